@@ -1,0 +1,25 @@
+// @ts-check
+import { createServer } from 'node:http'
+import { createIngest } from '@ingest/core'
+import { openLmdbStore } from '@ingest/core/lmdb'
+import { createHandler } from '@ingest/server'
+import { checkServer } from './check.js'
+
+/**
+ * @param {string} directory
+ * @param {number} port
+ */
+async function start(directory, port) {
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  const handle = createHandler(ingest)
+  const server = createServer((req, res) => {
+    // what is not for Ingest comes back through the third argument
+    handle(req, res, () => {
+      res.statusCode = req.url === '/hello' ? 200 : 404
+      res.end(req.url === '/hello' ? 'hello\n' : undefined)
+    })
+  })
+  return { ingest, server: server.listen(port, '127.0.0.1') }
+}
+
+await checkServer(start)

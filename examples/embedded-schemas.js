@@ -1,0 +1,41 @@
+// @ts-check
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { createIngest } from '@ingest/core'
+import { openLmdbStore } from '@ingest/core/lmdb'
+import { Type } from 'typebox'
+import { inDirectory } from './check.js'
+
+/** @param {string} directory */
+async function open(directory) {
+  return createIngest({
+    store: await openLmdbStore(directory),
+    schemas: {
+      // events of this type keep these rules besides those of Ingest; other types are free
+      'player.level_up': Type.Object({
+        playerId: Type.String(),
+        level: Type.Integer({ minimum: 1, maximum: 100 }),
+      }),
+    },
+  })
+}
+
+await inDirectory(async (directory) => {
+  const ingest = await open(directory)
+  const [good, bad, free] = [{ level: 2 }, { level: 0 }, { type: 'anything', level: 'high' }].map((members) => ({
+    projectId: 'demo',
+    eventId: randomUUID(),
+    type: 'player.level_up',
+    playerId: 'p1',
+    ...members,
+  }))
+
+  const { accepted, rejected } = await ingest.submitBatch('demo', { events: [good, bad, free] })
+  assert.equal(accepted, 2)
+  assert.deepEqual(
+    rejected.map(({ index, issues }) => ({ index, path: issues[0]?.path, code: issues[0]?.code })),
+    [{ index: 1, path: '/level', code: 'out_of_range' }],
+  )
+  await ingest.close()
+  return `an event was rejected: ${rejected[0]?.issues[0]?.path} ${rejected[0]?.issues[0]?.message}`
+})

@@ -1,0 +1,218 @@
+// @ts-check
+// Runs the `ingest` command as a user would and shows what a game server sees of it:
+//
+//     node examples/quickstart.js [--stay] [directory]
+//
+// With --stay the server goes on until Ctrl-C. A temporary directory is removed at the end, any other is kept.
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join, relative } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { parseArgs, promisify } from 'node:util'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const bin = join(root, 'packages/cli/bin/ingest.js')
+const projectId = 'demo'
+/** Ids are for ever, so every run needs its own. */
+const suffix = randomBytes(4).toString('hex')
+
+const { values, positionals } = parseArgs({ options: { stay: { type: 'boolean' } }, allowPositionals: true })
+const [named = values.stay ? join(root, 'data/quickstart') : undefined] = positionals
+
+try {
+  if (!existsSync(join(root, 'packages/cli/dist'))) throw new Error('nothing is built; `npm run demo` builds first')
+  await run()
+} catch (error) {
+  console.error(`quickstart failed: ${reasonOf(error)}`)
+  process.exitCode = 1
+}
+
+async function run() {
+  const directory = named ?? (await mkdtemp(join(tmpdir(), 'ingest-quickstart-')))
+  try {
+    await mkdir(directory, { recursive: true })
+    const key = await createKey(directory)
+    const server = await startServer(directory, values.stay ? await freePort(Number(process.env.PORT ?? 8787)) : 0)
+    try {
+      await show(server.url, key, directory)
+      if (values.stay) await invite(server, key, directory)
+    } finally {
+      await server.stop()
+    }
+    console.log('\nThe server finished what it had begun and stopped.')
+  } finally {
+    if (named === undefined) await rm(directory, { recursive: true })
+  }
+}
+
+/**
+ * @param {{ url: string, stopped: Promise<void> }} server
+ * @param {string} key
+ * @param {string} directory
+ */
+async function invite({ url, stopped }, key, directory) {
+  console.log(`\nYour turn. Send this, then send it again:\n\n${curlLine(url, key)}\n`)
+  console.log(`The events are kept in ${shown(directory)}. Ctrl-C stops the server.`)
+  await stopped
+}
+
+/**
+ * @param {string} url
+ * @param {string} key
+ * @param {string} directory
+ */
+async function show(url, key, directory) {
+  /** @param {object[]} events */
+  const send = async (events) => {
+    console.log('  POST /v1/events/batch')
+    for (const event of events) console.log(`    ${JSON.stringify(event)}`)
+    const response = await fetch(`${url}/v1/events/batch`, {
+      method: 'POST',
+      headers: { 'X-Project-Id': projectId, 'X-Ingestion-Key': key, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ events }),
+    })
+    const answer = /** @type {import('@ingest/core').BatchResult} */ (await response.json())
+    console.log(`  ${response.status} ${JSON.stringify(answer)}`)
+    assert.equal(response.status, 202)
+    return answer
+  }
+  const started = {
+    projectId,
+    eventId: `start-${suffix}`,
+    type: 'round.start',
+    buildId: '2026.11.20',
+    timestamp: Date.now(),
+  }
+  const ended = { projectId, eventId: `end-${suffix}`, type: 'round.end', buildId: '2026.11.20', score: 12 }
+  const faulty = { projectId, eventId: `faulty-${suffix}`, type: 'round.end', buildId: 7 }
+  const joined = { projectId, eventId: `join-${suffix}`, type: 'player.join', playerId: 1234567890 }
+
+  console.log('\nA batch:')
+  assert.deepEqual(await send([started, ended]), { accepted: 2, duplicates: 0, rejected: [] })
+
+  console.log('\nThe same batch again, as after a lost answer:')
+  assert.deepEqual(await send([started, ended]), { accepted: 0, duplicates: 2, rejected: [] })
+
+  console.log('\nA batch with one faulty event, which keeps none of the others out:')
+  const mixed = await send([faulty, joined])
+  assert.deepEqual([mixed.accepted, mixed.duplicates, mixed.rejected.length], [1, 0, 1])
+  assert.deepEqual([mixed.rejected[0]?.index, mixed.rejected[0]?.eventId], [0, faulty.eventId])
+
+  console.log(`\nWhat is stored, by \`ingest export --data ${shown(directory)} --project ${projectId}\`:`)
+  const lines = (await ingest('export', '--data', directory, '--project', projectId)).trim().split('\n')
+  const ours = lines.filter((line) => line.includes(suffix))
+  for (const line of ours) console.log(`  ${line}`)
+  if (ours.length < lines.length) console.log(`  and ${lines.length - ours.length} events of earlier runs`)
+  assert.deepEqual(
+    ours.map((line) => JSON.parse(line).event),
+    [started, ended, joined],
+  )
+}
+
+/** @param {string} directory */
+async function createKey(directory) {
+  return (await ingest('keys', 'create', '--data', directory, '--project', projectId)).trim()
+}
+
+/**
+ * @param {string[]} args
+ * @returns {Promise<string>} what the command printed
+ */
+async function ingest(...args) {
+  const { stdout } = await promisify(execFile)(process.execPath, [bin, ...args], { maxBuffer: 2 ** 30 })
+  return stdout
+}
+
+/**
+ * Starts `ingest serve`, and passes signals on to it.
+ *
+ * @param {string} directory
+ * @param {number} port
+ */
+async function startServer(directory, port) {
+  const server = spawn(process.execPath, [bin, 'serve', '--data', directory, '--port', String(port)], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    // a process group of its own, so that Ctrl-C reaches it once
+    detached: true,
+  })
+  let log = ''
+  server.stderr.setEncoding('utf8').on('data', (text) => {
+    log = (log + text).slice(-4096)
+  })
+  const stopped = once(server, 'exit').then(([code, signal]) => {
+    if (code !== 0) throw new Error(`ingest serve ended with ${signal ?? `exit code ${code}`}: ${lastLine(log)}`)
+  })
+  // whoever waits for the server hears of it; nobody else has to
+  stopped.catch(() => {})
+  process.once('exit', () => server.kill('SIGKILL'))
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => server.kill('SIGTERM'))
+
+  const first = await Promise.race([once(createInterface(server.stdout), 'line'), stopped])
+  const url = /^listening on (http:\S+)$/.exec(String(first))?.[1]
+  if (url === undefined) throw new Error(`ingest serve printed ${JSON.stringify(String(first))}, not where it listens`)
+  console.log(`ingest serve --data ${shown(directory)} --port ${port}\n${first}`)
+  return {
+    url,
+    stopped,
+    stop() {
+      server.kill('SIGTERM')
+      return stopped
+    },
+  }
+}
+
+/**
+ * @param {number} wanted
+ * @returns {Promise<number>} 0, which lets the system choose, where the wanted one is taken
+ */
+async function freePort(wanted) {
+  const probe = createServer().listen(wanted, '127.0.0.1')
+  try {
+    await once(probe, 'listening')
+    return wanted
+  } catch {
+    console.log(`Port ${wanted} is taken, so the server takes another.`)
+    return 0
+  } finally {
+    probe.close()
+  }
+}
+
+/**
+ * @param {string} url
+ * @param {string} key
+ */
+function curlLine(url, key) {
+  const event = { projectId, eventId: `curl-${suffix}`, type: 'hello' }
+  const headers = [`X-Project-Id: ${projectId}`, `X-Ingestion-Key: ${key}`, 'Content-Type: application/json']
+  const options = headers.map((header) => `-H '${header}'`).join(' ')
+  return `curl ${url}/v1/events/batch ${options} -d '${JSON.stringify({ events: [event] })}'`
+}
+
+/** @param {string} directory */
+function shown(directory) {
+  const path = relative('', directory)
+  return path.startsWith('..') ? directory : path
+}
+
+/** @param {any} error */
+function reasonOf(error) {
+  return (
+    lastLine(error.stderr ?? '') ||
+    String(error.cause?.message ?? error.message)
+      .split('\n')
+      .join(' ')
+  )
+}
+
+/** @param {string} text */
+function lastLine(text) {
+  return text.trim().split('\n').at(-1) ?? ''
+}

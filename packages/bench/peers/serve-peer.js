@@ -1,0 +1,46 @@
+import { makeBatch, newSeed, stampBatch } from '@ingest/bench/make-batch'
+import Fastify from 'fastify'
+
+/**
+ * The HTTP side of every peer: Fastify, which parses the body, and answers with what `insert` says was new.
+ *
+ * @param {(projectId: string, events: { eventId: string }[]) => number | Promise<number>} insert durable when it settles
+ * @returns {Promise<import('fastify').FastifyInstance>}
+ */
+export async function servePeer(insert) {
+  const app = Fastify({ bodyLimit: 2 ** 20 })
+  app.post('/v1/events/batch', async (request, reply) => {
+    const { events } = /** @type {{ events: { projectId: string, eventId: string }[] }} */ (request.body)
+    const accepted = await insert(events[0]?.projectId ?? '', events)
+    return reply.code(202).send({ accepted, duplicates: events.length - accepted, rejected: [] })
+  })
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  return app
+}
+
+/** @param {import('fastify').FastifyInstance} app */
+export function portOf(app) {
+  return /** @type {import('node:net').AddressInfo} */ (app.server.address()).port
+}
+
+/**
+ * Hands out so many new events, in groups.
+ *
+ * @param {string} projectId
+ * @param {number} total
+ * @param {number} groupEvents
+ */
+export function* newEvents(projectId, total, groupEvents) {
+  const batch = makeBatch(projectId, 100)
+  const seed = newSeed()
+  let number = 0
+  for (let done = 0; done < total; ) {
+    const group = []
+    while (group.length < groupEvents && done < total) {
+      stampBatch(batch, seed, number++)
+      group.push(...JSON.parse(batch.body.toString()).events)
+      done += batch.count
+    }
+    yield group
+  }
+}

@@ -1,0 +1,58 @@
+import { createIngest } from '@ingest/core'
+import { openLmdbStore } from '@ingest/core/lmdb'
+import { answerCalls } from '../src/answer-calls.js'
+import { idOf, makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
+import { memoryAtRest } from './memory-at-rest.js'
+
+// Fills a store as fast as it takes events, without HTTP and without parsing: straight into `append`.
+const inFlight = 64
+const eventsPerBatch = 100
+const seed = newSeed()
+/** @type {import('@ingest/core').Store} */
+let store
+let projectId = ''
+/** @type {object} */
+let options = {}
+let number = 0
+
+answerCalls({
+  async start({ directory, isSmall, ...rest }) {
+    projectId = rest.projectId
+    options = isSmall ? { event: makeSmallEvent } : {}
+    store = await openLmdbStore(directory)
+    // as in a server, the project is there before its events
+    await createIngest({ store }).keys.create(projectId)
+  },
+
+  /** Appends so many new events, and says how many are stored then. */
+  async append({ events }) {
+    const until = number + Math.ceil(events / eventsPerBatch)
+    await Promise.all(Array.from({ length: inFlight }, () => appendUntil(until)))
+    return (await store.totals(projectId)).events
+  },
+
+  memory: memoryAtRest,
+
+  stop: () => store?.close(),
+})
+
+/** @param {number} until */
+async function appendUntil(until) {
+  const batch = makeBatch(projectId, eventsPerBatch, options)
+  const buildId = JSON.parse(batch.body.toString()).events[0].buildId
+  while (number < until) {
+    stampBatch(batch, seed, number++)
+    const events = Array.from({ length: eventsPerBatch }, (_, index) => ({
+      index,
+      eventId: idOf(batch, index),
+      ...(buildId !== undefined && { buildId }),
+    }))
+    const appended = await store.append(projectId, {
+      body: batch.body,
+      count: eventsPerBatch,
+      events,
+      receivedAt: Date.now(),
+    })
+    if (appended.stored.includes(false)) throw new Error('a new event was taken for a duplicate')
+  }
+}

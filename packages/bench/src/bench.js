@@ -1,0 +1,117 @@
+import { rmSync } from 'node:fs'
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { benchAll } from './bench-all.js'
+import { benchIds } from './bench-ids.js'
+import { findContenders } from './contenders.js'
+import { parseCount, parseCounts } from './parse-count.js'
+import { parts, plans } from './plan.js'
+
+const contenderNames = findContenders().map(({ name }) => name)
+const help = `pnpm bench [options]          measures everything, which takes about an hour and 40 GB of disk
+pnpm bench --quick            the same in under three minutes, with short runs and small stores
+pnpm bench ids [--ids 20M]    the id index alone beside a B-tree and an LSM library
+
+  --only <names>      contenders, by commas: ${contenderNames.join(', ')}
+  --parts <names>     ${parts.join(', ')}
+  --sizes <counts>    events stored before, for growth: 0,1M,10M
+  --rounds <n>        how many times each is measured
+  --directory <dir>   where stores are made and removed again; the directory for temporary files without
+  --out <dir>         where the report goes; docs/benchmarks without
+  --ids <count>       how many ids, for "ids"
+  --ids-seconds <n>   a contender of "ids" that takes longer goes no further; 300 without
+  --smoke             a few seconds in all, floor and Ingest only, to see that it runs
+
+POSTGRES_URL names a PostgreSQL server to measure, in place of one that is started for it; tables called events_* are
+made and dropped there.`
+
+const options = /** @type {const} */ ({
+  help: { type: 'boolean' },
+  quick: { type: 'boolean' },
+  smoke: { type: 'boolean' },
+  only: { type: 'string' },
+  parts: { type: 'string' },
+  sizes: { type: 'string' },
+  rounds: { type: 'string' },
+  directory: { type: 'string' },
+  out: { type: 'string' },
+  ids: { type: 'string', default: '20M' },
+  'ids-seconds': { type: 'string', default: '300' },
+})
+
+process.exit(await main(process.argv.slice(2)))
+
+/** @param {string[]} given @returns {Promise<number>} the exit code */
+async function main(given) {
+  // pnpm hands on the `--` that npm needs
+  const args = given.filter((arg) => arg !== '--')
+  try {
+    const { values, positionals } = parseArgs({ args, allowPositionals: true, options })
+    const [subject, ...others] = positionals
+    if (values.help) console.log(help)
+    else if (subject === undefined) {
+      const plan = planOf(values)
+      await inSurroundings(values, args, (surroundings) => benchAll(surroundings, plan))
+    } else if (subject === 'ids' && others.length === 0) {
+      const size = { ids: parseCount(values.ids), secondsMax: parseCount(values['ids-seconds']) }
+      await inSurroundings(values, args, (surroundings) => benchIds(surroundings, size))
+    } else throw new Error(`there is no "${positionals.join(' ')}", see pnpm bench --help`)
+    return 0
+  } catch (error) {
+    console.error(`no figures: ${error instanceof Error ? error.message : error}`)
+    return 1
+  }
+}
+
+/** @param {{ quick?: boolean, smoke?: boolean, only?: string, parts?: string, sizes?: string, rounds?: string }} values */
+function planOf({ quick = false, smoke = false, only, parts: chosen, sizes, rounds }) {
+  const chosenParts = chosen === undefined ? undefined : knownNames('part', chosen, parts)
+  return {
+    ...plans[smoke ? 'smoke' : quick ? 'quick' : 'full'],
+    ...(only !== undefined && { only: knownNames('contender', only, contenderNames) }),
+    ...(chosenParts && { parts: parts.filter((part) => chosenParts.includes(part)) }),
+    ...(sizes !== undefined && { sizes: parseCounts(sizes) }),
+    ...(rounds !== undefined && { rounds: parseCount(rounds) }),
+  }
+}
+
+/** @param {string} what @param {string} text names, by commas @param {readonly string[]} known */
+function knownNames(what, text, known) {
+  const names = text.split(',')
+  const strange = names.find((name) => !known.includes(name))
+  if (strange !== undefined) throw new Error(`there is no ${what} "${strange}": ${known.join(', ')}`)
+  return names
+}
+
+/**
+ * @param {{ out?: string, directory?: string }} values
+ * @param {string[]} args
+ * @param {(surroundings: import('./bench-all.js').Surroundings) => Promise<void>} run
+ */
+async function inSurroundings({ out, directory: parent }, args, run) {
+  const directory = await mkdtemp(join(parent === undefined ? tmpdir() : fromCaller(parent), 'ingest-bench-'))
+  const remove = () => rmSync(directory, { recursive: true, force: true })
+  process.once('SIGINT', () => {
+    remove()
+    process.exit(130)
+  })
+  try {
+    await run({
+      command: ['pnpm bench', ...args].join(' '),
+      out: out === undefined ? fileURLToPath(new URL('../../../docs/benchmarks', import.meta.url)) : fromCaller(out),
+      directory,
+      log: console.error,
+      print: console.log,
+    })
+  } finally {
+    remove()
+  }
+}
+
+/** pnpm runs scripts in the directory of their package. @param {string} path */
+function fromCaller(path) {
+  return resolve(process.env.INIT_CWD ?? '', path)
+}

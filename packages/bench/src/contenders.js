@@ -1,0 +1,80 @@
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { delimiter, join } from 'node:path'
+
+/**
+ * What is measured beside others.
+ *
+ * @typedef {object} Contender
+ * @property {string} name
+ * @property {string} title
+ * @property {string} file
+ * @property {boolean} [isPeer] installed on demand
+ * @property {boolean} [isEmbedded] sends the load itself
+ * @property {number} [preloadMax] the most events that are put into it before it is measured; it takes too long with more
+ * @property {string} [missing] why it cannot be measured on this machine
+ */
+
+export const projectId = 'bench'
+
+/** @param {NodeJS.ProcessEnv} [environment] @returns {Contender[]} */
+export function findContenders(environment = process.env) {
+  return [
+    { name: 'floor', title: 'Floor: only parses', file: 'servers/floor.js' },
+    { name: 'sync-floor', title: 'Synced floor: appends a file', file: 'servers/sync-floor.js' },
+    { name: 'ours', title: 'Ingest over HTTP', file: 'servers/ours.js' },
+    { name: 'embedded', title: 'Ingest in process', file: 'servers/embedded.js', isEmbedded: true },
+    {
+      name: 'postgres',
+      title: 'Fastify + PostgreSQL',
+      file: 'peers/postgres.js',
+      isPeer: true,
+      preloadMax: 10e6,
+    },
+    {
+      name: 'lmdb-table',
+      title: 'Fastify + one LMDB B-tree',
+      file: 'peers/lmdb-table.js',
+      isPeer: true,
+      preloadMax: 1e6,
+    },
+    {
+      name: 'sqlite',
+      title: 'Fastify + SQLite',
+      file: 'peers/sqlite.js',
+      isPeer: true,
+      preloadMax: 1e6,
+      ...missing(hasSqlite() ? undefined : `Node ${process.versions.node} has no node:sqlite; Node 22.13 does`),
+    },
+    {
+      name: 'nats',
+      title: 'Fastify + NATS JetStream',
+      file: '',
+      isPeer: true,
+      ...missing(
+        isOnPath('nats-server', environment)
+          ? 'nats-server is on this machine, but a peer for it is not written yet'
+          : 'nats-server is not on this machine',
+      ),
+    },
+  ]
+}
+
+/** @param {string | undefined} reason */
+function missing(reason) {
+  return reason === undefined ? {} : { missing: reason }
+}
+
+function hasSqlite() {
+  try {
+    createRequire(import.meta.url)('node:sqlite')
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** @param {string} command @param {NodeJS.ProcessEnv} environment */
+function isOnPath(command, { PATH = '' }) {
+  return PATH.split(delimiter).some((directory) => existsSync(join(directory, command)))
+}

@@ -1,0 +1,149 @@
+import { randomFillSync } from 'node:crypto'
+
+/** @typedef {[number, number, number, number]} Seed 128 random bits: a run of the load has one of its own */
+
+/**
+ * The events of a batch that are sent again: those of another batch, from `at` on.
+ *
+ * @typedef {{ batch: number, at: number, count: number }} Repeats
+ */
+
+/**
+ * A request, or only a body, whose event ids can be overwritten where they stand.
+ *
+ * @typedef {object} Batch
+ * @property {Buffer} bytes the head of the request, when one was given, and the body
+ * @property {Buffer} body
+ * @property {number} count
+ * @property {readonly number[]} idsAt where the 36 characters of each event id start, in `body`
+ */
+
+/** @returns {Seed} */
+export function newSeed() {
+  return /** @type {Seed} */ (Array.from(randomFillSync(new Uint32Array(4))))
+}
+
+const idLength = 36
+const placeholder = '00000000-0000-4000-8000-000000000000'
+
+/**
+ * A batch of `count` events of about 350 bytes each.
+ *
+ * @param {string} projectId
+ * @param {number} count
+ * @param {{ head?: (bodyBytes: number) => string, event?: (projectId: string, number: number) => object }} [options]
+ *   `head` gives what comes before the body, `event` another kind of event
+ * @returns {Batch}
+ */
+export function makeBatch(projectId, count, { head = () => '', event = makeEvent } = {}) {
+  const events = Array.from({ length: count }, (_, i) => event(projectId, i))
+  const text = JSON.stringify({ events })
+  const headText = head(Buffer.byteLength(text))
+  const bytes = Buffer.from(headText + text)
+  const body = bytes.subarray(Buffer.byteLength(headText))
+  const idsAt = []
+  for (let at = body.indexOf(placeholder); at !== -1; at = body.indexOf(placeholder, at + idLength)) idsAt.push(at)
+  return { bytes, body, count, idsAt }
+}
+
+/** @param {string} projectId @param {number} number */
+function makeEvent(projectId, number) {
+  const player = Math.floor(Math.random() * 1e6)
+  return {
+    projectId,
+    eventId: placeholder,
+    type: ['player.moved', 'weapon.fired', 'item.bought', 'round.ended'][number % 4],
+    timestamp: new Date(1_750_000_000_000 + number * 40).toISOString(),
+    buildId: 'build-2025.6.1',
+    placeId: `place-${1000 + (number % 7)}`,
+    sessionId: `session-${(player * 7919 + 1e9).toString(36)}-${(player * 104_729).toString(36)}`,
+    playerId: `player-${1e6 + player}`,
+    position: { x: coordinate(), y: coordinate(), z: coordinate() },
+    properties: { weapon: 'longbow', team: 'red', health: 87, ping: 12 + (number % 30) },
+  }
+}
+
+/** The smallest event there is, for when only its id matters. @param {string} projectId */
+export function makeSmallEvent(projectId) {
+  return { projectId, eventId: placeholder }
+}
+
+function coordinate() {
+  return Math.round(Math.random() * 2e5 - 1e5) / 100
+}
+
+const words = new Uint32Array(4)
+const hex = Uint8Array.from({ length: 512 }, (_, i) => {
+  return (i & 1 ? (i >> 1) & 15 : i >> 5).toString(16).charCodeAt(0)
+})
+
+/**
+ * Gives the events of `batch` their ids: random UUIDs, but always the same for the same seed and number, so that a
+ * batch can be made again. The first `repeats.count` get those of other events.
+ *
+ * @param {Batch} batch
+ * @param {Seed} seed
+ * @param {number} number below 2^32
+ * @param {Repeats} [repeats]
+ */
+export function stampBatch(batch, seed, number, repeats) {
+  const { body, idsAt, count } = batch
+  startIds(seed, number)
+  for (let i = 0; i < count; i++) {
+    nextWords()
+    writeId(body, /** @type {number} */ (idsAt[i]))
+  }
+  if (!repeats) return
+  startIds(seed, repeats.batch)
+  for (let i = 0; i < repeats.at; i++) nextWords()
+  for (let i = 0; i < repeats.count; i++) {
+    nextWords()
+    writeId(body, /** @type {number} */ (idsAt[i]))
+  }
+}
+
+/** The id that an event has now. @param {Batch} batch @param {number} index */
+export function idOf({ body, idsAt }, index) {
+  const at = /** @type {number} */ (idsAt[index])
+  return body.toString('latin1', at, at + idLength)
+}
+
+let a = 0
+let b = 0
+let c = 0
+let counter = 0
+
+/** @param {Seed} seed @param {number} number */
+function startIds(seed, number) {
+  a = seed[0] ^ number
+  b = seed[1]
+  c = seed[2] ^ Math.imul(number, 0x9e3779b1)
+  counter = seed[3]
+  for (let i = 0; i < 3; i++) nextWords()
+}
+
+/** Four words of sfc32 (Chris Doty-Humphrey's PractRand, public domain). */
+function nextWords() {
+  for (let i = 0; i < 4; i++) {
+    const sum = (a + b + counter) | 0
+    counter = (counter + 1) | 0
+    a = b ^ (b >>> 9)
+    b = (c + (c << 3)) | 0
+    c = (((c << 21) | (c >>> 11)) + sum) | 0
+    words[i] = sum
+  }
+}
+
+// where 14 random bytes go; the rest of a UUID stays as it is
+const bytesAt = [0, 2, 4, 6, 9, 11, 16, 21, 24, 26, 28, 30, 32, 34]
+
+/** @param {Buffer} body @param {number} at */
+function writeId(body, at) {
+  for (let i = 0; i < bytesAt.length; i++) {
+    const word = /** @type {number} */ (words[i >> 2])
+    const pair = ((word >>> ((i & 3) * 8)) & 255) << 1
+    const to = at + /** @type {number} */ (bytesAt[i])
+    body[to] = /** @type {number} */ (hex[pair])
+    body[to + 1] = /** @type {number} */ (hex[pair | 1])
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * How much is measured.
+ *
+ * @typedef {object} Plan
+ * @property {string} name
+ * @property {number} rounds
+ * @property {number} warmupSeconds
+ * @property {number} seconds of each run
+ * @property {number} phaseSeconds of each of the mixed loads
+ * @property {number} latencySeconds
+ * @property {number[]} sizes how many events are stored before
+ * @property {number} recoverySize
+ * @property {readonly Part[]} parts
+ * @property {readonly string[]} [only] contenders; all without
+ */
+
+/** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'recovery'} Part */
+
+/** @type {readonly Part[]} */
+export const parts = ['throughput', 'mixed', 'growth', 'latency', 'recovery']
+
+/** @type {Record<'full' | 'quick' | 'smoke', Plan>} */
+export const plans = {
+  full: {
+    name: 'full',
+    rounds: 5,
+    warmupSeconds: 1,
+    seconds: 4,
+    phaseSeconds: 3,
+    latencySeconds: 15,
+    sizes: [0, 1e6, 10e6, 50e6],
+    recoverySize: 10e6,
+    parts,
+  },
+  quick: {
+    name: 'quick',
+    rounds: 3,
+    warmupSeconds: 0.4,
+    seconds: 1.2,
+    phaseSeconds: 0.6,
+    latencySeconds: 2,
+    sizes: [0, 1e6],
+    recoverySize: 1e6,
+    parts,
+  },
+  smoke: {
+    name: 'smoke',
+    rounds: 1,
+    warmupSeconds: 0.1,
+    seconds: 0.2,
+    phaseSeconds: 0.1,
+    latencySeconds: 0.2,
+    sizes: [0, 2000],
+    recoverySize: 2000,
+    parts: ['throughput', 'mixed', 'growth', 'recovery'],
+    only: ['floor', 'ours'],
+  },
+}
+
+/** What is sent unless something else is being measured. */
+export const usualLoad = { count: 100, connections: 16 }

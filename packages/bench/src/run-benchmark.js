@@ -1,0 +1,43 @@
+import { measureGrowth, storeOf } from './measure-growth.js'
+import { measureLatency } from './measure-latency.js'
+import { measureMixed } from './measure-mixed.js'
+import { measureRecovery } from './measure-recovery.js'
+import { measureThroughput } from './measure-throughput.js'
+
+/**
+ * Everything that was measured.
+ *
+ * @typedef {object} Results
+ * @property {Awaited<ReturnType<typeof measureThroughput>>} [throughput]
+ * @property {Awaited<ReturnType<typeof measureMixed>>} [mixed]
+ * @property {import('./measure-growth.js').Growth} [growth]
+ * @property {import('./measure-latency.js').Latency} [latency]
+ * @property {import('./measure-recovery.js').Recovery} [recovery]
+ */
+
+/**
+ * Measures the parts of a plan, one after another.
+ *
+ * @param {import('./open-contender.js').Context} context
+ * @param {import('./plan.js').Plan} plan
+ * @returns {Promise<Results>} rejects at the first wrong answer
+ */
+export async function runBenchmark(context, plan) {
+  const has = (/** @type {import('./plan.js').Part} */ part) => {
+    if (plan.parts.includes(part)) context.log(`== ${part}`)
+    return plan.parts.includes(part)
+  }
+  /** @type {Results} */
+  const results = {}
+  if (has('throughput')) results.throughput = await measureThroughput(context, plan)
+  if (has('mixed')) results.mixed = await measureMixed(context, plan)
+  if (has('growth')) results.growth = await measureGrowth(context, plan)
+  // the largest store up to the size that recovery is meant for, or an empty one
+  const store = storeOf(
+    Math.max(0, ...(results.growth?.filled ?? []).map(({ size }) => size).filter((size) => size <= plan.recoverySize)),
+  )
+  const hasOurs = context.contenders.some(({ name }) => name === 'ours')
+  if (hasOurs && has('latency')) results.latency = await measureLatency(context, plan, store)
+  if (hasOurs && has('recovery')) results.recovery = await measureRecovery(context, plan, store)
+  return results
+}

@@ -1,0 +1,60 @@
+import type { ErrorCode } from '@ingest/core'
+
+/** What a command says to the shell. */
+export const exitCode = {
+  done: 0,
+  /** Something that should not happen: please report it. */
+  bug: 1,
+  /** The command was called in a way that cannot work. */
+  usage: 2,
+  /** What is stored does not allow it. */
+  refused: 3,
+  credentials: 4,
+  /** The input, or the store, is not what it should be. */
+  invalid: 5,
+  /** It may work later, unchanged. */
+  temporary: 6,
+} as const
+
+/** The exit code of each refusal. */
+export const exitCodes: Record<ErrorCode, number> = {
+  'batch-too-large': exitCode.invalid,
+  'disk-full': exitCode.temporary,
+  draining: exitCode.temporary,
+  'headers-too-large': exitCode.invalid,
+  'internal-error': exitCode.bug,
+  'invalid-argument': exitCode.usage,
+  'invalid-cursor': exitCode.usage,
+  'invalid-envelope': exitCode.invalid,
+  'key-store-unavailable': exitCode.temporary,
+  'malformed-body': exitCode.invalid,
+  'malformed-request': exitCode.invalid,
+  'method-not-allowed': exitCode.bug,
+  'not-found': exitCode.refused,
+  overloaded: exitCode.temporary,
+  'rate-limited': exitCode.temporary,
+  'repeated-header': exitCode.bug,
+  'request-timeout': exitCode.temporary,
+  'store-closed': exitCode.temporary,
+  'store-damaged': exitCode.invalid,
+  'store-failed': exitCode.temporary,
+  'store-incompatible': exitCode.invalid,
+  'store-missing': exitCode.usage,
+  'too-many-events': exitCode.invalid,
+  unauthorized: exitCode.credentials,
+  'unknown-key': exitCode.refused,
+  'unsupported-coding': exitCode.bug,
+  'unsupported-media-type': exitCode.bug,
+}
+
+/** The table of exit codes as `--help` shows it. */
+export const exitCodeHelp = `
+Exit codes:
+  0  done
+  1  a bug: please report it
+  2  wrong use: an option, an argument, or a directory without a store
+  3  refused by what is stored, such as an unknown key
+  4  credentials
+  5  invalid input, or a damaged or foreign store
+  6  temporary: the same command may work later
+`

@@ -1,0 +1,95 @@
+import type { EmbeddedIngest, IngestError } from '@ingest/core'
+import { InvalidArgumentError, Option } from 'commander'
+
+/** `--data <dir>`, or INGEST_DATA. */
+export function dataOption(): Option {
+  return new Option('--data <dir>', 'the directory of the store')
+    .env('INGEST_DATA')
+    .argParser(notEmpty)
+    .makeOptionMandatory()
+}
+
+/** `--project <id>`, or INGEST_PROJECT_ID. */
+export function projectOption(): Option {
+  return new Option('--project <id>', 'the project').env('INGEST_PROJECT_ID').makeOptionMandatory()
+}
+
+/** Any text but none, for commander: an empty directory or address would be taken for quite another one. */
+export function notEmpty(text: string): string {
+  if (text !== '') return text
+  throw new InvalidArgumentError('Expected something that is not empty.')
+}
+
+/** A whole number from `min` to `max`, for commander. */
+export function wholeNumber(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
+    if (number >= min && number <= max) return number
+    throw new InvalidArgumentError(`Expected a whole number from ${min} to ${max}.`)
+  }
+}
+
+const durationUnitsMs: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** `90d`, `48h`, `30m` or `10s`, in milliseconds; NaN for anything else. */
+export function durationMs(text: string): number {
+  const [, count = '', unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? []
+  return Number(count) * (durationUnitsMs[unit] ?? Number.NaN)
+}
+
+/** A duration in milliseconds, for commander. */
+export function duration(text: string): number {
+  const ms = durationMs(text)
+  if (Number.isNaN(ms)) throw new InvalidArgumentError('Expected a number with a unit: 10s, 30m, 48h or 90d.')
+  return ms
+}
+
+export interface OpenOptions {
+  data: string
+  /** The project that it is opened for. */
+  project?: string
+  /** Whether to make the store when it is missing. */
+  create?: boolean
+  onFatal?: (error: IngestError) => void
+  /** Told now and then how far it has come while the id index is made again; a line on stderr without. */
+  onRebuild?: (percent: number) => void
+}
+
+/** How often somebody who waits for the id index hears of it. */
+const rebuildReportMs = 1000
+
+function reportRebuild(percent: number): void {
+  process.stderr.write(`ingest: making the id index again: ${percent} %\n`)
+}
+
+/**
+ * Opens the store in a directory for as long as `use` takes.
+ *
+ * @throws {IngestError} `invalid-argument` for a project or a directory that cannot be one, and what `openLmdbStore`
+ *   refuses with.
+ */
+export async function withIngest<T>(options: OpenOptions, use: (ingest: EmbeddedIngest) => Promise<T>): Promise<T> {
+  // loaded here, so that --help and wrong use answer at once
+  const [core, { openLmdbStore }] = await Promise.all([import('@ingest/core'), import('@ingest/core/lmdb')])
+  const { createIngest, IngestError, isProjectId } = core
+  const { data, project, create = false, onFatal = () => {}, onRebuild: report = reportRebuild } = options
+  if (project !== undefined && !isProjectId(project)) {
+    throw new IngestError('invalid-argument', `A project id is 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
+  }
+  let reportedAt = Number.NEGATIVE_INFINITY
+  const store = await openLmdbStore(data, {
+    create,
+    onFatal,
+    onRebuild({ done, total }) {
+      if (performance.now() - reportedAt < rebuildReportMs) return
+      reportedAt = performance.now()
+      report(Math.floor((100 * done) / total))
+    },
+  })
+  const ingest = createIngest({ store })
+  try {
+    return await use(ingest)
+  } finally {
+    await ingest.close()
+  }
+}

@@ -1,0 +1,73 @@
+import { readFileSync } from 'node:fs'
+import { Command, CommanderError } from 'commander'
+import { exitCode, exitCodeHelp, exitCodes } from './exit-code.ts'
+import { exportCommand } from './export-command.ts'
+import { keysCommand } from './keys-command.ts'
+import { serveCommand } from './serve-command.ts'
+
+/** Runs one command line and resolves to its exit code. What goes wrong is one line on stderr. */
+export async function run(argv: readonly string[]): Promise<number> {
+  const program = createProgram()
+  try {
+    await program.parseAsync(argv)
+    return exitCode.done
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? exitCode.done : exitCode.usage
+    // loaded here, so that --help and wrong use answer at once
+    const { IngestError } = await import('@ingest/core')
+    complain(error instanceof IngestError ? error.message : `${(error as Error).stack ?? error}`)
+    return error instanceof IngestError ? exitCodes[error.code] : exitCode.bug
+  }
+}
+
+function createProgram(): Command {
+  const program = new Command('ingest')
+    .description('Stores events exactly once and for ever.')
+    .version(version())
+    .addHelpText('after', exitCodeHelp)
+    .exitOverride()
+    .configureOutput({ outputError: (text) => complain(withRemedy(text.replace(/^error: /, ''))) })
+  for (const command of [serveCommand(), keysCommand(), exportCommand()]) {
+    program.addCommand(inherit(command, program))
+  }
+  wantCommand(program, 'ingest')
+  return program
+}
+
+/** A command that was made by itself does not take its parent's settings by itself. */
+function inherit(command: Command, parent: Command): Command {
+  command.copyInheritedSettings(parent)
+  for (const child of command.commands) inherit(child, command)
+  if (command.commands.length > 0) wantCommand(command, `ingest ${command.name()}`)
+  return command
+}
+
+/** Without this, commander prints its whole help for no command, and counts arguments for one that it does not know. */
+function wantCommand(group: Command, name: string): void {
+  group
+    .helpCommand(true)
+    .allowExcessArguments()
+    .allowUnknownOption()
+    .action(() => {
+      const [first] = group.args
+      if (first === undefined) group.error(`name a command: ${name} --help lists them`)
+      group.error(
+        `unknown ${first.startsWith('-') ? 'option' : 'command'} '${first}': ${name} --help lists what there is`,
+      )
+    })
+}
+
+/** The likeliest first error of all says both ways out. */
+function withRemedy(text: string): string {
+  const [, option = ''] = /^required option '(--\w+)/.exec(text) ?? []
+  const variable = { '--data': 'INGEST_DATA', '--project': 'INGEST_PROJECT_ID' }[option]
+  return variable === undefined ? text : `${text.trim()}: name it, or set ${variable}`
+}
+
+function complain(text: string): void {
+  process.stderr.write(`ingest: ${text.trim().replaceAll(/\s*\n\s*/g, ' ')}\n`)
+}
+
+function version(): string {
+  return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version
+}

@@ -1,0 +1,126 @@
+import type { IngestError } from '@ingest/core'
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { dataOption, notEmpty, wholeNumber, withIngest } from './options.ts'
+import { writeOut } from './write-out.ts'
+
+interface ServeOptions {
+  data: string
+  host: string
+  port: number
+  rateLimit: RateLimit
+  logLevel: string
+}
+
+type RateLimit = 'off' | { requestsPerSecond: number; eventsPerSecond: number }
+
+const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'silent']
+
+/** `ingest serve`. */
+export function serveCommand(): Command {
+  return new Command('serve')
+    .description('serve the HTTP API on the store in a directory, which is made when it is missing')
+    .addOption(dataOption())
+    .addOption(
+      new Option('--host <address>', 'the address to listen on')
+        .env('INGEST_HOST')
+        .default('127.0.0.1')
+        .argParser(notEmpty),
+    )
+    .addOption(
+      new Option('--port <n>', 'the port to listen on; 0 picks one')
+        .env('INGEST_PORT')
+        .default(8787)
+        .argParser(wholeNumber(0, 65535)),
+    )
+    .addOption(
+      new Option('--rate-limit <limits>', '"off", or requests and events a second for each project, such as 100,20000')
+        .env('INGEST_RATE_LIMIT')
+        .default({ requestsPerSecond: 100, eventsPerSecond: 20_000 }, '100,20000')
+        .argParser(parseRateLimit),
+    )
+    .addOption(
+      new Option('--log-level <level>', 'what to log on stderr')
+        .env('INGEST_LOG_LEVEL')
+        .choices(logLevels)
+        .default('info'),
+    )
+    .addHelpText('after', serveHelp)
+    .action(serveUntilSignal)
+}
+
+const serveHelp = `
+Prints "listening on http://…" on stdout when it takes requests, and logs as JSON lines on stderr.
+SIGTERM and SIGINT drain: what was acknowledged is stored, what comes later gets 503, then it exits with 0.
+Bursts of twice the requests and five times the events a second are let through. Limits are kept in memory, by process.
+`
+
+async function serveUntilSignal({ data, host, port, rateLimit, logLevel }: ServeOptions): Promise<void> {
+  const [{ pino }, { serve }] = await Promise.all([import('pino'), import('@ingest/server')])
+  const log = pino({ level: logLevel, base: null }, pino.destination({ dest: 2, sync: true }))
+  const onRebuild = (percent: number) => log.info({ percent }, 'making the id index again')
+  await withIngest({ data, create: true, onFatal: endAtOnce, onRebuild }, async (ingest) => {
+    const signalled = nextSignal()
+    const server = await serve({
+      ingest,
+      host,
+      port,
+      log,
+      ...(rateLimit !== 'off' && { rateLimits: limitsOf(rateLimit) }),
+    }).catch(async (error) => {
+      throw await listenRefusal(error, host, port)
+    })
+    log.info({ url: server.url, data, pid: process.pid }, 'listening')
+    await writeOut(`listening on ${server.url}\n`)
+    log.info({ signal: await signalled }, 'signalled')
+    await server.close()
+    log.info(ingest.tally(), 'drained')
+  })
+
+  /** After a failed disk, even an orderly exit may wait for it for ever. */
+  function endAtOnce(error: IngestError): void {
+    log.fatal({ code: error.code, err: error }, 'the store has failed: ending at once')
+    process.kill(process.pid, 'SIGKILL')
+  }
+}
+
+function limitsOf({ requestsPerSecond, eventsPerSecond }: Exclude<RateLimit, 'off'>) {
+  return {
+    requests: { perSecond: requestsPerSecond, burst: requestsPerSecond * 2 },
+    events: { perSecond: eventsPerSecond, burst: Math.max(100, eventsPerSecond * 5) },
+  }
+}
+
+function parseRateLimit(text: string): RateLimit {
+  if (text === 'off') return 'off'
+  const [, requests, events] = /^([1-9]\d{0,8}),([1-9]\d{0,8})$/.exec(text) ?? []
+  if (requests === undefined || events === undefined) {
+    throw new InvalidArgumentError('Expected "off", or two whole numbers a second: requests,events.')
+  }
+  return { requestsPerSecond: Number(requests), eventsPerSecond: Number(events) }
+}
+
+/** Resolves at the first SIGTERM or SIGINT. Another SIGTERM changes nothing; another SIGINT is somebody's impatience. */
+function nextSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    process.on('SIGTERM', () => resolve('SIGTERM'))
+    process.once('SIGINT', () => {
+      resolve('SIGINT')
+      process.once('SIGINT', () => process.exit(130))
+    })
+  })
+}
+
+async function listenRefusal(error: NodeJS.ErrnoException, host: string, port: number): Promise<Error> {
+  // only what the system says about the address has this
+  if (error.syscall === undefined) return error
+  const reasons: Record<string, string> = {
+    EADDRINUSE: `port ${port} on ${host} is taken: name another with --port`,
+    EACCES: `port ${port} on ${host} is not allowed to you: name another with --port`,
+    EADDRNOTAVAIL: `${host} is not an address of this machine: name another with --host`,
+    ENOTFOUND: `${host} is not known: name another address with --host`,
+  }
+  const reason =
+    reasons[error.code ?? ''] ?? `${host} cannot be listened on (${error.message}): name another with --host`
+  const { IngestError } = await import('@ingest/core')
+  return new IngestError('invalid-argument', reason, { cause: error })
+}

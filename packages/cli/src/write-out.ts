@@ -1,0 +1,26 @@
+const { stdout } = process
+
+// whoever waits for the write is told as well
+stdout.on('error', () => {})
+
+/**
+ * Writes to standard output. Resolves once the next write may follow: to true, or to false once nobody reads it any
+ * more, as behind `| head`.
+ *
+ * @throws {IngestError} `disk-full`
+ */
+export function writeOut(data: string | Uint8Array): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    stdout.write(data, (error?: NodeJS.ErrnoException | null) => {
+      if (!error) resolve(true)
+      else if (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED') resolve(false)
+      else refusalOf(error).then(reject, reject)
+    })
+  })
+}
+
+async function refusalOf(error: NodeJS.ErrnoException): Promise<Error> {
+  if (error.code !== 'ENOSPC') return error
+  const { IngestError } = await import('@ingest/core')
+  return new IngestError('disk-full', 'what standard output goes to is full', { cause: error })
+}

@@ -1,0 +1,110 @@
+import t from 'tap'
+import { ingest, isWrongUse, startServe } from './ingest-process.ts'
+import { createKey, exportedIds, idsOf, parseExport, projectId, send } from './sender.ts'
+
+const data = t.testdir()
+const store = ['--data', data, '--project', projectId]
+const key = await createKey(data)
+const server = await startServe(t, ['--data', data, '--rate-limit', 'off'])
+const sender = { ...server, key }
+
+/** As text of JSON, in ways that a parser would not give back. */
+const odd = [
+  '{"projectId":"game-1","eventId":"numbers","big":12345678901234567890123,"f":1.0,"e":1E+2,"z":-0,"p":0.1000}',
+  '{ "projectId" :\t"game-1" ,  "eventId": "spaces" , "list":[ 1,2 , 3 ] }',
+  '{"projectId":"game-1","eventId":"üñ\\u00ef 😀 \u2028","\\u0061":"\\/","k":1,"k":2,"__proto__":{"a":1}}',
+  '{\r\n  "projectId":"game-1",\n  "eventId":"lines",\r\n\t"text":"a\\nb"\n}',
+]
+const asOneLine = odd.map((text) => text.replaceAll(/[\r\n]/g, ' '))
+const small = idsOf('small', 5)
+const before = Date.now()
+await send(sender, `{"events" : [${odd.join(' ,\n')}], "other": {"events":[1]}}`)
+await send(sender, small)
+const after = Date.now()
+
+const whole = await ingest(['export', ...store])
+const lines = parseExport(whole.stdout)
+
+t.test('beside a running server it gives what was acknowledged, exactly as it was sent, an event a line', (t) => {
+  t.match(whole, { code: 0, stderr: /^$/ })
+  t.strictSame(
+    lines.map(({ event }) => event),
+    [...asOneLine, ...small.map((eventId) => JSON.stringify({ projectId, eventId }))],
+    'in the order of the batches and within them',
+  )
+  t.end()
+})
+
+t.test('each line is the cursor, the time and the event', (t) => {
+  for (const line of whole.stdout.trimEnd().split('\n')) {
+    t.strictSame(Object.keys(JSON.parse(line)), ['cursor', 'receivedAt', 'event'])
+  }
+  t.ok(lines.every(({ receivedAt }) => receivedAt >= before && receivedAt <= after))
+  t.equal(new Set(lines.map(({ cursor }) => cursor)).size, lines.length)
+  t.end()
+})
+
+t.test('--after resumes behind any event', async (t) => {
+  const all = whole.stdout.split(/(?<=\n)/)
+  for (const at of [0, 3, 8]) {
+    const { code, stdout, stderr } = await ingest(['export', ...store, '--after', lines[at]?.cursor ?? ''])
+    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
+    t.equal(stdout, all.slice(at + 1).join(''))
+  }
+})
+
+t.test('--limit is how many come at most', async (t) => {
+  for (const limit of [0, 1, 5, lines.length + 1]) {
+    const { code, stdout, stderr } = await ingest(['export', ...store, '--limit', String(limit)])
+    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
+    t.strictSame(parseExport(stdout), lines.slice(0, limit))
+  }
+})
+
+t.test('pages put together are the whole', async (t) => {
+  let pages = ''
+  let cursor: string | undefined
+  for (let page = 0; page <= lines.length / 4; page++) {
+    const { stdout } = await ingest(['export', ...store, '--limit', '4', ...(cursor ? ['--after', cursor] : [])])
+    pages += stdout
+    cursor = parseExport(stdout).at(-1)?.cursor
+  }
+  t.equal(pages, whole.stdout)
+})
+
+t.test('a limit or a cursor that cannot be one is wrong use', async (t) => {
+  for (const limit of ['', '-1', '1.5', 'all', '9007199254740992']) {
+    await isWrongUse(t, ['export', ...store, '--limit', limit], /'--limit <n>' argument '.*' is invalid/)
+  }
+  for (const cursor of ['', '1-2-3']) {
+    await isWrongUse(t, ['export', ...store, '--after', cursor], /The cursor is not one that this store has given out/)
+  }
+})
+
+t.test('a project that nobody knows is said so, and is no failure', async (t) => {
+  const other = ['export', '--data', data, '--project', 'gmae-1']
+  t.strictSame(await ingest(other), {
+    code: 0,
+    signal: null,
+    stdout: '',
+    stderr: 'ingest: nothing is known of the project gmae-1 here: it has no events and no keys\n',
+  })
+  const empty = t.testdir()
+  await createKey(empty)
+  t.strictSame(
+    await ingest(['export', '--data', empty, '--project', projectId]),
+    { code: 0, signal: null, stdout: '', stderr: '' },
+    'one that has just no events is known',
+  )
+})
+
+t.test('what a server stores is there from its acknowledgement on, and once it is gone', async (t) => {
+  const own = await startServe(t, ['--data', data])
+  for (let i = 0; i < 2; i++) {
+    t.match(await send({ ...own, key }, [`later-${i}`]), { status: 202, body: { accepted: 1 } })
+    t.equal((await exportedIds(data)).at(-1), `later-${i}`)
+  }
+  own.signal('SIGKILL')
+  await own.exited
+  t.strictSame((await exportedIds(data)).slice(-2), idsOf('later', 2))
+})

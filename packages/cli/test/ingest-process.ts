@@ -1,0 +1,117 @@
+import { type ChildProcessByStdio, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import type { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+
+const binary = fileURLToPath(new URL('../bin/ingest.js', import.meta.url))
+
+export interface Ended {
+  code: number | null
+  signal: NodeJS.Signals | null
+  stdout: string
+  stderr: string
+}
+
+export interface Settings {
+  /** Further environment variables. */
+  env?: Record<string, string>
+  /** How many bytes of stdout are read before its reader goes away; all of them without. */
+  readBytes?: number
+}
+
+/** Runs the built command to its end. */
+export async function ingest(args: readonly string[], settings: Settings = {}): Promise<Ended> {
+  return ended(start(args, settings.env), settings.readBytes)
+}
+
+/** What a process of which all streams are pipes says until its end. */
+export async function ended(child: ChildProcessByStdio<null, Readable, Readable>, readBytes?: number): Promise<Ended> {
+  const stdout = collect(child.stdout)
+  const stderr = collect(child.stderr)
+  if (readBytes !== undefined) {
+    child.stdout.on('data', () => {
+      if (stdout().length >= readBytes) child.stdout.destroy()
+    })
+    if (readBytes === 0) child.stdout.destroy()
+  }
+  const [code, signal] = await once(child, 'close')
+  return { code, signal, stdout: stdout(), stderr: stderr() }
+}
+
+/** `ingest serve` in a process of its own. */
+export interface ServeProcess {
+  url: string
+  port: number
+  stdout(): string
+  /** The lines of the log, parsed. */
+  log(): { level: number; time: number; msg: string; [name: string]: unknown }[]
+  signal(signal: NodeJS.Signals): void
+  exited: Promise<Ended>
+  /** Nobody reads the log from now on. */
+  closeLog(): void
+}
+
+/** Starts `ingest serve` on a free port, unless `args` say otherwise, and ends it with the test. */
+export async function startServe(t: Test, args: readonly string[], { env }: Settings = {}): Promise<ServeProcess> {
+  const child = start(['serve', ...(args.includes('--port') || env?.INGEST_PORT ? [] : ['--port', '0']), ...args], env)
+  const stdout = collect(child.stdout)
+  const stderr = collect(child.stderr)
+  const exited = once(child, 'close').then(([code, signal]) => ({ code, signal, stdout: stdout(), stderr: stderr() }))
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    await exited
+  })
+  while (!stdout().includes('\n')) {
+    const ended = await Promise.race([once(child.stdout, 'data').then(() => undefined), exited])
+    if (ended) throw new Error(`ingest serve ended with ${ended.signal ?? ended.code}: ${ended.stderr}`)
+  }
+  const url = stdout().trim().replace('listening on ', '')
+  return {
+    url,
+    port: Number(new URL(url).port),
+    stdout,
+    log: () => stderr().trimEnd().split('\n').filter(Boolean).map(parseLine),
+    signal: (signal) => void child.kill(signal),
+    exited,
+    closeLog: () => child.stderr.destroy(),
+  }
+}
+
+function parseLine(line: string) {
+  return JSON.parse(line)
+}
+
+function start(args: readonly string[], env: Record<string, string> = {}) {
+  const [command = '', ...rest] = ingestCommand(args)
+  return spawn(command, rest, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...ownEnvironment(), ...env } })
+}
+
+/**
+ * The command line that runs the built command. The shell becomes node: the test runner adds loaders to every process
+ * that it sees, whatever its environment says, and these take longer than the command itself.
+ */
+export function ingestCommand(args: readonly string[]): string[] {
+  const node = [process.execPath, binary, ...args]
+  return process.platform === 'win32' ? node : ['sh', '-c', 'unset NODE_OPTIONS; exec "$0" "$@"', ...node]
+}
+
+/** Without the settings of whoever runs the tests. */
+export function ownEnvironment(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(INGEST_|NODE_)/.test(name)))
+}
+
+function collect(stream: NodeJS.ReadableStream): () => string {
+  const chunks: Buffer[] = []
+  stream.on('data', (chunk) => chunks.push(chunk))
+  return () => Buffer.concat(chunks).toString()
+}
+
+/** Asserts that a command line is refused as wrong use: one line on stderr that matches, nothing on stdout, exit 2. */
+export async function isWrongUse(t: Test, args: readonly string[], pattern: RegExp, settings?: Settings) {
+  t.match(
+    await ingest(args, settings),
+    { code: 2, stdout: /^$/, stderr: new RegExp(`^ingest: .*${pattern.source}.*\\n$`) },
+    `ingest ${args.join(' ')}`,
+  )
+}

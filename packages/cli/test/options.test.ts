@@ -1,0 +1,133 @@
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { ingest, isWrongUse, startServe } from './ingest-process.ts'
+import { createKey, projectId, send } from './sender.ts'
+
+const project = ['--project', projectId]
+const commandsOfProjects = [
+  ['keys', 'create'],
+  ['keys', 'list'],
+  ['keys', 'revoke', '00000000'],
+  ['keys', 'rotate', '00000000'],
+  ['export'],
+]
+
+t.test('a command without --data or --project is wrong use', async (t) => {
+  const data = t.testdir()
+  await isWrongUse(t, ['serve'], /required option '--data <dir>' not specified/)
+  for (const command of commandsOfProjects) {
+    await isWrongUse(t, [...command, ...project], /required option '--data <dir>' not specified/)
+    await isWrongUse(t, [...command, '--data', data], /required option '--project <id>' not specified/)
+  }
+})
+
+t.test('what only reads a store does not make it', async (t) => {
+  const data = t.testdir()
+  for (const command of commandsOfProjects.filter((each) => each[1] !== 'create')) {
+    await isWrongUse(t, [...command, ...project, '--data', join(data, 'none')], /There is no store in /)
+  }
+  await isWrongUse(t, ['export', ...project, '--data', data], /There is no store in /)
+  t.strictSame(readdirSync(data), [])
+})
+
+t.test('a directory that cannot be one is wrong use', async (t) => {
+  const file = join(t.testdir({ file: 'mine' }), 'file')
+  for (const data of [file, join(file, 'data')]) {
+    await isWrongUse(t, ['serve', '--port', '0', '--data', data], /cannot be a directory/)
+  }
+  await isWrongUse(t, ['keys', 'create', ...project, '--data', file], /cannot be a directory/)
+  await isWrongUse(t, ['export', ...project, '--data', file], /There is no store in /)
+  await isWrongUse(t, ['export', ...project, '--data', ''], /not empty/)
+})
+
+t.test('a project id that cannot be one is wrong use, and makes no store', async (t) => {
+  const data = join(t.testdir(), 'data')
+  for (const id of ['', 'é', 'x'.repeat(65)]) {
+    await isWrongUse(t, ['keys', 'create', '--data', data, '--project', id], /A project id is 1 to 64 of/)
+  }
+  for (const command of commandsOfProjects) {
+    await isWrongUse(t, [...command, '--data', data, '--project', 'a:b'], /A project id is 1 to 64 of/)
+  }
+  t.notOk(existsSync(data))
+})
+
+t.test('every variable that --help names is read, and an argument goes before it', async (t) => {
+  const commands = [['serve'], ...commandsOfProjects]
+  const help = await Promise.all(commands.map((command) => ingest([...command, '--help'])))
+  const named = new Set(help.flatMap(({ stdout }) => stdout.match(/INGEST_\w+/g) ?? []))
+  t.strictSame(
+    named,
+    new Set([
+      'INGEST_DATA',
+      'INGEST_HOST',
+      'INGEST_PORT',
+      'INGEST_RATE_LIMIT',
+      'INGEST_LOG_LEVEL',
+      'INGEST_PROJECT_ID',
+    ]),
+    'these are tested below',
+  )
+  const data = t.testdir()
+  const key = await createKey(data)
+
+  await t.test('INGEST_DATA and INGEST_PROJECT_ID', async (t) => {
+    const env = { INGEST_DATA: data, INGEST_PROJECT_ID: projectId }
+    const { stdout } = await ingest(['keys', 'list'], { env })
+    t.match(stdout, key.slice(3, 11))
+    const strange = { INGEST_DATA: join(data, 'none'), INGEST_PROJECT_ID: 'a b' }
+    t.equal((await ingest(['keys', 'list', '--data', data, ...project], { env: strange })).stdout, stdout)
+    await isWrongUse(t, ['keys', 'list', '--data', data], /A project id is/, { env: strange })
+    await isWrongUse(t, ['keys', 'list', ...project], /There is no store/, { env: strange })
+  })
+
+  await t.test('those of serve', async (t) => {
+    const good = {
+      INGEST_DATA: data,
+      INGEST_HOST: '127.0.0.1',
+      INGEST_PORT: '0',
+      INGEST_RATE_LIMIT: 'off',
+      INGEST_LOG_LEVEL: 'silent',
+    }
+    const quiet = await startServe(t, [], { env: good })
+    t.match(quiet.url, /^http:\/\/127\.0\.0\.1:\d+$/)
+    const unlimited = await send({ ...quiet, key }, ['a'])
+    t.match(unlimited, { status: 202, body: { accepted: 1 } })
+    t.notOk(unlimited.headers.has('RateLimit'))
+
+    const bad: [string, string, RegExp][] = [
+      ['INGEST_DATA', '', /'--data <dir>' value '' from env 'INGEST_DATA' is invalid/],
+      ['INGEST_HOST', '203.0.113.1', /203\.0\.113\.1 is not an address of this machine/],
+      ['INGEST_PORT', String(quiet.port), new RegExp(`port ${quiet.port} on 127\\.0\\.0\\.1 is taken`)],
+      ['INGEST_RATE_LIMIT', 'on', /'--rate-limit <limits>' value 'on' from env 'INGEST_RATE_LIMIT' is invalid/],
+      ['INGEST_LOG_LEVEL', 'loud', /'--log-level <level>' value 'loud' from env 'INGEST_LOG_LEVEL' is invalid/],
+    ]
+    for (const [name, value, pattern] of bad) {
+      await isWrongUse(t, ['serve'], pattern, { env: { ...good, [name]: value } })
+    }
+
+    const args = ['--data', data, '--host', '127.0.0.1', '--port', '0', '--rate-limit', '7,700', '--log-level', 'info']
+    const loud = await startServe(t, args, { env: Object.fromEntries(bad) })
+    const limited = await send({ ...loud, key }, ['a'])
+    t.match(limited, { status: 202, body: { duplicates: 1 } })
+    t.match(limited.headers.get('RateLimit-Policy'), '"requests";q=14')
+    for (const server of [quiet, loud]) server.signal('SIGTERM')
+    t.match(await quiet.exited, { code: 0, stderr: /^$/ })
+    t.match(await loud.exited, { code: 0, stderr: /"drained"/ })
+  })
+})
+
+t.test('a whole number is only digits and between its bounds', async (t) => {
+  const data = t.testdir()
+  for (const port of ['', '-1', '65536', '1.5', '0x10', '1e3', ' 1', 'http', '99999999999999999999']) {
+    await isWrongUse(t, ['serve', '--data', data, '--port', port], /'--port <n>' argument '.*' is invalid/)
+  }
+})
+
+t.test('a duration is a number with a unit', async (t) => {
+  const data = t.testdir()
+  const rotate = ['keys', 'rotate', '00000000', ...project, '--data', data, '--overlap']
+  for (const text of ['', '48', 'h', '-1h', '1.5h', '1w', '1H', '1234567d']) {
+    await isWrongUse(t, [...rotate, text], /Expected a number with a unit: 10s, 30m, 48h or 90d/)
+  }
+})

@@ -1,0 +1,109 @@
+import { isAscii, isUtf8 } from 'node:buffer'
+import { IngestError } from './error.ts'
+import { isObject } from './event.ts'
+import type { Issue } from './issue.ts'
+
+/** The largest body of a batch, in bytes. */
+export const batchBytesMax = 262_144
+/** The most events of a batch. */
+export const batchEventsMax = 100
+
+/** A batch as a program has it: `{ events: [{ projectId, eventId, … }] }`. */
+export interface BatchInput {
+  events: readonly unknown[]
+}
+
+/** An event that was not stored, and why: sending it again unchanged is of no use. */
+export interface RejectedEvent {
+  /** Its place in the `events` array of the request. */
+  index: number
+  /** Null where it was unusable. */
+  eventId: string | null
+  issues: Issue[]
+}
+
+/** What became of a batch: `accepted + duplicates + rejected.length` is the number of events sent. */
+export interface BatchResult {
+  accepted: number
+  duplicates: number
+  rejected: RejectedEvent[]
+}
+
+/** A well-formed batch. */
+export interface ParsedBatch {
+  /** The body as it came. */
+  body: Uint8Array
+  events: readonly unknown[]
+}
+
+/**
+ * Reads a batch, from bytes as they came or from an object, without looking at its events.
+ *
+ * @throws {IngestError} `batch-too-large` over 262,144 bytes, `malformed-body` for what is not JSON in UTF-8,
+ *   `invalid-envelope` without an array `events`, `too-many-events` over 100 of them.
+ */
+export function parseBatch(input: Uint8Array | BatchInput): ParsedBatch {
+  const bytes = input instanceof Uint8Array ? input : serialize(input)
+  if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
+  const body = withoutMark(bytes)
+  const envelope = parseJson(body)
+  if (!isObject(envelope)) {
+    throw new IngestError('invalid-envelope', 'The body must be a JSON object: { "events": [ … ] }.')
+  }
+  const { events } = envelope
+  if (!Array.isArray(events)) {
+    throw new IngestError('invalid-envelope', 'The body must have an array "events": { "events": [ … ] }.')
+  }
+  if (events.length > batchEventsMax) {
+    throw new IngestError(
+      'too-many-events',
+      `A batch holds at most ${batchEventsMax} events, this one ${events.length}: send it in parts.`,
+      { limit: batchEventsMax, actual: events.length },
+    )
+  }
+  return { body, events }
+}
+
+/** The refusal of a body of more than 262,144 bytes; `actual` is what is known of its size so far. */
+export function batchTooLarge(actual: number): IngestError {
+  return new IngestError(
+    'batch-too-large',
+    `A batch holds at most ${batchBytesMax} bytes, uncompressed: send it in parts.`,
+    { limit: batchBytesMax, actual },
+  )
+}
+
+function serialize(input: BatchInput): Uint8Array {
+  if (!isObject(input)) throw new IngestError('malformed-body', 'A batch is bytes, or an object { events: [ … ] }.')
+  let text: string | undefined
+  try {
+    text = JSON.stringify(input)
+  } catch (cause) {
+    throw new IngestError('malformed-body', `The batch cannot be written as JSON: ${(cause as Error).message}`, {
+      cause,
+    })
+  }
+  return Buffer.from(text ?? '')
+}
+
+/** RFC 8259 section 8.1 lets a parser ignore a byte order mark, and the sender would drop the batch if we did not. */
+function withoutMark(body: Uint8Array): Uint8Array {
+  return body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? body.subarray(3) : body
+}
+
+function parseJson(body: Uint8Array): unknown {
+  const text = decode(Buffer.from(body.buffer, body.byteOffset, body.byteLength))
+  try {
+    return JSON.parse(text)
+  } catch {
+    // what the parser says quotes the body, which may hold what should not be in a log
+    throw new IngestError('malformed-body', 'The body is not JSON.')
+  }
+}
+
+/** Most batches are plain ASCII, which need not be decoded. */
+function decode(body: Buffer): string {
+  if (isAscii(body)) return body.toString('latin1')
+  if (isUtf8(body)) return body.toString()
+  throw new IngestError('malformed-body', 'The body is not UTF-8.')
+}

@@ -1,0 +1,194 @@
+import { type TSchema, Type } from 'typebox'
+import { IngestError } from './error.ts'
+import { type Issue, pointer } from './issue.ts'
+import { exceedsBytes, isNameText } from './text.ts'
+
+/** An event as it was sent: a JSON object of which Ingest knows a few members and keeps all. */
+export type Event = Record<string, unknown>
+
+/** The longest `eventId`, in bytes of UTF-8. */
+export const eventIdBytesMax = 256
+/** The deepest nesting of one event; the event itself is the first level. */
+export const eventDepthMax = 32
+
+const projectIdPattern = /^[A-Za-z0-9._-]{1,64}$/
+
+/** Whether `value` can name a project: 1 to 64 of `A-Z a-z 0-9 . _ -`. */
+export function isProjectId(value: unknown): value is string {
+  return typeof value === 'string' && projectIdPattern.test(value)
+}
+
+/** @throws {IngestError} `invalid-argument` for what cannot name a project. */
+export function checkProjectId(projectId: string): void {
+  if (!isProjectId(projectId)) {
+    throw new IngestError('invalid-argument', 'A project id is 1 to 64 of A-Z a-z 0-9 . _ -')
+  }
+}
+
+/** Whether `value` is an object as JSON has them, so not an array and not null. */
+export function isObject(value: unknown): value is Event {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** What is wrong with `value` as an `eventId`; undefined when it is one. */
+export function eventIdIssue(value: unknown): Issue | undefined {
+  if (value === undefined) return { code: 'required', path: '/eventId', message: 'Every event needs an eventId.' }
+  return nameIssue(value, '/eventId', eventIdBytesMax)
+}
+
+const noIssues: readonly Issue[] = []
+
+/**
+ * What makes `event` nobody's event, or not this project's: without an answer to this, it cannot be looked up.
+ * An empty list for an event that can be identified.
+ */
+export function identityIssues(event: unknown, projectId: string): readonly Issue[] {
+  if (!isObject(event)) return [{ code: 'not_object', path: '', message: 'Expected an object.' }]
+  const unusable = eventIdIssue(event.eventId)
+  if (event.projectId === projectId) return unusable ? [unusable] : noIssues
+  const foreign = projectIssue(event.projectId)
+  return unusable ? [unusable, foreign] : [foreign]
+}
+
+function projectIssue(value: unknown): Issue {
+  const path = '/projectId'
+  if (value === undefined) return { code: 'required', path, message: 'Every event needs a projectId.' }
+  if (typeof value !== 'string') return { code: 'invalid_type', path, message: 'Expected a string.' }
+  return { code: 'project_mismatch', path, message: 'Expected the project that the request is made for.' }
+}
+
+interface Field {
+  /** The rule as JSON Schema, as far as that can say it: it counts characters where the rule counts bytes. */
+  schema: TSchema
+  issue(value: unknown, path: string): Issue | undefined
+}
+
+/** The members that Ingest knows. Each may be missing or null; otherwise it must keep its rule. */
+const fields: Record<string, Field> = {
+  type: {
+    schema: Type.String({ minLength: 1, maxLength: 200 }),
+    issue: (value, path) => textIssue(value, path, 1, 200),
+  },
+  timestamp: {
+    schema: Type.Union([Type.String({ format: 'date-time' }), Type.Integer({ minimum: 0 })]),
+    issue: timestampIssue,
+  },
+  buildId: {
+    schema: Type.String({ minLength: 1, maxLength: 128 }),
+    issue: (value, path) => nameIssue(value, path, 128),
+  },
+  placeId: {
+    schema: Type.Union([Type.String({ minLength: 1, maxLength: 128 }), Type.Integer()]),
+    issue: (value, path) => textOrIntegerIssue(value, path, 1, 128),
+  },
+  sessionId: shortTextOrInteger(),
+  serverId: shortTextOrInteger(),
+  playerId: shortTextOrInteger(),
+}
+const fieldEntries = Object.entries(fields).map(([name, field]) => ({ name, path: pointer('', name), ...field }))
+
+function shortTextOrInteger(): Field {
+  return {
+    schema: Type.Union([Type.String({ maxLength: 256 }), Type.Integer()]),
+    issue: (value, path) => textOrIntegerIssue(value, path, 0, 256),
+  }
+}
+
+/** An event as JSON Schema, for documentation and for code generators; `eventIssues` is what decides. */
+export const EventSchema = Type.Object({
+  projectId: Type.String({ pattern: projectIdPattern.source }),
+  eventId: Type.String({ minLength: 1, maxLength: eventIdBytesMax }),
+  ...Object.fromEntries(
+    Object.entries(fields).map(([name, field]) => [name, Type.Optional(Type.Union([field.schema, Type.Null()]))]),
+  ),
+})
+
+/** What is wrong with the well-known members and the shape of an event that has an identity. */
+export function eventIssues(event: Event): Issue[] {
+  const issues: Issue[] = []
+  for (const { name, path, issue } of fieldEntries) {
+    const value = event[name]
+    if (value === undefined || value === null) continue
+    const found = issue(value, path)
+    if (found) issues.push(found)
+  }
+  const deep = tooDeepPath(event, eventDepthMax)
+  if (deep !== undefined) {
+    issues.push({ code: 'too_deep', path: deep, message: `Expected at most ${eventDepthMax} levels of nesting.` })
+  }
+  return issues
+}
+
+function textIssue(value: unknown, path: string, bytesMin: number, bytesMax: number): Issue | undefined {
+  if (typeof value !== 'string') return { code: 'invalid_type', path, message: 'Expected a string.' }
+  if (value.length < bytesMin) return { code: 'too_short', path, message: `Expected at least ${bytesMin} byte.` }
+  if (exceedsBytes(value, bytesMax)) {
+    return { code: 'too_long', path, message: `Expected at most ${bytesMax} bytes of UTF-8.` }
+  }
+  return undefined
+}
+
+function nameIssue(value: unknown, path: string, bytesMax: number): Issue | undefined {
+  const issue = textIssue(value, path, 1, bytesMax)
+  if (issue || isNameText(value as string)) return issue
+  return { code: 'invalid_format', path, message: 'Expected no control characters and no lone surrogates.' }
+}
+
+function textOrIntegerIssue(value: unknown, path: string, bytesMin: number, bytesMax: number): Issue | undefined {
+  if (typeof value === 'string') return textIssue(value, path, bytesMin, bytesMax)
+  if (typeof value !== 'number') return { code: 'invalid_type', path, message: 'Expected a string or an integer.' }
+  return integerIssue(value, path, Number.MIN_SAFE_INTEGER)
+}
+
+function integerIssue(value: number, path: string, minimum: number): Issue | undefined {
+  if (!Number.isInteger(value)) return { code: 'invalid_type', path, message: 'Expected an integer.' }
+  if (value < minimum || value > Number.MAX_SAFE_INTEGER) {
+    return { code: 'out_of_range', path, message: `Expected an integer from ${minimum} to ${Number.MAX_SAFE_INTEGER}.` }
+  }
+  return undefined
+}
+
+// RFC 3339 section 5.6, with the ranges of section 5.7; a leap second is allowed at any minute, as it is rarely known
+const rfc3339 =
+  /^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/i
+
+function timestampIssue(value: unknown, path: string): Issue | undefined {
+  if (typeof value === 'number') return integerIssue(value, path, 0)
+  const message = 'Expected an RFC 3339 time with a zone, or integer milliseconds since 1970.'
+  if (typeof value !== 'string') return { code: 'invalid_type', path, message }
+  if (rfc3339.test(value) && hasItsDay(value)) return undefined
+  return { code: 'invalid_format', path, message }
+}
+
+/** Whether the month of an RFC 3339 time has its day, which is one from 1 to 31. */
+function hasItsDay(time: string): boolean {
+  const day = time.slice(8, 10)
+  if (day <= '28') return true
+  const [year, month] = [Number(time.slice(0, 4)), Number(time.slice(5, 7))]
+  if (month === 2) return day === '29' && ((year % 4 === 0 && year % 100 !== 0) || year % 400 === 0)
+  return day !== '31' || !(month === 4 || month === 6 || month === 9 || month === 11)
+}
+
+/** Where `value` first nests deeper than `levels`, itself counted; undefined when it does not. */
+function tooDeepPath(value: object, levels: number): string | undefined {
+  if (levels === 0) return ''
+  // `for in` is the fastest way over an object, and over a long array one of the slowest
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) {
+      const found = tooDeepBelow(value[i], i, levels)
+      if (found !== undefined) return found
+    }
+    return undefined
+  }
+  for (const step in value) {
+    const found = tooDeepBelow((value as Event)[step], step, levels)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+function tooDeepBelow(child: unknown, step: string | number, levels: number): string | undefined {
+  if (typeof child !== 'object' || child === null) return undefined
+  const found = tooDeepPath(child, levels - 1)
+  return found === undefined ? undefined : `${pointer('', step)}${found}`
+}

@@ -1,0 +1,30 @@
+export type { BatchInput, BatchResult, RejectedEvent } from './batch.ts'
+export { batchBytesMax, batchEventsMax, batchTooLarge } from './batch.ts'
+export type { ErrorCode, ErrorDetails } from './error.ts'
+export { errorCodes, IngestError } from './error.ts'
+export type { Event } from './event.ts'
+export { EventSchema, eventDepthMax, eventIdBytesMax, isProjectId } from './event.ts'
+export { eventLine } from './event-line.ts'
+export type { EventSchemas } from './event-schemas.ts'
+export type { EmbeddedIngest, Ingest, IngestOptions, SubmitOptions, Tally } from './ingest.ts'
+export { createIngest } from './ingest.ts'
+export type { Issue, IssueCode } from './issue.ts'
+export { issuesMax } from './issue.ts'
+export type { KeyRecord, Project, Scope } from './key.ts'
+export { isActive, keyIdOf, scopes } from './key.ts'
+export type { Authenticate, Credentials, KeyOptions, Keyring } from './keyring.ts'
+export { createKeyring } from './keyring.ts'
+export { openMemoryStore } from './memory-store.ts'
+export type {
+  AppendBatch,
+  AppendEvent,
+  AppendResult,
+  Cursor,
+  MapKey,
+  MapSlot,
+  ProjectDecision,
+  ReadOptions,
+  Store,
+  StoredEvent,
+  Totals,
+} from './store.ts'

@@ -1,0 +1,119 @@
+import type { BatchInput, BatchResult } from './batch.ts'
+import { IngestError } from './error.ts'
+import { checkProjectId, eventIdIssue } from './event.ts'
+import { compileEventSchemas, type EventSchemas } from './event-schemas.ts'
+import { type Authenticate, createKeyring, type Keyring } from './keyring.ts'
+import type { ReadOptions, Store, StoredEvent } from './store.ts'
+import { submitBatch } from './submit-batch.ts'
+
+export interface SubmitOptions {
+  /**
+   * Called with the number of events once the batch is well-formed, before any of them is looked at. What it throws
+   * is what `submitBatch` rejects with: the place for a rate limit.
+   */
+  admit?: (eventCount: number) => void
+}
+
+/** Takes batches of events and gives the events back. The same whether it is embedded or reached over HTTP. */
+export interface Ingest {
+  /**
+   * Stores the valid events of a batch that are new, each once and for ever, and says what became of the others.
+   * Resolves once every accepted event would survive a power cut. Sending the same batch again is always safe.
+   *
+   * `body` is the bytes of a JSON document as they came, or the object: `{ events: [{ projectId, eventId, … }] }`. An
+   * event that came in bytes is kept byte for byte; the bytes must not be changed before the promise settles.
+   *
+   * @throws {IngestError} with nothing stored: `malformed-body`, `invalid-envelope`, `batch-too-large`,
+   *   `too-many-events` for the batch, `invalid-argument` for the project id, and what `Store.append` refuses with.
+   */
+  submitBatch(projectId: string, body: Uint8Array | BatchInput, options?: SubmitOptions): Promise<BatchResult>
+  /**
+   * The project's events, oldest first, with the bytes that were sent.
+   *
+   * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`
+   */
+  readEvents(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
+  /**
+   * The event with this id, if it is stored.
+   *
+   * @throws {IngestError} `invalid-argument`
+   */
+  findEvent(projectId: string, eventId: string): Promise<StoredEvent | undefined>
+  /** Finishes what has begun and closes the store. */
+  close(): Promise<void>
+}
+
+/** What has become of all events since this Ingest was created, over all projects. */
+export interface Tally {
+  accepted: number
+  duplicates: number
+  rejected: number
+  /** Duplicates whose content differs from what is stored: somebody uses an id twice. */
+  conflicts: number
+}
+
+/** An Ingest in this process, with what only the one who runs it may do. */
+export interface EmbeddedIngest extends Ingest {
+  /** Whether the credentials open the project; the keyring's own, unless another was given. */
+  authenticate: Authenticate
+  keys: Keyring
+  /** Resolves if a batch could be stored now; rejects with what stands in its way. */
+  check(): Promise<void>
+  tally(): Readonly<Tally>
+}
+
+export interface IngestOptions {
+  store: Store
+  /** Further rules by event `type`, in TypeBox or plain JSON Schema; they add issues to the rules of Ingest. */
+  schemas?: EventSchemas
+  /** In place of the keyring. What it throws is answered as "temporarily unavailable", never as "wrong key". */
+  authenticate?: Authenticate
+  /** The clock, in milliseconds since 1970. */
+  now?: () => number
+}
+
+/**
+ * An Ingest on a store.
+ *
+ * @throws {IngestError} `invalid-argument` for a store that is none, and for a schema that is broken.
+ */
+export function createIngest({ store, schemas = {}, authenticate, now = Date.now }: IngestOptions): EmbeddedIngest {
+  if (typeof store?.append !== 'function') {
+    throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
+  }
+  const context = { store, checkBySchema: compileEventSchemas(schemas), now }
+  const keys = createKeyring(store, now)
+  const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
+  return {
+    async submitBatch(projectId, body, { admit = () => {} } = {}) {
+      checkProjectId(projectId)
+      const { result, conflicts } = await submitBatch(context, projectId, body, admit)
+      tally.accepted += result.accepted
+      tally.duplicates += result.duplicates
+      tally.rejected += result.rejected.length
+      tally.conflicts += conflicts
+      return result
+    },
+
+    async *readEvents(projectId, options = {}) {
+      checkProjectId(projectId)
+      if (options.limit !== undefined && !(Number.isSafeInteger(options.limit) && options.limit >= 0)) {
+        throw new IngestError('invalid-argument', 'limit is a whole number of events.')
+      }
+      yield* store.read(projectId, options)
+    },
+
+    async findEvent(projectId, eventId) {
+      checkProjectId(projectId)
+      const issue = eventIdIssue(eventId)
+      if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
+      return store.find(projectId, eventId)
+    },
+
+    authenticate: authenticate ?? keys.authenticate,
+    keys,
+    tally: () => ({ ...tally }),
+    check: () => store.check(),
+    close: () => store.close(),
+  }
+}

@@ -1,0 +1,76 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+
+/** What a key may be used for. */
+export type Scope = 'events:write' | 'maps:write' | 'read'
+
+export const scopes: readonly Scope[] = ['events:write', 'maps:write', 'read']
+
+/** A key as it is kept: never the key itself. Times are milliseconds since 1970. */
+export interface KeyRecord {
+  /** The 8 characters after `ik_`, by which people and the server name the key. */
+  keyId: string
+  /** SHA-256 of the whole key, in hex. */
+  hash: string
+  scopes: readonly Scope[]
+  createdAt: number
+  expiresAt?: number
+  revokedAt?: number
+}
+
+/** A tenant: whatever is kept of it besides its events and maps. */
+export interface Project {
+  projectId: string
+  /** Milliseconds since 1970. */
+  createdAt: number
+  keys: readonly KeyRecord[]
+}
+
+// Crockford's base32 in lower case: 32 characters, none of them easily taken for another, none special in a shell
+const alphabet = '0123456789abcdefghjkmnpqrstvwxyz'
+/** The characters of a key by which it is named. */
+export const keyIdLength = 8
+/** 5 bits a character: 160 random bits. */
+const secretLength = 32
+/** 32 bits of CRC in characters of 5. */
+const checksumLength = 7
+const keyPattern = new RegExp(
+  `^(ik_([${alphabet}]{${keyIdLength}})_[${alphabet}]{${secretLength}})([${alphabet}]{${checksumLength}})$`,
+)
+
+/** A new key: `ik_`, 8 characters of id, `_`, 160 random bits and a CRC32 by which scanners tell it from junk. */
+export function makeKey(random: (size: number) => Uint8Array = randomBytes): { key: string; keyId: string } {
+  const characters = Array.from(random(keyIdLength + secretLength), (byte) => alphabet[byte & 31]).join('')
+  const keyId = characters.slice(0, keyIdLength)
+  const unsummed = `ik_${keyId}_${characters.slice(keyIdLength)}`
+  return { key: unsummed + checksum(unsummed), keyId }
+}
+
+/** The id inside a key; undefined for a text that no key can be, which needs no look-up then. */
+export function keyIdOf(key: string): string | undefined {
+  const [, unsummed, keyId, sum] = keyPattern.exec(key) ?? []
+  return unsummed !== undefined && checksum(unsummed) === sum ? keyId : undefined
+}
+
+/** What is kept of a key. */
+export function hashKey(key: string): string {
+  return createHash('sha256').update(key).digest('hex')
+}
+
+/** Whether `key` is the one of `record`, and may be used for `scope` at `now`. */
+export function isKeyOf(record: KeyRecord, key: string, scope: Scope, now: number): boolean {
+  const same = timingSafeEqual(Buffer.from(hashKey(key)), Buffer.from(record.hash))
+  return same && isActive(record, now) && record.scopes.includes(scope)
+}
+
+/** Whether a key with this record still opens anything. */
+export function isActive(record: KeyRecord, now: number): boolean {
+  return record.revokedAt === undefined && (record.expiresAt === undefined || now < record.expiresAt)
+}
+
+function checksum(text: string): string {
+  const sum = crc32(text)
+  return Array.from({ length: checksumLength }, (_, i) => alphabet[(sum >>> (5 * (checksumLength - 1 - i))) & 31]).join(
+    '',
+  )
+}

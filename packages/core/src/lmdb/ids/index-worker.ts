@@ -1,0 +1,74 @@
+import { setPriority } from 'node:os'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { parentPort, workerData } from 'node:worker_threads'
+import { openEnvironment } from '../environment.ts'
+import type { FromIndexWorker, IndexWorkerData, ToIndexWorker } from './index-worker-handle.ts'
+import { createIndexer } from './indexer.ts'
+import { createLogReader } from './log-reader.ts'
+import { DamagedRun } from './run.ts'
+import { openIdTables } from './run-list.ts'
+
+// The thread that flushes and merges. It has handles of its own on the log, which it only reads, and on the index.
+
+const niceness = 10
+/** While another process works on the runs, or the disk refuses, look again after so long. */
+const retryMs = 500
+
+// on Linux a thread has a priority of its own, and those who serve requests come first
+if (process.platform === 'linux') setPriority(niceness)
+
+const { directory, logDirectory, seed, entriesPerFlush } = workerData as IndexWorkerData
+const logEnvironment = openEnvironment(logDirectory)
+const tables = openIdTables(openEnvironment(directory))
+const indexer = createIndexer({
+  tables,
+  log: createLogReader(logEnvironment, logEnvironment.table('log')),
+  seed,
+  entriesPerFlush,
+  onFilter: ({ nonce }, words) => say({ type: 'filter', nonce, words }),
+})
+let working: Promise<void> | undefined
+let closing = false
+
+function say(message: FromIndexWorker): void {
+  parentPort?.postMessage(message)
+}
+
+async function work(): Promise<void> {
+  while (!closing) {
+    const outcome = step()
+    if (outcome === 'idle') break
+    if (outcome === 'worked') {
+      say({ type: 'worked' })
+      await nextTurn()
+    } else await sleep(retryMs)
+  }
+}
+
+function step(): 'worked' | 'idle' | 'busy' | 'failed' {
+  return attempt(() => indexer.step()) ?? 'failed'
+}
+
+function attempt<T>(work: () => T): T | undefined {
+  try {
+    return work()
+  } catch (error) {
+    say({ type: 'failed', message: (error as Error).message, damaged: error instanceof DamagedRun })
+    return undefined
+  }
+}
+
+parentPort?.on('message', async (message: ToIndexWorker) => {
+  if (message === 'wake') {
+    working ??= work().finally(() => {
+      working = undefined
+    })
+  } else {
+    closing = true
+    await working
+    attempt(() => indexer.release())
+    await tables.environment.root.close()
+    await logEnvironment.root.close()
+    parentPort?.close()
+  }
+})

@@ -1,0 +1,37 @@
+import type { Environment, Table } from '../environment.ts'
+import { checksumOf, fingerprintsOf } from '../record.ts'
+import { sequenceKey, sequenceOf } from '../table-keys.ts'
+
+/** What the index reads of the log. */
+export interface LogReader {
+  /** The most events of one record. */
+  entriesPerRecordMax: number
+  /** Reads from now on see what is committed by now. */
+  refresh(): void
+  /** The number of the last record, 0 for an empty log. */
+  lastSequence(): number
+  /** The fingerprints of the events of a record, high and low halves. */
+  fingerprints(sequence: number): Uint32Array
+  /** The checksum of a record; undefined for one that is not there. */
+  checksum(sequence: number): number
+}
+
+/** Positions have 8 bits for the index of an event in its record. */
+const entriesPerRecordMax = 256
+
+export function createLogReader(environment: Environment, log: Table): LogReader {
+  return {
+    entriesPerRecordMax,
+    refresh: () => environment.root.resetReadTxn(),
+    lastSequence() {
+      const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
+      return last ? sequenceOf(last) : 0
+    },
+    fingerprints(sequence) {
+      return fingerprintsOf(log.getBinaryFast(sequenceKey(sequence)), sequence)
+    },
+    checksum(sequence) {
+      return checksumOf(log.getBinaryFast(sequenceKey(sequence)))
+    },
+  }
+}

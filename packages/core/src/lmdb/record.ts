@@ -1,0 +1,110 @@
+import { crc32 } from 'node:zlib'
+import { IngestError } from '../error.ts'
+import { asText, type Slice, sliceEvents } from '../slice-events.ts'
+
+/**
+ * One record of the log: what one batch stored.
+ *
+ * | bytes | what |
+ * |---|---|
+ * | 0 | version, 1 |
+ * | 1–3 | number of events |
+ * | 4–7 | project number |
+ * | 8–15 | received at, milliseconds since 1970 |
+ * | 16–19 | CRC32 of all other bytes |
+ * | 20–23 | 0 |
+ * | 24– | a fingerprint of 8 bytes for each event |
+ * | then | the payload: a JSON object whose array `events` holds these events and no others |
+ *
+ * Numbers are little-endian.
+ */
+export interface LogRecord {
+  project: number
+  receivedAt: number
+  count: number
+  payload: Buffer
+}
+
+const version = 1
+const headerBytes = 24
+const crcOffset = 16
+const fingerprintBytes = 8
+
+/** A record as it is kept; `fingerprints` holds the high and the low half of each event's. */
+export function encodeRecord({ project, receivedAt, count, payload }: LogRecord, fingerprints: Uint32Array): Buffer {
+  const payloadOffset = headerBytes + count * fingerprintBytes
+  const record = Buffer.allocUnsafe(payloadOffset + payload.length)
+  record.writeUInt32LE((count << 8) | version, 0)
+  record.writeUInt32LE(project, 4)
+  record.writeDoubleLE(receivedAt, 8)
+  record.fill(0, crcOffset, headerBytes)
+  for (let i = 0; i < count * 2; i++) record.writeUInt32LE(fingerprints[i] as number, headerBytes + i * 4)
+  payload.copy(record, payloadOffset)
+  record.writeUInt32LE(crc32(record), crcOffset)
+  return record
+}
+
+/**
+ * Reads a record and makes sure that it is what was written. It is a view of `bytes`, which must not change.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
+export function decodeRecord(bytes: Buffer | undefined, sequence: number): LogRecord {
+  if (!bytes || bytes.length < headerBytes || bytes[0] !== version) throw damagedRecord(sequence)
+  const sum = crc32(bytes.subarray(headerBytes), crc32(zeros, crc32(bytes.subarray(0, crcOffset))))
+  if (sum !== bytes.readUInt32LE(crcOffset)) throw damagedRecord(sequence)
+  return viewRecord(bytes)
+}
+
+const zeros = Buffer.alloc(headerBytes - crcOffset)
+
+function damagedRecord(sequence: number): IngestError {
+  return new IngestError('store-damaged', `Record ${sequence} of the log is damaged: restore it from a backup.`)
+}
+
+/** Reads a record on trust. */
+export function viewRecord(bytes: Buffer): LogRecord {
+  const count = bytes.readUInt32LE(0) >>> 8
+  return {
+    project: bytes.readUInt32LE(4),
+    receivedAt: bytes.readDoubleLE(8),
+    count,
+    payload: bytes.subarray(headerBytes + count * fingerprintBytes),
+  }
+}
+
+/** The high and the low half of the fingerprint of each event of a record. */
+export function fingerprintsOf(bytes: Buffer | undefined, sequence: number): Uint32Array {
+  const count = bytes ? bytes.readUInt32LE(0) >>> 8 : 0
+  if (!bytes || headerBytes + count * fingerprintBytes > bytes.length) throw damagedRecord(sequence)
+  const fingerprints = new Uint32Array(count * 2)
+  for (let i = 0; i < count * 2; i++) fingerprints[i] = bytes.readUInt32LE(headerBytes + i * 4)
+  return fingerprints
+}
+
+/** The checksum in a record, by which it is told from another one; 0 for a record that is missing. */
+export function checksumOf(bytes: Buffer | undefined): number {
+  return bytes && bytes.length >= headerBytes ? bytes.readUInt32LE(crcOffset) : 0
+}
+
+const payloadStart = Buffer.from('{"events":[')
+const payloadComma = Buffer.from(',')
+const payloadEnd = Buffer.from(']}')
+
+/** The payload of a record that holds only some of the events of `body`: their exact bytes in a new envelope. */
+export function encodePayload(body: Uint8Array, slices: readonly Slice[]): Buffer {
+  const parts: Uint8Array[] = [payloadStart]
+  for (const { start, end } of slices) parts.push(body.subarray(start, end), payloadComma)
+  parts[parts.length - 1] = payloadEnd
+  return Buffer.concat(parts)
+}
+
+/** The exact bytes of each event of a payload. */
+export function eventsOf(payload: Buffer): Buffer[] {
+  return sliceEvents(payload).map(({ start, end }) => payload.subarray(start, end))
+}
+
+/** The `eventId` inside the bytes of an event. */
+export function eventIdOf(event: Buffer): string {
+  return JSON.parse(asText(event, 0, event.length)).eventId
+}

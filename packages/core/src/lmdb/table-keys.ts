@@ -1,0 +1,21 @@
+// keys are big-endian, so that LMDB's order of bytes is the order of numbers
+
+/** The key of a record in the log. */
+export function sequenceKey(sequence: number): Buffer {
+  const key = Buffer.allocUnsafe(8)
+  key.writeBigUInt64BE(BigInt(sequence))
+  return key
+}
+
+/** The sequence number at the end of a key. */
+export function sequenceOf(key: Buffer): number {
+  return Number(key.readBigUInt64BE(key.length - 8))
+}
+
+/** A key of one project's: its number, then `rest`. */
+export function projectKey(project: number, rest: Uint8Array = new Uint8Array()): Buffer {
+  const key = Buffer.allocUnsafe(4 + rest.length)
+  key.writeUInt32BE(project)
+  key.set(rest, 4)
+  return key
+}

@@ -1,0 +1,116 @@
+import type { Project } from './key.ts'
+
+/** Where a reader stands: an opaque string of the store that gave it out; events after it come later in the log. */
+export type Cursor = string
+
+/** One event of a batch, as the store needs to know it. */
+export interface AppendEvent {
+  /** Its place in the `events` array of the body. */
+  index: number
+  eventId: string
+  /** The build that it references, which storing it freezes. */
+  buildId?: string
+}
+
+/** The valid events of one batch, no id twice, in the order in which they were sent. */
+export interface AppendBatch {
+  /** The body as it came: a JSON object with an array `events`, UTF-8. The store may keep it; nobody changes it. */
+  body: Uint8Array
+  /** How many elements the `events` array of the body has. */
+  count: number
+  events: readonly AppendEvent[]
+  /** Milliseconds since 1970. */
+  receivedAt: number
+}
+
+export interface AppendResult {
+  /** For each event of the batch, whether this append stored it; false for one that was stored before. */
+  stored: boolean[]
+  /** How many of the others differ from what is stored under their id. */
+  conflicts: number
+}
+
+export interface StoredEvent {
+  cursor: Cursor
+  /** Milliseconds since 1970. */
+  receivedAt: number
+  /** The event exactly as it was sent, byte for byte. */
+  bytes: Uint8Array
+}
+
+export interface ReadOptions {
+  /** Start behind this event; from the beginning without it. */
+  after?: Cursor
+  /** At most so many events; all without it. */
+  limit?: number
+}
+
+/** What a map is published for. */
+export interface MapKey {
+  projectId: string
+  placeId: string
+  buildId: string
+}
+
+/** What a store knows of one map. */
+export interface MapSlot {
+  /** When the first event that references the build was stored, in milliseconds since 1970; the build is open without. */
+  frozenAt?: number
+}
+
+/** What a project has stored. */
+export interface Totals {
+  events: number
+  /** Batches of which at least one event was stored. */
+  batches: number
+  /** Bytes of the stored events' batches, as they are kept. */
+  bytes: number
+}
+
+/** What becomes of a project: `project` is written when it is there, `result` is handed to the caller. */
+export interface ProjectDecision<T> {
+  project?: Project
+  result: T
+}
+
+/**
+ * What keeps events and projects: each operation is one whole decision, atomic, and durable when it resolves.
+ *
+ * Arguments are valid when they arrive. An operation that rejects has changed nothing; it rejects with an
+ * {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space, `overloaded` when too much
+ * waits, `store-failed` when the store can no longer be trusted. `storeChecks` of `@ingest/core/testing` holds this
+ * contract as checks.
+ */
+export interface Store {
+  /**
+   * Stores the events of `batch` that the project does not have yet, in their order, and freezes the builds that these
+   * reference, all in one step. Of concurrent appends of one id, over all processes, exactly one stores it. Resolves
+   * once what it stored would survive a power cut; nobody sees it before.
+   */
+  append(projectId: string, batch: AppendBatch): Promise<AppendResult>
+  /** For each id, whether the project has an event with it. */
+  known(projectId: string, eventIds: readonly string[]): Promise<boolean[]>
+  /** The event with this id. */
+  find(projectId: string, eventId: string): Promise<StoredEvent | undefined>
+  /**
+   * The project's events, oldest first, each once, and those that arrive while it runs.
+   *
+   * @throws {IngestError} `invalid-cursor` at the first step, for what is no cursor of this store.
+   */
+  read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
+  /** What is known of one map. */
+  map(key: MapKey): Promise<MapSlot>
+  /** What the project has stored so far. */
+  totals(projectId: string): Promise<Totals>
+  /** The project as it was last written, by any process. */
+  project(projectId: string): Promise<Project | undefined>
+  /**
+   * Reads, decides and writes a project in one step. `decide` is pure: it may be called again after a lost race, and
+   * what it throws is what `updateProject` rejects with, with nothing written.
+   */
+  updateProject<T>(projectId: string, decide: (project: Project | undefined) => ProjectDecision<T>): Promise<T>
+  /** Resolves if an append could succeed now; rejects with what stands in its way. */
+  check(): Promise<void>
+  /** Finishes what has begun, then lets go of everything. May be called twice. */
+  close(): Promise<void>
+}

@@ -1,0 +1,44 @@
+import t from 'tap'
+import { errorCodes, IngestError } from '../src/error.ts'
+
+t.test('a refusal is an Error with a code, a sentence and a name', async (t) => {
+  const error = new IngestError('invalid-cursor', 'The cursor is none.')
+  t.ok(error instanceof Error)
+  t.match(error, { name: 'IngestError', code: 'invalid-cursor', message: 'The cursor is none.' })
+  t.equal(String(error), 'IngestError: The cursor is none.')
+})
+
+t.test('every code has a title, and says whether a retry may help', async (t) => {
+  for (const code of errorCodes) {
+    const error = new IngestError(code, 'a sentence')
+    t.match(error.title, /^[A-Z][a-z ]+$/, code)
+    t.type(error.retryable, 'boolean', code)
+    t.match(code, /^[a-z]+(-[a-z]+)*$/)
+  }
+})
+
+t.test('a fault of the sender is not worth a retry, and a fault of the service is', async (t) => {
+  const retryable = (code: (typeof errorCodes)[number]) => new IngestError(code, '').retryable
+  for (const code of [
+    'malformed-body',
+    'invalid-envelope',
+    'batch-too-large',
+    'too-many-events',
+    'unauthorized',
+  ] as const) {
+    t.equal(retryable(code), false, code)
+  }
+  for (const code of ['overloaded', 'disk-full', 'store-failed', 'store-closed', 'rate-limited'] as const) {
+    t.equal(retryable(code), true, code)
+  }
+})
+
+t.test('details are there when they were given', async (t) => {
+  const cause = new Error('below')
+  const issues = [{ code: 'required', path: '/a', message: 'Required.' }] as const
+  const full = new IngestError('overloaded', '', { limit: 1, actual: 2, retryAfterSeconds: 3, issues, cause })
+  t.match(full, { limit: 1, actual: 2, retryAfterSeconds: 3, issues, cause })
+  const bare = new IngestError('overloaded', '')
+  t.match(bare, { limit: undefined, actual: undefined, retryAfterSeconds: undefined, issues: undefined })
+  t.notOk('cause' in bare)
+})

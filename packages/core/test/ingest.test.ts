@@ -1,0 +1,259 @@
+import assert from 'node:assert/strict'
+import fc from 'fast-check'
+import t from 'tap'
+import { Type } from 'typebox'
+import type { BatchResult } from '../src/batch.ts'
+import { errorCodes, IngestError } from '../src/error.ts'
+import { createIngest, type IngestOptions } from '../src/ingest.ts'
+import type { IssueCode } from '../src/issue.ts'
+import { openMemoryStore } from '../src/memory-store.ts'
+import type { ReadOptions } from '../src/store.ts'
+
+function setUp(options: Partial<IngestOptions> = {}) {
+  const store = openMemoryStore()
+  const ingest = createIngest({ store, now: () => 1_000, ...options })
+  return {
+    store,
+    ingest,
+    submit: (...events: unknown[]) => ingest.submitBatch('p', { events }),
+    async read(options?: ReadOptions): Promise<string[]> {
+      const texts: string[] = []
+      for await (const { bytes } of ingest.readEvents('p', options)) texts.push(Buffer.from(bytes).toString())
+      return texts
+    },
+  }
+}
+
+const event = (eventId: string, members: object = {}) => ({ projectId: 'p', eventId, ...members })
+const badProjectIds = ['', 'a b', 'é', 'x'.repeat(65), 'a/b', '../p']
+
+t.test('a submitted event is found and read as it was sent, with the time it was received', async (t) => {
+  const { ingest, read } = setUp()
+  const text = '{"projectId":"p", "eventId":"a","n":12345678901234567890}'
+  t.strictSame(await ingest.submitBatch('p', Buffer.from(`{"events":[${text}]}`)), {
+    accepted: 1,
+    duplicates: 0,
+    rejected: [],
+  })
+  const found = await ingest.findEvent('p', 'a')
+  t.equal(Buffer.from(found?.bytes ?? '').toString(), text)
+  t.equal(found?.receivedAt, 1_000)
+  t.strictSame(await read(), [text])
+  t.equal(await ingest.findEvent('p', 'b'), undefined)
+})
+
+t.test('events are read in parts', async (t) => {
+  const { ingest, submit, read } = setUp()
+  await submit(event('a'), event('b'), event('c'))
+  const cursor = (await ingest.findEvent('p', 'a'))?.cursor as string
+  t.strictSame(await read({ after: cursor, limit: 1 }), ['{"projectId":"p","eventId":"b"}'])
+  t.strictSame(await read({ limit: 0 }), [])
+  await t.rejects(read({ after: 'x' }), { code: 'invalid-cursor' })
+})
+
+t.test('projects do not see each other', async (t) => {
+  const { ingest, submit } = setUp()
+  await submit(event('a'))
+  t.equal(await ingest.findEvent('q', 'a'), undefined)
+  t.match(await ingest.submitBatch('q', { events: [{ projectId: 'q', eventId: 'a' }] }), { accepted: 1 })
+})
+
+t.test('what cannot name a project, an event or a limit is an invalid argument', async (t) => {
+  const { ingest, store } = setUp()
+  const invalid = { name: 'IngestError', code: 'invalid-argument' }
+  for (const projectId of badProjectIds) {
+    await t.rejects(ingest.submitBatch(projectId, { events: [] }), invalid, projectId)
+    await t.rejects(ingest.findEvent(projectId, 'a'), invalid, projectId)
+    await t.rejects(first(ingest.readEvents(projectId)), invalid, projectId)
+  }
+  for (const eventId of ['', 'a\n', '\ud800', 'x'.repeat(257)]) await t.rejects(ingest.findEvent('p', eventId), invalid)
+  for (const limit of [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])
+    await t.rejects(first(ingest.readEvents('p', { limit })), invalid)
+  t.match(await store.totals('p'), { events: 0 })
+})
+
+t.test('what is no store is refused at once, such as one that was not awaited', async (t) => {
+  for (const store of [undefined, {}, Promise.resolve(openMemoryStore())]) {
+    t.throws(() => createIngest({ store: store as never }), { code: 'invalid-argument', message: 'await' })
+  }
+})
+
+function first(events: AsyncIterable<unknown>): Promise<unknown> {
+  return events[Symbol.asyncIterator]().next()
+}
+
+t.test("the embedder's schemas hold for the events of their type", async (t) => {
+  const { submit } = setUp({ schemas: { kill: Type.Object({ weapon: Type.String() }) } })
+  const result = await submit(event('a', { type: 'kill' }), event('b', { type: 'kill', weapon: 'x' }), event('c'))
+  t.match(result, {
+    accepted: 2,
+    duplicates: 0,
+    rejected: [{ index: 0, issues: [{ code: 'required', path: '/weapon' }] }],
+  })
+})
+
+t.test('a schema that does not compile is refused when the ingest is made', async (t) => {
+  t.throws(() => setUp({ schemas: { kill: { pattern: '(' } } }), { code: 'invalid-argument' })
+})
+
+t.test('a batch that is not admitted stores nothing and is not tallied', async (t) => {
+  const { ingest, read } = setUp()
+  const counts: number[] = []
+  const refusal = new IngestError('rate-limited', 'Too fast.', { retryAfterSeconds: 1 })
+  const admit = (count: number) => {
+    counts.push(count)
+    throw refusal
+  }
+  const submitted = ingest.submitBatch('p', { events: [event('a'), 5] }, { admit })
+  t.equal(await submitted.catch((error: unknown) => error), refusal)
+  t.strictSame(counts, [2])
+  t.strictSame(await read(), [])
+  t.strictSame(ingest.tally(), { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 })
+})
+
+t.test('the tally counts what became of all events of all projects', async (t) => {
+  const { ingest, submit } = setUp()
+  await submit(event('a'), event('a'), event('b', { buildId: 5 }), 1)
+  t.strictSame(ingest.tally(), { accepted: 1, duplicates: 1, rejected: 2, conflicts: 0 })
+  await submit(event('a', { other: 1 }))
+  await ingest.submitBatch('q', { events: [{ projectId: 'q', eventId: 'a' }] })
+  t.strictSame(ingest.tally(), { accepted: 2, duplicates: 2, rejected: 2, conflicts: 1 })
+})
+
+t.test('a tally that was given out does not change', async (t) => {
+  const { ingest, submit } = setUp()
+  const before = ingest.tally()
+  await submit(event('a'))
+  t.equal(before.accepted, 0)
+  t.equal(ingest.tally().accepted, 1)
+})
+
+t.test('credentials are looked at by the keyring', async (t) => {
+  const { ingest } = setUp()
+  const { key } = await ingest.keys.create('p')
+  t.equal(await ingest.authenticate({ projectId: 'p', key, scope: 'read' }), true)
+  t.equal(await ingest.authenticate({ projectId: 'q', key, scope: 'read' }), false)
+})
+
+t.test('credentials are looked at by the function that was given instead', async (t) => {
+  const { ingest } = setUp({ authenticate: ({ key }) => key === 'mine' })
+  t.equal(await ingest.authenticate({ projectId: 'p', key: 'mine', scope: 'read' }), true)
+  const { key } = await ingest.keys.create('p')
+  t.equal(await ingest.authenticate({ projectId: 'p', key, scope: 'read' }), false)
+})
+
+t.test('a check passes until the store is closed', async (t) => {
+  const { ingest, submit } = setUp()
+  await ingest.check()
+  await ingest.close()
+  await t.rejects(ingest.check(), { code: 'store-closed' })
+  await t.rejects(submit(event('a')), { code: 'store-closed' })
+  await ingest.close()
+})
+
+t.test('the clock is the real one unless another is given', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const before = Date.now()
+  await ingest.submitBatch('p', { events: [event('a')] })
+  const { receivedAt = 0 } = (await ingest.findEvent('p', 'a')) ?? {}
+  t.ok(receivedAt >= before && receivedAt <= Date.now())
+})
+
+t.test('whatever is sent, the answer is a refusal or says what became of each event, once', async (t) => {
+  const issueCodes: IssueCode[] = [
+    ...(['invalid_format', 'invalid_type', 'not_allowed', 'not_object', 'out_of_range'] as const),
+    ...(['project_mismatch', 'required', 'too_deep', 'too_long', 'too_short'] as const),
+  ]
+  const field = fc.oneof(
+    fc.string(),
+    fc.integer(),
+    fc.double(),
+    fc.constantFrom(null, true, '', 'x'.repeat(300)),
+    fc.jsonValue(),
+  )
+  const names = ['type', 'timestamp', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId', '__proto__', 'x']
+  const members = fc.dictionary(fc.constantFrom(...names), field, { maxKeys: 4 })
+  const anyEvent = fc.oneof(
+    {
+      weight: 3,
+      arbitrary: fc.tuple(fc.constantFrom('a', 'b', 'c'), members).map(([id, rest]) => ({ ...rest, ...event(id) })),
+    },
+    { weight: 1, arbitrary: fc.jsonValue() },
+    { weight: 1, arbitrary: fc.record({ projectId: field, eventId: field }, { requiredKeys: [] }) },
+  )
+  const batches = fc.array(fc.array(anyEvent, { maxLength: 6 }), { minLength: 1, maxLength: 3 })
+  const schemas = { kill: Type.Object({ x: Type.String() }) }
+  await fc.assert(
+    fc.asyncProperty(batches, async (sent) => {
+      const { ingest, read } = setUp({ schemas })
+      let acceptedBefore = 0
+      for (const events of sent) {
+        const body = Buffer.from(JSON.stringify({ events }))
+        const first = await ingest.submitBatch('p', body)
+        assertAnswers(first, events.length)
+        const ids = (await read()).map((text) => (JSON.parse(text) as { eventId: string }).eventId)
+        acceptedBefore += first.accepted
+        assert.equal(ids.length, acceptedBefore)
+        assert.equal(new Set(ids).size, ids.length)
+        const second = await ingest.submitBatch('p', body)
+        assertAnswers(second, events.length)
+        assert.equal(second.accepted, 0)
+        // what is stored by now is known, however faulty its repeats in the batch are
+        const faulty = second.rejected.filter(({ issues }) => !issues.some(({ path }) => path === '/projectId'))
+        assert.deepEqual(
+          faulty.filter(({ eventId }) => ids.includes(eventId ?? '')),
+          [],
+        )
+      }
+    }),
+    { numRuns: 1_000 },
+  )
+  t.pass('1,000 runs')
+
+  function assertAnswers({ accepted, duplicates, rejected }: BatchResult, count: number): void {
+    assert.equal(accepted + duplicates + rejected.length, count)
+    const indexes = rejected.map(({ index }) => index)
+    assert.deepEqual(
+      indexes,
+      [...new Set(indexes)].sort((a, b) => a - b),
+    )
+    assert.ok(indexes.every((index) => index >= 0 && index < count))
+    for (const { issues } of rejected) {
+      assert.ok(issues.length > 0 && issues.length <= 20)
+      for (const { code } of issues) assert.ok(issueCodes.includes(code), code)
+    }
+  }
+})
+
+t.test('no bytes make anything but a refusal of the closed set', async (t) => {
+  const good = Buffer.from(
+    '{"events":[{"projectId":"p","eventId":"é","a":[1.5e3,null]},{"projectId":"p","eventId":"b","buildId":"x"}]}',
+  )
+  const mutated = fc
+    .array(fc.tuple(fc.nat(good.length - 1), fc.constantFrom(...Buffer.from('{}[]",:\\e0 \u0000n'), 0xff)), {
+      maxLength: 3,
+    })
+    .map((changes) => {
+      const bytes = Buffer.from(good)
+      for (const [at, byte] of changes) bytes[at] = byte
+      return bytes
+    })
+  await fc.assert(
+    fc.asyncProperty(fc.oneof(mutated, fc.uint8Array({ maxLength: 40 })), async (body) => {
+      const { ingest, read } = setUp()
+      try {
+        const { accepted } = await ingest.submitBatch('p', body)
+        return (await read()).length === accepted
+      } catch (error) {
+        return (
+          error instanceof IngestError &&
+          errorCodes.includes(error.code) &&
+          !error.retryable &&
+          (await read()).length === 0
+        )
+      }
+    }),
+    { numRuns: 2_000 },
+  )
+  t.pass('2,000 bodies')
+})

@@ -1,0 +1,17 @@
+import { existsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { makeDirectory } from '../../src/lmdb/make-directory.ts'
+
+t.test('a directory is made with all above it, and making it again changes nothing', async (t) => {
+  const path = join(t.testdir(), 'a', 'b', 'c')
+  makeDirectory(path)
+  makeDirectory(path)
+  t.ok(statSync(path).isDirectory())
+})
+
+t.test('one that cannot be made is an error, and not an endless wait', async (t) => {
+  t.throws(() => makeDirectory(join(t.testdir({ file: '' }), 'file', 'below')), { code: 'ENOTDIR' })
+  t.throws(() => makeDirectory(join(t.testdirName, 'file')), { code: 'EEXIST' })
+  if (existsSync('/proc')) t.throws(() => makeDirectory('/proc/x/y'))
+})

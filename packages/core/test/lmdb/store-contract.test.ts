@@ -1,0 +1,41 @@
+import { join } from 'node:path'
+import t from 'tap'
+import type { Store } from '../../src/index.ts'
+import type { LmdbStoreOptions } from '../../src/lmdb/open-lmdb-store.ts'
+import { durableStoreChecks, storeChecks } from '../../src/store-checks.ts'
+import { openLmdbStore } from './built-store.ts'
+
+/** Nearly every id is taken for nearly every other one, over projects too: only what is stored can tell. */
+function weakFingerprint(_project: number, eventId: string, into: Uint32Array, at: number): void {
+  into[at] = 0
+  into[at + 1] = eventId.length % 4
+}
+
+/** The ways in which a store may be opened; each keeps the same contract. */
+const settings: Record<string, LmdbStoreOptions> = {
+  'as it comes': {},
+  'with runs of a few ids': { internals: { entriesPerFlush: 64 } },
+  'with a hash that knows four fingerprints': { internals: { entriesPerFlush: 64, fingerprint: weakFingerprint } },
+}
+
+for (const [name, options] of Object.entries(settings)) {
+  t.test(`keeps the contract of a store, ${name}`, async (t) => {
+    const directories = new Map<Store, string>()
+    let count = 0
+    const open = async (directory = join(t.testdirName, String(count++))) => {
+      const store = await openLmdbStore(directory, options)
+      directories.set(store, directory)
+      return store
+    }
+    t.testdir()
+    for (const check of storeChecks) await t.test(check.name, () => check.run(() => open()))
+    for (const check of durableStoreChecks) {
+      await t.test(check.name, () =>
+        check.run(
+          () => open(),
+          (closed) => open(directories.get(closed)),
+        ),
+      )
+    }
+  })
+}

@@ -1,0 +1,158 @@
+import t from 'tap'
+import { Type } from 'typebox'
+import { compileEventSchemas, type EventSchemas } from '../src/event-schemas.ts'
+import { sortEvents } from '../src/sort-events.ts'
+
+const event = (eventId: unknown, members: object = {}) => ({ projectId: 'p', eventId, ...members })
+const sort = (events: unknown[], schemas: EventSchemas = {}) => sortEvents('p', events, compileEventSchemas(schemas))
+const nothing = { unidentified: [], faulty: [], valid: [], repeats: [] }
+
+t.test('valid events keep their place, their id and the build that they reference', async (t) => {
+  t.strictSame(sort([event('a'), event('b', { buildId: 'x' }), event('c', { buildId: null })]), {
+    ...nothing,
+    valid: [
+      { index: 0, eventId: 'a' },
+      { index: 1, eventId: 'b', buildId: 'x' },
+      { index: 2, eventId: 'c' },
+    ],
+  })
+  t.strictSame(sort([]), nothing)
+})
+
+t.test('events without an identity are told with the eventId where it is usable', async (t) => {
+  const events = [1, null, [], {}, { projectId: 'p', eventId: 5 }, { projectId: 'q', eventId: 'a' }, { eventId: 'b\n' }]
+  const { unidentified, ...others } = sort(events)
+  t.strictSame(others, { faulty: [], valid: [], repeats: [] })
+  t.strictSame(
+    unidentified.map(({ index, eventId }) => [index, eventId]),
+    [
+      [0, null],
+      [1, null],
+      [2, null],
+      [3, null],
+      [4, null],
+      [5, 'a'],
+      [6, null],
+    ],
+  )
+  t.strictSame(
+    unidentified.map(({ issues }) => issues.map(({ code }) => code)),
+    [
+      ['not_object'],
+      ['not_object'],
+      ['not_object'],
+      ['required', 'required'],
+      ['invalid_type'],
+      ['project_mismatch'],
+      ['invalid_format', 'required'],
+    ],
+  )
+})
+
+t.test('an event without an identity is not held to the other rules', async (t) => {
+  const { unidentified } = sort([{ projectId: 'q', eventId: 'a', buildId: 5 }])
+  t.strictSame(
+    unidentified[0]?.issues.map(({ path }) => path),
+    ['/projectId'],
+  )
+})
+
+t.test('faulty events have the issues of the fields and of the schema', async (t) => {
+  const schemas = { kill: Type.Object({ weapon: Type.String() }) }
+  const { faulty, valid } = sort(
+    [event('a', { type: 'kill', buildId: 1 }), event('b', { type: 'kill', weapon: 'x' })],
+    schemas,
+  )
+  t.match(faulty, [{ index: 0, eventId: 'a', issues: [{ path: '/buildId' }, { path: '/weapon' }] }])
+  t.equal(faulty.length, 1)
+  t.strictSame(valid, [{ index: 1, eventId: 'b' }])
+})
+
+t.test('a schema may also rule over well-known fields', async (t) => {
+  const schemas = { kill: { required: ['buildId'], properties: { placeId: { type: 'string' } } } }
+  const { faulty } = sort([event('a', { type: 'kill', placeId: 1 })], schemas)
+  t.strictSame(faulty[0]?.issues.map(({ code, path }) => `${code} ${path}`).sort(), [
+    'invalid_type /placeId',
+    'required /buildId',
+  ])
+})
+
+t.test('an event has at most 20 issues, those of the fields first', async (t) => {
+  const names = Array.from({ length: 30 }, (_, i) => `m${i}`)
+  const schema = Type.Object(Object.fromEntries(names.map((name) => [name, Type.String()])))
+  const { faulty } = sort([event('a', { type: 'kill', buildId: 1, placeId: true })], { kill: schema })
+  t.equal(faulty[0]?.issues.length, 20)
+  t.match(faulty[0]?.issues, [{ path: '/buildId' }, { path: '/placeId' }, { path: '/m0' }])
+})
+
+t.test('an event that is too deep is not shown to a schema, which may refer to itself', async (t) => {
+  const node = { type: 'object', properties: { child: { $ref: 'node' } } }
+  const schema = { $defs: { node: { $id: 'node', ...node } }, $ref: 'node' }
+  const deep: unknown = JSON.parse(`${'{"child":'.repeat(40_000)}1${'}'.repeat(40_000)}`)
+  const { faulty } = sort(
+    [event('a', { type: 'tree', child: deep }), event('b', { type: 'tree', child: { child: 1 } })],
+    { tree: schema },
+  )
+  t.match(faulty, [
+    { eventId: 'a', issues: [{ code: 'too_deep' }] },
+    { eventId: 'b', issues: [{ code: 'invalid_type', path: '/child/child' }] },
+  ])
+  t.equal(faulty[0]?.issues.length, 1)
+})
+
+t.test('of valid events with one id the first counts, and the others repeat it', async (t) => {
+  const { valid, repeats } = sort([event('a'), event('b'), event('a', { other: 1 }), event('a')])
+  t.strictSame(
+    valid.map(({ index }) => index),
+    [0, 1],
+  )
+  t.strictSame(repeats, [
+    { index: 2, eventId: 'a' },
+    { index: 3, eventId: 'a' },
+  ])
+})
+
+t.test('a faulty event repeats nothing and is repeated by nothing', async (t) => {
+  const bad = { buildId: 1 }
+  for (const [events, faultyAt, validAt] of [
+    [[event('a', bad), event('a')], [0], [1]],
+    [[event('a'), event('a', bad)], [1], [0]],
+    [[event('a', bad), event('a', bad)], [0, 1], []],
+  ] as const) {
+    const { faulty, valid, repeats } = sort([...events])
+    t.strictSame(
+      faulty.map(({ index }) => index),
+      faultyAt,
+    )
+    t.strictSame(
+      valid.map(({ index }) => index),
+      validAt,
+    )
+    t.strictSame(repeats, [])
+  }
+})
+
+t.test('ids that look alike do not repeat one another', async (t) => {
+  const ids = [
+    'a',
+    'A',
+    'a ',
+    ' a',
+    '\u00e9',
+    'e\u0301',
+    '1',
+    '01',
+    '__proto__',
+    'constructor',
+    'x'.repeat(256),
+    `${'x'.repeat(255)}y`,
+  ]
+  for (const sent of [ids, [...ids].reverse()]) {
+    const { valid, repeats } = sort(sent.map((id) => event(id)))
+    t.strictSame(
+      valid.map(({ eventId }) => eventId),
+      sent,
+    )
+    t.strictSame(repeats, [])
+  }
+})

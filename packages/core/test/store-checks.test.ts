@@ -1,0 +1,137 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import t from 'tap'
+import { openMemoryStore } from '../src/memory-store.ts'
+import { sliceEvents } from '../src/slice-events.ts'
+import type { AppendBatch, Store, StoredEvent } from '../src/store.ts'
+import { durableStoreChecks, storeChecks } from '../src/store-checks.ts'
+
+t.test('the memory store keeps the contract', async (t) => {
+  for (const { name, run } of storeChecks) t.test(name, () => run(openMemoryStore))
+})
+
+t.test('the checks have names of their own', async (t) => {
+  const names = [...storeChecks, ...durableStoreChecks].map(({ name }) => name)
+  t.equal(new Set(names).size, names.length)
+})
+
+t.test('a store that looks, waits and then writes fails the races, and nothing else', async (t) => {
+  t.strictSame(await failing(openCheckThenActStore), [
+    'of 50 concurrent updates of a project none is lost',
+    'of 16 concurrent appends of a batch exactly one stores each event',
+    'of overlapping concurrent batches each event is stored once, as the one that says so sent it',
+    'concurrent appends that freeze one build agree on when',
+    'readers during appends see every event once, in one order, whole batches, and their builds frozen',
+  ])
+})
+
+t.test('a store that forgets fails every durable check', async (t) => {
+  for (const { name, run } of durableStoreChecks) {
+    await t.rejects(
+      run(openMemoryStore, () => openMemoryStore()),
+      { code: 'ERR_ASSERTION' },
+      name,
+    )
+  }
+})
+
+async function failing(open: () => Store): Promise<string[]> {
+  const names: string[] = []
+  for (const { name, run } of storeChecks) {
+    await run(open).catch((error: { code?: string }) => names.push(error.code === 'ERR_ASSERTION' ? name : `${error}`))
+  }
+  return names
+}
+
+interface Kept {
+  log: StoredEvent[]
+  byId: Map<string, StoredEvent>
+  batches: number
+  bytes: number
+}
+
+/** Right as long as one caller waits for the other: it does in several steps what must be done in one. */
+function openCheckThenActStore(): Store {
+  const memory = openMemoryStore()
+  const kept = new Map<string, Kept>()
+  const frozen = new Map<string, number>()
+  let appending: Promise<unknown> = Promise.resolve()
+
+  function of(projectId: string) {
+    const project: Kept = kept.get(projectId) ?? { log: [], byId: new Map(), batches: 0, bytes: 0 }
+    kept.set(projectId, project)
+    return project
+  }
+
+  async function append(projectId: string, { body, events, receivedAt }: AppendBatch) {
+    await memory.check()
+    const project = of(projectId)
+    const existing = events.map(({ eventId }) => project.byId.get(eventId))
+    const texts = sliceEvents(body).map(({ start, end }) => Buffer.from(body.subarray(start, end)))
+    for (const [i, { index, eventId, buildId }] of events.entries()) {
+      if (existing[i]) continue
+      await nextTurn()
+      const event = { cursor: String(project.log.length), receivedAt, bytes: texts[index] as Buffer }
+      project.log.push(event)
+      project.byId.set(eventId, event)
+      project.bytes += event.bytes.length
+      if (buildId === undefined) continue
+      const key = JSON.stringify([projectId, buildId])
+      const frozenAt = frozen.get(key) ?? receivedAt
+      await nextTurn()
+      frozen.set(key, frozenAt)
+    }
+    const stored = existing.map((each) => each === undefined)
+    if (stored.includes(true)) project.batches++
+    const conflicts = events.filter(({ index }, i) => existing[i] && !texts[index]?.equals(existing[i].bytes)).length
+    return { stored, conflicts }
+  }
+
+  return {
+    ...memory,
+    append(projectId, batch) {
+      const appended = append(projectId, batch)
+      appending = Promise.allSettled([appending, appended])
+      return appended
+    },
+    async known(projectId, eventIds) {
+      await memory.check()
+      return eventIds.map((eventId) => of(projectId).byId.has(eventId))
+    },
+    async find(projectId, eventId) {
+      await memory.check()
+      return of(projectId).byId.get(eventId)
+    },
+    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY } = {}) {
+      // refuses what the memory store refuses
+      await memory
+        .read(projectId, after === undefined ? {} : { after })
+        [Symbol.asyncIterator]()
+        .next()
+      const { log } = of(projectId)
+      const first = after === undefined ? 0 : Number(after) + 1
+      for (let i = first; i < log.length && i < first + limit; i++) {
+        await memory.check()
+        yield log[i] as StoredEvent
+      }
+    },
+    async map({ projectId, buildId }) {
+      await memory.check()
+      const frozenAt = frozen.get(JSON.stringify([projectId, buildId]))
+      return frozenAt === undefined ? {} : { frozenAt }
+    },
+    async totals(projectId) {
+      await memory.check()
+      const { log, batches, bytes } = of(projectId)
+      return { events: log.length, batches, bytes }
+    },
+    async updateProject(projectId, decide) {
+      const { project, result } = decide(await memory.project(projectId))
+      await nextTurn()
+      return memory.updateProject(projectId, () => (project ? { project, result } : { result }))
+    },
+    async close() {
+      await appending
+      await memory.close()
+    },
+  }
+}

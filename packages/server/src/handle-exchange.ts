@@ -1,0 +1,48 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { IngestError } from '@ingest/core'
+import { newRequestId } from './answer.ts'
+import type { Router } from './create-router.ts'
+import { problemAnswer } from './problem-answer.ts'
+import { readBody } from './read-body.ts'
+import { parseRawHeaders } from './request-headers.ts'
+import { sendAnswer } from './send-answer.ts'
+
+/** Answers one request to a node server. `awaitsContinue`: its sender holds the body back until it is told to go on. */
+export function handleExchange(
+  router: Router,
+  req: IncomingMessage,
+  res: ServerResponse,
+  awaitsContinue = false,
+): void {
+  const headers = parseRawHeaders(req.rawHeaders)
+  // RFC 9112 section 3.2
+  if (headers.values.host === undefined && req.httpVersion === '1.1') {
+    refuseExchange(req, res, new IngestError('malformed-request', 'A request needs a Host header.'))
+    return
+  }
+  const request = {
+    method: req.method ?? '',
+    path: pathOf(req),
+    headers,
+    readBody(gzip: boolean) {
+      if (awaitsContinue) res.writeContinue()
+      return readBody(req, gzip)
+    },
+  }
+  router
+    .answer(request)
+    .then((answer) => sendAnswer(req, res, answer))
+    .catch(() => res.destroy())
+}
+
+/** Answers one request with a refusal. */
+export function refuseExchange(req: IncomingMessage, res: ServerResponse, error: IngestError): void {
+  sendAnswer(req, res, problemAnswer(error, newRequestId()))
+}
+
+/** The path that a request is for, without the query; RFC 9112 section 3.2.2 allows a whole URL there. */
+export function pathOf({ url = '' }: IncomingMessage): string {
+  if (!url.startsWith('/') && URL.canParse(url)) return new URL(url).pathname
+  const end = url.indexOf('?')
+  return end === -1 ? url : url.slice(0, end)
+}

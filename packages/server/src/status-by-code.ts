@@ -1,0 +1,32 @@
+import type { ErrorCode } from '@ingest/core'
+
+/** The HTTP status of every refusal. */
+export const statusByCode: Readonly<Record<ErrorCode, number>> = {
+  'batch-too-large': 413,
+  'disk-full': 503,
+  draining: 503,
+  'headers-too-large': 431,
+  'internal-error': 500,
+  'invalid-argument': 400,
+  'invalid-cursor': 400,
+  'invalid-envelope': 400,
+  'key-store-unavailable': 503,
+  'malformed-body': 400,
+  'malformed-request': 400,
+  'method-not-allowed': 405,
+  'not-found': 404,
+  overloaded: 503,
+  'rate-limited': 429,
+  'repeated-header': 400,
+  'request-timeout': 408,
+  'store-closed': 503,
+  'store-damaged': 500,
+  'store-failed': 503,
+  'store-incompatible': 500,
+  'store-missing': 500,
+  'too-many-events': 413,
+  unauthorized: 401,
+  'unknown-key': 404,
+  'unsupported-coding': 400,
+  'unsupported-media-type': 400,
+}

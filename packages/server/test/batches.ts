@@ -1,0 +1,36 @@
+import { createIngest, type EmbeddedIngest, type IngestOptions, openMemoryStore } from '@ingest/core'
+
+export const projectId = 'game-1'
+
+/** An Ingest on a store in memory, the headers of a sender that it knows, and the ids of what it has stored. */
+export async function openTestIngest(options: Omit<IngestOptions, 'store'> = {}) {
+  const ingest = createIngest({ store: openMemoryStore(), ...options })
+  const { key } = await ingest.keys.create(projectId)
+  return { ingest, key, headers: headersOf(key), storedCount: () => countEvents(ingest) }
+}
+
+export function headersOf(key: string): [string, string][] {
+  return [
+    ['X-Project-Id', projectId],
+    ['X-Ingestion-Key', key],
+    ['Content-Type', 'application/json'],
+  ]
+}
+
+/** A batch of events with the ids `<prefix>0`, `<prefix>1`, … */
+export function batchOf(count: number, prefix = 'e-'): string {
+  const events = Array.from({ length: count }, (_, i) => ({ projectId, eventId: `${prefix}${i}` }))
+  return JSON.stringify({ events })
+}
+
+/** A batch of one event, of exactly so many bytes. */
+export function batchOfBytes(size: number, eventId = 'big'): string {
+  const empty = JSON.stringify({ events: [{ projectId, eventId, filler: '' }] })
+  return JSON.stringify({ events: [{ projectId, eventId, filler: 'x'.repeat(size - empty.length) }] })
+}
+
+async function countEvents(ingest: EmbeddedIngest): Promise<number> {
+  let count = 0
+  for await (const _ of ingest.readEvents(projectId)) count++
+  return count
+}

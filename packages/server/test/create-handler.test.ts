@@ -1,0 +1,158 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { gunzipSync, gzipSync } from 'node:zlib'
+import { batchBytesMax } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { createHandler } from '../src/create-handler.ts'
+import { batchOf, batchOfBytes, openTestIngest } from './batches.ts'
+import { requestBytes, type Sent } from './edges.ts'
+import { openRaw } from './raw-exchange.ts'
+
+type Middleware = (req: IncomingMessage & { body?: unknown }, res: ServerResponse, next: () => void) => void
+
+/** A stack of middlewares as Connect and Express run them. */
+async function openStack(t: Test, ...stack: Middleware[]) {
+  const server = createServer((req, res) => {
+    const run = (i: number): void => stack[i]?.(req, res, () => run(i + 1))
+    run(0)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => new Promise((resolve) => server.close(resolve)))
+  return async (sent: Sent) => {
+    const raw = await openRaw((server.address() as AddressInfo).port)
+    raw.write(requestBytes(sent))
+    const answer = await raw.read()
+    raw.socket.destroy()
+    return answer
+  }
+}
+
+/** A body parser: reads everything and leaves what `parse` makes of it. */
+const bodyParser =
+  (parse: (body: Buffer) => unknown): Middleware =>
+  async (req, _res, next) => {
+    const chunks: Buffer[] = []
+    for await (const chunk of req) chunks.push(chunk)
+    req.body = parse(Buffer.concat(chunks))
+    next()
+  }
+
+t.test('what is for somebody else is handed on, before the body is touched', async (t) => {
+  const { ingest, headers } = await openTestIngest()
+  const send = await openStack(t, createHandler(ingest), (req, res) => {
+    req.resume().on('end', () => res.end(`theirs: ${req.url}`))
+    res.setHeader('Content-Length', `theirs: ${req.url}`.length)
+  })
+  for (const path of ['/', '/other?a=b', '/v1/events/batch/', '/v1/events']) {
+    t.equal((await send({ path, headers, body: 'anything' })).body, `theirs: ${path}`)
+  }
+  t.equal((await send({ headers, body: batchOf(1) })).status, 202)
+  t.equal((await send({ method: 'GET' })).status, 405)
+  t.equal((await send({ method: 'GET', path: '/livez?a' })).status, 200)
+})
+
+t.test('without anybody else it answers 404', async (t) => {
+  const { ingest } = await openTestIngest()
+  const handler = createHandler(ingest)
+  const send = await openStack(t, (req, res) => handler(req, res))
+  const answer = await send({ path: '/other', method: 'GET' })
+  t.equal(answer.status, 404)
+  t.equal(JSON.parse(answer.body).code, 'not-found')
+})
+
+t.test('below a prefix it sees what the framework left of the path', async (t) => {
+  const { ingest, headers } = await openTestIngest()
+  const handler = createHandler(ingest)
+  const send = await openStack(t, (req, res, next) => {
+    req.url = req.url?.replace('/ingest', '') ?? ''
+    handler(req, res, next)
+  })
+  t.equal((await send({ path: '/ingest/v1/events/batch', headers, body: batchOf(1) })).status, 202)
+})
+
+t.test('a body that was left as bytes is used, and has the same limit', async (t) => {
+  const { ingest, headers, storedCount } = await openTestIngest()
+  const send = await openStack(
+    t,
+    bodyParser((body) => body),
+    createHandler(ingest),
+  )
+  t.equal((await send({ headers, body: batchOf(3) })).status, 202)
+  t.equal(await storedCount(), 3)
+  t.equal((await send({ headers, body: batchOfBytes(batchBytesMax) })).status, 202)
+  t.equal((await send({ headers, body: batchOfBytes(batchBytesMax + 1) })).status, 413)
+  t.equal(
+    (await send({ headers: [...headers, ['Transfer-Encoding', 'chunked']], body: tooLargeInChunks() })).status,
+    413,
+  )
+})
+
+t.test('a body that was left as bytes may be inflated already', async (t) => {
+  const { ingest, headers, storedCount } = await openTestIngest()
+  const gzip = [...headers, ['Content-Encoding', 'gzip']] as const
+  const inflating = await openStack(
+    t,
+    bodyParser((body) => gunzipSync(body)),
+    createHandler(ingest),
+  )
+  t.equal((await inflating({ headers: gzip, body: gzipSync(batchOf(2, 'a')) })).status, 202)
+  const leaving = await openStack(
+    t,
+    bodyParser((body) => body),
+    createHandler(ingest),
+  )
+  t.equal((await leaving({ headers: gzip, body: gzipSync(batchOf(2, 'b')) })).status, 202)
+  t.equal(await storedCount(), 4)
+})
+
+t.test('a body of which the bytes are gone is a 500 that says what to do', async (t) => {
+  for (const parse of [
+    (body: Buffer) => JSON.parse(body.toString()),
+    (body: Buffer) => body.toString(),
+    () => undefined,
+  ]) {
+    const errors: object[] = []
+    const { ingest, headers, storedCount } = await openTestIngest()
+    const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) }
+    const send = await openStack(t, bodyParser(parse), createHandler(ingest, { log }))
+    const answer = await send({ headers, body: batchOf(1) })
+    t.equal(answer.status, 500)
+    t.match(JSON.parse(answer.body), { code: 'internal-error', detail: /mount this handler before the body parser/ })
+    t.equal(errors.length, 1)
+    t.equal(await storedCount(), 0)
+  }
+})
+
+t.test('a parser that left a body alone does no harm', async (t) => {
+  const { ingest, headers } = await openTestIngest()
+  const setEmpty: Middleware = (req, _res, next) => {
+    req.body = {}
+    next()
+  }
+  const send = await openStack(t, setEmpty, createHandler(ingest))
+  t.equal((await send({ headers, body: batchOf(1) })).status, 202)
+})
+
+t.test('an answer that somebody else has begun is left alone', async (t) => {
+  const { ingest, headers, storedCount } = await openTestIngest()
+  const answerFirst: Middleware = (_req, res, next) => {
+    next()
+    res.setHeader('Content-Length', 6).end('theirs')
+  }
+  const send = await openStack(t, answerFirst, createHandler(ingest))
+  t.equal((await send({ headers, body: batchOf(1) })).body, 'theirs')
+  t.equal((await send({ headers, body: batchOf(1, 'other') })).body, 'theirs')
+  t.ok((await storedCount()) <= 2)
+})
+
+t.test('rate limits that cannot be are refused when it is made', async (t) => {
+  const { ingest } = await openTestIngest()
+  t.throws(() => createHandler(ingest, { rateLimits: { events: { perSecond: 1, burst: 99 } } }), {
+    code: 'invalid-argument',
+  })
+})
+
+function tooLargeInChunks(): string {
+  const size = batchBytesMax + 1
+  return `${size.toString(16)}\r\n${batchOfBytes(size)}\r\n0\r\n\r\n`
+}

@@ -1,0 +1,381 @@
+import { gzipSync } from 'node:zlib'
+import { batchBytesMax, createIngest, IngestError, openMemoryStore } from '@ingest/core'
+import t from 'tap'
+import { createRouter, type HandlerOptions } from '../src/create-router.ts'
+import { projectInFlightMax } from '../src/places.ts'
+import { parseRawHeaders } from '../src/request-headers.ts'
+import { batchOf, batchOfBytes, headersOf, openTestIngest, projectId } from './batches.ts'
+import { edges, type Sent } from './edges.ts'
+
+// what goes wrong here on purpose is told to the console, and need not be
+t.capture(console, 'error')
+
+const gzip: [string, string] = ['Content-Encoding', 'gzip']
+const json: [string, string] = ['Content-Type', 'application/json']
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+interface Case extends Sent {
+  name: string
+  status: number
+  code?: string
+  /** More to expect of the body. */
+  more?: object
+  options?: HandlerOptions
+  /** How many events of it are stored. */
+  stored?: number
+}
+
+/** In `headers` of a case, stands for the three that a good request has. */
+const good: [string, string] = ['good', '']
+
+function credentials(projectId: string | undefined, key: string | undefined): [string, string][] {
+  const pairs: [string, string][] = [json]
+  if (projectId !== undefined) pairs.push(['X-Project-Id', projectId])
+  if (key !== undefined) pairs.push(['X-Ingestion-Key', key])
+  return pairs
+}
+
+const zeros = { accepted: 0, duplicates: 0, rejected: [] }
+const tooLarge = { status: 413, code: 'batch-too-large' }
+const draining = { isDraining: () => true }
+
+const cases: Case[] = [
+  { name: 'a batch is stored', body: batchOf(100), status: 202, more: { ...zeros, accepted: 100 }, stored: 100 },
+  { name: 'an empty batch is nothing bad', body: '{"events":[]}', status: 202, more: zeros },
+  {
+    name: 'a batch of rejected events is accepted as one',
+    body: '{"events":[1]}',
+    status: 202,
+    more: { accepted: 0, duplicates: 0, rejected: [{ index: 0, eventId: null, issues: [{ code: 'not_object' }] }] },
+  },
+  { name: 'the query decides nothing', path: '/v1/events/batch?a=/b', body: batchOf(1), status: 202, stored: 1 },
+  { name: 'a batch of 262,144 bytes is stored', body: batchOfBytes(batchBytesMax), status: 202, stored: 1 },
+  {
+    name: 'a batch of 262,145 bytes is not',
+    body: batchOfBytes(batchBytesMax + 1),
+    ...tooLarge,
+    more: { limit: 262144 },
+  },
+  {
+    name: '101 events are too many',
+    body: batchOf(101),
+    status: 413,
+    code: 'too-many-events',
+    more: { limit: 100, actual: 101 },
+  },
+  { name: 'gzip is inflated', headers: [good, gzip], body: gzipSync(batchOf(3)), status: 202, stored: 3 },
+  {
+    name: 'x-gzip, in any case, is too',
+    headers: [good, ['Content-Encoding', 'X-GZIP']],
+    body: gzipSync(batchOf(3)),
+    status: 202,
+    stored: 3,
+  },
+  {
+    name: '262,144 bytes inside gzip are stored',
+    headers: [good, gzip],
+    body: gzipSync(batchOfBytes(batchBytesMax)),
+    status: 202,
+    stored: 1,
+  },
+  {
+    name: '262,145 bytes inside gzip are not',
+    headers: [good, gzip],
+    body: gzipSync(batchOfBytes(batchBytesMax + 1)),
+    ...tooLarge,
+  },
+  { name: 'a bomb is too large', headers: [good, gzip], body: gzipSync(Buffer.alloc(20_000_000)), ...tooLarge },
+  { name: 'broken gzip is malformed', headers: [good, gzip], body: batchOf(1), status: 400, code: 'malformed-body' },
+  {
+    name: 'half of a gzip is malformed',
+    headers: [good, gzip],
+    body: gzipSync(batchOf(1)).subarray(0, -9),
+    status: 400,
+    code: 'malformed-body',
+  },
+  {
+    name: 'identity is no coding',
+    headers: [good, ['Content-Encoding', 'identity']],
+    body: batchOf(1),
+    status: 202,
+    stored: 1,
+  },
+  {
+    name: 'an empty coding is none',
+    headers: [good, ['Content-Encoding', '']],
+    body: batchOf(1),
+    status: 202,
+    stored: 1,
+  },
+  ...['br', 'deflate', 'zstd', 'gzip;q=1', 'chunked'].map((coding) => ({
+    name: `the coding ${coding} is not known`,
+    headers: [good, ['Content-Encoding', coding]] as [string, string][],
+    body: batchOf(1),
+    status: 400,
+    code: 'unsupported-coding',
+  })),
+  { name: 'nothing is not JSON', body: '', status: 400, code: 'malformed-body' },
+  { name: 'half an object is not JSON', body: '{"events":[', status: 400, code: 'malformed-body' },
+  {
+    name: 'Latin-1 is not UTF-8',
+    body: Buffer.from('{"events":["\xe4"]}', 'latin1'),
+    status: 400,
+    code: 'malformed-body',
+  },
+  { name: 'a list is no envelope', body: '[]', status: 400, code: 'invalid-envelope' },
+  { name: 'an envelope has events', body: '{"events":{}}', status: 400, code: 'invalid-envelope' },
+  ...['text/plain', 'application/jsonl', 'application/json+x', 'application/problem+json', ''].map((type) => ({
+    name: `the media type "${type}" is not known`,
+    headers: [...credentials(projectId, 'good').filter((pair) => pair !== json), ['Content-Type', type]] as [
+      string,
+      string,
+    ][],
+    body: batchOf(1),
+    status: 400,
+    code: 'unsupported-media-type',
+  })),
+  {
+    name: 'a media type is wanted',
+    headers: credentials(projectId, 'good').filter((pair) => pair !== json),
+    body: Buffer.from(batchOf(1)),
+    status: 400,
+    code: 'unsupported-media-type',
+  },
+  ...['Application/JSON', 'application/json;charset=utf-8', 'application/json ; a=b'].map((type) => ({
+    name: `the media type "${type}" is JSON`,
+    headers: [...credentials(projectId, 'good').filter((pair) => pair !== json), ['Content-Type', type]] as [
+      string,
+      string,
+    ][],
+    body: batchOf(1),
+    status: 202,
+    stored: 1,
+  })),
+  ...(
+    [
+      ['no project', undefined, 'good'],
+      ['no key', projectId, undefined],
+      ['an empty project', '', 'good'],
+      ['an empty key', projectId, ''],
+      ['junk for a key', projectId, 'junk'],
+      ['a key that was never made', projectId, 'ik_00000000_00000000000000000000000000000000000000'],
+      ['a project that is not there', 'game-2', 'good'],
+      ['a project that cannot be', 'game/1', 'good'],
+      ['a key for reading', projectId, 'reading'],
+      ['a revoked key', projectId, 'revoked'],
+      ['an expired key', projectId, 'expired'],
+    ] as const
+  ).map(([what, project, key]) => ({
+    name: `${what}: not authorized`,
+    headers: credentials(project, key),
+    body: batchOf(1),
+    status: 401,
+    code: 'unauthorized',
+    more: { detail: 'X-Project-Id and X-Ingestion-Key must be those of an active key.', retryable: false },
+  })),
+  ...['X-Project-Id', 'X-Ingestion-Key'].map((name) => ({
+    name: `${name} twice: not authorized`,
+    headers: [good, [name, name === 'X-Project-Id' ? projectId : 'good']] as [string, string][],
+    body: batchOf(1),
+    status: 401,
+    code: 'unauthorized',
+  })),
+  ...(
+    [
+      ['Content-Type', 'application/json'],
+      ['Content-Encoding', 'gzip'],
+      ['Host', 'localhost'],
+    ] as [string, string][]
+  ).map((pair) => ({
+    name: `${pair[0]} twice is refused`,
+    headers: [good, pair, pair],
+    body: batchOf(1),
+    status: 400,
+    code: 'repeated-header',
+  })),
+  { name: 'there are no other paths', path: '/v1/events', status: 404, code: 'not-found' },
+  { name: 'a path is exact', path: '/v1/events/batch/', status: 404, code: 'not-found' },
+  { name: 'the prototype has no paths', path: '/__proto__', status: 404, code: 'not-found' },
+  { name: 'a path comes before the method', method: 'GET', path: '/v1', status: 404, code: 'not-found' },
+  ...['GET', 'PUT', 'DELETE', 'OPTIONS', 'HEAD', 'PATCH'].map((method) => ({
+    name: `a batch is not sent by ${method}`,
+    method,
+    status: 405,
+    code: 'method-not-allowed',
+  })),
+  ...['/livez', '/readyz'].flatMap((path) => [
+    { name: `${path} is well`, method: 'GET', path, headers: [], status: 200 },
+    { name: `${path} has a head`, method: 'HEAD', path, headers: [], status: 200 },
+    { name: `${path} takes no POST`, method: 'POST', path, status: 405, code: 'method-not-allowed' },
+  ]),
+  { name: 'while draining there is no batch', body: batchOf(1), options: draining, status: 503, code: 'draining' },
+  {
+    name: 'while draining no key is looked at',
+    headers: [],
+    body: batchOf(1),
+    options: draining,
+    status: 503,
+    code: 'draining',
+  },
+  { name: 'while draining a path comes first', path: '/v1', options: draining, status: 404, code: 'not-found' },
+  { name: 'while draining it lives', method: 'GET', path: '/livez', options: draining, status: 200 },
+  {
+    name: 'while draining it is not ready',
+    method: 'GET',
+    path: '/readyz',
+    options: draining,
+    status: 503,
+    code: 'draining',
+  },
+]
+
+async function openIngestWithKeys() {
+  const { ingest, key, storedCount } = await openTestIngest({ now: () => 1000 })
+  const reading = await ingest.keys.create(projectId, { scopes: ['read'] })
+  const revoked = await ingest.keys.create(projectId)
+  await ingest.keys.revoke(projectId, revoked.record.keyId)
+  const expired = await ingest.keys.create(projectId, { expiresAt: 999 })
+  const keys: Record<string, string> = { good: key, reading: reading.key, revoked: revoked.key, expired: expired.key }
+  const resolve = (pairs: Sent['headers'] = [good]) =>
+    pairs.flatMap(([name, value]) => (name === 'good' ? headersOf(key) : [[name, keys[value] ?? value] as const]))
+  return { ingest, storedCount, resolve }
+}
+
+for (const { name: edgeName, open } of edges) {
+  t.test(`by ${edgeName}`, async (t) => {
+    const shared = await openIngestWithKeys()
+    const sharedEdge = await open(shared.ingest)
+    t.teardown(() => sharedEdge.close())
+    for (const { name, status, code, more = {}, options, stored = 0, headers, ...sent } of cases) {
+      // serve decides by itself when it drains
+      if (edgeName === 'serve' && options) continue
+      await t.test(name, async (t) => {
+        const isFresh = stored > 0 || options !== undefined
+        const { ingest, storedCount, resolve } = isFresh ? await openIngestWithKeys() : shared
+        const edge =
+          isFresh && edgeName !== 'serve' ? await open(ingest, options) : isFresh ? await open(ingest) : sharedEdge
+        const answer = await edge.send({ ...sent, headers: resolve(headers) })
+        t.equal(answer.status, status, answer.body)
+        t.match(answer.headers['x-request-id'], uuid)
+        t.equal(answer.headers['cache-control'], 'no-store')
+        t.equal('retry-after' in answer.headers, status === 503)
+        if (options) t.equal(answer.headers.connection, 'close')
+        if (sent.method === 'HEAD') {
+          t.equal(answer.body, '')
+          t.match(answer.headers['content-length'], /^[1-9]\d*$/)
+        } else {
+          t.equal(answer.headers['content-length'], String(Buffer.byteLength(answer.body)))
+          const body = JSON.parse(answer.body)
+          t.match(body, { ...(code === undefined ? {} : { code, status }), ...more })
+          if (code !== undefined) t.equal(body.requestId, answer.headers['x-request-id'])
+          if (status === 202) t.strictSame(Object.keys(body), ['accepted', 'duplicates', 'rejected'])
+        }
+        t.equal(answer.headers['content-type'], code === undefined ? 'application/json' : 'application/problem+json')
+        if (status === 405) t.equal(answer.headers.allow, sent.path ? 'GET, HEAD' : 'POST')
+        t.equal(await storedCount(), stored)
+        if (isFresh) edge.close()
+      })
+    }
+  })
+
+  t.test(`by ${edgeName}, a key store that cannot be read is 503, never 401`, async (t) => {
+    const secret = new Error('the password of the database is 1234')
+    for (const authenticate of [
+      () => Promise.reject(secret),
+      () => Promise.reject(new IngestError('unauthorized', '')),
+    ]) {
+      const errors: object[] = []
+      const { ingest, headers, storedCount } = await openTestIngest({ authenticate })
+      const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) }
+      const edge = await open(ingest, { log })
+      t.teardown(() => edge.close())
+      const answer = await edge.send({ headers, body: batchOf(1) })
+      t.equal(answer.status, 503)
+      t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
+      t.match(JSON.parse(answer.body), { code: 'key-store-unavailable', retryable: true })
+      t.notMatch(answer.body, 'password')
+      t.equal(errors.length, 1)
+      t.equal(await storedCount(), 0)
+    }
+  })
+
+  t.test(`by ${edgeName}, a closed store is 503 and not ready, and lives`, async (t) => {
+    const store = openMemoryStore()
+    const ingest = createIngest({ store, authenticate: () => true })
+    const edge = await open(ingest)
+    t.teardown(() => edge.close())
+    await store.close()
+    for (const sent of [
+      { headers: headersOf('any'), body: batchOf(1) },
+      { method: 'GET', path: '/readyz' },
+    ]) {
+      const answer = await edge.send(sent)
+      t.equal(answer.status, 503)
+      t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
+      t.match(JSON.parse(answer.body), { code: 'store-closed', retryable: true })
+    }
+    t.equal((await edge.send({ method: 'GET', path: '/livez' })).status, 200)
+  })
+
+  t.test(`by ${edgeName}, what nobody foresaw is a 500 that tells nothing, and is reported`, async (t) => {
+    const secret = new Error('secret')
+    const store = { ...openMemoryStore(), append: () => Promise.reject(secret), check: () => Promise.reject(secret) }
+    const errors: object[] = []
+    const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) }
+    const edge = await open(createIngest({ store, authenticate: () => true }), { log })
+    t.teardown(() => edge.close())
+    const answer = await edge.send({ headers: headersOf('any'), body: batchOf(1) })
+    t.equal(answer.status, 500)
+    const problem = JSON.parse(answer.body)
+    t.match(problem, { code: 'internal-error', title: 'Internal error', retryable: true })
+    t.notMatch(answer.body, /secret|stack/)
+    t.match(errors, [{ err: secret, requestId: problem.requestId }])
+    const ready = await edge.send({ method: 'GET', path: '/readyz' })
+    t.equal(ready.status, 503)
+    t.notMatch(ready.body, 'secret')
+    t.equal(errors.length, 2)
+  })
+}
+
+t.test('what the store refuses with keeps its code', async (t) => {
+  for (const [code, status] of [
+    ['disk-full', 503],
+    ['overloaded', 503],
+    ['store-failed', 503],
+    ['store-incompatible', 500],
+  ] as const) {
+    const store = { ...openMemoryStore(), append: () => Promise.reject(new IngestError(code, '')) }
+    const router = createRouter(createIngest({ store, authenticate: () => true }))
+    const answer = await router.answer(request({ body: Buffer.from(batchOf(1)) }))
+    t.equal(answer.status, status)
+    t.equal(JSON.parse(answer.body).code, code)
+    t.equal('Retry-After' in answer.headers, status === 503)
+  }
+})
+
+t.test('so many batches are in flight and no more; there is room again when they are done, or failed', async (t) => {
+  let open = () => {}
+  const gate = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  const router = createRouter(createIngest({ store: openMemoryStore(), authenticate: ({ key }) => key !== 'wrong' }))
+  const bodies = [batchOf(1), '{}']
+  const waiting = Array.from({ length: projectInFlightMax }, (_, i) =>
+    router.answer({ ...request({}), readBody: () => gate.then(() => Buffer.from(bodies[i % 2] ?? '')) }),
+  )
+  await new Promise(setImmediate)
+  const stranger = { ...request({}), headers: parseRawHeaders(headersOf('wrong').flat()) }
+  t.equal((await router.answer(stranger)).status, 401, 'credentials come first')
+  const refused = await router.answer(request({ body: Buffer.from(batchOf(1)) }))
+  t.equal(refused.status, 503)
+  t.equal(JSON.parse(refused.body).code, 'overloaded')
+  t.match(refused.headers['Retry-After'], /^[1-9]\d*$/)
+  t.equal((await router.answer(request({ method: 'GET', path: '/livez' }))).status, 200)
+  open()
+  t.strictSame([...new Set((await Promise.all(waiting)).map(({ status }) => status))].sort(), [202, 400])
+  t.equal((await router.answer(request({ body: Buffer.from(batchOf(1)) }))).status, 202)
+})
+
+function request({ method = 'POST', path = '/v1/events/batch', body = Buffer.alloc(0) }) {
+  return { method, path, headers: parseRawHeaders(headersOf('any').flat()), readBody: async () => body }
+}

@@ -1,0 +1,79 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { EmbeddedIngest } from '@ingest/core'
+import { createHandler } from '../src/create-handler.ts'
+import type { HandlerOptions } from '../src/create-router.ts'
+import { serve } from '../src/serve.ts'
+import { toFetchHandler } from '../src/to-fetch-handler.ts'
+import { openRaw, type RawAnswer } from './raw-exchange.ts'
+
+export interface Sent {
+  method?: string
+  path?: string
+  headers?: readonly (readonly [string, string])[]
+  body?: string | Uint8Array
+}
+
+export interface Edge {
+  send(sent: Sent): Promise<RawAnswer>
+  close(): Promise<unknown>
+}
+
+/** Every way in, so that one list of cases can be run over all of them. */
+export const edges: readonly {
+  name: string
+  open(ingest: EmbeddedIngest, options?: HandlerOptions): Promise<Edge>
+}[] = [
+  {
+    name: 'serve',
+    async open(ingest, options = {}) {
+      const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, ...options })
+      return { send: (sent) => sendRaw(served.port, sent), close: () => served.close() }
+    },
+  },
+  {
+    name: 'handler',
+    async open(ingest, options) {
+      const server = createServer(createHandler(ingest, options))
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      const { port } = server.address() as AddressInfo
+      return {
+        send: (sent) => sendRaw(port, sent),
+        close: () => new Promise((resolve) => server.close(resolve)),
+      }
+    },
+  },
+  {
+    name: 'fetch',
+    async open(ingest, options) {
+      const handler = toFetchHandler(ingest, options)
+      return { send: (sent) => sendFetch(handler, sent), close: async () => {} }
+    },
+  },
+]
+
+/** A whole request as text and bytes. The length is declared unless the headers say how the body ends. */
+export function requestBytes({ method = 'POST', path = '/v1/events/batch', headers = [], body = '' }: Sent): Buffer {
+  const bytes = Buffer.from(body)
+  const isFramed = headers.some(([name]) => /^(content-length|transfer-encoding)$/i.test(name))
+  const all = [['Host', 'localhost'], ...headers, ...(isFramed ? [] : [['Content-Length', String(bytes.length)]])]
+  const head = `${method} ${path} HTTP/1.1\r\n${all.map((pair) => `${pair.join(': ')}\r\n`).join('')}\r\n`
+  return Buffer.concat([Buffer.from(head), bytes])
+}
+
+async function sendRaw(port: number, sent: Sent): Promise<RawAnswer> {
+  const raw = await openRaw(port)
+  raw.write(requestBytes(sent))
+  const answer = await raw.read(sent.method === 'HEAD')
+  raw.socket.destroy()
+  return answer
+}
+
+async function sendFetch(handler: (request: Request) => Promise<Response>, sent: Sent): Promise<RawAnswer> {
+  const { method = 'POST', path = '/v1/events/batch', headers = [], body } = sent
+  const pairs = headers.map(([name, value]): [string, string] => [name, value])
+  const init: RequestInit = { method, headers: new Headers(pairs) }
+  if (body !== undefined && method !== 'GET' && method !== 'HEAD') init.body = body
+  const response = await handler(new Request(`http://localhost${path}`, init))
+  return { status: response.status, headers: Object.fromEntries(response.headers), body: await response.text() }
+}

@@ -1,0 +1,23 @@
+import t from 'tap'
+import { batchesInFlightMax, createPlaces, projectInFlightMax } from '../src/places.ts'
+
+const overloaded = { code: 'overloaded', retryAfterSeconds: 1 }
+
+t.test('one project takes a part of the places, and leaves room for others', async (t) => {
+  const places = createPlaces()
+  const leave = Array.from({ length: projectInFlightMax }, () => places.enter('busy'))
+  t.throws(() => places.enter('busy'), overloaded)
+  places.enter('other')
+  leave.pop()?.()
+  places.enter('busy')
+  t.throws(() => places.enter('busy'), overloaded)
+})
+
+t.test('all projects together take all places and no more, and get back what is given back', async (t) => {
+  const places = createPlaces()
+  const leave = Array.from({ length: batchesInFlightMax }, (_, i) => places.enter(`p-${i}`))
+  t.throws(() => places.enter('late'), overloaded)
+  for (const each of leave) each()
+  for (let i = 0; i < batchesInFlightMax; i++) places.enter(`q-${i}`)
+  t.throws(() => places.enter('late'), overloaded)
+})

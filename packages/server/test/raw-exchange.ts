@@ -1,0 +1,72 @@
+import { connect, type Socket } from 'node:net'
+
+export interface RawAnswer {
+  status: number
+  /** By lower-case name. */
+  headers: Record<string, string>
+  body: string
+}
+
+/** A connection on which a test writes what it likes, and reads whole answers. */
+export interface RawConnection {
+  socket: Socket
+  write(data: string | Uint8Array): void
+  /** The next answer; rejects when the connection ends before it. `head`: the answer has no body. */
+  read(head?: boolean): Promise<RawAnswer>
+  /** How the connection ended, once it has. */
+  ended: Promise<'end' | 'reset'>
+}
+
+export async function openRaw(port: number): Promise<RawConnection> {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject))
+  let received = ''
+  let over = false
+  let wake = () => {}
+  const ended = new Promise<'end' | 'reset'>((resolve) => {
+    const stop = (how: 'end' | 'reset') => {
+      over = true
+      wake()
+      resolve(how)
+    }
+    socket.on('data', (chunk) => {
+      received += chunk.toString('latin1')
+      wake()
+    })
+    socket.on('end', () => stop('end'))
+    socket.on('error', () => stop('reset'))
+    socket.on('close', () => stop('reset'))
+  })
+  async function read(head = false): Promise<RawAnswer> {
+    for (;;) {
+      const parsed = parse(received, head)
+      if (parsed) {
+        received = received.slice(parsed.length)
+        return parsed.answer
+      }
+      if (over) throw new Error(`The connection ended after ${JSON.stringify(received)}.`)
+      await new Promise<void>((resolve) => {
+        wake = resolve
+      })
+    }
+  }
+  return { socket, write: (data) => void socket.write(data), read, ended }
+}
+
+function parse(text: string, head: boolean): { answer: RawAnswer; length: number } | undefined {
+  const headEnd = text.indexOf('\r\n\r\n')
+  if (headEnd === -1) return undefined
+  const [statusLine = '', ...lines] = text.slice(0, headEnd).split('\r\n')
+  const status = Number(statusLine.split(' ')[1])
+  const headers = Object.fromEntries(
+    lines.map((line) => {
+      const colon = line.indexOf(':')
+      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()]
+    }),
+  )
+  const bodyLength = head || status === 100 ? 0 : Number(headers['content-length'] ?? 0)
+  const length = headEnd + 4 + bodyLength
+  if (text.length < length) return undefined
+  const body = Buffer.from(text.slice(headEnd + 4, length), 'latin1').toString()
+  return { answer: { status, headers, body }, length }
+}

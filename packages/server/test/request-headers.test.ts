@@ -1,0 +1,23 @@
+import t from 'tap'
+import { parseFetchHeaders, parseRawHeaders } from '../src/request-headers.ts'
+
+t.test('names are compared without case, and headers that decide nothing are left out', async (t) => {
+  t.strictSame(parseRawHeaders(['HOST', 'a', 'Content-type', 'application/json', 'Cookie', 'b']), {
+    values: { host: 'a', 'content-type': 'application/json' },
+    repeated: [],
+  })
+})
+
+t.test('every header that must come once is found when it comes twice, equal or not', async (t) => {
+  const names = ['content-encoding', 'content-length', 'content-type', 'host', 'x-ingestion-key', 'x-project-id']
+  for (const name of names) {
+    t.strictSame(parseRawHeaders([name, '1', name.toUpperCase(), '1']).repeated, [name])
+    t.strictSame(parseRawHeaders([name, '', name, '2']).repeated, [name])
+    t.strictSame(parseFetchHeaders(new Headers([[name, '1'] as [string, string], [name, '2']])).repeated, [name])
+    t.strictSame(parseFetchHeaders(new Headers({ [name]: '1' })), { values: { [name]: '1' }, repeated: [] })
+  }
+})
+
+t.test('names of the prototype are nothing special', async (t) => {
+  t.strictSame(parseRawHeaders(['__proto__', '1', 'constructor', '2']), { values: {}, repeated: [] })
+})

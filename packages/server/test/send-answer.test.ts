@@ -1,0 +1,91 @@
+import { batchBytesMax } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { discardBytesMax } from '../src/send-answer.ts'
+import { serve } from '../src/serve.ts'
+import { batchOf, headersOf, openTestIngest } from './batches.ts'
+import { requestBytes } from './edges.ts'
+import { openRaw } from './raw-exchange.ts'
+
+async function open(t: Test) {
+  const opened = await openTestIngest()
+  const served = await serve({ ingest: opened.ingest, port: 0, closeTimeoutMs: 1 })
+  t.teardown(() => served.close())
+  return { ...opened, raw: await openRaw(served.port) }
+}
+
+function chunkOf(size: number): Buffer {
+  return Buffer.concat([Buffer.from(`${size.toString(16)}\r\n`), Buffer.alloc(size, ' '), Buffer.from('\r\n')])
+}
+
+const refusals = [
+  { name: 'a declared 413', status: 413, keyed: true, framing: ['Content-Length', String(discardBytesMax)] },
+  { name: 'a counted 413', status: 413, keyed: true, framing: ['Transfer-Encoding', 'chunked'] },
+  { name: 'a 401', status: 401, keyed: false, framing: ['Content-Length', String(discardBytesMax)] },
+  { name: 'a 401 to chunks', status: 401, keyed: false, framing: ['Transfer-Encoding', 'chunked'] },
+] as const
+
+for (const { name, status, keyed, framing } of refusals) {
+  const isChunked = framing[1] === 'chunked'
+
+  t.test(`${name} reaches a client that reads nothing before it has sent everything`, async (t) => {
+    const { raw, key, storedCount } = await open(t)
+    raw.socket.pause()
+    raw.write(requestBytes({ headers: [...headersOf(keyed ? key : 'junk'), framing] }))
+    const piece = isChunked ? chunkOf(65_536 - 12) : Buffer.alloc(65_536, ' ')
+    for (let sent = 0; sent < discardBytesMax; sent += 65_536) {
+      await new Promise((resolve) => raw.socket.write(piece, resolve))
+    }
+    if (isChunked) raw.write('0\r\n\r\n')
+    raw.socket.resume()
+    const answer = await raw.read()
+    t.equal(answer.status, status)
+    t.equal(answer.headers.connection, 'close')
+    t.equal(await raw.ended, 'end', 'the connection is closed, not reset')
+    t.equal(await storedCount(), 0)
+  })
+
+  t.test(`${name} reaches a client that is still sending`, async (t) => {
+    const { raw, key } = await open(t)
+    raw.write(requestBytes({ headers: [...headersOf(keyed ? key : 'junk'), framing] }))
+    const piece = isChunked ? chunkOf(batchBytesMax + 1) : Buffer.alloc(batchBytesMax + 1, ' ')
+    raw.write(piece)
+    t.equal((await raw.read()).status, status)
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => raw.socket.write(piece, resolve))
+    raw.socket.end()
+    t.equal(await raw.ended, 'end')
+  })
+}
+
+t.test('a client that goes on sending for ever is cut off', async (t) => {
+  const { raw } = await open(t)
+  raw.write(requestBytes({ headers: [['Content-Length', '1000000000000']] }))
+  t.equal((await raw.read()).status, 401)
+  let sent = 0
+  while (!raw.socket.destroyed && sent < 20 * discardBytesMax) {
+    await new Promise((resolve) => raw.socket.write(Buffer.alloc(1_000_000), resolve))
+    sent += 1_000_000
+  }
+  t.ok(sent < 20 * discardBytesMax)
+})
+
+t.test('a client that sends nothing of what it declared is cut off', async (t) => {
+  const { raw } = await open(t)
+  raw.write(requestBytes({ headers: [['Content-Length', '5']] }))
+  t.equal((await raw.read()).status, 401)
+  t.equal(await raw.ended, 'end')
+})
+
+t.test('after a refusal of what was read in full the connection is kept', async (t) => {
+  const { raw, headers } = await open(t)
+  raw.write(requestBytes({ headers, body: '{}' }))
+  const answer = await raw.read()
+  t.equal(answer.status, 400)
+  t.equal(answer.headers.connection, 'keep-alive')
+  raw.write(requestBytes({ headers, body: batchOf(1) }))
+  t.equal((await raw.read()).status, 202)
+  raw.write(requestBytes({ method: 'GET', path: '/nowhere' }))
+  t.equal((await raw.read()).status, 404)
+  raw.write(requestBytes({ headers, body: batchOf(1) }))
+  t.match(JSON.parse((await raw.read()).body), { accepted: 0, duplicates: 1 })
+  raw.socket.destroy()
+})

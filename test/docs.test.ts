@@ -1,0 +1,60 @@
+import { posix } from 'node:path'
+import t from 'tap'
+import { files, textOf } from './repository.ts'
+
+const pages = files.filter((file) => file.endsWith('.md') && !file.startsWith('.changeset/'))
+
+t.test('every relative link leads to a file, and to a heading where it names one', async (t) => {
+  const links = pages.flatMap((page) => linksOf(page).map((link) => ({ page, link })))
+  t.not(links.length, 0)
+  const broken = links.filter(({ page, link }) => !leadsSomewhere(page, link))
+  t.strictSame(
+    broken.map(({ page, link }) => `${page} links to ${link}`),
+    [],
+  )
+})
+
+t.test('a block that says where it is from is what stands there', async (t) => {
+  t.strictSame(staleBlocks('<!-- from: LICENSE -->\n\n```\nMIT License\n```\n'), [])
+  t.strictSame(staleBlocks('<!-- from: LICENSE -->\n```\nMIT Licence\n```\n'), ['LICENSE'])
+  t.strictSame(staleBlocks('<!-- from: LICENSE -->\nMIT License\n'), ['LICENSE'])
+  t.strictSame(
+    pages.flatMap((page) => staleBlocks(textOf(page)).map((from) => `${page} shows ${from} as it is not`)),
+    [],
+  )
+})
+
+function linksOf(page: string): string[] {
+  const text = textOf(page).replace(/^(`{3,}).*?^\1/gms, '')
+  const targets = Array.from(
+    text.matchAll(/\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)/gm),
+    ([, inline, below]) => inline ?? below ?? '',
+  )
+  return targets.filter((target) => !/^[a-z]+:/.test(target))
+}
+
+function leadsSomewhere(page: string, link: string): boolean {
+  const [path = '', heading] = link.split('#')
+  const target = path === '' ? page : posix.join(posix.dirname(page), path).replace(/\/$/, '')
+  if (!files.includes(target)) return heading === undefined && files.some((file) => file.startsWith(`${target}/`))
+  return heading === undefined || headingsOf(target).includes(heading)
+}
+
+/** The headings of a page, as they are named in links to them. */
+function headingsOf(page: string): string[] {
+  return Array.from(textOf(page).matchAll(/^#+ (.+)$/gm), ([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+}
+
+/** The files that a page shows a part of, in a fenced block, which they do not hold word for word. */
+function staleBlocks(text: string): string[] {
+  return Array.from(text.matchAll(/^<!-- from: (\S+) -->\n(?:\n*```\w*\n(.*?)^```$)?/gms))
+    .filter(([, from = '', block]) => {
+      return block === undefined || !files.includes(from) || !`\n${textOf(from)}`.includes(`\n${block}`)
+    })
+    .map(([, from = '']) => from)
+}

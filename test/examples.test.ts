@@ -1,0 +1,74 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import t from 'tap'
+import { files, root } from './repository.ts'
+
+const served = 'a batch was accepted, the same again were duplicates, and /hello answered beside them'
+
+/** What each example says at the end, besides ending with 0: it asserts everything else itself. */
+const lastWords: Record<string, string> = {
+  'embedded-express.js': served,
+  'embedded-fastify.js': served,
+  'embedded-http.js': served,
+  'embedded-schemas.js': 'an event was rejected: /level Must be >= 1.',
+  'fetch-hono.js': served,
+  'quickstart.js': 'The server finished what it had begun and stopped.',
+}
+
+if (!existsSync(join(root, 'packages/cli/dist/bin.js'))) throw new Error('nothing is built: run `pnpm run build` first')
+
+t.test('every example is run here', async (t) => {
+  const examples = files.filter((file) => /^examples\/[^/]+\.js$/.test(file) && file !== 'examples/check.js')
+  t.strictSame(
+    examples,
+    Object.keys(lastWords).map((name) => `examples/${name}`),
+  )
+})
+
+for (const [name, words] of Object.entries(lastWords)) {
+  t.test(`${name} works`, async (t) => {
+    const { exit, output, errors } = start([name])
+    t.strictSame(await exit, [0, null])
+    t.equal(await errors, '')
+    t.ok((await output).trimEnd().endsWith(words))
+  })
+}
+
+t.test('the quickstart stays until a signal, and starts again on what it has stored', async (t) => {
+  const directory = t.testdir()
+  const taken = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => taken.close())
+  await once(taken, 'listening')
+  const port = String((taken.address() as AddressInfo).port)
+
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    const { child, exit, output } = start(['quickstart.js', '--stay', directory], { PORT: port })
+    createInterface(child.stdout).on('line', (line) => {
+      if (line.includes('Ctrl-C stops')) child.kill(signal)
+    })
+    t.strictSame(await exit, [0, null])
+    t.match(await output, `Port ${port} is taken`)
+    t.match(await output, /^curl http:.* -d '.*'$/m)
+    t.match(await output, lastWords['quickstart.js'])
+  }
+})
+
+t.test('a quickstart that cannot go on says why in one line', async (t) => {
+  const { exit, errors } = start(['quickstart.js', join(root, 'package.json')])
+  t.strictSame(await exit, [1, null])
+  t.match(await errors, /^quickstart failed: .+\n$/)
+})
+
+function start([name = '', ...args]: string[], env: NodeJS.ProcessEnv = {}) {
+  const child = spawn(process.execPath, [join(root, 'examples', name), ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env, _TAPJS_PROCESSINFO_COVERAGE_: '0' },
+  })
+  return { child, exit: once(child, 'exit'), output: text(child.stdout), errors: text(child.stderr) }
+}

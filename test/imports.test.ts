@@ -1,0 +1,129 @@
+import { posix } from 'node:path'
+import t from 'tap'
+import { files, type Import, imports, type Manifest, manifests, packageOf, targetOf } from './repository.ts'
+
+/** What each package may import of the others: arrows point down only. */
+const below: Record<string, string[]> = {
+  '@ingest/bench': ['@ingest/cli', '@ingest/client', '@ingest/server', '@ingest/core'],
+  '@ingest/bench-peers': ['@ingest/bench'],
+  '@ingest/cli': ['@ingest/client', '@ingest/server', '@ingest/core'],
+  '@ingest/client': ['@ingest/core'],
+  '@ingest/core': [],
+  '@ingest/examples': ['@ingest/client', '@ingest/server', '@ingest/core'],
+  '@ingest/server': ['@ingest/core'],
+}
+
+/** Where alone the sources may import what everything else is to be independent of. */
+const confined: Record<string, RegExp> = {
+  commander: /^packages\/cli\/src\//,
+  lmdb: /^packages\/core\/src\/lmdb\//,
+  undici: /^packages\/client\/src\//,
+}
+
+const rootManifest = manifests.find(({ directory }) => directory === '.') as Manifest
+const isSource = ({ from }: Import) => /^packages\/[^/]+\/(src|bin)\//.test(from)
+const lineOf = ({ from, specifier }: Import) => `${from} imports ${specifier}`
+
+function ownerOf({ from }: Import): Manifest {
+  // a package may stand inside another one, as the benchmark's peers do
+  const owners = manifests.filter(({ directory }) => from.startsWith(`${directory}/`))
+  return owners.sort((a, b) => b.directory.length - a.directory.length)[0] ?? rootManifest
+}
+
+t.test('every import of a package is declared where it is used', async (t) => {
+  const undeclared = imports.filter((each) => {
+    const name = packageOf(each)
+    const owner = ownerOf(each)
+    if (name === undefined || name === owner.name) return false
+    const lasting = isSource(each) || owner.directory === 'examples'
+    const declared = lasting ? owner.dependencies : [owner, rootManifest].flatMap(allDependencies)
+    return !declared.includes(name)
+  })
+  t.strictSame(undeclared.map(lineOf), [])
+})
+
+t.test('every declared dependency is imported', async (t) => {
+  const unused = manifests.flatMap((manifest) => {
+    const used = new Set(imports.filter((each) => ownerOf(each) === manifest).map(packageOf))
+    return manifest.dependencies.filter((name) => !used.has(name)).map((name) => `${manifest.name} declares ${name}`)
+  })
+  t.strictSame(unused, [])
+})
+
+t.test('between packages, arrows point down', async (t) => {
+  const siblings = manifests.filter(({ directory }) => directory !== '.')
+  t.strictSame(
+    siblings.map(({ name }) => name).filter((name) => !Object.hasOwn(below, name)),
+    [],
+    'a new package needs a place in the table above',
+  )
+  const upward = siblings.flatMap(({ name, dependencies }) =>
+    dependencies
+      .filter((other) => other.startsWith('@ingest/') && !below[name]?.includes(other))
+      .map((other) => `${name} depends on ${other}`),
+  )
+  t.strictSame(upward, [])
+})
+
+t.test('no file reaches into another package but by its name', async (t) => {
+  const across = imports.filter((each) => {
+    const { directory } = ownerOf(each)
+    return each.specifier.startsWith('.') && directory !== '.' && !targetOf(each).startsWith(`${directory}/`)
+  })
+  t.strictSame(across.map(lineOf), [])
+})
+
+t.test('lmdb, commander and undici are imported in one place each', async (t) => {
+  const astray = imports.filter((each) => isSource(each) && confined[packageOf(each) ?? '']?.test(each.from) === false)
+  t.strictSame(astray.map(lineOf), [])
+})
+
+t.test('one file of the sources runs node:http', async (t) => {
+  const http = imports.filter((each) => isSource(each) && /^node:https?$/.test(each.specifier) && !each.isType)
+  t.strictSame(
+    http.map(({ from }) => from),
+    ['packages/server/src/serve.ts'],
+  )
+})
+
+t.test('every relative import names a file that is there', async (t) => {
+  const built = /^packages\/[^/]+\/dist\//
+  const missing = imports.filter((each) => {
+    return each.specifier.startsWith('.') && !files.includes(targetOf(each)) && !built.test(targetOf(each))
+  })
+  t.strictSame(missing.map(lineOf), [])
+})
+
+t.test('nothing imports in a circle, not even types', async (t) => {
+  t.strictSame(
+    circles([
+      { from: 'a.ts', specifier: './b.ts' },
+      { from: 'b.ts', specifier: './a.ts' },
+    ]),
+    ['a.ts → b.ts → a.ts'],
+  )
+  t.strictSame(circles(imports), [])
+})
+
+function circles(edges: readonly Pick<Import, 'from' | 'specifier'>[]): string[] {
+  const targets = new Map<string, string[]>()
+  for (const { from, specifier } of edges) {
+    if (!specifier.startsWith('.')) continue
+    const target = posix.join(posix.dirname(from), specifier)
+    targets.set(from, [...(targets.get(from) ?? []), target])
+  }
+  const found: string[] = []
+  const done = new Set<string>()
+  const follow = (file: string, path: string[]): void => {
+    if (path.includes(file)) found.push([...path.slice(path.indexOf(file)), file].join(' → '))
+    if (done.has(file) || path.includes(file)) return
+    for (const target of targets.get(file) ?? []) follow(target, [...path, file])
+    done.add(file)
+  }
+  for (const file of targets.keys()) follow(file, [])
+  return found
+}
+
+function allDependencies({ dependencies, devDependencies }: Manifest): readonly string[] {
+  return [...dependencies, ...devDependencies]
+}
