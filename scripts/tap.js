@@ -8,6 +8,10 @@ import { counts, reportTap } from './tap-report.js'
 // Runs tap and closes with `N passed, N failed` alone on a line. Arguments, such as the name of a test file, are tap's;
 // with any, coverage is left out, as a part of the tests cannot cover everything.
 
+// Only sources count for coverage, not the builds that some tests run: a bundle repeats what another file holds, so the
+// share of it that ran says nothing. For the same reason it is this that compares, and not tap.
+
+const least = { lines: 90, statements: 90, branches: 85, functions: 90 }
 const summaryFile = '.tap/report/coverage-summary.json'
 const args = process.argv.slice(2)
 const isWhole = args.length === 0
@@ -19,6 +23,7 @@ const tap = spawn(
     fileURLToPath(new URL('dist/esm/run.mjs', import.meta.resolve('tap/package.json'))),
     '--reporter=tap',
     '--coverage-report=json-summary',
+    '--allow-incomplete-coverage',
     ...(isWhole ? [] : ['--disable-coverage']),
     ...args,
   ],
@@ -46,23 +51,25 @@ function findProblems() {
   return isExplained ? problems : [`tap ended with ${signal ?? `exit code ${exitCode}`} and did not say why`]
 }
 
-/** @returns {string[]} a line for each kind of coverage that is below its threshold in .taprc */
+/** @returns {string[]} a line for each kind of coverage that is below its least percentage */
 function coverageProblems() {
   if (!existsSync(summaryFile)) return ['coverage: none was measured']
-  const { total, ...files } = JSON.parse(readFileSync(summaryFile, 'utf8'))
-  return thresholds()
-    .filter(([kind, least]) => total[kind].pct < least)
-    .map(([kind, least]) => {
-      const missing = Object.entries(files)
-        .map(([file, { [kind]: of }]) => ({ file: relative('', file), pct: of.pct, count: of.total - of.covered }))
-        .sort((a, b) => b.count - a.count)
-      const worst = missing.slice(0, 3).map(({ file, pct }) => `${file} (${pct} %)`)
-      return `coverage: ${total[kind].pct} % of ${kind}, needed are ${least} %; most is missing in ${worst.join(', ')}`
-    })
+  const { total: _, ...files } = JSON.parse(readFileSync(summaryFile, 'utf8'))
+  const sources = Object.entries(files)
+    .map(([file, counts]) => ({ file: relative('', file).replaceAll('\\', '/'), counts }))
+    .filter(({ file }) => !file.includes('/dist/'))
+  return Object.entries(least).flatMap(([kind, percentage]) => {
+    const parts = sources.map(({ file, counts }) => ({ file, ...counts[kind] }))
+    const covered = sum(parts.map((part) => part.covered))
+    const found = (100 * covered) / sum(parts.map((part) => part.total))
+    if (found >= percentage) return []
+    const worst = parts.sort((a, b) => b.total - b.covered - (a.total - a.covered)).slice(0, 3)
+    const most = worst.map(({ file, pct }) => `${file} (${pct} %)`).join(', ')
+    return [`coverage: ${found.toFixed(2)} % of ${kind}, needed are ${percentage} %; most is missing in ${most}`]
+  })
 }
 
-/** @returns {[string, number][]} */
-function thresholds() {
-  const lines = readFileSync('.taprc', 'utf8').matchAll(/^(lines|statements|branches|functions): (\d+)$/gm)
-  return Array.from(lines, ([, kind, least]) => [String(kind), Number(least)])
+/** @param {number[]} numbers */
+function sum(numbers) {
+  return numbers.reduce((total, number) => total + number, 0)
 }
