@@ -1,0 +1,137 @@
+import type { Issue } from './issue.ts'
+
+/** `sha256:` and 64 lower-case hex digits: of the bytes of a chunk, or of a whole map. */
+export type Digest = string
+
+/** What a map is published for, inside a project. */
+export interface MapId {
+  placeId: string
+  buildId: string
+}
+
+/** What a map is published for. */
+export interface MapKey extends MapId {
+  projectId: string
+}
+
+/** A piece of a map, named by the SHA-256 of its bytes. */
+export interface ChunkRef {
+  digest: Digest
+  /** In bytes, 1 to 1,048,576. */
+  size: number
+}
+
+/** The ordered list of the chunks that make a map. */
+export interface Manifest {
+  contentType: string
+  /** The sum of the sizes of the chunks, in bytes. */
+  size: number
+  /** Over the bytes of all chunks one after another. */
+  digest: Digest
+  chunks: readonly ChunkRef[]
+}
+
+/** A full map, any JSON value, kept as its canonical bytes (RFC 8785); or a manifest. `placeId` may be an integer. */
+export type Publication = { placeId: string | number; buildId: string } & ({ map: unknown } | { manifest: Manifest })
+
+export interface PublishOptions {
+  /** Only if nothing is complete yet for this key; `precondition-failed` otherwise. */
+  ifNoneMatch?: '*'
+  /** Only if the complete map has this digest; `precondition-failed` otherwise. */
+  ifMatch?: Digest
+  /** Decide everything and write nothing. */
+  dryRun?: boolean
+}
+
+export type PublishOutcome = 'created' | 'replaced' | 'unchanged' | 'incomplete'
+
+/** Where a publication stands: what every success of a PUT answers. */
+export interface PublishedMap extends MapId {
+  outcome: PublishOutcome
+  state: 'complete' | 'incomplete'
+  digest: Digest
+  size: number
+  contentType: string
+  /** How many. */
+  chunks: number
+  frozen: boolean
+  /** The distinct digests that are to be uploaded, in the order of the manifest. */
+  missing: Digest[]
+  /** RFC 3339, when this map became complete; null while it is not. */
+  publishedAt: string | null
+}
+
+/** What is known of one map: the complete one, else the incomplete one. */
+export interface MapStatus extends Omit<PublishedMap, 'outcome'> {
+  /** RFC 3339; null while the build is open. */
+  frozenAt: string | null
+  /** A manifest that is recorded beside a complete map, to replace it once its chunks are there. */
+  pending: { digest: Digest; size: number; contentType: string; chunks: number; missing: Digest[] } | null
+}
+
+export interface MapPageOptions {
+  placeId?: string
+  buildId?: string
+  /** `next` of the page before. */
+  cursor?: string
+  /** 1 to 1,000; 100 without. */
+  limit?: number
+}
+
+export interface MapPage {
+  maps: MapStatus[]
+  next: string | null
+}
+
+export interface ChunkUpload {
+  digest: Digest
+  bytes: Uint8Array
+}
+
+export interface PutChunksResult {
+  stored: number
+  existing: number
+  rejected: { index: number; digest: string | null; issues: Issue[] }[]
+  /** The maps that these chunks made complete, and those whose digest turned out to be wrong, `state: 'incomplete'`. */
+  completed: PublishedMap[]
+}
+
+export interface PutChunkResult {
+  outcome: 'stored' | 'existing'
+  completed: PublishedMap[]
+}
+
+/** A complete map, to be read. */
+export interface MapContent extends MapId {
+  digest: Digest
+  size: number
+  contentType: string
+  frozen: boolean
+  /** The bytes from `start` up to, not including, `end`; all of them without. Read chunk by chunk. */
+  bytes(start?: number, end?: number): AsyncIterable<Uint8Array>
+}
+
+/** The maps of game builds: published, completed chunk by chunk, frozen by the first event of their build, read back. */
+export interface Maps {
+  /**
+   * Publishes a map, or records a manifest and answers which of its chunks are missing. Doing so again is always safe.
+   *
+   * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, and what the store
+   *   refuses with.
+   */
+  publishMap(projectId: string, publication: Publication, options?: PublishOptions): Promise<PublishedMap>
+  /** Stores chunks that a manifest of the project names; the last one of a map completes it. */
+  putChunks(projectId: string, chunks: readonly ChunkUpload[]): Promise<PutChunksResult>
+  /**
+   * One chunk.
+   *
+   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`
+   */
+  putChunk(projectId: string, digest: Digest, bytes: Uint8Array): Promise<PutChunkResult>
+  /** What is known of a map; undefined when nothing was ever published for it. */
+  map(projectId: string, id: MapId): Promise<MapStatus | undefined>
+  maps(projectId: string, options?: MapPageOptions): Promise<MapPage>
+  /** The complete map; undefined when there is none. */
+  readMap(projectId: string, id: MapId): Promise<MapContent | undefined>
+  readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
+}
