@@ -39,18 +39,20 @@ answerCalls({
 /** @param {number} until */
 async function appendUntil(until) {
   const batch = makeBatch(projectId, eventsPerBatch, options)
-  const buildId = JSON.parse(batch.body.toString()).events[0].buildId
+  /** @type {{ buildId?: string }[]} */
+  const events = JSON.parse(batch.body.toString()).events
+  let end = batch.body.indexOf('[')
+  const templates = events.map((event) => {
+    const start = end + 1
+    end = start + Buffer.byteLength(JSON.stringify(event))
+    return { ...(event.buildId !== undefined && { buildId: event.buildId }), start, end }
+  })
   while (number < until) {
     stampBatch(batch, seed, number++)
-    const events = Array.from({ length: eventsPerBatch }, (_, index) => ({
-      index,
-      eventId: idOf(batch, index),
-      ...(buildId !== undefined && { buildId }),
-    }))
     const appended = await store.append(projectId, {
       body: batch.body,
       count: eventsPerBatch,
-      events,
+      events: templates.map((template, index) => ({ eventId: idOf(batch, index), ...template })),
       receivedAt: Date.now(),
     })
     if (appended.stored.includes(false)) throw new Error('a new event was taken for a duplicate')

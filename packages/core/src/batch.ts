@@ -1,4 +1,4 @@
-import { isAscii, isUtf8 } from 'node:buffer'
+import { isUtf8 } from 'node:buffer'
 import { IngestError } from './error.ts'
 import { isObject } from './event.ts'
 import type { Issue } from './issue.ts'
@@ -29,23 +29,26 @@ export interface BatchResult {
   rejected: RejectedEvent[]
 }
 
-/** A well-formed batch. */
-export interface ParsedBatch {
-  /** The body as it came. */
-  body: Uint8Array
-  events: readonly unknown[]
+/**
+ * The bytes of a batch, which came as bytes or as an object.
+ *
+ * @throws {IngestError} `batch-too-large` over 262,144 bytes, `malformed-body` for what is not UTF-8.
+ */
+export function batchBody(input: Uint8Array | BatchInput): Buffer {
+  const bytes = input instanceof Uint8Array ? input : serialize(input)
+  if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
+  const body = withoutMark(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
+  if (!isUtf8(body)) throw new IngestError('malformed-body', 'The body is not UTF-8.')
+  return body
 }
 
 /**
- * Reads a batch, from bytes as they came or from an object, without looking at its events.
+ * The events of a batch, without looking at any of them.
  *
- * @throws {IngestError} `batch-too-large` over 262,144 bytes, `malformed-body` for what is not JSON in UTF-8,
- *   `invalid-envelope` without an array `events`, `too-many-events` over 100 of them.
+ * @throws {IngestError} `malformed-body` for what is not JSON, `invalid-envelope` without an array `events`,
+ *   `too-many-events` over 100 of them.
  */
-export function parseBatch(input: Uint8Array | BatchInput): ParsedBatch {
-  const bytes = input instanceof Uint8Array ? input : serialize(input)
-  if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
-  const body = withoutMark(bytes)
+export function parseEvents(body: Buffer): unknown[] {
   const envelope = parseJson(body)
   if (!isObject(envelope)) {
     throw new IngestError('invalid-envelope', 'The body must be a JSON object: { "events": [ … ] }.')
@@ -61,7 +64,7 @@ export function parseBatch(input: Uint8Array | BatchInput): ParsedBatch {
       { limit: batchEventsMax, actual: events.length },
     )
   }
-  return { body, events }
+  return events
 }
 
 /** The refusal of a body of more than 262,144 bytes; `actual` is what is known of its size so far. */
@@ -87,23 +90,15 @@ function serialize(input: BatchInput): Uint8Array {
 }
 
 /** RFC 8259 section 8.1 lets a parser ignore a byte order mark, and the sender would drop the batch if we did not. */
-function withoutMark(body: Uint8Array): Uint8Array {
+function withoutMark(body: Buffer): Buffer {
   return body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? body.subarray(3) : body
 }
 
-function parseJson(body: Uint8Array): unknown {
-  const text = decode(Buffer.from(body.buffer, body.byteOffset, body.byteLength))
+function parseJson(body: Buffer): unknown {
   try {
-    return JSON.parse(text)
+    return JSON.parse(body.toString())
   } catch {
     // what the parser says quotes the body, which may hold what should not be in a log
     throw new IngestError('malformed-body', 'The body is not JSON.')
   }
-}
-
-/** Most batches are plain ASCII, which need not be decoded. */
-function decode(body: Buffer): string {
-  if (isAscii(body)) return body.toString('latin1')
-  if (isUtf8(body)) return body.toString()
-  throw new IngestError('malformed-body', 'The body is not UTF-8.')
 }

@@ -13,13 +13,13 @@ export type EventSchemas = Readonly<Record<string, TSchema>>
 export type CheckBySchema = (event: Event) => Issue[]
 
 /**
- * Compiles the schemas once, so that checking costs little more than looking.
+ * Compiles the schemas once, so that checking costs little more than looking. Undefined without any.
  *
  * @throws {IngestError} `invalid-argument` for a schema that does not compile.
  */
-export function compileEventSchemas(schemas: EventSchemas): CheckBySchema {
+export function compileEventSchemas(schemas: EventSchemas): CheckBySchema | undefined {
   const checks = new Map(Object.entries(schemas).map(([type, schema]) => [type, compile(type, schema)]))
-  if (checks.size === 0) return () => []
+  if (checks.size === 0) return undefined
   return (event) => {
     const check = checks.get(event.type as string)
     return check === undefined || check.Check(event) ? [] : schemaIssues(check, event)

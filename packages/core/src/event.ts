@@ -57,41 +57,35 @@ function projectIssue(value: unknown): Issue {
   return { code: 'project_mismatch', path, message: 'Expected the project that the request is made for.' }
 }
 
-interface Field {
-  /** The rule as JSON Schema, as far as that can say it: it counts characters where the rule counts bytes. */
-  schema: TSchema
-  issue(value: unknown, path: string): Issue | undefined
+/** A member that Ingest knows. It may be missing or null; otherwise it must keep its rule. */
+export interface KnownField {
+  name: string
+  /** `name`: no control characters and no lone surrogates either. */
+  text: 'any' | 'name' | 'timestamp'
+  bytesMin: number
+  bytesMax: number
+  /** The least integer that may stand in place of a text; without it, none may. */
+  integerMin?: number
 }
 
-/** The members that Ingest knows. Each may be missing or null; otherwise it must keep its rule. */
-const fields: Record<string, Field> = {
-  type: {
-    schema: Type.String({ minLength: 1, maxLength: 200 }),
-    issue: (value, path) => textIssue(value, path, 1, 200),
-  },
-  timestamp: {
-    schema: Type.Union([Type.String({ format: 'date-time' }), Type.Integer({ minimum: 0 })]),
-    issue: timestampIssue,
-  },
-  buildId: {
-    schema: Type.String({ minLength: 1, maxLength: 128 }),
-    issue: (value, path) => nameIssue(value, path, 128),
-  },
-  placeId: {
-    schema: Type.Union([Type.String({ minLength: 1, maxLength: 128 }), Type.Integer()]),
-    issue: (value, path) => textOrIntegerIssue(value, path, 1, 128),
-  },
-  sessionId: shortTextOrInteger(),
-  serverId: shortTextOrInteger(),
-  playerId: shortTextOrInteger(),
-}
-const fieldEntries = Object.entries(fields).map(([name, field]) => ({ name, path: pointer('', name), ...field }))
+const anyInteger = Number.MIN_SAFE_INTEGER
 
-function shortTextOrInteger(): Field {
-  return {
-    schema: Type.Union([Type.String({ maxLength: 256 }), Type.Integer()]),
-    issue: (value, path) => textOrIntegerIssue(value, path, 0, 256),
-  }
+export const knownFields: readonly KnownField[] = [
+  { name: 'type', text: 'any', bytesMin: 1, bytesMax: 200 },
+  { name: 'timestamp', text: 'timestamp', bytesMin: 0, bytesMax: Number.POSITIVE_INFINITY, integerMin: 0 },
+  { name: 'buildId', text: 'name', bytesMin: 1, bytesMax: 128 },
+  { name: 'placeId', text: 'any', bytesMin: 1, bytesMax: 128, integerMin: anyInteger },
+  { name: 'sessionId', text: 'any', bytesMin: 0, bytesMax: 256, integerMin: anyInteger },
+  { name: 'serverId', text: 'any', bytesMin: 0, bytesMax: 256, integerMin: anyInteger },
+  { name: 'playerId', text: 'any', bytesMin: 0, bytesMax: 256, integerMin: anyInteger },
+]
+
+/** The rule as JSON Schema, as far as that can say it: it counts characters where the rule counts bytes. */
+function schemaOf({ text, bytesMin, bytesMax, integerMin }: KnownField): TSchema {
+  const length = { ...(bytesMin > 0 && { minLength: bytesMin }), maxLength: bytesMax }
+  const string = Type.String(text === 'timestamp' ? { format: 'date-time' } : length)
+  if (integerMin === undefined) return string
+  return Type.Union([string, Type.Integer(integerMin === anyInteger ? {} : { minimum: integerMin })])
 }
 
 /** An event as JSON Schema, for documentation and for code generators; `eventIssues` is what decides. */
@@ -99,17 +93,17 @@ export const EventSchema = Type.Object({
   projectId: Type.String({ pattern: projectIdPattern.source }),
   eventId: Type.String({ minLength: 1, maxLength: eventIdBytesMax }),
   ...Object.fromEntries(
-    Object.entries(fields).map(([name, field]) => [name, Type.Optional(Type.Union([field.schema, Type.Null()]))]),
+    knownFields.map((field) => [field.name, Type.Optional(Type.Union([schemaOf(field), Type.Null()]))]),
   ),
 })
 
 /** What is wrong with the well-known members and the shape of an event that has an identity. */
 export function eventIssues(event: Event): Issue[] {
   const issues: Issue[] = []
-  for (const { name, path, issue } of fieldEntries) {
-    const value = event[name]
+  for (const field of knownFields) {
+    const value = event[field.name]
     if (value === undefined || value === null) continue
-    const found = issue(value, path)
+    const found = fieldIssue(field, value)
     if (found) issues.push(found)
   }
   const deep = tooDeepPath(event, eventDepthMax)
@@ -117,6 +111,22 @@ export function eventIssues(event: Event): Issue[] {
     issues.push({ code: 'too_deep', path: deep, message: `Expected at most ${eventDepthMax} levels of nesting.` })
   }
   return issues
+}
+
+function fieldIssue({ name, text, bytesMin, bytesMax, integerMin }: KnownField, value: unknown): Issue | undefined {
+  const path = pointer('', name)
+  if (typeof value === 'number' && integerMin !== undefined) return integerIssue(value, path, integerMin)
+  if (text === 'timestamp') return timestampIssue(value, path)
+  if (typeof value !== 'string' && integerMin !== undefined) {
+    return { code: 'invalid_type', path, message: 'Expected a string or an integer.' }
+  }
+  return text === 'name' ? nameIssue(value, path, bytesMax) : textIssue(value, path, bytesMin, bytesMax)
+}
+
+function timestampIssue(value: unknown, path: string): Issue | undefined {
+  const message = 'Expected an RFC 3339 time with a zone, or integer milliseconds since 1970.'
+  if (typeof value !== 'string') return { code: 'invalid_type', path, message }
+  return isTimestampText(value) ? undefined : { code: 'invalid_format', path, message }
 }
 
 function textIssue(value: unknown, path: string, bytesMin: number, bytesMax: number): Issue | undefined {
@@ -134,12 +144,6 @@ function nameIssue(value: unknown, path: string, bytesMax: number): Issue | unde
   return { code: 'invalid_format', path, message: 'Expected no control characters and no lone surrogates.' }
 }
 
-function textOrIntegerIssue(value: unknown, path: string, bytesMin: number, bytesMax: number): Issue | undefined {
-  if (typeof value === 'string') return textIssue(value, path, bytesMin, bytesMax)
-  if (typeof value !== 'number') return { code: 'invalid_type', path, message: 'Expected a string or an integer.' }
-  return integerIssue(value, path, Number.MIN_SAFE_INTEGER)
-}
-
 function integerIssue(value: number, path: string, minimum: number): Issue | undefined {
   if (!Number.isInteger(value)) return { code: 'invalid_type', path, message: 'Expected an integer.' }
   if (value < minimum || value > Number.MAX_SAFE_INTEGER) {
@@ -152,12 +156,9 @@ function integerIssue(value: number, path: string, minimum: number): Issue | und
 const rfc3339 =
   /^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/i
 
-function timestampIssue(value: unknown, path: string): Issue | undefined {
-  if (typeof value === 'number') return integerIssue(value, path, 0)
-  const message = 'Expected an RFC 3339 time with a zone, or integer milliseconds since 1970.'
-  if (typeof value !== 'string') return { code: 'invalid_type', path, message }
-  if (rfc3339.test(value) && hasItsDay(value)) return undefined
-  return { code: 'invalid_format', path, message }
+/** Whether `text` is an RFC 3339 time with a zone. */
+export function isTimestampText(text: string): boolean {
+  return rfc3339.test(text) && hasItsDay(text)
 }
 
 /** Whether the month of an RFC 3339 time has its day, which is one from 1 to 31. */

@@ -1,6 +1,5 @@
 import { IngestError } from './error.ts'
 import type { Project } from './key.ts'
-import { sliceEvents } from './slice-events.ts'
 import type { AppendBatch, Store, StoredEvent } from './store.ts'
 
 interface Kept {
@@ -90,10 +89,8 @@ export function openMemoryStore(): Store {
 }
 
 function append(kept: Kept, { body, events, receivedAt }: AppendBatch) {
-  const slices = sliceEvents(body)
   let conflicts = 0
-  const stored = events.map(({ index, eventId, buildId }) => {
-    const { start, end } = slices[index] as { start: number; end: number }
+  const stored = events.map(({ eventId, buildId, start, end }) => {
     const bytes = Buffer.from(body.subarray(start, end))
     const existing = kept.byId.get(eventId)
     if (existing) {

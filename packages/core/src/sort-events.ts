@@ -2,11 +2,13 @@ import type { RejectedEvent } from './batch.ts'
 import { type Event, eventIdIssue, eventIssues, identityIssues } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { issuesMax } from './issue.ts'
+import type { Slice } from './slice-events.ts'
 import type { AppendEvent } from './store.ts'
 
-/** A rejected entry of an event that has an identity: it is a duplicate instead if its id is known. */
-export interface FaultyEvent extends RejectedEvent {
+/** An event that has an identity and a fault: it is a duplicate instead if its id is known. */
+export interface FaultyEvent extends Slice {
   eventId: string
+  rejection: RejectedEvent
 }
 
 /** What can be said of the events of a batch before anyone looks at what is stored. */
@@ -18,39 +20,54 @@ export interface SortedEvents {
   /** To be stored, unless they are known; no id twice. */
   valid: AppendEvent[]
   /** Valid events with the id of an earlier valid one. */
-  repeats: { index: number; eventId: string }[]
+  repeats: AppendEvent[]
 }
 
-/** Sorts the events of a batch by what their own content says of them. */
-export function sortEvents(projectId: string, events: readonly unknown[], checkBySchema: CheckBySchema): SortedEvents {
-  const sorted: SortedEvents = { unidentified: [], faulty: [], valid: [], repeats: [] }
-  const eventIds = new Set<string>()
+/** Sorts the events of a batch, which stand in its body at `slices`, by what their own content says of them. */
+export function sortEvents(
+  projectId: string,
+  events: readonly unknown[],
+  slices: readonly Slice[],
+  checkBySchema: CheckBySchema = () => [],
+): SortedEvents {
+  const unidentified: RejectedEvent[] = []
+  const faulty: FaultyEvent[] = []
+  const faultless: AppendEvent[] = []
   for (let index = 0; index < events.length; index++) {
     const nobodys = identityIssues(events[index], projectId)
     if (nobodys.length > 0) {
-      sorted.unidentified.push({ index, eventId: usableEventId(events[index]), issues: [...nobodys] })
+      unidentified.push({ index, eventId: usableEventId(events[index]), issues: [...nobodys] })
       continue
     }
     const event = events[index] as Event & { eventId: string }
+    const { start, end } = slices[index] as Slice
     const issues = eventIssues(event)
     // a schema that refers to itself would follow a deep event until the stack ends
     if (!issues.some(({ code }) => code === 'too_deep')) issues.push(...checkBySchema(event))
-    if (issues.length > 0) {
-      sorted.faulty.push({ index, eventId: event.eventId, issues: issues.slice(0, issuesMax) })
-      continue
+    if (issues.length === 0) faultless.push(appendEvent(event, start, end))
+    else {
+      const { eventId } = event
+      faulty.push({ eventId, start, end, rejection: { index, eventId, issues: issues.slice(0, issuesMax) } })
     }
-    if (eventIds.has(event.eventId)) {
-      sorted.repeats.push({ index, eventId: event.eventId })
-      continue
-    }
-    eventIds.add(event.eventId)
-    sorted.valid.push(appendEvent(index, event))
   }
-  return sorted
+  return { unidentified, faulty, ...takeOutRepeats(faultless) }
 }
 
-function appendEvent(index: number, { eventId, buildId }: Event & { eventId: string }): AppendEvent {
-  return typeof buildId === 'string' ? { index, eventId, buildId } : { index, eventId }
+/** Of several events with one id the first is to be stored. */
+export function takeOutRepeats(events: readonly AppendEvent[]): Pick<SortedEvents, 'valid' | 'repeats'> {
+  const eventIds = new Set<string>()
+  const valid: AppendEvent[] = []
+  const repeats: AppendEvent[] = []
+  for (const event of events) {
+    const to = eventIds.size === eventIds.add(event.eventId).size ? repeats : valid
+    to.push(event)
+  }
+  return { valid, repeats }
+}
+
+function appendEvent(event: Event & { eventId: string }, start: number, end: number): AppendEvent {
+  const { eventId, buildId } = event
+  return typeof buildId === 'string' ? { eventId, buildId, start, end } : { eventId, start, end }
 }
 
 function usableEventId(event: unknown): string | null {

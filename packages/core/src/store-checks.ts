@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { KeyRecord, Project } from './key.ts'
+import { type Slice, sliceEvents } from './slice-events.ts'
 import type { AppendBatch, AppendResult, Cursor, ReadOptions, Store, StoredEvent } from './store.ts'
 
 /** Opens a new store with nothing in it, independent of all others. */
@@ -714,11 +715,14 @@ function batchOf(texts: readonly string[], options: BatchOptions = {}): AppendBa
 
 function batchFrom(body: string, { receivedAt = 1_000, indexes }: BatchOptions = {}): AppendBatch {
   const { events: all } = JSON.parse(body) as { events: { eventId: string; buildId?: string }[] }
+  const bytes = Buffer.from(body)
+  const slices = sliceEvents(bytes)
   const events = (indexes ?? range(all.length)).map((index) => {
     const { eventId, buildId } = all[index] as { eventId: string; buildId?: string }
-    return buildId === undefined ? { index, eventId } : { index, eventId, buildId }
+    const slice = slices[index] as Slice
+    return buildId === undefined ? { eventId, ...slice } : { eventId, buildId, ...slice }
   })
-  return { body: Buffer.from(body), count: all.length, events, receivedAt }
+  return { body: bytes, count: all.length, events, receivedAt }
 }
 
 function event(eventId: string, members: object = {}): string {

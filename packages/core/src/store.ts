@@ -5,11 +5,12 @@ export type Cursor = string
 
 /** One event of a batch, as the store needs to know it. */
 export interface AppendEvent {
-  /** Its place in the `events` array of the body. */
-  index: number
   eventId: string
   /** The build that it references, which storing it freezes. */
   buildId?: string
+  /** Its exact bytes: `body.subarray(start, end)`. */
+  start: number
+  end: number
 }
 
 /** The valid events of one batch, no id twice, in the order in which they were sent. */

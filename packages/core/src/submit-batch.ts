@@ -1,13 +1,15 @@
-import { type BatchInput, type BatchResult, parseBatch, type RejectedEvent } from './batch.ts'
+import { type BatchInput, type BatchResult, batchBody, parseEvents, type RejectedEvent } from './batch.ts'
 import type { CheckBySchema } from './event-schemas.ts'
+import { scanBatch } from './scan-batch.ts'
 import { type Slice, sliceEvents } from './slice-events.ts'
-import { sortEvents } from './sort-events.ts'
+import { type SortedEvents, sortEvents, takeOutRepeats } from './sort-events.ts'
 import type { Store } from './store.ts'
 
 /** What `submitBatch` needs besides the batch. */
 export interface SubmitContext {
   store: Store
-  checkBySchema: CheckBySchema
+  /** The embedder's own rules, if there are any. */
+  checkBySchema: CheckBySchema | undefined
   now(): number
 }
 
@@ -26,26 +28,21 @@ export async function submitBatch(
   admit: (eventCount: number) => void,
 ): Promise<SubmitReport> {
   const { body, count, sorted } = read(projectId, input, checkBySchema, admit)
+  const { unidentified, faulty, valid, repeats } = sorted
   // asked before anything of this batch is stored: an event does not make its own faulty repeat a known one
-  const known =
-    sorted.faulty.length > 0
-      ? await store.known(
-          projectId,
-          sorted.faulty.map((event) => event.eventId),
-        )
-      : []
+  const known = faulty.length > 0 ? await store.known(projectId, faulty.map(eventIdOf)) : []
   const { stored, conflicts } =
-    sorted.valid.length === 0
+    valid.length === 0
       ? { stored: [], conflicts: 0 }
-      : await store.append(projectId, { body, count, events: sorted.valid, receivedAt: now() })
-  const rejected = sorted.faulty.filter((_, i) => !known[i])
+      : await store.append(projectId, { body, count, events: valid, receivedAt: now() })
+  const rejected = faulty.filter((_, i) => !known[i]).map(({ rejection }) => rejection)
   const accepted = stored.filter(Boolean).length
-  const unseen = [...sorted.repeats, ...sorted.faulty.filter((_, i) => known[i])]
+  const unseen = [...repeats, ...faulty.filter((_, i) => known[i])]
   return {
     result: {
       accepted,
-      duplicates: count - accepted - rejected.length - sorted.unidentified.length,
-      rejected: merge(sorted.unidentified, rejected),
+      duplicates: count - accepted - rejected.length - unidentified.length,
+      rejected: merge(unidentified, rejected),
     },
     conflicts: conflicts + (await countConflicts(store, projectId, body, unseen)),
   }
@@ -55,12 +52,20 @@ export async function submitBatch(
 function read(
   projectId: string,
   input: Uint8Array | BatchInput,
-  checkBySchema: CheckBySchema,
+  checkBySchema: CheckBySchema | undefined,
   admit: (eventCount: number) => void,
-) {
-  const { body, events } = parseBatch(input)
+): { body: Buffer; count: number; sorted: SortedEvents } {
+  const body = batchBody(input)
+  // a schema needs the values, so that there is nothing to be saved
+  const scanned = checkBySchema ? undefined : scanBatch(body, projectId)
+  if (scanned) {
+    admit(scanned.length)
+    return { body, count: scanned.length, sorted: { unidentified: [], faulty: [], ...takeOutRepeats(scanned) } }
+  }
+  const events = parseEvents(body)
   admit(events.length)
-  return { body, count: events.length, sorted: sortEvents(projectId, events, checkBySchema) }
+  const sorted = sortEvents(projectId, events, sliceEvents(body), checkBySchema)
+  return { body, count: events.length, sorted }
 }
 
 function merge(some: RejectedEvent[], others: RejectedEvent[]): RejectedEvent[] {
@@ -72,16 +77,17 @@ function merge(some: RejectedEvent[], others: RejectedEvent[]): RejectedEvent[] 
 async function countConflicts(
   store: Store,
   projectId: string,
-  body: Uint8Array,
-  duplicates: readonly { index: number; eventId: string }[],
+  body: Buffer,
+  duplicates: readonly (Slice & { eventId: string })[],
 ): Promise<number> {
-  if (duplicates.length === 0) return 0
-  const slices = sliceEvents(body)
   let conflicts = 0
-  for (const { index, eventId } of duplicates) {
-    const { start, end } = slices[index] as Slice
+  for (const { eventId, start, end } of duplicates) {
     const stored = await store.find(projectId, eventId)
-    if (stored && Buffer.compare(stored.bytes, body.subarray(start, end)) !== 0) conflicts++
+    if (stored && body.compare(stored.bytes, 0, stored.bytes.length, start, end) !== 0) conflicts++
   }
   return conflicts
+}
+
+function eventIdOf({ eventId }: { eventId: string }): string {
+  return eventId
 }

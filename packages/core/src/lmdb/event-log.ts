@@ -1,4 +1,3 @@
-import { type Slice, sliceEvents } from '../slice-events.ts'
 import type { AppendBatch, AppendEvent, AppendResult, Totals } from '../store.ts'
 import type { Table } from './environment.ts'
 import type { Fingerprint } from './fingerprint.ts'
@@ -50,24 +49,20 @@ export function createEventLog(tables: EventLogTables, ids: IdIndex, fingerprint
 
   function append(project: number, batch: AppendBatch): AppendResult {
     const { body, count, events, receivedAt } = batch
-    const slices = once(() => sliceEvents(body))
     const earlier = readerOf(log)
     const fingerprints = new Uint32Array(events.length * 2)
     for (const [i, { eventId }] of events.entries()) fingerprint(project, eventId, fingerprints, i * 2)
     if (isSentAgain(project, batch, ids.search(fingerprints, Math.min(1, events.length)), earlier)) {
       return { stored: events.map(() => false), conflicts: 0 }
     }
-    const found = matches(project, batch, ids.search(fingerprints, events.length), earlier, slices)
+    const found = matches(project, batch, ids.search(fingerprints, events.length), earlier)
     const stored = events.map((_, i) => found[i] === undefined)
     const fresh = events.filter((_, i) => stored[i])
     if (fresh.length > 0) {
       const payload =
         fresh.length === count
           ? Buffer.from(body.buffer, body.byteOffset, body.byteLength)
-          : encodePayload(
-              body,
-              fresh.map(({ index }) => slices()[index] as Slice),
-            )
+          : encodePayload(body, fresh)
       const own = fresh.length === events.length ? fingerprints : pick(fingerprints, stored)
       write({ project, receivedAt, count: fresh.length, payload }, own, fresh)
     }
@@ -211,28 +206,25 @@ function matches(
   batch: AppendBatch,
   candidates: readonly Candidate[],
   earlier: Reader,
-  slices: () => Slice[],
 ): (Match | undefined)[] {
   const found: (Match | undefined)[] = []
   for (const { of, position } of candidates) {
-    found[of] ??= match(project, batch.events[of] as AppendEvent, batch.body, position, earlier, slices)
+    found[of] ??= match(project, batch.events[of] as AppendEvent, batch.body, position, earlier)
   }
   return found
 }
 
 function match(
   project: number,
-  { eventId, index }: AppendEvent,
+  { eventId, start, end }: AppendEvent,
   body: Uint8Array,
   position: Position,
   earlier: Reader,
-  slices: () => Slice[],
 ): Match | undefined {
   const record = earlier(position.sequence)
   if (record?.project !== project) return undefined
   const bytes = record.events()[position.index]
   if (!bytes || eventIdOf(bytes) !== eventId) return undefined
-  const { start, end } = slices()[index] as Slice
   return bytes.equals(body.subarray(start, end)) ? 'same' : 'conflict'
 }
 
