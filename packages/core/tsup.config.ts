@@ -4,9 +4,10 @@ export default defineConfig({
   entry: {
     index: 'src/index.ts',
     'store-checks': 'src/store-checks.ts',
-    'lmdb/open-lmdb-store': 'src/lmdb/open-lmdb-store.ts',
-    // a thread of its own, so a file of its own, beside the one that starts it
-    'lmdb/index-worker': 'src/lmdb/ids/index-worker.ts',
+    'open-lmdb-store': 'src/lmdb/open-lmdb-store.ts',
+    // threads of their own, so files of their own; all files in one folder, wherever the code ends up that starts them
+    'index-worker': 'src/lmdb/ids/index-worker.ts',
+    'write-worker': 'src/lmdb/write-worker.ts',
   },
   format: 'esm',
   target: 'node20',

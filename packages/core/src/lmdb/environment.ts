@@ -8,6 +8,23 @@ import { makeDirectory } from './make-directory.ts'
 /** A table with binary keys and values. */
 export type Table = Database<Buffer, Buffer>
 
+export interface KeyRange {
+  start?: Uint8Array
+  /** Not in it. */
+  end?: Uint8Array
+  limit?: number
+  reverse?: boolean
+}
+
+/** What a decision needs of a table. */
+export interface Rows {
+  getBinary(key: Buffer): Buffer | undefined
+  doesExist(key: Buffer): boolean
+  getKeys(range: KeyRange): Iterable<Buffer>
+  put(key: Buffer, value: Buffer): unknown
+  remove(key: Buffer): unknown
+}
+
 /** One LMDB environment: a folder with one data file, written by one transaction at a time over all processes. */
 export interface Environment {
   root: RootDatabase<Buffer, Buffer>

@@ -3,19 +3,19 @@ import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { Project } from '../key.ts'
-import type { Cursor, ProjectDecision, ReadOptions, Store, StoredEvent } from '../store.ts'
+import type { AppendEvent, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
 import { checkDataFile } from './check-data-file.ts'
 import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
-import { createEventLog, type LoggedEvent } from './event-log.ts'
+import { createEventLog, type LoggedEvent, openEventLogTables } from './event-log.ts'
 import { createFingerprint, type Fingerprint } from './fingerprint.ts'
-import { createGroupCommit, toRefusal } from './group-commit.ts'
 import type { Position } from './ids/entry.ts'
-import { openIdIndex, type RebuildProgress } from './ids/id-index.ts'
-import { createLogReader } from './ids/log-reader.ts'
+import type { RebuildProgress } from './ids/id-index.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { makeDirectory } from './make-directory.ts'
 import { openProjects } from './projects.ts'
+import { encodePayload, encodeRecord } from './record.ts'
+import { toError, toRefusal } from './refusal.ts'
+import { startWriter } from './writer-handle.ts'
 
 export interface LmdbStoreOptions {
   /** False to refuse, with `store-missing`, a directory that holds no store yet. True without. */
@@ -62,7 +62,7 @@ export async function openLmdbStore(directory: string, options: LmdbStoreOptions
     return await openStore(environment, directory, options, release)
   } catch (error) {
     release()
-    throw await toRefusal(error, () => false)
+    throw toError(toRefusal(error))
   }
 }
 
@@ -93,35 +93,29 @@ async function openStore(
   {
     onFatal = () => {},
     commitTimeoutMs: timeoutMs = commitTimeoutMsDefault,
-    onRebuild,
+    onRebuild = () => {},
     internals = {},
   }: LmdbStoreOptions,
   release: () => void,
 ): Promise<Store> {
   const eventsDirectory = join(directory, 'events')
   const seed = openFormat(environment, eventsDirectory)
-  const projects = openProjects(environment)
-  const logTable = environment.table('log')
-  const ids = await openIdIndex({
-    directory: join(directory, 'ids'),
-    log: createLogReader(environment, logTable),
-    logDirectory: eventsDirectory,
-    seed: seed.toString('hex'),
-    entriesPerFlush: internals.entriesPerFlush ?? entriesPerFlushDefault,
-    ...(onRebuild && { onProgress: onRebuild }),
-  })
-  const log = createEventLog(
-    {
-      log: logTable,
-      projectLog: environment.table('project-log'),
-      freezes: environment.table('freezes'),
-      totals: environment.table('totals'),
+  const fingerprint = internals.fingerprint ?? createFingerprint(seed)
+  const projects = openProjects(environment.table)
+  const log = createEventLog(openEventLogTables(environment.table))
+  const writer = await startWriter({
+    environment,
+    data: {
+      directory: eventsDirectory,
+      idsDirectory: join(directory, 'ids'),
+      seed: seed.toString('hex'),
+      entriesPerFlush: internals.entriesPerFlush ?? entriesPerFlushDefault,
     },
-    ids,
-    internals.fingerprint ?? createFingerprint(seed),
-  )
-  const { room, undone } = ids
-  const writer = createGroupCommit({ environment, onFatal, timeoutMs, room, begin: log.begin, undone })
+    onFatal,
+    onProgress: onRebuild,
+    timeoutMs,
+  })
+  const numbers = new Map<string, number>()
   let closing: Promise<void> | undefined
 
   /** Reads at one moment, and sees at least what was committed when it began, by any process. */
@@ -144,9 +138,28 @@ async function openStore(
   /** Looks at what is stored for a project, or answers `none` for one that has stored nothing. */
   function lookAt<T>(projectId: string, none: T, read: (project: number) => T): T {
     return look(() => {
-      const project = projects.numberOf(projectId)
+      const project = numberOf(projectId)
       return project === undefined ? none : read(project)
     })
+  }
+
+  async function locate(projectId: string, eventIds: readonly string[]): Promise<(Position | undefined)[]> {
+    const project = look(() => numberOf(projectId))
+    if (project === undefined) return eventIds.map(() => undefined)
+    return writer.locate(project, [...eventIds], fingerprintsOf(project, eventIds))
+  }
+
+  /** The number of a project, which never changes once it is given out. */
+  function numberOf(projectId: string): number | undefined {
+    const number = numbers.get(projectId) ?? projects.numberOf(projectId)
+    if (number !== undefined) numbers.set(projectId, number)
+    return number
+  }
+
+  function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
+    const fingerprints = new Uint32Array(eventIds.length * 2)
+    for (let i = 0; i < eventIds.length; i++) fingerprint(project, eventIds[i] as string, fingerprints, i * 2)
+    return fingerprints
   }
 
   async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY }: ReadOptions = {}) {
@@ -170,18 +183,26 @@ async function openStore(
   }
 
   return {
-    append(projectId, batch) {
-      return writer.commit(batch.body.length, () => log.append(projects.numberFor(projectId), batch))
+    async append(projectId, { body, count, events, receivedAt }) {
+      const project =
+        look(() => numberOf(projectId)) ?? (await writer.decide((table) => openProjects(table).numberFor(projectId)))
+      const payload =
+        events.length === count ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
+      const fingerprints = fingerprintsOf(
+        project,
+        events.map(({ eventId }) => eventId),
+      )
+      return writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
     },
 
     async known(projectId, eventIds) {
-      const none = eventIds.map(() => false)
-      return lookAt(projectId, none, (project) => eventIds.map((eventId) => log.find(project, eventId) !== undefined))
+      return (await locate(projectId, eventIds)).map((position) => position !== undefined)
     },
 
     async find(projectId, eventId) {
-      const event = lookAt(projectId, undefined, (project) => log.find(project, eventId))
-      return event && toStoredEvent(event)
+      const [position] = await locate(projectId, [eventId])
+      if (!position) return undefined
+      return look(() => toStoredEvent(log.events(position.sequence)[position.index] as LoggedEvent))
     },
 
     read,
@@ -199,19 +220,13 @@ async function openStore(
       return look(() => projects.get(projectId))
     },
 
-    async updateProject<T>(projectId: string, decide: (project: Project | undefined) => ProjectDecision<T>) {
-      const outcome = await writer.commit(projectBytes, () => {
-        let decision: ProjectDecision<T>
-        try {
-          decision = decide(projects.get(projectId))
-        } catch (thrown) {
-          return { thrown }
-        }
-        if (decision.project) projects.put(decision.project)
-        return { result: decision.result }
+    async updateProject(projectId, decide) {
+      return writer.decide((table) => {
+        const projects = openProjects(table)
+        const { project, result } = decide(projects.get(projectId))
+        if (project) projects.put(project)
+        return result
       })
-      if ('thrown' in outcome) throw outcome.thrown
-      return outcome.result
     },
 
     async check() {
@@ -221,9 +236,8 @@ async function openStore(
 
     close() {
       closing ??= (async () => {
-        await writer.close()
+        const closed = writer.close().then(() => environment.root.close())
         // after a failed disk, LMDB's own close may never return
-        const closed = ids.close().then(() => environment.root.close())
         await (writer.failure()
           ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])
           : closed)
@@ -234,8 +248,12 @@ async function openStore(
   }
 }
 
-/** What a project weighs in the queue of the writer. */
-const projectBytes = 1024
+/** The builds that the events reference; most batches come from one server, and so from one build. */
+function buildsOf(events: readonly AppendEvent[]): string[] {
+  const builds: string[] = []
+  for (const { buildId } of events) if (buildId !== undefined && !builds.includes(buildId)) builds.push(buildId)
+  return builds
+}
 
 /** The seed of the store; a new store gets its own. */
 function openFormat(environment: Environment, directory: string): Buffer {

@@ -1,24 +1,24 @@
 import type { Project } from '../key.ts'
-import type { Environment } from './environment.ts'
+import type { Rows } from './environment.ts'
 import { projectKey } from './table-keys.ts'
 
 /** Projects by id: the number that stands for each in the other tables, and what is kept of it. */
 export interface Projects {
   /** The number of a project; undefined for one that has stored nothing. */
   numberOf(projectId: string): number | undefined
-  /** The number of a project, given out at its first use. Only inside a write transaction. */
+  /** The number of a project, given out at its first use. Only inside a write transaction, or a decision. */
   numberFor(projectId: string): number
   get(projectId: string): Project | undefined
-  /** Only inside a write transaction. */
+  /** Only inside a write transaction, or a decision. */
   put(project: Project): void
 }
 
 /** An entry is the number, 4 bytes big-endian, then the project as JSON, or nothing if only events named it so far. */
 const numberBytes = 4
 
-export function openProjects(environment: Environment): Projects {
-  const entries = environment.table('projects')
-  const numbers = environment.table('project-numbers')
+export function openProjects(table: (name: string) => Rows): Projects {
+  const entries = table('projects')
+  const numbers = table('project-numbers')
 
   function entryOf(projectId: string): Buffer | undefined {
     return entries.getBinary(Buffer.from(projectId))

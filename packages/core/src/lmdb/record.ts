@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
 import { IngestError } from '../error.ts'
-import { asText, type Slice, sliceEvents } from '../slice-events.ts'
+import { asText, sliceEvents } from '../slice-events.ts'
 
 /**
  * One record of the log: what one batch stored.
@@ -30,18 +30,25 @@ const headerBytes = 24
 const crcOffset = 16
 const fingerprintBytes = 8
 
-/** A record as it is kept; `fingerprints` holds the high and the low half of each event's. */
-export function encodeRecord({ project, receivedAt, count, payload }: LogRecord, fingerprints: Uint32Array): Buffer {
-  const payloadOffset = headerBytes + count * fingerprintBytes
-  const record = Buffer.allocUnsafe(payloadOffset + payload.length)
-  record.writeUInt32LE((count << 8) | version, 0)
-  record.writeUInt32LE(project, 4)
+/**
+ * A record in memory of its own, with the high and the low half of the fingerprint of each event. What only the log
+ * knows, {@link sealRecord} puts in.
+ */
+export function encodeRecord(receivedAt: number, fingerprints: Uint32Array, payload: Uint8Array): Buffer {
+  const payloadOffset = headerBytes + fingerprints.byteLength
+  const record = Buffer.allocUnsafeSlow(payloadOffset + payload.length)
+  record.fill(0, 0, headerBytes)
+  record.writeUInt32LE(((fingerprints.length / 2) << 8) | version, 0)
   record.writeDoubleLE(receivedAt, 8)
-  record.fill(0, crcOffset, headerBytes)
-  for (let i = 0; i < count * 2; i++) record.writeUInt32LE(fingerprints[i] as number, headerBytes + i * 4)
-  payload.copy(record, payloadOffset)
-  record.writeUInt32LE(crc32(record), crcOffset)
+  for (let i = 0; i < fingerprints.length; i++) record.writeUInt32LE(fingerprints[i] as number, headerBytes + i * 4)
+  record.set(payload, payloadOffset)
   return record
+}
+
+/** Makes a record ready to be kept: its project and its checksum, which must not be in it yet. */
+export function sealRecord(record: Buffer, project: number): void {
+  record.writeUInt32LE(project, 4)
+  record.writeUInt32LE(crc32(record), crcOffset)
 }
 
 /**
@@ -91,10 +98,10 @@ const payloadStart = Buffer.from('{"events":[')
 const payloadComma = Buffer.from(',')
 const payloadEnd = Buffer.from(']}')
 
-/** The payload of a record that holds only some of the events of `body`: their exact bytes in a new envelope. */
-export function encodePayload(body: Uint8Array, slices: readonly Slice[]): Buffer {
+/** The payload of a record that holds only some of the events of a body: their exact bytes in a new envelope. */
+export function encodePayload(events: readonly Uint8Array[]): Buffer {
   const parts: Uint8Array[] = [payloadStart]
-  for (const { start, end } of slices) parts.push(body.subarray(start, end), payloadComma)
+  for (const event of events) parts.push(event, payloadComma)
   parts[parts.length - 1] = payloadEnd
   return Buffer.concat(parts)
 }

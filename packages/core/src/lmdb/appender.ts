@@ -1,0 +1,153 @@
+import type { AppendResult } from '../store.ts'
+import type { Table } from './environment.ts'
+import type { EventLog, EventLogTables } from './event-log.ts'
+import type { Position } from './ids/entry.ts'
+import type { IdIndex } from './ids/id-index.ts'
+import { encodePayload, encodeRecord, eventIdOf, eventsOf, fingerprintsOf, sealRecord, viewRecord } from './record.ts'
+import { projectKey, sequenceKey } from './table-keys.ts'
+
+/** Puts batches at the end of the log, and finds what stands in it. Projects go by number here. */
+export interface Appender {
+  /** Finds the end of the log, which other processes move too: first in each write transaction. */
+  begin(): void
+  /**
+   * Stores what is new of a batch, which comes as the record that it will be if all is new; no id stands twice in it.
+   * `builds` are those that its events reference. Only inside a write transaction.
+   */
+  append(project: number, batch: Buffer, builds: readonly string[]): AppendResult
+  /** Where the events with these ids stand. */
+  locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
+}
+
+export function createAppender(tables: EventLogTables, eventLog: EventLog, ids: IdIndex): Appender {
+  const { log, projectLog, freezes, totals } = tables
+  let nextSequence = 0
+
+  function append(project: number, batch: Buffer, builds: readonly string[]): AppendResult {
+    const { count, receivedAt, payload } = viewRecord(batch)
+    const fingerprints = fingerprintsOf(batch, nextSequence)
+    const earlier = readerOf(log)
+    // a batch that is sent again is the same bytes, by the contract: its first event tells of all of them
+    const again = ids.search(fingerprints, Math.min(1, count)).some(({ position }) => {
+      const record = earlier(position.sequence)
+      return record?.project === project && record.payload.equals(payload)
+    })
+    if (again) return { stored: new Array(count).fill(false), conflicts: 0 }
+    const candidates = ids.search(fingerprints, count)
+    if (candidates.length === 0) {
+      write(project, batch, fingerprints, builds)
+      return { stored: new Array(count).fill(true), conflicts: 0 }
+    }
+    const events = eventsOf(payload)
+    const found: (Match | undefined)[] = []
+    for (const { of, position } of candidates) found[of] ??= match(project, events[of] as Buffer, position, earlier)
+    const stored = events.map((_, i) => found[i] === undefined)
+    const fresh = events.filter((_, i) => stored[i])
+    if (fresh.length > 0) {
+      // the fingerprints of those that are stored, two words each
+      const own = fingerprints.filter((_, word) => stored[word >> 1])
+      write(project, encodeRecord(receivedAt, own, encodePayload(fresh)), own, buildsOf(fresh))
+    }
+    return { stored, conflicts: found.filter((match) => match === 'conflict').length }
+  }
+
+  function write(project: number, record: Buffer, fingerprints: Uint32Array, builds: readonly string[]): void {
+    const { count, receivedAt, payload } = viewRecord(record)
+    const sequence = nextSequence++
+    const key = sequenceKey(sequence)
+    sealRecord(record, project)
+    log.put(key, record)
+    projectLog.put(projectKey(project, key), nothing)
+    ids.add(sequence, fingerprints, count)
+    for (const buildId of builds) freeze(project, buildId, receivedAt)
+    const { events, batches, bytes } = eventLog.totals(project)
+    const after = Buffer.allocUnsafe(24)
+    after.writeDoubleLE(events + count, 0)
+    after.writeDoubleLE(batches + 1, 8)
+    after.writeDoubleLE(bytes + payload.length, 16)
+    totals.put(projectKey(project), after)
+  }
+
+  function freeze(project: number, buildId: string, at: number): void {
+    const key = projectKey(project, Buffer.from(buildId))
+    if (freezes.doesExist(key)) return
+    const value = Buffer.allocUnsafe(8)
+    value.writeDoubleLE(at)
+    freezes.put(key, value)
+  }
+
+  return {
+    begin() {
+      const last = eventLog.lastSequence()
+      ids.catchUp(last)
+      nextSequence = last + 1
+    },
+
+    append,
+
+    locate(project, eventIds, fingerprints) {
+      ids.catchUp(eventLog.lastSequence())
+      const earlier = readerOf(log)
+      const positions: (Position | undefined)[] = eventIds.map(() => undefined)
+      for (const { of, position } of ids.search(fingerprints, eventIds.length)) {
+        const bytes = eventAt(project, position, earlier)
+        if (bytes && eventIdOf(bytes) === eventIds[of]) positions[of] = position
+      }
+      return positions
+    },
+  }
+}
+
+const nothing = Buffer.alloc(0)
+
+interface EarlierRecord {
+  project: number
+  payload: Buffer
+  /** The exact bytes of each event. */
+  events(): Buffer[]
+}
+
+type Reader = (sequence: number) => EarlierRecord | undefined
+
+/** Reads records each once, for as long as one decision takes. */
+function readerOf(log: Table): Reader {
+  const records = new Map<number, EarlierRecord | undefined>()
+  return (sequence) => {
+    if (!records.has(sequence)) records.set(sequence, earlierRecord(log.getBinary(sequenceKey(sequence))))
+    return records.get(sequence)
+  }
+}
+
+function earlierRecord(bytes: Buffer | undefined): EarlierRecord | undefined {
+  if (!bytes) return undefined
+  const { project, payload } = viewRecord(bytes)
+  let events: Buffer[] | undefined
+  return {
+    project,
+    payload,
+    events() {
+      events ??= eventsOf(payload)
+      return events
+    },
+  }
+}
+
+/** The event of the project that stands there; undefined if what stands there is another project's. */
+function eventAt(project: number, { sequence, index }: Position, earlier: Reader): Buffer | undefined {
+  const record = earlier(sequence)
+  return record?.project === project ? record.events()[index] : undefined
+}
+
+type Match = 'same' | 'conflict'
+
+/** What the stored event at `position` has to do with this one, if it has the same id. */
+function match(project: number, event: Buffer, position: Position, earlier: Reader): Match | undefined {
+  const bytes = eventAt(project, position, earlier)
+  if (bytes?.equals(event)) return 'same'
+  return bytes && eventIdOf(bytes) === eventIdOf(event) ? 'conflict' : undefined
+}
+
+function buildsOf(events: readonly Buffer[]): string[] {
+  const builds = events.map((bytes) => JSON.parse(bytes.toString()).buildId)
+  return [...new Set(builds)].filter((buildId) => typeof buildId === 'string')
+}

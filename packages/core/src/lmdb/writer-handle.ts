@@ -1,0 +1,216 @@
+import { MessageChannel, Worker } from 'node:worker_threads'
+import { IngestError } from '../error.ts'
+import type { AppendResult } from '../store.ts'
+import { record } from './change.ts'
+import type { Environment, Rows } from './environment.ts'
+import type { Position } from './ids/entry.ts'
+import type { RebuildProgress } from './ids/id-index.ts'
+import { toError } from './refusal.ts'
+import { type FromWriter, runWriter, type ToWriter, type WriterData } from './writer.ts'
+
+/** More than this waiting means that the disk cannot keep up: what comes then is refused at once. */
+const waitingBytesMax = 64 * 2 ** 20
+
+/** The writer of this process, as others see it. What it resolves with is durable. */
+export interface Writer {
+  /**
+   * @param record the record that it will be if all of it is new; it is gone from this thread then
+   * @throws {IngestError} `overloaded`, `disk-full`, `store-failed`, `store-closed`
+   */
+  append(project: number, record: Buffer, builds: string[]): Promise<AppendResult>
+  /** Where the events with these ids stand, by all that was committed when it was called. */
+  locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
+  /**
+   * Reads, decides and writes in one step, over all processes. `decide` is called again when something that it has read
+   * was changed meanwhile; what it throws is what this rejects with, and nothing is written then.
+   */
+  decide<T>(decide: (table: (name: string) => Rows) => T): Promise<T>
+  /** Ends everything for a reason that was found elsewhere; what is waiting and what comes is refused with it. */
+  fail(refusal: IngestError): void
+  /** Why nothing can be written any more. */
+  failure(): IngestError | undefined
+  /** Takes nothing more, and resolves when what was waiting is settled and the writer has ended. */
+  close(): Promise<void>
+}
+
+export interface WriterOptions {
+  environment: Environment
+  data: WriterData
+  /** Called once when the store can no longer be trusted; everything is refused from then on. */
+  onFatal: (error: IngestError) => void
+  onProgress: (progress: RebuildProgress) => void
+  /** Whoever waits longer waits for a commit that never ends, as LMDB's do after an I/O error. */
+  timeoutMs: number
+}
+
+interface Waiting {
+  bytes: number
+  resolve: (value: never) => void
+  reject: (error: IngestError) => void
+}
+
+/** Starts the thread that writes, and resolves once it has caught up with the log. */
+export async function startWriter(options: WriterOptions): Promise<Writer> {
+  const { environment, data, onFatal, onProgress, timeoutMs } = options
+  const { port, ended, hold, letGo } = startThread(environment, data)
+  const waiting = new Map<number, Waiting>()
+  let waitingBytes = 0
+  let lastId = 0
+  let watchdog: NodeJS.Timeout | undefined
+  let failure: IngestError | undefined
+  let isClosed = false
+  let onIdle = () => {}
+
+  function fail(refusal: IngestError): void {
+    if (failure) return
+    failure = refusal
+    for (const { reject } of waiting.values()) reject(refusal)
+    waiting.clear()
+    rest()
+    try {
+      onFatal(refusal)
+    } catch (error) {
+      // the embedder's, and to be seen by the embedder, but not in place of settling what waits
+      process.nextTick(() => {
+        throw error
+      })
+    }
+  }
+
+  function settle({ outcomes }: FromWriter & { type: 'settled' }): void {
+    watchdog?.refresh()
+    for (const outcome of outcomes) {
+      const request = waiting.get(outcome.id)
+      if (!request) continue
+      waiting.delete(outcome.id)
+      waitingBytes -= request.bytes
+      if ('value' in outcome) request.resolve(outcome.value as never)
+      else {
+        const refusal = toError(outcome.refusal)
+        request.reject(refusal)
+        if (refusal.code === 'store-failed') fail(refusal)
+      }
+    }
+    if (waiting.size === 0) rest()
+  }
+
+  /** Nobody waits: the thread does not keep the process alive. */
+  function rest(): void {
+    waitingBytes = 0
+    clearTimeout(watchdog)
+    letGo()
+    onIdle()
+  }
+
+  function send<T>(message: ToWriter & { id: number }, bytes: number, transfer: ArrayBuffer[] = []): Promise<T> {
+    if (failure) return Promise.reject(failure)
+    if (isClosed) return Promise.reject(closed())
+    if (waitingBytes > 0 && waitingBytes + bytes > waitingBytesMax) {
+      return Promise.reject(
+        new IngestError('overloaded', `${waitingBytes} bytes wait to be written: send them again in a moment.`, {
+          limit: waitingBytesMax,
+          actual: waitingBytes + bytes,
+          retryAfterSeconds: 1,
+        }),
+      )
+    }
+    return new Promise((resolve, reject) => {
+      if (waiting.size === 0) {
+        hold()
+        watchdog = setTimeout(() => {
+          fail(new IngestError('store-failed', `A commit has not ended within ${timeoutMs} ms.`))
+        }, timeoutMs)
+      }
+      waiting.set(message.id, { bytes, resolve, reject })
+      waitingBytes += bytes
+      port.postMessage(message, transfer)
+    })
+  }
+
+  const ready = new Promise<void>((resolve, reject) => {
+    port.on('message', (message: FromWriter) => {
+      if (message.type === 'settled') settle(message)
+      else if (message.type === 'progress') onProgress(message.progress)
+      else if (message.type === 'ready') resolve()
+      else if (message.type === 'refused') reject(toError(message.refusal))
+    })
+    ended.then((reason) => {
+      const error = new IngestError('store-failed', `The thread that writes has ended: ${reason}.`)
+      reject(error)
+      if (!isClosed) fail(error)
+    })
+  })
+  await ready
+  letGo()
+
+  return {
+    append(project, batch, builds) {
+      const { buffer, length } = batch
+      return send({ type: 'append', id: ++lastId, project, record: batch, builds }, length, [buffer as ArrayBuffer])
+    },
+
+    locate(project, eventIds, fingerprints) {
+      return send({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, 0)
+    },
+
+    async decide(decide) {
+      for (;;) {
+        if (failure) throw failure
+        if (isClosed) throw closed()
+        environment.root.resetReadTxn()
+        const { result, change } = record(environment.table, decide)
+        if (change.rows.length === 0) return result
+        const bytes = change.rows.reduce((sum, { value }) => sum + (value?.length ?? 0), 0)
+        if (await send<boolean>({ type: 'change', id: ++lastId, ...change }, bytes)) return result
+      }
+    },
+
+    fail,
+    failure: () => failure,
+
+    async close() {
+      isClosed = true
+      if (waiting.size > 0 && !failure) {
+        await new Promise<void>((resolve) => {
+          onIdle = resolve
+        })
+      }
+      hold()
+      port.postMessage({ type: 'close' })
+      await ended
+      letGo()
+    },
+  }
+}
+
+function closed(): IngestError {
+  return new IngestError('store-closed', 'The store is closed.')
+}
+
+interface Thread {
+  port: {
+    postMessage(message: ToWriter, transfer?: readonly ArrayBuffer[]): void
+    on(event: 'message', listener: (message: FromWriter) => void): unknown
+  }
+  /** Why it has ended; never rejects. */
+  ended: Promise<string>
+  hold(): void
+  letGo(): void
+}
+
+function startThread(environment: Environment, data: WriterData): Thread {
+  // from source, for tests: a thread would need a loader for TypeScript, which takes a second to start each time
+  if (import.meta.url.endsWith('.ts')) {
+    const { port1, port2 } = new MessageChannel()
+    runWriter(port2, environment, data).then(() => port2.close())
+    const ended = new Promise<string>((resolve) => port1.on('close', () => resolve('its port was closed')))
+    return { port: port1, ended, hold: () => port1.ref(), letGo: () => port1.unref() }
+  }
+  const worker = new Worker(new URL('./write-worker.js', import.meta.url), { workerData: data })
+  let reason = 'nobody knows why'
+  worker.on('error', ({ message }) => {
+    reason = message
+  })
+  const ended = new Promise<string>((resolve) => worker.once('exit', () => resolve(reason)))
+  return { port: worker, ended, hold: () => worker.ref(), letGo: () => worker.unref() }
+}
