@@ -3,34 +3,8 @@ import { batchEventsMax } from './batch.ts'
 import { eventDepthMax, eventIdBytesMax, isTimestampText, type KnownField, knownFields } from './event.ts'
 import type { AppendEvent } from './store.ts'
 
-const tab = 0x09
-const lineFeed = 0x0a
-const carriageReturn = 0x0d
-const space = 0x20
-const quote = 0x22
-const plus = 0x2b
-const comma = 0x2c
-const minus = 0x2d
-const dot = 0x2e
-const zero = 0x30
-const nine = 0x39
-const colon = 0x3a
-const capitalE = 0x45
-const openBracket = 0x5b
-const backslash = 0x5c
-const closeBracket = 0x5d
-const smallA = 0x61
-const smallE = 0x65
-const smallF = 0x66
-const smallN = 0x6e
-const smallT = 0x74
-const smallU = 0x75
-const openBrace = 0x7b
-const closeBrace = 0x7d
-const del = 0x7f
-
-/** What a function that looks for an end answers when there is none, or none that it knows. */
-const none = -1
+// Bytes stand here as numbers, as a bundler would make variables of their names, and each use would cost a load. A
+// function that looks for an end answers -1 when there is none, or none that it knows.
 
 /**
  * Reads a batch of valid events in one pass over its bytes, without making the values that nobody looks at: that takes
@@ -44,30 +18,30 @@ const none = -1
  */
 export function scanBatch(body: Buffer, projectId: string): AppendEvent[] | undefined {
   // it stands in no usual batch, and may not stand in a name
-  if (body.includes(del)) return undefined
+  if (body.includes(0x7f /* delete */)) return undefined
   // nor has a usual envelope other members, of which one might be a second `events`
-  let at = skip(body, 0, openBrace)
-  if (at === none || !isAt(body, at, eventsKey)) return undefined
-  at = skip(body, at + eventsKey.length, colon)
-  if (body[at] !== openBracket) return undefined
+  let at = skip(body, 0, 0x7b /* { */)
+  if (at === -1 || !isAt(body, at, eventsKey)) return undefined
+  at = skip(body, at + eventsKey.length, 0x3a /* : */)
+  if (body[at] !== 0x5b /* [ */) return undefined
   at = skipSpace(body, at + 1)
   const context = {
     body,
     text: body.toString('latin1'),
     isAscii: isAscii(body),
-    hasEscapes: body.includes(backslash),
+    hasEscapes: body.includes(0x5c /* \ */),
     projectId: Buffer.from(projectId),
   }
   const events: AppendEvent[] = []
-  let isEnd = body[at] === closeBracket
+  let isEnd = body[at] === 0x5d /* ] */
   while (!isEnd) {
     const event = scanEvent(context, at)
     if (event === undefined || events.push(event) > batchEventsMax) return undefined
     at = skipSpace(body, event.end)
-    isEnd = body[at] === closeBracket
-    if (!isEnd) at = skip(body, at, comma)
+    isEnd = body[at] === 0x5d /* ] */
+    if (!isEnd) at = skip(body, at, 0x2c /* , */)
   }
-  return skip(body, at + 1, closeBrace) === body.length ? events : undefined
+  return skip(body, at + 1, 0x7d /* } */) === body.length ? events : undefined
 }
 
 const eventsKey = Buffer.from('"events"')
@@ -86,23 +60,23 @@ function scanEvent(context: Context, start: number): AppendEvent | undefined {
   let eventId: string | undefined
   let buildId: string | undefined
   let seen = 0
-  for (let at = skip(body, start, openBrace); ; at = skip(body, at, comma)) {
-    if (body[at] !== quote) return undefined
+  for (let at = skip(body, start, 0x7b /* { */); ; at = skip(body, at, 0x2c /* , */)) {
+    if (body[at] !== 0x22 /* " */) return undefined
     const keyStart = at + 1
     const keyEnd = endOfPlainText(body, keyStart)
-    at = skip(body, keyEnd + 1, colon)
-    const end = keyEnd === none || at === none ? none : endOfValue(body, at, eventDepthMax - 1)
-    if (end === none) return undefined
+    at = skip(body, keyEnd + 1, 0x3a /* : */)
+    const end = keyEnd === -1 || at === -1 ? -1 : endOfValue(body, at, eventDepthMax - 1)
+    if (end === -1) return undefined
     const member = memberAt(body, keyStart, keyEnd)
     if (member !== undefined) {
       // the last of two would count, but that is for others to say
       if ((seen & member.bit) !== 0 || !isAllowed(context, member, at, end)) return undefined
       seen |= member.bit
       if (member === eventIdMember) eventId = textAt(context, at, end)
-      else if (member === buildIdMember && body[at] === quote) buildId = textAt(context, at, end)
+      else if (member === buildIdMember && body[at] === 0x22 /* " */) buildId = textAt(context, at, end)
     }
     at = skipSpace(body, end)
-    if (body[at] === closeBrace) {
+    if (body[at] === 0x7d /* } */) {
       if (eventId === undefined || (seen & projectIdMember.bit) === 0) return undefined
       return buildId === undefined ? { eventId, start, end: at + 1 } : { eventId, buildId, start, end: at + 1 }
     }
@@ -142,8 +116,9 @@ function memberAt(body: Buffer, start: number, end: number): Member | undefined 
 function isAllowed(context: Context, member: Member, start: number, end: number): boolean {
   const { body, text, hasEscapes, projectId } = context
   const first = body[start]
-  if (first === smallN) return member !== projectIdMember && member !== eventIdMember
-  if (first !== quote) return member.integerMin !== undefined && isSmallInteger(body, start, end, member.integerMin < 0)
+  if (first === 0x6e /* n */) return member !== projectIdMember && member !== eventIdMember
+  if (first !== 0x22 /* " */)
+    return member.integerMin !== undefined && isSmallInteger(body, start, end, member.integerMin < 0)
   const length = end - start - 2
   if (member === projectIdMember) return length === projectId.length && isAt(body, start + 1, projectId)
   if (length < member.bytesMin || length > member.bytesMax) return false
@@ -155,7 +130,7 @@ function isAllowed(context: Context, member: Member, start: number, end: number)
 const digitsMax = 15
 
 function isSmallInteger(body: Buffer, start: number, end: number, mayBeNegative: boolean): boolean {
-  const from = body[start] === minus && mayBeNegative ? start + 1 : start
+  const from = body[start] === 0x2d /* - */ && mayBeNegative ? start + 1 : start
   if (end - from > digitsMax) return false
   for (let at = from; at < end; at++) if (!isDigit(body[at] as number)) return false
   return true
@@ -174,7 +149,10 @@ function isAt(body: Buffer, at: number, expected: Buffer): boolean {
 function skipSpace(body: Buffer, from: number): number {
   let at = from
   let byte = body[at] as number
-  while (byte <= space && (byte === space || byte === lineFeed || byte === carriageReturn || byte === tab)) {
+  while (
+    byte <= 0x20 /* space */ &&
+    (byte === 0x20 /* space */ || byte === 0x0a /* \n */ || byte === 0x0d /* \r */ || byte === 0x09) /* \t */
+  ) {
     byte = body[++at] as number
   }
   return at
@@ -183,14 +161,14 @@ function skipSpace(body: Buffer, from: number): number {
 /** The first place that is no space behind `byte`, which must be the first that is no space from `from` on. */
 function skip(body: Buffer, from: number, byte: number): number {
   // mostly there is no space at all
-  if (body[from] === byte && (body[from + 1] as number) > space) return from + 1
+  if (body[from] === byte && (body[from + 1] as number) > 0x20 /* space */) return from + 1
   const at = skipSpace(body, from)
-  return body[at] === byte ? skipSpace(body, at + 1) : none
+  return body[at] === byte ? skipSpace(body, at + 1) : -1
 }
 
 /** 1 for each byte that stands in a string as itself. */
 const isPlain = Uint8Array.from({ length: 256 }, (_, byte) =>
-  byte >= space && byte !== quote && byte !== backslash ? 1 : 0,
+  byte >= 0x20 /* space */ && byte !== 0x22 /* " */ && byte !== 0x5c /* \ */ ? 1 : 0,
 )
 
 /** Where the quote is that ends the text from `from` on, which holds no escapes. */
@@ -198,7 +176,7 @@ function endOfPlainText(body: Buffer, from: number): number {
   const plain = isPlain
   let at = from
   while (plain[body[at] as number] === 1) at++
-  return body[at] === quote ? at : none
+  return body[at] === 0x22 /* " */ ? at : -1
 }
 
 /** Where the quote is that ends the text from `from` on. */
@@ -207,10 +185,10 @@ function endOfText(body: Buffer, from: number): number {
   let at = from
   for (;;) {
     while (plain[body[at] as number] === 1) at++
-    if (body[at] === quote) return at
-    if (body[at] !== backslash) return none
+    if (body[at] === 0x22 /* " */) return at
+    if (body[at] !== 0x5c /* \ */) return -1
     at = endOfEscape(body, at)
-    if (at === none) return none
+    if (at === -1) return -1
   }
 }
 
@@ -219,28 +197,29 @@ const simpleEscapes = new Set(Buffer.from('"\\/bfnrt'))
 function endOfEscape(body: Buffer, from: number): number {
   const byte = body[from + 1] as number
   if (simpleEscapes.has(byte)) return from + 2
-  if (byte !== smallU) return none
-  for (let at = from + 2; at < from + 6; at++) if (!isHexDigit(body[at] as number)) return none
+  if (byte !== 0x75 /* u */) return -1
+  for (let at = from + 2; at < from + 6; at++) if (!isHexDigit(body[at] as number)) return -1
   return from + 6
 }
 
 /** Where the value that starts at `from` ends; it may nest `levels` deep. */
 function endOfValue(body: Buffer, from: number, levels: number): number {
   switch (body[from]) {
-    case quote: {
-      const at = endOfText(body, from + 1)
-      return at === none ? none : at + 1
-    }
-    case openBrace:
-      return levels === 0 ? none : endOfObject(body, from, levels)
-    case openBracket:
-      return levels === 0 ? none : endOfArray(body, from, levels)
-    case smallT:
-      return isAt(body, from, trueBytes) ? from + trueBytes.length : none
-    case smallF:
-      return isAt(body, from, falseBytes) ? from + falseBytes.length : none
-    case smallN:
-      return isAt(body, from, nullBytes) ? from + nullBytes.length : none
+    case 0x22 /* " */:
+      {
+        const at = endOfText(body, from + 1)
+        return at === -1 ? -1 : at + 1
+      }
+    case 0x7b /* { */:
+      return levels === 0 ? -1 : endOfObject(body, from, levels)
+    case 0x5b /* [ */:
+      return levels === 0 ? -1 : endOfArray(body, from, levels)
+    case 0x74 /* t */:
+      return isAt(body, from, trueBytes) ? from + trueBytes.length : -1
+    case 0x66 /* f */:
+      return isAt(body, from, falseBytes) ? from + falseBytes.length : -1
+    case 0x6e /* n */:
+      return isAt(body, from, nullBytes) ? from + nullBytes.length : -1
     default:
       return endOfNumber(body, from)
   }
@@ -252,56 +231,57 @@ const nullBytes = Buffer.from('null')
 
 function endOfObject(body: Buffer, from: number, levels: number): number {
   let at = skipSpace(body, from + 1)
-  if (body[at] === closeBrace) return at + 1
+  if (body[at] === 0x7d /* } */) return at + 1
   for (;;) {
-    if (body[at] !== quote) return none
+    if (body[at] !== 0x22 /* " */) return -1
     at = endOfText(body, at + 1)
-    if (at === none) return none
-    at = skip(body, at + 1, colon)
-    if (at === none) return none
+    if (at === -1) return -1
+    at = skip(body, at + 1, 0x3a /* : */)
+    if (at === -1) return -1
     at = endOfValue(body, at, levels - 1)
-    if (at === none) return none
+    if (at === -1) return -1
     at = skipSpace(body, at)
-    if (body[at] === closeBrace) return at + 1
-    at = skip(body, at, comma)
-    if (at === none) return none
+    if (body[at] === 0x7d /* } */) return at + 1
+    at = skip(body, at, 0x2c /* , */)
+    if (at === -1) return -1
   }
 }
 
 function endOfArray(body: Buffer, from: number, levels: number): number {
   let at = skipSpace(body, from + 1)
-  if (body[at] === closeBracket) return at + 1
+  if (body[at] === 0x5d /* ] */) return at + 1
   for (;;) {
     at = endOfValue(body, at, levels - 1)
-    if (at === none) return none
+    if (at === -1) return -1
     at = skipSpace(body, at)
-    if (body[at] === closeBracket) return at + 1
-    at = skip(body, at, comma)
-    if (at === none) return none
+    if (body[at] === 0x5d /* ] */) return at + 1
+    at = skip(body, at, 0x2c /* , */)
+    if (at === -1) return -1
   }
 }
 
 /** RFC 8259 section 6. */
 function endOfNumber(body: Buffer, from: number): number {
-  let at = body[from] === minus ? from + 1 : from
-  at = body[at] === zero ? at + 1 : endOfDigits(body, at)
-  if (at !== none && body[at] === dot) at = endOfDigits(body, at + 1)
-  if (at === none || (body[at] !== smallE && body[at] !== capitalE)) return at
+  let at = body[from] === 0x2d /* - */ ? from + 1 : from
+  at = body[at] === 0x30 /* 0 */ ? at + 1 : endOfDigits(body, at)
+  if (at !== -1 && body[at] === 0x2e /* . */) at = endOfDigits(body, at + 1)
+  if (at === -1 || (body[at] !== 0x65 /* e */ && body[at] !== 0x45) /* E */) return at
   at++
-  return endOfDigits(body, body[at] === plus || body[at] === minus ? at + 1 : at)
+  return endOfDigits(body, body[at] === 0x2b /* + */ || body[at] === 0x2d /* - */ ? at + 1 : at)
 }
 
 /** Where the digits from `from` on end, of which there must be one. */
 function endOfDigits(body: Buffer, from: number): number {
   let at = from
-  while (isDigit(body[at] as number)) at++
-  return at === from ? none : at
+  let byte = body[at] as number
+  while (byte >= 0x30 /* 0 */ && byte <= 0x39 /* 9 */) byte = body[++at] as number
+  return at === from ? -1 : at
 }
 
 function isDigit(byte: number): boolean {
-  return byte >= zero && byte <= nine
+  return byte >= 0x30 /* 0 */ && byte <= 0x39 /* 9 */
 }
 
 function isHexDigit(byte: number): boolean {
-  return isDigit(byte) || ((byte | 0x20) >= smallA && (byte | 0x20) <= smallF)
+  return isDigit(byte) || ((byte | 0x20) >= 0x61 /* a */ && (byte | 0x20) <= 0x66) /* f */
 }

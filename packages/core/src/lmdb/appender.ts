@@ -6,6 +6,9 @@ import type { IdIndex } from './ids/id-index.ts'
 import { encodePayload, encodeRecord, eventIdOf, eventsOf, fingerprintsOf, sealRecord, viewRecord } from './record.ts'
 import { projectKey, sequenceKey } from './table-keys.ts'
 
+/** What an append stored. Mostly it is all or nothing, and that is short to tell another thread. */
+export type Appended = 'all' | 'none' | AppendResult
+
 /** Puts batches at the end of the log, and finds what stands in it. Projects go by number here. */
 export interface Appender {
   /** Finds the end of the log, which other processes move too: first in each write transaction. */
@@ -14,7 +17,7 @@ export interface Appender {
    * Stores what is new of a batch, which comes as the record that it will be if all is new; no id stands twice in it.
    * `builds` are those that its events reference. Only inside a write transaction.
    */
-  append(project: number, batch: Buffer, builds: readonly string[]): AppendResult
+  append(project: number, batch: Buffer, builds: readonly string[]): Appended
   /** Where the events with these ids stand. */
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
 }
@@ -23,7 +26,7 @@ export function createAppender(tables: EventLogTables, eventLog: EventLog, ids: 
   const { log, projectLog, freezes, totals } = tables
   let nextSequence = 0
 
-  function append(project: number, batch: Buffer, builds: readonly string[]): AppendResult {
+  function append(project: number, batch: Buffer, builds: readonly string[]): Appended {
     const { count, receivedAt, payload } = viewRecord(batch)
     const fingerprints = fingerprintsOf(batch, nextSequence)
     const earlier = readerOf(log)
@@ -32,11 +35,11 @@ export function createAppender(tables: EventLogTables, eventLog: EventLog, ids: 
       const record = earlier(position.sequence)
       return record?.project === project && record.payload.equals(payload)
     })
-    if (again) return { stored: new Array(count).fill(false), conflicts: 0 }
+    if (again) return 'none'
     const candidates = ids.search(fingerprints, count)
     if (candidates.length === 0) {
       write(project, batch, fingerprints, builds)
-      return { stored: new Array(count).fill(true), conflicts: 0 }
+      return 'all'
     }
     const events = eventsOf(payload)
     const found: (Match | undefined)[] = []

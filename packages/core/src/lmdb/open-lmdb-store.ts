@@ -156,6 +156,10 @@ async function openStore(
     return number
   }
 
+  function giveNumber(projectId: string): Promise<number> {
+    return writer.decide((table) => openProjects(table).numberFor(projectId))
+  }
+
   function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
     const fingerprints = new Uint32Array(eventIds.length * 2)
     for (let i = 0; i < eventIds.length; i++) fingerprint(project, eventIds[i] as string, fingerprints, i * 2)
@@ -184,15 +188,17 @@ async function openStore(
 
   return {
     async append(projectId, { body, count, events, receivedAt }) {
-      const project =
-        look(() => numberOf(projectId)) ?? (await writer.decide((table) => openProjects(table).numberFor(projectId)))
-      const payload =
-        events.length === count ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
+      const project = look(() => numberOf(projectId)) ?? (await giveNumber(projectId))
+      const isWhole = events.length === count
+      const payload = isWhole ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
       const fingerprints = fingerprintsOf(
         project,
         events.map(({ eventId }) => eventId),
       )
-      return writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
+      const appended = await writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
+      return typeof appended === 'object'
+        ? appended
+        : { stored: new Array(events.length).fill(appended === 'all'), conflicts: 0 }
     },
 
     async known(projectId, eventIds) {

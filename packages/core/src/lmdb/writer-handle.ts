@@ -1,6 +1,6 @@
 import { MessageChannel, Worker } from 'node:worker_threads'
 import { IngestError } from '../error.ts'
-import type { AppendResult } from '../store.ts'
+import type { Appended } from './appender.ts'
 import { record } from './change.ts'
 import type { Environment, Rows } from './environment.ts'
 import type { Position } from './ids/entry.ts'
@@ -17,7 +17,7 @@ export interface Writer {
    * @param record the record that it will be if all of it is new; it is gone from this thread then
    * @throws {IngestError} `overloaded`, `disk-full`, `store-failed`, `store-closed`
    */
-  append(project: number, record: Buffer, builds: string[]): Promise<AppendResult>
+  append(project: number, record: Buffer, builds: string[]): Promise<Appended>
   /** Where the events with these ids stand, by all that was committed when it was called. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
   /**

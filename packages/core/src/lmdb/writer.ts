@@ -1,7 +1,6 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { IngestError } from '../error.ts'
-import type { AppendResult } from '../store.ts'
-import { createAppender } from './appender.ts'
+import { type Appended, createAppender } from './appender.ts'
 import { type Change, change } from './change.ts'
 import type { Environment } from './environment.ts'
 import { createEventLog, openEventLogTables } from './event-log.ts'
@@ -43,10 +42,7 @@ export type ChangeRequest = { type: 'change'; id: number } & Change
 export type ToWriter = AppendRequest | LocateRequest | ChangeRequest | { type: 'close' }
 
 /** What became of a request: its value, or why it was refused. */
-export type Outcome = { id: number } & (
-  | { value: AppendResult | (Position | undefined)[] | boolean }
-  | { refusal: Refusal }
-)
+export type Outcome = { id: number } & ({ value: Appended | (Position | undefined)[] | boolean } | { refusal: Refusal })
 
 /** What it says. */
 export type FromWriter =
@@ -151,7 +147,7 @@ async function openWriter(
     return appender.locate(project, eventIds, fingerprints)
   }
 
-  function write(request: AppendRequest | ChangeRequest): AppendResult | boolean {
+  function write(request: AppendRequest | ChangeRequest): Appended | boolean {
     if (request.type === 'change') return change(table, request)
     const { project, record, builds } = request
     return appender.append(project, Buffer.from(record.buffer, record.byteOffset, record.length), builds)
@@ -173,7 +169,7 @@ async function openWriter(
         return requests.map(write)
       })
       checkFile()
-      return requests.map(({ id }, i) => ({ id, value: values[i] as AppendResult | boolean }))
+      return requests.map(({ id }, i) => ({ id, value: values[i] as Appended | boolean }))
     } catch (error) {
       if (hasBegun) ids.undone()
       const refusal = toRefusal(error, environment.isFull)
