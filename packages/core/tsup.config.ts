@@ -3,7 +3,7 @@ import { defineConfig } from 'tsup'
 export default defineConfig({
   entry: {
     index: 'src/index.ts',
-    'store-checks': 'src/store-checks.ts',
+    testing: 'src/testing.ts',
     'lmdb/open-lmdb-store': 'src/lmdb/open-lmdb-store.ts',
     // a thread of its own, so a file of its own, beside the one that starts it
     'lmdb/index-worker': 'src/lmdb/ids/index-worker.ts',

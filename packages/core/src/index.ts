@@ -14,14 +14,41 @@ export type { KeyRecord, Project, Scope } from './key.ts'
 export { isActive, keyIdOf, scopes } from './key.ts'
 export type { Authenticate, Credentials, KeyOptions, Keyring } from './keyring.ts'
 export { createKeyring } from './keyring.ts'
+export type {
+  ChunkRef,
+  ChunkUpload,
+  Digest,
+  Manifest,
+  MapContent,
+  MapId,
+  MapKey,
+  MapPage,
+  MapPageOptions,
+  MapStatus,
+  Maps,
+  Publication,
+  PublishedMap,
+  PublishOptions,
+  PublishOutcome,
+  PutChunkResult,
+  PutChunksResult,
+} from './map.ts'
+export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
 export type {
   AppendBatch,
   AppendEvent,
   AppendResult,
+  CompleteMap,
   Cursor,
-  MapKey,
+  MapChunks,
+  MapContents,
+  MapDecision,
+  MapEntry,
+  MapSelection,
   MapSlot,
+  NewChunk,
+  PendingMap,
   ProjectDecision,
   ReadOptions,
   Store,

@@ -62,6 +62,28 @@ export function openMemoryStore(): Store {
       return frozenAt === undefined ? {} : { frozenAt }
     },
 
+    async maps() {
+      throw new Error('not yet')
+    },
+    async updateMap() {
+      throw new Error('not yet')
+    },
+    async putChunk() {
+      throw new Error('not yet')
+    },
+    async chunk() {
+      throw new Error('not yet')
+    },
+    async presentChunks() {
+      throw new Error('not yet')
+    },
+    async readyMaps() {
+      throw new Error('not yet')
+    },
+    async dropIdleMaps() {
+      throw new Error('not yet')
+    },
+
     async totals(projectId) {
       const { events, batches, bytes } = of(projectId)
       return { events: events.length, batches, bytes }

@@ -191,6 +191,28 @@ async function openStore(
       return frozenAt === undefined ? {} : { frozenAt }
     },
 
+    async maps() {
+      throw new Error('not yet')
+    },
+    async updateMap() {
+      throw new Error('not yet')
+    },
+    async putChunk() {
+      throw new Error('not yet')
+    },
+    async chunk() {
+      throw new Error('not yet')
+    },
+    async presentChunks() {
+      throw new Error('not yet')
+    },
+    async readyMaps() {
+      throw new Error('not yet')
+    },
+    async dropIdleMaps() {
+      throw new Error('not yet')
+    },
+
     async totals(projectId) {
       return lookAt(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => log.totals(project))
     },
