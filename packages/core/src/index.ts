@@ -1,5 +1,7 @@
 export type { BatchInput, BatchResult, RejectedEvent } from './batch.ts'
 export { batchBytesMax, batchEventsMax, batchTooLarge } from './batch.ts'
+export { canonicalJson, mapDepthMax } from './canonical-json.ts'
+export { digestOf, isDigest } from './digest.ts'
 export type { ErrorCode, ErrorDetails } from './error.ts'
 export { errorCodes, IngestError } from './error.ts'
 export type { Event } from './event.ts'
@@ -14,14 +16,42 @@ export type { KeyRecord, Project, Scope } from './key.ts'
 export { isActive, keyIdOf, scopes } from './key.ts'
 export type { Authenticate, Credentials, KeyOptions, Keyring } from './keyring.ts'
 export { createKeyring } from './keyring.ts'
+export type {
+  ChunkRef,
+  ChunkUpload,
+  Digest,
+  Manifest,
+  MapContent,
+  MapId,
+  MapKey,
+  MapPage,
+  MapPageOptions,
+  MapStatus,
+  Maps,
+  Publication,
+  PublishedMap,
+  PublishOptions,
+  PublishOutcome,
+  PutChunkResult,
+  PutChunksResult,
+} from './map.ts'
+export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
+export { chunkBytesMax, manifestChunksMax } from './publication.ts'
 export type {
   AppendBatch,
   AppendEvent,
   AppendResult,
+  CompleteMap,
   Cursor,
-  MapKey,
+  MapChunks,
+  MapContents,
+  MapDecision,
+  MapEntry,
+  MapSelection,
   MapSlot,
+  NewChunk,
+  PendingMap,
   ProjectDecision,
   ReadOptions,
   Store,

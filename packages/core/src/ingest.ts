@@ -3,6 +3,8 @@ import { IngestError } from './error.ts'
 import { checkProjectId, eventIdIssue } from './event.ts'
 import { compileEventSchemas, type EventSchemas } from './event-schemas.ts'
 import { type Authenticate, createKeyring, type Keyring } from './keyring.ts'
+import type { Maps } from './map.ts'
+import { createMaps, type MapRules } from './maps.ts'
 import type { ReadOptions, Store, StoredEvent } from './store.ts'
 import { submitBatch } from './submit-batch.ts'
 
@@ -14,8 +16,8 @@ export interface SubmitOptions {
   admit?: (eventCount: number) => void
 }
 
-/** Takes batches of events and gives the events back. The same whether it is embedded or reached over HTTP. */
-export interface Ingest {
+/** Takes batches of events and maps, and gives them back. The same whether it is embedded or reached over HTTP. */
+export interface Ingest extends Maps {
   /**
    * Stores the valid events of a batch that are new, each once and for ever, and says what became of the others.
    * Resolves once every accepted event would survive a power cut. Sending the same batch again is always safe.
@@ -68,6 +70,7 @@ export interface IngestOptions {
   schemas?: EventSchemas
   /** In place of the keyring. What it throws is answered as "temporarily unavailable", never as "wrong key". */
   authenticate?: Authenticate
+  maps?: MapRules
   /** The clock, in milliseconds since 1970. */
   now?: () => number
 }
@@ -77,7 +80,8 @@ export interface IngestOptions {
  *
  * @throws {IngestError} `invalid-argument` for a store that is none, and for a schema that is broken.
  */
-export function createIngest({ store, schemas = {}, authenticate, now = Date.now }: IngestOptions): EmbeddedIngest {
+export function createIngest(options: IngestOptions): EmbeddedIngest {
+  const { store, schemas = {}, authenticate, maps = {}, now = Date.now } = options
   if (typeof store?.append !== 'function') {
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
@@ -110,6 +114,7 @@ export function createIngest({ store, schemas = {}, authenticate, now = Date.now
       return store.find(projectId, eventId)
     },
 
+    ...createMaps({ store, rules: maps, now }),
     authenticate: authenticate ?? keys.authenticate,
     keys,
     tally: () => ({ ...tally }),

@@ -1,5 +1,6 @@
 /** The closed set of what can be wrong with a part of an event or of a publication. */
 export type IssueCode =
+  | 'digest_mismatch'
   | 'invalid_format'
   | 'invalid_type'
   | 'not_allowed'
@@ -10,17 +11,18 @@ export type IssueCode =
   | 'too_deep'
   | 'too_long'
   | 'too_short'
+  | 'undeclared'
 
 /** One fault: `{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }`. */
 export interface Issue {
   code: IssueCode
-  /** A JSON Pointer (RFC 6901) inside the event; the empty string is the event itself. */
+  /** A JSON Pointer (RFC 6901) inside the event, publication or chunk; the empty string is that itself. */
   path: string
   /** A sentence for people; it never repeats the value. */
   message: string
 }
 
-/** At most so many issues are reported for one event; an event with more of them has something else wrong with it. */
+/** At most so many issues are reported for one event or publication; one with more of them has something else wrong with it. */
 export const issuesMax = 20
 
 /** `path` with one more step, escaped as RFC 6901 section 3 says. */

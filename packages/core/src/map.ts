@@ -59,10 +59,12 @@ export interface PublishedMap extends MapId {
   missing: Digest[]
   /** RFC 3339, when this map became complete; null while it is not. */
   publishedAt: string | null
+  /** Why a manifest was dropped when its last chunk came: the whole is not what its digest or its sizes say. */
+  issues?: Issue[]
 }
 
 /** What is known of one map: the complete one, else the incomplete one. */
-export interface MapStatus extends Omit<PublishedMap, 'outcome'> {
+export interface MapStatus extends Omit<PublishedMap, 'outcome' | 'issues'> {
   /** RFC 3339; null while the build is open. */
   frozenAt: string | null
   /** A manifest that is recorded beside a complete map, to replace it once its chunks are there. */
@@ -92,7 +94,7 @@ export interface PutChunksResult {
   stored: number
   existing: number
   rejected: { index: number; digest: string | null; issues: Issue[] }[]
-  /** The maps that these chunks made complete, and those whose digest turned out to be wrong, `state: 'incomplete'`. */
+  /** The maps that these chunks made complete, and those that turned out to be wrong and were dropped, with `issues`. */
   completed: PublishedMap[]
 }
 
@@ -107,7 +109,11 @@ export interface MapContent extends MapId {
   size: number
   contentType: string
   frozen: boolean
-  /** The bytes from `start` up to, not including, `end`; all of them without. Read chunk by chunk. */
+  /**
+   * The bytes from `start` up to, not including, `end`; all of them without. Read chunk by chunk.
+   *
+   * @throws {IngestError} in the middle: `map-replaced`, which cannot happen to a frozen map
+   */
   bytes(start?: number, end?: number): AsyncIterable<Uint8Array>
 }
 
@@ -116,20 +122,26 @@ export interface Maps {
   /**
    * Publishes a map, or records a manifest and answers which of its chunks are missing. Doing so again is always safe.
    *
-   * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, and what the store
-   *   refuses with.
+   * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, `digest-mismatch`
+   *   for a manifest whose chunks are there and are not what it says, `invalid-argument` for a strange project id or
+   *   option, and what the store refuses with.
    */
   publishMap(projectId: string, publication: Publication, options?: PublishOptions): Promise<PublishedMap>
-  /** Stores chunks that a manifest of the project names; the last one of a map completes it. */
+  /** Stores chunks that a manifest of the project names; the last one of a map completes it. `bytes` must not change. */
   putChunks(projectId: string, chunks: readonly ChunkUpload[]): Promise<PutChunksResult>
   /**
    * One chunk.
    *
-   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`
+   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `invalid-argument`
    */
   putChunk(projectId: string, digest: Digest, bytes: Uint8Array): Promise<PutChunkResult>
   /** What is known of a map; undefined when nothing was ever published for it. */
   map(projectId: string, id: MapId): Promise<MapStatus | undefined>
+  /**
+   * The maps of a project, complete or not, by build and then by place, in the order of their bytes.
+   *
+   * @throws {IngestError} `invalid-cursor`, `invalid-argument`
+   */
   maps(projectId: string, options?: MapPageOptions): Promise<MapPage>
   /** The complete map; undefined when there is none. */
   readMap(projectId: string, id: MapId): Promise<MapContent | undefined>

@@ -1,4 +1,5 @@
 import type { Project } from './key.ts'
+import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
 
 /** Where a reader stands: an opaque string of the store that gave it out; events after it come later in the log. */
 export type Cursor = string
@@ -46,17 +47,64 @@ export interface ReadOptions {
   limit?: number
 }
 
-/** What a map is published for. */
-export interface MapKey {
-  projectId: string
-  placeId: string
-  buildId: string
+/** A map that can be read: all of its chunks are there, and are what its manifest says. */
+export interface CompleteMap {
+  manifest: Manifest
+  /** Milliseconds since 1970. */
+  publishedAt: number
+}
+
+/** A manifest that waits for chunks. */
+export interface PendingMap {
+  manifest: Manifest
+  /** When it was last published, or one of its chunks came: milliseconds since 1970. */
+  touchedAt: number
+}
+
+/** What is published for one place of one build. */
+export interface MapContents {
+  complete?: CompleteMap
+  /** What becomes the complete map once its chunks are there. */
+  pending?: PendingMap
 }
 
 /** What a store knows of one map. */
-export interface MapSlot {
+export interface MapSlot extends MapContents {
   /** When the first event that references the build was stored, in milliseconds since 1970; the build is open without. */
   frozenAt?: number
+}
+
+/** What becomes of a map: `contents` replaces all that there was when it is there, `result` is handed to the caller. */
+export interface MapDecision<T> {
+  contents?: MapContents
+  result: T
+}
+
+/** The chunks that an update of a map is about. */
+export interface MapChunks {
+  /** Chunks that the decision wants to know of whether they are there. */
+  digests?: readonly Digest[]
+  /** Chunks that are stored in the same step, those of them that the new contents name. No digest twice. */
+  uploads?: readonly ChunkUpload[]
+}
+
+export interface MapSelection {
+  placeId?: string
+  buildId?: string
+  /** Only what comes after this one. */
+  after?: MapId
+  /** At most so many. */
+  limit: number
+}
+
+export interface MapEntry extends MapId {
+  slot: MapSlot
+}
+
+/** A chunk whose digest was computed. */
+export interface NewChunk extends ChunkUpload {
+  /** Milliseconds since 1970. */
+  receivedAt: number
 }
 
 /** What a project has stored. */
@@ -75,7 +123,7 @@ export interface ProjectDecision<T> {
 }
 
 /**
- * What keeps events and projects: each operation is one whole decision, atomic, and durable when it resolves.
+ * What keeps events, maps and projects: each operation is one whole decision, atomic, and durable when it resolves.
  *
  * Arguments are valid when they arrive. An operation that rejects has changed nothing; it rejects with an
  * {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space, `overloaded` when too much
@@ -85,7 +133,7 @@ export interface ProjectDecision<T> {
 export interface Store {
   /**
    * Stores the events of `batch` that the project does not have yet, in their order, and freezes the builds that these
-   * reference, all in one step. Of concurrent appends of one id, over all processes, exactly one stores it. Resolves
+   * reference, all in one step: a manifest that waits to replace a complete map of such a build is dropped. Of concurrent appends of one id, over all processes, exactly one stores it. Resolves
    * once what it stored would survive a power cut; nobody sees it before.
    */
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
@@ -101,6 +149,31 @@ export interface Store {
   read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
   /** What is known of one map. */
   map(key: MapKey): Promise<MapSlot>
+  /** The maps of a project of which anything is published, by build and then by place, in the order of their UTF-8. */
+  maps(projectId: string, selection: MapSelection): Promise<MapEntry[]>
+  /**
+   * Reads, decides and writes a map in one step, in one order with all appends, over all processes. `decide` is pure:
+   * it is given the slot and which of `chunks.digests` the project has, and may be called again after a lost race. What
+   * it throws is what `updateMap` rejects with, with nothing written.
+   *
+   * Chunks that the new contents name cannot go as long as they do; chunks that no map of the project names any more go
+   * in the same step.
+   */
+  updateMap<T>(
+    key: MapKey,
+    chunks: MapChunks,
+    decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
+  ): Promise<T>
+  /** Stores a chunk that a map of the project names, complete or pending; it is `undeclared` when none does. */
+  putChunk(projectId: string, chunk: NewChunk): Promise<'stored' | 'existing' | 'undeclared'>
+  /** The bytes of a chunk of this project. */
+  chunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
+  /** Those of `digests` that are chunks of this project. */
+  presentChunks(projectId: string, digests: readonly Digest[]): Promise<ReadonlySet<Digest>>
+  /** The pending maps of a project of which no chunk is missing. */
+  readyMaps(projectId: string): Promise<MapId[]>
+  /** Drops the pending maps, of all projects, that were last touched before this time, unless their build is frozen. */
+  dropIdleMaps(touchedBefore: number): Promise<void>
   /** What the project has stored so far. */
   totals(projectId: string): Promise<Totals>
   /** The project as it was last written, by any process. */

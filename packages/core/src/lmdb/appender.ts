@@ -22,7 +22,13 @@ export interface Appender {
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
 }
 
-export function createAppender(tables: EventLogTables, eventLog: EventLog, ids: IdIndex): Appender {
+/** @param onFreeze called in the transaction that freezes a build */
+export function createAppender(
+  tables: EventLogTables,
+  eventLog: EventLog,
+  ids: IdIndex,
+  onFreeze: (project: number, buildId: string) => void,
+): Appender {
   const { log, projectLog, freezes, totals } = tables
   let nextSequence = 0
 
@@ -77,6 +83,7 @@ export function createAppender(tables: EventLogTables, eventLog: EventLog, ids: 
     const value = Buffer.allocUnsafe(8)
     value.writeDoubleLE(at)
     freezes.put(key, value)
+    onFreeze(project, buildId)
   }
 
   return {

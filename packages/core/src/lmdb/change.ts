@@ -30,42 +30,71 @@ export function record<T>(
   decide: (table: (name: string) => Rows) => T,
 ): { result: T; change: Change } {
   const change: Change = { rowsRead: [], keysRead: [], rows: [] }
-  /** What was written so far, by table and key: a decision sees what it has written. */
-  const written = new Map<string, Row>()
-  const place = (name: string, key: Uint8Array) => `${name} ${Buffer.from(key).toString('latin1')}`
+  /** What was written so far, by table, in the order of keys: a decision sees what it has written. */
+  const written = new Map<string, Row[]>()
 
   function recorded(name: string): Rows {
     const rows = table(name)
+    const own = written.get(name) ?? []
+    written.set(name, own)
 
     function getBinary(key: Buffer): Buffer | undefined {
-      const own = written.get(place(name, key))
-      if (own) return own.value === null ? undefined : Buffer.from(own.value)
+      const row = own[placeOf(own, key)]
+      if (row && isEqual(row.key, key)) return row.value === null ? undefined : Buffer.from(row.value)
       const value = rows.getBinary(key)
       change.rowsRead.push({ table: name, key, value: value ?? null })
       return value
     }
 
-    function write(key: Buffer, value: Uint8Array | null): void {
-      const row = { table: name, key, value }
-      written.set(place(name, key), row)
-      change.rows.push(row)
+    function getKeys(range: KeyRange): Buffer[] {
+      const { limit = Number.POSITIVE_INFINITY } = range
+      const mine = ownIn(range)
+      // so many of those that are there may be gone by now
+      const wider = limit === Number.POSITIVE_INFINITY ? range : { ...range, limit: limit + mine.length }
+      const keys = keysOf(rows, wider)
+      change.keysRead.push({ table: name, range: wider, keys })
+      if (mine.length === 0) return keys
+      const others = keys.filter((key) => !mine.some((row) => isEqual(row.key, key)))
+      const put = mine.filter(({ value }) => value !== null).map(({ key }) => Buffer.from(key))
+      const all = [...others, ...put].sort(range.reverse ? (a, b) => Buffer.compare(b, a) : Buffer.compare)
+      return all.slice(0, limit)
+    }
+
+    /** A range that is read backwards has no bounds. */
+    function ownIn({ start, end, reverse }: KeyRange): Row[] {
+      if (reverse) return own
+      return own.slice(start ? placeOf(own, start) : 0, end ? placeOf(own, end) : own.length)
+    }
+
+    function write(key: Buffer, value: Buffer | null): void {
+      const at = placeOf(own, key)
+      const row = own[at]
+      own.splice(at, row && isEqual(row.key, key) ? 1 : 0, { table: name, key, value })
     }
 
     return {
       getBinary,
       doesExist: (key) => getBinary(key) !== undefined,
-      // what it has written itself is not in here, which no decision needs
-      getKeys(range) {
-        const keys = keysOf(rows, range)
-        change.keysRead.push({ table: name, range, keys })
-        return keys
-      },
+      getKeys,
       put: write,
       remove: (key) => write(key, null),
     }
   }
 
-  return { result: decide(recorded), change }
+  const result = decide(recorded)
+  change.rows.push(...[...written.values()].flat())
+  return { result, change }
+}
+
+/** Where `key` stands among rows that are in the order of their keys, or would stand. */
+function placeOf(rows: readonly Row[], key: Uint8Array): number {
+  let [low, high] = [0, rows.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (Buffer.compare((rows[middle] as Row).key, key) < 0) low = middle + 1
+    else high = middle
+  }
+  return low
 }
 
 /** Makes the change if what it stands on is still so, and says whether it did. Only inside a write transaction. */

@@ -1,5 +1,5 @@
 import type { Totals } from '../store.ts'
-import type { Table } from './environment.ts'
+import type { Rows, Table } from './environment.ts'
 import type { Position } from './ids/entry.ts'
 import { decodeRecord, eventsOf } from './record.ts'
 import { projectKey, sequenceKey, sequenceOf } from './table-keys.ts'
@@ -64,7 +64,7 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
       return eventsOf(payload).map((bytes, index) => ({ position: { sequence, index }, receivedAt, bytes }))
     },
 
-    frozenAt: (project, buildId) => freezes.getBinary(projectKey(project, Buffer.from(buildId)))?.readDoubleLE(),
+    frozenAt: (project, buildId) => frozenAtIn(freezes, project, buildId),
 
     totals(project) {
       const value = totals.getBinary(projectKey(project))
@@ -72,4 +72,9 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
       return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
     },
   }
+}
+
+/** When a build froze, in milliseconds since 1970, by the table of freezes. */
+export function frozenAtIn(freezes: Rows, project: number, buildId: string): number | undefined {
+  return freezes.getBinary(projectKey(project, Buffer.from(buildId)))?.readDoubleLE()
 }

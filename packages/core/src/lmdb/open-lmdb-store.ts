@@ -5,6 +5,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { IngestError } from '../error.ts'
 import type { AppendEvent, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
 import { checkDataFile } from './check-data-file.ts'
+import { openChunkBytes } from './chunks.ts'
 import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
 import { createEventLog, type LoggedEvent, openEventLogTables } from './event-log.ts'
 import { createFingerprint, type Fingerprint } from './fingerprint.ts'
@@ -12,6 +13,8 @@ import type { Position } from './ids/entry.ts'
 import type { RebuildProgress } from './ids/id-index.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { makeDirectory } from './make-directory.ts'
+import { createMapStore } from './map-store.ts'
+import { openMapTables } from './maps.ts'
 import { openProjects } from './projects.ts'
 import { encodePayload, encodeRecord } from './record.ts'
 import { toError, toRefusal } from './refusal.ts'
@@ -113,9 +116,13 @@ async function openStore(
     },
     onFatal,
     onProgress: onRebuild,
+    // waste that freezing has made
+    onWaste: () => void chunks.clean(),
     timeoutMs,
   })
   const numbers = new Map<string, number>()
+  const maps = openMapTables(environment.table)
+  const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, timeoutMs })
   let closing: Promise<void> | undefined
 
   /** Reads at one moment, and sees at least what was committed when it began, by any process. */
@@ -186,6 +193,9 @@ async function openStore(
     }
   }
 
+  // what a crash has left is in nobody's way: it goes while the store is used
+  void chunks.sweep().catch(() => {})
+
   return {
     async append(projectId, { body, count, events, receivedAt }) {
       const project = look(() => numberOf(projectId)) ?? (await giveNumber(projectId))
@@ -213,10 +223,7 @@ async function openStore(
 
     read,
 
-    async map({ projectId, buildId }) {
-      const frozenAt = lookAt(projectId, undefined, (project) => log.frozenAt(project, buildId))
-      return frozenAt === undefined ? {} : { frozenAt }
-    },
+    ...createMapStore({ projects, maps, chunks, writer, look }),
 
     async totals(projectId) {
       return lookAt(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => log.totals(project))
@@ -242,7 +249,9 @@ async function openStore(
 
     close() {
       closing ??= (async () => {
-        const closed = writer.close().then(() => environment.root.close())
+        const closed = Promise.all([chunks.close(), writer.close()]).then(() =>
+          Promise.all([chunks.closeEnvironment(), environment.root.close()]),
+        )
         // after a failed disk, LMDB's own close may never return
         await (writer.failure()
           ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])

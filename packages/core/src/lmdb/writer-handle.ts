@@ -39,6 +39,8 @@ export interface WriterOptions {
   /** Called once when the store can no longer be trusted; everything is refused from then on. */
   onFatal: (error: IngestError) => void
   onProgress: (progress: RebuildProgress) => void
+  /** Freezing a build has left bytes that nothing needs any more. */
+  onWaste: () => void
   /** Whoever waits longer waits for a commit that never ends, as LMDB's do after an I/O error. */
   timeoutMs: number
 }
@@ -51,7 +53,7 @@ interface Waiting {
 
 /** Starts the thread that writes, and resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
-  const { environment, data, onFatal, onProgress, timeoutMs } = options
+  const { environment, data, onFatal, onProgress, onWaste, timeoutMs } = options
   const { port, ended, hold, letGo } = startThread(environment, data)
   const waiting = new Map<number, Waiting>()
   let waitingBytes = 0
@@ -130,6 +132,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   const ready = new Promise<void>((resolve, reject) => {
     port.on('message', (message: FromWriter) => {
       if (message.type === 'settled') settle(message)
+      else if (message.type === 'waste') onWaste()
       else if (message.type === 'progress') onProgress(message.progress)
       else if (message.type === 'ready') resolve()
       else if (message.type === 'refused') reject(toError(message.refusal))

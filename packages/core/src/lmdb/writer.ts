@@ -7,6 +7,7 @@ import { createEventLog, openEventLogTables } from './event-log.ts'
 import type { Position } from './ids/entry.ts'
 import { openIdIndex, type RebuildProgress } from './ids/id-index.ts'
 import { createLogReader } from './ids/log-reader.ts'
+import { openMapTables } from './maps.ts'
 import { type Refusal, toRefusal } from './refusal.ts'
 
 /** What the writer needs to know. */
@@ -50,6 +51,8 @@ export type FromWriter =
   | { type: 'ready' }
   | { type: 'refused'; refusal: Refusal }
   | { type: 'settled'; outcomes: Outcome[] }
+  /** Freezing a build has left bytes that nothing needs any more. */
+  | { type: 'waste' }
 
 /** One transaction's worth of batches is at most so many bytes, so that no commit takes long. */
 const groupBytesMax = 16 * 2 ** 20
@@ -64,7 +67,7 @@ const groupBytesMax = 16 * 2 ** 20
 export async function runWriter(port: MessagePort, environment: Environment, data: WriterData): Promise<void> {
   const say = (message: FromWriter) => port.postMessage(message)
   try {
-    const serve = await openWriter(environment, data, (progress) => say({ type: 'progress', progress }))
+    const serve = await openWriter(environment, data, say)
     say({ type: 'ready' })
     await listen(port, serve, say)
   } catch (error) {
@@ -126,7 +129,7 @@ function takeGroup(queue: ToWriter[]): Request[] {
 async function openWriter(
   environment: Environment,
   { directory, idsDirectory, seed, entriesPerFlush }: WriterData,
-  onProgress: (progress: RebuildProgress) => void,
+  say: (message: FromWriter) => void,
 ): Promise<Serving> {
   const { root, table } = environment
   const tables = openEventLogTables(table)
@@ -138,9 +141,13 @@ async function openWriter(
     logDirectory: directory,
     seed,
     entriesPerFlush,
-    onProgress,
+    onProgress: (progress) => say({ type: 'progress', progress }),
   })
-  const appender = createAppender(tables, eventLog, ids)
+  let hasWaste = false
+  const maps = openMapTables(table, () => {
+    hasWaste = true
+  })
+  const appender = createAppender(tables, eventLog, ids, maps.freeze)
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
     root.resetReadTxn()
@@ -169,6 +176,8 @@ async function openWriter(
         return requests.map(write)
       })
       checkFile()
+      if (hasWaste) say({ type: 'waste' })
+      hasWaste = false
       return requests.map(({ id }, i) => ({ id, value: values[i] as Appended | boolean }))
     } catch (error) {
       if (hasBegun) ids.undone()
