@@ -1,7 +1,12 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { batchBytesMax, batchEventsMax, batchTooLarge, parseBatch } from '../src/batch.ts'
+import { type BatchInput, batchBody, batchBytesMax, batchEventsMax, batchTooLarge, parseEvents } from '../src/batch.ts'
 import { IngestError } from '../src/error.ts'
+
+function parseBatch(input: Uint8Array | BatchInput) {
+  const body = batchBody(input)
+  return { body, events: parseEvents(body) }
+}
 
 const parse = (body: string | Uint8Array) => parseBatch(Buffer.from(body))
 const refusal = (code: string) => ({ name: 'IngestError', code })

@@ -1,15 +1,16 @@
 import t from 'tap'
 import { type TSchema, Type } from 'typebox'
 import { Settings } from 'typebox/system'
-import { compileEventSchemas } from '../src/event-schemas.ts'
+import { type CheckBySchema, compileEventSchemas as compile, type EventSchemas } from '../src/event-schemas.ts'
 
+const compileEventSchemas = (schemas: EventSchemas) => compile(schemas) as CheckBySchema
 const faults = (schema: TSchema, event: object) =>
   compileEventSchemas({ t: schema })({ type: 't', ...event }).map(({ code, path }) => `${code} ${path}`)
 
 t.test('an event of a type without a schema is not looked at', async (t) => {
   const check = compileEventSchemas({ kill: Type.Object({ weapon: Type.String() }) })
   for (const type of [undefined, null, 'other', 'toString', '__proto__', 1]) t.strictSame(check({ type }), [])
-  t.strictSame(compileEventSchemas({})({ type: 'kill' }), [])
+  t.equal(compile({}), undefined)
   t.equal(check({ type: 'kill' }).length, 1)
 })
 

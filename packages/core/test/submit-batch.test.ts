@@ -80,7 +80,9 @@ t.test('rejected entries stand in the order of the request, whatever is wrong wi
 
 t.test('an event of another project is rejected, even if that project has it', async (t) => {
   const { submit, store } = setUp()
-  await store.append('q', { body: bodyOf([event('a')]), count: 1, events: [{ index: 0, eventId: 'a' }], receivedAt: 0 })
+  const body = Buffer.from(bodyOf([event('a')]))
+  const events = sliceEvents(body).map((slice) => ({ eventId: 'a', ...slice }))
+  await store.append('q', { body, count: 1, events, receivedAt: 0 })
   const { result } = await submit([event('a', { projectId: 'q' }), event('a')])
   t.strictSame(outcome(result), [1, 0, [0]])
   t.match(result.rejected, [{ eventId: 'a', issues: [{ code: 'project_mismatch', path: '/projectId' }] }])

@@ -4,7 +4,7 @@ import { openProjects } from '../../src/lmdb/projects.ts'
 
 t.test('each project gets a number, once, and keeps what is written of it', async (t) => {
   const environment = openEnvironment(t.testdir())
-  const projects = openProjects(environment)
+  const projects = openProjects(environment.table)
   const one = { projectId: 'one', createdAt: 1, keys: [] }
   t.equal(projects.numberOf('one'), undefined)
   t.equal(projects.get('one'), undefined)
@@ -26,7 +26,7 @@ t.test('each project gets a number, once, and keeps what is written of it', asyn
 
 t.test('a number that was given out in a transaction that failed is given out again', async (t) => {
   const environment = openEnvironment(t.testdir())
-  const projects = openProjects(environment)
+  const projects = openProjects(environment.table)
   t.throws(() =>
     environment.root.transactionSync(() => {
       projects.numberFor('lost')
