@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { asText, sliceEvents } from '../src/slice-events.ts'
+import { member, space, string, value } from './json-text.ts'
 
 function slicesOf(body: string): string[] {
   const bytes = Buffer.from(body)
@@ -53,39 +54,6 @@ t.test('deep nesting takes no stack', async (t) => {
   const deep = '['.repeat(100_000) + ']'.repeat(100_000)
   t.equal(slicesOf(`{"a":${deep},"events":[${deep}]}`)[0]?.length, deep.length)
 })
-
-// JSON as text, with every way to write it that the grammar of RFC 8259 has
-const space = fc.string({ unit: fc.constantFrom(' ', '\t', '\n', '\r'), maxLength: 2 })
-const unit = fc.oneof(
-  fc
-    .string({ unit: 'grapheme', minLength: 1, maxLength: 1 })
-    .map((character) => JSON.stringify(character).slice(1, -1)),
-  fc.constantFrom('\\"', '\\\\', '\\/', '\\b', '\\f', '\\n', '\\r', '\\t', '[', ']', '{', '}', ',', ':', ' ', '\u007f'),
-  fc.nat(0xffff).map((code) => `\\u${code.toString(16).padStart(4, '0')}`),
-)
-const string = fc.array(unit, { maxLength: 5 }).map((units) => `"${units.join('')}"`)
-const number = fc
-  .tuple(
-    fc.constantFrom('', '-'),
-    fc.bigInt({ min: 0n, max: 10n ** 30n }),
-    fc.constantFrom('', '.0', '.25'),
-    fc.constantFrom('', 'e5', 'E-7', 'e+400'),
-  )
-  .map((parts) => parts.join(''))
-const spaced = (text: fc.Arbitrary<string>) => fc.tuple(space, text, space).map((parts) => parts.join(''))
-const list = (value: fc.Arbitrary<string>) => fc.array(spaced(value), { maxLength: 3 })
-const member = (key: fc.Arbitrary<string>, value: fc.Arbitrary<string>) =>
-  fc.tuple(spaced(key), spaced(value)).map(([name, each]) => `${name}:${each}`)
-const { value } = fc.letrec<{ value: string }>((tie) => ({
-  value: fc.oneof(
-    { depthSize: 'small', withCrossShrink: true },
-    fc.constantFrom('null', 'true', 'false', '[]', '{}'),
-    number,
-    string,
-    list(tie('value')).map((values) => `[${values}]`),
-    fc.array(member(string, tie('value')), { maxLength: 3 }).map((members) => `{${members}}`),
-  ),
-}))
 
 const eventsKey = fc
   .tuple(...Array.from('events', (c) => fc.constantFrom(c, `\\u00${c.charCodeAt(0).toString(16)}`)))

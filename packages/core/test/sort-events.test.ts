@@ -1,19 +1,29 @@
 import t from 'tap'
 import { Type } from 'typebox'
 import { compileEventSchemas, type EventSchemas } from '../src/event-schemas.ts'
-import { sortEvents } from '../src/sort-events.ts'
+import { sortEvents, takeOutRepeats } from '../src/sort-events.ts'
+import type { AppendEvent } from '../src/store.ts'
 
 const event = (eventId: unknown, members: object = {}) => ({ projectId: 'p', eventId, ...members })
-const sort = (events: unknown[], schemas: EventSchemas = {}) => sortEvents('p', events, compileEventSchemas(schemas))
+/** Where the event at an index is said to stand. */
+const at = (index: number) => ({ start: index * 10, end: index * 10 + 5 })
+const indexOf = ({ start }: { start: number }) => start / 10
+const sort = (events: unknown[], schemas: EventSchemas = {}) =>
+  sortEvents(
+    'p',
+    events,
+    events.map((_, index) => at(index)),
+    compileEventSchemas(schemas),
+  )
 const nothing = { unidentified: [], faulty: [], valid: [], repeats: [] }
 
 t.test('valid events keep their place, their id and the build that they reference', async (t) => {
   t.strictSame(sort([event('a'), event('b', { buildId: 'x' }), event('c', { buildId: null })]), {
     ...nothing,
     valid: [
-      { index: 0, eventId: 'a' },
-      { index: 1, eventId: 'b', buildId: 'x' },
-      { index: 2, eventId: 'c' },
+      { eventId: 'a', ...at(0) },
+      { eventId: 'b', buildId: 'x', ...at(1) },
+      { eventId: 'c', ...at(2) },
     ],
   })
   t.strictSame(sort([]), nothing)
@@ -63,15 +73,16 @@ t.test('faulty events have the issues of the fields and of the schema', async (t
     [event('a', { type: 'kill', buildId: 1 }), event('b', { type: 'kill', weapon: 'x' })],
     schemas,
   )
-  t.match(faulty, [{ index: 0, eventId: 'a', issues: [{ path: '/buildId' }, { path: '/weapon' }] }])
+  const rejection = { index: 0, eventId: 'a', issues: [{ path: '/buildId' }, { path: '/weapon' }] }
+  t.match(faulty, [{ eventId: 'a', ...at(0), rejection }])
   t.equal(faulty.length, 1)
-  t.strictSame(valid, [{ index: 1, eventId: 'b' }])
+  t.strictSame(valid, [{ eventId: 'b', ...at(1) }])
 })
 
 t.test('a schema may also rule over well-known fields', async (t) => {
   const schemas = { kill: { required: ['buildId'], properties: { placeId: { type: 'string' } } } }
   const { faulty } = sort([event('a', { type: 'kill', placeId: 1 })], schemas)
-  t.strictSame(faulty[0]?.issues.map(({ code, path }) => `${code} ${path}`).sort(), [
+  t.strictSame(faulty[0]?.rejection.issues.map(({ code, path }) => `${code} ${path}`).sort(), [
     'invalid_type /placeId',
     'required /buildId',
   ])
@@ -81,8 +92,8 @@ t.test('an event has at most 20 issues, those of the fields first', async (t) =>
   const names = Array.from({ length: 30 }, (_, i) => `m${i}`)
   const schema = Type.Object(Object.fromEntries(names.map((name) => [name, Type.String()])))
   const { faulty } = sort([event('a', { type: 'kill', buildId: 1, placeId: true })], { kill: schema })
-  t.equal(faulty[0]?.issues.length, 20)
-  t.match(faulty[0]?.issues, [{ path: '/buildId' }, { path: '/placeId' }, { path: '/m0' }])
+  t.equal(faulty[0]?.rejection.issues.length, 20)
+  t.match(faulty[0]?.rejection.issues, [{ path: '/buildId' }, { path: '/placeId' }, { path: '/m0' }])
 })
 
 t.test('an event that is too deep is not shown to a schema, which may refer to itself', async (t) => {
@@ -94,22 +105,29 @@ t.test('an event that is too deep is not shown to a schema, which may refer to i
     { tree: schema },
   )
   t.match(faulty, [
-    { eventId: 'a', issues: [{ code: 'too_deep' }] },
-    { eventId: 'b', issues: [{ code: 'invalid_type', path: '/child/child' }] },
+    { eventId: 'a', rejection: { eventId: 'a', issues: [{ code: 'too_deep' }] } },
+    { eventId: 'b', rejection: { eventId: 'b', issues: [{ code: 'invalid_type', path: '/child/child' }] } },
   ])
-  t.equal(faulty[0]?.issues.length, 1)
+  t.equal(faulty[0]?.rejection.issues.length, 1)
 })
 
 t.test('of valid events with one id the first counts, and the others repeat it', async (t) => {
   const { valid, repeats } = sort([event('a'), event('b'), event('a', { other: 1 }), event('a')])
-  t.strictSame(
-    valid.map(({ index }) => index),
-    [0, 1],
-  )
+  t.strictSame(valid.map(indexOf), [0, 1])
   t.strictSame(repeats, [
-    { index: 2, eventId: 'a' },
-    { index: 3, eventId: 'a' },
+    { eventId: 'a', ...at(2) },
+    { eventId: 'a', ...at(3) },
   ])
+})
+
+t.test('repeats are taken out of events that are known to be valid, too', async (t) => {
+  const event = (eventId: string, index: number) => ({ eventId, buildId: `build-${index}`, ...at(index) })
+  const [a, b, again, c, andAgain] = ['a', 'b', 'a', 'c', 'a'].map(event)
+  t.strictSame(takeOutRepeats([a, b, again, c, andAgain] as AppendEvent[]), {
+    valid: [a, b, c],
+    repeats: [again, andAgain],
+  })
+  t.strictSame(takeOutRepeats([]), { valid: [], repeats: [] })
 })
 
 t.test('a faulty event repeats nothing and is repeated by nothing', async (t) => {
@@ -120,14 +138,12 @@ t.test('a faulty event repeats nothing and is repeated by nothing', async (t) =>
     [[event('a', bad), event('a', bad)], [0, 1], []],
   ] as const) {
     const { faulty, valid, repeats } = sort([...events])
+    t.strictSame(faulty.map(indexOf), faultyAt)
     t.strictSame(
-      faulty.map(({ index }) => index),
+      faulty.map(({ rejection }) => rejection.index),
       faultyAt,
     )
-    t.strictSame(
-      valid.map(({ index }) => index),
-      validAt,
-    )
+    t.strictSame(valid.map(indexOf), validAt)
     t.strictSame(repeats, [])
   }
 })

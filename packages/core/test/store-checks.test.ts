@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { openMemoryStore } from '../src/memory-store.ts'
-import { sliceEvents } from '../src/slice-events.ts'
 import type { AppendBatch, Store, StoredEvent } from '../src/store.ts'
 import { durableStoreChecks, storeChecks } from '../src/store-checks.ts'
 
@@ -68,11 +67,11 @@ function openCheckThenActStore(): Store {
     await memory.check()
     const project = of(projectId)
     const existing = events.map(({ eventId }) => project.byId.get(eventId))
-    const texts = sliceEvents(body).map(({ start, end }) => Buffer.from(body.subarray(start, end)))
-    for (const [i, { index, eventId, buildId }] of events.entries()) {
+    const texts = events.map(({ start, end }) => Buffer.from(body.subarray(start, end)))
+    for (const [i, { eventId, buildId }] of events.entries()) {
       if (existing[i]) continue
       await nextTurn()
-      const event = { cursor: String(project.log.length), receivedAt, bytes: texts[index] as Buffer }
+      const event = { cursor: String(project.log.length), receivedAt, bytes: texts[i] as Buffer }
       project.log.push(event)
       project.byId.set(eventId, event)
       project.bytes += event.bytes.length
@@ -91,7 +90,7 @@ function openCheckThenActStore(): Store {
     }
     const stored = existing.map((each) => each === undefined)
     if (stored.includes(true)) project.batches++
-    const conflicts = events.filter(({ index }, i) => existing[i] && !texts[index]?.equals(existing[i].bytes)).length
+    const conflicts = existing.filter((each, i) => each && !texts[i]?.equals(each.bytes)).length
     return { stored, conflicts }
   }
 

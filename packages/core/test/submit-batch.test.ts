@@ -2,6 +2,7 @@ import t from 'tap'
 import type { BatchInput, BatchResult } from '../src/batch.ts'
 import { compileEventSchemas, type EventSchemas } from '../src/event-schemas.ts'
 import { openMemoryStore } from '../src/memory-store.ts'
+import { sliceEvents } from '../src/slice-events.ts'
 import { submitBatch } from '../src/submit-batch.ts'
 
 function setUp(schemas: EventSchemas = {}, store = openMemoryStore()) {

@@ -1,21 +1,58 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { decodeRecord, encodePayload, encodeRecord, eventIdOf, eventsOf, viewRecord } from '../../src/lmdb/record.ts'
-import { sliceEvents } from '../../src/slice-events.ts'
+import {
+  checksumOf,
+  decodeRecord,
+  encodePayload,
+  encodeRecord,
+  eventIdOf,
+  eventsOf,
+  fingerprintsOf,
+  sealRecord,
+  viewRecord,
+} from '../../src/lmdb/record.ts'
 
 const payload = Buffer.from('{ "events": [ {"eventId":"a"} , {"eventId":"b\\u0063", "n": 12345678901234567890} ] }')
 const record = { project: 7, receivedAt: 1_795_203_225_083.0, count: 2, payload }
 const fingerprints = Uint32Array.of(1, 2, 0xffffffff, 4)
 
+function sealed(): Buffer {
+  const bytes = encodeRecord(record.receivedAt, fingerprints, payload)
+  sealRecord(bytes, record.project)
+  return bytes
+}
+
 t.test('a record is read as it was written', async (t) => {
-  const bytes = encodeRecord(record, fingerprints)
+  const bytes = sealed()
   t.same(decodeRecord(bytes, 1), record)
   t.same(viewRecord(bytes), record)
+  t.strictSame(fingerprintsOf(bytes, 1), fingerprints)
   t.equal(bytes.length, 24 + 16 + payload.length)
 })
 
+t.test('a record that is not sealed yet has all but its project, and is not taken for one that is kept', async (t) => {
+  const bytes = encodeRecord(record.receivedAt, fingerprints, payload)
+  t.strictSame({ ...viewRecord(bytes), project: 7 }, record)
+  t.throws(() => decodeRecord(bytes, 5), { code: 'store-damaged' })
+})
+
+t.test('a record has memory of its own, which can be given to another thread', async (t) => {
+  const bytes = encodeRecord(1, Uint32Array.of(1, 2), Buffer.from('{"events":[{}]}'))
+  t.equal(bytes.byteOffset, 0)
+  t.equal(bytes.buffer.byteLength, bytes.length)
+})
+
+t.test('records are told from one another by their checksums', async (t) => {
+  const other = encodeRecord(record.receivedAt, fingerprints, payload)
+  sealRecord(other, 8)
+  t.not(checksumOf(sealed()), checksumOf(other))
+  t.equal(checksumOf(sealed()), checksumOf(sealed()))
+  t.equal(checksumOf(undefined), 0)
+  t.equal(checksumOf(sealed().subarray(0, 20)), 0)
+})
+
 t.test('one flipped bit anywhere is found', async (t) => {
-  const bytes = encodeRecord(record, fingerprints)
+  const bytes = sealed()
   for (let at = 0; at < bytes.length; at++) {
     if (at >= 20 && at < 24) continue // no meaning yet
     const damaged = Buffer.from(bytes)
@@ -25,7 +62,7 @@ t.test('one flipped bit anywhere is found', async (t) => {
 })
 
 t.test('a record that is missing, empty or cut is damaged', async (t) => {
-  const bytes = encodeRecord(record, fingerprints)
+  const bytes = sealed()
   t.throws(() => decodeRecord(undefined, 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(Buffer.alloc(0), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(randomBytes(20), 5), { code: 'store-damaged' })
@@ -33,11 +70,11 @@ t.test('a record that is missing, empty or cut is damaged', async (t) => {
 })
 
 t.test('a payload made of some of the events holds their exact bytes', async (t) => {
-  const slices = sliceEvents(payload)
-  t.same(eventsOf(encodePayload(payload, slices)).map(String), [
+  const events = eventsOf(payload)
+  t.same(eventsOf(encodePayload(events)).map(String), [
     '{"eventId":"a"}',
     '{"eventId":"b\\u0063", "n": 12345678901234567890}',
   ])
-  const [second] = eventsOf(encodePayload(payload, slices.slice(1)))
+  const [second] = eventsOf(encodePayload(events.slice(1)))
   t.equal(eventIdOf(second as Buffer), 'bc')
 })

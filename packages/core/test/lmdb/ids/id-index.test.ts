@@ -6,12 +6,11 @@ import { createIngest, type EmbeddedIngest } from '../../../src/index.ts'
 import { openEnvironment } from '../../../src/lmdb/environment.ts'
 import { emptyRunList, openIdTables, readRevision, writeRunList } from '../../../src/lmdb/ids/run-list.ts'
 import type { LmdbStoreOptions } from '../../../src/lmdb/open-lmdb-store.ts'
-import { openLmdbStore } from '../built-store.ts'
+import { builtStore, openLmdbStore } from '../built-store.ts'
 import { startStoreProcess } from '../store-process.ts'
 
 // the index as its store uses it: with its worker, on disk, over restarts
 
-const builtStore = new URL('../../../dist/lmdb/open-lmdb-store.js', import.meta.url).href
 const small: LmdbStoreOptions = { internals: { entriesPerFlush: 60 } }
 
 async function open(directory: string, options = small): Promise<EmbeddedIngest> {
@@ -229,7 +228,8 @@ t.test('a process that forgets to close its store ends all the same', async (t) 
     const store = await openLmdbStore(${JSON.stringify(directory)}, { internals: { entriesPerFlush: 20 } })
     for (let i = 0; i < 60; i++) {
       const body = Buffer.from(JSON.stringify({ events: [{ eventId: 'e-' + i }] }))
-      await store.append('p', { body, count: 1, events: [{ index: 0, eventId: 'e-' + i }], receivedAt: 0 })
+      const event = { eventId: 'e-' + i, start: body.indexOf('[') + 1, end: body.indexOf(']') }
+      await store.append('p', { body, count: 1, events: [event], receivedAt: 0 })
     }
     process.stdout.write('done')`
   const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { timeout: 20_000 })

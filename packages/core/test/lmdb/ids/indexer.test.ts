@@ -8,7 +8,7 @@ import { createIndexer, type Indexer, type IndexerOptions } from '../../../src/l
 import { createLogReader } from '../../../src/lmdb/ids/log-reader.ts'
 import { blockBits, blockOf, getPart, type Run } from '../../../src/lmdb/ids/run.ts'
 import { emptyRunList, type IdTables, openIdTables, readRunList } from '../../../src/lmdb/ids/run-list.ts'
-import { encodeRecord } from '../../../src/lmdb/record.ts'
+import { encodeRecord, sealRecord } from '../../../src/lmdb/record.ts'
 import { sequenceKey } from '../../../src/lmdb/table-keys.ts'
 
 interface Bed {
@@ -47,8 +47,9 @@ function appendRecords({ events, log, fingerprints }: Bed, count: number): void 
     for (let i = 0; i < count; i++) {
       const own = randomFillSync(new Uint32Array(eventsPerRecord * 2))
       fingerprints.push(own)
-      const record = { project: 1, receivedAt: 0, count: eventsPerRecord, payload: Buffer.from('{"events":[]}') }
-      log.put(sequenceKey(fingerprints.length), encodeRecord(record, own))
+      const record = encodeRecord(0, own, Buffer.from('{"events":[]}'))
+      sealRecord(record, 1)
+      log.put(sequenceKey(fingerprints.length), record)
     }
   })
 }

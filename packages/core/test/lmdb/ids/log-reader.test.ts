@@ -1,7 +1,7 @@
 import t from 'tap'
 import { openEnvironment } from '../../../src/lmdb/environment.ts'
 import { createLogReader } from '../../../src/lmdb/ids/log-reader.ts'
-import { encodeRecord } from '../../../src/lmdb/record.ts'
+import { encodeRecord, sealRecord } from '../../../src/lmdb/record.ts'
 import { sequenceKey } from '../../../src/lmdb/table-keys.ts'
 
 t.test('of a record the fingerprints and the checksum are read, and where the log ends', async (t) => {
@@ -10,7 +10,8 @@ t.test('of a record the fingerprints and the checksum are read, and where the lo
   const reader = createLogReader(environment, log)
   t.equal(reader.lastSequence(), 0)
   const payload = Buffer.from('{"events":[{},{}]}')
-  const record = encodeRecord({ project: 1, receivedAt: 0, count: 2, payload }, Uint32Array.of(1, 2, 3, 0xffffffff))
+  const record = encodeRecord(0, Uint32Array.of(1, 2, 3, 0xffffffff), payload)
+  sealRecord(record, 1)
   environment.root.transactionSync(() => {
     log.put(sequenceKey(1), record)
     log.put(sequenceKey(300), record.subarray(0, 30))
