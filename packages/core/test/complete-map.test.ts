@@ -65,7 +65,12 @@ t.test('what is decided is decided on what is there when it is written', async (
     updateMap: async (...args: Parameters<typeof store.updateMap>) => {
       await store.updateMap(key, {}, (slot) => ({ contents: { ...slot, ...other }, result: 1 }))
       const body = Buffer.from('{"events":[{"eventId":"e"}]}')
-      await store.append('p', { body, count: 1, events: [{ index: 0, eventId: 'e', buildId: 'b' }], receivedAt: 5 })
+      await store.append('p', {
+        body,
+        count: 1,
+        events: [{ eventId: 'e', buildId: 'b', start: 11, end: 26 }],
+        receivedAt: 5,
+      })
       return store.updateMap(...args)
     },
   } as typeof store

@@ -84,7 +84,7 @@ function openCheckThenActStore(): Store {
       await memory.append(projectId, {
         body,
         count: 1,
-        events: [{ index: 0, eventId: key, buildId }],
+        events: [{ eventId: key, buildId, start: 11, end: body.length - 2 }],
         receivedAt: frozenAt,
       })
     }

@@ -48,8 +48,17 @@ export function createAppender(
       return 'all'
     }
     const events = eventsOf(payload)
+    const eventIds: string[] = []
+    const eventIdAt = (of: number) => {
+      eventIds[of] ??= eventIdOf(events[of] as Buffer)
+      return eventIds[of]
+    }
     const found: (Match | undefined)[] = []
-    for (const { of, position } of candidates) found[of] ??= match(project, events[of] as Buffer, position, earlier)
+    for (const { of, position } of candidates) {
+      const bytes = found[of] ? undefined : eventAt(project, position, earlier)
+      if (bytes?.equals(events[of] as Buffer)) found[of] = 'same'
+      else if (bytes && eventIdOf(bytes) === eventIdAt(of)) found[of] = 'conflict'
+    }
     const stored = events.map((_, i) => found[i] === undefined)
     const fresh = events.filter((_, i) => stored[i])
     if (fresh.length > 0) {
@@ -148,14 +157,8 @@ function eventAt(project: number, { sequence, index }: Position, earlier: Reader
   return record?.project === project ? record.events()[index] : undefined
 }
 
+/** What is stored under the id of an event. */
 type Match = 'same' | 'conflict'
-
-/** What the stored event at `position` has to do with this one, if it has the same id. */
-function match(project: number, event: Buffer, position: Position, earlier: Reader): Match | undefined {
-  const bytes = eventAt(project, position, earlier)
-  if (bytes?.equals(event)) return 'same'
-  return bytes && eventIdOf(bytes) === eventIdOf(event) ? 'conflict' : undefined
-}
 
 function buildsOf(events: readonly Buffer[]): string[] {
   const builds = events.map((bytes) => JSON.parse(bytes.toString()).buildId)

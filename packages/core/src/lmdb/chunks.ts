@@ -64,14 +64,14 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
       }
     } catch {
       // waste that is left is found when the store is opened again; why it is, the writers have told
-    } finally {
-      cleaning = undefined
     }
   }
 
   function clean(): Promise<void> {
     cleanAgain = true
-    cleaning ??= cleanAll()
+    cleaning ??= cleanAll().finally(() => {
+      cleaning = undefined
+    })
     return cleaning
   }
 

@@ -209,7 +209,11 @@ function startThread(environment: Environment, data: WriterData): Thread {
     const ended = new Promise<string>((resolve) => port1.on('close', () => resolve('its port was closed')))
     return { port: port1, ended, hold: () => port1.ref(), letGo: () => port1.unref() }
   }
-  const worker = new Worker(new URL('./write-worker.js', import.meta.url), { workerData: data })
+  const worker = new Worker(new URL('./write-worker.js', import.meta.url), {
+    workerData: data,
+    // loaders and the like of the host program are not for this thread, and would be loaded anew
+    execArgv: [],
+  })
   let reason = 'nobody knows why'
   worker.on('error', ({ message }) => {
     reason = message

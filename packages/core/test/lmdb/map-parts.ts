@@ -3,35 +3,44 @@ import { join } from 'node:path'
 import { digestOf } from '../../src/digest.ts'
 import { openChunkBytes } from '../../src/lmdb/chunks.ts'
 import { type Environment, openEnvironment } from '../../src/lmdb/environment.ts'
-import { createGroupCommit } from '../../src/lmdb/group-commit.ts'
 import { decodeChunks, decodePending } from '../../src/lmdb/map-records.ts'
-import { openMapTables } from '../../src/lmdb/maps.ts'
+import { type MapTables, openMapTables } from '../../src/lmdb/maps.ts'
 import { openProjects } from '../../src/lmdb/projects.ts'
+import { startWriter } from '../../src/lmdb/writer-handle.ts'
 
 /** The parts of a store that keep maps, without the rest of it. */
-export function openMapParts(directory: string) {
+export async function openMapParts(directory: string) {
   const environment = openEnvironment(join(directory, 'events'))
   const fatal: string[] = []
-  const onFatal = ({ code }: { code: string }) => fatal.push(code)
-  const options = { environment, onFatal, timeoutMs: 30_000 }
-  const writer = createGroupCommit({ ...options, room: async () => {}, begin: () => {}, undone: () => {} })
-  const maps = openMapTables({ environment, frozenAt: () => undefined, onWaste: () => void chunks.clean() })
+  const writer = await startWriter({
+    environment,
+    data: {
+      directory: join(directory, 'events'),
+      idsDirectory: join(directory, 'ids'),
+      seed: '0102030405060708',
+      entriesPerFlush: 1000,
+    },
+    onFatal: ({ code }) => fatal.push(code),
+    onProgress: () => {},
+    onWaste: () => void chunks.clean(),
+    timeoutMs: 30_000,
+  })
+  const maps = openMapTables(environment.table)
   function look<T>(read: () => T): T {
     environment.root.resetReadTxn()
     return read()
   }
-  const chunks = openChunkBytes({
-    directory: join(directory, 'chunks'),
-    maps,
-    writer,
-    look,
-    onFatal,
-    timeoutMs: 30_000,
-  })
+  const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, timeoutMs: 30_000 })
   return {
     environment,
-    projects: openProjects(environment),
+    projects: openProjects(environment.table),
     writer,
+    /** Decides and writes in one step. */
+    async decide<T>(decide: (maps: MapTables) => T): Promise<T> {
+      const result = await writer.decide((table) => decide(openMapTables(table)))
+      await chunks.clean()
+      return result
+    },
     maps,
     chunks,
     look,

@@ -162,7 +162,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
     await next.kill()
   }
   t.comment(`${left.orphans} orphans and ${left.waste} pieces of waste were left by the kills`)
-  const parts = openMapParts(directory)
+  const parts = await openMapParts(directory)
   await parts.chunks.sweep()
   await parts.close()
   t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 0 }, 'and all of that is deleted')
@@ -183,9 +183,9 @@ t.test('an inspection fails where rows do not agree', async (t) => {
     }))
     await store.close()
     await inspectMaps(directory)
-    const parts = openMapParts(directory)
-    await parts.writer.commit(0, () => {
-      const rows = parts.environment.table(table)
+    const parts = await openMapParts(directory)
+    await parts.writer.decide((tableOf) => {
+      const rows = tableOf(table)
       const [first] = [...rows.getKeys({ limit: 1 })]
       rows.remove(first as Buffer)
     })

@@ -40,8 +40,12 @@ export interface IndexWorker {
 
 /** Starts the thread; it does not keep the process alive. */
 export function startIndexWorker(data: IndexWorkerData, listener: IndexWorkerListener): IndexWorker {
-  const file = import.meta.url.endsWith('.ts') ? './index-worker.ts' : './index-worker.js'
-  const worker = new Worker(new URL(file, import.meta.url), { workerData: data })
+  const isSource = import.meta.url.endsWith('.ts')
+  const worker = new Worker(new URL(`./index-worker.${isSource ? 'ts' : 'js'}`, import.meta.url), {
+    workerData: data,
+    // loaders and the like of the host program are not for this thread, and would be loaded anew
+    ...(!isSource && { execArgv: [] }),
+  })
   let waiting: (() => void)[] = []
   const ended = new Promise<void>((resolve) => {
     worker.once('exit', () => {
