@@ -1,7 +1,7 @@
-import { isAscii, isUtf8 } from 'node:buffer'
 import { IngestError } from './error.ts'
 import { isObject } from './event.ts'
 import type { Issue } from './issue.ts'
+import { parseJson, withoutMark } from './parse-json.ts'
 
 /** The largest body of a batch, in bytes. */
 export const batchBytesMax = 262_144
@@ -84,26 +84,4 @@ function serialize(input: BatchInput): Uint8Array {
     })
   }
   return Buffer.from(text ?? '')
-}
-
-/** RFC 8259 section 8.1 lets a parser ignore a byte order mark, and the sender would drop the batch if we did not. */
-function withoutMark(body: Uint8Array): Uint8Array {
-  return body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? body.subarray(3) : body
-}
-
-function parseJson(body: Uint8Array): unknown {
-  const text = decode(Buffer.from(body.buffer, body.byteOffset, body.byteLength))
-  try {
-    return JSON.parse(text)
-  } catch {
-    // what the parser says quotes the body, which may hold what should not be in a log
-    throw new IngestError('malformed-body', 'The body is not JSON.')
-  }
-}
-
-/** Most batches are plain ASCII, which need not be decoded. */
-function decode(body: Buffer): string {
-  if (isAscii(body)) return body.toString('latin1')
-  if (isUtf8(body)) return body.toString()
-  throw new IngestError('malformed-body', 'The body is not UTF-8.')
 }

@@ -35,6 +35,7 @@ export type {
 } from './map.ts'
 export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
+export { parseJson, withoutMark } from './parse-json.ts'
 export type {
   AppendBatch,
   AppendEvent,
