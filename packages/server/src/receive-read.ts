@@ -30,20 +30,21 @@ export async function receiveRead(
   try {
     checkRepeated(request.headers)
     const { status, headers, body } = await reply(projectId)
-    const isMade = typeof body !== 'string' && !(body instanceof Uint8Array)
-    // its length, if it is known, is in the headers already
-    if (isMade && request.method === 'HEAD') return whole(status, headers, '', leave)
-    const begun = isMade ? await beginPieces(body, { onBreak, onEnd: leave }) : body
-    if (isPieces(begun)) return { status, headers, body: begun }
-    if (status !== 304) headers['Content-Length'] = String(Buffer.byteLength(begun))
-    return whole(status, headers, begun, leave)
+    const begun = isMade(body) ? await beginPieces(body, { onBreak, onEnd: leave }) : body
+    if (!isPieces(begun)) {
+      leave()
+      if (status !== 304) headers['Content-Length'] = String(Buffer.byteLength(begun))
+    } else if (request.method === 'HEAD') {
+      await begun.return()
+      return { status, headers, body: '' }
+    }
+    return { status, headers, body: begun }
   } catch (error) {
     leave()
     throw error
   }
 }
 
-function whole(status: number, headers: Record<string, string>, body: string | Uint8Array, leave: () => void): Answer {
-  leave()
-  return { status, headers, body }
+function isMade(body: Reply['body']): body is AsyncIterable<Uint8Array> {
+  return typeof body !== 'string' && !(body instanceof Uint8Array)
 }

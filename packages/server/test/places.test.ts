@@ -21,3 +21,13 @@ t.test('all projects together take all places and no more, and get back what is 
   for (let i = 0; i < batchesInFlightMax; i++) places.enter(`q-${i}`)
   t.throws(() => places.enter('late'), overloaded)
 })
+
+t.test('a place is given back once, however often', async (t) => {
+  const places = createPlaces({ what: 'uploads', max: 2, projectMax: 2 })
+  const leave = places.enter('p')
+  places.enter('p')
+  leave()
+  leave()
+  places.enter('p')
+  t.throws(() => places.enter('p'), { code: 'overloaded', message: /uploads/ })
+})
