@@ -128,13 +128,18 @@ function textIssue(value: unknown, path: string, bytesMin: number, bytesMax: num
   return undefined
 }
 
-function nameIssue(value: unknown, path: string, bytesMax: number): Issue | undefined {
+export function nameIssue(value: unknown, path: string, bytesMax: number): Issue | undefined {
   const issue = textIssue(value, path, 1, bytesMax)
   if (issue || isNameText(value as string)) return issue
   return { code: 'invalid_format', path, message: 'Expected no control characters and no lone surrogates.' }
 }
 
-function textOrIntegerIssue(value: unknown, path: string, bytesMin: number, bytesMax: number): Issue | undefined {
+export function textOrIntegerIssue(
+  value: unknown,
+  path: string,
+  bytesMin: number,
+  bytesMax: number,
+): Issue | undefined {
   if (typeof value === 'string') return textIssue(value, path, bytesMin, bytesMax)
   if (typeof value !== 'number') return { code: 'invalid_type', path, message: 'Expected a string or an integer.' }
   return integerIssue(value, path, Number.MIN_SAFE_INTEGER)

@@ -1,5 +1,7 @@
 export type { BatchInput, BatchResult, RejectedEvent } from './batch.ts'
 export { batchBytesMax, batchEventsMax, batchTooLarge } from './batch.ts'
+export { canonicalJson, mapDepthMax } from './canonical-json.ts'
+export { digestOf, isDigest } from './digest.ts'
 export type { ErrorCode, ErrorDetails } from './error.ts'
 export { errorCodes, IngestError } from './error.ts'
 export type { Event } from './event.ts'
@@ -36,6 +38,7 @@ export type {
 export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
 export { parseJson, withoutMark } from './parse-json.ts'
+export { chunkBytesMax, manifestChunksMax } from './publication.ts'
 export type {
   AppendBatch,
   AppendEvent,

@@ -1,32 +1,233 @@
-import type { Maps } from './map.ts'
+import { completeMap, verifyManifest, withContents } from './complete-map.ts'
+import { type DecidedPublication, decidePublication, type LatePublish, type Proposal } from './decide-publication.ts'
+import { digestIssue, isDigest } from './digest.ts'
+import { IngestError } from './error.ts'
+import { checkProjectId } from './event.ts'
+import type { Issue } from './issue.ts'
+import type { Digest, Manifest, MapId, MapKey, Maps, PublishedMap, PublishOptions } from './map.ts'
+import { mapContent } from './map-content.ts'
+import { decodeMapCursor, encodeMapCursor } from './map-cursor.ts'
+import { mapStatus, publishedMap } from './map-status.ts'
+import { chunkBytesMax, type ParsedPublication, parseMapId, parsePublication } from './publication.ts'
+import { putChunks } from './put-chunks.ts'
 import type { Store } from './store.ts'
 
 export interface MapRules {
   /**
    * What becomes of the first map for a place of a build that is frozen already: game servers can be faster than the
-   * build pipeline. `accept`, once, without.
+   * build pipeline. Without, it is accepted, once.
    */
-  latePublish?: 'accept' | 'reject'
+  latePublish?: LatePublish
 }
 
 export interface MapsOptions {
   store: Store
   rules: MapRules
+  /** The clock, in milliseconds since 1970. */
   now(): number
 }
 
+/** Incomplete manifests that nobody touched for so long are dropped. */
+const idleMs = 7 * 24 * 3_600_000
+/** How often idle manifests are looked for. */
+const tidyEveryMs = 3_600_000
+const pageMax = 1_000
+const pageDefault = 100
+
 /** The maps of an Ingest on a store. */
-export function createMaps(_: MapsOptions): Maps {
-  const todo = async () => {
-    throw new Error('not yet')
+export function createMaps({ store, rules, now }: MapsOptions): Maps {
+  const latePublish = rules.latePublish ?? 'accept'
+  /** Completions under way, so that the last chunks of a map, sent at once, have it read once. */
+  const completing = new Map<string, Promise<PublishedMap | undefined>>()
+  let tidiedAt = Number.NEGATIVE_INFINITY
+
+  async function tidy(): Promise<void> {
+    const at = now()
+    if (at < tidiedAt + tidyEveryMs) return
+    tidiedAt = at
+    await store.dropIdleMaps(at - idleMs)
   }
+
+  function complete(key: MapKey, manifest: Manifest): Promise<PublishedMap | undefined> {
+    const name = JSON.stringify([key.projectId, key.placeId, key.buildId, manifest])
+    const underWay = completing.get(name)
+    if (underWay) return underWay
+    const completed = completeMap(store, key, manifest, now).finally(() => completing.delete(name))
+    completing.set(name, completed)
+    return completed
+  }
+
+  /** The maps of a project whose last chunk has come; also those that a crash kept from completing. */
+  async function completeReady(projectId: string): Promise<PublishedMap[]> {
+    const completed: PublishedMap[] = []
+    for (const id of await store.readyMaps(projectId)) {
+      const key = { projectId, ...id }
+      const { pending } = await store.map(key)
+      const published = pending && (await complete(key, pending.manifest))
+      if (published && published.outcome !== 'unchanged') completed.push(published)
+    }
+    return completed
+  }
+
+  /** What would become of a publication now, without writing anything. */
+  async function tryOut(key: MapKey, { manifest, uploads }: ParsedPublication, options: PublishOptions) {
+    const present = uploads ? new Set<Digest>() : await store.presentChunks(key.projectId, digestsOf(manifest))
+    const slot = await store.map(key)
+    const decided = decidePublication(slot, present, proposal(key, manifest, uploads !== undefined, options))
+    return { slot, decided, published: publishedMap(key, decided, slot.frozenAt !== undefined) }
+  }
+
+  function proposal(id: MapId, manifest: Manifest, whole: boolean, options: PublishOptions): Proposal {
+    const { ifNoneMatch, ifMatch } = options
+    return {
+      id,
+      manifest,
+      whole,
+      latePublish,
+      at: now(),
+      ...(ifNoneMatch !== undefined && { ifNoneMatch }),
+      ...(ifMatch !== undefined && { ifMatch }),
+    }
+  }
+
+  async function dryRun(key: MapKey, publication: ParsedPublication, options: PublishOptions): Promise<PublishedMap> {
+    const { slot, decided, published } = await tryOut(key, publication, options)
+    if (!isReady(decided)) return published
+    const issues = await verifyManifest(store, key.projectId, publication.manifest)
+    if (issues === undefined) return dryRun(key, publication, options)
+    if (issues.length > 0) throw mismatch(issues)
+    return { ...published, state: 'complete', outcome: slot.complete ? 'replaced' : 'created' }
+  }
+
+  async function publish(key: MapKey, publication: ParsedPublication, options: PublishOptions): Promise<PublishedMap> {
+    const { manifest, uploads } = publication
+    // most publications are the same map again: nothing is written for those, and no chunk is for what is refused
+    const { decided, published } = await tryOut(key, publication, options)
+    if (!decided.contents) return published
+    const chunks = uploads ? { uploads } : { digests: digestsOf(manifest) }
+    for (;;) {
+      const recorded = await store.updateMap(key, chunks, (slot, present) => {
+        const decided = decidePublication(slot, present, proposal(key, manifest, uploads !== undefined, options))
+        const published = publishedMap(key, decided, slot.frozenAt !== undefined)
+        return withContents(decided, { ready: isReady(decided), published })
+      })
+      if (!recorded.ready) return recorded.published
+      const completed = await complete(key, manifest)
+      if (completed?.issues) throw mismatch(completed.issues)
+      if (completed) return completed
+      // something else was published meanwhile: it is decided anew
+    }
+  }
+
   return {
-    publishMap: todo,
-    putChunks: todo,
-    putChunk: todo,
-    map: todo,
-    maps: todo,
-    readMap: todo,
-    readChunk: todo,
+    async publishMap(projectId, publication, options = {}) {
+      checkProjectId(projectId)
+      checkPreconditions(options)
+      const parsed = parsePublication(publication)
+      await tidy()
+      const key = { projectId, placeId: parsed.placeId, buildId: parsed.buildId }
+      return options.dryRun ? dryRun(key, parsed, options) : publish(key, parsed, options)
+    },
+
+    async putChunks(projectId, chunks) {
+      checkProjectId(projectId)
+      await tidy()
+      const outcomes = await putChunks(store, projectId, chunks, now)
+      const rejected = outcomes.flatMap((outcome, index) => {
+        if (typeof outcome === 'string') return []
+        const digest: unknown = chunks[index]?.digest
+        return [{ index, digest: isDigest(digest) ? digest : null, issues: [outcome] }]
+      })
+      const stored = outcomes.filter((outcome) => outcome === 'stored').length
+      const existing = outcomes.length - stored - rejected.length
+      const completed = stored + existing > 0 ? await completeReady(projectId) : []
+      return { stored, existing, rejected, completed }
+    },
+
+    async putChunk(projectId, digest, bytes) {
+      checkProjectId(projectId)
+      await tidy()
+      const [outcome] = await putChunks(store, projectId, [{ digest, bytes }], now)
+      if (typeof outcome !== 'string') throw chunkRefusal(outcome as Issue, bytes.length)
+      return { outcome, completed: await completeReady(projectId) }
+    },
+
+    async map(projectId, id) {
+      checkProjectId(projectId)
+      const key = { projectId, ...parseMapId(id) }
+      await tidy()
+      const slot = await store.map(key)
+      const named = slot.pending ? digestsOf(slot.pending.manifest) : []
+      return mapStatus(key, slot, await store.presentChunks(projectId, named))
+    },
+
+    async maps(projectId, { placeId, buildId, cursor, limit = pageDefault } = {}) {
+      checkProjectId(projectId)
+      if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
+        throw new IngestError('invalid-argument', `limit is a number of maps from 1 to ${pageMax}.`)
+      }
+      const after = cursor === undefined ? undefined : decodeMapCursor(cursor)
+      await tidy()
+      const entries = await store.maps(projectId, {
+        ...(placeId !== undefined && { placeId }),
+        ...(buildId !== undefined && { buildId }),
+        ...(after && { after }),
+        limit: limit + 1,
+      })
+      const page = entries.slice(0, limit)
+      const named = page.flatMap(({ slot }) => (slot.pending ? digestsOf(slot.pending.manifest) : []))
+      const present = await store.presentChunks(projectId, named)
+      const last = page.at(-1)
+      return {
+        maps: page.flatMap(({ slot, ...id }) => mapStatus(id, slot, present) ?? []),
+        next: last && entries.length > limit ? encodeMapCursor(last) : null,
+      }
+    },
+
+    async readMap(projectId, id) {
+      checkProjectId(projectId)
+      const key = { projectId, ...parseMapId(id) }
+      return mapContent(store, key, await store.map(key))
+    },
+
+    async readChunk(projectId, digest) {
+      checkProjectId(projectId)
+      const issue = digestIssue(digest, '/digest')
+      if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
+      return store.chunk(projectId, digest)
+    },
   }
+}
+
+function digestsOf({ chunks }: Manifest): Digest[] {
+  return [...new Set(chunks.map(({ digest }) => digest))]
+}
+
+/** Whether all chunks of a manifest are there, so that it remains to be verified. */
+function isReady({ outcome, missing }: DecidedPublication): boolean {
+  return outcome === 'incomplete' && missing.length === 0
+}
+
+function checkPreconditions({ ifNoneMatch, ifMatch }: PublishOptions): void {
+  if (ifNoneMatch !== undefined && ifNoneMatch !== '*') {
+    throw new IngestError('invalid-argument', 'ifNoneMatch is "*" or nothing.')
+  }
+  if (ifMatch !== undefined && !isDigest(ifMatch)) throw new IngestError('invalid-argument', 'ifMatch is a digest.')
+}
+
+function mismatch(issues: Issue[]): IngestError {
+  const [first] = issues as [Issue]
+  const message = `The chunks are not what the manifest says at "${first.path}", so it was dropped: ${first.message}`
+  return new IngestError('digest-mismatch', message, { issues })
+}
+
+/** The refusal of a chunk that was sent alone. */
+function chunkRefusal(issue: Issue, actual: number): IngestError {
+  if (issue.code === 'undeclared') return new IngestError('chunk-undeclared', issue.message)
+  if (issue.code === 'digest_mismatch') return new IngestError('digest-mismatch', issue.message)
+  if (issue.code === 'too_long') {
+    const limits = { limit: chunkBytesMax, actual }
+    return new IngestError('chunk-too-large', `A chunk holds at most ${chunkBytesMax} bytes: make it smaller.`, limits)
+  }
+  return new IngestError('invalid-argument', issue.message, { issues: [issue] })
 }

@@ -1,7 +1,13 @@
 import { IngestError } from './error.ts'
 import type { Project } from './key.ts'
+import type { Digest, Manifest, MapId } from './map.ts'
 import { sliceEvents } from './slice-events.ts'
-import type { AppendBatch, Store, StoredEvent } from './store.ts'
+import type { AppendBatch, MapContents, MapSlot, Store, StoredEvent } from './store.ts'
+
+interface KeptMap {
+  id: MapId
+  contents: MapContents
+}
 
 interface Kept {
   events: StoredEvent[]
@@ -9,6 +15,8 @@ interface Kept {
   frozenAt: Map<string, number>
   batches: number
   bytes: number
+  maps: Map<string, KeptMap>
+  chunks: Map<Digest, Uint8Array>
 }
 
 /**
@@ -24,7 +32,15 @@ export function openMemoryStore(): Store {
     checkOpen()
     let project = kept.get(projectId)
     if (!project) {
-      project = { events: [], byId: new Map(), frozenAt: new Map(), batches: 0, bytes: 0 }
+      project = {
+        events: [],
+        byId: new Map(),
+        frozenAt: new Map(),
+        batches: 0,
+        bytes: 0,
+        maps: new Map(),
+        chunks: new Map(),
+      }
       kept.set(projectId, project)
     }
     return project
@@ -57,31 +73,71 @@ export function openMemoryStore(): Store {
       }
     },
 
-    async map({ projectId, buildId }) {
-      const frozenAt = of(projectId).frozenAt.get(buildId)
-      return frozenAt === undefined ? {} : { frozenAt }
+    async map({ projectId, ...id }) {
+      return slotOf(of(projectId), id)
     },
 
-    async maps() {
-      throw new Error('not yet')
+    async maps(projectId, { placeId, buildId, after, limit }) {
+      const project = of(projectId)
+      const first = after && Buffer.from(nameOf(after))
+      return [...project.maps.values()]
+        .filter(({ id }) => placeId === undefined || id.placeId === placeId)
+        .filter(({ id }) => buildId === undefined || id.buildId === buildId)
+        .map((kept) => ({ name: Buffer.from(nameOf(kept.id)), ...kept }))
+        .filter(({ name }) => !first || name.compare(first) > 0)
+        .sort((a, b) => a.name.compare(b.name))
+        .slice(0, limit)
+        .map(({ id }) => ({ ...id, slot: slotOf(project, id) }))
     },
-    async updateMap() {
-      throw new Error('not yet')
+
+    async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [] }, decide) {
+      const project = of(projectId)
+      const id = { placeId, buildId }
+      const { contents, result } = decide(slotOf(project, id), presentOf(project, digests))
+      if (contents) {
+        for (const { digest, bytes } of uploads) project.chunks.set(digest, Buffer.from(bytes))
+        project.maps.set(nameOf(id), { id, contents: { ...contents } })
+        sweep(project)
+      }
+      return result
     },
-    async putChunk() {
-      throw new Error('not yet')
+
+    async putChunk(projectId, { digest, bytes, receivedAt }) {
+      const project = of(projectId)
+      if (!namedBy(project).has(digest)) return 'undeclared'
+      if (project.chunks.has(digest)) return 'existing'
+      project.chunks.set(digest, Buffer.from(bytes))
+      for (const { contents } of project.maps.values()) {
+        const { pending } = contents
+        if (pending && names(pending.manifest, digest)) contents.pending = { ...pending, touchedAt: receivedAt }
+      }
+      return 'stored'
     },
-    async chunk() {
-      throw new Error('not yet')
+
+    async chunk(projectId, digest) {
+      return of(projectId).chunks.get(digest)
     },
-    async presentChunks() {
-      throw new Error('not yet')
+
+    async presentChunks(projectId, digests) {
+      return presentOf(of(projectId), digests)
     },
-    async readyMaps() {
-      throw new Error('not yet')
+
+    async readyMaps(projectId) {
+      const { maps, chunks } = of(projectId)
+      const isReady = ({ contents: { pending } }: KeptMap) =>
+        pending?.manifest.chunks.every(({ digest }) => chunks.has(digest)) ?? false
+      return [...maps.values()].filter(isReady).map(({ id }) => id)
     },
-    async dropIdleMaps() {
-      throw new Error('not yet')
+
+    async dropIdleMaps(touchedBefore) {
+      checkOpen()
+      for (const project of kept.values()) {
+        for (const { id, contents } of project.maps.values()) {
+          const idle = contents.pending !== undefined && contents.pending.touchedAt < touchedBefore
+          if (idle && !project.frozenAt.has(id.buildId)) delete contents.pending
+        }
+        sweep(project)
+      }
     },
 
     async totals(projectId) {
@@ -125,12 +181,53 @@ function append(kept: Kept, { body, events, receivedAt }: AppendBatch) {
     const event = { cursor: String(kept.events.length), receivedAt, bytes }
     kept.events.push(event)
     kept.byId.set(eventId, event)
-    if (buildId !== undefined && !kept.frozenAt.has(buildId)) kept.frozenAt.set(buildId, receivedAt)
+    if (buildId !== undefined && !kept.frozenAt.has(buildId)) freeze(kept, buildId, receivedAt)
     kept.bytes += bytes.length
     return true
   })
   if (stored.includes(true)) kept.batches++
   return { stored, conflicts }
+}
+
+function freeze(kept: Kept, buildId: string, at: number): void {
+  kept.frozenAt.set(buildId, at)
+  const voided = [...kept.maps.values()].filter(({ id, contents }) => id.buildId === buildId && contents.complete)
+  if (voided.length === 0) return
+  for (const { contents } of voided) delete contents.pending
+  sweep(kept)
+}
+
+function nameOf({ placeId, buildId }: MapId): string {
+  // no build has a U+0000 in it
+  return `${buildId}\0${placeId}`
+}
+
+function slotOf({ maps, frozenAt }: Kept, id: MapId): MapSlot {
+  const at = frozenAt.get(id.buildId)
+  return { ...(at !== undefined && { frozenAt: at }), ...maps.get(nameOf(id))?.contents }
+}
+
+function presentOf({ chunks }: Kept, digests: readonly Digest[]): ReadonlySet<Digest> {
+  return new Set(digests.filter((digest) => chunks.has(digest)))
+}
+
+function names({ chunks }: Manifest, digest: Digest): boolean {
+  return chunks.some((chunk) => chunk.digest === digest)
+}
+
+/** The chunks that the maps of a project name. */
+function namedBy({ maps }: Kept): Set<Digest> {
+  const manifests = [...maps.values()].flatMap(({ contents: { complete, pending } }) => [complete, pending])
+  return new Set(manifests.flatMap((each) => each?.manifest.chunks ?? []).map(({ digest }) => digest))
+}
+
+/** Forgets maps of which nothing is left, and chunks that nothing names. */
+function sweep(kept: Kept): void {
+  for (const [name, { contents }] of kept.maps) {
+    if (!contents.complete && !contents.pending) kept.maps.delete(name)
+  }
+  const named = namedBy(kept)
+  for (const digest of kept.chunks.keys()) if (!named.has(digest)) kept.chunks.delete(digest)
 }
 
 function positionAfter(cursor: string): number {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { KeyRecord, Project } from './key.ts'
+import { durableMapStoreChecks, mapStoreChecks } from './map-store-checks.ts'
 import type { AppendBatch, AppendResult, Cursor, ReadOptions, Store, StoredEvent } from './store.ts'
 
 /** Opens a new store with nothing in it, independent of all others. */
@@ -34,6 +35,8 @@ export interface DurableStoreCheck {
  * ```
  */
 export const storeChecks: readonly StoreCheck[] = [
+  ...mapStoreChecks.map(({ name, use }) => check(name, use)),
+
   check('an append stores new events and says so for each', async (store) => {
     const result = await store.append('p', batchOf([event('a'), event('b'), event('c')]))
     assert.deepEqual(result, { stored: [true, true, true], conflicts: 0 })
@@ -580,6 +583,20 @@ export const storeChecks: readonly StoreCheck[] = [
     await assertRefused(readAll(store), 'store-closed', 'read')
     await assertRefused(read.next(), 'store-closed', 'read, begun before')
     await assertRefused(store.map({ projectId: 'p', placeId: 'x', buildId: 'b' }), 'store-closed', 'map')
+    const mapKey = { projectId: 'p', placeId: 'x', buildId: 'b' }
+    const digest = `sha256:${'0'.repeat(64)}`
+    await assertRefused(store.maps('p', { limit: 1 }), 'store-closed', 'maps')
+    await assertRefused(
+      store.updateMap(mapKey, {}, () => ({ result: 1 })),
+      'store-closed',
+      'updateMap',
+    )
+    const chunk = { digest, bytes: Buffer.of(1), receivedAt: 1 }
+    await assertRefused(store.putChunk('p', chunk), 'store-closed', 'putChunk')
+    await assertRefused(store.chunk('p', digest), 'store-closed', 'chunk')
+    await assertRefused(store.presentChunks('p', [digest]), 'store-closed', 'presentChunks')
+    await assertRefused(store.readyMaps('p'), 'store-closed', 'readyMaps')
+    await assertRefused(store.dropIdleMaps(1), 'store-closed', 'dropIdleMaps')
     await assertRefused(store.totals('p'), 'store-closed', 'totals')
     await assertRefused(store.project('p'), 'store-closed', 'project')
     await assertRefused(
@@ -617,6 +634,8 @@ export const storeChecks: readonly StoreCheck[] = [
  * ```
  */
 export const durableStoreChecks: readonly DurableStoreCheck[] = [
+  ...durableMapStoreChecks.map(({ name, use }) => durableCheck(name, use)),
+
   durableCheck('events, their bytes and their cursors outlive a close', async (store, reopen) => {
     await store.append('p', batchOf(oddEvents))
     await store.append('q', batchOf([event('a')], { receivedAt: 9_000 }))

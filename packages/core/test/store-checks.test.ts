@@ -16,6 +16,8 @@ t.test('the checks have names of their own', async (t) => {
 
 t.test('a store that looks, waits and then writes fails the races, and nothing else', async (t) => {
   t.strictSame(await failing(openCheckThenActStore), [
+    'of 50 concurrent updates of a map none is lost',
+    'of publications and appends that race, each sees the other or comes before it, as all readers do',
     'of 50 concurrent updates of a project none is lost',
     'of 16 concurrent appends of a batch exactly one stores each event',
     'of overlapping concurrent batches each event is stored once, as the one that says so sent it',
@@ -79,6 +81,13 @@ function openCheckThenActStore(): Store {
       const frozenAt = frozen.get(key) ?? receivedAt
       await nextTurn()
       frozen.set(key, frozenAt)
+      const body = Buffer.from(JSON.stringify({ events: [{ eventId: key }] }))
+      await memory.append(projectId, {
+        body,
+        count: 1,
+        events: [{ index: 0, eventId: key, buildId }],
+        receivedAt: frozenAt,
+      })
     }
     const stored = existing.map((each) => each === undefined)
     if (stored.includes(true)) project.batches++
@@ -114,10 +123,16 @@ function openCheckThenActStore(): Store {
         yield log[i] as StoredEvent
       }
     },
-    async map({ projectId, buildId }) {
-      await memory.check()
-      const frozenAt = frozen.get(JSON.stringify([projectId, buildId]))
-      return frozenAt === undefined ? {} : { frozenAt }
+    async map(key) {
+      const slot = await memory.map(key)
+      const frozenAt = frozen.get(JSON.stringify([key.projectId, key.buildId]))
+      return frozenAt === undefined ? slot : { ...slot, frozenAt }
+    },
+    async updateMap(key, chunks, decide) {
+      const present = await memory.presentChunks(key.projectId, chunks.digests ?? [])
+      const { contents, result } = decide(await memory.map(key), present)
+      await nextTurn()
+      return memory.updateMap(key, chunks, () => ({ ...(contents && { contents }), result }))
     },
     async totals(projectId) {
       await memory.check()

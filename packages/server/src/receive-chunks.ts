@@ -15,8 +15,6 @@ import { receiveUpload, type UploadContext, type UploadKind } from './receive-up
 export const chunksBytesMax = 4_194_304
 /** The most chunks of one body in JSON. */
 export const chunksMax = 64
-/** The largest chunk. */
-export const chunkBytesMax = 1_048_576
 
 /** What takes chunks: several in JSON, or the bytes of one. */
 export function createChunkReceiver(context: UploadContext) {
@@ -32,7 +30,7 @@ function chunkKind({ ingest }: UploadContext): UploadKind<PutChunkResult> {
     limit: limitOf(
       chunkBytesMax,
       'chunk-too-large',
-      'A chunk holds at most 1048576 bytes: cut the map into smaller ones.',
+      `A chunk holds at most ${chunkBytesMax} bytes: cut the map into smaller ones.`,
     ),
     prepare(request) {
       const { digest } = parseQuery(request.query, ['digest'])

@@ -1,5 +1,5 @@
+import { chunkBytesMax } from '@ingest/core'
 import t from 'tap'
-import { chunkBytesMax } from '../src/receive-chunks.ts'
 import { openTestIngest, projectId } from './batches.ts'
 import { edges, type Sent } from './edges.ts'
 import { bytesOf, digestOf, freeze, get, manifestOf, publish } from './map-parts.ts'

@@ -1,6 +1,7 @@
 import { gzipSync } from 'node:zlib'
+import { chunkBytesMax } from '@ingest/core'
 import t from 'tap'
-import { chunkBytesMax, chunksBytesMax, chunksMax } from '../src/receive-chunks.ts'
+import { chunksBytesMax, chunksMax } from '../src/receive-chunks.ts'
 import { headersOf, openTestIngest, projectId } from './batches.ts'
 import { edges, type Sent } from './edges.ts'
 import { bytesOf, digestOf, manifestOf, put } from './map-parts.ts'

@@ -44,7 +44,13 @@ export interface EventLog {
   totals(project: number): Totals
 }
 
-export function createEventLog(tables: EventLogTables, ids: IdIndex, fingerprint: Fingerprint): EventLog {
+/** `onFreeze` is called in the transaction that freezes a build. */
+export function createEventLog(
+  tables: EventLogTables,
+  ids: IdIndex,
+  fingerprint: Fingerprint,
+  onFreeze: (project: number, buildId: string) => void,
+): EventLog {
   const { log, projectLog, freezes, totals } = tables
   let nextSequence = 0
 
@@ -99,6 +105,7 @@ export function createEventLog(tables: EventLogTables, ids: IdIndex, fingerprint
     const value = Buffer.allocUnsafe(8)
     value.writeDoubleLE(at)
     freezes.put(key, value)
+    onFreeze(project, buildId)
   }
 
   function lastSequence(): number {

@@ -6,6 +6,7 @@ import { IngestError } from '../error.ts'
 import type { Project } from '../key.ts'
 import type { Cursor, ProjectDecision, ReadOptions, Store, StoredEvent } from '../store.ts'
 import { checkDataFile } from './check-data-file.ts'
+import { openChunkBytes } from './chunks.ts'
 import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
 import { createEventLog, type LoggedEvent } from './event-log.ts'
 import { createFingerprint, type Fingerprint } from './fingerprint.ts'
@@ -15,6 +16,8 @@ import { openIdIndex, type RebuildProgress } from './ids/id-index.ts'
 import { createLogReader } from './ids/log-reader.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { makeDirectory } from './make-directory.ts'
+import { createMapStore } from './map-store.ts'
+import { openMapTables } from './maps.ts'
 import { openProjects } from './projects.ts'
 
 export interface LmdbStoreOptions {
@@ -119,9 +122,19 @@ async function openStore(
     },
     ids,
     internals.fingerprint ?? createFingerprint(seed),
+    (project, buildId) => maps.freeze(project, buildId),
   )
+  const maps = openMapTables({ environment, frozenAt: log.frozenAt, onWaste: () => chunks.clean() })
   const { room, undone } = ids
   const writer = createGroupCommit({ environment, onFatal, timeoutMs, room, begin: log.begin, undone })
+  const chunks = openChunkBytes({
+    directory: join(directory, 'chunks'),
+    maps,
+    writer,
+    look,
+    onFatal: writer.fail,
+    timeoutMs,
+  })
   let closing: Promise<void> | undefined
 
   /** Reads at one moment, and sees at least what was committed when it began, by any process. */
@@ -169,6 +182,9 @@ async function openStore(
     }
   }
 
+  // what a crash has left is in nobody's way: it goes while the store is used
+  void chunks.sweep().catch(() => {})
+
   return {
     append(projectId, batch) {
       return writer.commit(batch.body.length, () => log.append(projects.numberFor(projectId), batch))
@@ -186,32 +202,7 @@ async function openStore(
 
     read,
 
-    async map({ projectId, buildId }) {
-      const frozenAt = lookAt(projectId, undefined, (project) => log.frozenAt(project, buildId))
-      return frozenAt === undefined ? {} : { frozenAt }
-    },
-
-    async maps() {
-      throw new Error('not yet')
-    },
-    async updateMap() {
-      throw new Error('not yet')
-    },
-    async putChunk() {
-      throw new Error('not yet')
-    },
-    async chunk() {
-      throw new Error('not yet')
-    },
-    async presentChunks() {
-      throw new Error('not yet')
-    },
-    async readyMaps() {
-      throw new Error('not yet')
-    },
-    async dropIdleMaps() {
-      throw new Error('not yet')
-    },
+    ...createMapStore({ projects, maps, chunks, writer, look, frozenAt: log.frozenAt }),
 
     async totals(projectId) {
       return lookAt(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => log.totals(project))
@@ -243,9 +234,9 @@ async function openStore(
 
     close() {
       closing ??= (async () => {
-        await writer.close()
+        await Promise.all([chunks.close(), writer.close()])
         // after a failed disk, LMDB's own close may never return
-        const closed = ids.close().then(() => environment.root.close())
+        const closed = ids.close().then(() => Promise.all([chunks.closeEnvironment(), environment.root.close()]))
         await (writer.failure()
           ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])
           : closed)

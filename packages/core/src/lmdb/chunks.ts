@@ -1,0 +1,139 @@
+import { randomBytes } from 'node:crypto'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { IngestError } from '../error.ts'
+import type { ChunkUpload, Digest } from '../map.ts'
+import { openEnvironment } from './environment.ts'
+import { createGroupCommit, type GroupCommit } from './group-commit.ts'
+import { chunkKey, type MapTables, type Place, uploadBytes } from './maps.ts'
+
+/**
+ * The bytes of chunks, in an environment of their own, so that an upload holds up no commit of events. Which of them are
+ * chunks is said by the map tables alone: bytes are written first and named afterwards, and are first disowned, by a row
+ * of waste, and deleted afterwards. So a crash leaves nothing but bytes that are found again and deleted.
+ *
+ * No two uploads share a place, so what is deleted is never what somebody else has just written.
+ */
+export interface ChunkBytes {
+  /** Resolves, with where they are, once they are durable. */
+  write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, Place>>
+  read(place: Place): Buffer | undefined
+  /** Whether bytes that were written may be named, asked in the transaction that does so: nobody has disowned them. */
+  canName(place: Place): boolean
+  /** Deletes waste, soon. */
+  clean(): void
+  /** Disowns bytes that a crash has left, and those of uploads under way, which are then written once more. */
+  sweep(): Promise<void>
+  /** Takes nothing more, and resolves when what was being written is. */
+  close(): Promise<void>
+  closeEnvironment(): Promise<void>
+}
+
+export interface ChunkBytesOptions {
+  directory: string
+  maps: MapTables
+  /** Of the environment of the maps. */
+  writer: GroupCommit
+  /** Reads at one moment; throws when the store cannot be read any more. */
+  look<T>(read: () => T): T
+  onFatal: (error: IngestError) => void
+  timeoutMs: number
+}
+
+/** So many keys are looked at, or deleted, between turns of others. */
+const keysAtOnce = 256
+
+export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
+  const { directory, maps, writer, look, onFatal, timeoutMs } = options
+  const environment = openEnvironment(directory)
+  const bytes = environment.table('bytes')
+  const bytesWriter = createGroupCommit({
+    environment,
+    onFatal,
+    timeoutMs,
+    room: async () => {},
+    begin: () => {},
+    undone: () => {},
+  })
+  let cleanAgain = false
+  let cleaning = false
+
+  async function cleanAll(): Promise<void> {
+    cleaning = true
+    try {
+      while (cleanAgain) {
+        cleanAgain = false
+        for (;;) {
+          // behind the transaction that made the waste
+          const places = await writer.commit(0, () => maps.waste(keysAtOnce))
+          if (places.length === 0) break
+          await bytesWriter.commit(0, () => {
+            for (const place of places) bytes.remove(place)
+          })
+          await writer.commit(0, () => maps.forget(places))
+        }
+      }
+    } catch {
+      // waste that is left is found when the store is opened again; why it is, the writers have told
+    } finally {
+      cleaning = false
+    }
+  }
+
+  function clean(): void {
+    cleanAgain = true
+    if (!cleaning) void cleanAll()
+  }
+
+  return {
+    async write(project, uploads) {
+      const places = new Map(
+        uploads.map(({ digest }) => [digest, Buffer.concat([chunkKey(project, digest), randomBytes(uploadBytes)])]),
+      )
+      const size = uploads.reduce((sum, upload) => sum + upload.bytes.length, 0)
+      await bytesWriter.commit(size, () => {
+        for (const upload of uploads) {
+          const { buffer, byteOffset, byteLength } = upload.bytes
+          bytes.put(places.get(upload.digest) as Place, Buffer.from(buffer, byteOffset, byteLength))
+        }
+      })
+      return places
+    },
+
+    read(place) {
+      environment.root.resetReadTxn()
+      return bytes.getBinary(place)
+    },
+
+    canName(place) {
+      if (maps.isWaste(place)) return false
+      environment.root.resetReadTxn()
+      return bytes.doesExist(place)
+    },
+
+    clean,
+
+    async sweep() {
+      let start = Buffer.alloc(0)
+      for (;;) {
+        const places = look(() => {
+          environment.root.resetReadTxn()
+          return Array.from(bytes.getKeys({ start, limit: keysAtOnce }), (key) => Buffer.from(key))
+        })
+        const last = places.at(-1)
+        if (!last) break
+        const orphans = look(() => places.filter((place) => !maps.isKept(place)))
+        if (orphans.length > 0) {
+          await writer.commit(0, () => {
+            for (const place of orphans) if (!maps.isKept(place)) maps.discard(place)
+          })
+        }
+        start = Buffer.concat([last, Buffer.of(0)])
+        await nextTurn()
+      }
+      if (look(() => maps.waste(1)).length > 0) clean()
+    },
+
+    close: () => bytesWriter.close(),
+    closeEnvironment: () => environment.root.close(),
+  }
+}

@@ -1,0 +1,332 @@
+import type { Digest, Manifest, MapId } from '../map.ts'
+import type { CompleteMap, MapContents, MapEntry, MapSelection, MapSlot, PendingMap } from '../store.ts'
+import type { Environment } from './environment.ts'
+import { decodeChunks, decodePending, encodeChunks, encodePending } from './map-records.ts'
+import { projectKey, sequenceKey, sequenceOf } from './table-keys.ts'
+
+/** The key of the bytes of a chunk: project, digest, and what tells one upload of it from another. */
+export type Place = Buffer
+
+/** A map as it stands, to be written back changed. */
+export interface FoundMap {
+  row: MapRow
+  contents: MapContents
+}
+
+/** The maps, their manifests and which chunks they name. Projects go by number here. */
+export interface MapTables {
+  find(project: number, id: MapId): FoundMap
+  /** The map as the contract gives it out. */
+  slot(project: number, id: MapId): MapSlot
+  list(project: number, selection: MapSelection): MapEntry[]
+  present(project: number, digests: readonly Digest[]): Set<Digest>
+  /** Where the bytes of a chunk are, if it is there. */
+  placeOf(project: number, digest: Digest): Place | undefined
+  isNamed(project: number, digest: Digest): boolean
+  ready(project: number): MapId[]
+  /** Pending maps that were last touched before, and whose build is open. */
+  idle(touchedBefore: number): { project: number; id: MapId }[]
+
+  // only inside a write transaction
+  /** `uploads` are chunks whose bytes are durable; what is not needed of them becomes waste. */
+  put(project: number, id: MapId, found: FoundMap, contents: MapContents, uploads: ReadonlyMap<Digest, Place>): void
+  /** A chunk whose bytes are durable. */
+  arrive(project: number, digest: Digest, place: Place, at: number): 'stored' | 'existing' | 'undeclared'
+  /** Drops what waits to replace a complete map of a build that freezes. */
+  freeze(project: number, buildId: string): void
+  dropIdle(project: number, id: MapId, touchedBefore: number): void
+
+  /** Bytes that nothing needs any more, and that may not be relied on again. */
+  waste(limit: number): Place[]
+  isWaste(place: Place): boolean
+  /** Whether the bytes are those of a chunk. */
+  isKept(place: Place): boolean
+  discard(place: Place): void
+  /** Bytes that are deleted are no waste any more. */
+  forget(places: readonly Place[]): void
+}
+
+interface MapTablesOptions {
+  environment: Environment
+  frozenAt(project: number, buildId: string): number | undefined
+  /** Called inside the transaction that makes waste. */
+  onWaste(): void
+}
+
+/** What is kept of a map besides its manifests' chunks; `number` is the manifest's. */
+interface MapRow {
+  complete?: Omit<Manifest, 'chunks'> & { number: number; publishedAt: number }
+  pending?: Omit<Manifest, 'chunks'> & { number: number }
+}
+
+export function openMapTables({ environment, frozenAt, onWaste }: MapTablesOptions): MapTables {
+  /** project, build, place → row */
+  const maps = environment.table('maps')
+  /** number → chunks */
+  const manifests = environment.table('manifests')
+  /** project, number → when it was touched, how many chunks are missing, which map it is of: of each pending manifest */
+  const pendings = environment.table('pending-manifests')
+  /** project, digest → the last bytes of its place: of each chunk that is there */
+  const chunks = environment.table('chunks')
+  /** project, digest, number → nothing: what names a chunk */
+  const references = environment.table('chunk-references')
+  /** project, digest, number → nothing: what waits for a chunk */
+  const waits = environment.table('chunk-waits')
+  /** place → nothing */
+  const garbage = environment.table('chunk-garbage')
+
+  function find(project: number, id: MapId): FoundMap {
+    const bytes = maps.getBinary(projectKey(project, nameOf(id)))
+    const row: MapRow = bytes ? JSON.parse(bytes.toString()) : {}
+    const contents: MapContents = {}
+    if (row.complete) {
+      contents.complete = { manifest: manifestOf(row.complete), publishedAt: row.complete.publishedAt }
+    }
+    if (row.pending) {
+      const { touchedAt } = pendingOf(project, row.pending.number)
+      contents.pending = { manifest: manifestOf(row.pending), touchedAt }
+    }
+    return { row, contents }
+  }
+
+  function slot(project: number, id: MapId): MapSlot {
+    const at = frozenAt(project, id.buildId)
+    return { ...(at !== undefined && { frozenAt: at }), ...find(project, id).contents }
+  }
+
+  function manifestOf({ contentType, size, digest, number }: NonNullable<MapRow['pending']>): Manifest {
+    return { contentType, size, digest, chunks: decodeChunks(manifests.getBinary(sequenceKey(number)) as Buffer) }
+  }
+
+  function pendingOf(project: number, number: number) {
+    return decodePending(pendings.getBinary(projectKey(project, sequenceKey(number))) as Buffer)
+  }
+
+  function placeOf(project: number, digest: Digest): Place | undefined {
+    const key = chunkKey(project, digest)
+    const last = chunks.getBinary(key)
+    return last && Buffer.concat([key, last])
+  }
+
+  /** The numbers of the manifests in a table of project, digest and number. */
+  function numbersIn(table: typeof waits, project: number, digest: Digest, limit = Number.MAX_SAFE_INTEGER): number[] {
+    const start = chunkKey(project, digest)
+    return Array.from(table.getKeys({ start, end: Buffer.concat([start, above]), limit }), sequenceOf)
+  }
+
+  function isNamed(project: number, digest: Digest): boolean {
+    return numbersIn(references, project, digest, 1).length > 0
+  }
+
+  /** What is there from now on; `at`, if this touches those who wait for it. */
+  function markPresent(project: number, digest: Digest, place: Place, at?: number): void {
+    chunks.put(chunkKey(project, digest), place.subarray(-uploadBytes))
+    for (const number of numbersIn(waits, project, digest)) {
+      waits.remove(chunkKey(project, digest, number))
+      const pending = pendingOf(project, number)
+      const touchedAt = at ?? pending.touchedAt
+      putPending(project, number, { ...pending, touchedAt, missing: pending.missing - 1 })
+    }
+  }
+
+  function putPending(project: number, number: number, pending: Parameters<typeof encodePending>[0]): void {
+    pendings.put(projectKey(project, sequenceKey(number)), encodePending(pending))
+  }
+
+  function add(project: number, manifest: Manifest): number {
+    const [last] = [...manifests.getKeys({ reverse: true, limit: 1 })]
+    const number = (last ? sequenceOf(last) : 0) + 1
+    manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
+    for (const digest of digestsOf(manifest)) references.put(chunkKey(project, digest, number), nothing)
+    return number
+  }
+
+  function startWaiting(project: number, id: MapId, number: number, { manifest, touchedAt }: PendingMap): void {
+    const missing = digestsOf(manifest).filter((digest) => !chunks.doesExist(chunkKey(project, digest)))
+    for (const digest of missing) waits.put(chunkKey(project, digest, number), nothing)
+    putPending(project, number, { touchedAt, missing: missing.length, name: nameOf(id) })
+  }
+
+  function stopWaiting(project: number, number: number, manifest: Manifest): void {
+    if (pendingOf(project, number).missing > 0) {
+      for (const digest of digestsOf(manifest)) waits.remove(chunkKey(project, digest, number))
+    }
+    pendings.remove(projectKey(project, sequenceKey(number)))
+  }
+
+  function remove(project: number, number: number, manifest: Manifest): void {
+    manifests.remove(sequenceKey(number))
+    for (const digest of digestsOf(manifest)) {
+      references.remove(chunkKey(project, digest, number))
+      if (isNamed(project, digest)) continue
+      const place = placeOf(project, digest)
+      if (!place) continue
+      chunks.remove(chunkKey(project, digest))
+      discard(place)
+    }
+  }
+
+  function put(
+    project: number,
+    id: MapId,
+    { row: before, contents: { complete, pending } }: FoundMap,
+    contents: MapContents,
+    uploads: ReadonlyMap<Digest, Place>,
+  ): void {
+    const old = [
+      ...(before.complete && complete ? [{ number: before.complete.number, manifest: complete.manifest }] : []),
+      ...(before.pending && pending ? [{ number: before.pending.number, manifest: pending.manifest }] : []),
+    ]
+    // a manifest that stays keeps its number and its references
+    const numberOf = ({ manifest }: CompleteMap | PendingMap) =>
+      old.find((each) => each.manifest === manifest)?.number ?? add(project, manifest)
+    const row: MapRow = {}
+    if (contents.complete) {
+      const { publishedAt } = contents.complete
+      row.complete = { ...outlineOf(contents.complete.manifest), number: numberOf(contents.complete), publishedAt }
+    }
+    if (contents.pending) row.pending = { ...outlineOf(contents.pending.manifest), number: numberOf(contents.pending) }
+    for (const [digest, place] of uploads) {
+      if (isNamed(project, digest) && !placeOf(project, digest)) markPresent(project, digest, place)
+      else discard(place)
+    }
+    if (before.pending && pending && before.pending.number !== row.pending?.number) {
+      stopWaiting(project, before.pending.number, pending.manifest)
+    }
+    if (row.pending && contents.pending) {
+      const { number } = row.pending
+      if (number !== before.pending?.number) startWaiting(project, id, number, contents.pending)
+      else putPending(project, number, { ...pendingOf(project, number), touchedAt: contents.pending.touchedAt })
+    }
+    for (const { number, manifest } of old) {
+      if (number !== row.complete?.number && number !== row.pending?.number) remove(project, number, manifest)
+    }
+    const key = projectKey(project, nameOf(id))
+    if (row.complete || row.pending) maps.put(key, Buffer.from(JSON.stringify(row)))
+    else maps.remove(key)
+  }
+
+  function dropPending(project: number, id: MapId, found: FoundMap): void {
+    const { complete } = found.contents
+    put(project, id, found, complete ? { complete } : {}, new Map())
+  }
+
+  function discard(place: Place): void {
+    garbage.put(place, nothing)
+    onWaste()
+  }
+
+  /** The maps of a project, or of one build of it, as keys. */
+  function keysOf(project: number, buildId?: string, after?: MapId) {
+    const start = projectKey(project, buildId === undefined ? nothing : nameOf({ buildId, placeId: '' }))
+    const end = buildId === undefined ? projectKey(project + 1) : projectKey(project, Buffer.from(`${buildId}\u0001`))
+    const behind = after && Buffer.concat([projectKey(project, nameOf(after)), Buffer.of(0)])
+    return maps.getKeys({ start: behind && behind.compare(start) > 0 ? behind : start, end })
+  }
+
+  return {
+    find,
+    slot,
+    placeOf,
+    isNamed,
+    put,
+    discard,
+
+    list(project, { placeId, buildId, after, limit }) {
+      const ids: MapId[] = []
+      for (const key of keysOf(project, buildId, after)) {
+        const id = idOf(key.subarray(projectBytes))
+        if (placeId !== undefined && id.placeId !== placeId) continue
+        if (ids.push(id) === limit) break
+      }
+      return ids.map((id) => ({ ...id, slot: slot(project, id) }))
+    },
+
+    present(project, digests) {
+      return new Set(digests.filter((digest) => chunks.doesExist(chunkKey(project, digest))))
+    },
+
+    ready(project) {
+      const ready: MapId[] = []
+      for (const { value } of pendings.getRange({ start: projectKey(project), end: projectKey(project + 1) })) {
+        const { missing, name } = decodePending(value)
+        if (missing === 0) ready.push(idOf(name))
+      }
+      return ready
+    },
+
+    idle(touchedBefore) {
+      const idle: { project: number; id: MapId }[] = []
+      for (const { key, value } of pendings.getRange({})) {
+        const { touchedAt, name } = decodePending(value)
+        if (touchedAt < touchedBefore) idle.push({ project: key.readUInt32BE(), id: idOf(name) })
+      }
+      return idle.filter(({ project, id }) => frozenAt(project, id.buildId) === undefined)
+    },
+
+    arrive(project, digest, place, at) {
+      const outcome = placeOf(project, digest) ? 'existing' : isNamed(project, digest) ? 'stored' : 'undeclared'
+      if (outcome === 'stored') markPresent(project, digest, place, at)
+      else discard(place)
+      return outcome
+    },
+
+    freeze(project, buildId) {
+      for (const key of [...keysOf(project, buildId)]) {
+        const id = idOf(key.subarray(projectBytes))
+        const found = find(project, id)
+        if (found.contents.complete && found.contents.pending) dropPending(project, id, found)
+      }
+    },
+
+    dropIdle(project, id, touchedBefore) {
+      const found = find(project, id)
+      const { pending } = found.contents
+      if (!pending || pending.touchedAt >= touchedBefore || frozenAt(project, id.buildId) !== undefined) return
+      dropPending(project, id, found)
+    },
+
+    waste: (limit) => Array.from(garbage.getKeys({ limit }), (key) => Buffer.from(key)),
+    isWaste: (place) => garbage.doesExist(place),
+
+    isKept(place) {
+      const last = chunks.getBinary(place.subarray(0, -uploadBytes))
+      return last?.equals(place.subarray(-uploadBytes)) ?? false
+    },
+
+    forget(places) {
+      for (const place of places) garbage.remove(place)
+    },
+  }
+}
+
+/** What tells the bytes of one upload from those of another, at the end of a place. */
+export const uploadBytes = 8
+const projectBytes = 4
+const nothing = Buffer.alloc(0)
+/** Behind every number. */
+const above = Buffer.alloc(9, 0xff)
+
+/** The key of a chunk, or that of what a manifest has to do with it. */
+export function chunkKey(project: number, digest: Digest, number?: number): Buffer {
+  const hash = Buffer.from(digest.slice('sha256:'.length), 'hex')
+  return projectKey(project, number === undefined ? hash : Buffer.concat([hash, sequenceKey(number)]))
+}
+
+/** No build has a U+0000 in it. */
+function nameOf({ placeId, buildId }: MapId): Buffer {
+  return Buffer.from(`${buildId}\0${placeId}`)
+}
+
+function idOf(name: Buffer): MapId {
+  const end = name.indexOf(0)
+  return { placeId: name.toString('utf8', end + 1), buildId: name.toString('utf8', 0, end) }
+}
+
+function outlineOf({ contentType, size, digest }: Manifest): Omit<Manifest, 'chunks'> {
+  return { contentType, size, digest }
+}
+
+function digestsOf({ chunks }: Manifest): Digest[] {
+  return [...new Set(chunks.map(({ digest }) => digest))]
+}
