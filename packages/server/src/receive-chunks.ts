@@ -1,5 +1,6 @@
 import {
   type ChunkUpload,
+  chunkBytesMax,
   IngestError,
   type Issue,
   type PutChunkResult,
