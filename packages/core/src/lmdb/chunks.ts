@@ -19,9 +19,9 @@ export interface ChunkBytes {
   read(place: Place): Buffer | undefined
   /** Whether bytes that were written may be named, asked in the transaction that does so: nobody has disowned them. */
   canName(place: Place): boolean
-  /** Deletes waste, soon. */
-  clean(): void
-  /** Disowns bytes that a crash has left, and those of uploads under way, which are then written once more. */
+  /** Deletes waste; resolves when there is none, or when it cannot be deleted now. */
+  clean(): Promise<void>
+  /** Disowns and deletes bytes that a crash has left, and those of uploads under way, which are written once more. */
   sweep(): Promise<void>
   /** Takes nothing more, and resolves when what was being written is. */
   close(): Promise<void>
@@ -55,10 +55,9 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
     undone: () => {},
   })
   let cleanAgain = false
-  let cleaning = false
+  let cleaning: Promise<void> | undefined
 
   async function cleanAll(): Promise<void> {
-    cleaning = true
     try {
       while (cleanAgain) {
         cleanAgain = false
@@ -75,13 +74,14 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
     } catch {
       // waste that is left is found when the store is opened again; why it is, the writers have told
     } finally {
-      cleaning = false
+      cleaning = undefined
     }
   }
 
-  function clean(): void {
+  function clean(): Promise<void> {
     cleanAgain = true
-    if (!cleaning) void cleanAll()
+    cleaning ??= cleanAll()
+    return cleaning
   }
 
   return {
@@ -130,7 +130,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
         start = Buffer.concat([last, Buffer.of(0)])
         await nextTurn()
       }
-      if (look(() => maps.waste(1)).length > 0) clean()
+      if (look(() => maps.waste(1)).length > 0) await clean()
     },
 
     close: () => bytesWriter.close(),

@@ -124,7 +124,7 @@ async function openStore(
     internals.fingerprint ?? createFingerprint(seed),
     (project, buildId) => maps.freeze(project, buildId),
   )
-  const maps = openMapTables({ environment, frozenAt: log.frozenAt, onWaste: () => chunks.clean() })
+  const maps = openMapTables({ environment, frozenAt: log.frozenAt, onWaste: () => void chunks.clean() })
   const { room, undone } = ids
   const writer = createGroupCommit({ environment, onFatal, timeoutMs, room, begin: log.begin, undone })
   const chunks = openChunkBytes({

@@ -1,12 +1,15 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import type { BatchResult } from '../../src/index.ts'
+import type { BatchResult, Maps } from '../../src/index.ts'
 
 export interface Question {
   id: number
-  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids'
+  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'call'
   eventIds?: string[]
+  /** What is called of the Ingest, for project `p`. */
+  method?: keyof Maps
+  args?: unknown[]
 }
 
 interface Message {
@@ -25,11 +28,16 @@ export interface StoreProcess {
   known(eventIds: string[]): Promise<boolean[]>
   /** `hold` and `hold-ids` take the write lock of the log or of the index for as long as the process lives. */
   ask(ask: 'check' | 'hold' | 'hold-ids'): Promise<unknown>
+  /** Calls a method of the maps of the Ingest for project `p`; what `readMap` reads comes as its bytes. */
+  call<M extends keyof Maps>(method: M, ...args: Tail<Parameters<Maps[M]>>): Promise<CallAnswer<M>>
   kill(): Promise<void>
   /** The codes told to `onFatal`, and rejections that nobody caught. */
   fatal: string[]
   unhandled: string[]
 }
+
+type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : never
+type CallAnswer<M extends keyof Maps> = M extends 'readMap' ? Buffer | undefined : Awaited<ReturnType<Maps[M]>>
 
 const program = fileURLToPath(new URL('store-program.js', import.meta.url))
 
@@ -56,6 +64,8 @@ export async function startStoreProcess(directory: string, options: StartOptions
   const [command = '', ...args] = [...plain, ...(inject.length > 0 ? strace : []), ...node]
   const child = spawn(command, args, {
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    // bytes as bytes
+    serialization: 'advanced',
     detached: true,
     // one thread, so that the n-th call is the same call each time
     env: { ...process.env, UV_THREADPOOL_SIZE: '1' },
@@ -92,19 +102,20 @@ async function talkTo(child: ChildProcess): Promise<StoreProcess> {
   ]
   if (first.refused !== undefined) throw Object.assign(new Error(first.refused), { code: first.refused })
 
-  function request<T>(ask: Question['ask'], eventIds?: string[]): Promise<T> {
+  function request<T>(ask: Question['ask'], more: Partial<Question> = {}): Promise<T> {
     const id = ++lastId
     return new Promise((resolve, reject) => {
       if (child.exitCode !== null || child.signalCode !== null) return reject(new Error('the process has ended'))
       waiting.set(id, { resolve, reject })
-      child.send({ id, ask, eventIds }, (error) => error && reject(error))
+      child.send({ id, ask, ...more }, (error) => error && reject(error))
     })
   }
 
   return {
-    submit: (eventIds) => request('submit', eventIds),
-    known: (eventIds) => request('known', eventIds),
+    submit: (eventIds) => request('submit', { eventIds }),
+    known: (eventIds) => request('known', { eventIds }),
     ask: (ask) => request(ask),
+    call: (method, ...args) => request('call', { method, args }),
     async kill() {
       // the group, because strace does not take its child with it
       if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)

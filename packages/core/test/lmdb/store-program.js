@@ -38,7 +38,7 @@ process.on('message', async (/** @type {Question} */ question) => {
  * @param {Question} question
  * @returns {Promise<unknown>}
  */
-async function answer({ id, ask, eventIds = [] }) {
+async function answer({ id, ask, eventIds = [], method, args = [] }) {
   switch (ask) {
     case 'submit':
       return ingest.submitBatch('p', {
@@ -46,6 +46,8 @@ async function answer({ id, ask, eventIds = [] }) {
       })
     case 'known':
       return store.known('p', eventIds)
+    case 'call':
+      return call(method ?? 'map', args)
     case 'check':
       return store.check()
     case 'hold':
@@ -60,4 +62,17 @@ async function answer({ id, ask, eventIds = [] }) {
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
       })
   }
+}
+
+/**
+ * @param {keyof import('@ingest/core').Maps} method
+ * @param {unknown[]} args
+ */
+async function call(method, args) {
+  // @ts-expect-error the caller knows what it calls
+  const result = await ingest[method]('p', ...args)
+  if (!result || !('bytes' in result)) return result
+  const parts = []
+  for await (const part of result.bytes()) parts.push(part)
+  return Buffer.concat(parts)
 }

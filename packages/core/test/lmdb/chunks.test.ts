@@ -1,0 +1,104 @@
+import t from 'tap'
+import { digestOf } from '../../src/digest.ts'
+import type { Place } from '../../src/lmdb/maps.ts'
+import type { ChunkUpload, Manifest } from '../../src/map.ts'
+import { inspectMaps, openMapParts } from './map-parts.ts'
+
+const id = { placeId: '1', buildId: 'b' }
+
+function upload(text: string): ChunkUpload {
+  return { digest: digestOf(Buffer.from(text)), bytes: Buffer.from(text) }
+}
+
+function manifestOf(...texts: string[]): Manifest {
+  const chunks = texts.map((text) => ({ digest: upload(text).digest, size: text.length }))
+  const whole = Buffer.from(texts.join(''))
+  return { contentType: 'a/b', size: whole.length, digest: digestOf(whole), chunks }
+}
+
+type Parts = ReturnType<typeof openMapParts>
+
+function record({ writer, projects, maps }: Parts, ...texts: string[]): Promise<void> {
+  return writer.commit(0, () => {
+    const project = projects.numberFor('p')
+    const pending = { manifest: manifestOf(...texts), touchedAt: 1 }
+    maps.put(project, id, maps.find(project, id), { pending }, new Map())
+  })
+}
+
+async function write({ chunks }: Parts, text: string): Promise<Place> {
+  return (await chunks.write(1, [upload(text)])).get(upload(text).digest) as Place
+}
+
+t.test('bytes that a crash left without a row are deleted by a sweep, and what is kept is not', async (t) => {
+  const directory = t.testdir()
+  let parts = openMapParts(directory)
+  await record(parts, 'a', 'b')
+  const kept = await write(parts, 'a')
+  await parts.writer.commit(0, () => parts.maps.arrive(1, upload('a').digest, kept, 1))
+  const orphans: Place[] = []
+  // more than a sweep looks at between turns
+  for (let i = 0; i < 300; i++) orphans.push(await write(parts, `orphan ${i}`))
+  await parts.close()
+  t.strictSame(await inspectMaps(directory), { orphans: 300, waste: 0 })
+  parts = openMapParts(directory)
+  await parts.chunks.sweep()
+  t.equal(parts.chunks.read(kept)?.toString(), 'a')
+  t.strictSame(
+    orphans.filter((place) => parts.chunks.read(place)),
+    [],
+  )
+  await parts.close()
+  t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 0 })
+})
+
+t.test('waste that a crash left is deleted by a sweep', async (t) => {
+  const directory = t.testdir()
+  let parts = openMapParts(directory)
+  await record(parts, 'a')
+  const place = await write(parts, 'a')
+  await parts.writer.commit(0, () => parts.maps.arrive(1, upload('a').digest, place, 1))
+  // as after a crash between the rows and the bytes
+  await parts.chunks.close()
+  await record(parts, 'b')
+  await parts.close()
+  t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 1 })
+  parts = openMapParts(directory)
+  t.equal(
+    parts.look(() => parts.maps.placeOf(1, upload('a').digest)),
+    undefined,
+  )
+  await parts.chunks.sweep()
+  t.equal(parts.chunks.read(place), undefined)
+  await parts.close()
+  t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 0 })
+})
+
+t.test('bytes of an upload that a sweep came upon may not be named any more', async (t) => {
+  const directory = t.testdir()
+  const parts = openMapParts(directory)
+  await record(parts, 'a')
+  const place = await write(parts, 'a')
+  t.ok(await parts.writer.commit(0, () => parts.chunks.canName(place)))
+  await parts.writer.commit(0, () => parts.maps.discard(place))
+  t.notOk(await parts.writer.commit(0, () => parts.chunks.canName(place)), 'while they are waste')
+  await parts.chunks.clean()
+  t.notOk(await parts.writer.commit(0, () => parts.chunks.canName(place)), 'once they are deleted')
+  await parts.close()
+})
+
+t.test('each upload of a chunk has a place of its own', async (t) => {
+  const directory = t.testdir()
+  const parts = openMapParts(directory)
+  await record(parts, 'a')
+  const digest = upload('a').digest
+  const [first, second] = [await write(parts, 'a'), await write(parts, 'a')]
+  const arrive = (place: Place) => parts.writer.commit(0, () => parts.maps.arrive(1, digest, place, 1))
+  t.equal(await arrive(first), 'stored')
+  t.equal(await arrive(second), 'existing')
+  await parts.chunks.clean()
+  t.equal(parts.chunks.read(first)?.toString(), 'a')
+  t.equal(parts.chunks.read(second), undefined)
+  await parts.close()
+  t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 0 })
+})

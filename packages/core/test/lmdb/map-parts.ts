@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { digestOf } from '../../src/digest.ts'
+import { openChunkBytes } from '../../src/lmdb/chunks.ts'
+import { type Environment, openEnvironment } from '../../src/lmdb/environment.ts'
+import { createGroupCommit } from '../../src/lmdb/group-commit.ts'
+import { decodeChunks, decodePending } from '../../src/lmdb/map-records.ts'
+import { openMapTables } from '../../src/lmdb/maps.ts'
+import { openProjects } from '../../src/lmdb/projects.ts'
+
+/** The parts of a store that keep maps, without the rest of it. */
+export function openMapParts(directory: string) {
+  const environment = openEnvironment(join(directory, 'events'))
+  const fatal: string[] = []
+  const onFatal = ({ code }: { code: string }) => fatal.push(code)
+  const options = { environment, onFatal, timeoutMs: 30_000 }
+  const writer = createGroupCommit({ ...options, room: async () => {}, begin: () => {}, undone: () => {} })
+  const maps = openMapTables({ environment, frozenAt: () => undefined, onWaste: () => void chunks.clean() })
+  function look<T>(read: () => T): T {
+    environment.root.resetReadTxn()
+    return read()
+  }
+  const chunks = openChunkBytes({
+    directory: join(directory, 'chunks'),
+    maps,
+    writer,
+    look,
+    onFatal,
+    timeoutMs: 30_000,
+  })
+  return {
+    environment,
+    projects: openProjects(environment),
+    writer,
+    maps,
+    chunks,
+    look,
+    fatal,
+    async close() {
+      await Promise.all([chunks.close(), writer.close()])
+      await Promise.all([chunks.closeEnvironment(), environment.root.close()])
+    },
+  }
+}
+
+const rowsOf = (environment: Environment, name: string) =>
+  Array.from(environment.table(name).getRange({}), ({ key, value }) => ({
+    key: Buffer.from(key),
+    value: Buffer.from(value),
+  }))
+const keysOf = (environment: Environment, name: string) =>
+  rowsOf(environment, name).map(({ key }) => key.toString('hex'))
+
+/** Looks at every row of a store that nobody has open, and asserts that they agree; says how many bytes nobody needs. */
+export async function inspectMaps(directory: string): Promise<{ orphans: number; waste: number }> {
+  const environment = openEnvironment(join(directory, 'events'))
+  const bytesEnvironment = openEnvironment(join(directory, 'chunks'))
+  try {
+    const bytes = new Map(rowsOf(bytesEnvironment, 'bytes').map(({ key, value }) => [key.toString('hex'), value]))
+    const manifests = new Map(rowsOf(environment, 'manifests').map(({ key, value }) => [key.toString('hex'), value]))
+    const places = new Map(
+      rowsOf(environment, 'chunks').map(({ key, value }) => [
+        key.toString('hex'),
+        `${key.toString('hex')}${value.toString('hex')}`,
+      ]),
+    )
+    const references = new Set<string>()
+    const waits = new Set<string>()
+    const pendings = new Map<string, number>()
+    const numbers: string[] = []
+    for (const { key, value } of rowsOf(environment, 'maps')) {
+      const row = JSON.parse(value.toString()) as Record<string, { number: number; digest: string; size: number }>
+      assert.ok(row.complete || row.pending)
+      for (const [role, { number, digest, size }] of Object.entries(row)) {
+        const name = number.toString(16).padStart(16, '0')
+        numbers.push(name)
+        const chunks = decodeChunks(manifests.get(name) as Buffer)
+        const keys = chunks.map((chunk) => `${key.toString('hex', 0, 4)}${chunk.digest.slice(7)}`)
+        for (const each of keys) references.add(`${each}${name}`)
+        const missing = new Set(keys.filter((each) => !places.has(each)))
+        if (role === 'pending') {
+          pendings.set(`${key.toString('hex', 0, 4)}${name}`, missing.size)
+          for (const each of missing) waits.add(`${each}${name}`)
+          continue
+        }
+        assert.equal(missing.size, 0, 'a complete map has all of its chunks')
+        const whole = keys.map((each) => bytes.get(places.get(each) as string) as Buffer)
+        assert.equal(digestOf(...whole), digest)
+        assert.equal(Buffer.concat(whole).length, size)
+      }
+    }
+    assert.deepEqual([...manifests.keys()].sort(), numbers.sort(), 'each manifest is that of one map')
+    assert.deepEqual(keysOf(environment, 'chunk-references').sort(), [...references].sort())
+    assert.deepEqual(keysOf(environment, 'chunk-waits').sort(), [...waits].sort())
+    assert.deepEqual(
+      rowsOf(environment, 'pending-manifests').map(({ key, value }) => [
+        key.toString('hex'),
+        decodePending(value).missing,
+      ]),
+      [...pendings].sort(),
+    )
+    for (const [key, place] of places) {
+      assert.ok(
+        [...references].some((each) => each.startsWith(key)),
+        'a chunk is named',
+      )
+      assert.equal(digestOf(bytes.get(place) as Buffer), `sha256:${key.slice(8)}`, 'a chunk is what its digest says')
+    }
+    const waste = new Set(keysOf(environment, 'chunk-garbage'))
+    const kept = new Set(places.values())
+    for (const each of waste) assert.ok(!kept.has(each), 'waste is not kept')
+    const orphans = [...bytes.keys()].filter((each) => !kept.has(each) && !waste.has(each))
+    return { orphans: orphans.length, waste: waste.size }
+  } finally {
+    await Promise.all([environment.root.close(), bytesEnvironment.root.close()])
+  }
+}
