@@ -24,9 +24,7 @@ export function handleExchange(
   const request: EdgeRequest = {
     method: req.method ?? '',
     path: pathOf(req),
-    get query() {
-      return queryOf(req)
-    },
+    query: queryOf(req),
     headers,
     readBody(gzip: boolean, limit: BodyLimit) {
       if (awaitsContinue) res.writeContinue()
