@@ -509,11 +509,19 @@ async function raceOf(store: Store, buildId: string, turns: number): Promise<voi
   let running = true
   const answers: { frozen: boolean; digest: Digest | undefined }[] = []
 
+  await publish(
+    store,
+    key({ placeId: 'known', buildId: `other-${buildId}` }),
+    ...range(4).map((i) => `${buildId} ${i}`),
+  )
+
   async function publishOn(publisher: number): Promise<void> {
     for (let version = 0; version < 40; version++) {
-      const text = `${buildId} ${publisher} ${version}`
+      // with chunks that come along and take their time, and with such as are there
+      const known = version % 4 > 0
+      const text = known ? `${buildId} ${(publisher + version) % 4}` : `${buildId} ${publisher} ${version}`
       const begun = appendedAt
-      const answer = await store.updateMap(id, uploadsOf(text), (slot) => {
+      const answer = await store.updateMap(id, known ? {} : uploadsOf(text), (slot) => {
         const digest = slot.complete?.manifest.digest
         if (slot.frozenAt !== undefined) return { result: { frozen: true, digest } }
         return { contents: wholeOf(text), result: { frozen: false, digest: manifestOf(text).digest } }
@@ -527,7 +535,9 @@ async function raceOf(store: Store, buildId: string, turns: number): Promise<voi
   }
 
   async function appendOne(): Promise<Digest | undefined> {
-    for (let i = 0; i < 1 + (turns % 7); i++) await nextTurn()
+    // so many answers are a long time for one store and a short one for another
+    while (running && answers.length < turns % 10) await nextTurn()
+    for (let i = 0; i < turns % 3; i++) await nextTurn()
     appendedAt = 'begun'
     await store.append('p', batchOf(buildId, buildId))
     appendedAt = 'done'
