@@ -19,6 +19,8 @@ export const exitCode = {
 /** The exit code of each refusal. */
 export const exitCodes: Record<ErrorCode, number> = {
   'batch-too-large': exitCode.invalid,
+  'body-too-large': exitCode.invalid,
+  'chunk-not-found': exitCode.refused,
   'chunk-too-large': exitCode.invalid,
   'chunk-undeclared': exitCode.temporary,
   'digest-mismatch': exitCode.invalid,
@@ -34,11 +36,13 @@ export const exitCodes: Record<ErrorCode, number> = {
   'malformed-body': exitCode.invalid,
   'malformed-request': exitCode.invalid,
   'map-frozen': exitCode.refused,
+  'map-not-found': exitCode.refused,
   'map-replaced': exitCode.temporary,
   'method-not-allowed': exitCode.bug,
   'not-found': exitCode.refused,
   overloaded: exitCode.temporary,
   'precondition-failed': exitCode.refused,
+  'range-not-satisfiable': exitCode.bug,
   'rate-limited': exitCode.temporary,
   'repeated-header': exitCode.bug,
   'request-timeout': exitCode.temporary,

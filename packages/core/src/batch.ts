@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { IngestError } from './error.ts'
 import { isObject } from './event.ts'
 import type { Issue } from './issue.ts'
+import { parseJson, withoutMark } from './parse-json.ts'
 
 /** The largest body of a batch, in bytes. */
 export const batchBytesMax = 262_144
@@ -37,7 +38,8 @@ export interface BatchResult {
 export function batchBody(input: Uint8Array | BatchInput): Buffer {
   const bytes = input instanceof Uint8Array ? input : serialize(input)
   if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
-  const body = withoutMark(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
+  const { buffer, byteOffset, length } = withoutMark(bytes)
+  const body = Buffer.from(buffer, byteOffset, length)
   if (!isUtf8(body)) throw new IngestError('malformed-body', 'The body is not UTF-8.')
   return body
 }
@@ -87,18 +89,4 @@ function serialize(input: BatchInput): Uint8Array {
     })
   }
   return Buffer.from(text ?? '')
-}
-
-/** RFC 8259 section 8.1 lets a parser ignore a byte order mark, and the sender would drop the batch if we did not. */
-function withoutMark(body: Buffer): Buffer {
-  return body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? body.subarray(3) : body
-}
-
-function parseJson(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString())
-  } catch {
-    // what the parser says quotes the body, which may hold what should not be in a log
-    throw new IngestError('malformed-body', 'The body is not JSON.')
-  }
 }

@@ -6,6 +6,8 @@ import type { Issue } from './issue.ts'
  */
 const refusals = {
   'batch-too-large': { title: 'Batch too large', retryable: false },
+  'body-too-large': { title: 'Body too large', retryable: false },
+  'chunk-not-found': { title: 'Chunk not found', retryable: false },
   'chunk-too-large': { title: 'Chunk too large', retryable: false },
   'chunk-undeclared': { title: 'Chunk undeclared', retryable: false },
   'digest-mismatch': { title: 'Digest mismatch', retryable: false },
@@ -18,6 +20,7 @@ const refusals = {
   'invalid-publication': { title: 'Invalid publication', retryable: false },
   'malformed-body': { title: 'Malformed body', retryable: false },
   'map-frozen': { title: 'Map frozen', retryable: false },
+  'map-not-found': { title: 'Map not found', retryable: false },
   'map-replaced': { title: 'Map replaced', retryable: true },
   'method-not-allowed': { title: 'Method not allowed', retryable: false },
   'malformed-request': { title: 'Malformed request', retryable: false },
@@ -26,6 +29,7 @@ const refusals = {
   'headers-too-large': { title: 'Request headers too large', retryable: false },
   'key-store-unavailable': { title: 'Key store unavailable', retryable: true },
   'precondition-failed': { title: 'Precondition failed', retryable: false },
+  'range-not-satisfiable': { title: 'Range not satisfiable', retryable: false },
   'rate-limited': { title: 'Rate limited', retryable: true },
   'repeated-header': { title: 'Repeated header', retryable: false },
   'request-timeout': { title: 'Request timeout', retryable: true },

@@ -37,6 +37,7 @@ export type {
 } from './map.ts'
 export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
+export { parseJson, withoutMark } from './parse-json.ts'
 export { chunkBytesMax, manifestChunksMax } from './publication.ts'
 export type {
   AppendBatch,

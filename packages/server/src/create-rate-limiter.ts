@@ -11,6 +11,8 @@ export interface RateLimits {
   requests?: RateLimit
   /** Its burst is at least 100, or a full batch could never pass. */
   events?: RateLimit
+  /** Bytes of publications and chunks. A body that is larger than the burst passes when nothing is owed. */
+  mapBytes?: RateLimit
   /** A clock that never goes back, in milliseconds. */
   now?: () => number
 }
@@ -29,15 +31,28 @@ export interface RateLimiter {
    * @throws {IngestError} `rate-limited`, with nothing taken and the request given back.
    */
   takeEvents(projectId: string, count: number): void
+  /**
+   * Takes what an upload has announced.
+   *
+   * @throws {IngestError} `rate-limited`, with nothing taken.
+   */
+  takeMapBytes(projectId: string, bytes: number): void
+  /** Takes what an upload had more than it has announced, however much is left. */
+  oweMapBytes(projectId: string, bytes: number): void
   /** What the project has left, as draft-ietf-httpapi-ratelimit-headers-10 says it. */
-  headers(projectId: string): { RateLimit: string; 'RateLimit-Policy': string }
+  headers(projectId: string): RateLimitHeaders
+  /** The same of the bytes of maps. */
+  mapHeaders(projectId: string): RateLimitHeaders
   /** How many projects are remembered: those that took something lately, at most {@link projectsTrackedMax}. */
   trackedCount(): number
 }
 
+export type RateLimitHeaders = { RateLimit: string; 'RateLimit-Policy': string }
+
 export const rateLimitsDefault = {
   requests: { perSecond: 100, burst: 200 },
   events: { perSecond: 20_000, burst: 100_000 },
+  mapBytes: { perSecond: 32 * 1024 * 1024, burst: 512 * 1024 * 1024 },
 } as const satisfies RateLimits
 
 /** The most projects that are remembered at once. */
@@ -46,84 +61,107 @@ export const projectsTrackedMax = 10_000
 const projectsForgotten = projectsTrackedMax / 10
 
 /**
- * The theoretical arrival times of GCRA (ITU-T I.371), multiplied by the rate: in thousandths of a request or event.
- * With whole rates and whole milliseconds nothing is ever rounded.
+ * What was taken and had not come back yet at a time, in thousandths of a request, event or byte: with whole rates and
+ * whole milliseconds nothing is ever rounded.
  */
-interface Arrivals {
+interface Debts {
+  at: number
   requests: number
   events: number
+  mapBytes: number
 }
 
 /**
- * Two buckets a project, by the generic cell rate algorithm.
+ * Three leaky buckets a project.
  *
  * @throws {IngestError} `invalid-argument` for a limit that is not whole and positive, or too small for one batch.
  */
 export function createRateLimiter(limits: RateLimits = {}): RateLimiter {
-  const { requests, events, now } = { ...rateLimitsDefault, now: () => performance.now(), ...limits }
+  const { requests, events, mapBytes, now } = { ...rateLimitsDefault, now: () => performance.now(), ...limits }
   checkLimit('requests', requests, 1)
   checkLimit('events', events, batchEventsMax)
-  const arrivalsByProject = new Map<string, Arrivals>()
-  const nowMs = () => Math.floor(now())
+  checkLimit('bytes of maps', mapBytes, 1)
+  const debtsByProject = new Map<string, Debts>()
   const policy = `${policyOf('requests', requests)}, ${policyOf('events', events)}`
+  const mapPolicy = policyOf('map-bytes', mapBytes)
 
-  function arrivalsOf(projectId: string, time: number): Arrivals {
-    let arrivals = arrivalsByProject.get(projectId)
-    if (!arrivals) {
-      if (arrivalsByProject.size >= projectsTrackedMax) makeRoom(time)
-      arrivals = { requests: time * requests.perSecond, events: time * events.perSecond }
-      arrivalsByProject.set(projectId, arrivals)
+  /** What the project owes by now. */
+  function debtsOf(projectId: string): Debts {
+    const time = Math.floor(now())
+    let debts = debtsByProject.get(projectId)
+    if (!debts) {
+      if (debtsByProject.size >= projectsTrackedMax) makeRoom(time)
+      debts = { at: time, requests: 0, events: 0, mapBytes: 0 }
+      debtsByProject.set(projectId, debts)
     }
-    return arrivals
+    pay(debts, time)
+    return debts
+  }
+
+  function pay(debts: Debts, time: number): void {
+    const passedMs = time - debts.at
+    debts.at = time
+    debts.requests = Math.max(0, debts.requests - passedMs * requests.perSecond)
+    debts.events = Math.max(0, debts.events - passedMs * events.perSecond)
+    debts.mapBytes = Math.max(0, debts.mapBytes - passedMs * mapBytes.perSecond)
   }
 
   function makeRoom(time: number): void {
-    for (const [projectId, arrivals] of arrivalsByProject) {
-      const isFull = debt(requests, arrivals.requests, time) === 0 && debt(events, arrivals.events, time) === 0
-      if (isFull) arrivalsByProject.delete(projectId)
+    for (const [projectId, debts] of debtsByProject) {
+      pay(debts, time)
+      if (debts.requests === 0 && debts.events === 0 && debts.mapBytes === 0) debtsByProject.delete(projectId)
     }
-    if (arrivalsByProject.size < projectsTrackedMax) return
+    if (debtsByProject.size < projectsTrackedMax) return
     // whoever is forgotten begins with full buckets: an error in favour of the project
-    for (const projectId of [...arrivalsByProject.keys()].slice(0, projectsForgotten)) {
-      arrivalsByProject.delete(projectId)
+    for (const projectId of [...debtsByProject.keys()].slice(0, projectsForgotten)) {
+      debtsByProject.delete(projectId)
     }
   }
 
   return {
     takeRequest(projectId) {
-      const time = nowMs()
-      const arrivals = arrivalsOf(projectId, time)
-      const wait = waitSeconds(requests, arrivals.requests, time, 1)
+      const debts = debtsOf(projectId)
+      const wait = waitSeconds(requests, debts.requests, 1)
       if (wait > 0) {
         // how many events it has is not known yet, and waiting has to be enough for as many as there may be
-        const eventsWait = waitSeconds(events, arrivals.events, time, batchEventsMax)
-        throw limited('requests', requests, Math.max(wait, eventsWait))
+        throw limited('requests', requests, Math.max(wait, waitSeconds(events, debts.events, batchEventsMax)))
       }
-      arrivals.requests = arrivalAfter(requests, arrivals.requests, time, 1)
+      debts.requests += 1000
     },
 
     takeEvents(projectId, count) {
-      const time = nowMs()
-      const arrivals = arrivalsOf(projectId, time)
-      const wait = waitSeconds(events, arrivals.events, time, count)
+      const debts = debtsOf(projectId)
+      const wait = waitSeconds(events, debts.events, count)
       if (wait > 0) {
-        arrivals.requests -= 1000
+        debts.requests = Math.max(0, debts.requests - 1000)
         throw limited('events', events, wait)
       }
-      arrivals.events = arrivalAfter(events, arrivals.events, time, count)
+      debts.events += count * 1000
+    },
+
+    takeMapBytes(projectId, bytes) {
+      const debts = debtsOf(projectId)
+      const wait = waitSeconds(mapBytes, debts.mapBytes, Math.min(bytes, mapBytes.burst))
+      if (wait > 0) throw limited('bytes of maps', mapBytes, wait)
+      debts.mapBytes += bytes * 1000
+    },
+
+    oweMapBytes(projectId, bytes) {
+      debtsOf(projectId).mapBytes += bytes * 1000
     },
 
     headers(projectId) {
-      const time = nowMs()
-      const arrivals = arrivalsByProject.get(projectId)
-      const left = [
-        leftOf('requests', requests, arrivals ? debt(requests, arrivals.requests, time) : 0),
-        leftOf('events', events, arrivals ? debt(events, arrivals.events, time) : 0),
-      ]
-      return { RateLimit: left.join(', '), 'RateLimit-Policy': policy }
+      const debts = debtsOf(projectId)
+      const left = `${leftOf('requests', requests, debts.requests)}, ${leftOf('events', events, debts.events)}`
+      return { RateLimit: left, 'RateLimit-Policy': policy }
     },
 
-    trackedCount: () => arrivalsByProject.size,
+    mapHeaders(projectId) {
+      const left = leftOf('map-bytes', mapBytes, debtsOf(projectId).mapBytes)
+      return { RateLimit: left, 'RateLimit-Policy': mapPolicy }
+    },
+
+    trackedCount: () => debtsByProject.size,
   }
 }
 
@@ -136,20 +174,10 @@ function checkLimit(name: string, { perSecond, burst }: RateLimit, burstMin: num
   }
 }
 
-/** What was taken and has not come back yet, in thousandths. */
-function debt({ perSecond }: RateLimit, arrival: number, now: number): number {
-  return Math.max(0, arrival - now * perSecond)
-}
-
-function arrivalAfter(limit: RateLimit, arrival: number, now: number, count: number): number {
-  return now * limit.perSecond + debt(limit, arrival, now) + count * 1000
-}
-
 /** Zero when `count` may pass now, otherwise the whole seconds after which it may. */
-function waitSeconds(limit: RateLimit, arrival: number, now: number, count: number): number {
+function waitSeconds({ perSecond, burst }: RateLimit, debt: number, count: number): number {
   if (count === 0) return 0
-  const excess = debt(limit, arrival, now) + count * 1000 - limit.burst * 1000
-  return Math.max(0, Math.ceil(excess / (limit.perSecond * 1000)))
+  return Math.max(0, Math.ceil((debt + count * 1000 - burst * 1000) / (perSecond * 1000)))
 }
 
 function limited(name: string, { perSecond, burst }: RateLimit, retryAfterSeconds: number): IngestError {
@@ -166,6 +194,6 @@ function policyOf(name: string, { perSecond, burst }: RateLimit): string {
 
 /** What is left, and the seconds until all of it is back. */
 function leftOf(name: string, { perSecond, burst }: RateLimit, debt: number): string {
-  const left = Math.floor((burst * 1000 - debt) / 1000)
+  const left = Math.max(0, Math.floor((burst * 1000 - debt) / 1000))
   return `"${name}";r=${left};t=${Math.ceil(debt / (perSecond * 1000))}`
 }

@@ -1,10 +1,18 @@
-import { type EmbeddedIngest, IngestError } from '@ingest/core'
-import { type Answer, jsonAnswer, newRequestId } from './answer.ts'
+import { type EmbeddedIngest, IngestError, type PublishOutcome } from '@ingest/core'
+import { type Answer, jsonAnswer, newRequestId, type Reply } from './answer.ts'
+import { answerChunk, answerContent } from './answer-content.ts'
+import { answerEvents } from './answer-events.ts'
+import { answerMaps } from './answer-maps.ts'
 import { createRateLimiter, type RateLimits } from './create-rate-limiter.ts'
+import type { EdgeRequest } from './edge-request.ts'
 import { errorsToConsole, type Log } from './log.ts'
-import { createPlaces } from './places.ts'
+import { batchPlaces, createPlaces, downloadPlaces, uploadPlaces } from './places.ts'
 import { problemAnswer } from './problem-answer.ts'
-import { type BatchContext, type EdgeRequest, receiveBatch } from './receive-batch.ts'
+import { type BatchContext, receiveBatch } from './receive-batch.ts'
+import { createChunkReceiver } from './receive-chunks.ts'
+import { createPublicationReceiver, publicationBytesMaxDefault } from './receive-publication.ts'
+import { type ReadContext, receiveRead } from './receive-read.ts'
+import type { UploadContext } from './receive-upload.ts'
 import { statusByCode } from './status-by-code.ts'
 
 export interface HandlerOptions {
@@ -12,7 +20,9 @@ export interface HandlerOptions {
   rateLimits?: RateLimits
   /** Told of what went wrong here, never of what a sender did wrong. Errors go to the console without. */
   log?: Log
-  /** While it returns true batches are answered with 503, the server is not ready, and connections are closed. */
+  /** The largest body of a publication, in bytes; 1,048,576 without. */
+  publicationBytesMax?: number
+  /** While it returns true all under /v1 is answered with 503, the server is not ready, and connections are closed. */
   isDraining?: () => boolean
 }
 
@@ -25,22 +35,31 @@ export interface Router {
 
 type Respond = (request: EdgeRequest, headers: Record<string, string>, requestId: string) => Promise<Answer>
 
-interface Route {
-  methods: readonly string[]
-  respond: Respond
-}
+/** By method; HEAD is answered as GET. */
+type Route = Readonly<Record<string, Respond>>
 
-/** @throws {IngestError} `invalid-argument` for rate limits that cannot be. */
+/** @throws {IngestError} `invalid-argument` for limits that cannot be. */
 export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {}): Router {
   const { rateLimits, log = errorsToConsole, isDraining = () => false } = options
   const limiter = rateLimits && createRateLimiter(rateLimits)
+  const batches = { ingest, limiter, log, places: createPlaces(batchPlaces) }
+  const uploads = { ingest, limiter, log, places: createPlaces(uploadPlaces) }
+  const reads = { ingest, log, places: createPlaces(downloadPlaces) }
+  const bytesMax = options.publicationBytesMax ?? publicationBytesMaxDefault
+  const open =
+    (respond: Respond): Respond =>
+    (...exchange) => {
+      if (isDraining()) throw draining()
+      return respond(...exchange)
+    }
   const routes = new Map<string, Route>([
-    [
-      '/v1/events/batch',
-      { methods: ['POST'], respond: respondToBatches({ ingest, limiter, log, places: createPlaces() }, isDraining) },
-    ],
-    ['/livez', { methods: ['GET', 'HEAD'], respond: respondAlive }],
-    ['/readyz', { methods: ['GET', 'HEAD'], respond: respondReady(ingest, isDraining) }],
+    ['/v1/events/batch', { POST: open(respondToBatches(batches)) }],
+    ['/v1/events', { GET: open(respondToReads(reads, answerEvents)) }],
+    ['/v1/maps', { GET: open(respondToReads(reads, answerMaps)), PUT: open(respondToPublications(uploads, bytesMax)) }],
+    ['/v1/maps/chunks', { GET: open(respondToReads(reads, answerChunk)), PUT: open(respondToChunks(uploads)) }],
+    ['/v1/maps/content', { GET: open(respondToReads(reads, answerContent)) }],
+    ['/livez', { GET: respondAlive }],
+    ['/readyz', { GET: respondReady(ingest, isDraining) }],
   ])
 
   async function answer(request: EdgeRequest): Promise<Answer> {
@@ -48,7 +67,7 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     const headers: Record<string, string> = {}
     let answer: Answer
     try {
-      answer = await findRoute(routes, request, headers).respond(request, headers, requestId)
+      answer = await findRoute(routes, request, headers)(request, headers, requestId)
     } catch (error) {
       answer = problemAnswer(toRefusal(error, requestId, log), requestId)
     }
@@ -60,18 +79,64 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
   return { hasRoute: (path) => routes.has(path), answer }
 }
 
-function findRoute(routes: Map<string, Route>, request: EdgeRequest, headers: Record<string, string>): Route {
+function findRoute(routes: Map<string, Route>, request: EdgeRequest, headers: Record<string, string>): Respond {
   const route = routes.get(request.path)
   if (!route) throw new IngestError('not-found', 'There is nothing at this path.')
-  if (route.methods.includes(request.method)) return route
-  headers.Allow = route.methods.join(', ')
+  const method = request.method === 'HEAD' ? 'GET' : request.method
+  if (Object.hasOwn(route, method)) return route[method] as Respond
+  headers.Allow = Object.keys(route)
+    .flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each]))
+    .join(', ')
   throw new IngestError('method-not-allowed', `This path takes ${headers.Allow}.`)
 }
 
-function respondToBatches(context: BatchContext, isDraining: () => boolean): Respond {
+function respondToBatches(context: BatchContext): Respond {
+  return async (request, headers, requestId) =>
+    jsonAnswer(202, await receiveBatch(context, request, headers), requestId)
+}
+
+function respondToPublications(context: UploadContext, bytesMax: number): Respond {
+  const receive = createPublicationReceiver(context, bytesMax)
   return async (request, headers, requestId) => {
-    if (isDraining()) throw draining()
-    return jsonAnswer(202, await receiveBatch(context, request, headers), requestId)
+    const published = await receive(request, headers)
+    return jsonAnswer(statusByOutcome[published.outcome], published, requestId)
+  }
+}
+
+function respondToChunks(context: UploadContext): Respond {
+  const receive = createChunkReceiver(context)
+  return async (request, headers, requestId) => {
+    const result = await receive(request, headers)
+    return jsonAnswer('outcome' in result && result.outcome === 'stored' ? 201 : 200, result, requestId)
+  }
+}
+
+const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
+  created: 201,
+  replaced: 200,
+  unchanged: 200,
+  incomplete: 202,
+}
+
+/** What reads for a project, and the headers of the answer, whatever it will be. */
+type ReplyTo = (
+  ingest: EmbeddedIngest,
+  projectId: string,
+  request: EdgeRequest,
+  headers: Record<string, string>,
+) => Promise<Reply>
+
+function respondToReads(context: ReadContext, replyTo: ReplyTo): Respond {
+  const { ingest, log } = context
+  return async (request, headers, requestId) => {
+    const answer = await receiveRead(
+      context,
+      (projectId) => replyTo(ingest, projectId, request, headers),
+      request,
+      (error) => void toRefusal(error, requestId, log),
+    )
+    answer.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...answer.headers }
+    return answer
   }
 }
 

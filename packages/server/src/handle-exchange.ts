@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { IngestError } from '@ingest/core'
 import { newRequestId } from './answer.ts'
 import type { Router } from './create-router.ts'
+import type { BodyLimit, EdgeRequest } from './edge-request.ts'
 import { problemAnswer } from './problem-answer.ts'
 import { readBody } from './read-body.ts'
 import { parseRawHeaders } from './request-headers.ts'
@@ -20,13 +21,14 @@ export function handleExchange(
     refuseExchange(req, res, new IngestError('malformed-request', 'A request needs a Host header.'))
     return
   }
-  const request = {
+  const request: EdgeRequest = {
     method: req.method ?? '',
     path: pathOf(req),
+    query: queryOf(req),
     headers,
-    readBody(gzip: boolean) {
+    readBody(gzip: boolean, limit: BodyLimit) {
       if (awaitsContinue) res.writeContinue()
-      return readBody(req, gzip)
+      return readBody(req, gzip, limit)
     },
   }
   router
@@ -45,4 +47,9 @@ export function pathOf({ url = '' }: IncomingMessage): string {
   if (!url.startsWith('/') && URL.canParse(url)) return new URL(url).pathname
   const end = url.indexOf('?')
   return end === -1 ? url : url.slice(0, end)
+}
+
+function queryOf({ url = '' }: IncomingMessage): string {
+  const start = url.indexOf('?')
+  return start === -1 ? '' : url.slice(start + 1)
 }

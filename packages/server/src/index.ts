@@ -4,7 +4,15 @@ export type { RateLimit, RateLimiter, RateLimits } from './create-rate-limiter.t
 export { createRateLimiter, projectsTrackedMax, rateLimitsDefault } from './create-rate-limiter.ts'
 export type { HandlerOptions } from './create-router.ts'
 export type { Log } from './log.ts'
-export { batchesInFlightMax, projectInFlightMax } from './places.ts'
+export {
+  batchesInFlightMax,
+  downloadsInFlightMax,
+  projectDownloadsMax,
+  projectInFlightMax,
+  projectUploadsMax,
+  uploadsInFlightMax,
+} from './places.ts'
+export { publicationBytesMaxDefault } from './receive-publication.ts'
 export type { Served, ServeOptions } from './serve.ts'
 export { serve } from './serve.ts'
 export { statusByCode } from './status-by-code.ts'

@@ -1,17 +1,17 @@
 import { gunzip } from 'node:zlib'
-import { batchBytesMax, batchTooLarge, IngestError } from '@ingest/core'
+import { IngestError } from '@ingest/core'
+import type { BodyLimit } from './edge-request.ts'
 
 /**
- * The bytes inside a gzip body, never more than 262,144 of them: the limit is counted while inflating.
+ * The bytes inside a gzip body, never more than the limit: it is counted while inflating.
  *
- * @throws {IngestError} `batch-too-large`; `malformed-body` for what is not gzip or ends early.
+ * @throws {IngestError} what the limit refuses with; `malformed-body` for what is not gzip or ends early.
  */
-export function inflateBody(body: Uint8Array): Promise<Uint8Array> {
+export function inflateBody(body: Uint8Array, { bytesMax, tooLarge }: BodyLimit): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
-    gunzip(body, { maxOutputLength: batchBytesMax }, (error, inflated) => {
+    gunzip(body, { maxOutputLength: bytesMax }, (error, inflated) => {
       if (!error) resolve(inflated)
-      else if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
-        reject(batchTooLarge(batchBytesMax + 1))
+      else if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') reject(tooLarge(bytesMax + 1))
       else
         reject(new IngestError('malformed-body', 'The body is not gzip, or not all of it, as Content-Encoding says.'))
     })

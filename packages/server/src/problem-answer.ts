@@ -1,5 +1,5 @@
 import type { ErrorCode, IngestError } from '@ingest/core'
-import { type Answer, jsonAnswer } from './answer.ts'
+import { type JsonAnswer, jsonAnswer } from './answer.ts'
 import { statusByCode } from './status-by-code.ts'
 
 /** What a sender is asked to wait when nobody knows how long a trouble will last. */
@@ -19,7 +19,7 @@ const inside: ReadonlySet<ErrorCode> = new Set([
  * A refusal as a problem document (RFC 9457), with `code`, `requestId` and `retryable`, and with `issues`, `limit`,
  * `actual` and `retryAfter` where the error has them. Every 429 and 503 says when to come back.
  */
-export function problemAnswer(error: IngestError, requestId: string): Answer {
+export function problemAnswer(error: IngestError, requestId: string): JsonAnswer {
   const status = statusByCode[error.code]
   const retryAfter =
     error.retryAfterSeconds ?? (status === 503 || status === 429 ? retryAfterSecondsDefault : undefined)

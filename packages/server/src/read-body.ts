@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
-import { batchBytesMax, batchTooLarge, IngestError } from '@ingest/core'
+import { IngestError } from '@ingest/core'
+import type { BodyLimit } from './edge-request.ts'
 import { inflateBody, isGzip } from './inflate-body.ts'
 
 /**
@@ -8,21 +9,25 @@ import { inflateBody, isGzip } from './inflate-body.ts'
  *
  * @throws {IngestError} as `EdgeRequest.readBody` says.
  */
-export async function readBody(req: IncomingMessage & { body?: unknown }, gzip: boolean): Promise<Uint8Array> {
+export async function readBody(
+  req: IncomingMessage & { body?: unknown },
+  gzip: boolean,
+  limit: BodyLimit,
+): Promise<Uint8Array> {
   if (req.body instanceof Uint8Array) {
-    if (req.body.length > batchBytesMax) throw batchTooLarge(req.body.length)
-    return gzip && isGzip(req.body) ? inflateBody(req.body) : req.body
+    if (req.body.length > limit.bytesMax) throw limit.tooLarge(req.body.length)
+    return gzip && isGzip(req.body) ? inflateBody(req.body, limit) : req.body
   }
   if (req.readableDidRead || req.readableEnded) throw bodyConsumed()
-  const body = await collect(req)
-  return gzip ? inflateBody(body) : body
+  const body = await collect(req, limit)
+  return gzip ? inflateBody(body, limit) : body
 }
 
 /** The refusal of a body that is no longer there as it was sent. */
 export function bodyConsumed(): IngestError {
   return new IngestError(
     'internal-error',
-    'The body was read before it came here, and events are kept byte for byte: mount this handler before the body parser.',
+    'The body was read before it came here, and what comes is kept byte for byte: mount this handler before the body parser.',
   )
 }
 
@@ -31,17 +36,17 @@ export function bodyCutShort(): IngestError {
   return new IngestError('request-timeout', 'The body ended before all of it was here.')
 }
 
-function collect(req: IncomingMessage): Promise<Uint8Array> {
+function collect(req: IncomingMessage, { bytesMax, tooLarge }: BodyLimit): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const chunks: Uint8Array[] = []
     let size = 0
     function take(chunk: Uint8Array): void {
       size += chunk.length
       chunks.push(chunk)
-      if (size <= batchBytesMax) return
+      if (size <= bytesMax) return
       req.off('data', take)
       req.pause()
-      reject(batchTooLarge(size))
+      reject(tooLarge(size))
     }
     function leave(): void {
       if (!req.readableEnded) reject(bodyCutShort())

@@ -1,30 +1,39 @@
-/** The headers that decide something here. None of them may come twice. */
+/** The headers that decide something here. */
 export type RequestHeader =
   | 'content-encoding'
   | 'content-length'
   | 'content-type'
   | 'host'
+  | 'if-match'
+  | 'if-none-match'
+  | 'if-range'
+  | 'range'
   | 'transfer-encoding'
   | 'x-ingestion-key'
   | 'x-project-id'
 
-const names = new Map<string, RequestHeader>(
+/** Whether a header may come more than once: RFC 9110 section 5.3 then joins the values with commas. */
+const names = new Map<string, { name: RequestHeader; isList: boolean }>(
   (
     [
-      'content-encoding',
-      'content-length',
-      'content-type',
-      'host',
-      'transfer-encoding',
-      'x-ingestion-key',
-      'x-project-id',
+      ['content-encoding', false],
+      ['content-length', false],
+      ['content-type', false],
+      ['host', false],
+      ['if-match', true],
+      ['if-none-match', true],
+      ['if-range', true],
+      ['range', true],
+      ['transfer-encoding', false],
+      ['x-ingestion-key', false],
+      ['x-project-id', false],
     ] as const
-  ).map((name) => [name, name]),
+  ).map(([name, isList]) => [name, { name, isList }]),
 )
 
 export interface RequestHeaders {
   values: Partial<Record<RequestHeader, string>>
-  /** Those that came more than once; `values` has the first. */
+  /** Those that must not come more than once, and did; `values` has the first. */
   repeated: readonly RequestHeader[]
 }
 
@@ -33,23 +42,26 @@ export function parseRawHeaders(raw: readonly string[]): RequestHeaders {
   const values: RequestHeaders['values'] = {}
   const repeated: RequestHeader[] = []
   for (let i = 0; i + 1 < raw.length; i += 2) {
-    const name = names.get((raw[i] ?? '').toLowerCase())
-    if (name === undefined) continue
-    if (values[name] === undefined) values[name] = raw[i + 1] ?? ''
+    const known = names.get((raw[i] ?? '').toLowerCase())
+    if (known === undefined) continue
+    const { name, isList } = known
+    const value = raw[i + 1] ?? ''
+    if (values[name] === undefined) values[name] = value
+    else if (isList) values[name] += `, ${value}`
     else repeated.push(name)
   }
   return { values, repeated }
 }
 
-/** From the fetch API, which has joined repeats with commas: none of these headers has a use for a comma of its own. */
+/** From the fetch API, which has joined repeats with commas: no header that must not repeat has a use for one. */
 export function parseFetchHeaders(headers: Headers): RequestHeaders {
   const values: RequestHeaders['values'] = {}
   const repeated: RequestHeader[] = []
-  for (const name of names.values()) {
+  for (const { name, isList } of names.values()) {
     const value = headers.get(name)
     if (value === null) continue
     values[name] = value
-    if (value.includes(',')) repeated.push(name)
+    if (!isList && value.includes(',')) repeated.push(name)
   }
   return { values, repeated }
 }

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Answer } from './answer.ts'
+import type { Socket } from 'node:net'
+import { type Answer, isPieces, type Pieces } from './answer.ts'
 
 /** How much of a body that nobody wants is still read, so that its sender gets to the answer. */
 export const discardBytesMax = 8 * 1024 * 1024
@@ -11,15 +12,60 @@ export const discardMs = 3000
  * closed only when the rest was read and thrown away: closing it earlier would reset it, and the answer would be lost.
  */
 export function sendAnswer(req: IncomingMessage, res: ServerResponse, { status, headers, body }: Answer): void {
-  if (res.headersSent || res.destroyed) return
-  if (!hasUnreadBody(req)) {
-    res.writeHead(status, headers).end(body)
+  if (res.headersSent || res.destroyed) {
+    if (isPieces(body)) body.return().catch(() => {})
     return
   }
-  res.writeHead(status, { ...headers, Connection: 'close' })
-  res.write(body)
-  // ending the response closes the connection, so it stays open until then; Content-Length tells where it ends
-  discardBody(req, () => res.end())
+  const hasRest = hasUnreadBody(req)
+  res.writeHead(status, hasRest ? { ...headers, Connection: 'close' } : headers)
+  if (isPieces(body)) {
+    sendPieces(req, res, body).catch(() => breakOff(req, res))
+  } else if (hasRest) {
+    res.write(body)
+    // ending the response closes the connection, so it stays open until then; Content-Length tells where it ends
+    discardBody(req, () => res.end())
+  } else {
+    res.end(body)
+  }
+}
+
+/** Sends piece by piece, as fast as the other side reads. */
+async function sendPieces(req: IncomingMessage, res: ServerResponse, pieces: Pieces): Promise<void> {
+  const rest = hasUnreadBody(req) ? new Promise<void>((resolve) => discardBody(req, resolve)) : undefined
+  for await (const piece of pieces) {
+    await send(piece, res, req.socket)
+    if (req.socket.destroyed) return
+  }
+  await rest
+  res.end()
+}
+
+/** Resolves when there is room for more, or nobody there any more. */
+function send(piece: Uint8Array, res: ServerResponse, socket: Socket): Promise<unknown> | undefined {
+  if (socket.destroyed) return undefined
+  // a long answer must leave room for others, also where the other side reads as fast as it is sent
+  if (res.write(piece)) return nextTurn()
+  return new Promise<void>((resolve) => {
+    // a response that waits behind another one of its connection is not told when that closes; there may be many
+    socket.setMaxListeners(socket.getMaxListeners() + 1)
+    function goOn(): void {
+      socket.setMaxListeners(socket.getMaxListeners() - 1)
+      socket.off('close', goOn)
+      res.off('drain', goOn)
+      resolve()
+    }
+    socket.once('close', goOn)
+    res.once('drain', goOn)
+  }).then(nextTurn)
+}
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
+
+/** Ends the connection in such a way that nobody takes what came for all there is. */
+function breakOff(req: IncomingMessage, res: ServerResponse): void {
+  // in HTTP/1.0 an orderly end is the end of the body; only TCP has another
+  if (req.httpVersion === '1.0' && req.socket.remoteFamily && !('encrypted' in req.socket)) req.socket.resetAndDestroy()
+  else res.destroy()
 }
 
 function hasUnreadBody(req: IncomingMessage): boolean {

@@ -3,6 +3,8 @@ import type { ErrorCode } from '@ingest/core'
 /** The HTTP status of every refusal. */
 export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   'batch-too-large': 413,
+  'body-too-large': 413,
+  'chunk-not-found': 404,
   'chunk-too-large': 413,
   'chunk-undeclared': 409,
   'digest-mismatch': 400,
@@ -18,11 +20,13 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   'malformed-body': 400,
   'malformed-request': 400,
   'map-frozen': 409,
+  'map-not-found': 404,
   'map-replaced': 503,
   'method-not-allowed': 405,
   'not-found': 404,
   overloaded: 503,
   'precondition-failed': 412,
+  'range-not-satisfiable': 416,
   'rate-limited': 429,
   'repeated-header': 400,
   'request-timeout': 408,

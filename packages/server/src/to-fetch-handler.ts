@@ -1,5 +1,7 @@
-import { batchBytesMax, batchTooLarge, type EmbeddedIngest } from '@ingest/core'
+import type { EmbeddedIngest } from '@ingest/core'
+import { type Answer, isPieces, type Pieces } from './answer.ts'
 import { createRouter, type HandlerOptions } from './create-router.ts'
+import type { BodyLimit } from './edge-request.ts'
 import { inflateBody } from './inflate-body.ts'
 import { bodyConsumed, bodyCutShort } from './read-body.ts'
 import { parseFetchHeaders } from './request-headers.ts'
@@ -19,23 +21,48 @@ export type FetchHandler = (request: Request) => Promise<Response>
 export function toFetchHandler(ingest: EmbeddedIngest, options: HandlerOptions = {}): FetchHandler {
   const router = createRouter(ingest, options)
   return async (request) => {
+    const { pathname, search } = new URL(request.url)
     const { status, headers, body } = await router.answer({
       method: request.method,
-      path: new URL(request.url).pathname,
+      path: pathname,
+      query: search.slice(1),
       headers: parseFetchHeaders(request.headers),
-      readBody: (gzip) => readFetchBody(request, gzip),
+      readBody: (gzip, limit) => readFetchBody(request, gzip, limit),
     })
-    return new Response(request.method === 'HEAD' ? null : body, { status, headers })
+    return new Response(toFetchBody(request.method, body), { status, headers })
   }
 }
 
-async function readFetchBody(request: Request, gzip: boolean): Promise<Uint8Array> {
-  if (request.bodyUsed) throw bodyConsumed()
-  const body = request.body ? await collect(request.body) : new Uint8Array()
-  return gzip ? inflateBody(body) : body
+/** Null where there must be none. */
+function toFetchBody(method: string, body: Answer['body']): string | Uint8Array | ReadableStream | null {
+  if (isPieces(body)) return toStream(body)
+  return method === 'HEAD' || body.length === 0 ? null : body
 }
 
-async function collect(stream: ReadableStream<Uint8Array>): Promise<Uint8Array> {
+/** Reads a piece whenever one is wanted. */
+function toStream(pieces: Pieces): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const { done, value } = await pieces.next()
+        if (done) controller.close()
+        else controller.enqueue(value)
+      },
+      async cancel() {
+        await pieces.return()
+      },
+    },
+    { highWaterMark: 0 },
+  )
+}
+
+async function readFetchBody(request: Request, gzip: boolean, limit: BodyLimit): Promise<Uint8Array> {
+  if (request.bodyUsed) throw bodyConsumed()
+  const body = request.body ? await collect(request.body, limit) : new Uint8Array()
+  return gzip ? inflateBody(body, limit) : body
+}
+
+async function collect(stream: ReadableStream<Uint8Array>, { bytesMax, tooLarge }: BodyLimit): Promise<Uint8Array> {
   const reader = stream.getReader()
   const chunks: Uint8Array[] = []
   let size = 0
@@ -44,8 +71,8 @@ async function collect(stream: ReadableStream<Uint8Array>): Promise<Uint8Array> 
     if (done) return Buffer.concat(chunks, size)
     size += value.length
     chunks.push(value)
-    if (size <= batchBytesMax) continue
+    if (size <= bytesMax) continue
     reader.cancel().catch(() => {})
-    throw batchTooLarge(size)
+    throw tooLarge(size)
   }
 }

@@ -165,3 +165,52 @@ t.test('without limits of its own it has the usual ones, and a clock', async (t)
   for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.takeRequest('p')
   t.match(limiter.headers('p')['RateLimit-Policy'], '"requests";q=200;w=2')
 })
+
+t.test('bytes of maps have a bucket of their own, which may be overdrawn by what was not announced', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({
+    requests: { perSecond: 1, burst: 1 },
+    mapBytes: { perSecond: 1000, burst: 5000 },
+    now: () => time,
+  })
+  limiter.takeRequest('p')
+  limiter.takeMapBytes('p', 4000)
+  t.throws(() => limiter.takeMapBytes('p', 1001), { code: 'rate-limited', retryAfterSeconds: 1, limit: 1000 })
+  limiter.takeMapBytes('p', 1000)
+  limiter.takeMapBytes('q', 5000)
+  limiter.oweMapBytes('p', 2500)
+  t.strictSame(limiter.mapHeaders('p'), {
+    RateLimit: '"map-bytes";r=0;t=8',
+    'RateLimit-Policy': '"map-bytes";q=5000;w=5',
+  })
+  t.throws(() => limiter.takeMapBytes('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
+  time = 3000
+  limiter.takeMapBytes('p', 1)
+  t.equal(limiter.headers('p').RateLimit, '"requests";r=1;t=0, "events";r=100000;t=0')
+})
+
+t.test('a body that is larger than the burst passes when nothing is owed, and is paid for afterwards', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({ mapBytes: { perSecond: 10, burst: 100 }, now: () => time })
+  limiter.takeMapBytes('p', 1000)
+  t.throws(() => limiter.takeMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 100 })
+  time = 99_999
+  t.throws(() => limiter.takeMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 1 })
+  time = 100_000
+  limiter.takeMapBytes('p', 1000)
+})
+
+t.test('a rate in bytes is exact, however long the clock has run', async (t) => {
+  let time = 2 ** 40
+  const mapBytes = { perSecond: 33_554_432, burst: 268_435_456 }
+  const limiter = createRateLimiter({ mapBytes, now: () => time })
+  limiter.takeMapBytes('p', mapBytes.burst)
+  for (let i = 0; i < 100; i++) {
+    time += 7
+    limiter.takeMapBytes('p', 0)
+  }
+  time += 1
+  const back = Math.floor((mapBytes.perSecond * 701) / 1000)
+  t.throws(() => limiter.takeMapBytes('p', back + 1), { code: 'rate-limited' })
+  limiter.takeMapBytes('p', back)
+})

@@ -75,5 +75,6 @@ async function sendFetch(handler: (request: Request) => Promise<Response>, sent:
   const init: RequestInit = { method, headers: new Headers(pairs) }
   if (body !== undefined && method !== 'GET' && method !== 'HEAD') init.body = body
   const response = await handler(new Request(`http://localhost${path}`, init))
-  return { status: response.status, headers: Object.fromEntries(response.headers), body: await response.text() }
+  const bytes = Buffer.from(await response.arrayBuffer())
+  return { status: response.status, headers: Object.fromEntries(response.headers), body: bytes.toString(), bytes }
 }

@@ -4,7 +4,9 @@ export interface RawAnswer {
   status: number
   /** By lower-case name. */
   headers: Record<string, string>
+  /** As UTF-8. */
   body: string
+  bytes: Buffer
 }
 
 /** A connection on which a test writes what it likes, and reads whole answers. */
@@ -64,9 +66,30 @@ function parse(text: string, head: boolean): { answer: RawAnswer; length: number
       return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()]
     }),
   )
-  const bodyLength = head || status === 100 ? 0 : Number(headers['content-length'] ?? 0)
-  const length = headEnd + 4 + bodyLength
-  if (text.length < length) return undefined
-  const body = Buffer.from(text.slice(headEnd + 4, length), 'latin1').toString()
-  return { answer: { status, headers, body }, length }
+  const rest = text.slice(headEnd + 4)
+  const body = head || [100, 304].includes(status) ? { text: '', length: 0 } : parseBody(rest, headers)
+  if (!body) return undefined
+  const bytes = Buffer.from(body.text, 'latin1')
+  return { answer: { status, headers, body: bytes.toString(), bytes }, length: headEnd + 4 + body.length }
+}
+
+/** Undefined while it is not all here. */
+function parseBody(rest: string, headers: Record<string, string>): { text: string; length: number } | undefined {
+  if (headers['transfer-encoding'] === 'chunked') return parseChunked(rest)
+  const length = Number(headers['content-length'] ?? 0)
+  return rest.length < length ? undefined : { text: rest.slice(0, length), length }
+}
+
+function parseChunked(rest: string): { text: string; length: number } | undefined {
+  const parts: string[] = []
+  for (let at = 0; ; ) {
+    const lineEnd = rest.indexOf('\r\n', at)
+    if (lineEnd === -1) return undefined
+    const size = Number.parseInt(rest.slice(at, lineEnd), 16)
+    const start = lineEnd + 2
+    at = start + size + 2
+    if (rest.length < at) return undefined
+    if (size === 0) return { text: parts.join(''), length: at }
+    parts.push(rest.slice(start, start + size))
+  }
 }

@@ -1,8 +1,9 @@
 import { batchBytesMax, type EmbeddedIngest } from '@ingest/core'
 import t from 'tap'
 import { createRateLimiter, type RateLimits } from '../src/create-rate-limiter.ts'
-import { createPlaces } from '../src/places.ts'
-import { type EdgeRequest, receiveBatch } from '../src/receive-batch.ts'
+import type { EdgeRequest } from '../src/edge-request.ts'
+import { batchPlaces, createPlaces } from '../src/places.ts'
+import { receiveBatch } from '../src/receive-batch.ts'
 import { parseRawHeaders } from '../src/request-headers.ts'
 import { batchOf, headersOf, openTestIngest, projectId } from './batches.ts'
 import { edges } from './edges.ts'
@@ -11,6 +12,7 @@ function requestOf(pairs: readonly (readonly [string, string])[], body: string):
   const request = {
     method: 'POST',
     path: '/v1/events/batch',
+    query: '',
     headers: parseRawHeaders(pairs.flat()),
     reads: 0,
     async readBody() {
@@ -23,7 +25,7 @@ function requestOf(pairs: readonly (readonly [string, string])[], body: string):
 
 function contextOf(ingest: EmbeddedIngest, rateLimits?: RateLimits) {
   const limiter = rateLimits && createRateLimiter({ now: () => 0, ...rateLimits })
-  return { ingest, limiter, log: undefined, places: createPlaces() }
+  return { ingest, limiter, log: undefined, places: createPlaces(batchPlaces) }
 }
 
 t.test('of several faults the first in the order of the contract is answered', async (t) => {

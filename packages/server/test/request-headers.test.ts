@@ -21,3 +21,11 @@ t.test('every header that must come once is found when it comes twice, equal or 
 t.test('names of the prototype are nothing special', async (t) => {
   t.strictSame(parseRawHeaders(['__proto__', '1', 'constructor', '2']), { values: {}, repeated: [] })
 })
+
+t.test('headers that may be repeated are joined, as RFC 9110 section 5.3 says', async (t) => {
+  for (const name of ['if-match', 'if-none-match', 'if-range', 'range'] as const) {
+    const joined = { values: { [name]: '"a", "b"' }, repeated: [] }
+    t.strictSame(parseRawHeaders([name, '"a"', name.toUpperCase(), '"b"']), joined)
+    t.strictSame(parseFetchHeaders(new Headers([[name, '"a"'] as [string, string], [name, '"b"']])), joined)
+  }
+})

@@ -1,8 +1,11 @@
+import { IncomingMessage, ServerResponse } from 'node:http'
+import { Socket } from 'node:net'
 import { batchBytesMax } from '@ingest/core'
 import t, { type Test } from 'tap'
-import { discardBytesMax } from '../src/send-answer.ts'
+import type { Pieces } from '../src/answer.ts'
+import { discardBytesMax, sendAnswer } from '../src/send-answer.ts'
 import { serve } from '../src/serve.ts'
-import { batchOf, headersOf, openTestIngest } from './batches.ts'
+import { batchOf, headersOf, openTestIngest, projectId } from './batches.ts'
 import { requestBytes } from './edges.ts'
 import { openRaw } from './raw-exchange.ts'
 
@@ -88,4 +91,42 @@ t.test('after a refusal of what was read in full the connection is kept', async 
   raw.write(requestBytes({ headers, body: batchOf(1) }))
   t.match(JSON.parse((await raw.read()).body), { accepted: 0, duplicates: 1 })
   raw.socket.destroy()
+})
+
+t.test('a body that is made while it is sent reaches who is still busy with a body of its own', async (t) => {
+  for (const framing of [
+    ['Content-Length', '1000000'],
+    ['Transfer-Encoding', 'chunked'],
+  ] as const) {
+    const { raw, ingest, key } = await open(t)
+    const ids = Array.from({ length: 10 }, (_, i) => `${'x'.repeat(200)}${i}-`)
+    for (const id of ids) await ingest.submitBatch(projectId, Buffer.from(batchOf(100, id)))
+    raw.write(requestBytes({ method: 'GET', path: '/v1/events', headers: [...headersOf(key), framing] }))
+    const piece = framing[1] === 'chunked' ? chunkOf(100_000) : Buffer.alloc(100_000, ' ')
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => raw.socket.write(piece, resolve))
+    if (framing[1] === 'chunked') raw.write('0\r\n\r\n')
+    const answer = await raw.read()
+    t.equal(answer.status, 200)
+    t.equal(answer.headers.connection, 'close')
+    t.equal(answer.body.split('\n').length, 1001)
+    t.equal(await raw.ended, 'end')
+  }
+})
+
+t.test('a body that cannot be sent is let go', async (t) => {
+  let returned = 0
+  const body: Pieces = {
+    next: () => Promise.reject(new Error('read')),
+    return: async () => {
+      returned++
+      return { done: true, value: undefined }
+    },
+    [Symbol.asyncIterator]: () => body,
+  }
+  for (const state of [{ headersSent: true }, { destroyed: true }]) {
+    const res = Object.assign(new ServerResponse(new IncomingMessage(new Socket())), {})
+    for (const [name, value] of Object.entries(state)) Object.defineProperty(res, name, { value })
+    sendAnswer(res.req, res, { status: 200, headers: {}, body })
+  }
+  t.equal(returned, 2)
 })

@@ -1,0 +1,64 @@
+import type { EmbeddedIngest } from '@ingest/core'
+import { authenticateRequest } from './authenticate-request.ts'
+import { type BodyKind, checkBodyHeaders } from './body-headers.ts'
+import type { RateLimiter } from './create-rate-limiter.ts'
+import type { EdgeRequest } from './edge-request.ts'
+import type { Log } from './log.ts'
+import type { Places } from './places.ts'
+
+export interface UploadContext {
+  ingest: EmbeddedIngest
+  limiter: RateLimiter | undefined
+  log: Log | undefined
+  places: Places
+}
+
+/** What a route does with a body of one media type. */
+export interface UploadKind<Result> extends BodyKind {
+  /** Reads what the request says besides its body, before that is read; returns what is to become of the body. */
+  prepare(request: EdgeRequest): (projectId: string, body: Uint8Array) => Promise<Result>
+}
+
+/**
+ * Something for maps: checks what can be known from the headers, in the order of the contract, and reads the body.
+ * `headers` are those of the answer, whatever it will be.
+ *
+ * @throws {IngestError}
+ */
+export async function receiveUpload<Result>(
+  context: UploadContext,
+  kinds: ReadonlyMap<string, UploadKind<Result>>,
+  request: EdgeRequest,
+  headers: Record<string, string>,
+): Promise<Result> {
+  const projectId = await authenticateRequest(context, request.headers, 'maps:write')
+  const leave = context.places.enter(projectId)
+  try {
+    const { kind, gzip } = checkBodyHeaders(request.headers, kinds)
+    const take = kind.prepare(request)
+    const read = () => request.readBody(gzip, kind.limit)
+    return await take(projectId, await readLimited(read, projectId, context.limiter, request, headers))
+  } finally {
+    leave()
+  }
+}
+
+/** Reads a body within the limit of the project's bytes, which counts what was announced or what came, if that is more. */
+async function readLimited(
+  read: () => Promise<Uint8Array>,
+  projectId: string,
+  limiter: RateLimiter | undefined,
+  request: EdgeRequest,
+  headers: Record<string, string>,
+): Promise<Uint8Array> {
+  if (!limiter) return read()
+  try {
+    const announced = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
+    limiter.takeMapBytes(projectId, announced)
+    const body = await read()
+    limiter.oweMapBytes(projectId, Math.max(0, body.length - announced))
+    return body
+  } finally {
+    Object.assign(headers, limiter.mapHeaders(projectId))
+  }
+}
