@@ -3,7 +3,7 @@ import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { AppendEvent, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
+import type { AppendBatch, AppendEvent, AppendResult, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
 import { checkDataFile } from './check-data-file.ts'
 import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
 import { createEventLog, type LoggedEvent, openEventLogTables } from './event-log.ts'
@@ -117,10 +117,27 @@ async function openStore(
   })
   const numbers = new Map<string, number>()
   let closing: Promise<void> | undefined
+  let running = 0
+  let onIdle = () => {}
+
+  function checkOpen(): void {
+    if (closing) throw new IngestError('store-closed', 'The store is closed.')
+  }
+
+  /** Runs an operation of several steps, which is finished before the store closes. */
+  async function run<T>(operation: () => Promise<T>): Promise<T> {
+    checkOpen()
+    running++
+    try {
+      return await operation()
+    } finally {
+      running--
+      if (running === 0) onIdle()
+    }
+  }
 
   /** Reads at one moment, and sees at least what was committed when it began, by any process. */
   function look<T>(read: () => T): T {
-    if (closing) throw new IngestError('store-closed', 'The store is closed.')
     const failure = writer.failure()
     if (failure) throw failure
     try {
@@ -137,6 +154,7 @@ async function openStore(
 
   /** Looks at what is stored for a project, or answers `none` for one that has stored nothing. */
   function lookAt<T>(projectId: string, none: T, read: (project: number) => T): T {
+    checkOpen()
     return look(() => {
       const project = numberOf(projectId)
       return project === undefined ? none : read(project)
@@ -162,6 +180,19 @@ async function openStore(
     return fingerprints
   }
 
+  async function append(projectId: string, { body, count, events, receivedAt }: AppendBatch): Promise<AppendResult> {
+    const project =
+      look(() => numberOf(projectId)) ??
+      (await writer.decide((table) => look(() => openProjects(table).numberFor(projectId))))
+    const payload =
+      events.length === count ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
+    const fingerprints = fingerprintsOf(
+      project,
+      events.map(({ eventId }) => eventId),
+    )
+    return writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
+  }
+
   async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY }: ReadOptions = {}) {
     const start = after === undefined ? { sequence: 0, index: -1 } : parseCursor(after)
     let left = limit
@@ -169,6 +200,7 @@ async function openStore(
     while (left > 0) {
       const sequences = lookAt(projectId, [], (project) => log.sequences(project, from, readAhead))
       for (const sequence of sequences) {
+        checkOpen()
         for (const event of look(() => log.events(sequence))) {
           if (sequence === start.sequence && event.position.index <= start.index) continue
           if (left-- <= 0) return
@@ -183,26 +215,18 @@ async function openStore(
   }
 
   return {
-    async append(projectId, { body, count, events, receivedAt }) {
-      const project =
-        look(() => numberOf(projectId)) ?? (await writer.decide((table) => openProjects(table).numberFor(projectId)))
-      const payload =
-        events.length === count ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
-      const fingerprints = fingerprintsOf(
-        project,
-        events.map(({ eventId }) => eventId),
-      )
-      return writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
+    append: (projectId, batch) => run(() => append(projectId, batch)),
+
+    known(projectId, eventIds) {
+      return run(async () => (await locate(projectId, eventIds)).map((position) => position !== undefined))
     },
 
-    async known(projectId, eventIds) {
-      return (await locate(projectId, eventIds)).map((position) => position !== undefined)
-    },
-
-    async find(projectId, eventId) {
-      const [position] = await locate(projectId, [eventId])
-      if (!position) return undefined
-      return look(() => toStoredEvent(log.events(position.sequence)[position.index] as LoggedEvent))
+    find(projectId, eventId) {
+      return run(async () => {
+        const [position] = await locate(projectId, [eventId])
+        if (!position) return undefined
+        return look(() => toStoredEvent(log.events(position.sequence)[position.index] as LoggedEvent))
+      })
     },
 
     read,
@@ -217,26 +241,36 @@ async function openStore(
     },
 
     async project(projectId) {
+      checkOpen()
       return look(() => projects.get(projectId))
     },
 
-    async updateProject(projectId, decide) {
-      return writer.decide((table) => {
-        const projects = openProjects(table)
-        const { project, result } = decide(projects.get(projectId))
-        if (project) projects.put(project)
-        return result
-      })
+    updateProject(projectId, decide) {
+      return run(() =>
+        writer.decide((table) => {
+          const projects = openProjects(table)
+          const { project, result } = decide(look(() => projects.get(projectId)))
+          if (project) look(() => projects.put(project))
+          return result
+        }),
+      )
     },
 
     async check() {
+      checkOpen()
       look(() => projects.numberOf('-'))
       checkFreeSpace(eventsDirectory)
     },
 
     close() {
       closing ??= (async () => {
-        const closed = writer.close().then(() => environment.root.close())
+        if (running > 0) {
+          await new Promise<void>((resolve) => {
+            onIdle = resolve
+          })
+        }
+        await writer.close()
+        const closed = environment.root.close()
         // after a failed disk, LMDB's own close may never return
         await (writer.failure()
           ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])

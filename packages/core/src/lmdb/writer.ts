@@ -2,7 +2,7 @@ import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { IngestError } from '../error.ts'
 import type { AppendResult } from '../store.ts'
 import { createAppender } from './appender.ts'
-import { type Change, change } from './change.ts'
+import { type Change, change, openTables } from './change.ts'
 import type { Environment } from './environment.ts'
 import { createEventLog, openEventLogTables } from './event-log.ts'
 import type { Position } from './ids/entry.ts'
@@ -54,9 +54,13 @@ export type FromWriter =
   | { type: 'ready' }
   | { type: 'refused'; refusal: Refusal }
   | { type: 'settled'; outcomes: Outcome[] }
+  /** It is not writing: the id index has to be done with something first. */
+  | { type: 'waits' }
 
 /** One transaction's worth of batches is at most so many bytes, so that no commit takes long. */
 const groupBytesMax = 16 * 2 ** 20
+/** How often it says that it waits. */
+const waitingMs = 100
 
 /**
  * Serves requests that come by `port`: the one in a process who writes to the log. Many requests, one transaction, one
@@ -68,7 +72,7 @@ const groupBytesMax = 16 * 2 ** 20
 export async function runWriter(port: MessagePort, environment: Environment, data: WriterData): Promise<void> {
   const say = (message: FromWriter) => port.postMessage(message)
   try {
-    const serve = await openWriter(environment, data, (progress) => say({ type: 'progress', progress }))
+    const serve = await openWriter(environment, data, say)
     say({ type: 'ready' })
     await listen(port, serve, say)
   } catch (error) {
@@ -130,7 +134,7 @@ function takeGroup(queue: ToWriter[]): Request[] {
 async function openWriter(
   environment: Environment,
   { directory, idsDirectory, seed, entriesPerFlush }: WriterData,
-  onProgress: (progress: RebuildProgress) => void,
+  say: (message: FromWriter) => void,
 ): Promise<Serving> {
   const { root, table } = environment
   const tables = openEventLogTables(table)
@@ -142,9 +146,10 @@ async function openWriter(
     logDirectory: directory,
     seed,
     entriesPerFlush,
-    onProgress,
+    onProgress: (progress) => say({ type: 'progress', progress }),
   })
   const appender = createAppender(tables, eventLog, ids)
+  let failure: Refusal | undefined
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
     root.resetReadTxn()
@@ -163,10 +168,22 @@ async function openWriter(
     if (lost !== undefined) throw new IngestError('store-failed', `${lost}.`)
   }
 
-  async function writeAll(requests: readonly (AppendRequest | ChangeRequest)[]): Promise<Outcome[]> {
-    let hasBegun = false
+  async function room(): Promise<void> {
+    const timer = setInterval(() => say({ type: 'waits' }), waitingMs)
     try {
       await ids.room()
+    } finally {
+      clearInterval(timer)
+    }
+  }
+
+  async function writeAll(requests: readonly (AppendRequest | ChangeRequest)[]): Promise<Outcome[]> {
+    // after a failed disk, LMDB's next transaction may be none, or never end
+    if (failure) return refuseAll(requests, failure)
+    let hasBegun = false
+    try {
+      await room()
+      for (const request of requests) if (request.type === 'change') openTables(table, request)
       hasBegun = true
       const values = root.transactionSync(() => {
         appender.begin()
@@ -177,7 +194,8 @@ async function openWriter(
     } catch (error) {
       if (hasBegun) ids.undone()
       const refusal = toRefusal(error, environment.isFull)
-      return requests.map(({ id }) => ({ id, refusal }))
+      if (refusal.code === 'store-failed') failure = refusal
+      return refuseAll(requests, refusal)
     }
   }
 
@@ -197,4 +215,8 @@ async function openWriter(
     },
     close: () => ids.close(),
   }
+}
+
+function refuseAll(requests: readonly Request[], refusal: Refusal): Outcome[] {
+  return requests.map(({ id }) => ({ id, refusal }))
 }
