@@ -3,7 +3,16 @@ import type { Table } from './environment.ts'
 import type { EventLog, EventLogTables } from './event-log.ts'
 import type { Position } from './ids/entry.ts'
 import type { IdIndex } from './ids/id-index.ts'
-import { encodePayload, encodeRecord, eventIdOf, eventsOf, fingerprintsOf, sealRecord, viewRecord } from './record.ts'
+import {
+  decodeRecord,
+  encodePayload,
+  encodeRecord,
+  eventIdOf,
+  eventsOf,
+  fingerprintsOf,
+  sealRecord,
+  viewRecord,
+} from './record.ts'
 import { projectKey, sequenceKey } from './table-keys.ts'
 
 /** What an append stored. Mostly it is all or nothing, and that is short to tell another thread. */
@@ -132,12 +141,12 @@ type Reader = (sequence: number) => EarlierRecord | undefined
 function readerOf(log: Table): Reader {
   const records = new Map<number, EarlierRecord | undefined>()
   return (sequence) => {
-    if (!records.has(sequence)) records.set(sequence, earlierRecord(log.getBinary(sequenceKey(sequence))))
+    if (!records.has(sequence)) records.set(sequence, earlierRecord(log.getBinary(sequenceKey(sequence)), sequence))
     return records.get(sequence)
   }
 }
 
-function earlierRecord(bytes: Buffer | undefined): EarlierRecord | undefined {
+function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierRecord | undefined {
   if (!bytes) return undefined
   const { project, payload } = viewRecord(bytes)
   let events: Buffer[] | undefined
@@ -145,7 +154,8 @@ function earlierRecord(bytes: Buffer | undefined): EarlierRecord | undefined {
     project,
     payload,
     events() {
-      events ??= eventsOf(payload)
+      // what is damaged cannot be taken apart
+      events ??= eventsOf(decodeRecord(bytes, sequence).payload)
       return events
     },
   }

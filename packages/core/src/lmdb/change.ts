@@ -97,6 +97,11 @@ function placeOf(rows: readonly Row[], key: Uint8Array): number {
   return low
 }
 
+/** Opens the tables of a change, which its transaction must not. */
+export function openTables(table: (name: string) => Table, { rowsRead, keysRead, rows }: Change): void {
+  for (const { table: name } of [...rowsRead, ...keysRead, ...rows]) table(name)
+}
+
 /** Makes the change if what it stands on is still so, and says whether it did. Only inside a write transaction. */
 export function change(table: (name: string) => Table, { rowsRead, keysRead, rows }: Change): boolean {
   const isUntouched =

@@ -28,6 +28,10 @@ export interface Rows {
 /** One LMDB environment: a folder with one data file, written by one transaction at a time over all processes. */
 export interface Environment {
   root: RootDatabase<Buffer, Buffer>
+  /**
+   * Makes the table when it is missing. The first call for a name takes the write lock, so it belongs where nobody is
+   * served yet; and not into a transaction, which would take the table with it if it is undone.
+   */
   table(name: string): Table
   /**
    * What stands in the way of trusting the data file now: a file that was deleted or replaced under a running process
@@ -58,7 +62,7 @@ export function openEnvironment(directory: string): Environment {
     path: directory,
     // a name with a dot in it would be taken for a file
     noSubdir: false,
-    maxDbs: 16,
+    maxDbs: 32,
     ...(process.platform === 'win32' ? {} : { mapSize: mapBytes }),
     pageSize,
     permissionsMode: 0o600,
@@ -73,9 +77,14 @@ export function openEnvironment(directory: string): Environment {
   // LMDB syncs the file and not the folder that names it
   if (!existed) for (const folder of [directory, join(directory, '..')]) syncDirectory(folder)
   const { ino } = statSync(path)
+  const tables = new Map<string, Table>()
   return {
     root,
-    table: (name) => root.openDB<Buffer, Buffer>(name, binary),
+    table(name) {
+      const table = tables.get(name) ?? root.openDB<Buffer, Buffer>(name, binary)
+      tables.set(name, table)
+      return table
+    },
     lost() {
       const now = statSync(path, { throwIfNoEntry: false })
       return now?.ino === ino ? undefined : `${path} was deleted or replaced while it was open`

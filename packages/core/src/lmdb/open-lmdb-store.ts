@@ -3,7 +3,7 @@ import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { AppendEvent, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
+import type { AppendBatch, AppendEvent, AppendResult, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
 import { checkDataFile } from './check-data-file.ts'
 import { openChunkBytes } from './chunks.ts'
 import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
@@ -123,11 +123,29 @@ async function openStore(
   const numbers = new Map<string, number>()
   const maps = openMapTables(environment.table)
   const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, timeoutMs })
+  const mapStore = createMapStore({ projects, maps, chunks, writer, look })
   let closing: Promise<void> | undefined
+  let running = 0
+  let onIdle = () => {}
+
+  function checkOpen(): void {
+    if (closing) throw new IngestError('store-closed', 'The store is closed.')
+  }
+
+  /** Runs an operation of several steps, which is finished before the store closes. */
+  async function run<T>(operation: () => Promise<T>): Promise<T> {
+    checkOpen()
+    running++
+    try {
+      return await operation()
+    } finally {
+      running--
+      if (running === 0) onIdle()
+    }
+  }
 
   /** Reads at one moment, and sees at least what was committed when it began, by any process. */
   function look<T>(read: () => T): T {
-    if (closing) throw new IngestError('store-closed', 'The store is closed.')
     const failure = writer.failure()
     if (failure) throw failure
     try {
@@ -144,6 +162,7 @@ async function openStore(
 
   /** Looks at what is stored for a project, or answers `none` for one that has stored nothing. */
   function lookAt<T>(projectId: string, none: T, read: (project: number) => T): T {
+    checkOpen()
     return look(() => {
       const project = numberOf(projectId)
       return project === undefined ? none : read(project)
@@ -163,14 +182,26 @@ async function openStore(
     return number
   }
 
-  function giveNumber(projectId: string): Promise<number> {
-    return writer.decide((table) => openProjects(table).numberFor(projectId))
-  }
-
   function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
     const fingerprints = new Uint32Array(eventIds.length * 2)
     for (let i = 0; i < eventIds.length; i++) fingerprint(project, eventIds[i] as string, fingerprints, i * 2)
     return fingerprints
+  }
+
+  async function append(projectId: string, { body, count, events, receivedAt }: AppendBatch): Promise<AppendResult> {
+    const project =
+      look(() => numberOf(projectId)) ??
+      (await writer.decide((table) => look(() => openProjects(table).numberFor(projectId))))
+    const payload =
+      events.length === count ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
+    const fingerprints = fingerprintsOf(
+      project,
+      events.map(({ eventId }) => eventId),
+    )
+    const appended = await writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
+    return typeof appended === 'object'
+      ? appended
+      : { stored: new Array(events.length).fill(appended === 'all'), conflicts: 0 }
   }
 
   async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY }: ReadOptions = {}) {
@@ -180,6 +211,7 @@ async function openStore(
     while (left > 0) {
       const sequences = lookAt(projectId, [], (project) => log.sequences(project, from, readAhead))
       for (const sequence of sequences) {
+        checkOpen()
         for (const event of look(() => log.events(sequence))) {
           if (sequence === start.sequence && event.position.index <= start.index) continue
           if (left-- <= 0) return
@@ -197,61 +229,66 @@ async function openStore(
   void chunks.sweep().catch(() => {})
 
   return {
-    async append(projectId, { body, count, events, receivedAt }) {
-      const project = look(() => numberOf(projectId)) ?? (await giveNumber(projectId))
-      const isWhole = events.length === count
-      const payload = isWhole ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
-      const fingerprints = fingerprintsOf(
-        project,
-        events.map(({ eventId }) => eventId),
-      )
-      const appended = await writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
-      return typeof appended === 'object'
-        ? appended
-        : { stored: new Array(events.length).fill(appended === 'all'), conflicts: 0 }
+    append: (projectId, batch) => run(() => append(projectId, batch)),
+
+    known(projectId, eventIds) {
+      return run(async () => (await locate(projectId, eventIds)).map((position) => position !== undefined))
     },
 
-    async known(projectId, eventIds) {
-      return (await locate(projectId, eventIds)).map((position) => position !== undefined)
-    },
-
-    async find(projectId, eventId) {
-      const [position] = await locate(projectId, [eventId])
-      if (!position) return undefined
-      return look(() => toStoredEvent(log.events(position.sequence)[position.index] as LoggedEvent))
+    find(projectId, eventId) {
+      return run(async () => {
+        const [position] = await locate(projectId, [eventId])
+        if (!position) return undefined
+        return look(() => toStoredEvent(log.events(position.sequence)[position.index] as LoggedEvent))
+      })
     },
 
     read,
 
-    ...createMapStore({ projects, maps, chunks, writer, look }),
+    map: (key) => run(() => mapStore.map(key)),
+    maps: (projectId, selection) => run(() => mapStore.maps(projectId, selection)),
+    updateMap: (key, about, decide) => run(() => mapStore.updateMap(key, about, decide)),
+    putChunk: (projectId, chunk) => run(() => mapStore.putChunk(projectId, chunk)),
+    chunk: (projectId, digest) => run(() => mapStore.chunk(projectId, digest)),
+    presentChunks: (projectId, digests) => run(() => mapStore.presentChunks(projectId, digests)),
+    readyMaps: (projectId) => run(() => mapStore.readyMaps(projectId)),
+    dropIdleMaps: (touchedBefore) => run(() => mapStore.dropIdleMaps(touchedBefore)),
 
     async totals(projectId) {
       return lookAt(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => log.totals(project))
     },
 
     async project(projectId) {
+      checkOpen()
       return look(() => projects.get(projectId))
     },
 
-    async updateProject(projectId, decide) {
-      return writer.decide((table) => {
-        const projects = openProjects(table)
-        const { project, result } = decide(projects.get(projectId))
-        if (project) projects.put(project)
-        return result
-      })
+    updateProject(projectId, decide) {
+      return run(() =>
+        writer.decide((table) => {
+          const projects = openProjects(table)
+          const { project, result } = decide(look(() => projects.get(projectId)))
+          if (project) look(() => projects.put(project))
+          return result
+        }),
+      )
     },
 
     async check() {
+      checkOpen()
       look(() => projects.numberOf('-'))
       checkFreeSpace(eventsDirectory)
     },
 
     close() {
       closing ??= (async () => {
-        const closed = Promise.all([chunks.close(), writer.close()]).then(() =>
-          Promise.all([chunks.closeEnvironment(), environment.root.close()]),
-        )
+        if (running > 0) {
+          await new Promise<void>((resolve) => {
+            onIdle = resolve
+          })
+        }
+        await Promise.all([chunks.close(), writer.close()])
+        const closed = Promise.all([chunks.closeEnvironment(), environment.root.close()])
         // after a failed disk, LMDB's own close may never return
         await (writer.failure()
           ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])

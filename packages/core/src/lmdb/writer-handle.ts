@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { MessageChannel, Worker } from 'node:worker_threads'
 import { IngestError } from '../error.ts'
 import type { Appended } from './appender.ts'
@@ -10,6 +11,8 @@ import { type FromWriter, runWriter, type ToWriter, type WriterData } from './wr
 
 /** More than this waiting means that the disk cannot keep up: what comes then is refused at once. */
 const waitingBytesMax = 64 * 2 ** 20
+/** How long the thread may take to end after the store has failed; then it is left as it is. */
+const failedCloseMs = 2000
 
 /** The writer of this process, as others see it. What it resolves with is durable. */
 export interface Writer {
@@ -29,7 +32,7 @@ export interface Writer {
   fail(refusal: IngestError): void
   /** Why nothing can be written any more. */
   failure(): IngestError | undefined
-  /** Takes nothing more, and resolves when what was waiting is settled and the writer has ended. */
+  /** Takes nothing more, and resolves when what was waiting is settled and the writer has ended, or cannot end. */
   close(): Promise<void>
 }
 
@@ -60,6 +63,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   let lastId = 0
   let watchdog: NodeJS.Timeout | undefined
   let failure: IngestError | undefined
+  let isReady = false
   let isClosed = false
   let onIdle = () => {}
 
@@ -133,17 +137,20 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     port.on('message', (message: FromWriter) => {
       if (message.type === 'settled') settle(message)
       else if (message.type === 'waste') onWaste()
+      else if (message.type === 'waits') watchdog?.refresh()
       else if (message.type === 'progress') onProgress(message.progress)
       else if (message.type === 'ready') resolve()
-      else if (message.type === 'refused') reject(toError(message.refusal))
+      else end(toError(message.refusal))
     })
-    ended.then((reason) => {
-      const error = new IngestError('store-failed', `The thread that writes has ended: ${reason}.`)
-      reject(error)
-      if (!isClosed) fail(error)
-    })
+    ended.then((reason) => end(new IngestError('store-failed', `The thread that writes has ended: ${reason}.`)))
+
+    function end(reason: IngestError): void {
+      reject(reason)
+      if (isReady && !isClosed) fail(reason)
+    }
   })
   await ready
+  isReady = true
   letGo()
 
   return {
@@ -153,7 +160,8 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     },
 
     locate(project, eventIds, fingerprints) {
-      return send({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, 0)
+      const bytes = eventIds.reduce((sum, eventId) => sum + eventId.length, fingerprints.byteLength)
+      return send({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
     },
 
     async decide(decide) {
@@ -180,7 +188,8 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       }
       hold()
       port.postMessage({ type: 'close' })
-      await ended
+      // a thread whose commit never ends does not end either
+      await (failure ? Promise.race([ended, sleep(failedCloseMs, undefined, { ref: false })]) : ended)
       letGo()
     },
   }

@@ -1,7 +1,7 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { IngestError } from '../error.ts'
 import { type Appended, createAppender } from './appender.ts'
-import { type Change, change } from './change.ts'
+import { type Change, change, openTables } from './change.ts'
 import type { Environment } from './environment.ts'
 import { createEventLog, openEventLogTables } from './event-log.ts'
 import type { Position } from './ids/entry.ts'
@@ -53,9 +53,13 @@ export type FromWriter =
   | { type: 'settled'; outcomes: Outcome[] }
   /** Freezing a build has left bytes that nothing needs any more. */
   | { type: 'waste' }
+  /** It is not writing: the id index has to be done with something first. */
+  | { type: 'waits' }
 
 /** One transaction's worth of batches is at most so many bytes, so that no commit takes long. */
 const groupBytesMax = 16 * 2 ** 20
+/** How often it says that it waits. */
+const waitingMs = 100
 
 /**
  * Serves requests that come by `port`: the one in a process who writes to the log. Many requests, one transaction, one
@@ -148,6 +152,7 @@ async function openWriter(
     hasWaste = true
   })
   const appender = createAppender(tables, eventLog, ids, maps.freeze)
+  let failure: Refusal | undefined
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
     root.resetReadTxn()
@@ -166,10 +171,22 @@ async function openWriter(
     if (lost !== undefined) throw new IngestError('store-failed', `${lost}.`)
   }
 
-  async function writeAll(requests: readonly (AppendRequest | ChangeRequest)[]): Promise<Outcome[]> {
-    let hasBegun = false
+  async function room(): Promise<void> {
+    const timer = setInterval(() => say({ type: 'waits' }), waitingMs)
     try {
       await ids.room()
+    } finally {
+      clearInterval(timer)
+    }
+  }
+
+  async function writeAll(requests: readonly (AppendRequest | ChangeRequest)[]): Promise<Outcome[]> {
+    // after a failed disk, LMDB's next transaction may be none, or never end
+    if (failure) return refuseAll(requests, failure)
+    let hasBegun = false
+    try {
+      await room()
+      for (const request of requests) if (request.type === 'change') openTables(table, request)
       hasBegun = true
       const values = root.transactionSync(() => {
         appender.begin()
@@ -182,7 +199,8 @@ async function openWriter(
     } catch (error) {
       if (hasBegun) ids.undone()
       const refusal = toRefusal(error, environment.isFull)
-      return requests.map(({ id }) => ({ id, refusal }))
+      if (refusal.code === 'store-failed') failure = refusal
+      return refuseAll(requests, refusal)
     }
   }
 
@@ -202,4 +220,8 @@ async function openWriter(
     },
     close: () => ids.close(),
   }
+}
+
+function refuseAll(requests: readonly Request[], refusal: Refusal): Outcome[] {
+  return requests.map(({ id }) => ({ id, refusal }))
 }
