@@ -47,7 +47,7 @@ export function createApi(connection: Connection, { retry, retryEach }: Retrier)
 async function send(connection: Connection, call: ApiCall, patience: Parameters<Connection['send']>[1]) {
   const reply = await connection.send(call, patience)
   if (call.expect.includes(reply.status)) return reply
-  await reply.body.return()
+  reply.leave()
   throw unexpectedAnswer(`its status is ${reply.status}`)
 }
 

@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { Pool } from 'undici'
 import { refusalOf, unexpectedAnswer } from './refusal-of.ts'
@@ -24,8 +25,10 @@ export interface Reply {
   status: number
   /** By lower-case name. */
   headers: Readonly<Record<string, string | undefined>>
-  /** To be read to its end, or left by `return`: until then it holds its connection. */
-  body: AsyncGenerator<Uint8Array, void>
+  /** Holds a connection until it is read to its end, or left. */
+  body: AsyncIterable<Uint8Array>
+  /** Lets go of what is not read. */
+  leave(): void
 }
 
 /** Connections to one server, kept alive. */
@@ -68,10 +71,10 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
       body: request.body ?? null,
       signal: watch.signal,
     })
-    const reply = { status, headers: flat(answer.headers), body: readBody(answer.body, watch) }
+    const reply = { status, headers: flat(answer.headers), ...openBody(answer.body, watch) }
     if (status < 200 || status > 299) throw refusalOf({ ...reply, body: await textOf(reply.body) }, now())
     if (reply.headers['content-encoding'] === undefined) return reply
-    await reply.body.return()
+    reply.leave()
     throw unexpectedAnswer('it is compressed, and that was not asked for')
   }
 
@@ -89,22 +92,30 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
     close: () => pool.destroy(),
   }
 
-  async function* readBody(body: AsyncIterable<Uint8Array>, watch: Watch): AsyncGenerator<Uint8Array, void> {
-    const pieces = body[Symbol.asyncIterator]()
-    try {
-      for (;;) {
-        watch.wait()
-        const { done, value } = await pieces.next()
-        if (done) return
-        watch.rest()
-        yield value
-      }
-    } catch (error) {
-      throw watch.signal.aborted ? watch.signal.reason : failureOf(error, origin)
-    } finally {
+  function openBody(stream: Readable, watch: Watch): Pick<Reply, 'body' | 'leave'> {
+    function leave(): void {
       watch.end()
-      await pieces.return?.()
+      stream.destroy()
     }
+    async function* read(): AsyncGenerator<Uint8Array, void> {
+      const pieces = stream[Symbol.asyncIterator]()
+      try {
+        for (;;) {
+          watch.wait()
+          const { done, value } = await pieces.next()
+          if (done) return
+          watch.rest()
+          yield value
+        }
+      } catch (error) {
+        throw watch.signal.aborted ? watch.signal.reason : failureOf(error, origin)
+      } finally {
+        leave()
+      }
+    }
+    // what destroys it is told to whoever reads, and there may be nobody
+    stream.on('error', () => {})
+    return { body: read(), leave }
   }
 }
 
@@ -143,19 +154,21 @@ function startWatch({ timeoutMs, isStream, signal }: Patience): Watch {
   }
 }
 
-/** Answers that are no HTTP at all, or too much of it: nothing that goes away. */
-const strange = /^(HPE_(?!INVALID_EOF_STATE)|UND_ERR_HEADERS_OVERFLOW|ERR_SSL_WRONG_VERSION_NUMBER)/
+/** An answer that is no HTTP at all, or too much of it: nothing that goes away. */
+function isStrange({ name, code = '' }: NodeJS.ErrnoException): boolean {
+  if (name === 'HTTPParserError') return code !== 'HPE_INVALID_EOF_STATE'
+  return code === 'UND_ERR_HEADERS_OVERFLOW' || code === 'ERR_SSL_WRONG_VERSION_NUMBER'
+}
 
 /** What a request failed with, as a refusal. Anything but an error of the network is a bug, and stays what it is. */
 function failureOf(error: unknown, origin: string): unknown {
   if (error instanceof IngestError || !(error instanceof Error)) return error
   const { code } = error as NodeJS.ErrnoException
+  const what = `${origin}: ${error.message || code}`
+  if (isStrange(error)) return new IngestError('unexpected-answer', `No HTTP from ${what}`, { cause: error })
   if (typeof code !== 'string' || code === 'UND_ERR_INVALID_ARG') return error
   if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return new IngestError('store-closed', 'This client is closed.')
-  const what = `${origin}: ${error.message || code}`
-  return strange.test(code)
-    ? new IngestError('unexpected-answer', `The answer is not HTTP, from ${what}`, { cause: error })
-    : new IngestError('connection-failed', `No answer from ${what}`, { cause: error })
+  return new IngestError('connection-failed', `No answer from ${what}`, { cause: error })
 }
 
 function parseUrl(url: string): { origin: string; prefix: string } {

@@ -54,8 +54,8 @@ export function eventCalls(api: Api): EventCalls {
         throw new IngestError('invalid-argument', 'limit is a whole number of events.')
       }
       let left = limit
-      let count: number
-      do {
+      // a server may give less than it is asked for, so only an empty page is the end
+      for (let count = -1; count !== 0 && left > 0; ) {
         count = 0
         for await (const event of api.stream(page, read, options)) {
           after = event.cursor
@@ -63,8 +63,7 @@ export function eventCalls(api: Api): EventCalls {
           count++
           yield event
         }
-        // a server may give less than it is asked for, so only an empty page is the end
-      } while (count > 0 && left > 0)
+      }
 
       function page() {
         const query = { after, limit: Math.min(left, pageEventsMax) }

@@ -48,7 +48,7 @@ export async function* readContent(
     }
   }
 
-  async function* rest({ status, headers, body }: Reply): AsyncGenerator<Uint8Array, void> {
+  async function* rest({ status, headers, body, leave }: Reply): AsyncGenerator<Uint8Array, void> {
     try {
       if (headers.etag !== etag) throw replaced()
       // whatever stands between may leave out the range, and then all of the map comes
@@ -65,7 +65,7 @@ export async function* readContent(
       }
       throw new IngestError('connection-failed', 'The answer ended before the end of the map.')
     } finally {
-      await body.return()
+      leave()
     }
   }
 }
