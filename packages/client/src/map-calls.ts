@@ -148,8 +148,13 @@ async function orMissing<T>(code: 'map-not-found' | 'chunk-not-found', answer: P
 
 function queryOf({ placeId, buildId }: MapId): Record<string, string> {
   // without one of them, it would be another question
-  if (typeof placeId === 'string' && typeof buildId === 'string') return { placeId, buildId }
-  throw new IngestError('invalid-argument', 'A map is named by a placeId and a buildId, both strings.')
+  if (isText(placeId) && isText(buildId)) return { placeId, buildId }
+  throw new IngestError('invalid-argument', 'A map is asked for by its placeId and its buildId.')
+}
+
+/** An integer means its decimal string. */
+function isText(value: unknown): boolean {
+  return typeof value === 'string' || Number.isSafeInteger(value)
 }
 
 function pageOfOne(map: MapStatus | undefined): MapPage {

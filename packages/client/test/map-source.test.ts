@@ -32,9 +32,8 @@ function useTemporary(t: Test): string {
 }
 
 t.test('a file, bytes and a stream are read as often as one likes', async (t) => {
-  const path = join(t.testdir(), 'map.json')
+  const path = join(useTemporary(t), 'map.json')
   writeFileSync(path, content)
-  useTemporary(t)
   const stream = () => Readable.from([content.subarray(0, 7), content.subarray(7, 400_000), content.subarray(400_000)])
   for (const source of [path, content, new Uint8Array(content), stream(), Readable.toWeb(stream())]) {
     const opened = await openSource(source as string)
@@ -82,10 +81,8 @@ t.test(
   'a path that leads to a stream is one',
   { skip: process.platform === 'win32' && 'no mkfifo here' },
   async (t) => {
-    const directory = t.testdir()
-    const path = join(directory, 'pipe')
+    const path = join(useTemporary(t), 'pipe')
     execFileSync('mkfifo', [path])
-    useTemporary(t)
     const written = appendFile(path, content)
     const opened = await openSource(path)
     await written
