@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import { inspect } from 'node:util'
 import { createIngest, type IngestError, openMemoryStore } from '@ingest/core'
 import { ingestChecks } from '@ingest/core/testing'
@@ -49,6 +50,34 @@ t.test('a batch is stored by a real server, and again is a duplicate', async (t)
     })
   }
   t.match(await embedded.findEvent(projectId, 'e-2-5000'), { bytes: /x{5000}/ })
+})
+
+t.test('a map of any size is sent to a real server, goes on where it was ended, and comes back', async (t) => {
+  const { ingest, embedded } = await openServed(t)
+  const content = Buffer.from(JSON.stringify(Array.from({ length: 150_000 }, (_, part) => ({ part, at: part % 97 }))))
+  const id = { placeId: '1', buildId: 'b' }
+  const controller = new AbortController()
+  const reason = new Error('no longer wanted')
+  const upload = ingest.publishMap(
+    projectId,
+    { ...id, source: Readable.from([content]) },
+    {
+      concurrency: 1,
+      signal: controller.signal,
+      onProgress: ({ phase, chunksDone }) => phase === 'upload' && chunksDone === 3 && controller.abort(reason),
+    },
+  )
+  await t.rejects(upload, reason)
+  t.equal(await ingest.readMap(projectId, id), undefined)
+  const result = await ingest.publishMap(projectId, { ...id, source: content })
+  t.match(result, { outcome: 'created', size: content.length, reusedChunks: 3 })
+  t.equal(result.uploadedChunks, result.chunks - 3)
+  for (const each of [ingest, embedded]) {
+    const map = await each.readMap(projectId, id)
+    const pieces = []
+    for await (const piece of map?.bytes(5) ?? []) pieces.push(piece)
+    t.ok(Buffer.concat(pieces).equals(content.subarray(5)))
+  }
 })
 
 t.test('what a real server refuses comes as it is refused by an embedded Ingest', async (t) => {
