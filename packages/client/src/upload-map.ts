@@ -1,6 +1,7 @@
 import {
   type Digest,
   IngestError,
+  type Issue,
   type Manifest,
   type Publication,
   type PublishedMap,
@@ -99,13 +100,14 @@ export async function uploadMap(
       onProgress({ phase: 'hash', bytesDone, bytesTotal: opened.size, chunksDone, chunksTotal: null })
     })
     const publication = { placeId, buildId, manifest }
-    const sent = { uploadedChunks: 0, uploadedBytes: 0 }
+    const sent = new Set<Digest>()
+    let uploadedBytes = 0
     let published = await ingest.publishMap(projectId, publication, { ...preconditions, ...withSignal })
     for (let round = 1; published.state === 'incomplete' && !options.dryRun; round++) {
       if (round > roundsMax) throw neverComplete()
       published = (await send(published)) ?? (await askAgain())
     }
-    return { ...published, ...sent, reusedChunks: places.size - sent.uploadedChunks }
+    return { ...published, uploadedChunks: sent.size, uploadedBytes, reusedChunks: places.size - sent.size }
 
     /** Sends what is missing; resolves to where the map then stands, if any answer told that it is over. */
     async function send({ missing, placeId, buildId }: PublishedMap): Promise<PublishedMap | undefined> {
@@ -122,16 +124,15 @@ export async function uploadMap(
           const bytes = await readPlace(opened.readAt, chunk)
           const { completed } = await ingest.putChunk(projectId, chunk.digest, bytes, { signal })
           over = completed.find((map) => isSame(map, { placeId, buildId, manifest })) ?? over
-          sent.uploadedChunks++
-          sent.uploadedBytes += chunk.size
+          sent.add(chunk.digest)
+          uploadedBytes += chunk.size
           done.chunksDone++
           done.bytesDone += chunk.size
           report()
         },
         signal,
       )
-      if (over?.issues)
-        throw new IngestError('digest-mismatch', 'The map was dropped: it is not what its manifest says.', over)
+      if (over?.issues) throw dropped(over.issues)
       return over
     }
 
@@ -168,6 +169,10 @@ interface PublishedMapId {
   placeId: string
   buildId: string
   manifest: Manifest
+}
+
+function dropped(issues: readonly Issue[]): IngestError {
+  return new IngestError('digest-mismatch', 'The map was dropped: it is not what its manifest says.', { issues })
 }
 
 function neverComplete(): IngestError {
