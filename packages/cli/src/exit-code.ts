@@ -14,6 +14,8 @@ export const exitCode = {
   invalid: 5,
   /** It may work later, unchanged. */
   temporary: 6,
+  /** The file that was being uploaded is no longer what it was at the start. */
+  changed: 7,
 } as const
 
 /** The exit code of each refusal. */
@@ -23,6 +25,7 @@ export const exitCodes: Record<ErrorCode, number> = {
   'chunk-not-found': exitCode.refused,
   'chunk-too-large': exitCode.invalid,
   'chunk-undeclared': exitCode.temporary,
+  'connection-failed': exitCode.temporary,
   'digest-mismatch': exitCode.invalid,
   'disk-full': exitCode.temporary,
   draining: exitCode.temporary,
@@ -46,6 +49,7 @@ export const exitCodes: Record<ErrorCode, number> = {
   'rate-limited': exitCode.temporary,
   'repeated-header': exitCode.bug,
   'request-timeout': exitCode.temporary,
+  'source-changed': exitCode.changed,
   'store-closed': exitCode.temporary,
   'store-damaged': exitCode.invalid,
   'store-failed': exitCode.temporary,
@@ -53,6 +57,8 @@ export const exitCodes: Record<ErrorCode, number> = {
   'store-missing': exitCode.usage,
   'too-many-events': exitCode.invalid,
   unauthorized: exitCode.credentials,
+  // most often the address of something else
+  'unexpected-answer': exitCode.usage,
   'unknown-key': exitCode.refused,
   'unsupported-coding': exitCode.bug,
   'unsupported-media-type': exitCode.bug,
@@ -68,4 +74,5 @@ Exit codes:
   4  credentials
   5  invalid input, or a damaged or foreign store
   6  temporary: the same command may work later
+  7  the file changed while it was being uploaded
 `

@@ -1,0 +1,124 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import { IngestError } from '@ingest/core'
+import { createBackoff } from './create-backoff.ts'
+
+export interface RetryLimits {
+  /** How many times a request is sent again. */
+  retries: number
+  /** How long one try may take, in milliseconds. */
+  tryTimeoutMs: number
+  /** How long all tries and the pauses between them may take, in milliseconds. */
+  timeoutMs: number
+}
+
+/** Time and chance. */
+export interface RetryEffects {
+  now?: () => number
+  random?: () => number
+  /** Rejects when the signal is aborted. */
+  sleep?: (ms: number, signal: AbortSignal) => Promise<unknown>
+}
+
+/** Tries again what may be tried again. */
+export interface Retrier {
+  /** What `attempt` resolves to, given how long it may take. */
+  retry<T>(attempt: (timeoutMs: number) => Promise<T>, signal?: AbortSignal): Promise<T>
+  /**
+   * What the attempts yield, one after another; each goes on where the one before broke. Something that arrives is
+   * success: limits begin again.
+   */
+  retryEach<T>(attempt: (timeoutMs: number) => AsyncIterable<T>, signal?: AbortSignal): AsyncGenerator<T, void>
+  /** Lets tries that have begun end, begins no other, and resolves when none is left. */
+  close(): Promise<void>
+}
+
+function isWorthRetry(error: unknown): error is IngestError {
+  if (!(error instanceof IngestError)) return false
+  // a reader wants the map that it began with, and that is gone
+  if (error.code === 'map-replaced') return false
+  // all that a server's store suffers from is answered with a 5xx, which means "retry", whatever is to be done about it
+  return error.retryable || error.code.startsWith('store-')
+}
+
+/** The retrier of one client. */
+export function createRetrier(limits: RetryLimits, effects: RetryEffects = {}): Retrier {
+  const { now = () => performance.now(), random = Math.random, sleep = sleepUntil } = effects
+  const closing = new AbortController()
+  let running = 0
+  let onIdle = () => {}
+
+  /** A row of tries of which none has succeeded yet. */
+  function startRow(signal: AbortSignal | undefined) {
+    const deadline = now() + limits.timeoutMs
+    const backoff = createBackoff({ random })
+    let triesLeft = limits.retries
+    return {
+      tryTimeoutMs: () => Math.min(limits.tryTimeoutMs, Math.max(1, deadline - now())),
+      /** Resolves when it is time for the next try; throws the error when there is to be none. */
+      async pause(error: unknown): Promise<void> {
+        if (!isWorthRetry(error) || triesLeft-- === 0 || closing.signal.aborted) throw error
+        const ms = backoff.next((error.retryAfterSeconds ?? 0) * 1000)
+        if (now() + ms >= deadline) throw error
+        await sleep(ms, signal ? AbortSignal.any([signal, closing.signal]) : closing.signal).catch(() => {
+          signal?.throwIfAborted()
+          throw error
+        })
+      },
+    }
+  }
+
+  function begin(): void {
+    if (closing.signal.aborted) throw new IngestError('store-closed', 'This client is closed.')
+    running++
+  }
+
+  function end(): void {
+    if (--running === 0) onIdle()
+  }
+
+  return {
+    async retry(attempt, signal) {
+      begin()
+      try {
+        const row = startRow(signal)
+        for (;;) {
+          try {
+            return await attempt(row.tryTimeoutMs())
+          } catch (error) {
+            await row.pause(error)
+          }
+        }
+      } finally {
+        end()
+      }
+    },
+
+    async *retryEach(attempt, signal) {
+      let row = startRow(signal)
+      for (;;) {
+        if (closing.signal.aborted) throw new IngestError('store-closed', 'This client is closed.')
+        try {
+          for await (const item of attempt(limits.tryTimeoutMs)) {
+            yield item
+            row = startRow(signal)
+          }
+          return
+        } catch (error) {
+          await row.pause(error)
+        }
+      }
+    },
+
+    close() {
+      closing.abort()
+      return new Promise((resolve) => {
+        onIdle = resolve
+        if (running === 0) resolve()
+      })
+    },
+  }
+}
+
+function sleepUntil(ms: number, signal: AbortSignal): Promise<unknown> {
+  return wait(ms, undefined, { signal })
+}

@@ -1,0 +1,82 @@
+import type { BatchResult, Digest, MapPage, MapStatus, PublishedMap, PutChunksResult } from '@ingest/core'
+import { unexpectedAnswer } from './refusal-of.ts'
+
+/** What a value must be, to be what the contract says as far as programs rely on it. */
+type Rule = (value: unknown) => boolean
+
+const isText: Rule = (value) => typeof value === 'string'
+const isFlag: Rule = (value) => typeof value === 'boolean'
+const isCount: Rule = (value) => Number.isSafeInteger(value) && (value as number) >= 0
+const isTextOrNull: Rule = (value) => value === null || isText(value)
+const oneOf =
+  (...values: string[]): Rule =>
+  (value) =>
+    isText(value) && values.includes(value as string)
+const arrayOf =
+  (rule: Rule): Rule =>
+  (value) =>
+    Array.isArray(value) && value.every(rule)
+const object =
+  (rules: Record<string, Rule>): Rule =>
+  (value) =>
+    typeof value === 'object' &&
+    value !== null &&
+    Object.entries(rules).every(([name, rule]) => rule((value as Record<string, unknown>)[name]))
+
+/** Whether `value` is a digest as the contract writes it: `sha256:` and 64 lower-case hex digits. */
+export function isDigest(value: unknown): value is Digest {
+  return typeof value === 'string' && /^sha256:[0-9a-f]{64}$/.test(value)
+}
+
+const anyObject = object({})
+
+const batchResult = object({ accepted: isCount, duplicates: isCount, rejected: arrayOf(anyObject) })
+
+const mapMembers = {
+  placeId: isText,
+  buildId: isText,
+  state: oneOf('complete', 'incomplete'),
+  digest: isDigest,
+  size: isCount,
+  contentType: isText,
+  chunks: isCount,
+  frozen: isFlag,
+  missing: arrayOf(isDigest),
+  publishedAt: isTextOrNull,
+}
+const publishedMap = object({ ...mapMembers, outcome: oneOf('created', 'replaced', 'unchanged', 'incomplete') })
+const mapStatus = object({
+  ...mapMembers,
+  frozenAt: isTextOrNull,
+  pending: (value) => value === null || anyObject(value),
+})
+const mapPage = object({ maps: arrayOf(mapStatus), next: isTextOrNull })
+
+const completed = object({ completed: arrayOf(publishedMap) })
+const putChunksResult: Rule = (value) =>
+  completed(value) &&
+  object({ stored: isCount, existing: isCount, rejected: arrayOf(object({ index: isCount })) })(value)
+
+function parser<T>(rule: Rule, what: string): (body: Uint8Array) => T {
+  return (body) => {
+    const value = parseJson(body)
+    if (!rule(value)) throw unexpectedAnswer(`it is not ${what}`)
+    return value as T
+  }
+}
+
+function parseJson(body: Uint8Array): unknown {
+  try {
+    return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
+  } catch {
+    throw unexpectedAnswer('it is not JSON')
+  }
+}
+
+// each takes the body of an answer, and throws `unexpected-answer` for anything but what it is named after
+export const parseBatchResult = parser<BatchResult>(batchResult, 'what became of a batch')
+export const parsePublishedMap = parser<PublishedMap>(publishedMap, 'where a publication stands')
+export const parseMapStatus = parser<MapStatus>(mapStatus, 'what is known of a map')
+export const parseMapPage = parser<MapPage>(mapPage, 'a list of maps')
+export const parsePutChunksResult = parser<PutChunksResult>(putChunksResult, 'what became of chunks')
+export const parseCompleted = parser<{ completed: PublishedMap[] }>(completed, 'what a chunk completed')

@@ -1,0 +1,220 @@
+import { Readable } from 'node:stream'
+import { inspect } from 'node:util'
+import { createIngest, type IngestError, openMemoryStore } from '@ingest/core'
+import { ingestChecks } from '@ingest/core/testing'
+import { serve } from '@ingest/server'
+import t, { type Test } from 'tap'
+import { createClient } from '../src/create-client.ts'
+import {
+  cut,
+  json,
+  key,
+  openScriptedClient,
+  openScriptedServer,
+  problem,
+  projectId,
+  stall,
+  text,
+} from './scripted-server.ts'
+
+/** A client of a real server. */
+async function openServed(t: Pick<Test, 'teardown'>) {
+  const embedded = createIngest({ store: openMemoryStore() })
+  const served = await serve({ ingest: embedded, port: 0, closeTimeoutMs: 1 })
+  const { key } = await embedded.keys.create(projectId, { scopes: ['events:write', 'maps:write', 'read'] })
+  const ingest = createClient({ url: served.url, projectId, key })
+  t.teardown(async () => {
+    await ingest.close()
+    await served.close()
+    await embedded.close()
+  })
+  return { embedded, served, ingest, projectId }
+}
+
+for (const { name, run } of ingestChecks) t.test(`over HTTP: ${name}`, (t) => run(() => openServed(t)))
+
+const batch = (count: number, extra = '') => ({
+  events: Array.from({ length: count }, (_, i) => ({ projectId, eventId: `e-${i}`, extra })),
+})
+
+t.test('a batch is stored by a real server, and again is a duplicate', async (t) => {
+  const { ingest, embedded } = await openServed(t)
+  for (const extra of ['', 'x'.repeat(5000)]) {
+    const { events } = batch(3, extra)
+    const sent = events.map((event) => ({ ...event, eventId: `${event.eventId}-${extra.length}` }))
+    t.strictSame(await ingest.submitBatch(projectId, { events: sent }), { accepted: 3, duplicates: 0, rejected: [] })
+    t.strictSame(await ingest.submitBatch(projectId, Buffer.from(JSON.stringify({ events: sent }))), {
+      accepted: 0,
+      duplicates: 3,
+      rejected: [],
+    })
+  }
+  t.match(await embedded.findEvent(projectId, 'e-2-5000'), { bytes: /x{5000}/ })
+})
+
+t.test('a map of any size is sent to a real server, goes on where it was ended, and comes back', async (t) => {
+  const { ingest, embedded } = await openServed(t)
+  const content = Buffer.from(JSON.stringify(Array.from({ length: 150_000 }, (_, part) => ({ part, at: part % 97 }))))
+  const id = { placeId: '1', buildId: 'b' }
+  const controller = new AbortController()
+  const reason = new Error('no longer wanted')
+  const upload = ingest.publishMap(
+    projectId,
+    { ...id, source: Readable.from([content]) },
+    {
+      concurrency: 1,
+      signal: controller.signal,
+      onProgress: ({ phase, chunksDone }) => phase === 'upload' && chunksDone === 3 && controller.abort(reason),
+    },
+  )
+  await t.rejects(upload, reason)
+  t.equal(await ingest.readMap(projectId, id), undefined)
+  const result = await ingest.publishMap(projectId, { ...id, source: content })
+  t.match(result, { outcome: 'created', size: content.length, reusedChunks: 3 })
+  t.equal(result.uploadedChunks, result.chunks - 3)
+  for (const each of [ingest, embedded]) {
+    const map = await each.readMap(projectId, id)
+    const pieces = []
+    for await (const piece of map?.bytes(5) ?? []) pieces.push(piece)
+    t.ok(Buffer.concat(pieces).equals(content.subarray(5)))
+  }
+})
+
+t.test('what a real server refuses comes as it is refused by an embedded Ingest', async (t) => {
+  const { ingest, embedded, served } = await openServed(t)
+  const bodies: [string, Uint8Array | { events: unknown[] }][] = [
+    ['malformed-body', Buffer.from('{')],
+    ['invalid-envelope', Buffer.from('{}')],
+    ['too-many-events', batch(101)],
+    ['too-many-events', Buffer.from(JSON.stringify(batch(101)))],
+    ['batch-too-large', Buffer.alloc(262_145, ' ')],
+  ]
+  for (const [code, body] of bodies) {
+    const expected = await embedded.submitBatch(projectId, body).catch((error: IngestError) => error)
+    t.match(expected, { code })
+    const { message, limit, actual } = expected as IngestError
+    await t.rejects(ingest.submitBatch(projectId, body), { name: 'IngestError', code, message, limit, actual })
+  }
+  const stranger = createClient({ url: served.url, projectId, key: 'ik_unknown' })
+  t.teardown(() => stranger.close())
+  await t.rejects(stranger.submitBatch(projectId, batch(1)), { code: 'unauthorized' })
+})
+
+t.test('a client is for one project', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, problem(500, 'internal-error'))
+  const other = 'game-2'
+  const digest = `sha256:${'0'.repeat(64)}`
+  const id = { placeId: 'p', buildId: 'b' }
+  const calls: (() => Promise<unknown>)[] = [
+    () => client.submitBatch(other, batch(1)),
+    () => client.readEvents(other)[Symbol.asyncIterator]().next(),
+    () => client.findEvent(other, 'e'),
+    () => client.publishMap(other, { ...id, map: {} }),
+    () => client.publishMap(other, { ...id, source: Buffer.from('{}') }),
+    () => client.putChunks(other, []),
+    () => client.putChunk(other, digest, Buffer.from('x')),
+    () => client.map(other, id),
+    () => client.maps(other),
+    () => client.readMap(other, id),
+    () => client.readChunk(other, digest),
+  ]
+  for (const call of calls) await t.rejects(call(), { code: 'invalid-argument', message: /game-1/ })
+  t.strictSame(received, [])
+})
+
+t.test('options that cannot be are refused, and the key is not shown', async (t) => {
+  const good = { url: 'http://127.0.0.1:1', projectId, key }
+  const faults: object[] = [
+    { url: 'ingest.example' },
+    { url: 'ftp://ingest.example' },
+    { url: 'http://user:pass@ingest.example' },
+    { url: 'http://ingest.example/?a=b' },
+    { url: 'http://ingest.example/#a' },
+    { projectId: 'a b' },
+    { key: '' },
+    { key: 'ik_\nsecret' },
+    { key: undefined },
+    { retries: -1 },
+    { retries: 0.5 },
+    { timeoutMs: 0 },
+    { tryTimeoutMs: 2 ** 31 },
+  ]
+  for (const fault of faults) {
+    try {
+      createClient({ ...good, ...fault })
+      t.fail(`${inspect(fault)} was taken`)
+    } catch (error) {
+      t.match(error, { code: 'invalid-argument' }, inspect(fault))
+      t.notMatch(inspect(error, { depth: 20, showHidden: true }), /secret|pass@/)
+    }
+  }
+})
+
+t.test('no error holds the key', async (t) => {
+  const steps = [cut, stall, problem(401, 'unauthorized'), text(200, 'hello'), text(302, '', { Location: '/' })]
+  for (const step of steps) {
+    const { client } = await openScriptedClient(t, { retries: 0, tryTimeoutMs: 50 }, step)
+    const error = await client.submitBatch(projectId, batch(1)).catch((error) => error)
+    t.match(error, { name: 'IngestError' })
+    t.notMatch(inspect(error, { depth: 20, showHidden: true }), new RegExp(key))
+  }
+})
+
+t.test('closing lets what has begun end, and nothing begin', async (t) => {
+  let answer = () => {}
+  const { client } = await openScriptedClient(t, {}, (res, received) => {
+    answer = () => json(202, { accepted: 1, duplicates: 0, rejected: [] })(res, received)
+    arrive()
+  })
+  let arrive = () => {}
+  const arrived = new Promise<void>((resolve) => {
+    arrive = resolve
+  })
+  const result = client.submitBatch(projectId, batch(1))
+  await arrived
+  const closed = client.close()
+  t.equal(client.close(), closed)
+  await t.rejects(client.submitBatch(projectId, batch(1)), { code: 'store-closed' })
+  answer()
+  t.match(await result, { accepted: 1 })
+  await closed
+  await t.rejects(client.maps(projectId), { code: 'store-closed' })
+  await t.rejects(client.readEvents(projectId)[Symbol.asyncIterator]().next(), { code: 'store-closed' })
+})
+
+t.test('closing ends what streams, and begins no retry', async (t) => {
+  const line = '{"cursor":"1","receivedAt":1,"event":{}}\n'
+  const { client } = await openScriptedClient(t, {}, (res) => void res.writeHead(200).write(line))
+  const events = client.readEvents(projectId)[Symbol.asyncIterator]()
+  t.match(await events.next(), { value: { cursor: '1' } })
+  const next = t.rejects(events.next(), { code: 'store-closed' })
+  await client.close()
+  await next
+
+  const { url, received } = await openScriptedServer(t, problem(503, 'overloaded', {}, { 'Retry-After': '50' }))
+  const patient = createClient({ url, projectId, key })
+  const refused = t.rejects(patient.submitBatch(projectId, batch(1)), { code: 'overloaded', retryAfterSeconds: 50 })
+  while (received.length === 0) await new Promise((resolve) => setImmediate(resolve))
+  await patient.close()
+  await refused
+  t.equal(received.length, 1)
+})
+
+t.test('a map of any size is published from a source', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, (res, { body }) => {
+    const { placeId, buildId, manifest } = JSON.parse(body.toString())
+    const { chunks, ...rest } = manifest
+    const published = {
+      placeId,
+      buildId,
+      ...rest,
+      chunks: chunks.length,
+      frozen: false,
+      missing: [],
+      publishedAt: 'now',
+    }
+    json(200, { ...published, outcome: 'unchanged', state: 'complete' })(res, received[0] as never)
+  })
+  const result = await client.publishMap(projectId, { placeId: '1', buildId: 'b', source: Buffer.from('{}') })
+  t.match(result, { outcome: 'unchanged', size: 2, uploadedChunks: 0, reusedChunks: 1 })
+})

@@ -1,0 +1,190 @@
+import { type ErrorCode, errorCodes, IngestError } from '@ingest/core'
+import t from 'tap'
+import { createRetrier } from '../src/create-retrier.ts'
+
+const limits = { retries: 4, tryTimeoutMs: 30_000, timeoutMs: 120_000 }
+
+/** A retrier with a clock that stands still but for its pauses. */
+function open(options: Partial<typeof limits> = {}) {
+  const pauses: number[] = []
+  let time = 0
+  const retrier = createRetrier(
+    { ...limits, ...options },
+    {
+      now: () => time,
+      random: () => 0.5,
+      sleep: async (ms) => {
+        time += ms
+        pauses.push(ms)
+      },
+    },
+  )
+  const spend = (ms: number) => {
+    time += ms
+  }
+  return { retrier, pauses, spend }
+}
+
+/** Fails so often with these, one after another, and then succeeds. */
+function failing(...errors: unknown[]) {
+  const patience: number[] = []
+  const attempt = async (timeoutMs: number) => {
+    patience.push(timeoutMs)
+    if (errors.length > 0) throw errors.shift()
+    return 'done'
+  }
+  return { attempt, patience }
+}
+
+const refusal = (code: ErrorCode, retryAfterSeconds?: number) =>
+  new IngestError(code, code, retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+
+t.test('what may go away is tried again, with growing pauses', async (t) => {
+  const { retrier, pauses } = open()
+  const { attempt, patience } = failing(...Array(4).fill(refusal('overloaded')))
+  t.equal(await retrier.retry(attempt), 'done')
+  t.strictSame(pauses, [500, 1000, 2000, 4000])
+  t.equal(patience.length, 5)
+})
+
+t.test('the last refusal is thrown when no retry is left', async (t) => {
+  const { retrier, pauses } = open({ retries: 1 })
+  const { attempt } = failing(refusal('overloaded'), refusal('draining'), refusal('disk-full'))
+  await t.rejects(retrier.retry(attempt), { code: 'draining' })
+  t.equal(pauses.length, 1)
+  const never = open({ retries: 0 })
+  await t.rejects(never.retrier.retry(failing(refusal('overloaded')).attempt), { code: 'overloaded' })
+  t.strictSame(never.pauses, [])
+})
+
+t.test('a refusal that stays, and a bug, are thrown at once', async (t) => {
+  const stays = errorCodes.filter((code) => !refusal(code).retryable && !code.startsWith('store-'))
+  t.ok(stays.includes('unauthorized') && stays.includes('map-frozen') && stays.includes('unexpected-answer'))
+  for (const error of [
+    ...stays.map((code) => refusal(code)),
+    refusal('map-replaced'),
+    new TypeError('a bug'),
+    'text',
+  ]) {
+    const { retrier, pauses } = open()
+    t.equal(await retrier.retry(failing(error).attempt).catch((thrown: unknown) => thrown), error)
+    t.strictSame(pauses, [])
+  }
+})
+
+t.test('Retry-After is waited for', async (t) => {
+  const { retrier, pauses } = open()
+  await retrier.retry(failing(refusal('rate-limited', 7), refusal('rate-limited', 0)).attempt)
+  t.strictSame(pauses, [7500, 1000])
+})
+
+t.test('a pause that would go on for too long is not begun', async (t) => {
+  const { retrier, pauses } = open()
+  await t.rejects(retrier.retry(failing(refusal('rate-limited', 120)).attempt), {
+    code: 'rate-limited',
+    retryAfterSeconds: 120,
+  })
+  t.strictSame(pauses, [])
+})
+
+t.test('a try has no more time than all of them have left', async (t) => {
+  const { retrier, spend } = open({ timeoutMs: 50_000 })
+  const { attempt, patience } = failing(refusal('request-timeout'), refusal('request-timeout'))
+  await retrier.retry(async (timeoutMs) => {
+    spend(24_000)
+    return attempt(timeoutMs)
+  })
+  t.strictSame(patience, [30_000, 25_500, 500])
+})
+
+t.test('a signal ends a pause', async (t) => {
+  const controller = new AbortController()
+  const retrier = createRetrier(limits, { random: () => 0.999 })
+  const reason = new Error('no longer wanted')
+  const attempt = async () => {
+    setImmediate(() => controller.abort(reason))
+    throw refusal('rate-limited', 60)
+  }
+  await t.rejects(retrier.retry(attempt, controller.signal), reason)
+})
+
+t.test('closing ends a pause with the refusal before it, and waits for the tries', async (t) => {
+  const retrier = createRetrier(limits)
+  const refused = t.rejects(retrier.retry(failing(refusal('rate-limited', 60)).attempt), { code: 'rate-limited' })
+  let finish = (_: string) => {}
+  const running = retrier.retry(
+    () =>
+      new Promise<string>((resolve) => {
+        finish = resolve
+      }),
+  )
+  await new Promise((resolve) => setImmediate(resolve))
+  let isClosed = false
+  const closed = retrier.close().then(() => {
+    isClosed = true
+  })
+  await refused
+  t.equal(isClosed, false)
+  finish('done')
+  t.equal(await running, 'done')
+  await closed
+  await t.rejects(retrier.retry(failing().attempt), { code: 'store-closed' })
+  await t.rejects(
+    retrier
+      .retryEach(async function* () {})
+      [Symbol.asyncIterator]()
+      .next(),
+    { code: 'store-closed' },
+  )
+})
+
+t.test('closing with nothing to wait for is at once', async () => {
+  await createRetrier(limits).close()
+})
+
+t.test('a stream goes on where it broke, and what arrives begins the limits anew', async (t) => {
+  const { retrier, pauses, spend } = open({ retries: 2 })
+  let at = 0
+  const patience: number[] = []
+  async function* attempt(timeoutMs: number) {
+    patience.push(timeoutMs)
+    if (pauses.length % 2 === 0) throw refusal('connection-failed')
+    for (let i = 0; i < 2 && at < 10; i++) {
+      spend(100_000)
+      yield at++
+    }
+    if (at < 10) throw refusal('connection-failed')
+  }
+  const items = []
+  for await (const item of retrier.retryEach(attempt)) items.push(item)
+  t.strictSame(items, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+  t.strictSame(pauses, [500, 500, 1000, 500, 1000, 500, 1000, 500, 1000])
+  t.ok(patience.every((ms) => ms === 30_000))
+})
+
+t.test('a stream that does not get on is given up', async (t) => {
+  const { retrier, pauses } = open({ retries: 2 })
+  const items: number[] = []
+  async function read() {
+    async function* attempt() {
+      if (items.length === 0) yield 1
+      throw refusal('connection-failed')
+    }
+    for await (const item of retrier.retryEach(attempt)) items.push(item)
+  }
+  await t.rejects(read(), { code: 'connection-failed' })
+  t.strictSame([items, pauses], [[1], [500, 1000]])
+})
+
+t.test('a reader that leaves ends the attempt', async (t) => {
+  let isOver = false
+  async function* attempt() {
+    try {
+      for (;;) yield 1
+    } finally {
+      isOver = true
+    }
+  }
+  for await (const _ of open().retrier.retryEach(attempt)) break
+  t.equal(isOver, true)
+})
