@@ -9,6 +9,7 @@ import { openChunkBytes } from './chunks.ts'
 import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
 import { createEventLog, type LoggedEvent, openEventLogTables } from './event-log.ts'
 import { createFingerprint, type Fingerprint } from './fingerprint.ts'
+import { type Gates, openGates } from './gates.ts'
 import type { Position } from './ids/entry.ts'
 import type { RebuildProgress } from './ids/id-index.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
@@ -59,10 +60,15 @@ export async function openLmdbStore(directory: string, options: LmdbStoreOptions
   if (!create && !checkDataFile(join(eventsDirectory, 'data.mdb'))) {
     throw new IngestError('store-missing', `There is no store in ${directory}: making a key or serving makes one.`)
   }
-  const release = claim(directory)
+  const unclaim = claim(directory)
+  const { gates, letGo } = openGates()
+  const release = () => {
+    letGo()
+    unclaim()
+  }
   try {
     const environment = openEnvironment(eventsDirectory)
-    return await openStore(environment, directory, options, release)
+    return await openStore(environment, directory, options, gates, release)
   } catch (error) {
     release()
     throw toError(toRefusal(error))
@@ -99,6 +105,7 @@ async function openStore(
     onRebuild = () => {},
     internals = {},
   }: LmdbStoreOptions,
+  gates: Gates,
   release: () => void,
 ): Promise<Store> {
   const eventsDirectory = join(directory, 'events')
@@ -113,6 +120,7 @@ async function openStore(
       idsDirectory: join(directory, 'ids'),
       seed: seed.toString('hex'),
       entriesPerFlush: internals.entriesPerFlush ?? entriesPerFlushDefault,
+      gates,
     },
     onFatal,
     onProgress: onRebuild,

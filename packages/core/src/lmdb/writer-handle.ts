@@ -4,6 +4,7 @@ import { IngestError } from '../error.ts'
 import type { Appended } from './appender.ts'
 import { record } from './change.ts'
 import type { Environment, Rows } from './environment.ts'
+import { gateAt, writerGate } from './gates.ts'
 import type { Position } from './ids/entry.ts'
 import type { RebuildProgress } from './ids/id-index.ts'
 import { toError } from './refusal.ts'
@@ -214,10 +215,15 @@ function startThread(environment: Environment, data: WriterData): Thread {
   // from source, for tests: a thread would need a loader for TypeScript, which takes a second to start each time
   if (import.meta.url.endsWith('.ts')) {
     const { port1, port2 } = new MessageChannel()
-    runWriter(port2, environment, data).then(() => port2.close())
+    runWriter(port2, environment, data, { enter() {}, leave() {} }).then(() => port2.close())
     const ended = new Promise<string>((resolve) => port1.on('close', () => resolve('its port was closed')))
     return { port: port1, ended, hold: () => port1.ref(), letGo: () => port1.unref() }
   }
+  // it enters at its birth, as it loads LMDB first
+  gateAt(data.gates, writerGate).enter()
+  const gate = gateAt(data.gates, writerGate)
+  // at its birth, as it begins by loading LMDB
+  gate.enter()
   const worker = new Worker(new URL('./write-worker.js', import.meta.url), {
     workerData: data,
     // loaders and the like of the host program are not for this thread, and would be loaded anew
@@ -227,6 +233,11 @@ function startThread(environment: Environment, data: WriterData): Thread {
   worker.on('error', ({ message }) => {
     reason = message
   })
-  const ended = new Promise<string>((resolve) => worker.once('exit', () => resolve(reason)))
+  const ended = new Promise<string>((resolve) => {
+    worker.once('exit', () => {
+      gate.leave()
+      resolve(reason)
+    })
+  })
   return { port: worker, ended, hold: () => worker.ref(), letGo: () => worker.unref() }
 }

@@ -4,6 +4,7 @@ import { type Appended, createAppender } from './appender.ts'
 import { type Change, change, openTables } from './change.ts'
 import type { Environment } from './environment.ts'
 import { createEventLog, openEventLogTables } from './event-log.ts'
+import type { Gate, Gates } from './gates.ts'
 import type { Position } from './ids/entry.ts'
 import { openIdIndex, type RebuildProgress } from './ids/id-index.ts'
 import { createLogReader } from './ids/log-reader.ts'
@@ -17,6 +18,7 @@ export interface WriterData {
   idsDirectory: string
   seed: string
   entriesPerFlush: number
+  gates: Gates
 }
 
 export interface AppendRequest {
@@ -68,12 +70,17 @@ const waitingMs = 100
  *
  * It blocks its thread while it writes, which is why it has one of its own. Resolves when it was told to close.
  */
-export async function runWriter(port: MessagePort, environment: Environment, data: WriterData): Promise<void> {
+export async function runWriter(
+  port: MessagePort,
+  environment: Environment,
+  data: WriterData,
+  gate: Gate,
+): Promise<void> {
   const say = (message: FromWriter) => port.postMessage(message)
   try {
     const serve = await openWriter(environment, data, say)
     say({ type: 'ready' })
-    await listen(port, serve, say)
+    await listen(port, serve, gate, say)
   } catch (error) {
     say({ type: 'refused', refusal: toRefusal(error) })
   }
@@ -87,7 +94,12 @@ interface Serving {
   close(): Promise<void>
 }
 
-function listen(port: MessagePort, { answer, close }: Serving, say: (message: FromWriter) => void): Promise<void> {
+function listen(
+  port: MessagePort,
+  { answer, close }: Serving,
+  gate: Gate,
+  say: (message: FromWriter) => void,
+): Promise<void> {
   const queue: ToWriter[] = []
   let isRunning = false
 
@@ -102,16 +114,19 @@ function listen(port: MessagePort, { answer, close }: Serving, say: (message: Fr
     }
   }
 
+  gate.leave()
   return new Promise((resolve, reject) => {
     port.on('message', async (message: ToWriter) => {
       queue.push(message)
       if (isRunning) return
       isRunning = true
+      gate.enter()
       try {
-        if (await run()) resolve(close())
+        if (await run()) return resolve(close())
       } catch (error) {
-        reject(error)
+        return reject(error)
       }
+      gate.leave()
       isRunning = false
     })
   })
@@ -132,7 +147,7 @@ function takeGroup(queue: ToWriter[]): Request[] {
 
 async function openWriter(
   environment: Environment,
-  { directory, idsDirectory, seed, entriesPerFlush }: WriterData,
+  { directory, idsDirectory, seed, entriesPerFlush, gates }: WriterData,
   say: (message: FromWriter) => void,
 ): Promise<Serving> {
   const { root, table } = environment
@@ -145,6 +160,7 @@ async function openWriter(
     logDirectory: directory,
     seed,
     entriesPerFlush,
+    gates,
     onProgress: (progress) => say({ type: 'progress', progress }),
   })
   let hasWaste = false

@@ -19,6 +19,7 @@ export async function openMapParts(directory: string) {
       idsDirectory: join(directory, 'ids'),
       seed: '0102030405060708',
       entriesPerFlush: 1000,
+      gates: new Int32Array(new SharedArrayBuffer(8)),
     },
     onFatal: ({ code }) => fatal.push(code),
     onProgress: () => {},

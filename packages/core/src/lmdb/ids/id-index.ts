@@ -2,6 +2,7 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { IngestError } from '../../error.ts'
 import { type Environment, openEnvironment } from '../environment.ts'
+import type { Gates } from '../gates.ts'
 import { type BloomFilter, getFilter, mayHave } from './bloom-filter.ts'
 import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
 import { type IndexWorker, startIndexWorker } from './index-worker-handle.ts'
@@ -43,6 +44,7 @@ export interface IdIndexOptions {
   logDirectory: string
   seed: string
   entriesPerFlush: number
+  gates: Gates
   onProgress?: (progress: RebuildProgress) => void
 }
 
@@ -96,7 +98,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
 
   function wake(): void {
     worker ??= startIndexWorker(
-      { directory, logDirectory: options.logDirectory, seed, entriesPerFlush },
+      { directory, logDirectory: options.logDirectory, seed, entriesPerFlush, gates: options.gates },
       {
         onFilter: (nonce, filter) => coming.set(nonce, filter),
         onDamage: markDamaged,

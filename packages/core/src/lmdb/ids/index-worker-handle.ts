@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads'
+import { type Gates, gateAt, indexerGate } from '../gates.ts'
 
 /** What the worker needs to know. */
 export interface IndexWorkerData {
@@ -6,6 +7,7 @@ export interface IndexWorkerData {
   logDirectory: string
   seed: string
   entriesPerFlush: number
+  gates: Gates
 }
 
 /** What the worker says. */
@@ -41,6 +43,9 @@ export interface IndexWorker {
 /** Starts the thread; it does not keep the process alive. */
 export function startIndexWorker(data: IndexWorkerData, listener: IndexWorkerListener): IndexWorker {
   const isSource = import.meta.url.endsWith('.ts')
+  const gate = gateAt(data.gates, indexerGate)
+  // at its birth, as it begins by loading LMDB
+  gate.enter()
   const worker = new Worker(new URL(`./index-worker.${isSource ? 'ts' : 'js'}`, import.meta.url), {
     workerData: data,
     // loaders and the like of the host program are not for this thread, and would be loaded anew
@@ -49,6 +54,7 @@ export function startIndexWorker(data: IndexWorkerData, listener: IndexWorkerLis
   let waiting: (() => void)[] = []
   const ended = new Promise<void>((resolve) => {
     worker.once('exit', () => {
+      gate.leave()
       listener.onEnd()
       notify()
       resolve()

@@ -2,6 +2,7 @@ import { setPriority } from 'node:os'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { openEnvironment } from '../environment.ts'
+import { gateAt, indexerGate } from '../gates.ts'
 import type { FromIndexWorker, IndexWorkerData, ToIndexWorker } from './index-worker-handle.ts'
 import { createIndexer } from './indexer.ts'
 import { createLogReader } from './log-reader.ts'
@@ -17,7 +18,8 @@ const retryMs = 500
 // on Linux a thread has a priority of its own, and those who serve requests come first
 if (process.platform === 'linux') setPriority(niceness)
 
-const { directory, logDirectory, seed, entriesPerFlush } = workerData as IndexWorkerData
+const { directory, logDirectory, seed, entriesPerFlush, gates } = workerData as IndexWorkerData
+const gate = gateAt(gates, indexerGate)
 const logEnvironment = openEnvironment(logDirectory)
 const tables = openIdTables(openEnvironment(directory))
 const indexer = createIndexer({
@@ -50,11 +52,14 @@ function step(): 'worked' | 'idle' | 'busy' | 'failed' {
 }
 
 function attempt<T>(work: () => T): T | undefined {
+  gate.enter()
   try {
     return work()
   } catch (error) {
     say({ type: 'failed', message: (error as Error).message, damaged: error instanceof DamagedRun })
     return undefined
+  } finally {
+    gate.leave()
   }
 }
 
@@ -67,8 +72,11 @@ parentPort?.on('message', async (message: ToIndexWorker) => {
     closing = true
     await working
     attempt(() => indexer.release())
+    gate.enter()
     await tables.environment.root.close()
     await logEnvironment.root.close()
     parentPort?.close()
   }
 })
+
+gate.leave()

@@ -5,7 +5,13 @@ import { startIndexWorker } from '../../../src/lmdb/ids/index-worker-handle.ts'
 function start(directory: string) {
   const ends = { count: 0 }
   const worker = startIndexWorker(
-    { directory: join(directory, 'ids'), logDirectory: join(directory, 'events'), seed: 'seed', entriesPerFlush: 10 },
+    {
+      directory: join(directory, 'ids'),
+      logDirectory: join(directory, 'events'),
+      seed: 'seed',
+      entriesPerFlush: 10,
+      gates: new Int32Array(new SharedArrayBuffer(8)),
+    },
     {
       onFilter: () => {},
       onDamage: () => {},
