@@ -41,7 +41,7 @@ t.test('a process that ends waits for who is inside, and lets nobody in any more
       if (Atomics.compareExchange(gates, 0, 0, 1) === 2) Atomics.wait(gates, 0, 2)
       writeFileSync(process.env.DIRECTORY + '/in-again', '')
     \`
-    const worker = new Worker(source, { eval: true, workerData: gates })
+    const worker = new Worker(source, { eval: true, workerData: gates, execArgv: [] })
     worker.once('online', () => process.exit(7))`
   const { status, stderr } = spawnSync(process.execPath, [...process.execArgv, '--input-type=module', '-e', program], {
     env: { ...process.env, DIRECTORY: directory },
