@@ -10,7 +10,7 @@ export interface Gate {
   leave(): void
 }
 
-const free = 0
+// bits
 const inside = 1
 const shut = 2
 
@@ -45,9 +45,8 @@ function shutAll(): void {
   const end = Date.now() + patienceMs
   for (const gates of open) {
     for (let place = 0; place < gates.length; place++) {
-      while (Atomics.compareExchange(gates, place, free, shut) === inside && Date.now() < end) {
-        Atomics.wait(gates, place, inside, end - Date.now())
-      }
+      Atomics.or(gates, place, shut)
+      if (Atomics.load(gates, place) & inside) Atomics.wait(gates, place, inside | shut, end - Date.now())
     }
   }
 }
@@ -56,10 +55,10 @@ function shutAll(): void {
 export function gateAt(gates: Gates, place: number): Gate {
   return {
     enter() {
-      if (Atomics.compareExchange(gates, place, free, inside) === shut) Atomics.wait(gates, place, shut)
+      if (Atomics.compareExchange(gates, place, 0, inside) & shut) Atomics.wait(gates, place, shut)
     },
     leave() {
-      Atomics.compareExchange(gates, place, inside, free)
+      Atomics.and(gates, place, ~inside)
       Atomics.notify(gates, place)
     },
   }
