@@ -17,7 +17,7 @@ export function toRefusal(error: unknown, isFull: () => boolean = () => false): 
     const { code, message, limit, actual, retryAfterSeconds } = error
     return { code, message, details: definedOf({ limit, actual, retryAfterSeconds }) }
   }
-  const { code, message } = error as { code?: number; message?: string }
+  const { code, message } = (error ?? {}) as { code?: number; message?: string }
   const text = message ?? String(error)
   // a disk that fills up in the middle of a write makes that write a short one, which LMDB reports as EIO
   if ((code !== undefined && fullCodes.has(code)) || (code === EIO && isFull())) {

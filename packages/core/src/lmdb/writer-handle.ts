@@ -85,6 +85,8 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   }
 
   function settle({ outcomes }: FromWriter & { type: 'settled' }): void {
+    // what a thread that was given up has done after all
+    if (waiting.size === 0) return
     watchdog?.refresh()
     for (const outcome of outcomes) {
       const request = waiting.get(outcome.id)

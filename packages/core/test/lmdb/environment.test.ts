@@ -38,6 +38,36 @@ t.test('a throw in a child transaction keeps nothing of what it wrote', async (t
   await root.close()
 })
 
+t.test('a throw in a synchronous transaction keeps nothing of what it wrote, and is what is thrown', async (t) => {
+  const { root, table } = openEnvironment(t.testdir())
+  const [rows, others] = [table('rows'), table('others')]
+  const key = Buffer.from('key')
+  root.transactionSync(() => void rows.put(key, Buffer.from('before')))
+  const thrown = new Error('no')
+  t.throws(
+    () =>
+      root.transactionSync(() => {
+        rows.put(key, Buffer.from('after'))
+        others.put(key, Buffer.from('new'))
+        throw thrown
+      }),
+    thrown,
+  )
+  root.resetReadTxn()
+  t.equal(rows.getBinary(key)?.toString(), 'before')
+  t.equal(others.getBinary(key), undefined)
+  root.transactionSync(() => void rows.put(key, Buffer.from('later')))
+  t.equal(rows.getBinary(key)?.toString(), 'later')
+  await root.close()
+})
+
+t.test('a table is opened once, because opening one takes the write lock', async (t) => {
+  const { root, table } = openEnvironment(t.testdir())
+  t.equal(table('rows'), table('rows'))
+  t.not(table('rows'), table('others'))
+  await root.close()
+})
+
 t.test('an empty value is a value', async (t) => {
   const { root, table } = openEnvironment(t.testdir())
   const rows = table('rows')

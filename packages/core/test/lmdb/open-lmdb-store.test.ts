@@ -53,7 +53,28 @@ t.test('a damaged record is refused, not returned', async (t) => {
   writeFileSync(path, readFileSync(path, 'latin1').replaceAll('undamaged', 'undamagEd'), 'latin1')
   const store = await openLmdbStore(directory)
   await t.rejects(store.read('p')[Symbol.asyncIterator]().next(), { code: 'store-damaged' })
+  await t.rejects(store.find('p', 'a'), { code: 'store-damaged' })
   await store.close()
+})
+
+t.test('a record that is damaged where it is taken apart stops nobody else', async (t) => {
+  const directory = t.testdir()
+  const fatal: string[] = []
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  const events = [{ projectId: 'p', eventId: 'a', marker: 'undamaged' }]
+  await ingest.submitBatch('p', { events })
+  await ingest.close()
+  const path = join(directory, 'events', 'data.mdb')
+  // brackets that are never closed
+  writeFileSync(path, readFileSync(path, 'latin1').replaceAll('"undamaged"}]}', '"undamaged"{{['), 'latin1')
+  const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) })
+  const again = createIngest({ store })
+  const mixed = { events: [...events, { projectId: 'p', eventId: 'b' }] }
+  await t.rejects(again.submitBatch('p', mixed), { code: 'store-damaged' })
+  await t.rejects(store.known('p', ['a']), { code: 'store-damaged' })
+  t.equal((await again.submitBatch('p', { events: mixed.events.slice(1) })).accepted, 1)
+  t.strictSame(fatal, [])
+  await again.close()
 })
 
 t.test('three processes that submit overlapping ids have each accepted once, also when they are killed', async (t) => {

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
 import type { Store } from '../../src/index.ts'
-import type { LmdbStoreOptions } from '../../src/lmdb/open-lmdb-store.ts'
+import { type LmdbStoreOptions, openLmdbStore as openFromSource } from '../../src/lmdb/open-lmdb-store.ts'
 import { durableStoreChecks, storeChecks } from '../../src/store-checks.ts'
 import { openLmdbStore } from './built-store.ts'
 
@@ -11,19 +11,22 @@ function weakFingerprint(_project: number, eventId: string, into: Uint32Array, a
   into[at + 1] = eventId.length % 4
 }
 
-/** The ways in which a store may be opened; each keeps the same contract. */
-const settings: Record<string, LmdbStoreOptions> = {
-  'as it comes': {},
-  'with runs of a few ids': { internals: { entriesPerFlush: 64 } },
-  'with a hash that knows four fingerprints': { internals: { entriesPerFlush: 64, fingerprint: weakFingerprint } },
+/** The ways in which a store may be opened, from source or as it is built; each keeps the same contract. */
+const settings: Record<string, [typeof openLmdbStore, LmdbStoreOptions]> = {
+  'as it comes, in one thread': [openFromSource, {}],
+  'with runs of a few ids': [openLmdbStore, { internals: { entriesPerFlush: 64 } }],
+  'with a hash that knows four fingerprints': [
+    openLmdbStore,
+    { internals: { entriesPerFlush: 64, fingerprint: weakFingerprint } },
+  ],
 }
 
-for (const [name, options] of Object.entries(settings)) {
+for (const [name, [openStore, options]] of Object.entries(settings)) {
   t.test(`keeps the contract of a store, ${name}`, async (t) => {
     const directories = new Map<Store, string>()
     let count = 0
     const open = async (directory = join(t.testdirName, String(count++))) => {
-      const store = await openLmdbStore(directory, options)
+      const store = await openStore(directory, options)
       directories.set(store, directory)
       return store
     }

@@ -5,7 +5,7 @@ import type { BatchResult, Maps } from '../../src/index.ts'
 
 export interface Question {
   id: number
-  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'call'
+  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'count' | 'call'
   eventIds?: string[]
   /** What is called of the Ingest, for project `p`. */
   method?: keyof Maps
@@ -26,8 +26,11 @@ interface Message {
 export interface StoreProcess {
   submit(eventIds: string[]): Promise<BatchResult>
   known(eventIds: string[]): Promise<boolean[]>
-  /** `hold` and `hold-ids` take the write lock of the log or of the index for as long as the process lives. */
-  ask(ask: 'check' | 'hold' | 'hold-ids'): Promise<unknown>
+  /**
+   * `hold` and `hold-ids` take the write lock of the log or of the index for as long as the process lives; `count` adds
+   * 1 to when project `counted` was created.
+   */
+  ask(ask: 'check' | 'hold' | 'hold-ids' | 'count'): Promise<unknown>
   /** Calls a method of the maps of the Ingest for project `p`; what `readMap` reads comes as its bytes. */
   call<M extends keyof Maps>(method: M, ...args: Tail<Parameters<Maps[M]>>): Promise<CallAnswer<M>>
   kill(): Promise<void>

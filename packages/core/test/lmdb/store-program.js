@@ -50,6 +50,11 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
       return call(method ?? 'map', args)
     case 'check':
       return store.check()
+    case 'count':
+      return store.updateProject('counted', (project) => {
+        const createdAt = (project?.createdAt ?? 0) + 1
+        return { project: { projectId: 'counted', createdAt, keys: [] }, result: createdAt }
+      })
     case 'hold':
     case 'hold-ids':
       // takes the write lock and never gives it back
