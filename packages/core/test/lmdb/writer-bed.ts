@@ -25,6 +25,7 @@ export function openWriterBed(directory: string, entriesPerFlush = 1000): Writer
       idsDirectory: join(directory, 'ids'),
       seed: seed.toString('hex'),
       entriesPerFlush,
+      gates: new Int32Array(new SharedArrayBuffer(8)),
     },
     sequences() {
       environment.root.resetReadTxn()

@@ -22,6 +22,9 @@ interface Talk extends WriterBed {
   end(): Promise<void>
 }
 
+/** Nobody ends this thread in between. */
+const openGate = { enter() {}, leave() {} }
+
 async function start(directory: string, entriesPerFlush?: number): Promise<Talk> {
   const bed = openWriterBed(directory, entriesPerFlush)
   const { root } = bed.environment
@@ -34,7 +37,7 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
     listeners = []
     for (const listener of all) listener()
   })
-  const ended = runWriter(port2, bed.environment, bed.data)
+  const ended = runWriter(port2, bed.environment, bed.data, openGate)
 
   async function until(isSo: () => boolean): Promise<void> {
     while (!isSo()) await new Promise<void>((resolve) => listeners.push(resolve))
@@ -231,7 +234,7 @@ t.test('an index that cannot be opened is told, and nothing is served', async (t
   writeFileSync(data.idsDirectory, 'a file')
   const { port1, port2 } = new MessageChannel()
   const first = once(port1, 'message')
-  await runWriter(port2, environment, data)
+  await runWriter(port2, environment, data, openGate)
   t.match(await first, [{ type: 'refused', refusal: { code: 'store-failed' } }])
   port1.close()
   await environment.root.close()
