@@ -118,9 +118,26 @@ t.test('a change is not made once a range that was read has other keys', async (
     rows.put(bytes('y'), bytes(''))
     return Array.from(rows.getKeys({ reverse: true, limit: 1 }), String)
   })
-  t.strictSame(last.result, ['x'])
+  t.strictSame(last.result, ['y'])
   bed.put('z', '')
   t.equal(bed.apply(last.change), false, 'the last one')
+})
+
+t.test('a range has what the decision itself has put and removed', async (t) => {
+  const bed = open(t)
+  for (const key of ['a', 'b', 'c', 'd']) bed.put(key, '')
+  const keys = (range: KeyRange, removed: string[], put: string[]) =>
+    bed.record((rows) => {
+      for (const key of removed) rows.remove(bytes(key))
+      for (const key of put) rows.put(bytes(key), bytes(''))
+      return Array.from(rows.getKeys(range), String).join('')
+    }).result
+  t.equal(keys({}, ['b'], ['bb', 'e']), 'abbcde')
+  t.equal(keys({ limit: 2 }, ['a', 'b'], []), 'cd', 'a bound counts what is left')
+  t.equal(keys({ limit: 2 }, ['a'], ['aa']), 'aab')
+  t.equal(keys({ start: bytes('b'), end: bytes('d') }, ['b'], ['a', 'bb', 'd']), 'bbc')
+  t.equal(keys({ reverse: true, limit: 2 }, ['d'], ['e']), 'ec')
+  t.equal(keys({ limit: 1 }, ['a'], ['a']), 'a', 'put after it was removed')
 })
 
 t.test('of two decisions on the same rows the second one is not made', async (t) => {
