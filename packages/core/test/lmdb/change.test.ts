@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { type Change, change, openTables, record } from '../../src/lmdb/change.ts'
-import { openEnvironment, type Rows } from '../../src/lmdb/environment.ts'
+import { type KeyRange, openEnvironment, type Rows } from '../../src/lmdb/environment.ts'
 
 const bytes = (text: string) => Buffer.from(text)
 
