@@ -329,10 +329,12 @@ async function openWithThread(t: Test) {
   return { store, fatal, worker: worker as unknown as Worker }
 }
 
-for (const [what, end] of Object.entries({
-  'is ended from outside': (worker: Worker) => worker.terminate(),
-  'meets what it cannot understand': (worker: Worker) => worker.postMessage(null),
-})) {
+const ends = [
+  ['is ended from outside', 'has ended', (worker: Worker) => worker.terminate()],
+  ['meets what it cannot understand', 'null', (worker: Worker) => worker.postMessage(null)],
+] as const
+
+for (const [what, message, end] of ends) {
   t.test(`a thread that ${what} fails the store, for everybody who waits and who comes`, async (t) => {
     const { store, fatal, worker } = await openWithThread(t)
     const ingest = createIngest({ store })
@@ -341,7 +343,7 @@ for (const [what, end] of Object.entries({
     await t.rejects(waiting, { code: 'store-failed' })
     await t.rejects(ingest.submitBatch('p', batchOf('later')), { code: 'store-failed' })
     await t.rejects(store.check(), { code: 'store-failed' })
-    t.match(fatal, [{ code: 'store-failed' }])
+    t.match(fatal, [{ code: 'store-failed', message }])
     t.equal(fatal.length, 1)
     await store.close()
   })

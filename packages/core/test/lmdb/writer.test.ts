@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import type { Change } from '../../src/lmdb/change.ts'
+import { sealRecord } from '../../src/lmdb/record.ts'
+import { sequenceKey } from '../../src/lmdb/table-keys.ts'
 import { type FromWriter, type Outcome, runWriter, type ToWriter } from '../../src/lmdb/writer.ts'
 import { startStoreProcess } from './store-process.ts'
 import { buildsFor, fingerprintsFor, openWriterBed, recordOf, type WriterBed } from './writer-bed.ts'
@@ -133,6 +135,19 @@ t.test('one request that throws undoes the whole transaction, and everybody in i
   const [again] = valuesOf(await writer.ask(append(['a', 'before', 'b'])))
   t.strictSame(again, { stored: [true, false, true], conflicts: 0 })
   t.strictSame(writer.sequences(), [1, 2], 'its place in the log is taken by the next one')
+  await writer.end()
+})
+
+t.test('what another process appends in the place of what was undone is known', async (t) => {
+  const writer = await start(t.testdir())
+  const { root, table } = writer.environment
+  await writer.ask(append(['before']))
+  t.strictSame(valuesOf(await writer.ask(append(['a']), append(['x'], broken()))), Array(2).fill('store-damaged'))
+  const others = recordOf(1, ['b'])
+  sealRecord(others, 1)
+  root.transactionSync(() => void table('log').put(sequenceKey(2), others))
+  t.strictSame(valuesOf(await writer.ask(locate(['a', 'b']))), [[undefined, { sequence: 2, index: 0 }]])
+  t.strictSame(valuesOf(await writer.ask(append(['b']))), ['none'])
   await writer.end()
 })
 
