@@ -228,8 +228,9 @@ function startThread(environment: Environment, data: WriterData): Thread {
   gate.enter()
   const worker = new Worker(new URL('./write-worker.js', import.meta.url), {
     workerData: data,
-    // loaders and the like of the host program are not for this thread, and would be loaded anew
+    // loaders and the like of the host program, which NODE_OPTIONS may name too, are not for this thread
     execArgv: [],
+    env: {},
   })
   let reason = 'nobody knows why'
   worker.on('error', ({ message }) => {

@@ -48,8 +48,8 @@ export function startIndexWorker(data: IndexWorkerData, listener: IndexWorkerLis
   gate.enter()
   const worker = new Worker(new URL(`./index-worker.${isSource ? 'ts' : 'js'}`, import.meta.url), {
     workerData: data,
-    // loaders and the like of the host program are not for this thread, and would be loaded anew
-    ...(!isSource && { execArgv: [] }),
+    // loaders and the like of the host program, which NODE_OPTIONS may name too, are not for this thread
+    ...(!isSource && { execArgv: [], env: {} }),
   })
   let waiting: (() => void)[] = []
   const ended = new Promise<void>((resolve) => {
