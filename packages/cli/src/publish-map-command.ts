@@ -158,9 +158,13 @@ function lineOf(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs
   const { uploadedChunks, uploadedBytes, reusedChunks } = uploaded
   const map = `${placeId} ${buildId} ${digest} ${size} bytes`
   if (dryRun) {
-    const what = missing.length === 0 ? outcome : `${missing.length} chunks to send (${formatBytes(missingBytes)})`
+    const what = missing.length === 0 ? outcome : `${countOf(missing.length)} to send (${formatBytes(missingBytes)})`
     return `dry run: ${what}: ${map}`
   }
-  const sent = `${uploadedChunks} chunks sent (${formatBytes(uploadedBytes)}), ${reusedChunks} reused`
+  const sent = `${countOf(uploadedChunks)} sent (${formatBytes(uploadedBytes)}), ${reusedChunks} reused`
   return `${outcome} ${map}: ${sent}, in ${(durationMs / 1000).toFixed(2)} s`
+}
+
+function countOf(chunks: number): string {
+  return `${chunks} chunk${chunks === 1 ? '' : 's'}`
 }
