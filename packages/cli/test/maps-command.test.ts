@@ -20,8 +20,8 @@ for (const [place, build] of [
   ['2', 'b-1'],
   ['1', 'b-2'],
 ] as const) {
-  const { code } = await ingest(['publish-map', file, '--place', place, '--build', build, '--quiet'], served)
-  t.equal(code, 0)
+  const { code, stderr } = await ingest(['publish-map', file, '--place', place, '--build', build, '--quiet'], served)
+  if (code !== 0) throw new Error(stderr)
 }
 await send({ ...server, key }, JSON.stringify({ events: [{ projectId, eventId: 'e', buildId: 'b-2' }] }))
 const one = ['--place', '1', '--build', 'b-1']
