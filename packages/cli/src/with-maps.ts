@@ -38,12 +38,11 @@ export function addTargetOptions(command: Command): Command {
         notEmpty,
       ),
     )
-    .addOption(
-      new Option('--key [key]').hideHelp().argParser(() => {
-        // whatever it was, it is not repeated: this line may be in a log
-        command.error('a key does not go on a command line, which others can read: set INGEST_KEY, or use --key-file')
-      }),
-    )
+    .addOption(new Option('--key [key]').hideHelp())
+    .on('option:key', () => {
+      // whatever it was, it is not repeated: this line may be in a log
+      command.error('a key does not go on a command line, which others can read: set INGEST_KEY, or use --key-file')
+    })
     .addOption(
       new Option('--retries <n>', 'how often a request is sent again after a failure that may go away')
         .default(4)
