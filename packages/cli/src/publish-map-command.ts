@@ -100,6 +100,8 @@ async function upload(
 ): Promise<UploadedMap> {
   const { uploadMap } = await import('@ingest/client')
   const progress = options.quiet ? undefined : await showProgress()
+  // who writes into it may wait for ever before the next piece
+  if (file === '-') signal.addEventListener('abort', () => process.stdin.destroy(signal.reason))
   try {
     return await withMaps(target, (maps) =>
       uploadMap(maps, target.project, publicationOf(file, options), {
@@ -110,7 +112,6 @@ async function upload(
     )
   } finally {
     progress?.end()
-    // who writes into it may go on for ever
     if (file === '-') process.stdin.destroy()
   }
 }

@@ -1,6 +1,8 @@
 import { spawn } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { ended, ingest, ingestCommand, isWrongUse, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
 import { digestOf, mapOf, startProxy } from './map-parts.ts'
@@ -292,6 +294,23 @@ for (const [signal, code] of [
     t.equal(await contentOf(build), map.toString())
   })
 }
+
+t.test('a signal ends waiting for standard input', async (t) => {
+  const args = ['publish-map', '-', '--place', '1', '--build', 'waiting']
+  const [command = '', ...rest] = ingestCommand(args)
+  const temporary = t.testdir()
+  const child = spawn(command, rest, {
+    stdio: ['pipe', 'pipe', 'pipe'],
+    env: { ...ownEnvironment(), ...env, TMPDIR: temporary },
+  })
+  // once something of it is put aside, it listens to signals
+  child.stdin.on('error', () => {}).write('{')
+  while (readdirSync(temporary).length === 0) await delay(10)
+  child.kill('SIGTERM')
+  const [code] = await once(child, 'exit')
+  t.equal(code, 143)
+  t.strictSame(readdirSync(temporary), [], 'and what was put aside is gone')
+})
 
 /** A server of its own that is killed once so many chunks have come, behind a url that stays. */
 async function openKilled(t: Test, restart: boolean) {
