@@ -29,6 +29,18 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
+const byteUnits: Record<string, number> = { '': 1, K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 }
+
+/** A number of bytes from `min` to `max`, for commander: `1048576`, `1024K` or `1M`. */
+export function byteCount(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const [, count = '', unit = ''] = /^(\d{1,13})([KMG]?)$/.exec(text) ?? []
+    const bytes = count === '' ? Number.NaN : Number(count) * (byteUnits[unit] as number)
+    if (bytes >= min && bytes <= max) return bytes
+    throw new InvalidArgumentError(`Expected a number of bytes from ${min} to ${max}, such as 512K or 32M.`)
+  }
+}
+
 const durationUnitsMs: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
 /** `90d`, `48h`, `30m` or `10s`, in milliseconds; NaN for anything else. */

@@ -1,9 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
-import { exitCode, exitCodeHelp, exitCodes } from './exit-code.ts'
+import { exitCode, exitCodeHelp } from './exit-code.ts'
 import { exportCommand } from './export-command.ts'
+import { failureOf } from './failure-of.ts'
 import { keysCommand } from './keys-command.ts'
+import { mapsCommand } from './maps-command.ts'
+import { publishMapCommand } from './publish-map-command.ts'
 import { serveCommand } from './serve-command.ts'
+import { writeOut } from './write-out.ts'
 
 /** Runs one command line and resolves to its exit code. What goes wrong is one line on stderr. */
 export async function run(argv: readonly string[]): Promise<number> {
@@ -12,22 +16,28 @@ export async function run(argv: readonly string[]): Promise<number> {
     await program.parseAsync(argv)
     return exitCode.done
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? exitCode.done : exitCode.usage
-    // loaded here, so that --help and wrong use answer at once
-    const { IngestError } = await import('@ingest/core')
-    complain(error instanceof IngestError ? error.message : `${(error as Error).stack ?? error}`)
-    return error instanceof IngestError ? exitCodes[error.code] : exitCode.bug
+    if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
+    const { exitCode: code, ...failure } = await failureOf(error)
+    // what commander finds it has said already
+    if (!(error instanceof CommanderError)) complain(failure.message)
+    if (wantsObject(argv)) await writeOut(`${JSON.stringify({ ok: false, error: failure })}\n`)
+    return code
   }
+}
+
+/** Whether a program waits for one object whatever happens, also when the command line is not understood. */
+function wantsObject([, , command, ...args]: readonly string[]): boolean {
+  return command === 'publish-map' && args.includes('--json')
 }
 
 function createProgram(): Command {
   const program = new Command('ingest')
-    .description('Stores events exactly once and for ever.')
+    .description('Stores events exactly once and for ever, and publishes the maps of game builds.')
     .version(version())
     .addHelpText('after', exitCodeHelp)
     .exitOverride()
     .configureOutput({ outputError: (text) => complain(withRemedy(text.replace(/^error: /, ''))) })
-  for (const command of [serveCommand(), keysCommand(), exportCommand()]) {
+  for (const command of [serveCommand(), keysCommand(), exportCommand(), publishMapCommand(), mapsCommand()]) {
     program.addCommand(inherit(command, program))
   }
   wantCommand(program, 'ingest')

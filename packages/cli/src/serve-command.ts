@@ -1,6 +1,6 @@
 import type { IngestError } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { dataOption, notEmpty, wholeNumber, withIngest } from './options.ts'
+import { byteCount, dataOption, notEmpty, wholeNumber, withIngest } from './options.ts'
 import { writeOut } from './write-out.ts'
 
 interface ServeOptions {
@@ -8,6 +8,8 @@ interface ServeOptions {
   host: string
   port: number
   rateLimit: RateLimit
+  mapRateLimit: number
+  publicationLimit: number
   logLevel: string
 }
 
@@ -39,6 +41,18 @@ export function serveCommand(): Command {
         .argParser(parseRateLimit),
     )
     .addOption(
+      new Option('--map-rate-limit <bytes>', 'bytes of maps a second for each project, unless --rate-limit is off')
+        .env('INGEST_MAP_RATE_LIMIT')
+        .default(32 * 2 ** 20, '32M')
+        .argParser(byteCount(1, 2 ** 38)),
+    )
+    .addOption(
+      new Option('--publication-limit <bytes>', 'the largest body of a publication, which is a map or a manifest')
+        .env('INGEST_PUBLICATION_LIMIT')
+        .default(2 ** 20, '1M')
+        .argParser(byteCount(1, 2 ** 28)),
+    )
+    .addOption(
       new Option('--log-level <level>', 'what to log on stderr')
         .env('INGEST_LOG_LEVEL')
         .choices(logLevels)
@@ -51,10 +65,12 @@ export function serveCommand(): Command {
 const serveHelp = `
 Prints "listening on http://…" on stdout when it takes requests, and logs as JSON lines on stderr.
 SIGTERM and SIGINT drain: what was acknowledged is stored, what comes later gets 503, then it exits with 0.
-Bursts of twice the requests and five times the events a second are let through. Limits are kept in memory, by process.
+Bursts of twice the requests, five times the events and 16 times the bytes of maps a second are let through. Limits are
+kept in memory, by process. Bytes may be written as 512K, 32M or 1G.
 `
 
-async function serveUntilSignal({ data, host, port, rateLimit, logLevel }: ServeOptions): Promise<void> {
+async function serveUntilSignal(options: ServeOptions): Promise<void> {
+  const { data, host, port, rateLimit, mapRateLimit, publicationLimit, logLevel } = options
   const [{ pino }, { serve }] = await Promise.all([import('pino'), import('@ingest/server')])
   const log = pino({ level: logLevel, base: null }, pino.destination({ dest: 2, sync: true }))
   const onRebuild = (percent: number) => log.info({ percent }, 'making the id index again')
@@ -65,7 +81,8 @@ async function serveUntilSignal({ data, host, port, rateLimit, logLevel }: Serve
       host,
       port,
       log,
-      ...(rateLimit !== 'off' && { rateLimits: limitsOf(rateLimit) }),
+      publicationBytesMax: publicationLimit,
+      ...(rateLimit !== 'off' && { rateLimits: limitsOf(rateLimit, mapRateLimit) }),
     }).catch(async (error) => {
       throw await listenRefusal(error, host, port)
     })
@@ -83,10 +100,11 @@ async function serveUntilSignal({ data, host, port, rateLimit, logLevel }: Serve
   }
 }
 
-function limitsOf({ requestsPerSecond, eventsPerSecond }: Exclude<RateLimit, 'off'>) {
+function limitsOf({ requestsPerSecond, eventsPerSecond }: Exclude<RateLimit, 'off'>, mapBytesPerSecond: number) {
   return {
     requests: { perSecond: requestsPerSecond, burst: requestsPerSecond * 2 },
     events: { perSecond: eventsPerSecond, burst: Math.max(100, eventsPerSecond * 5) },
+    mapBytes: { perSecond: mapBytesPerSecond, burst: mapBytesPerSecond * 16 },
   }
 }
 

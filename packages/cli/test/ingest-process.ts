@@ -22,7 +22,7 @@ export interface Settings {
 
 /** Runs the built command to its end. */
 export async function ingest(args: readonly string[], settings: Settings = {}): Promise<Ended> {
-  return ended(start(args, settings.env), settings.readBytes)
+  return ended(startIngest(args, settings), settings.readBytes)
 }
 
 /** What a process of which all streams are pipes says until its end. */
@@ -54,7 +54,8 @@ export interface ServeProcess {
 
 /** Starts `ingest serve` on a free port, unless `args` say otherwise, and ends it with the test. */
 export async function startServe(t: Test, args: readonly string[], { env }: Settings = {}): Promise<ServeProcess> {
-  const child = start(['serve', ...(args.includes('--port') || env?.INGEST_PORT ? [] : ['--port', '0']), ...args], env)
+  const port = args.includes('--port') || env?.INGEST_PORT ? [] : ['--port', '0']
+  const child = startIngest(['serve', ...port, ...args], { ...(env && { env }) })
   const stdout = collect(child.stdout)
   const stderr = collect(child.stderr)
   const exited = once(child, 'close').then(([code, signal]) => ({ code, signal, stdout: stdout(), stderr: stderr() }))
@@ -82,7 +83,8 @@ function parseLine(line: string) {
   return JSON.parse(line)
 }
 
-function start(args: readonly string[], env: Record<string, string> = {}) {
+/** Starts the built command, with no standard input. */
+export function startIngest(args: readonly string[], { env = {} }: Settings = {}) {
   const [command = '', ...rest] = ingestCommand(args)
   return spawn(command, rest, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...ownEnvironment(), ...env } })
 }

@@ -63,6 +63,8 @@ t.test('every variable that --help names is read, and an argument goes before it
       'INGEST_HOST',
       'INGEST_PORT',
       'INGEST_RATE_LIMIT',
+      'INGEST_MAP_RATE_LIMIT',
+      'INGEST_PUBLICATION_LIMIT',
       'INGEST_LOG_LEVEL',
       'INGEST_PROJECT_ID',
     ]),
@@ -87,6 +89,8 @@ t.test('every variable that --help names is read, and an argument goes before it
       INGEST_HOST: '127.0.0.1',
       INGEST_PORT: '0',
       INGEST_RATE_LIMIT: 'off',
+      INGEST_MAP_RATE_LIMIT: '1G',
+      INGEST_PUBLICATION_LIMIT: '2M',
       INGEST_LOG_LEVEL: 'silent',
     }
     const quiet = await startServe(t, [], { env: good })
@@ -97,6 +101,8 @@ t.test('every variable that --help names is read, and an argument goes before it
 
     const bad: [string, string, RegExp][] = [
       ['INGEST_DATA', '', /'--data <dir>' value '' from env 'INGEST_DATA' is invalid/],
+      ['INGEST_MAP_RATE_LIMIT', 'off', /value 'off' from env 'INGEST_MAP_RATE_LIMIT' is invalid/],
+      ['INGEST_PUBLICATION_LIMIT', '0', /value '0' from env 'INGEST_PUBLICATION_LIMIT' is invalid/],
       ['INGEST_HOST', '203.0.113.1', /203\.0\.113\.1 is not an address of this machine/],
       ['INGEST_PORT', String(quiet.port), new RegExp(`port ${quiet.port} on 127\\.0\\.0\\.1 is taken`)],
       ['INGEST_RATE_LIMIT', 'on', /'--rate-limit <limits>' value 'on' from env 'INGEST_RATE_LIMIT' is invalid/],
@@ -107,6 +113,7 @@ t.test('every variable that --help names is read, and an argument goes before it
     }
 
     const args = ['--data', data, '--host', '127.0.0.1', '--port', '0', '--rate-limit', '7,700', '--log-level', 'info']
+    args.push('--map-rate-limit', '1M', '--publication-limit', '1M')
     const loud = await startServe(t, args, { env: Object.fromEntries(bad) })
     const limited = await send({ ...loud, key }, ['a'])
     t.match(limited, { status: 202, body: { duplicates: 1 } })

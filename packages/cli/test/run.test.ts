@@ -6,14 +6,26 @@ t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
     const { code, stdout, stderr } = await ingest(args)
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    for (const word of ['serve', 'keys', 'export', 'Exit codes:']) t.match(stdout, word)
-    for (const exitCode of [0, 1, 2, 3, 4, 5, 6]) t.match(stdout, new RegExp(`^  ${exitCode}  \\w`, 'm'))
+    for (const word of ['serve', 'keys', 'export', 'publish-map', 'maps', 'Exit codes:']) t.match(stdout, word)
+    for (const exitCode of [0, 1, 2, 3, 4, 5, 6, 7]) t.match(stdout, new RegExp(`^  ${exitCode}  \\w`, 'm'))
   }
 })
 
 t.test('--help of a command names its options', async (t) => {
   const options: [string[], string[]][] = [
-    [['serve'], ['--data', '--host', '--port', '--rate-limit', '--log-level', 'SIGTERM']],
+    [
+      ['serve'],
+      [
+        '--data',
+        '--host',
+        '--port',
+        '--rate-limit',
+        '--map-rate-limit',
+        '--publication-limit',
+        '--log-level',
+        'SIGTERM',
+      ],
+    ],
     [['keys'], ['create', 'list', 'revoke', 'rotate']],
     [
       ['keys', 'create'],
@@ -32,6 +44,21 @@ t.test('--help of a command names its options', async (t) => {
       ['<keyId>', '--data', '--project', '--overlap'],
     ],
     [['export'], ['--data', '--project', '--after', '--limit']],
+    [
+      ['publish-map'],
+      ['<file>', '--place', '--build', '--url', '--data', '--project', '--key-file', '--retries', '--timeout']
+        .concat(['--content-type', '--if-absent', '--expect', '--on-frozen', '--dry-run', '--concurrency'])
+        .concat(['--json', '--quiet', 'INGEST_KEY', 'Exit code 0']),
+    ],
+    [['maps'], ['list', 'show', 'download', 'verify']],
+    [
+      ['maps', 'download'],
+      ['--place', '--build', '--url', '--data', '--output'],
+    ],
+    [
+      ['maps', 'verify'],
+      ['--place', '--build', '--url', '--data', '--file'],
+    ],
   ]
   for (const [command, words] of options) {
     const { code, stdout, stderr } = await ingest([...command, '--help'])

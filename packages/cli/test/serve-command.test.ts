@@ -48,6 +48,10 @@ t.test('options that cannot be are wrong use', async (t) => {
   for (const limits of ['', 'on', '0,100', '100', '100,0', '100,', '1.5,100', '-1,100', '100, 200', '1,2,3', 'OFF']) {
     await isWrongUse(t, [...serve, '--rate-limit', limits], /Expected "off", or two whole numbers a second/)
   }
+  for (const bytes of ['', '0', 'off', '1.5M', '-1', '1T', '1 M', '1000000000000000000G']) {
+    await isWrongUse(t, [...serve, '--map-rate-limit', bytes], /Expected a number of bytes from 1 to/)
+    await isWrongUse(t, [...serve, '--publication-limit', bytes], /Expected a number of bytes from 1 to/)
+  }
   await isWrongUse(t, [...serve, '--log-level', 'loud'], /Allowed choices are fatal, error, warn, info, debug, silent/)
   await isWrongUse(t, [...serve, '--port', String(server.port)], /port \d+ on 127\.0\.0\.1 is taken: name another/)
   await isWrongUse(t, [...serve, '--host', ''], /not empty/)
@@ -78,6 +82,28 @@ t.test('the usual limits are on, unless they are off', async (t) => {
   for (const { status, headers } of answers) {
     if (status !== 202 || headers.has('RateLimit') || headers.has('RateLimit-Policy')) t.fail(`${status}`)
   }
+})
+
+/** Publishes a small map; its answer. */
+function publish({ url, key }: Sender, map: unknown): Promise<Response> {
+  return fetch(`${url}/v1/maps`, {
+    method: 'PUT',
+    headers: { 'X-Project-Id': projectId, 'X-Ingestion-Key': key, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ placeId: '1', buildId: 'b', map }),
+  })
+}
+
+t.test('the bytes of maps have a limit of their own, and a publication has one', async (t) => {
+  const usual = await publish((await open(t)).sender, [])
+  t.equal(usual.status, 201)
+  t.equal(usual.headers.get('RateLimit-Policy'), '"map-bytes";q=536870912;w=16')
+  const { sender } = await open(t, '--map-rate-limit', '10', '--publication-limit', '1K')
+  const first = await publish(sender, 'x'.repeat(900))
+  t.equal(first.status, 201)
+  t.equal(first.headers.get('RateLimit-Policy'), '"map-bytes";q=160;w=16')
+  t.equal((await publish(sender, [])).status, 429)
+  const large = await open(t, '--publication-limit', '1K')
+  t.equal((await publish(large.sender, 'x'.repeat(1100))).status, 413)
 })
 
 /** What senders know: what they sent, and what they got an answer for. */

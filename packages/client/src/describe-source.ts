@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type ChunkRef, type Digest, IngestError, type Manifest } from '@ingest/core'
+import { type ChunkRef, type Digest, digestOf, IngestError, type Manifest } from '@ingest/core'
 import { chunkContent, type ReadAt } from './chunk-content.ts'
 
 /** A chunk, and where it is found first. */
@@ -42,10 +42,6 @@ export async function readPlace(readAt: ReadAt, { digest, size, start }: Place):
   }
   if (digestOf(bytes) !== digest) throw sourceChanged()
   return bytes
-}
-
-function digestOf(bytes: Uint8Array): Digest {
-  return `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 }
 
 function sourceChanged(): IngestError {

@@ -2,6 +2,7 @@ import {
   type ChunkUpload,
   type Digest,
   IngestError,
+  isDigest,
   type MapContent,
   type MapId,
   type MapPage,
@@ -16,7 +17,6 @@ import {
 import type { Api, CallOptions } from './create-api.ts'
 import { groupChunks } from './group-chunks.ts'
 import {
-  isDigest,
   parseCompleted,
   parseMapPage,
   parseMapStatus,

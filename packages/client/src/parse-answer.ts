@@ -1,4 +1,11 @@
-import type { BatchResult, Digest, MapPage, MapStatus, PublishedMap, PutChunksResult } from '@ingest/core'
+import {
+  type BatchResult,
+  isDigest,
+  type MapPage,
+  type MapStatus,
+  type PublishedMap,
+  type PutChunksResult,
+} from '@ingest/core'
 import { unexpectedAnswer } from './refusal-of.ts'
 
 /** What a value must be, to be what the contract says as far as programs rely on it. */
@@ -22,11 +29,6 @@ const object =
     typeof value === 'object' &&
     value !== null &&
     Object.entries(rules).every(([name, rule]) => rule((value as Record<string, unknown>)[name]))
-
-/** Whether `value` is a digest as the contract writes it: `sha256:` and 64 lower-case hex digits. */
-export function isDigest(value: unknown): value is Digest {
-  return typeof value === 'string' && /^sha256:[0-9a-f]{64}$/.test(value)
-}
 
 const anyObject = object({})
 

@@ -1,3 +1,5 @@
+import { setMaxListeners } from 'node:events'
+
 /**
  * Does `work` on each item, in their order, at most `concurrency` at once. What the first failure throws is thrown once
  * everything that had begun is over; `work` is told by the signal to hurry.
@@ -11,6 +13,8 @@ export async function runParallel<T>(
   const queue = items[Symbol.iterator]()
   const failing = new AbortController()
   const either = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal
+  // each piece of work listens to it, and Node would take that for a leak
+  setMaxListeners(0, either)
   const failures: unknown[] = []
 
   async function takeTurns(): Promise<void> {

@@ -47,6 +47,8 @@ export interface UploadedMap extends PublishedMap {
   uploadedChunks: number
   uploadedBytes: number
   reusedChunks: number
+  /** What `missing` comes to. */
+  missingBytes: number
 }
 
 /** What of an Ingest an upload needs; a client is told of the signal as well. */
@@ -107,12 +109,23 @@ export async function uploadMap(
       if (round > roundsMax) throw neverComplete()
       published = (await send(published)) ?? (await askAgain())
     }
-    return { ...published, uploadedChunks: sent.size, uploadedBytes, reusedChunks: places.size - sent.size }
+    const missingBytes = bytesOf(placesOf(published.missing))
+    return {
+      ...published,
+      uploadedChunks: sent.size,
+      uploadedBytes,
+      reusedChunks: places.size - sent.size,
+      missingBytes,
+    }
+
+    function placesOf(digests: readonly Digest[]): Place[] {
+      return digests.map((digest) => placeOf(places, digest))
+    }
 
     /** Sends what is missing; resolves to where the map then stands, if any answer told that it is over. */
     async function send({ missing, placeId, buildId }: PublishedMap): Promise<PublishedMap | undefined> {
-      const chunks = missing.map((digest) => placeOf(places, digest))
-      const bytesTotal = chunks.reduce((sum, { size }) => sum + size, 0)
+      const chunks = placesOf(missing)
+      const bytesTotal = bytesOf(chunks)
       const done = { bytesDone: 0, chunksDone: 0 }
       let over: PublishedMap | undefined
       const report = () => onProgress({ phase: 'upload', ...done, bytesTotal, chunksTotal: chunks.length })
@@ -148,6 +161,10 @@ export async function uploadMap(
   } finally {
     await opened.close()
   }
+}
+
+function bytesOf(chunks: readonly Place[]): number {
+  return chunks.reduce((sum, { size }) => sum + size, 0)
 }
 
 function placeOf(places: Map<Digest, Place>, digest: Digest): Place {

@@ -1,6 +1,5 @@
 import t from 'tap'
 import {
-  isDigest,
   parseBatchResult,
   parseCompleted,
   parseMapPage,
@@ -81,20 +80,5 @@ for (const [name, parse, value] of good) {
 t.test('what is not JSON is no answer', async (t) => {
   for (const body of ['', '<html>', '{']) {
     t.throws(() => parseBatchResult(Buffer.from(body)), { code: 'unexpected-answer' })
-  }
-})
-
-t.test('a digest is sha256: and 64 lower-case hex digits', async (t) => {
-  t.equal(isDigest(digest), true)
-  for (const other of [
-    digest.toUpperCase(),
-    digest.slice(7),
-    `${digest}0`,
-    `${digest}\n`,
-    digest.slice(0, -1),
-    7,
-    undefined,
-  ]) {
-    t.equal(isDigest(other), false, String(other))
   }
 })

@@ -51,3 +51,17 @@ t.test('a signal stops it with its reason', async (t) => {
 })
 
 t.test('nothing to do is done', () => runParallel([], 4, async () => void t.fail()))
+
+t.test('much at once is no leak of listeners', async (t) => {
+  const warnings: Error[] = []
+  const note = (warning: Error) => warnings.push(warning)
+  process.on('warning', note)
+  t.teardown(() => process.off('warning', note))
+  await runParallel(Array(32).keys(), 16, async (_, signal) => {
+    await new Promise((resolve) => {
+      signal.addEventListener('abort', resolve)
+      setTimeout(resolve)
+    })
+  })
+  t.strictSame(warnings, [])
+})

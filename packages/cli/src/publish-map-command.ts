@@ -1,0 +1,171 @@
+import type { SourcePublication, UploadedMap, UploadOptions } from '@ingest/client'
+import { Command, Option } from 'commander'
+import { exitCode, exitCodes } from './exit-code.ts'
+import { formatBytes } from './format-bytes.ts'
+import { notEmpty, wholeNumber } from './options.ts'
+import { showProgress } from './show-progress.ts'
+import { untilSignal } from './until-signal.ts'
+import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withMaps } from './with-maps.ts'
+import { writeOut } from './write-out.ts'
+
+interface PublishMapOptions {
+  place: string
+  build: string
+  contentType?: string
+  ifAbsent?: true
+  expect?: string
+  onFrozen: 'fail' | 'warn'
+  dryRun?: true
+  concurrency: number
+  json?: true
+  quiet?: true
+}
+
+/** `ingest publish-map`. */
+export function publishMapCommand(): Command {
+  const command = new Command('publish-map')
+    .description('publish the map of a build; run again, it sends only what is still missing')
+    .argument('<file>', 'the map, or - for standard input', notEmpty)
+    .addOption(placeOption().makeOptionMandatory())
+    .addOption(buildOption().makeOptionMandatory())
+  return addTargetOptions(command)
+    .option(
+      '--content-type <type>',
+      'what the map is; application/json for a file named .json, else application/octet-stream',
+      notEmpty,
+    )
+    .addOption(new Option('--if-absent', 'only if no map is complete yet for this place and build').conflicts('expect'))
+    .option('--expect <digest>', 'only if the complete map has this digest: sha256:…')
+    .addOption(
+      new Option('--on-frozen <what>', 'what another map is, for a build that is frozen: a failure, or a warning')
+        .choices(['fail', 'warn'])
+        .default('fail'),
+    )
+    .option('--dry-run', 'ask what would happen, and publish nothing')
+    .addOption(
+      new Option('--concurrency <n>', 'how many chunks are sent at once').default(8).argParser(wholeNumber(1, 16)),
+    )
+    .option('--json', 'print one JSON object, also on failure')
+    .option('--quiet', 'print nothing but errors, and the object of --json')
+    .addHelpText('after', publishMapHelp)
+    .action(async (file: string, options: PublishMapOptions) => {
+      const { isDigest } = await import('@ingest/core')
+      if (options.expect !== undefined && !isDigest(options.expect)) {
+        command.error(`--expect is a digest, sha256: and 64 lower-case hex digits, not '${options.expect}'`)
+      }
+      await publishMap(file, options, targetOf(command))
+    })
+}
+
+const publishMapHelp = `
+Exit code 0 says that the map is complete on the server, frozen or not. There are two exceptions, both asked for:
+--dry-run, and --on-frozen warn, which leaves a frozen build with another map as it is; --json has "ok": false then.
+`
+
+async function publishMap(file: string, options: PublishMapOptions, target: Target): Promise<void> {
+  const startedAt = performance.now()
+  const say = (line: string, object: object) => {
+    if (options.json) return writeOut(`${JSON.stringify(object)}\n`)
+    return options.quiet ? undefined : writeOut(`${line}\n`)
+  }
+  try {
+    const uploaded = await untilSignal('the map is not published; run it again, and it goes on from here', (signal) =>
+      upload(file, options, target, signal),
+    )
+    const durationMs = Math.round(performance.now() - startedAt)
+    await say(lineOf(uploaded, options, durationMs), resultOf(uploaded, options, durationMs))
+  } catch (error) {
+    const { IngestError } = await import('@ingest/core')
+    if (!(error instanceof IngestError)) throw error
+    const { code, message, retryable } = error
+    if (code === 'map-frozen' && options.onFrozen === 'warn') {
+      process.stderr.write(`ingest: not published: ${message}\n`)
+      await say(`frozen ${options.place} ${options.build}: not published`, {
+        ok: false,
+        outcome: 'frozen',
+        error: { code, message, retryable },
+      })
+      return
+    }
+    if (exitCodes[code] !== exitCode.temporary) throw error
+    throw new IngestError(code, `${message} Run it again: it goes on from here.`, { cause: error })
+  }
+}
+
+async function upload(
+  file: string,
+  options: PublishMapOptions,
+  target: Target,
+  signal: AbortSignal,
+): Promise<UploadedMap> {
+  const { uploadMap } = await import('@ingest/client')
+  const progress = options.quiet ? undefined : await showProgress()
+  // who writes into it may wait for ever before the next piece
+  if (file === '-') signal.addEventListener('abort', () => process.stdin.destroy(signal.reason))
+  try {
+    return await withMaps(target, (maps) =>
+      uploadMap(maps, target.project, publicationOf(file, options), {
+        ...uploadOptionsOf(options),
+        signal,
+        ...(progress && { onProgress: progress.show }),
+      }),
+    )
+  } finally {
+    progress?.end()
+    if (file === '-') process.stdin.destroy()
+  }
+}
+
+function publicationOf(file: string, { place, build, contentType }: PublishMapOptions): SourcePublication {
+  return {
+    placeId: place,
+    buildId: build,
+    source: file === '-' ? process.stdin : file,
+    contentType: contentType ?? (/\.json$/i.test(file) ? 'application/json' : 'application/octet-stream'),
+  }
+}
+
+function uploadOptionsOf({ concurrency, ifAbsent, expect, dryRun }: PublishMapOptions): UploadOptions {
+  return {
+    concurrency,
+    ...(ifAbsent && { ifNoneMatch: '*' }),
+    ...(expect !== undefined && { ifMatch: expect }),
+    ...(dryRun && { dryRun }),
+  }
+}
+
+function resultOf(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number) {
+  const { placeId, buildId, outcome, digest, size, contentType, chunks, frozen } = uploaded
+  const { uploadedChunks, uploadedBytes, missing, missingBytes } = uploaded
+  return {
+    ok: true,
+    outcome,
+    ...(dryRun && { dryRun, missingChunks: missing.length, missingBytes }),
+    placeId,
+    buildId,
+    digest,
+    size,
+    contentType,
+    chunks,
+    uploadedChunks,
+    uploadedBytes,
+    frozen,
+    durationMs,
+  }
+}
+
+function lineOf(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number): string {
+  const { placeId, buildId, outcome, digest, size, missing, missingBytes } = uploaded
+  const { uploadedChunks, uploadedBytes, reusedChunks } = uploaded
+  const map = `${placeId} ${buildId} ${digest} ${size} bytes`
+  if (dryRun) {
+    const what = missing.length === 0 ? outcome : `${countOf(missing.length)} to send (${formatBytes(missingBytes)})`
+    return `dry run: ${what}: ${map}`
+  }
+  const sent = `${countOf(uploadedChunks)} sent (${formatBytes(uploadedBytes)}), ${reusedChunks} reused`
+  return `${outcome} ${map}: ${sent}, in ${(durationMs / 1000).toFixed(2)} s`
+}
+
+function countOf(chunks: number): string {
+  return `${chunks} chunk${chunks === 1 ? '' : 's'}`
+}

@@ -1,0 +1,112 @@
+import { readFile } from 'node:fs/promises'
+import type { Ingest } from '@ingest/core'
+import { type Command, Option } from 'commander'
+import { duration, notEmpty, projectOption, wholeNumber, withIngest } from './options.ts'
+
+/** `--place <id>`. */
+export function placeOption(): Option {
+  return new Option('--place <id>', 'the place of the map').argParser(notEmpty)
+}
+
+/** `--build <id>`. */
+export function buildOption(): Option {
+  return new Option('--build <id>', 'the build of the map').argParser(notEmpty)
+}
+
+/** Where the maps are: a server, or a store in a directory. */
+export interface Target {
+  url?: string
+  data?: string
+  project: string
+  keyFile?: string
+  retries: number
+  timeout: number
+}
+
+/** Adds what a command needs to reach maps. */
+export function addTargetOptions(command: Command): Command {
+  return command
+    .addOption(new Option('--url <url>', 'the server').env('INGEST_URL').argParser(notEmpty))
+    .addOption(
+      new Option('--data <dir>', 'in place of a server, the directory of a store')
+        .env('INGEST_DATA')
+        .argParser(notEmpty),
+    )
+    .addOption(projectOption())
+    .addOption(
+      new Option('--key-file <file>', 'a file with the ingestion key, which is in INGEST_KEY otherwise').argParser(
+        notEmpty,
+      ),
+    )
+    .addOption(new Option('--key [key]').hideHelp())
+    .on('option:key', () => {
+      // whatever it was, it is not repeated: this line may be in a log
+      command.error('a key does not go on a command line, which others can read: set INGEST_KEY, or use --key-file')
+    })
+    .addOption(
+      new Option('--retries <n>', 'how often a request is sent again after a failure that may go away')
+        .default(4)
+        .argParser(wholeNumber(0, 100)),
+    )
+    .addOption(
+      new Option('--timeout <duration>', 'how long one request may take, with all its tries')
+        .default(120_000, '120s')
+        .argParser(duration),
+    )
+    .addHelpText('after', targetHelp)
+}
+
+const targetHelp = `
+With --url, or INGEST_URL, the key of the project is in INGEST_KEY or in a --key-file.
+With --data, or INGEST_DATA, no key is needed, and servers may have the directory open. An option wins over both.
+`
+
+/** Which of a server and a store is meant. */
+export function targetOf(command: Command): Target {
+  const target = command.opts<Target>()
+  const isNamed = (name: 'url' | 'data') => command.getOptionValueSource(name) === 'cli'
+  if (target.url === undefined && target.data === undefined) {
+    command.error('name a server with --url or INGEST_URL, or the directory of a store with --data or INGEST_DATA')
+  }
+  if (target.url === undefined || target.data === undefined) return target
+  if (isNamed('url') === isNamed('data')) command.error('name a server or a store, and not both: --url or --data')
+  const { url, data, ...rest } = target
+  return isNamed('url') ? { ...rest, url } : { ...rest, data }
+}
+
+/** How long one try may take, of the time for all of them. */
+const tryTimeoutMsMax = 30_000
+
+/**
+ * Reaches the maps of a project for as long as `use` takes.
+ *
+ * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for what cannot be, and what opening a store
+ *   refuses with.
+ */
+export async function withMaps<T>(target: Target, use: (maps: Ingest) => Promise<T>): Promise<T> {
+  const { url, data = '', project, keyFile, retries, timeout } = target
+  if (url === undefined) return withIngest({ data, project }, use)
+  const key = await readKey(keyFile)
+  const { createClient } = await import('@ingest/client')
+  const tryTimeoutMs = Math.min(timeout, tryTimeoutMsMax)
+  const client = createClient({ url, projectId: project, key, retries, tryTimeoutMs, timeoutMs: timeout })
+  try {
+    return await use(client)
+  } finally {
+    await client.close()
+  }
+}
+
+async function readKey(file: string | undefined): Promise<string> {
+  const { IngestError } = await import('@ingest/core')
+  const text = file === undefined ? process.env.INGEST_KEY : await readFile(file, 'utf8').catch(unreadable)
+  const key = text?.trim() ?? ''
+  if (/^[\x21-\x7e]+$/.test(key)) return key
+  const where = file === undefined ? 'INGEST_KEY' : file
+  const what = key === '' ? 'There is no ingestion key' : 'What is there is no ingestion key'
+  throw new IngestError('unauthorized', `${what} in ${where}: put it into INGEST_KEY, or name its file by --key-file.`)
+
+  function unreadable(error: Error): never {
+    throw new IngestError('invalid-argument', `The key file cannot be read: ${error.message}`, { cause: error })
+  }
+}

@@ -1,0 +1,39 @@
+import { randomBytes } from 'node:crypto'
+import { type FileHandle, open, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import type { Write } from './check-content.ts'
+
+/**
+ * Writes a file with what `fill` writes: it is there whole, or as it was before. Meanwhile the bytes are in a file
+ * beside it.
+ *
+ * @throws {IngestError} `disk-full`, `invalid-argument` for a path that cannot be written to, and what `fill` throws.
+ */
+export async function writeFile(path: string, fill: (write: Write) => Promise<void>): Promise<void> {
+  const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}.part`)
+  try {
+    const file = await open(temporary, 'wx')
+    try {
+      await fill((bytes) => writeAll(file, bytes))
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw await refusalOf(error as NodeJS.ErrnoException)
+  }
+}
+
+async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<boolean> {
+  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten
+  return true
+}
+
+async function refusalOf(error: NodeJS.ErrnoException): Promise<Error> {
+  const { IngestError } = await import('@ingest/core')
+  if (error instanceof IngestError || error.syscall === undefined) return error
+  const code = error.code === 'ENOSPC' ? 'disk-full' : 'invalid-argument'
+  return new IngestError(code, `The file cannot be written: ${error.message}`, { cause: error })
+}

@@ -1,0 +1,35 @@
+import { IngestError } from '@ingest/core'
+import { CommanderError } from 'commander'
+import t from 'tap'
+import { failureOf } from '../src/failure-of.ts'
+import { Interrupted } from '../src/until-signal.ts'
+
+t.test('whatever goes wrong has an exit code, a code, a sentence, and whether to try again', async (t) => {
+  const cases: [unknown, object][] = [
+    [
+      new CommanderError(1, 'commander.unknownOption', 'error: unknown option'),
+      { exitCode: 2, code: 'invalid-argument', message: 'unknown option', retryable: false },
+    ],
+    [
+      new Interrupted('SIGINT', 'again'),
+      { exitCode: 130, code: 'interrupted', message: 'SIGINT: again', retryable: true },
+    ],
+    [
+      new IngestError('map-frozen', 'It is frozen.'),
+      { exitCode: 3, code: 'map-frozen', message: 'It is frozen.', retryable: false },
+    ],
+    [new IngestError('overloaded', 'Later.'), { exitCode: 6, code: 'overloaded', message: 'Later.', retryable: true }],
+  ]
+  for (const [error, failure] of cases) t.strictSame(await failureOf(error), failure)
+})
+
+t.test('anything else is a bug, and shows where it is', async (t) => {
+  const error = new TypeError('oops')
+  t.strictSame(await failureOf(error), {
+    exitCode: 1,
+    code: 'internal-error',
+    message: error.stack,
+    retryable: false,
+  })
+  t.match(await failureOf('no error at all'), { exitCode: 1, message: 'no error at all' })
+})

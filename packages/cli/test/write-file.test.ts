@@ -1,0 +1,48 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { IngestError } from '@ingest/core'
+import t from 'tap'
+import { writeFile } from '../src/write-file.ts'
+
+t.test('a file is there once it is whole', async (t) => {
+  const directory = t.testdir({ there: 'as it was' })
+  const path = join(directory, 'there')
+  await writeFile(path, async (write) => {
+    t.equal(await write(Buffer.from('new ')), true)
+    t.equal(readFileSync(path, 'utf8'), 'as it was')
+    await write(Buffer.from('content'))
+  })
+  t.equal(readFileSync(path, 'utf8'), 'new content')
+  t.strictSame(readdirSync(directory), ['there'])
+})
+
+t.test('what fails leaves everything as it was', async (t) => {
+  const directory = t.testdir({ there: 'as it was' })
+  for (const error of [new Error('a bug'), new IngestError('map-replaced', 'Replaced.')]) {
+    const writing = writeFile(join(directory, 'there'), async (write) => {
+      await write(Buffer.from('half'))
+      throw error
+    })
+    await t.rejects(writing, error)
+  }
+  t.strictSame(readdirSync(directory), ['there'])
+  t.equal(readFileSync(join(directory, 'there'), 'utf8'), 'as it was')
+})
+
+t.test('a path that cannot be written to', async (t) => {
+  const directory = t.testdir({ directory: {} })
+  for (const path of [join(directory, 'none', 'file'), join(directory, 'directory')]) {
+    await t.rejects(
+      writeFile(path, async () => {}),
+      { code: 'invalid-argument' },
+    )
+  }
+  t.strictSame(readdirSync(directory), ['directory'])
+})
+
+t.test('a full disk', async (t) => {
+  const writing = writeFile(join(t.testdir(), 'file'), () =>
+    Promise.reject(Object.assign(new Error('no space'), { code: 'ENOSPC', syscall: 'write' })),
+  )
+  await t.rejects(writing, { code: 'disk-full' })
+})
