@@ -5,10 +5,12 @@ import t from 'tap'
 import { runParallel } from '../src/run-parallel.ts'
 import { type FaultyServer, faultNames, openFaultyServer, runSender } from './sender-runs.ts'
 
+// two thousand take most of a minute, more of them are run by hand
+t.setTimeout(3_600_000)
 const runs = Number(process.env.SENDER_RUNS ?? 2000)
 const firstSeed = Number(process.env.SENDER_SEED ?? 1)
 /** Runs that are under way together, so that none waits while another one's server is silent. */
-const concurrency = 16
+const concurrency = 48
 
 async function runAll(server: FaultyServer, first: number, count: number, directory: string) {
   const total = { sent: 0, dropped: 0, stored: 0, requests: 0 }

@@ -118,7 +118,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
   const time = createVirtualTime()
   const projectId = `run-${seed}`
   const faultRate = [0, 0.2, 0.5, 0.7][below(4)] as number
-  const mayStall = below(4) === 0
+  const mayStall = below(6) === 0
   // chances of its own, as requests do not come at the same moment in each run of a seed
   const fate = createRandom(seed + 1_000_000_007)
   server.chooseFault.set(projectId, () => {
@@ -127,7 +127,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
     return name.startsWith('stall') && !mayStall ? '503' : name
   })
 
-  const client = createClient({ url: server.url, projectId, key: 'ik_any', tryTimeoutMs: 250 })
+  const client = createClient({ url: server.url, projectId, key: 'ik_any', tryTimeoutMs: 200 })
   let requests = 0
   /** The body that is to be seen again, as nobody knows what became of it. */
   let unanswered: Uint8Array | undefined
