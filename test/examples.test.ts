@@ -19,6 +19,7 @@ const lastWords: Record<string, string> = {
   'embedded-schemas.js': 'an event was rejected: /level Must be >= 1.',
   'fetch-hono.js': served,
   'quickstart.js': 'The server finished what it had begun and stopped.',
+  'sender-life.js': 'what was sent while the server was away came with the next start, once and in order',
 }
 
 if (!existsSync(join(root, 'packages/cli/dist/bin.js'))) throw new Error('nothing is built: run `pnpm run build` first')

@@ -74,3 +74,24 @@ t.test(`a sender that is killed ${kills} times loses nothing that send has retur
   t.strictSame(readdirSync(spool), ['settled'])
   await server.close()
 })
+
+t.test('what waits keeps no process alive, and is there at the next start', async (t) => {
+  const spool = join(t.testdir(), 'spool')
+  const source = `
+    import { createClient, createSender } from '@ingest/client'
+    const client = createClient({ url: 'http://127.0.0.1:1', projectId: 'p', key: 'k' })
+    const sender = createSender(client, { spool: ${JSON.stringify(spool)}, flushMs: 3_600_000 })
+    console.log(sender.stats().queuedEvents)
+    sender.send({})
+  `
+  for (const queued of ['0\n', '1\n']) {
+    const { NODE_OPTIONS: _, ...env } = process.env
+    const child = spawn(process.execPath, ['--input-type=module', '-e', source], {
+      cwd: fileURLToPath(new URL('..', import.meta.url)),
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env,
+    })
+    const [output, errors, exit] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
+    t.strictSame([output, errors, exit], [queued, '', [0, null]])
+  }
+})

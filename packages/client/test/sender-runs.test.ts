@@ -27,11 +27,11 @@ t.test(`in ${runs} runs, what was not dropped with a reason is stored once and i
   const met = new Set<string>()
   for (let done = 0; done < runs; done += perServer) {
     const server = await openFaultyServer(openMemoryStore())
+    t.teardown(server.close)
     const total = await runAll(server, firstSeed + done, Math.min(perServer, runs - done), t.testdir())
     t.comment(JSON.stringify(total))
     t.ok(total.stored > total.sent / 2 && total.dropped > 0)
     for (const name of Object.keys(server.met)) met.add(name)
-    await server.close()
   }
   t.strictSame([...met].sort(), [...faultNames].sort(), 'every fault was met')
 })
@@ -39,7 +39,7 @@ t.test(`in ${runs} runs, what was not dropped with a reason is stored once and i
 t.test('the same with a store on disk', async (t) => {
   const directory = t.testdir()
   const server = await openFaultyServer(await openLmdbStore(join(directory, 'store')))
+  t.teardown(server.close)
   const total = await runAll(server, 5_000_000, 30, directory)
   t.ok(total.stored > total.sent / 2)
-  await server.close()
 })
