@@ -20,6 +20,7 @@ const lastWords: Record<string, string> = {
   'fetch-hono.js': served,
   'publish-map.js': 'two builds were published, and a frozen one stayed as it was',
   'quickstart.js': 'The server finished what it had begun and stopped.',
+  'sender-life.js': 'what was sent while the server was away came with the next start, once and in order',
 }
 
 if (!existsSync(join(root, 'packages/cli/dist/bin.js'))) throw new Error('nothing is built: run `pnpm run build` first')

@@ -14,10 +14,10 @@
  * @property {readonly string[]} [only] contenders; all without
  */
 
-/** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'recovery'} Part */
+/** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'recovery' | 'uploads'} Part */
 
 /** @type {readonly Part[]} */
-export const parts = ['throughput', 'mixed', 'growth', 'latency', 'recovery']
+export const parts = ['throughput', 'mixed', 'growth', 'latency', 'recovery', 'uploads']
 
 /** @type {Record<'full' | 'quick' | 'smoke', Plan>} */
 export const plans = {
@@ -52,7 +52,7 @@ export const plans = {
     latencySeconds: 0.2,
     sizes: [0, 2000],
     recoverySize: 2000,
-    parts: ['throughput', 'mixed', 'growth', 'recovery'],
+    parts: ['throughput', 'mixed', 'growth', 'recovery', 'uploads'],
     only: ['floor', 'ours'],
   },
 }

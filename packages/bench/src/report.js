@@ -40,6 +40,7 @@ export function makeReport(record, { plot, raw }) {
     section('Growth', results.growth && growthSection(record)),
     section('Latency', results.latency && latencySection(results.latency)),
     section('Recovery', results.recovery && recoverySection(results.recovery)),
+    section('Maps', results.uploads && uploadsSection(results.uploads)),
     section('How it is measured', method),
     section('What this does not prove', limits),
   ]
@@ -225,6 +226,28 @@ function recoverySection({ opens, rebuilds, notRebuilt }) {
   return [
     formatTable(['before', 'events', 'open, ms', 'events/s'], rows),
     ...(notRebuilt === undefined ? [] : [`The index was not rebuilt: ${notRebuilt}.`]),
+  ].join('\n\n')
+}
+
+/** @param {import('./measure-uploads.js').Uploads} uploads */
+function uploadsSection({ published, rounds }) {
+  const megabytesPerSecond = (/** @type {'newMs' | 'againMs'} */ key) =>
+    formatSummary(summarize(published.map((each) => each.bytes / 1e3 / each[key])))
+  const all = (/** @type {'without' | 'during'} */ key) => [
+    formatSummary(summarize(rounds.map((round) => round[key].p50Ms))),
+    formatSummary(summarize(rounds.map((round) => round[key].p99Ms))),
+  ]
+  const uploaded = formatSummary(summarize(rounds.map((round) => round.uploadedBytes / 1e6 / round.seconds)))
+  return [
+    `A map of 55 MB is published at ${megabytesPerSecond('newMs')} MB/s when all of it is new, and the same again at ${megabytesPerSecond('againMs')} MB/s, hashing and cutting included, over loopback.`,
+    `Events come evenly, at half of the rate that the same store took just before; meanwhile one new map of 8 MB after another is published, ${uploaded} MB/s of them.`,
+    formatTable(
+      ['answers to events', 'p50 ms', 'p99 ms'],
+      [
+        ['without uploads', ...all('without')],
+        ['while maps are uploaded', ...all('during')],
+      ],
+    ),
   ].join('\n\n')
 }
 

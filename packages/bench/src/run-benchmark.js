@@ -3,6 +3,7 @@ import { measureLatency } from './measure-latency.js'
 import { measureMixed } from './measure-mixed.js'
 import { measureRecovery } from './measure-recovery.js'
 import { measureThroughput } from './measure-throughput.js'
+import { measureUploads } from './measure-uploads.js'
 
 /**
  * Everything that was measured.
@@ -13,6 +14,7 @@ import { measureThroughput } from './measure-throughput.js'
  * @property {import('./measure-growth.js').Growth} [growth]
  * @property {import('./measure-latency.js').Latency} [latency]
  * @property {import('./measure-recovery.js').Recovery} [recovery]
+ * @property {import('./measure-uploads.js').Uploads} [uploads]
  */
 
 /**
@@ -39,5 +41,6 @@ export async function runBenchmark(context, plan) {
   const hasOurs = context.contenders.some(({ name }) => name === 'ours')
   if (hasOurs && has('latency')) results.latency = await measureLatency(context, plan, store)
   if (hasOurs && has('recovery')) results.recovery = await measureRecovery(context, plan, store)
+  if (hasOurs && has('uploads')) results.uploads = await measureUploads(context, plan)
   return results
 }

@@ -43,7 +43,7 @@ const tooSmall = 'measured too small to judge'
 
 /** @param {Results} results @returns {Target[]} */
 function targetsOf(results) {
-  const { growth, latency, recovery } = results
+  const { growth, latency, recovery, uploads } = results
   const filled = growth?.filled.at(-1)?.size ?? 0
   return [
     atLeast('HTTP, durable, against a server that only parses', 0.5, throughputRatio(results, 'ours', 'floor')),
@@ -81,6 +81,21 @@ function targetsOf(results) {
       latency && summarizeRatios(pick(latency.rounds, 'p99Ms'), pick(latency.rounds, 'p50Ms')),
       ' ×',
       latency !== undefined && latency.indexed >= mergeIds,
+    ),
+    atMost(
+      'p99 latency while maps are uploaded, against without',
+      1.5,
+      uploads &&
+        summarizeRatios(
+          uploads.rounds.map(({ during }) => during.p99Ms),
+          uploads.rounds.map(({ without }) => without.p99Ms),
+        ),
+    ),
+    atLeast(
+      'publishing a new map of 55 MB',
+      150,
+      uploads && summarize(uploads.published.map(({ bytes, newMs }) => bytes / 1e3 / newMs)),
+      ' MB/s',
     ),
   ]
 }
@@ -185,11 +200,11 @@ function atLeast(what, bound, found, unit = ' ×', isEnough = true) {
 }
 
 /**
- * @param {string} what @param {number} bound @param {Summary | undefined} found @param {string} unit
- * @param {boolean} isEnough
+ * @param {string} what @param {number} bound @param {Summary | undefined} found @param {string} [unit]
+ * @param {boolean} [isEnough]
  * @returns {Target}
  */
-function atMost(what, bound, found, unit, isEnough) {
+function atMost(what, bound, found, unit = ' ×', isEnough = true) {
   return target({ what, side: 'at most', bound, unit, found }, isEnough)
 }
 

@@ -6,6 +6,8 @@ import { unexpectedAnswer } from './refusal-of.ts'
 export interface CallOptions {
   /** Ends the call: it rejects with the reason of the signal. */
   signal?: AbortSignal
+  /** In place of those of the client: 0 for one try alone. */
+  retries?: number
 }
 
 /** A request, and the statuses that are a success of it. */
@@ -29,17 +31,19 @@ const answerBytesMax = 64 * 1024 * 1024
 
 export function createApi(connection: Connection, { retry, retryEach }: Retrier): Api {
   return {
-    call(call, { signal } = {}) {
+    call(call, options = {}) {
+      const { signal } = options
       return retry(async (timeoutMs) => {
         const { status, body } = await send(connection, call, { timeoutMs, isStream: false, signal })
         return { status, body: await bytesOf(body) }
-      }, signal)
+      }, options)
     },
 
-    stream(next, read, { signal } = {}) {
+    stream(next, read, options = {}) {
+      const { signal } = options
       return retryEach(async function* (timeoutMs) {
         yield* read(await send(connection, next(), { timeoutMs, isStream: true, signal }))
-      }, signal)
+      }, options)
     },
   }
 }

@@ -48,6 +48,8 @@ export interface ClientOptions {
  * of Ingest, such as a redirect, and with the reason of its signal.
  */
 export interface Client extends Ingest {
+  /** The project that it is for. */
+  readonly projectId: string
   /** Sent again until it is known what became of it, always the same bytes; from 1 KiB on, compressed. */
   submitBatch(
     projectId: string,
@@ -105,6 +107,7 @@ export function createClientWith(options: ClientOptions, effects: RetryEffects):
   }
 
   const client: Client = {
+    projectId,
     submitBatch: async (project, ...rest) => to(project).submitBatch(...rest),
     async *readEvents(project, options) {
       yield* to(project).readEvents(options)

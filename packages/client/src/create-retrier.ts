@@ -19,15 +19,22 @@ export interface RetryEffects {
   sleep?: (ms: number, signal: AbortSignal) => Promise<unknown>
 }
 
+/** What one call may ask for. */
+export interface RetryOptions {
+  signal?: AbortSignal
+  /** In place of those of the retrier. */
+  retries?: number
+}
+
 /** Tries again what may be tried again. */
 export interface Retrier {
   /** What `attempt` resolves to, given how long it may take. */
-  retry<T>(attempt: (timeoutMs: number) => Promise<T>, signal?: AbortSignal): Promise<T>
+  retry<T>(attempt: (timeoutMs: number) => Promise<T>, options?: RetryOptions): Promise<T>
   /**
    * What the attempts yield, one after another; each goes on where the one before broke. Something that arrives is
    * success: limits begin again.
    */
-  retryEach<T>(attempt: (timeoutMs: number) => AsyncIterable<T>, signal?: AbortSignal): AsyncGenerator<T, void>
+  retryEach<T>(attempt: (timeoutMs: number) => AsyncIterable<T>, options?: RetryOptions): AsyncGenerator<T, void>
   /** Lets tries that have begun end, begins no other, and resolves when none is left. */
   close(): Promise<void>
 }
@@ -48,10 +55,10 @@ export function createRetrier(limits: RetryLimits, effects: RetryEffects = {}): 
   let onIdle = () => {}
 
   /** A row of tries of which none has succeeded yet. */
-  function startRow(signal: AbortSignal | undefined) {
+  function startRow({ signal, retries = limits.retries }: RetryOptions = {}) {
     const deadline = now() + limits.timeoutMs
     const backoff = createBackoff({ random })
-    let triesLeft = limits.retries
+    let triesLeft = retries
     return {
       tryTimeoutMs: () => Math.min(limits.tryTimeoutMs, Math.max(1, deadline - now())),
       /** Resolves when it is time for the next try; throws the error when there is to be none. */
@@ -77,10 +84,10 @@ export function createRetrier(limits: RetryLimits, effects: RetryEffects = {}): 
   }
 
   return {
-    async retry(attempt, signal) {
+    async retry(attempt, options) {
       begin()
       try {
-        const row = startRow(signal)
+        const row = startRow(options)
         for (;;) {
           try {
             return await attempt(row.tryTimeoutMs())
@@ -93,14 +100,14 @@ export function createRetrier(limits: RetryLimits, effects: RetryEffects = {}): 
       }
     },
 
-    async *retryEach(attempt, signal) {
-      let row = startRow(signal)
+    async *retryEach(attempt, options) {
+      let row = startRow(options)
       for (;;) {
         if (closing.signal.aborted) throw new IngestError('store-closed', 'This client is closed.')
         try {
           for await (const item of attempt(limits.tryTimeoutMs)) {
             yield item
-            row = startRow(signal)
+            row = startRow(options)
           }
           return
         } catch (error) {

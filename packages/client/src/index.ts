@@ -4,6 +4,16 @@ export type { Backoff, BackoffOptions } from './create-backoff.ts'
 export { createBackoff } from './create-backoff.ts'
 export type { Client, ClientOptions } from './create-client.ts'
 export { createClient } from './create-client.ts'
+export type {
+  DropReason,
+  Rejection,
+  Sender,
+  SenderClient,
+  SenderOptions,
+  SenderStats,
+} from './create-sender.ts'
+export { createSender } from './create-sender.ts'
+export { eventBytesMax } from './fill-batch.ts'
 export type { MapSource } from './map-source.ts'
 export type { MapUploader, SourcePublication, UploadedMap, UploadOptions, UploadProgress } from './upload-map.ts'
 export { uploadMap } from './upload-map.ts'

@@ -105,7 +105,7 @@ t.test('a signal ends a pause', async (t) => {
     setImmediate(() => controller.abort(reason))
     throw refusal('rate-limited', 60)
   }
-  await t.rejects(retrier.retry(attempt, controller.signal), reason)
+  await t.rejects(retrier.retry(attempt, { signal: controller.signal }), reason)
 })
 
 t.test('closing ends a pause with the refusal before it, and waits for the tries', async (t) => {
@@ -187,4 +187,11 @@ t.test('a reader that leaves ends the attempt', async (t) => {
   }
   for await (const _ of open().retrier.retryEach(attempt)) break
   t.equal(isOver, true)
+})
+
+t.test('a call may ask for other retries than the rest', async (t) => {
+  const { retrier, pauses } = open()
+  await t.rejects(retrier.retry(failing(refusal('overloaded')).attempt, { retries: 0 }), { code: 'overloaded' })
+  t.strictSame(pauses, [])
+  t.equal(await retrier.retry(failing(...Array(6).fill(refusal('overloaded'))).attempt, { retries: 6 }), 'done')
 })

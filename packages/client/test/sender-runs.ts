@@ -1,0 +1,244 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import { gunzipSync } from 'node:zlib'
+import { createIngest, type EmbeddedIngest, type Event, type Store } from '@ingest/core'
+import { createHandler } from '@ingest/server'
+import { type Client, createClient } from '../src/create-client.ts'
+import { createSenderWith, type DropReason, type Sender } from '../src/create-sender.ts'
+import { createVirtualTime } from './virtual-time.ts'
+
+/** From 0 up to, not including, 1; the same for the same seed (mulberry32). */
+export function createRandom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+type Fault = (req: IncomingMessage, res: ServerResponse, store: () => Promise<void>) => Promise<void>
+
+const answer =
+  (status: number, headers: Record<string, string> = {}, body = ''): Fault =>
+  async (req, res) => {
+    await buffer(req)
+    res.writeHead(status, headers).end(body)
+  }
+
+/** What stands between a sender and its server. `store` lets the server take the batch; its answer is lost. */
+const faults: Record<string, Fault> = {
+  400: answer(400),
+  401: answer(401),
+  404: answer(404),
+  408: answer(408),
+  413: answer(413),
+  429: answer(429, { 'Retry-After': '3' }),
+  500: answer(500, { 'Content-Type': 'text/html' }, '<html>'),
+  502: answer(502),
+  503: answer(503, { 'Retry-After': '120' }),
+  redirect: answer(307, { Location: '/' }),
+  page: answer(202, {}, '<html>'),
+  'other answer': answer(202, {}, '{"accepted":0,"duplicates":0,"rejected":[]}'),
+  'reset before': async (req) => void req.socket.destroy(),
+  'reset after': async (req, _res, store) => {
+    await store()
+    req.socket.resetAndDestroy()
+  },
+  'cut after': async (req, res, store) => {
+    await store()
+    res.writeHead(202, { 'Content-Length': '40' })
+    res.write('{"accepted":1,', () => req.socket.destroySoon())
+  },
+  '500 after': async (_req, res, store) => {
+    await store()
+    res.writeHead(500).end()
+  },
+  'stall before': async (req) => void (await buffer(req)),
+  'stall after': async (_req, _res, store) => await store(),
+}
+const names = Object.keys(faults)
+
+/** A server between whose projects and Ingest a fault stands now and then. */
+export async function openFaultyServer(store: Store) {
+  const ingest = createIngest({ store, authenticate: () => true })
+  const handle = createHandler(ingest)
+  const chooseFault = new Map<string, () => string | undefined>()
+  const met: Record<string, number> = {}
+  const server = createServer(async (req, res) => {
+    const project = String(req.headers['x-project-id'])
+    const name = chooseFault.get(project)?.()
+    if (name === undefined) return handle(req, res)
+    met[name] = (met[name] ?? 0) + 1
+    try {
+      await faults[name]?.(req, res, async () => {
+        const body = await buffer(req)
+        await ingest.submitBatch(project, req.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body)
+      })
+    } catch {
+      // the sender has left in the middle of its request
+      req.socket.destroy()
+    }
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    ingest,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    chooseFault,
+    /** How often each fault was met. */
+    met,
+    async close() {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+      await ingest.close()
+    },
+  }
+}
+
+export type FaultyServer = Awaited<ReturnType<typeof openFaultyServer>>
+
+export interface RunReport {
+  sent: number
+  dropped: number
+  stored: number
+  requests: number
+}
+
+/**
+ * A game server's life, decided by a seed: events of all sizes, pauses, flushes, restarts with and without a spool, and
+ * a server that fails in every way. Throws when an event is lost without a reason, stored twice or out of order, when a
+ * retry is not the same bytes, or when the sender's counts do not add up.
+ */
+export async function runSender(server: FaultyServer, seed: number, directory: string): Promise<RunReport> {
+  const random = createRandom(seed)
+  const below = (count: number) => Math.floor(random() * count)
+  const time = createVirtualTime()
+  const projectId = `run-${seed}`
+  const faultRate = [0, 0.2, 0.5, 0.7][below(4)] as number
+  const mayStall = below(6) === 0
+  // chances of its own, as requests do not come at the same moment in each run of a seed
+  const fate = createRandom(seed + 1_000_000_007)
+  server.chooseFault.set(projectId, () => {
+    if (fate() >= faultRate) return undefined
+    const name = names[Math.floor(fate() * names.length)] as string
+    return name.startsWith('stall') && !mayStall ? '503' : name
+  })
+
+  const client = createClient({ url: server.url, projectId, key: 'ik_any', tryTimeoutMs: 200 })
+  let requests = 0
+  /** The body that is to be seen again, as nobody knows what became of it. */
+  let unanswered: Uint8Array | undefined
+  const submitBatch: Client['submitBatch'] = async (project, body, options) => {
+    requests++
+    if (unanswered && !Buffer.from(unanswered).equals(body as Uint8Array)) fault('another batch instead of a retry')
+    unanswered = body as Uint8Array
+    const result = await time.during(client.submitBatch(project, body, options))
+    if (result.accepted + result.duplicates + result.rejected.length > 0) unanswered = undefined
+    return result
+  }
+  const faultsFound: Error[] = []
+  function fault(message: string): Error {
+    const error = new Error(`seed ${seed}: ${message}`)
+    faultsFound.push(error)
+    return error
+  }
+
+  const spool = below(3) === 0 ? join(directory, projectId) : undefined
+  const options = {
+    queueEventsMax: [30, 200, 10_000][below(3)] as number,
+    queueBytesMax: [100_000, 16 * 1024 * 1024][below(2)] as number,
+    flushMs: [1, 2000, 60_000][below(3)] as number,
+    ...(spool !== undefined && { spool }),
+  }
+  const sent: string[] = []
+  const drops: { reason: DropReason; eventId: string }[] = []
+  let before = 0
+
+  function start(): Sender {
+    unanswered = undefined
+    const effects = { ...time.effects, random }
+    const onDrop = (reason: DropReason, events: Event[]) => {
+      if (reason === 'bad_request' || reason === 'too_large') unanswered = undefined
+      for (const { eventId } of events) drops.push({ reason, eventId: String(eventId) })
+    }
+    const sender = createSenderWith({ projectId, submitBatch }, { ...options, onDrop }, effects)
+    before = sender.stats().queuedEvents - sent.length
+    return sender
+  }
+
+  function checkCounts(sender: Sender): void {
+    const { accepted, duplicates, dropped, queuedEvents } = sender.stats()
+    const gone = Object.values(dropped).reduce((sum, count) => sum + count, 0)
+    if (accepted + duplicates + gone + queuedEvents !== sent.length + before) throw fault('counts do not add up')
+  }
+
+  function makeEvent(): Event {
+    const kind = below(40)
+    const event: Event = { n: sent.length }
+    if (kind === 0) return { ...event, buildId: 7 }
+    if (kind === 1) return { ...event, text: '€'.repeat(below(30_000)) }
+    if (kind === 2) return { ...event, text: 'x'.repeat(262_000 + below(300)) }
+    if (kind === 3 && sent.length > 0) return { ...event, eventId: sent[below(sent.length)] }
+    return { ...event, text: 'ö'.repeat(below(60)) }
+  }
+
+  let sender = start()
+  for (let step = 2 + below(5); step > 0; step--) {
+    for (let count = 1 + below(80); count > 0; count--) sent.push(sender.send(makeEvent()))
+    const action = below(6)
+    if (action === 0) await time.until(sender.flush())
+    else if (action === 1) void sender.flush()
+    else if (action === 2) {
+      await time.until(sender.close({ deadlineMs: [0, 1000, 1_000_000][below(3)] as number }))
+      checkCounts(sender)
+      sender = start()
+    } else await time.pass(below(5000))
+  }
+  const last = await time.until(sender.close({ deadlineMs: Number.POSITIVE_INFINITY }))
+  checkCounts(sender)
+  if (last.queuedEvents > 0) throw fault('close has left something behind')
+  await client.close()
+  server.chooseFault.delete(projectId)
+  const stored = await idsIn(server.ingest, projectId)
+  checkStored(
+    sent,
+    drops.map(({ eventId }) => eventId),
+    stored,
+    fault,
+  )
+  if (faultsFound[0]) throw faultsFound[0]
+  return { sent: sent.length, dropped: drops.length, stored: stored.length, requests }
+}
+
+async function idsIn(ingest: EmbeddedIngest, projectId: string): Promise<string[]> {
+  const ids: string[] = []
+  for await (const { bytes } of ingest.readEvents(projectId))
+    ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  return ids
+}
+
+/** What was sent and not dropped is stored once, in order. What was dropped may be stored: its answer can be lost. */
+function checkStored(sent: string[], dropped: string[], stored: string[], fault: (message: string) => Error): void {
+  const [times, given] = [countsOf(sent), countsOf(dropped)]
+  const isThere = new Set(stored)
+  if (isThere.size !== stored.length) throw fault('an event is stored twice')
+  if (stored.some((id) => !times.has(id))) throw fault('an event is stored that nobody sent')
+  const kept = sent.filter((id) => (times.get(id) ?? 0) > (given.get(id) ?? 0))
+  const lost = kept.filter((id) => !isThere.has(id))
+  if (lost.length > 0) throw fault(`${lost.length} events are lost, first ${sent.indexOf(lost[0] as string)}`)
+  // where an id was sent twice, either may be the one that is stored
+  const single = new Set(kept.filter((id) => times.get(id) === 1 && !given.has(id)))
+  const order = stored.filter((id) => single.has(id))
+  if (order.join() !== kept.filter((id) => single.has(id)).join()) throw fault('events are out of order')
+}
+
+function countsOf(ids: string[]): Map<string, number> {
+  const counts = new Map<string, number>()
+  for (const id of ids) counts.set(id, (counts.get(id) ?? 0) + 1)
+  return counts
+}
+
+export const faultNames: readonly string[] = names

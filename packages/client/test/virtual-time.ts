@@ -1,0 +1,81 @@
+import { setImmediate } from 'node:timers/promises'
+import type { RetryEffects } from '../src/create-retrier.ts'
+
+/** A clock that goes to the next thing that somebody waits for, and only while nothing else is under way. */
+export function createVirtualTime() {
+  let time = 0
+  const sleepers: { at: number; wake: () => void }[] = []
+  const busy = new Set<Promise<unknown>>()
+
+  const effects: Required<Pick<RetryEffects, 'now' | 'sleep'>> = {
+    now: () => time,
+    sleep: (ms, signal) =>
+      new Promise<void>((resolve, reject) => {
+        const leave = () => {
+          const at = sleepers.indexOf(sleeper)
+          if (at !== -1) sleepers.splice(at, 1)
+          reject(signal.reason)
+        }
+        const sleeper = {
+          at: time + ms,
+          wake: () => {
+            signal.removeEventListener('abort', leave)
+            resolve()
+          },
+        }
+        if (signal.aborted) return reject(signal.reason)
+        signal.addEventListener('abort', leave)
+        sleepers.push(sleeper)
+      }),
+  }
+
+  async function settle(): Promise<void> {
+    do {
+      await Promise.allSettled(busy)
+      await setImmediate()
+    } while (busy.size > 0)
+  }
+
+  return {
+    effects,
+    /** Time stands still until the promise is settled. */
+    async during<T>(promise: Promise<T>): Promise<T> {
+      busy.add(promise)
+      try {
+        return await promise
+      } finally {
+        busy.delete(promise)
+      }
+    },
+    /** Lets so many milliseconds go by, with all that happens in them. */
+    async pass(ms: number): Promise<void> {
+      const end = time + ms
+      for (;;) {
+        await settle()
+        const next = sleepers.sort((a, b) => a.at - b.at)[0]
+        if (!next || next.at > end) break
+        sleepers.shift()
+        time = next.at
+        next.wake()
+      }
+      time = end
+    },
+    /** Lets time go by until the promise is settled. */
+    async until<T>(promise: Promise<T>): Promise<T> {
+      let isSettled = false
+      const done = () => {
+        isSettled = true
+      }
+      promise.then(done, done)
+      for (;;) {
+        await settle()
+        if (isSettled) return promise
+        const next = sleepers.sort((a, b) => a.at - b.at)[0]
+        if (!next || next.at === Number.POSITIVE_INFINITY) throw new Error('nothing is left to wait for')
+        sleepers.shift()
+        time = next.at
+        next.wake()
+      }
+    },
+  }
+}
