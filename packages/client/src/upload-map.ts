@@ -34,7 +34,7 @@ export interface UploadProgress {
 }
 
 export interface UploadOptions extends PublishOptions {
-  /** How many chunks are sent at once; 4 without. */
+  /** How many chunks are sent at once; 8 without. */
   concurrency?: number
   /** Called often; what it throws ends the upload. */
   onProgress?: (progress: UploadProgress) => void
@@ -66,7 +66,7 @@ export interface MapUploader {
   ): Promise<PutChunkResult>
 }
 
-const concurrencyDefault = 4
+const concurrencyDefault = 8
 /** How often chunks may turn out to be missing that were sent, as when another upload interferes. */
 const roundsMax = 5
 

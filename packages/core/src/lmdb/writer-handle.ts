@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { MessageChannel, Worker } from 'node:worker_threads'
 import { IngestError } from '../error.ts'
 import type { Appended } from './appender.ts'
-import { record } from './change.ts'
+import { type Change, record } from './change.ts'
 import type { Environment, Rows } from './environment.ts'
 import { gateAt, writerGate } from './gates.ts'
 import type { Position } from './ids/entry.ts'
@@ -55,6 +55,12 @@ interface Waiting {
   reject: (error: IngestError) => void
 }
 
+interface Undecided {
+  decide(table: (name: string) => Rows): unknown
+  resolve: (value: never) => void
+  reject: (error: unknown) => void
+}
+
 /** Starts the thread that writes, and resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
   const { environment, data, onFatal, onProgress, onWaste, timeoutMs } = options
@@ -67,6 +73,8 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   let isReady = false
   let isClosed = false
   let onIdle = () => {}
+  let undecided: Undecided[] = []
+  let isDeciding = false
 
   function fail(refusal: IngestError): void {
     if (failure) return
@@ -136,6 +144,54 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     })
   }
 
+  /** One group after another: decisions of one process on the same rows would lose races to each other. */
+  async function decideAll(): Promise<void> {
+    isDeciding = true
+    while (undecided.length > 0) {
+      const group = undecided
+      undecided = []
+      await decideTogether(group)
+    }
+    isDeciding = false
+  }
+
+  /** Makes decisions in one step, each on what those before it have written. */
+  async function decideTogether(group: Undecided[]): Promise<void> {
+    let left = group
+    try {
+      while (left.length > 0) {
+        if (failure) throw failure
+        if (isClosed) throw closed()
+        environment.root.resetReadTxn()
+        const results: unknown[] = []
+        const { result: thrower, change } = record(environment.table, (table) => {
+          for (const each of left) {
+            try {
+              results.push(each.decide(table))
+            } catch (error) {
+              each.reject(error)
+              return each
+            }
+          }
+          return undefined
+        })
+        // what it may have written before it threw is in this change, so the others decide anew
+        if (thrower) left = left.filter((each) => each !== thrower)
+        else if (change.rows.length === 0 || (await sendChange(change))) {
+          for (const [i, { resolve }] of left.entries()) resolve(results[i] as never)
+          return
+        }
+      }
+    } catch (error) {
+      for (const { reject } of left) reject(error)
+    }
+  }
+
+  function sendChange(change: Change): Promise<boolean> {
+    const bytes = change.rows.reduce((sum, { value }) => sum + (value?.length ?? 0), 0)
+    return send<boolean>({ type: 'change', id: ++lastId, ...change }, bytes)
+  }
+
   const ready = new Promise<void>((resolve, reject) => {
     port.on('message', (message: FromWriter) => {
       if (message.type === 'settled') settle(message)
@@ -167,16 +223,11 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       return send({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
     },
 
-    async decide(decide) {
-      for (;;) {
-        if (failure) throw failure
-        if (isClosed) throw closed()
-        environment.root.resetReadTxn()
-        const { result, change } = record(environment.table, decide)
-        if (change.rows.length === 0) return result
-        const bytes = change.rows.reduce((sum, { value }) => sum + (value?.length ?? 0), 0)
-        if (await send<boolean>({ type: 'change', id: ++lastId, ...change }, bytes)) return result
-      }
+    decide(decide) {
+      return new Promise((resolve, reject) => {
+        undecided.push({ decide, resolve, reject })
+        if (!isDeciding) void decideAll()
+      })
     },
 
     fail,
