@@ -116,7 +116,7 @@ t.test('so many chunks are on their way at once, and no more', async (t) => {
   for (const [concurrency, expected] of [
     [1, 1],
     [3, 3],
-    [undefined, 4],
+    [undefined, 8],
   ] as const) {
     let running = 0
     let most = 0
@@ -246,7 +246,7 @@ t.test('the refusal of a chunk ends it, and so does that of the publication', as
       return call()
     })
     await t.rejects(uploadMap(uploader, projectId, { ...id, source: content }), { code: 'map-frozen' })
-    t.ok(countOf('putChunk') <= 4)
+    t.ok(countOf('putChunk') <= 8)
   }
 })
 

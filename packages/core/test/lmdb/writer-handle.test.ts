@@ -61,7 +61,7 @@ t.test('what is sent at once is written in that order, and each has its own outc
   await close()
 })
 
-t.test('of decisions that race none is lost', async (t) => {
+t.test('decisions of one process are made together, each on what those before it have written', async (t) => {
   const { writer, rows, close } = await start(t)
   let calls = 0
   const add = () =>
@@ -77,9 +77,32 @@ t.test('of decisions that race none is lost', async (t) => {
     Array.from({ length: 20 }, (_, i) => i + 1),
   )
   t.strictSame(rows(), { count: '20' })
-  t.ok(calls > 20, `${calls} calls for 20 decisions`)
+  t.equal(calls, 20, 'none has lost a race to another')
   await close()
 })
+
+t.test(
+  'of decisions that are made together, one that throws takes back what it has written and nothing else',
+  async (t) => {
+    const { writer, rows, close } = await start(t)
+    const thrown = new Error('no')
+    const outcomes = await Promise.allSettled(
+      ['a', 'b', 'c', 'd'].map((name, i) =>
+        writer.decide((table) => {
+          put(table, name, i)
+          if (name === 'c') throw thrown
+          return Object.fromEntries(['a', 'b', 'c'].map((each) => [each, get(table, each)]))
+        }),
+      ),
+    )
+    t.same(rows(), { a: '0', b: '1', d: '3' })
+    t.strictSame(
+      outcomes.map((outcome) => (outcome.status === 'fulfilled' ? 'made' : outcome.reason)),
+      ['made', 'made', thrown, 'made'],
+    )
+    await close()
+  },
+)
 
 t.test('decisions of three processes race, and none is lost', async (t) => {
   const directory = t.testdir()
