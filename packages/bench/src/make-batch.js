@@ -48,7 +48,8 @@ export function makeBatch(projectId, count, { head = () => '', event = makeEvent
 
 /** @param {string} projectId @param {number} number */
 function makeEvent(projectId, number) {
-  const player = Math.floor(Math.random() * 1e6)
+  // the same each time, as a batch that is sent again is the same bytes
+  const player = (number * 618_033) % 1_000_000
   return {
     projectId,
     eventId: placeholder,
@@ -58,7 +59,7 @@ function makeEvent(projectId, number) {
     placeId: `place-${1000 + (number % 7)}`,
     sessionId: `session-${(player * 7919 + 1e9).toString(36)}-${(player * 104_729).toString(36)}`,
     playerId: `player-${1e6 + player}`,
-    position: { x: coordinate(), y: coordinate(), z: coordinate() },
+    position: { x: coordinate(number), y: coordinate(number + 1), z: coordinate(number + 2) },
     properties: { weapon: 'longbow', team: 'red', health: 87, ping: 12 + (number % 30) },
   }
 }
@@ -68,8 +69,9 @@ export function makeSmallEvent(projectId) {
   return { projectId, eventId: placeholder }
 }
 
-function coordinate() {
-  return Math.round(Math.random() * 2e5 - 1e5) / 100
+/** @param {number} number */
+function coordinate(number) {
+  return (((number * 77_773) % 200_001) - 100_000) / 100
 }
 
 const words = new Uint32Array(4)
