@@ -183,7 +183,9 @@ for (const [from, open] of Object.entries({ source: openFromSource, build: openL
 
 t.test('a refusal of one is no failure, and a failure is everybody’s, and told once', async (t) => {
   const { writer, append, fatal, close } = await start(t)
-  const broken = Buffer.from(new Uint8Array(recordOf(1, ['x', 'y'])).slice(0, 30))
+  // in memory of its own, as only that can change hands
+  const broken = Buffer.allocUnsafeSlow(30)
+  recordOf(1, ['x', 'y']).copy(broken)
   await t.rejects(writer.append(1, broken, []), { code: 'store-damaged' })
   t.equal(await append('a'), 'all')
   t.strictSame(fatal, [])
