@@ -132,6 +132,8 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       )
     }
     return new Promise((resolve, reject) => {
+      // first, as what cannot be sent is not waited for
+      port.postMessage(message, transfer)
       if (waiting.size === 0) {
         hold()
         watchdog = setTimeout(() => {
@@ -140,7 +142,6 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       }
       waiting.set(message.id, { bytes, resolve, reject })
       waitingBytes += bytes
-      port.postMessage(message, transfer)
     })
   }
 
@@ -272,8 +273,6 @@ function startThread(environment: Environment, data: WriterData): Thread {
     const ended = new Promise<string>((resolve) => port1.on('close', () => resolve('its port was closed')))
     return { port: port1, ended, hold: () => port1.ref(), letGo: () => port1.unref() }
   }
-  // it enters at its birth, as it loads LMDB first
-  gateAt(data.gates, writerGate).enter()
   const gate = gateAt(data.gates, writerGate)
   // at its birth, as it begins by loading LMDB
   gate.enter()

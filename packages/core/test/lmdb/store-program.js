@@ -74,8 +74,9 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
  * @param {unknown[]} args
  */
 async function call(method, args) {
-  // @ts-expect-error the caller knows what it calls
-  const result = await ingest[method]('p', ...args)
+  /** @type {(projectId: string, ...args: any[]) => Promise<any>} */
+  const run = ingest[method]
+  const result = await run('p', ...args)
   if (!result || !('bytes' in result)) return result
   const parts = []
   for await (const part of result.bytes()) parts.push(part)
