@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import { checkContent, checkFile } from './check-content.ts'
 import { notEmpty } from './options.ts'
 import { untilSignal } from './until-signal.ts'
-import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withMaps } from './with-maps.ts'
+import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from './with-target.ts'
 import { writeFile } from './write-file.ts'
 import { writeOut } from './write-out.ts'
 
@@ -33,7 +33,7 @@ function listMaps(): Command {
     .option('--json', 'one JSON object a line')
     .action(async ({ place, build, json }: Partial<MapOptions> & { json?: true }) => {
       const target = targetOf(command)
-      await withMaps(target, async (ingest) => {
+      await withTarget(target, async (ingest) => {
         const maps = await allMaps(ingest, target, {
           ...(place && { placeId: place }),
           ...(build && { buildId: build }),
@@ -48,7 +48,7 @@ function showMap(): Command {
   const command = oneMap('show', 'show what is known of a map')
   return command.option('--json', 'one JSON object').action(async (options: MapOptions & { json?: true }) => {
     const target = targetOf(command)
-    await withMaps(target, async (ingest) => {
+    await withTarget(target, async (ingest) => {
       const map = await ingest.map(target.project, idOf(options))
       if (!map) throw await notFound('Nothing is published', options)
       await writeOut(`${options.json ? JSON.stringify(map) : details(map).join('\n')}\n`)
@@ -64,7 +64,7 @@ function downloadMap(): Command {
       const target = targetOf(command)
       const { output } = options
       await untilSignal('nothing was downloaded', (signal) =>
-        withMaps(target, async (ingest) => {
+        withTarget(target, async (ingest) => {
           const content = await findContent(ingest, target, options)
           if (output === undefined) await checkContent(content, signal, writeOut)
           else await writeFile(output, (write) => checkContent(content, signal, write))
@@ -82,7 +82,7 @@ function verifyMap(): Command {
       const target = targetOf(command)
       const { file } = options
       const content = await untilSignal('nothing was found', (signal) =>
-        withMaps(target, async (ingest) => {
+        withTarget(target, async (ingest) => {
           const content = await findContent(ingest, target, options)
           if (file !== undefined) await checkFile(content, file, signal)
           await checkContent(content, signal)

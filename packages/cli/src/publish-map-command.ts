@@ -5,7 +5,7 @@ import { formatBytes } from './format-bytes.ts'
 import { notEmpty, wholeNumber } from './options.ts'
 import { showProgress } from './show-progress.ts'
 import { untilSignal } from './until-signal.ts'
-import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withMaps } from './with-maps.ts'
+import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from './with-target.ts'
 import { writeOut } from './write-out.ts'
 
 interface PublishMapOptions {
@@ -103,7 +103,7 @@ async function upload(
   // who writes into it may wait for ever before the next piece
   if (file === '-') signal.addEventListener('abort', () => process.stdin.destroy(signal.reason))
   try {
-    return await withMaps(target, (maps) =>
+    return await withTarget(target, (maps) =>
       uploadMap(maps, target.project, publicationOf(file, options), {
         ...uploadOptionsOf(options),
         signal,

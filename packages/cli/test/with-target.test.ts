@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import t from 'tap'
-import { addTargetOptions, targetOf } from '../src/with-maps.ts'
+import { addTargetOptions, targetOf } from '../src/with-target.ts'
 
 /** What a command line means, with an environment of its own. */
 function parse(args: string[], env: Record<string, string> = {}) {

@@ -13,7 +13,7 @@ export function buildOption(): Option {
   return new Option('--build <id>', 'the build of the map').argParser(notEmpty)
 }
 
-/** Where the maps are: a server, or a store in a directory. */
+/** Where a project is: on a server, or in a store in a directory. */
 export interface Target {
   url?: string
   data?: string
@@ -23,7 +23,7 @@ export interface Target {
   timeout: number
 }
 
-/** Adds what a command needs to reach maps. */
+/** Adds what a command needs to reach a project. */
 export function addTargetOptions(command: Command): Command {
   return command
     .addOption(new Option('--url <url>', 'the server').env('INGEST_URL').argParser(notEmpty))
@@ -78,12 +78,12 @@ export function targetOf(command: Command): Target {
 const tryTimeoutMsMax = 30_000
 
 /**
- * Reaches the maps of a project for as long as `use` takes.
+ * Reaches a project for as long as `use` takes.
  *
  * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for what cannot be, and what opening a store
  *   refuses with.
  */
-export async function withMaps<T>(target: Target, use: (maps: Ingest) => Promise<T>): Promise<T> {
+export async function withTarget<T>(target: Target, use: (ingest: Ingest) => Promise<T>): Promise<T> {
   const { url, data = '', project, keyFile, retries, timeout } = target
   if (url === undefined) return withIngest({ data, project }, use)
   const key = await readKey(keyFile)
