@@ -38,11 +38,17 @@ export function bodyCutShort(): IngestError {
 
 function collect(req: IncomingMessage, { bytesMax, tooLarge }: BodyLimit): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
-    const chunks: Uint8Array[] = []
+    const announced = Math.min(Number(req.headers['content-length'] ?? 0), bytesMax)
+    let body: Uint8Array = nothing
     let size = 0
     function take(chunk: Uint8Array): void {
+      // most bodies are one piece; others are put together as they come, so that their pieces can go at once
+      if (size === 0 && chunk.length >= announced) body = chunk
+      else {
+        if (size + chunk.length > body.length || size === 0) body = grown(body.subarray(0, size), Math.max(announced, 2 * (size + chunk.length)))
+        if (size + chunk.length <= bytesMax) body.set(chunk, size)
+      }
       size += chunk.length
-      chunks.push(chunk)
       if (size <= bytesMax) return
       req.off('data', take)
       req.pause()
@@ -52,8 +58,16 @@ function collect(req: IncomingMessage, { bytesMax, tooLarge }: BodyLimit): Promi
       if (!req.readableEnded) reject(bodyCutShort())
     }
     req.on('data', take)
-    req.on('end', () => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, size)))
+    req.on('end', () => resolve(body.subarray(0, size)))
     req.on('error', leave)
     req.on('close', leave)
   })
+}
+
+const nothing = new Uint8Array()
+
+function grown(bytes: Uint8Array, size: number): Uint8Array {
+  const larger = Buffer.allocUnsafeSlow(size)
+  larger.set(bytes)
+  return larger
 }

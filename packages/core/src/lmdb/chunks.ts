@@ -1,9 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { MessagePort } from 'node:worker_threads'
 import type { ChunkUpload, Digest } from '../map.ts'
+import { type BytesRequest, type BytesWriterData, runBytesWriter, sizeOf } from './bytes-writer.ts'
 import { openEnvironment } from './environment.ts'
-import { createGroupCommit } from './group-commit.ts'
+import { bytesGate, type Gate, type Gates } from './gates.ts'
 import { chunkKey, type MapTables, openMapTables, type Place, uploadBytes } from './maps.ts'
+import { startThread, type Thread } from './start-thread.ts'
 import type { Writer } from './writer-handle.ts'
 
 /**
@@ -35,6 +38,7 @@ export interface ChunkBytesOptions {
   writer: Writer
   /** Reads at one moment; throws when the store cannot be read any more. */
   look<T>(read: () => T): T
+  gates: Gates
   timeoutMs: number
 }
 
@@ -42,12 +46,31 @@ export interface ChunkBytesOptions {
 const keysAtOnce = 256
 
 export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
-  const { directory, maps, writer, look, timeoutMs } = options
+  const { directory, maps, writer, look, gates, timeoutMs } = options
   const environment = openEnvironment(directory)
   const bytes = environment.table('bytes')
-  const bytesWriter = createGroupCommit({ environment, onFatal: writer.fail, timeoutMs })
+  let thread: Promise<Thread<BytesRequest>> | undefined
+  let lastId = 0
   let cleanAgain = false
   let cleaning: Promise<void> | undefined
+
+  /** The thread that writes, started for the first that there is to write. */
+  function bytesWriter(): Promise<Thread<BytesRequest>> {
+    const data: BytesWriterData = { directory, gates }
+    const run = (port: MessagePort, gate: Gate) => runBytesWriter(port, environment, gate)
+    thread ??= startThread<BytesRequest>({
+      task: 'bytes',
+      data,
+      gate: bytesGate,
+      run,
+      onFatal: writer.fail,
+      timeoutMs,
+    }).catch((error) => {
+      thread = undefined
+      throw error
+    })
+    return thread
+  }
 
   async function cleanAll(): Promise<void> {
     try {
@@ -80,13 +103,12 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
       const places = new Map(
         uploads.map(({ digest }) => [digest, Buffer.concat([chunkKey(project, digest), randomBytes(uploadBytes)])]),
       )
-      const size = uploads.reduce((sum, upload) => sum + upload.bytes.length, 0)
-      await bytesWriter.commit(size, () => {
-        for (const upload of uploads) {
-          const { buffer, byteOffset, byteLength } = upload.bytes
-          bytes.put(places.get(upload.digest) as Place, Buffer.from(buffer, byteOffset, byteLength))
-        }
-      })
+      const request = {
+        type: 'write',
+        id: ++lastId,
+        rows: uploads.map(({ digest, bytes }) => ({ place: places.get(digest) as Place, bytes })),
+      } as const
+      await (await bytesWriter()).ask(request, sizeOf(request))
       return places
     },
 
@@ -125,7 +147,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
       if (look(() => maps.waste(1)).length > 0) await clean()
     },
 
-    close: () => bytesWriter.close(),
+    close: async () => (await thread)?.close(),
     closeEnvironment: () => environment.root.close(),
   }
 }

@@ -20,6 +20,7 @@ export type Gates = Int32Array
 /** The places of the gates. */
 export const writerGate = 0
 export const indexerGate = 1
+export const bytesGate = 2
 
 /** After so long a thread is ended wherever it is: its disk may never answer. */
 const patienceMs = 2000
@@ -29,7 +30,7 @@ const open = new Set<Gates>()
 
 /** Gates for the threads of a store, shut when the process ends; `letGo` when the threads have ended. */
 export function openGates(): { gates: Gates; letGo(): void } {
-  const gates = new Int32Array(new SharedArrayBuffer(8))
+  const gates = new Int32Array(new SharedArrayBuffer(12))
   if (open.size === 0) process.once('exit', shutAll)
   open.add(gates)
   return {

@@ -130,7 +130,7 @@ async function openStore(
   })
   const numbers = new Map<string, number>()
   const maps = openMapTables(environment.table)
-  const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, timeoutMs })
+  const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, gates, timeoutMs })
   const mapStore = createMapStore({ projects, maps, chunks, writer, look })
   let closing: Promise<void> | undefined
   let running = 0

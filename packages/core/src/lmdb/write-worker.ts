@@ -1,15 +1,16 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
+import { type BytesWriterData, runBytesWriter } from './bytes-writer.ts'
 import { openEnvironment } from './environment.ts'
-import { gateAt, writerGate } from './gates.ts'
+import { bytesGate, gateAt, writerGate } from './gates.ts'
 import { runWriter, type WriterData } from './writer.ts'
 
-// The thread that writes to the log. It has handles of its own.
+// A thread that writes, to the log or the bytes of chunks. It has handles of its own.
 
-const data = workerData as WriterData
-const gate = gateAt(data.gates, writerGate)
+const data = workerData as (WriterData & { task: 'log' }) | (BytesWriterData & { task: 'bytes' })
+const gate = gateAt(data.gates, data.task === 'log' ? writerGate : bytesGate)
 const port = parentPort as MessagePort
 const environment = openEnvironment(data.directory)
-await runWriter(port, environment, data, gate)
+await (data.task === 'log' ? runWriter(port, environment, data, gate) : runBytesWriter(port, environment, gate))
 await environment.root.close()
 gate.leave()
 port.close()
