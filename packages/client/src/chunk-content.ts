@@ -45,6 +45,15 @@ function makeGear(): Int32Array {
   )
 }
 
+/** The chunks of what is in memory, in order: views of it. */
+export function* cutBytes(bytes: Uint8Array): Generator<Uint8Array, void> {
+  for (let start = 0; start < bytes.length; ) {
+    const end = chunkEnd(bytes, start)
+    yield bytes.subarray(start, end)
+    start = end
+  }
+}
+
 /** Fills the start of `target` with the bytes from `position` on, and answers how many; 0 at the end alone. */
 export type ReadAt = (target: Uint8Array, position: number) => Promise<number>
 

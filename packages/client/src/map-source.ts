@@ -13,6 +13,8 @@ export type MapSource = string | Uint8Array | AsyncIterable<Uint8Array>
 export interface OpenedSource {
   /** At the time of opening. */
   size: number
+  /** All of them, where they are in memory. */
+  bytes?: Uint8Array
   readAt: ReadAt
   close(): Promise<void>
 }
@@ -45,6 +47,7 @@ export async function openSource(source: MapSource, options: OpenOptions = {}): 
 function openBytes(bytes: Uint8Array): OpenedSource {
   return {
     size: bytes.length,
+    bytes,
     async readAt(target, position) {
       const part = bytes.subarray(position, position + target.length)
       target.set(part)

@@ -8,7 +8,7 @@ import {
   type PublishOptions,
   type PutChunkResult,
 } from '@ingest/core'
-import { describeSource, type Place, readPlace } from './describe-source.ts'
+import { describeSource, type Place, readPlace, sourceChanged } from './describe-source.ts'
 import { type MapSource, openSource } from './map-source.ts'
 import { runParallel } from './run-parallel.ts'
 
@@ -97,7 +97,7 @@ export async function uploadMap(
     signal,
   })
   try {
-    const { manifest, places } = await describeSource(opened.readAt, contentType, (bytesDone, chunksDone) => {
+    const { manifest, places } = await describeSource(opened, contentType, (bytesDone, chunksDone) => {
       signal?.throwIfAborted()
       onProgress({ phase: 'hash', bytesDone, bytesTotal: opened.size, chunksDone, chunksTotal: null })
     })
@@ -134,8 +134,8 @@ export async function uploadMap(
         chunks,
         concurrency,
         async (chunk, signal) => {
-          const bytes = await readPlace(opened.readAt, chunk)
-          const { completed } = await ingest.putChunk(projectId, chunk.digest, bytes, { signal })
+          const bytes = await readPlace(opened, chunk)
+          const { completed } = await ingest.putChunk(projectId, chunk.digest, bytes, { signal }).catch(translate)
           over = completed.find((map) => isSame(map, { placeId, buildId, manifest })) ?? over
           sent.add(chunk.digest)
           uploadedBytes += chunk.size
@@ -161,6 +161,11 @@ export async function uploadMap(
   } finally {
     await opened.close()
   }
+}
+
+/** The digest was that of what was there at first: whoever stores the chunk finds that this is something else. */
+function translate(error: unknown): never {
+  throw error instanceof IngestError && error.code === 'digest-mismatch' ? sourceChanged() : error
 }
 
 function bytesOf(chunks: readonly Place[]): number {

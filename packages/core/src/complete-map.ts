@@ -43,13 +43,15 @@ export async function verifyManifest(
 ): Promise<Issue[] | undefined> {
   const hash = createHash('sha256')
   for (const [i, chunk] of chunks.entries()) {
-    const bytes = await store.chunk(projectId, chunk.digest)
-    if (!bytes) return undefined
-    if (bytes.length !== chunk.size) {
-      const message = `Expected the size of the chunk, ${bytes.length}.`
+    const size = await store.chunk(projectId, chunk.digest, (bytes) => {
+      hash.update(bytes)
+      return bytes.length
+    })
+    if (size === undefined) return undefined
+    if (size !== chunk.size) {
+      const message = `Expected the size of the chunk, ${size}.`
       return [{ code: 'out_of_range', path: `/manifest/chunks/${i}/size`, message }]
     }
-    hash.update(bytes)
     await nextTurn()
   }
   if (`sha256:${hash.digest('hex')}` === digest) return []

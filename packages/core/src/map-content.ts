@@ -14,12 +14,12 @@ export function mapContent(store: Store, key: MapKey, { complete, frozenAt }: Ma
       const to = Math.min(end - at, chunk.size)
       at += chunk.size
       if (from >= to) continue
-      const found = await store.chunk(key.projectId, chunk.digest)
+      const found = await store.chunk(key.projectId, chunk.digest, (bytes) => Buffer.from(bytes.subarray(from, to)))
       if (!found) {
         const message = `The map of place "${key.placeId}" in build "${key.buildId}" was replaced while it was read: read it again.`
         throw new IngestError('map-replaced', message)
       }
-      yield found.subarray(from, to)
+      yield found
     }
   }
 

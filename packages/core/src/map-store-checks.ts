@@ -22,7 +22,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
       assert.deepEqual(await store.map(key()), {})
       assert.deepEqual(await list(store), [])
       assert.deepEqual(await store.readyMaps('p'), [])
-      assert.equal(await store.chunk('p', chunk('a').digest), undefined)
+      assert.equal(await store.chunk('p', chunk('a').digest, copy), undefined)
       assert.deepEqual(await present(store, ['a']), [])
       await store.dropIdleMaps(Number.MAX_SAFE_INTEGER)
     },
@@ -379,7 +379,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
       const manifest: Manifest = { contentType: 'a/b', size: 1, digest: digestOf(), chunks }
       await store.updateMap(key(), {}, () => ({ contents: { pending: { manifest, touchedAt: 1 } }, result: 1 }))
       for (const part of parts) assert.equal(await store.putChunk('p', { ...part, receivedAt: 1 }), 'stored')
-      const read = await Promise.all(parts.map(({ digest }) => store.chunk('p', digest)))
+      const read = await Promise.all(parts.map(({ digest }) => store.chunk('p', digest, copy)))
       for (const [i, { bytes }] of parts.entries()) assert.equal(Buffer.compare(read[i] ?? Buffer.of(), bytes), 0)
     },
   },
@@ -443,7 +443,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
         ),
       )
       for (const { complete } of slots) {
-        for (const { digest } of complete?.manifest.chunks ?? []) assert.ok(await store.chunk('p', digest))
+        for (const { digest } of complete?.manifest.chunks ?? []) assert.ok(await store.chunk('p', digest, copy))
       }
       for (const text of texts) {
         const kept = await textOf(store, text)
@@ -567,7 +567,7 @@ async function raceOf(store: Store, buildId: string, turns: number): Promise<voi
   for (const { digest } of frozen) assert.equal(digest, complete?.manifest.digest, 'all see the map that is frozen')
   const published = answers.filter((answer) => !answer.frozen).map(({ digest }) => digest)
   assert.ok(complete === undefined || published.includes(complete.manifest.digest))
-  for (const { digest } of complete?.manifest.chunks ?? []) assert.ok(await store.chunk('p', digest))
+  for (const { digest } of complete?.manifest.chunks ?? []) assert.ok(await store.chunk('p', digest, copy))
 }
 
 function key(id: Partial<MapKey> = {}): MapKey {
@@ -645,7 +645,7 @@ async function present(store: Store, texts: string[], projectId = 'p'): Promise<
 }
 
 async function textOf(store: Store, text: string, projectId = 'p'): Promise<string | undefined> {
-  const bytes = await store.chunk(projectId, chunk(text).digest)
+  const bytes = await store.chunk(projectId, chunk(text).digest, copy)
   return bytes && Buffer.from(bytes).toString()
 }
 
@@ -666,4 +666,8 @@ async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
 
 function range(count: number): number[] {
   return Array.from({ length: count }, (_, i) => i)
+}
+
+function copy(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes)
 }

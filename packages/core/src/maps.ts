@@ -194,7 +194,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       checkProjectId(projectId)
       const issue = digestIssue(digest, '/digest')
       if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
-      return store.chunk(projectId, digest)
+      return store.chunk(projectId, digest, (bytes) => Buffer.from(bytes))
     },
   }
 }

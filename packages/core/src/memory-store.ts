@@ -113,8 +113,9 @@ export function openMemoryStore(): Store {
       return 'stored'
     },
 
-    async chunk(projectId, digest) {
-      return of(projectId).chunks.get(digest)
+    async chunk(projectId, digest, use) {
+      const bytes = of(projectId).chunks.get(digest)
+      return bytes && use(bytes)
     },
 
     async presentChunks(projectId, digests) {

@@ -594,7 +594,7 @@ export const storeChecks: readonly StoreCheck[] = [
     )
     const chunk = { digest, bytes: Buffer.of(1), receivedAt: 1 }
     await assertRefused(store.putChunk('p', chunk), 'store-closed', 'putChunk')
-    await assertRefused(store.chunk('p', digest), 'store-closed', 'chunk')
+    await assertRefused(store.chunk('p', digest, String), 'store-closed', 'chunk')
     await assertRefused(store.presentChunks('p', [digest]), 'store-closed', 'presentChunks')
     await assertRefused(store.readyMaps('p'), 'store-closed', 'readyMaps')
     await assertRefused(store.dropIdleMaps(1), 'store-closed', 'dropIdleMaps')

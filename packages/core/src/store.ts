@@ -166,8 +166,8 @@ export interface Store {
   ): Promise<T>
   /** Stores a chunk that a map of the project names, complete or pending; it is `undeclared` when none does. */
   putChunk(projectId: string, chunk: NewChunk): Promise<'stored' | 'existing' | 'undeclared'>
-  /** The bytes of a chunk of this project. */
-  chunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
+  /** What `use` makes of the bytes of a chunk of this project, which are valid, and not to be changed, while it runs. */
+  chunk<T>(projectId: string, digest: Digest, use: (bytes: Uint8Array) => T): Promise<T | undefined>
   /** Those of `digests` that are chunks of this project. */
   presentChunks(projectId: string, digests: readonly Digest[]): Promise<ReadonlySet<Digest>>
   /** The pending maps of a project of which no chunk is missing. */

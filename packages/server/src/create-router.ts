@@ -1,9 +1,10 @@
-import { type EmbeddedIngest, IngestError, type PublishOutcome } from '@ingest/core'
+import { chunkBytesMax, type EmbeddedIngest, IngestError, type PublishOutcome } from '@ingest/core'
 import { type Answer, jsonAnswer, newRequestId, type Reply } from './answer.ts'
 import { answerChunk, answerContent } from './answer-content.ts'
 import { answerEvents } from './answer-events.ts'
 import { answerMaps } from './answer-maps.ts'
 import { createRateLimiter, type RateLimits } from './create-rate-limiter.ts'
+import { createSpareMemory } from './create-spare-memory.ts'
 import type { EdgeRequest } from './edge-request.ts'
 import { errorsToConsole, type Log } from './log.ts'
 import { batchPlaces, createPlaces, downloadPlaces, uploadPlaces } from './places.ts'
@@ -33,6 +34,9 @@ export interface Router {
   answer(request: EdgeRequest): Promise<Answer>
 }
 
+/** How much memory is kept for uploads while there are none: for as many chunks as one client sends at once. */
+const spareUploadsMax = 8
+
 type Respond = (request: EdgeRequest, headers: Record<string, string>, requestId: string) => Promise<Answer>
 
 /** By method; HEAD is answered as GET. */
@@ -43,7 +47,13 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
   const { rateLimits, log = errorsToConsole, isDraining = () => false } = options
   const limiter = rateLimits && createRateLimiter(rateLimits)
   const batches = { ingest, limiter, log, places: createPlaces(batchPlaces) }
-  const uploads = { ingest, limiter, log, places: createPlaces(uploadPlaces) }
+  const uploads = {
+    ingest,
+    limiter,
+    log,
+    places: createPlaces(uploadPlaces),
+    spare: createSpareMemory(chunkBytesMax, spareUploadsMax),
+  }
   const reads = { ingest, log, places: createPlaces(downloadPlaces) }
   const bytesMax = options.publicationBytesMax ?? publicationBytesMaxDefault
   const open =

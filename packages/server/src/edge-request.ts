@@ -17,10 +17,11 @@ export interface EdgeRequest {
   query: string
   headers: RequestHeaders
   /**
-   * The body, inflated if `gzip`. Called once at most, when everything that can be decided without it is.
+   * The body, inflated if `gzip`. Called once at most, when everything that can be decided without it is. It may be put
+   * into `memory`, which is the caller's again when this settles.
    *
    * @throws {IngestError} what `limit` refuses with; `malformed-body` for broken gzip; `request-timeout` when the sender
    *   left before the end; `internal-error` when somebody else has read it.
    */
-  readBody(gzip: boolean, limit: BodyLimit): Promise<Uint8Array>
+  readBody(gzip: boolean, limit: BodyLimit, memory?: Uint8Array): Promise<Uint8Array>
 }

@@ -26,9 +26,9 @@ export function handleExchange(
     path: pathOf(req),
     query: queryOf(req),
     headers,
-    readBody(gzip: boolean, limit: BodyLimit) {
+    readBody(gzip: boolean, limit: BodyLimit, memory?: Uint8Array) {
       if (awaitsContinue) res.writeContinue()
-      return readBody(req, gzip, limit)
+      return readBody(req, gzip, limit, memory)
     },
   }
   router

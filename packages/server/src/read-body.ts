@@ -13,13 +13,14 @@ export async function readBody(
   req: IncomingMessage & { body?: unknown },
   gzip: boolean,
   limit: BodyLimit,
+  memory?: Uint8Array,
 ): Promise<Uint8Array> {
   if (req.body instanceof Uint8Array) {
     if (req.body.length > limit.bytesMax) throw limit.tooLarge(req.body.length)
     return gzip && isGzip(req.body) ? inflateBody(req.body, limit) : req.body
   }
   if (req.readableDidRead || req.readableEnded) throw bodyConsumed()
-  const body = await collect(req, limit)
+  const body = await collect(req, limit, memory)
   return gzip ? inflateBody(body, limit) : body
 }
 
@@ -36,38 +37,36 @@ export function bodyCutShort(): IngestError {
   return new IngestError('request-timeout', 'The body ended before all of it was here.')
 }
 
-function collect(req: IncomingMessage, { bytesMax, tooLarge }: BodyLimit): Promise<Uint8Array> {
+const nothing: Uint8Array = new Uint8Array()
+
+function collect(req: IncomingMessage, { bytesMax, tooLarge }: BodyLimit, memory = nothing): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
-    const announced = Math.min(Number(req.headers['content-length'] ?? 0), bytesMax)
-    let body: Uint8Array = nothing
+    // what does not go into the memory, from the first piece on that finds no room there
+    const pieces: Uint8Array[] = []
+    let inMemory = 0
     let size = 0
-    function take(chunk: Uint8Array): void {
-      // most bodies are one piece; others are put together as they come, so that their pieces can go at once
-      if (size === 0 && chunk.length >= announced) body = chunk
-      else {
-        if (size + chunk.length > body.length || size === 0) body = grown(body.subarray(0, size), Math.max(announced, 2 * (size + chunk.length)))
-        if (size + chunk.length <= bytesMax) body.set(chunk, size)
-      }
-      size += chunk.length
-      if (size <= bytesMax) return
-      req.off('data', take)
-      req.pause()
-      reject(tooLarge(size))
+    function take(piece: Uint8Array): void {
+      size += piece.length
+      if (size > bytesMax) {
+        req.off('data', take)
+        req.pause()
+        reject(tooLarge(size))
+      } else if (pieces.length === 0 && size <= memory.length) {
+        memory.set(piece, inMemory)
+        inMemory = size
+      } else pieces.push(piece)
+    }
+    function end(): void {
+      if (pieces.length === 0) resolve(memory.subarray(0, size))
+      else if (inMemory === 0 && pieces.length === 1) resolve(pieces[0] as Uint8Array)
+      else resolve(Buffer.concat([memory.subarray(0, inMemory), ...pieces], size))
     }
     function leave(): void {
       if (!req.readableEnded) reject(bodyCutShort())
     }
     req.on('data', take)
-    req.on('end', () => resolve(body.subarray(0, size)))
+    req.on('end', end)
     req.on('error', leave)
     req.on('close', leave)
   })
-}
-
-const nothing = new Uint8Array()
-
-function grown(bytes: Uint8Array, size: number): Uint8Array {
-  const larger = Buffer.allocUnsafeSlow(size)
-  larger.set(bytes)
-  return larger
 }

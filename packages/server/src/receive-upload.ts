@@ -2,6 +2,7 @@ import type { EmbeddedIngest } from '@ingest/core'
 import { authenticateRequest } from './authenticate-request.ts'
 import { type BodyKind, checkBodyHeaders } from './body-headers.ts'
 import type { RateLimiter } from './create-rate-limiter.ts'
+import type { SpareMemory } from './create-spare-memory.ts'
 import type { EdgeRequest } from './edge-request.ts'
 import type { Log } from './log.ts'
 import type { Places } from './places.ts'
@@ -11,11 +12,16 @@ export interface UploadContext {
   limiter: RateLimiter | undefined
   log: Log | undefined
   places: Places
+  /** For bodies. */
+  spare: SpareMemory
 }
 
 /** What a route does with a body of one media type. */
 export interface UploadKind<Result> extends BodyKind {
-  /** Reads what the request says besides its body, before that is read; returns what is to become of the body. */
+  /**
+   * Reads what the request says besides its body, before that is read; returns what is to become of the body, which is
+   * somebody else's as soon as that has settled.
+   */
   prepare(request: EdgeRequest): (projectId: string, body: Uint8Array) => Promise<Result>
 }
 
@@ -33,12 +39,14 @@ export async function receiveUpload<Result>(
 ): Promise<Result> {
   const projectId = await authenticateRequest(context, request.headers, 'maps:write')
   const leave = context.places.enter(projectId)
+  const memory = context.spare.take()
   try {
     const { kind, gzip } = checkBodyHeaders(request.headers, kinds)
     const take = kind.prepare(request)
-    const read = () => request.readBody(gzip, kind.limit)
+    const read = () => request.readBody(gzip, kind.limit, memory)
     return await take(projectId, await readLimited(read, projectId, context.limiter, request, headers))
   } finally {
+    context.spare.giveBack(memory)
     leave()
   }
 }

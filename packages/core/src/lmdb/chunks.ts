@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { MessagePort } from 'node:worker_threads'
+import { IngestError } from '../error.ts'
 import type { ChunkUpload, Digest } from '../map.ts'
 import { type BytesRequest, type BytesWriterData, runBytesWriter, sizeOf } from './bytes-writer.ts'
 import { openEnvironment } from './environment.ts'
@@ -19,7 +20,8 @@ import type { Writer } from './writer-handle.ts'
 export interface ChunkBytes {
   /** Resolves, with where they are, once they are durable. */
   write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, Place>>
-  read(place: Place): Buffer | undefined
+  /** What `use` makes of bytes, which are valid only as long as it runs. */
+  read<T>(place: Place, use: (bytes: Uint8Array) => T): T | undefined
   /** Whether bytes that were written may be named, asked in the decision that does so: nobody has disowned them. */
   canName(maps: MapTables, place: Place): boolean
   /** Deletes waste; resolves when there is none, or when it cannot be deleted now. */
@@ -51,6 +53,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
   const bytes = environment.table('bytes')
   let thread: Promise<Thread<BytesRequest>> | undefined
   let lastId = 0
+  let isClosed = false
   let cleanAgain = false
   let cleaning: Promise<void> | undefined
 
@@ -58,6 +61,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
   function bytesWriter(): Promise<Thread<BytesRequest>> {
     const data: BytesWriterData = { directory, gates }
     const run = (port: MessagePort, gate: Gate) => runBytesWriter(port, environment, gate)
+    if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
     thread ??= startThread<BytesRequest>({
       task: 'bytes',
       data,
@@ -79,9 +83,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
         for (;;) {
           const places = look(() => maps.waste(keysAtOnce))
           if (places.length === 0) break
-          await bytesWriter.commit(0, () => {
-            for (const place of places) bytes.remove(place)
-          })
+          await (await bytesWriter()).ask({ type: 'remove', id: ++lastId, places }, 0)
           await writer.decide((table) => openMapTables(table).forget(places))
         }
       }
@@ -103,18 +105,22 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
       const places = new Map(
         uploads.map(({ digest }) => [digest, Buffer.concat([chunkKey(project, digest), randomBytes(uploadBytes)])]),
       )
-      const request = {
-        type: 'write',
-        id: ++lastId,
-        rows: uploads.map(({ digest, bytes }) => ({ place: places.get(digest) as Place, bytes })),
-      } as const
-      await (await bytesWriter()).ask(request, sizeOf(request))
+      const rows = uploads.map(({ digest, bytes }) => {
+        // the thread gets memory that is nobody else's
+        const own = new Uint8Array(bytes)
+        return { place: places.get(digest) as Place, bytes: own }
+      })
+      const request = { type: 'write', id: ++lastId, rows } as const
+      const transfer = rows.map(({ bytes }) => bytes.buffer)
+      await (await bytesWriter()).ask(request, sizeOf(request), transfer)
       return places
     },
 
-    read(place) {
+    read(place, use) {
       environment.root.resetReadTxn()
-      return bytes.getBinary(place)
+      // lmdb's own buffer, of which only so much is the value, and only until it reads again
+      const found = bytes.getBinaryFast(place)
+      return found && use(Buffer.from(found.buffer, found.byteOffset, found.length))
     },
 
     canName(maps, place) {
@@ -147,7 +153,13 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
       if (look(() => maps.waste(1)).length > 0) await clean()
     },
 
-    close: async () => (await thread)?.close(),
+    async close() {
+      isClosed = true
+      await thread?.then(
+        ({ close }) => close(),
+        () => {},
+      )
+    },
     closeEnvironment: () => environment.root.close(),
   }
 }

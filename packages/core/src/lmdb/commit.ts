@@ -39,7 +39,7 @@ export function createCommit({ root, lost, isFull }: Environment): Commit {
     commit(requests, write, onUndone = () => {}) {
       if (failure) return requests.map(({ id }) => ({ id, refusal: failure as Refusal }))
       try {
-        const _t=performance.now(); let _w=0; const values = root.transactionSync(() => { const x = performance.now(); const r = write(); _w = performance.now() - x; return r }); ;(globalThis as any).C ??= {n:0,t:0,k:0,w:0}; const C=(globalThis as any).C; C.n++; C.k+=requests.length; C.w+=_w; C.t+=performance.now()-_t; if (C.n%100===0) {process.stderr.write(`commit ${C.t/C.n} of which write ${C.w/C.n} requests ${C.k/C.n}\n`); C.n=C.t=C.k=C.w=0}
+        const values = root.transactionSync(write)
         checkFile()
         return requests.map(({ id }, i) => ({ id, value: values[i] as (typeof values)[number] }))
       } catch (error) {

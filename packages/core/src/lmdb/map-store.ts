@@ -120,11 +120,11 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
       }
     },
 
-    async chunk(projectId, digest) {
+    async chunk<T>(projectId: string, digest: Digest, use: (bytes: Uint8Array) => T) {
       for (let missed: Place | undefined; ; ) {
         const place = lookAt<Place | undefined>(projectId, undefined, (project) => maps.placeOf(project, digest))
-        const bytes = place && look(() => chunks.read(place))
-        if (!place || bytes) return bytes
+        const used = place && look(() => chunks.read(place, (bytes) => ({ result: use(bytes) })))
+        if (!place || used) return used?.result
         // a chunk may go between two looks, but then it is nowhere
         if (missed?.equals(place)) {
           throw new IngestError('store-damaged', `The bytes of chunk ${digest} are missing: restore a backup.`)

@@ -257,7 +257,7 @@ async function openStore(
     maps: (projectId, selection) => run(() => mapStore.maps(projectId, selection)),
     updateMap: (key, about, decide) => run(() => mapStore.updateMap(key, about, decide)),
     putChunk: (projectId, chunk) => run(() => mapStore.putChunk(projectId, chunk)),
-    chunk: (projectId, digest) => run(() => mapStore.chunk(projectId, digest)),
+    chunk: (projectId, digest, use) => run(() => mapStore.chunk(projectId, digest, use)),
     presentChunks: (projectId, digests) => run(() => mapStore.presentChunks(projectId, digests)),
     readyMaps: (projectId) => run(() => mapStore.readyMaps(projectId)),
     dropIdleMaps: (touchedBefore) => run(() => mapStore.dropIdleMaps(touchedBefore)),

@@ -12,6 +12,7 @@ import { startWriter } from '../../src/lmdb/writer-handle.ts'
 export async function openMapParts(directory: string) {
   const environment = openEnvironment(join(directory, 'events'))
   const fatal: string[] = []
+  const gates = new Int32Array(new SharedArrayBuffer(12))
   const writer = await startWriter({
     environment,
     data: {
@@ -19,7 +20,7 @@ export async function openMapParts(directory: string) {
       idsDirectory: join(directory, 'ids'),
       seed: '0102030405060708',
       entriesPerFlush: 1000,
-      gates: new Int32Array(new SharedArrayBuffer(8)),
+      gates,
     },
     onFatal: ({ code }) => fatal.push(code),
     onProgress: () => {},
@@ -31,7 +32,7 @@ export async function openMapParts(directory: string) {
     environment.root.resetReadTxn()
     return read()
   }
-  const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, timeoutMs: 30_000 })
+  const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, gates, timeoutMs: 30_000 })
   return {
     environment,
     projects: openProjects(environment.table),

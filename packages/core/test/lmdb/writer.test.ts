@@ -5,12 +5,13 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import type { Change } from '../../src/lmdb/change.ts'
 import { sealRecord } from '../../src/lmdb/record.ts'
+import type { Outcome, ToThread } from '../../src/lmdb/serve-requests.ts'
 import { sequenceKey } from '../../src/lmdb/table-keys.ts'
-import { type FromWriter, type Outcome, runWriter, type ToWriter } from '../../src/lmdb/writer.ts'
+import { type FromWriter, runWriter, type WriterRequest } from '../../src/lmdb/writer.ts'
 import { startStoreProcess } from './store-process.ts'
 import { buildsFor, fingerprintsFor, openWriterBed, recordOf, type WriterBed } from './writer-bed.ts'
 
-type Request = Exclude<ToWriter, { type: 'close' }>
+type Request = Exclude<ToThread<WriterRequest>, { type: 'close' }>
 
 interface Talk extends WriterBed {
   /** Sends all at once, and resolves with what became of them, in this order. */
@@ -62,7 +63,7 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
       return requests.map((request) => find(request) as Outcome)
     },
     async end() {
-      port.postMessage({ type: 'close' } satisfies ToWriter)
+      port.postMessage({ type: 'close' } satisfies ToThread<WriterRequest>)
       await ended
       port.close()
       await root.close()
