@@ -178,3 +178,13 @@ t.test('chunks of a request are stored even if the store refuses another one, an
   await t.rejects(failing.putChunks('p', uploads), { message: 'full' })
   t.match(await ingest.map('p', id), { missing: [chunk('a')[0]] })
 })
+
+t.test('large chunks that the store refuses at once are a refusal that the caller gets', async (t) => {
+  const { ingest } = setUp()
+  const bytes = Buffer.alloc(100_000)
+  const digest = digestOf(bytes)
+  await ingest.close()
+  await t.rejects(ingest.putChunk('p', digest, bytes), { code: 'store-closed' })
+  const uploads = [1, 2, 3].map(() => ({ digest, bytes }))
+  await t.rejects(ingest.putChunks('p', uploads), { code: 'store-closed' })
+})
