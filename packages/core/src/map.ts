@@ -82,6 +82,7 @@ export interface MapPageOptions {
 
 export interface MapPage {
   maps: MapStatus[]
+  /** The cursor of what follows, as long as it is not null: a page may be shorter than its limit. */
   next: string | null
 }
 

@@ -1,16 +1,17 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { completeMap, verifyManifest, withContents } from './complete-map.ts'
 import { type DecidedPublication, decidePublication, type LatePublish, type Proposal } from './decide-publication.ts'
 import { digestIssue, isDigest } from './digest.ts'
 import { IngestError } from './error.ts'
 import { checkProjectId } from './event.ts'
 import type { Issue } from './issue.ts'
-import type { Digest, Manifest, MapId, MapKey, Maps, PublishedMap, PublishOptions } from './map.ts'
+import type { Digest, Manifest, MapId, MapKey, MapStatus, Maps, PublishedMap, PublishOptions } from './map.ts'
 import { mapContent } from './map-content.ts'
 import { decodeMapCursor, encodeMapCursor } from './map-cursor.ts'
 import { mapStatus, publishedMap } from './map-status.ts'
 import { chunkBytesMax, type ParsedPublication, parseMapId, parsePublication } from './publication.ts'
 import { putChunks } from './put-chunks.ts'
-import type { Store } from './store.ts'
+import type { MapSlot, Store } from './store.ts'
 
 export interface MapRules {
   /**
@@ -33,6 +34,10 @@ const idleMs = 7 * 24 * 3_600_000
 const tidyEveryMs = 3_600_000
 const pageMax = 1_000
 const pageDefault = 100
+/** A page ends early once the manifests of its maps have so many chunks: all of them are read, and may be missing. */
+const pageChunksMax = 20_000
+/** So many maps of a page are read between turns of others. */
+const mapsAtOnce = 10
 
 /** The maps of an Ingest on a store. */
 export function createMaps({ store, rules, now }: MapsOptions): Maps {
@@ -166,22 +171,28 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
         throw new IngestError('invalid-argument', `limit is a number of maps from 1 to ${pageMax}.`)
       }
-      const after = cursor === undefined ? undefined : decodeMapCursor(cursor)
+      let last = cursor === undefined ? undefined : decodeMapCursor(cursor)
       await tidy()
-      const entries = await store.maps(projectId, {
-        ...(placeId !== undefined && { placeId }),
-        ...(buildId !== undefined && { buildId }),
-        ...(after && { after }),
-        limit: limit + 1,
-      })
-      const page = entries.slice(0, limit)
-      const named = page.flatMap(({ slot }) => (slot.pending ? digestsOf(slot.pending.manifest) : []))
-      const present = await store.presentChunks(projectId, named)
-      const last = page.at(-1)
-      return {
-        maps: page.flatMap(({ slot, ...id }) => mapStatus(id, slot, present) ?? []),
-        next: last && entries.length > limit ? encodeMapCursor(last) : null,
+      const maps: MapStatus[] = []
+      let chunks = 0
+      while (maps.length < limit && chunks < pageChunksMax) {
+        const count = Math.min(mapsAtOnce, limit - maps.length)
+        const entries = await store.maps(projectId, {
+          ...(placeId !== undefined && { placeId }),
+          ...(buildId !== undefined && { buildId }),
+          ...(last && { after: last }),
+          limit: count + 1,
+        })
+        const some = entries.slice(0, count)
+        const named = some.flatMap(({ slot }) => (slot.pending ? digestsOf(slot.pending.manifest) : []))
+        const present = await store.presentChunks(projectId, named)
+        maps.push(...some.flatMap(({ slot, ...id }) => mapStatus(id, slot, present) ?? []))
+        if (entries.length === some.length) return { maps, next: null }
+        chunks += some.reduce((sum, { slot }) => sum + chunksOf(slot), 0)
+        last = some.at(-1)
+        await nextTurn()
       }
+      return { maps, next: last ? encodeMapCursor(last) : null }
     },
 
     async readMap(projectId, id) {
@@ -197,6 +208,10 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       return store.chunk(projectId, digest, (bytes) => Buffer.from(bytes))
     },
   }
+}
+
+function chunksOf({ complete, pending }: MapSlot): number {
+  return (complete?.manifest.chunks.length ?? 0) + (pending?.manifest.chunks.length ?? 0)
 }
 
 function digestsOf({ chunks }: Manifest): Digest[] {

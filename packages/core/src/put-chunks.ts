@@ -26,7 +26,10 @@ export async function putChunks(
     const puts: Promise<ChunkOutcome>[] = []
     for (const chunk of chunks.slice(at, at + chunksAtOnce)) {
       const issue = chunkIssue(chunk)
-      puts.push(issue ? Promise.resolve(issue) : putOne(store, projectId, { ...chunk, receivedAt: now() }))
+      const put = issue ? Promise.resolve(issue) : putOne(store, projectId, { ...chunk, receivedAt: now() })
+      // one that fails while others are hashed is looked at below, and must not end the process before that
+      put.catch(() => {})
+      puts.push(put)
       if (chunk?.bytes?.length > quickBytesMax) await nextTurn()
     }
     for (const each of await Promise.allSettled(puts)) {

@@ -178,3 +178,28 @@ t.test('chunks of a request are stored even if the store refuses another one, an
   await t.rejects(failing.putChunks('p', uploads), { message: 'full' })
   t.match(await ingest.map('p', id), { missing: [chunk('a')[0]] })
 })
+
+t.test('large chunks that the store refuses at once are a refusal that the caller gets', async (t) => {
+  const { ingest } = setUp()
+  const bytes = Buffer.alloc(100_000)
+  const digest = digestOf(bytes)
+  await ingest.close()
+  await t.rejects(ingest.putChunk('p', digest, bytes), { code: 'store-closed' })
+  const uploads = [1, 2, 3].map(() => ({ digest, bytes }))
+  await t.rejects(ingest.putChunks('p', uploads), { code: 'store-closed' })
+})
+
+t.test('a page ends early at manifests of very many chunks, and the next one goes on', async (t) => {
+  const { ingest } = setUp()
+  const chunks = Array.from({ length: 2_500 }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 1 }))
+  const manifest = { contentType: 'a/b', size: chunks.length, digest: digestOf(Buffer.from('all')), chunks }
+  const ids = Array.from({ length: 25 }, (_, i) => ({ placeId: String(10 + i), buildId: 'b' }))
+  for (const each of ids) await ingest.publishMap('p', { ...each, manifest })
+  const pages = [await ingest.maps('p')]
+  for (let next = pages[0]?.next; next; next = pages.at(-1)?.next) pages.push(await ingest.maps('p', { cursor: next }))
+  t.ok(pages.length > 1, `${pages.length} pages`)
+  const maps = pages.flatMap((page) => page.maps)
+  t.match(maps, ids)
+  t.equal(maps.length, ids.length)
+  t.ok(maps.every(({ missing }) => missing.length === chunks.length))
+})

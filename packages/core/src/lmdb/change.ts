@@ -38,9 +38,14 @@ export function record<T>(
     const own = written.get(name) ?? []
     written.set(name, own)
 
-    function getBinary(key: Buffer): Buffer | undefined {
+    function ownRow(key: Uint8Array): Row | undefined {
       const row = own[placeOf(own, key)]
-      if (row && isEqual(row.key, key)) return row.value === null ? undefined : Buffer.from(row.value)
+      return row && isEqual(row.key, key) ? row : undefined
+    }
+
+    function getBinary(key: Buffer): Buffer | undefined {
+      const row = ownRow(key)
+      if (row) return row.value === null ? undefined : Buffer.from(row.value)
       const value = rows.getBinary(key)
       change.rowsRead.push({ table: name, key, value: value ?? null })
       return value
@@ -49,15 +54,16 @@ export function record<T>(
     function getKeys(range: KeyRange): Buffer[] {
       const { limit = Number.POSITIVE_INFINITY } = range
       const mine = ownIn(range)
+      const put = mine.filter(({ value }) => value !== null).map(({ key }) => key)
       // so many of those that are there may be gone by now
-      const wider = limit === Number.POSITIVE_INFINITY ? range : { ...range, limit: limit + mine.length }
+      const gone = mine.length - put.length
+      const wider = limit === Number.POSITIVE_INFINITY || gone === 0 ? range : { ...range, limit: limit + gone }
       const keys = keysOf(rows, wider)
       change.keysRead.push({ table: name, range: wider, keys })
       if (mine.length === 0) return keys
-      const others = keys.filter((key) => !mine.some((row) => isEqual(row.key, key)))
-      const put = mine.filter(({ value }) => value !== null).map(({ key }) => Buffer.from(key))
+      const others = keys.filter((key) => !ownRow(key))
       const all = [...others, ...put].sort(range.reverse ? (a, b) => Buffer.compare(b, a) : Buffer.compare)
-      return all.slice(0, limit)
+      return all.slice(0, limit).map((key) => Buffer.from(key))
     }
 
     /** A range that is read backwards has no bounds. */
@@ -67,9 +73,7 @@ export function record<T>(
     }
 
     function write(key: Buffer, value: Buffer | null): void {
-      const at = placeOf(own, key)
-      const row = own[at]
-      own.splice(at, row && isEqual(row.key, key) ? 1 : 0, { table: name, key, value })
+      own.splice(placeOf(own, key), ownRow(key) ? 1 : 0, { table: name, key, value })
     }
 
     return {

@@ -140,6 +140,23 @@ t.test('a range has what the decision itself has put and removed', async (t) => 
   t.equal(keys({ limit: 1 }, ['a'], ['a']), 'a', 'put after it was removed')
 })
 
+t.test('what a decision has put makes no range that it reads wider', async (t) => {
+  const bed = open(t)
+  for (let i = 0; i < 9; i++) bed.put(`a${i}`, '')
+  const { change } = bed.record((rows) => {
+    for (let i = 0; i < 9; i++) {
+      rows.put(bytes(`b${i}`), bytes(''))
+      t.strictSame([...rows.getKeys({ reverse: true, limit: 1 })].map(String), [`b${i}`])
+    }
+    rows.remove(bytes('a0'))
+    t.strictSame([...rows.getKeys({ limit: 1 })].map(String), ['a1'])
+  })
+  t.strictSame(
+    change.keysRead.map(({ keys }) => keys.map(String)),
+    [...Array.from({ length: 9 }, () => ['a8']), ['a0', 'a1']],
+  )
+})
+
 t.test('of two decisions on the same rows the second one is not made', async (t) => {
   const bed = open(t)
   const add = () =>
