@@ -41,6 +41,7 @@ export type {
 export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
 export { parseJson, withoutMark } from './parse-json.ts'
+export { parseTime } from './parse-time.ts'
 export { chunkBytesMax, manifestChunksMax } from './publication.ts'
 export type { ReadEventsOptions } from './read-events.ts'
 export { checkReadEventsOptions } from './read-events.ts'
