@@ -2,6 +2,7 @@ import {
   type BatchInput,
   type BatchResult,
   type ChunkUpload,
+  type Cursor,
   type Digest,
   type Ingest,
   IngestError,
@@ -16,7 +17,7 @@ import {
   type PublishOptions,
   type PutChunkResult,
   type PutChunksResult,
-  type ReadOptions,
+  type ReadEventsOptions,
   type StoredEvent,
   type SubmitOptions,
 } from '@ingest/core'
@@ -56,8 +57,12 @@ export interface Client extends Ingest {
     body: Uint8Array | BatchInput,
     options?: SubmitOptions & CallOptions,
   ): Promise<BatchResult>
-  /** Asked for page by page, as fast as the reader reads. A line break between the tokens of an event is a space here. */
-  readEvents(projectId: string, options?: ReadOptions & CallOptions): AsyncIterable<StoredEvent>
+  /**
+   * Asked for page by page, as fast as the reader reads. A line break between the tokens of an event is a space here. A
+   * wait is one of whole seconds, up to the next one.
+   */
+  readEvents(projectId: string, options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
+  lastCursor(projectId: string, options?: CallOptions): Promise<Cursor>
   findEvent(projectId: string, eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
   /** Uploads a map of any size, as {@link uploadMap} does. */
   publishMap(projectId: string, publication: SourcePublication, options?: UploadOptions): Promise<UploadedMap>
@@ -112,6 +117,7 @@ export function createClientWith(options: ClientOptions, effects: RetryEffects):
     async *readEvents(project, options) {
       yield* to(project).readEvents(options)
     },
+    lastCursor: async (project, ...rest) => to(project).lastCursor(...rest),
     findEvent: async (project, ...rest) => to(project).findEvent(...rest),
     publishMap: (async (project: string, publication: Publication | SourcePublication, options?: UploadOptions) => {
       const { publishMap } = to(project)

@@ -11,6 +11,8 @@ export interface ApiRequest {
   query?: Readonly<Record<string, string | number | boolean | undefined>>
   headers?: Readonly<Record<string, string>>
   body?: Uint8Array
+  /** How long the server may hold its answer back, in milliseconds, besides what a try may take. */
+  waitMs?: number
 }
 
 export interface Patience {
@@ -81,7 +83,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   return {
     async send(asked, patience) {
       patience.signal?.throwIfAborted()
-      const watch = startWatch(patience)
+      const watch = startWatch({ ...patience, timeoutMs: patience.timeoutMs + (asked.waitMs ?? 0) })
       try {
         return await request(asked, watch)
       } catch (error) {

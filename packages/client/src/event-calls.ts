@@ -6,22 +6,26 @@ import {
   batchBody,
   batchBytesMax,
   batchTooLarge,
+  type Cursor,
+  checkReadEventsOptions,
   eventIdIssue,
   IngestError,
   parseEvents,
-  type ReadOptions,
+  type ReadEventsOptions,
   type StoredEvent,
   type SubmitOptions,
 } from '@ingest/core'
 import type { Api, CallOptions } from './create-api.ts'
 import type { Reply } from './create-connection.ts'
 import { parseBatchResult } from './parse-answer.ts'
-import { parseEventLines } from './parse-event-lines.ts'
+import { parseEventLines, type ReadMark } from './parse-event-lines.ts'
+import { unexpectedAnswer } from './refusal-of.ts'
 
 /** What a client does with events; the project is known. */
 export interface EventCalls {
   submitBatch(body: Uint8Array | BatchInput, options?: SubmitOptions & CallOptions): Promise<BatchResult>
-  readEvents(options?: ReadOptions & CallOptions): AsyncIterable<StoredEvent>
+  readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
+  lastCursor(options?: CallOptions): Promise<Cursor>
   findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
 }
 
@@ -29,6 +33,8 @@ export interface EventCalls {
 export const gzipBytesMin = 1024
 /** How many events one answer is asked for. */
 export const pageEventsMax = 1000
+/** How long one answer is waited for, in seconds: proxies give up on what takes a minute. */
+export const pageWaitSecondsMax = 30
 
 const compress = promisify(gzip)
 
@@ -50,39 +56,57 @@ export function eventCalls(api: Api): EventCalls {
       return parseBatchResult(body)
     },
 
-    async *readEvents({ after, limit = Number.POSITIVE_INFINITY, ...options } = {}) {
-      if (limit !== Number.POSITIVE_INFINITY && !(Number.isSafeInteger(limit) && limit >= 0)) {
-        throw new IngestError('invalid-argument', 'limit is a whole number of events.')
-      }
-      let left = limit
-      // a server may give less than it is asked for, so only an empty page is the end
-      for (let count = -1; count !== 0 && left > 0; ) {
-        count = 0
-        for await (const event of api.stream(page, read, options)) {
-          after = event.cursor
-          left--
-          count++
-          yield event
+    async *readEvents(options = {}) {
+      checkReadEventsOptions(options)
+      const { type, buildId, from, to, limit = Number.POSITIVE_INFINITY, waitMs = 0, onProgress = () => {} } = options
+      const waitUntil = performance.now() + waitMs
+      let { after } = options
+      let given = 0
+      while (given < limit) {
+        const begin = after
+        for await (const line of api.stream(page, read, options)) {
+          if (line.bytes) {
+            given++
+            yield line
+          }
+          after = line.cursor
+          onProgress(after)
         }
+        // a server may give less than it is asked for: where it has read nothing is the end
+        if (after === begin && (given > 0 || performance.now() >= waitUntil)) return
       }
 
       function page() {
-        const query = { after, limit: Math.min(left, pageEventsMax) }
-        return { method: 'GET', path: '/v1/events', query, expect: [200] } as const
+        const waitLeftMs = given === 0 ? Math.max(0, waitUntil - performance.now()) : 0
+        const wait = Math.min(Math.ceil(waitLeftMs / 1000), pageWaitSecondsMax)
+        const query = {
+          ...{ after, limit: Math.min(limit - given, pageEventsMax), type, buildId, from, to },
+          ...(wait > 0 && { wait }),
+        }
+        return { method: 'GET', path: '/v1/events', query, waitMs: wait * 1000, expect: [200] } as const
       }
+    },
+
+    async lastCursor(options) {
+      const query = { after: 'end', limit: 1 }
+      const { body } = await api.call({ method: 'GET', path: '/v1/events', query, expect: [200] }, options)
+      let cursor: Cursor | undefined
+      for await (const line of parseEventLines(once(body))) cursor = line.cursor
+      if (cursor === undefined) throw unexpectedAnswer('it does not say where the events end')
+      return cursor
     },
 
     async findEvent(eventId, options) {
       const issue = eventIdIssue(eventId)
       if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
       const { body } = await api.call({ method: 'GET', path: '/v1/events', query: { eventId }, expect: [200] }, options)
-      for await (const event of parseEventLines(once(body))) return event
+      for await (const line of parseEventLines(once(body))) if (line.bytes) return line
       return undefined
     },
   }
 }
 
-function read({ body }: Reply): AsyncIterable<StoredEvent> {
+function read({ body }: Reply): AsyncIterable<StoredEvent | ReadMark> {
   return parseEventLines(body)
 }
 

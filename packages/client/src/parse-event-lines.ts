@@ -1,4 +1,4 @@
-import type { StoredEvent } from '@ingest/core'
+import type { Cursor, StoredEvent } from '@ingest/core'
 import { unexpectedAnswer } from './refusal-of.ts'
 
 const lineFeed = 0x0a
@@ -8,13 +8,21 @@ const eventMark = Buffer.from(',"event":')
 /** No line is longer: an event is at most a batch, and what stands before it is short. */
 const lineBytesMax = 512 * 1024
 
+/** How far the server has read: the events up to there that are in no line were not wanted. */
+export interface ReadMark {
+  cursor: Cursor
+  bytes?: never
+}
+
 /**
- * The events of NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` a line. The bytes of an event are cut
- * out of its line, never written anew.
+ * The events of NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` a line, or `{"cursor":"…"}`. The bytes of
+ * an event are cut out of its line, never written anew.
  *
  * @throws {IngestError} `unexpected-answer`
  */
-export async function* parseEventLines(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<StoredEvent, void> {
+export async function* parseEventLines(
+  pieces: AsyncIterable<Uint8Array>,
+): AsyncGenerator<StoredEvent | ReadMark, void> {
   let begun: Uint8Array[] = []
   let begunBytes = 0
   for await (const piece of pieces) {
@@ -34,18 +42,22 @@ export async function* parseEventLines(pieces: AsyncIterable<Uint8Array>): Async
   if (begun.length > 0) throw unexpectedAnswer('the last line of events has no end')
 }
 
-function parseLine(line: Buffer): StoredEvent {
+function parseLine(line: Buffer): StoredEvent | ReadMark {
   const mark = line.indexOf(eventMark)
-  const head = mark === -1 ? undefined : parseHead(`${line.toString('utf8', 0, mark)}}`)
-  if (head === undefined || line.at(-1) !== closingBrace) throw unexpectedAnswer('a line is not that of an event')
-  return { ...head, bytes: line.subarray(mark + eventMark.length, -1) }
+  const { cursor, receivedAt } = parseHead(mark === -1 ? line.toString() : `${line.toString('utf8', 0, mark)}}`)
+  if (typeof cursor === 'string') {
+    if (mark === -1 && receivedAt === undefined) return { cursor }
+    if (mark !== -1 && Number.isSafeInteger(receivedAt) && line.at(-1) === closingBrace) {
+      return { cursor, receivedAt: receivedAt as number, bytes: line.subarray(mark + eventMark.length, -1) }
+    }
+  }
+  throw unexpectedAnswer('a line is not that of an event')
 }
 
-function parseHead(text: string): Omit<StoredEvent, 'bytes'> | undefined {
+function parseHead(text: string): { cursor?: unknown; receivedAt?: unknown } {
   try {
-    const { cursor, receivedAt } = JSON.parse(text)
-    return typeof cursor === 'string' && Number.isSafeInteger(receivedAt) ? { cursor, receivedAt } : undefined
+    return JSON.parse(text) ?? {}
   } catch {
-    return undefined
+    return {}
   }
 }

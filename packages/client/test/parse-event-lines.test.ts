@@ -9,8 +9,9 @@ async function* pieces(...parts: (string | Uint8Array)[]) {
 
 async function parse(...parts: (string | Uint8Array)[]) {
   const events = []
-  for await (const { cursor, receivedAt, bytes } of parseEventLines(pieces(...parts))) {
-    events.push({ cursor, receivedAt, text: Buffer.from(bytes).toString() })
+  for await (const line of parseEventLines(pieces(...parts))) {
+    const { cursor, ...rest } = line
+    events.push('receivedAt' in rest ? { cursor, receivedAt: rest.receivedAt, text: String(line.bytes) } : line)
   }
   return events
 }
@@ -35,6 +36,11 @@ t.test('events come back byte for byte, however the lines are cut', async (t) =>
   )
 })
 
+t.test('a line without an event says how far was read', async (t) => {
+  t.strictSame(await parse(lines, '{"cursor":"a"}\n'), [...events, { cursor: 'a' }])
+  t.strictSame(await parse('{"cursor":"a,\\"b"}\n'), [{ cursor: 'a,"b' }])
+})
+
 t.test('nothing is no events', async (t) => {
   t.strictSame(await parse(), [])
   t.strictSame(await parse(''), [])
@@ -44,6 +50,9 @@ const broken = [
   '<html></html>\n',
   '\n',
   '{}\n',
+  'null\n',
+  '{"cursor":7}\n',
+  '{"cursor":"a"',
   '{"cursor":"a","receivedAt":1}\n',
   '{"cursor":7,"receivedAt":1,"event":{}}\n',
   '{"cursor":"a","receivedAt":"1","event":{}}\n',

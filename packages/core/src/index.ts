@@ -6,8 +6,11 @@ export type { ErrorCode, ErrorDetails } from './error.ts'
 export { errorCodes, IngestError } from './error.ts'
 export type { Event } from './event.ts'
 export { EventSchema, eventDepthMax, eventIdBytesMax, eventIdIssue, isProjectId } from './event.ts'
+export type { EventFilter } from './event-filter.ts'
 export { eventLine } from './event-line.ts'
 export type { EventSchemas } from './event-schemas.ts'
+export type { FollowOptions } from './follow-events.ts'
+export { followEvents } from './follow-events.ts'
 export type { EmbeddedIngest, Ingest, IngestOptions, SubmitOptions, Tally } from './ingest.ts'
 export { createIngest } from './ingest.ts'
 export type { Issue, IssueCode } from './issue.ts'
@@ -38,7 +41,10 @@ export type {
 export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
 export { parseJson, withoutMark } from './parse-json.ts'
+export { parseTime } from './parse-time.ts'
 export { chunkBytesMax, manifestChunksMax } from './publication.ts'
+export type { ReadEventsOptions } from './read-events.ts'
+export { checkReadEventsOptions } from './read-events.ts'
 export type {
   AppendBatch,
   AppendEvent,

@@ -3,10 +3,11 @@ import type { BatchResult } from './batch.ts'
 import { canonicalJson } from './canonical-json.ts'
 import { digestOf } from './digest.ts'
 import type { ErrorCode, IngestError } from './error.ts'
+import { followEvents } from './follow-events.ts'
 import type { Ingest } from './ingest.ts'
 import type { IssueCode } from './issue.ts'
 import type { ChunkUpload, Digest, Manifest, MapContent, PublishedMap, PublishOptions } from './map.ts'
-import type { ReadOptions } from './store.ts'
+import type { ReadEventsOptions } from './read-events.ts'
 
 /** Opens an Ingest with nothing in it, independent of all others, and the project that its calls are made for. */
 export type OpenIngest = () => Promise<{ ingest: Ingest; projectId: string }>
@@ -71,6 +72,128 @@ export const ingestChecks: readonly IngestCheck[] = [
     }
     assert.deepEqual(await events({ limit: 2 }), all.slice(0, 2))
     await assertRefused(events({ after: 'no cursor' }), 'invalid-cursor')
+  }),
+
+  check('events are chosen by type and build, and the limit counts those', async ({ submit, event, events }) => {
+    const kinds = ['kill', 'kill', 'join', 'kill', undefined, 'join'].map((type, i) => ({ type, buildId: `b${i % 2}` }))
+    for (const [i, kind] of kinds.entries()) await submit(event(`e${i}`, kind))
+    await submit({ ...event('escaped'), type: 'kill', note: 'a "quoted" \\ text' })
+    const ids = async (options: ReadEventsOptions) => (await events(options)).map(idOf)
+    assert.deepEqual(await ids({ type: 'kill' }), ['e0', 'e1', 'e3', 'escaped'])
+    assert.deepEqual(await ids({ buildId: 'b0' }), ['e0', 'e2', 'e4'])
+    assert.deepEqual(await ids({ type: 'kill', buildId: 'b1' }), ['e1', 'e3'])
+    assert.deepEqual(await ids({ type: 'none' }), [])
+    assert.deepEqual(await ids({ type: 'kill', limit: 2 }), ['e0', 'e1'])
+    assert.deepEqual(await ids({ type: 'kill', limit: 0 }), [])
+    const [, second] = await events({ type: 'kill' })
+    assert.deepEqual(await ids({ type: 'kill', after: second?.cursor ?? '', limit: 1 }), ['e3'])
+    for (const bad of [
+      { type: '' },
+      { buildId: '' },
+      { limit: -1 },
+      { from: 0.5 },
+      { to: Number.NaN },
+      { waitMs: -1 },
+    ]) {
+      await assertRefused(events(bad), 'invalid-argument')
+    }
+  }),
+
+  check('events are chosen by when they were received', async ({ submit, event, events }) => {
+    for (const i of range(5)) await submit(event(`${i}`, { type: i % 2 === 0 ? 'first' : 'other' }))
+    const all = await events()
+    const times = all.map(({ receivedAt }) => receivedAt)
+    assert.deepEqual(
+      times,
+      [...times].sort((a, b) => a - b),
+      'times never decrease',
+    )
+    for (const from of times) {
+      assert.deepEqual(
+        await events({ from }),
+        all.filter(({ receivedAt }) => receivedAt >= from),
+      )
+      assert.deepEqual(
+        await events({ to: from }),
+        all.filter(({ receivedAt }) => receivedAt < from),
+      )
+      assert.deepEqual(
+        await events({ from, to: from + 1, type: 'first' }),
+        all.filter(({ receivedAt, text }) => receivedAt === from && text.includes('"first"')),
+      )
+    }
+    assert.deepEqual(await events({ from: (times.at(-1) ?? 0) + 1 }), [])
+  }),
+
+  check('a read says how far it came, also past what it left out', async ({ submit, event, events }) => {
+    for (const i of range(4)) await submit(event(`${i}`, { type: i === 1 ? 'wanted' : 'other' }))
+    const all = await events()
+    for (const type of ['wanted', 'none', undefined]) {
+      const told: string[] = []
+      await events({ ...(type && { type }), onProgress: (cursor) => void told.push(cursor) })
+      assert.equal(told.at(-1), all.at(-1)?.cursor)
+      await submit(event(`after ${type}`, { type: 'other' }))
+      const [last] = await events({ after: told.at(-1) ?? '' })
+      assert.equal(last && idOf(last), `after ${type}`)
+      all.push(last as (typeof all)[number])
+    }
+  }),
+
+  check('a read waits for what is not there yet, and gives up when its time is over', async (bench) => {
+    const { ingest, projectId, submit, event, events } = bench
+    assert.deepEqual(await events({ waitMs: 1 }), [])
+    await submit(event('old', { type: 'other' }))
+    const { after, found } = {
+      after: await ingest.lastCursor(projectId),
+      found: events({ type: 'new', waitMs: 60_000 }),
+    }
+    await submit(event('no', { type: 'other' }))
+    await submit(event('yes', { type: 'new' }))
+    assert.deepEqual((await found).map(idOf), ['yes'])
+    assert.deepEqual(
+      (await events({ after, waitMs: 60_000 })).map(idOf),
+      ['no', 'yes'],
+      'what is there is not waited for',
+    )
+    const told: string[] = []
+    await events({ type: 'none', waitMs: 1, onProgress: (cursor) => void told.push(cursor) })
+    assert.equal(told.at(-1), await ingest.lastCursor(projectId))
+  }),
+
+  check('a signal ends a wait with its reason', async ({ events }) => {
+    const controller = new AbortController()
+    const reason = new Error('no longer wanted')
+    const waiting = events({ waitMs: 60_000, signal: controller.signal })
+    controller.abort(reason)
+    await assert.rejects(waiting, reason)
+  }),
+
+  check('closing ends a wait', async ({ ingest, events }) => {
+    const waiting = assertRefused(events({ waitMs: 60_000 }), 'store-closed')
+    await ingest.close()
+    await waiting
+  }),
+
+  check('events are followed from the last cursor on, as they come', async (bench) => {
+    const { ingest, projectId, submit, event } = bench
+    const start = await ingest.lastCursor(projectId)
+    await submit(event('a'))
+    const after = await ingest.lastCursor(projectId)
+    const controller = new AbortController()
+    const follow = (options: ReadEventsOptions) =>
+      followEvents(ingest, projectId, { signal: controller.signal, ...options })
+    const [all, later, some] = [follow({ after: start }), follow({ after }), follow({ type: 'kill' })]
+    const next = async (followed: typeof all) =>
+      idOf({ text: Buffer.from((await followed.next()).value.bytes).toString() })
+    assert.equal(await next(all), 'a')
+    const waiting = [next(all), next(later), next(some)]
+    await submit(event('b'))
+    await submit(event('c', { type: 'kill' }))
+    assert.deepEqual(await Promise.all(waiting), ['b', 'b', 'c'])
+    assert.deepEqual([await next(all), await next(later)], ['c', 'c'])
+    const ended = [all, later, some].map((each) => assert.rejects(each.next(), { message: 'enough' }))
+    controller.abort(new Error('enough'))
+    await Promise.all(ended)
   }),
 
   check('an event is found by its id', async ({ ingest, projectId, submit, event, events }) => {
@@ -581,7 +704,7 @@ interface Bench {
   projectId: string
   event(eventId: string, members?: object): object
   submit(...events: unknown[]): Promise<BatchResult>
-  events(options?: ReadOptions): Promise<{ cursor: string; receivedAt: number; text: string }[]>
+  events(options?: ReadEventsOptions): Promise<{ cursor: string; receivedAt: number; text: string }[]>
   publish(publication: object, options?: PublishOptions): Promise<PublishedMap>
   /** Puts chunks of these texts. */
   put(...texts: string[]): ReturnType<Ingest['putChunks']>
@@ -625,6 +748,10 @@ function benchOf(ingest: Ingest, projectId: string): Bench {
       return (await bytesOf(content)).toString()
     },
   }
+}
+
+function idOf({ text }: { text: string }): string {
+  return (JSON.parse(text) as { eventId: string }).eventId
 }
 
 function chunk(text: string): ChunkUpload {

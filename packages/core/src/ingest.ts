@@ -1,11 +1,13 @@
 import type { BatchInput, BatchResult } from './batch.ts'
+import { createArrivals } from './create-arrivals.ts'
 import { IngestError } from './error.ts'
 import { checkProjectId, eventIdIssue } from './event.ts'
 import { compileEventSchemas, type EventSchemas } from './event-schemas.ts'
 import { type Authenticate, createKeyring, type Keyring } from './keyring.ts'
 import type { Maps } from './map.ts'
 import { createMaps, type MapRules } from './maps.ts'
-import type { ReadOptions, Store, StoredEvent } from './store.ts'
+import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './read-events.ts'
+import type { Cursor, Store, StoredEvent } from './store.ts'
 import { submitBatch } from './submit-batch.ts'
 
 export interface SubmitOptions {
@@ -30,18 +32,25 @@ export interface Ingest extends Maps {
    */
   submitBatch(projectId: string, body: Uint8Array | BatchInput, options?: SubmitOptions): Promise<BatchResult>
   /**
-   * The project's events, oldest first, with the bytes that were sent.
+   * The project's events, oldest first, with the bytes that were sent: all of them, or those that are wanted. For what
+   * comes later as well there is `followEvents`.
    *
-   * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`
+   * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`; `store-closed` while it waits
    */
-  readEvents(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
+  readEvents(projectId: string, options?: ReadEventsOptions): AsyncIterable<StoredEvent>
+  /**
+   * The cursor of the last event by now: behind it comes only what is stored later. There is one without events, too.
+   *
+   * @throws {IngestError} `invalid-argument`
+   */
+  lastCursor(projectId: string): Promise<Cursor>
   /**
    * The event with this id, if it is stored.
    *
    * @throws {IngestError} `invalid-argument`
    */
   findEvent(projectId: string, eventId: string): Promise<StoredEvent | undefined>
-  /** Finishes what has begun and closes the store. */
+  /** Finishes what has begun, ends who waits for events, and closes the store. */
   close(): Promise<void>
 }
 
@@ -87,6 +96,7 @@ export function createIngest(options: IngestOptions): EmbeddedIngest {
   }
   const context = { store, checkBySchema: compileEventSchemas(schemas), now }
   const keys = createKeyring(store, now)
+  const arrivals = createArrivals()
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
   return {
     async submitBatch(projectId, body, { admit = () => {} } = {}) {
@@ -96,15 +106,19 @@ export function createIngest(options: IngestOptions): EmbeddedIngest {
       tally.duplicates += result.duplicates
       tally.rejected += result.rejected.length
       tally.conflicts += conflicts
+      if (result.accepted > 0) arrivals.announce(projectId)
       return result
     },
 
     async *readEvents(projectId, options = {}) {
       checkProjectId(projectId)
-      if (options.limit !== undefined && !(Number.isSafeInteger(options.limit) && options.limit >= 0)) {
-        throw new IngestError('invalid-argument', 'limit is a whole number of events.')
-      }
-      yield* store.read(projectId, options)
+      checkReadEventsOptions(options)
+      yield* readEvents({ store, arrivals, now }, projectId, options)
+    },
+
+    async lastCursor(projectId) {
+      checkProjectId(projectId)
+      return store.lastCursor(projectId)
     },
 
     async findEvent(projectId, eventId) {
@@ -119,6 +133,9 @@ export function createIngest(options: IngestOptions): EmbeddedIngest {
     keys,
     tally: () => ({ ...tally }),
     check: () => store.check(),
-    close: () => store.close(),
+    close() {
+      arrivals.close()
+      return store.close()
+    },
   }
 }

@@ -63,13 +63,18 @@ export function openMemoryStore(): Store {
       return of(projectId).byId.get(eventId)
     },
 
-    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY } = {}) {
+    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY, from = Number.NEGATIVE_INFINITY } = {}) {
       const { events } = of(projectId)
-      const first = after === undefined ? 0 : positionAfter(after)
+      let first = after === undefined ? 0 : parseCursor(after)
+      while (first < events.length && (events[first] as StoredEvent).receivedAt < from) first++
       for (let i = first; i < events.length && i - first < limit; i++) {
         checkOpen()
         yield events[i] as StoredEvent
       }
+    },
+
+    async lastCursor(projectId) {
+      return String(of(projectId).events.length)
     },
 
     async map({ projectId, ...id }) {
@@ -167,8 +172,9 @@ export function openMemoryStore(): Store {
   }
 }
 
-function append(kept: Kept, { body, events, receivedAt }: AppendBatch) {
+function append(kept: Kept, { body, events, ...batch }: AppendBatch) {
   let conflicts = 0
+  const receivedAt = Math.max(batch.receivedAt, kept.events.at(-1)?.receivedAt ?? Number.NEGATIVE_INFINITY)
   const stored = events.map(({ eventId, buildId, start, end }) => {
     const bytes = Buffer.from(body.subarray(start, end))
     const existing = kept.byId.get(eventId)
@@ -176,7 +182,7 @@ function append(kept: Kept, { body, events, receivedAt }: AppendBatch) {
       if (!bytes.equals(existing.bytes)) conflicts++
       return false
     }
-    const event = { cursor: String(kept.events.length), receivedAt, bytes }
+    const event = { cursor: String(kept.events.length + 1), receivedAt, bytes }
     kept.events.push(event)
     kept.byId.set(eventId, event)
     if (buildId !== undefined && !kept.frozenAt.has(buildId)) freeze(kept, buildId, receivedAt)
@@ -228,9 +234,10 @@ function sweep(kept: Kept): void {
   for (const digest of kept.chunks.keys()) if (!named.has(digest)) kept.chunks.delete(digest)
 }
 
-function positionAfter(cursor: string): number {
+/** The cursor of an event is how many there are up to it. */
+function parseCursor(cursor: string): number {
   if (!/^\d{1,15}$/.test(cursor)) {
     throw new IngestError('invalid-cursor', 'The cursor is not one that this store has given out.')
   }
-  return Number(cursor) + 1
+  return Number(cursor)
 }

@@ -252,7 +252,7 @@ export const storeChecks: readonly StoreCheck[] = [
   check('a read gives every event once, oldest first, with the time it was received', async (store) => {
     for (const i of range(10)) {
       await store.append('q', batchOf([event(`other-${i}`)]))
-      await store.append('p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt: 5_000 - i }))
+      await store.append('p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt: 5_000 + i }))
     }
     const events = await readAll(store)
     assert.deepEqual(
@@ -261,7 +261,7 @@ export const storeChecks: readonly StoreCheck[] = [
     )
     assert.deepEqual(
       events.map(({ receivedAt }) => receivedAt),
-      range(10).flatMap((i) => [5_000 - i, 5_000 - i]),
+      range(10).flatMap((i) => [5_000 + i, 5_000 + i]),
     )
     assert.equal(new Set(events.map(({ cursor }) => cursor)).size, 20)
   }),
@@ -347,6 +347,54 @@ export const storeChecks: readonly StoreCheck[] = [
       await assertRefused(readAll(store, 'p', { after }), 'invalid-cursor', JSON.stringify(after.slice(0, 20)))
       await assertRefused(readAll(store, 'empty', { after }), 'invalid-cursor', 'in an empty project')
     }
+  }),
+
+  check('the time at which events were received never decreases along the log', async (store) => {
+    for (const [i, receivedAt] of [5_000, 4_000, 4_999, 5_001, 1, 6_000].entries()) {
+      await store.append('p', batchOf([event(`${i}`, { buildId: `${i}` })], { receivedAt }))
+    }
+    const events = await readAll(store)
+    const times = [5_000, 5_000, 5_000, 5_001, 5_001, 6_000]
+    assert.deepEqual(
+      events.map(({ receivedAt }) => receivedAt),
+      times,
+    )
+    for (const [i, time] of times.entries()) {
+      assert.equal((await store.find('p', `${i}`))?.receivedAt, time)
+      assert.equal(await frozenAt(store, `${i}`), time)
+    }
+  }),
+
+  check('a read from a time gives what was received then or later', async (store) => {
+    const times = range(40).map((i) => 1_000 + 10 * Math.floor(i / 3))
+    for (const [i, receivedAt] of times.entries()) {
+      await store.append(i % 4 === 1 ? 'q' : 'p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt }))
+    }
+    const events = await readAll(store)
+    const since = (from: number) => events.filter(({ receivedAt }) => receivedAt >= from)
+    for (const from of [-1, 0, 999, ...range(140).map((i) => 1_000 + i), 1e15]) {
+      assert.deepEqual(await readAll(store, 'p', { from }), since(from), `from ${from}`)
+    }
+    for (const [i, { cursor: after }] of events.entries()) {
+      for (const from of [0, 1_050, 1_051, 1_130, 1_131]) {
+        const expected = since(from).filter((each) => events.indexOf(each) > i)
+        assert.deepEqual(await readAll(store, 'p', { after, from, limit: 3 }), expected.slice(0, 3))
+      }
+    }
+    assert.deepEqual(await readAll(store, 'empty', { from: 0 }), [])
+  }),
+
+  check('the last cursor is that of the last event, and behind it is what comes later', async (store) => {
+    await store.append('q', batchOf([event('other')]))
+    const before = await store.lastCursor('p')
+    assert.deepEqual(await readAll(store, 'p', { after: before }), [])
+    await appendSome(store)
+    assert.deepEqual(await readAll(store, 'p', { after: before }), await readAll(store))
+    await store.append('q', batchOf([event('later')]))
+    const after = await store.lastCursor('p')
+    assert.equal(after, (await readAll(store)).at(-1)?.cursor)
+    await store.append('p', batchOf([event('later')]))
+    assert.deepEqual((await readAll(store, 'p', { after })).map(idOfStored), ['later'])
   }),
 
   check('a build that no event references is open', async (store) => {
@@ -583,6 +631,7 @@ export const storeChecks: readonly StoreCheck[] = [
     await assertRefused(store.find('p', 'a'), 'store-closed', 'find')
     await assertRefused(readAll(store), 'store-closed', 'read')
     await assertRefused(read.next(), 'store-closed', 'read, begun before')
+    await assertRefused(store.lastCursor('p'), 'store-closed', 'lastCursor')
     await assertRefused(store.map({ projectId: 'p', placeId: 'x', buildId: 'b' }), 'store-closed', 'map')
     const mapKey = { projectId: 'p', placeId: 'x', buildId: 'b' }
     const digest = `sha256:${'0'.repeat(64)}`
@@ -668,6 +717,16 @@ export const durableStoreChecks: readonly DurableStoreCheck[] = [
     await reopened.append('p', batchOf([event('later', { buildId: 'b' })], { receivedAt: 8_000 }))
     assert.equal(await frozenAt(reopened, 'b'), 7_000)
     assert.equal((await reopened.totals('p')).events, totals.events + 1)
+  }),
+
+  durableCheck('the time at which events were received never decreases over a close', async (store, reopen) => {
+    await store.append('p', batchOf([event('a')], { receivedAt: 9_000 }))
+    const reopened = await reopen()
+    await reopened.append('p', batchOf([event('b')], { receivedAt: 8_000 }))
+    assert.deepEqual(
+      (await readAll(reopened)).map(({ receivedAt }) => receivedAt),
+      [9_000, 9_000],
+    )
   }),
 
   durableCheck('after a close an append is there if it resolved, and not if it rejected', async (store, reopen) => {

@@ -21,7 +21,7 @@ export interface AppendBatch {
   /** How many elements the `events` array of the body has. */
   count: number
   events: readonly AppendEvent[]
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970. What was stored last may have been received later, and then so was this. */
   receivedAt: number
 }
 
@@ -34,7 +34,7 @@ export interface AppendResult {
 
 export interface StoredEvent {
   cursor: Cursor
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970. Along the log of a project it never decreases, whatever clocks do. */
   receivedAt: number
   /** The event exactly as it was sent, byte for byte. */
   bytes: Uint8Array
@@ -45,6 +45,8 @@ export interface ReadOptions {
   after?: Cursor
   /** At most so many events; all without it. */
   limit?: number
+  /** Only events that were received then or later, in milliseconds since 1970: found without reading those before. */
+  from?: number
 }
 
 /** A map that can be read: all of its chunks are there, and are what its manifest says. */
@@ -147,6 +149,8 @@ export interface Store {
    * @throws {IngestError} `invalid-cursor` at the first step, for what is no cursor of this store.
    */
   read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
+  /** The cursor of the last event; without events, one behind which all of them will come. */
+  lastCursor(projectId: string): Promise<Cursor>
   /** What is known of one map. */
   map(key: MapKey): Promise<MapSlot>
   /** The maps of a project of which anything is published, by build and then by place, in the order of their UTF-8. */

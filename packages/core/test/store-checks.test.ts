@@ -63,15 +63,16 @@ function openCheckThenActStore(): Store {
     return project
   }
 
-  async function append(projectId: string, { body, events, receivedAt }: AppendBatch) {
+  async function append(projectId: string, { body, events, ...batch }: AppendBatch) {
     await memory.check()
     const project = of(projectId)
+    const receivedAt = Math.max(batch.receivedAt, project.log.at(-1)?.receivedAt ?? 0)
     const existing = events.map(({ eventId }) => project.byId.get(eventId))
     const texts = events.map(({ start, end }) => Buffer.from(body.subarray(start, end)))
     for (const [i, { eventId, buildId }] of events.entries()) {
       if (existing[i]) continue
       await nextTurn()
-      const event = { cursor: String(project.log.length), receivedAt, bytes: texts[i] as Buffer }
+      const event = { cursor: String(project.log.length + 1), receivedAt, bytes: texts[i] as Buffer }
       project.log.push(event)
       project.byId.set(eventId, event)
       project.bytes += event.bytes.length
@@ -109,18 +110,23 @@ function openCheckThenActStore(): Store {
       await memory.check()
       return of(projectId).byId.get(eventId)
     },
-    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY } = {}) {
+    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY, from = 0 } = {}) {
       // refuses what the memory store refuses
       await memory
         .read(projectId, after === undefined ? {} : { after })
         [Symbol.asyncIterator]()
         .next()
       const { log } = of(projectId)
-      const first = after === undefined ? 0 : Number(after) + 1
+      const since = log.findIndex(({ receivedAt }) => receivedAt >= from)
+      const first = Math.max(Number(after ?? 0), since === -1 ? log.length : since)
       for (let i = first; i < log.length && i < first + limit; i++) {
         await memory.check()
         yield log[i] as StoredEvent
       }
+    },
+    async lastCursor(projectId) {
+      await memory.check()
+      return String(of(projectId).log.length)
     },
     async map(key) {
       const slot = await memory.map(key)

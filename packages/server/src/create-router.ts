@@ -5,9 +5,10 @@ import { answerEvents } from './answer-events.ts'
 import { answerMaps } from './answer-maps.ts'
 import { createRateLimiter, type RateLimits } from './create-rate-limiter.ts'
 import { createSpareMemory } from './create-spare-memory.ts'
+import { createWaits, type Waits } from './create-waits.ts'
 import type { EdgeRequest } from './edge-request.ts'
 import { errorsToConsole, type Log } from './log.ts'
-import { batchPlaces, createPlaces, downloadPlaces, uploadPlaces } from './places.ts'
+import { batchPlaces, createPlaces, downloadPlaces, uploadPlaces, waitPlaces } from './places.ts'
 import { problemAnswer } from './problem-answer.ts'
 import { type BatchContext, receiveBatch } from './receive-batch.ts'
 import { createChunkReceiver } from './receive-chunks.ts'
@@ -23,8 +24,11 @@ export interface HandlerOptions {
   log?: Log
   /** The largest body of a publication, in bytes; 1,048,576 without. */
   publicationBytesMax?: number
-  /** While it returns true all under /v1 is answered with 503, the server is not ready, and connections are closed. */
-  isDraining?: () => boolean
+  /**
+   * Aborted when the server is about to stop: from then on all under /v1 is answered with 503, the server is not ready,
+   * and connections are closed. Who waits for events is answered at once.
+   */
+  draining?: AbortSignal
 }
 
 /** Knows every route; the same whichever edge the requests come in by. */
@@ -44,7 +48,8 @@ type Route = Readonly<Record<string, Respond>>
 
 /** @throws {IngestError} `invalid-argument` for limits that cannot be. */
 export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {}): Router {
-  const { rateLimits, log = errorsToConsole, isDraining = () => false } = options
+  const { rateLimits, log = errorsToConsole, draining } = options
+  const isDraining = () => draining?.aborted ?? false
   const limiter = rateLimits && createRateLimiter(rateLimits)
   const batches = { ingest, limiter, log, places: createPlaces(batchPlaces) }
   const uploads = {
@@ -55,16 +60,18 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     spare: createSpareMemory(chunkBytesMax, spareUploadsMax),
   }
   const reads = { ingest, log, places: createPlaces(downloadPlaces) }
+  const waiting = { ingest, log, places: createPlaces(waitPlaces) }
+  const waits = createWaits(draining)
   const bytesMax = options.publicationBytesMax ?? publicationBytesMaxDefault
   const open =
     (respond: Respond): Respond =>
     (...exchange) => {
-      if (isDraining()) throw draining()
+      if (isDraining()) throw aboutToStop()
       return respond(...exchange)
     }
   const routes = new Map<string, Route>([
     ['/v1/events/batch', { POST: open(respondToBatches(batches)) }],
-    ['/v1/events', { GET: open(respondToReads(reads, answerEvents)) }],
+    ['/v1/events', { GET: open(respondToEvents(reads, waiting, waits)) }],
     ['/v1/maps', { GET: open(respondToReads(reads, answerMaps)), PUT: open(respondToPublications(uploads, bytesMax)) }],
     ['/v1/maps/chunks', { GET: open(respondToReads(reads, answerChunk)), PUT: open(respondToChunks(uploads)) }],
     ['/v1/maps/content', { GET: open(respondToReads(reads, answerContent)) }],
@@ -150,11 +157,21 @@ function respondToReads(context: ReadContext, replyTo: ReplyTo): Respond {
   }
 }
 
+/** Who waits holds next to nothing, for long, and has places of their own. */
+function respondToEvents(reads: ReadContext, waiting: ReadContext, waits: Waits): Respond {
+  const replyTo: ReplyTo = (ingest, projectId, request) => answerEvents(waits, ingest, projectId, request)
+  const [read, wait] = [respondToReads(reads, replyTo), respondToReads(waiting, replyTo)]
+  return (request, ...exchange) => {
+    const respond = new URLSearchParams(request.query).has('wait') ? wait : read
+    return respond(request, ...exchange)
+  }
+}
+
 const respondAlive: Respond = async (_request, _headers, requestId) => jsonAnswer(200, { status: 'alive' }, requestId)
 
 function respondReady(ingest: EmbeddedIngest, isDraining: () => boolean): Respond {
   return async (_request, _headers, requestId) => {
-    if (isDraining()) throw draining()
+    if (isDraining()) throw aboutToStop()
     try {
       await ingest.check()
     } catch (error) {
@@ -165,7 +182,7 @@ function respondReady(ingest: EmbeddedIngest, isDraining: () => boolean): Respon
   }
 }
 
-function draining(): IngestError {
+function aboutToStop(): IngestError {
   return new IngestError('draining', 'This server is about to stop: try again, and you will reach another.', {
     retryAfterSeconds: 1,
   })

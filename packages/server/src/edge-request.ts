@@ -24,4 +24,9 @@ export interface EdgeRequest {
    *   left before the end; `internal-error` when somebody else has read it.
    */
   readBody(gzip: boolean, limit: BodyLimit, memory?: Uint8Array): Promise<Uint8Array>
+  /**
+   * Calls `action` when nobody may wait for the answer any more: the connection is closed, or at least the half of it
+   * that its sender writes, which is all that can be seen of a sender that is gone. Returns what ends that.
+   */
+  onLeave(action: () => void): () => void
 }

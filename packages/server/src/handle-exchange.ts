@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { IngestError } from '@ingest/core'
 import { newRequestId } from './answer.ts'
 import type { Router } from './create-router.ts'
@@ -30,11 +31,23 @@ export function handleExchange(
       if (awaitsContinue) res.writeContinue()
       return readBody(req, gzip, limit, memory)
     },
+    onLeave: (action) => whenSilent(req.socket, action),
   }
   router
     .answer(request)
     .then((answer) => sendAnswer(req, res, answer))
     .catch(() => res.destroy())
+}
+
+function whenSilent(socket: Socket, action: () => void): () => void {
+  if (socket.destroyed || socket.readableEnded) action()
+  // a connection may hold many requests that wait
+  socket.setMaxListeners(socket.getMaxListeners() + 1)
+  socket.once('end', action).once('close', action)
+  return () => {
+    socket.setMaxListeners(socket.getMaxListeners() - 1)
+    socket.off('end', action).off('close', action)
+  }
 }
 
 /** Answers one request with a refusal. */

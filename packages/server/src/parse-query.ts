@@ -1,4 +1,4 @@
-import { IngestError } from '@ingest/core'
+import { IngestError, parseTime } from '@ingest/core'
 
 /**
  * The parameters of a query. One that is unknown, or comes twice, is refused: a misspelt `dryRun` would publish.
@@ -20,6 +20,36 @@ export function parseQuery<Name extends string>(query: string, names: readonly N
     values[name] = value
   }
   return values
+}
+
+/** The longest that an answer is held back, in seconds. */
+export const waitSecondsMax = 60
+
+/**
+ * How long an answer may be held back, in milliseconds, of a text that says so in whole seconds.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
+export function parseWait(value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  const seconds = /^\d{1,2}$/.test(value) ? Number(value) : Number.POSITIVE_INFINITY
+  if (seconds <= waitSecondsMax) return seconds * 1000
+  throw new IngestError('invalid-argument', `wait is a whole number of seconds from 0 to ${waitSecondsMax}.`, {
+    limit: waitSecondsMax,
+  })
+}
+
+/**
+ * A time, in milliseconds since 1970.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
+export function parseTimeOf(name: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  // the plus of a zone is a space to those who decode a query, and few remember to escape it
+  const time = parseTime(value.replace(' ', '+'))
+  if (time !== undefined) return time
+  throw new IngestError('invalid-argument', `${name} is an RFC 3339 time with a zone, or milliseconds since 1970.`)
 }
 
 /**

@@ -21,6 +21,10 @@ export const projectUploadsMax = uploadsInFlightMax / 2
 export const downloadsInFlightMax = 256
 /** The most of them of one project. */
 export const projectDownloadsMax = downloadsInFlightMax / 2
+/** The most requests that wait for events. */
+export const waitsInFlightMax = 512
+/** The most of them of one project. */
+export const projectWaitsMax = waitsInFlightMax / 2
 
 export const batchPlaces: PlaceLimits = { what: 'batches', max: batchesInFlightMax, projectMax: projectInFlightMax }
 export const uploadPlaces: PlaceLimits = { what: 'uploads', max: uploadsInFlightMax, projectMax: projectUploadsMax }
@@ -29,6 +33,8 @@ export const downloadPlaces: PlaceLimits = {
   max: downloadsInFlightMax,
   projectMax: projectDownloadsMax,
 }
+
+export const waitPlaces: PlaceLimits = { what: 'readers', max: waitsInFlightMax, projectMax: projectWaitsMax }
 
 /** Bounds what is in flight. */
 export interface Places {

@@ -8,7 +8,7 @@ import { handleExchange, refuseExchange } from './handle-exchange.ts'
 import { problemAnswer } from './problem-answer.ts'
 import { discardMs } from './send-answer.ts'
 
-export interface ServeOptions extends Omit<HandlerOptions, 'isDraining'> {
+export interface ServeOptions extends Omit<HandlerOptions, 'draining'> {
   ingest: EmbeddedIngest
   /** `127.0.0.1` without: reachable from this machine only. */
   host?: string
@@ -54,8 +54,8 @@ export const closeTimeoutMsDefault = 10_000
  */
 export async function serve(options: ServeOptions): Promise<Served> {
   const { ingest, host = '127.0.0.1', port = 8787, closeTimeoutMs = closeTimeoutMsDefault, log } = options
-  let isDraining = false
-  const router = createRouter(ingest, { ...options, isDraining: () => isDraining })
+  const draining = new AbortController()
+  const router = createRouter(ingest, { ...options, draining: draining.signal })
   const server = createNodeServer(options.requestTimeoutMs ?? requestTimeoutMsDefault)
   const traffic = watchTraffic(server)
   answerBrokenRequests(server, traffic)
@@ -77,7 +77,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
     port: address.port,
     close() {
       if (closed) return closed
-      isDraining = true
+      draining.abort()
       log?.info({ url }, 'draining')
       closed = drain(server, traffic, closeTimeoutMs)
       return closed

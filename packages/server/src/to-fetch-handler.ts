@@ -28,9 +28,16 @@ export function toFetchHandler(ingest: EmbeddedIngest, options: HandlerOptions =
       query: search.slice(1),
       headers: parseFetchHeaders(request.headers),
       readBody: (gzip, limit) => readFetchBody(request, gzip, limit),
+      onLeave: (action) => whenAborted(request.signal, action),
     })
     return new Response(toFetchBody(request.method, body), { status, headers })
   }
+}
+
+function whenAborted(signal: AbortSignal, action: () => void): () => void {
+  if (signal.aborted) action()
+  signal.addEventListener('abort', action)
+  return () => signal.removeEventListener('abort', action)
 }
 
 /** Null where there must be none. */

@@ -1,8 +1,11 @@
+import type { EmbeddedIngest } from '@ingest/core'
 import t from 'tap'
-import { eventsReadDefault } from '../src/answer-events.ts'
-import { batchOf, openTestIngest, projectId } from './batches.ts'
-import { edges } from './edges.ts'
+import { eventsReadDefault, eventsScannedMax } from '../src/answer-events.ts'
+import { serve } from '../src/serve.ts'
+import { batchOf, headersOf, openTestIngest, projectId } from './batches.ts'
+import { edges, requestBytes } from './edges.ts'
 import { get } from './map-parts.ts'
+import { openRaw } from './raw-exchange.ts'
 
 function linesOf(body: string) {
   t.ok(body === '' || body.endsWith('\n'))
@@ -12,6 +15,12 @@ function linesOf(body: string) {
     .map((line) => JSON.parse(line))
 }
 const idsOf = (body: string) => linesOf(body).map(({ event }) => event.eventId)
+/** The ids, and where the last line has no event, how far was read. */
+function partsOf(body: string): [ids: string[], cursor: string | undefined] {
+  const lines = linesOf(body)
+  const mark = lines.at(-1)?.event === undefined ? lines.pop()?.cursor : undefined
+  return [lines.map(({ event }) => event.eventId), mark]
+}
 
 for (const { name, open } of edges) {
   t.test(`by ${name}, events come back oldest first, with their bytes, and go on behind a cursor`, async (t) => {
@@ -65,6 +74,55 @@ for (const { name, open } of edges) {
     t.match(head, { status: 200, body: '', headers: { 'content-type': 'application/x-ndjson' } })
   })
 
+  t.test(`by ${name}, events are chosen by type, build and time, and how far was read is said`, async (t) => {
+    let now = Date.UTC(2026, 10, 20, 17, 51)
+    const { ingest, key } = await openTestIngest({ now: () => now })
+    const edge = await open(ingest)
+    t.teardown(() => edge.close())
+    for (const [eventId, type, buildId] of [
+      ['a', 'kill', 'b 1'],
+      ['b', 'join', 'b 1'],
+      ['c', 'kill', 'b2'],
+      ['d', 'join', 'b2'],
+    ]) {
+      await ingest.submitBatch(projectId, { events: [{ projectId, eventId, type, buildId }] })
+      now += 1000
+    }
+    const { key: other } = await ingest.keys.create('other')
+    const read = async (query: string) => partsOf((await edge.send(get(`/v1/events?${query}`, key))).body)
+    t.strictSame(await read('type=kill'), [['a', 'c'], '4'])
+    t.strictSame(await read('type=kill&limit=1'), [['a'], undefined], 'whose cursor is how far was read')
+    t.strictSame(await read('buildId=b+1'), [['a', 'b'], '4'])
+    t.strictSame(await read('type=join&buildId=b2'), [['d'], undefined])
+    t.strictSame(await read('type=none'), [[], '4'])
+    t.strictSame(await read('type=none&after=4'), [[], '4'])
+    t.strictSame(await read('from=2026-11-20T17:51:01Z&to=2026-11-20T18:51:03.000+01:00'), [['b', 'c'], undefined])
+    t.strictSame(await read(`from=${now - 2000}`), [['c', 'd'], undefined])
+    t.strictSame(await read(`to=${now - 4000}`), [[], undefined])
+    t.strictSame(await read('after=end'), [[], '4'])
+    t.strictSame(await read('after=4&wait=0'), [[], '4'])
+    t.strictSame(await read('after=4'), [[], undefined])
+    const empty = { ...get('/v1/events?after=end', other), headers: headersOf(other, 'other').slice(0, 2) }
+    t.strictSame(partsOf((await edge.send(empty)).body), [[], '0'])
+    const head = await edge.send(get('/v1/events?after=4&wait=60', key, [], 'HEAD'))
+    t.match(head, { status: 200, body: '' }, 'who asks for headers does not wait')
+  })
+
+  t.test(`by ${name}, an answer waits for an event that is wanted`, async (t) => {
+    const { ingest, key } = await openTestIngest()
+    const edge = await open(ingest)
+    t.teardown(() => edge.close())
+    const answer = edge.send(get('/v1/events?wait=60&type=kill', key))
+    const submit = (eventId: string, type: string) =>
+      ingest.submitBatch(projectId, { events: [{ projectId, eventId, type }] })
+    await submit('a', 'join')
+    await submit('b', 'kill')
+    const { status, body } = await answer
+    t.equal(status, 200)
+    t.strictSame(partsOf(body), [['b'], undefined])
+    t.strictSame(partsOf((await edge.send(get('/v1/events?wait=1&after=2', key))).body), [[], '2'])
+  })
+
   t.test(`by ${name}, one event is found by its id`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
@@ -94,7 +152,16 @@ for (const { name, open } of edges) {
       ['?limit=10001', 'invalid-argument'],
       ['?limit=all', 'invalid-argument'],
       ['?limit=1&limit=2', 'invalid-argument'],
-      ['?from=1', 'invalid-argument'],
+      ['?since=1', 'invalid-argument'],
+      ['?from=yesterday', 'invalid-argument'],
+      ['?to=2026-11-20', 'invalid-argument'],
+      ['?wait=61', 'invalid-argument'],
+      ['?wait=', 'invalid-argument'],
+      ['?type=', 'invalid-argument'],
+      ['?buildId=', 'invalid-argument'],
+      ['?wait=1&after=nonsense', 'invalid-cursor'],
+      ['?eventId=a&wait=1', 'invalid-argument'],
+      ['?eventId=a&type=b', 'invalid-argument'],
       ['?eventId=', 'invalid-argument'],
       ['?eventId=a&limit=1', 'invalid-argument'],
       ['?eventId=a&after=b', 'invalid-argument'],
@@ -108,3 +175,32 @@ for (const { name, open } of edges) {
     t.equal((await edge.send(get('/v1/events', writing))).status, 401)
   })
 }
+
+t.test('an answer looks at so many events and no more, and the next one goes on there', async (t) => {
+  const { ingest, key } = await openTestIngest()
+  let looked = 0
+  const long: EmbeddedIngest = {
+    ...ingest,
+    async *readEvents(_projectId, { after = '0', signal, onProgress, type } = {}) {
+      t.equal(type, 'kill')
+      for (let i = Number(after) + 1; i <= eventsScannedMax + 5; i++) {
+        looked++
+        onProgress?.(String(i))
+        signal?.throwIfAborted()
+      }
+      yield* []
+    },
+  }
+  const served = await serve({ ingest: long, port: 0, closeTimeoutMs: 1 })
+  t.teardown(() => served.close())
+  const raw = await openRaw(served.port)
+  for (const [after, expected] of [
+    ['0', eventsScannedMax],
+    [eventsScannedMax, eventsScannedMax + 5],
+  ] as const) {
+    raw.write(requestBytes(get(`/v1/events?type=kill&after=${after}`, key)))
+    t.strictSame(partsOf((await raw.read()).body), [[], String(expected)])
+    t.equal(looked, expected)
+  }
+  raw.socket.destroy()
+})

@@ -9,9 +9,9 @@ export async function openTestIngest(options: Omit<IngestOptions, 'store'> = {})
   return { ingest, key, headers: headersOf(key), storedCount: () => countEvents(ingest) }
 }
 
-export function headersOf(key: string): [string, string][] {
+export function headersOf(key: string, project = projectId): [string, string][] {
   return [
-    ['X-Project-Id', projectId],
+    ['X-Project-Id', project],
     ['X-Ingestion-Key', key],
     ['Content-Type', 'application/json'],
   ]

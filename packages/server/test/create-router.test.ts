@@ -37,7 +37,7 @@ function credentials(projectId: string | undefined, key: string | undefined): [s
 
 const zeros = { accepted: 0, duplicates: 0, rejected: [] }
 const tooLarge = { status: 413, code: 'batch-too-large' }
-const draining = { isDraining: () => true }
+const draining = { draining: AbortSignal.abort() }
 
 const cases: Case[] = [
   { name: 'a batch is stored', body: batchOf(100), status: 202, more: { ...zeros, accepted: 100 }, stored: 100 },
@@ -377,5 +377,6 @@ t.test('so many batches are in flight and no more; there is room again when they
 })
 
 function request({ method = 'POST', path = '/v1/events/batch', body = Buffer.alloc(0) }) {
-  return { method, path, query: '', headers: parseRawHeaders(headersOf('any').flat()), readBody: async () => body }
+  const headers = parseRawHeaders(headersOf('any').flat())
+  return { method, path, query: '', headers, readBody: async () => body, onLeave: () => () => {} }
 }

@@ -15,6 +15,7 @@ function requestOf(pairs: readonly (readonly [string, string])[], body: string):
     query: '',
     headers: parseRawHeaders(pairs.flat()),
     reads: 0,
+    onLeave: () => () => {},
     async readBody() {
       request.reads++
       return Buffer.from(body)

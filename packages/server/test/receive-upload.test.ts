@@ -81,7 +81,7 @@ for (const { name, open } of edges) {
   t.test(`by ${name}, while draining nothing new begins`, async (t) => {
     if (name === 'serve') return t.comment('serve decides by itself when it drains')
     const { ingest, key } = await openTestIngest()
-    const edge = await open(ingest, { isDraining: () => true })
+    const edge = await open(ingest, { draining: AbortSignal.abort() })
     t.teardown(() => edge.close())
     for (const path of ['/v1/maps', '/v1/maps/chunks', '/v1/maps/content', '/v1/events']) {
       const method = path.endsWith('s') && path !== '/v1/events' ? 'PUT' : 'GET'

@@ -40,6 +40,8 @@ export function createAppender(
 ): Appender {
   const { log, projectLog, freezes, totals } = tables
   let nextSequence = 0
+  /** When the last record was received: none is older than the one before it, which is what readers search by. */
+  let lastAt = Number.NEGATIVE_INFINITY
 
   function append(project: number, batch: Buffer, builds: readonly string[]): Appended {
     const { count, receivedAt, payload } = viewRecord(batch)
@@ -82,11 +84,12 @@ export function createAppender(
     const { count, receivedAt, payload } = viewRecord(record)
     const sequence = nextSequence++
     const key = sequenceKey(sequence)
-    sealRecord(record, project)
+    lastAt = Math.max(lastAt, receivedAt)
+    sealRecord(record, project, lastAt)
     log.put(key, record)
     projectLog.put(projectKey(project, key), nothing)
     ids.add(sequence, fingerprints, count)
-    for (const buildId of builds) freeze(project, buildId, receivedAt)
+    for (const buildId of builds) freeze(project, buildId, lastAt)
     const { events, batches, bytes } = eventLog.totals(project)
     const after = Buffer.allocUnsafe(24)
     after.writeDoubleLE(events + count, 0)
@@ -109,6 +112,7 @@ export function createAppender(
       const last = eventLog.lastSequence()
       ids.catchUp(last)
       nextSequence = last + 1
+      lastAt = last === 0 ? Number.NEGATIVE_INFINITY : eventLog.receivedAt(last)
     },
 
     append,

@@ -1,7 +1,7 @@
 import type { Totals } from '../store.ts'
 import type { Rows, Table } from './environment.ts'
 import type { Position } from './ids/entry.ts'
-import { decodeRecord, eventsOf } from './record.ts'
+import { decodeRecord, eventsOf, receivedAtOf } from './record.ts'
 import { projectKey, sequenceKey, sequenceOf } from './table-keys.ts'
 
 export interface EventLogTables {
@@ -35,6 +35,12 @@ export interface LoggedEvent {
 export interface EventLog {
   /** The number of the last record, 0 for an empty log. */
   lastSequence(): number
+  /** When this record was received, in milliseconds since 1970. Along the log it never decreases. */
+  receivedAt(sequence: number): number
+  /** The first record that was received then or later; the one that would come next if there is none. */
+  firstSince(receivedAt: number): number
+  /** The position of the project's last event, if it has any. */
+  lastPosition(project: number): Position | undefined
   /** The sequence numbers of up to `limit` of the project's records, from `sequence` on. */
   sequences(project: number, sequence: number, limit: number): number[]
   /**
@@ -48,10 +54,35 @@ export interface EventLog {
 }
 
 export function createEventLog({ log, projectLog, freezes, totals }: EventLogTables): EventLog {
+  function lastSequence(): number {
+    const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
+    return last ? sequenceOf(last) : 0
+  }
+
+  function receivedAtIn(sequence: number): number {
+    return receivedAtOf(log.getBinaryFast(sequenceKey(sequence)), sequence)
+  }
+
   return {
-    lastSequence() {
-      const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
-      return last ? sequenceOf(last) : 0
+    lastSequence,
+    receivedAt: receivedAtIn,
+
+    firstSince(receivedAt) {
+      // the log has no gaps, and its times never decrease
+      let [first, behind] = [1, lastSequence() + 1]
+      while (first < behind) {
+        const middle = Math.floor((first + behind) / 2)
+        if (receivedAtIn(middle) < receivedAt) first = middle + 1
+        else behind = middle
+      }
+      return first
+    },
+
+    lastPosition(project) {
+      const range = { start: projectKey(project + 1), end: projectKey(project), limit: 1, reverse: true }
+      const [last] = Array.from(projectLog.getKeys(range), sequenceOf)
+      if (last === undefined) return undefined
+      return { sequence: last, index: decodeRecord(log.getBinary(sequenceKey(last)), last).count - 1 }
     },
 
     sequences(project, sequence, limit) {

@@ -212,20 +212,23 @@ async function openStore(
       : { stored: new Array(events.length).fill(appended === 'all'), conflicts: 0 }
   }
 
-  async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY }: ReadOptions = {}) {
-    const start = after === undefined ? { sequence: 0, index: -1 } : parseCursor(after)
+  async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
+    const start = after === undefined ? beginning : parseCursor(after)
     let left = limit
-    let from = start.sequence
+    const first = from === undefined ? 0 : lookAt(projectId, 0, () => log.firstSince(from))
+    let next = Math.max(start.sequence, first)
     while (left > 0) {
-      const sequences = lookAt(projectId, [], (project) => log.sequences(project, from, readAhead))
+      const sequences = lookAt(projectId, [], (project) => log.sequences(project, next, readAhead))
       for (const sequence of sequences) {
         checkOpen()
         for (const event of look(() => log.events(sequence))) {
           if (sequence === start.sequence && event.position.index <= start.index) continue
+          // of a time that is still to come: this record has come since it was looked for
+          if (from !== undefined && event.receivedAt < from) continue
           if (left-- <= 0) return
           yield toStoredEvent(event)
         }
-        from = sequence + 1
+        next = sequence + 1
         // a long read must leave room for others
         await nextTurn()
       }
@@ -252,6 +255,10 @@ async function openStore(
     },
 
     read,
+
+    async lastCursor(projectId) {
+      return toCursor(lookAt(projectId, undefined, (project) => log.lastPosition(project)) ?? beginning)
+    },
 
     map: (key) => run(() => mapStore.map(key)),
     maps: (projectId, selection) => run(() => mapStore.maps(projectId, selection)),
@@ -336,7 +343,14 @@ function openFormat(environment: Environment, directory: string): Buffer {
 }
 
 function toStoredEvent({ position, receivedAt, bytes }: LoggedEvent): StoredEvent {
-  return { cursor: `${position.sequence}-${position.index}`, receivedAt, bytes }
+  return { cursor: toCursor(position), receivedAt, bytes }
+}
+
+/** Before the first record. */
+const beginning: Position = { sequence: 0, index: 0 }
+
+function toCursor({ sequence, index }: Position): Cursor {
+  return `${sequence}-${index}`
 }
 
 const cursorPattern = /^(\d{1,15})-(\d{1,5})$/

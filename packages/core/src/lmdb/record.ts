@@ -45,9 +45,13 @@ export function encodeRecord(receivedAt: number, fingerprints: Uint32Array, payl
   return record
 }
 
-/** Makes a record ready to be kept: its project and its checksum, which must not be in it yet. */
-export function sealRecord(record: Buffer, project: number): void {
+/**
+ * Makes a record ready to be kept: its project, the time at which it was received, and its checksum, which must not be in
+ * it yet.
+ */
+export function sealRecord(record: Buffer, project: number, receivedAt: number): void {
   record.writeUInt32LE(project, 4)
+  record.writeDoubleLE(receivedAt, 8)
   record.writeUInt32LE(crc32(record), crcOffset)
 }
 
@@ -78,6 +82,12 @@ export function viewRecord(bytes: Buffer): LogRecord {
     count,
     payload: bytes.subarray(headerBytes + count * fingerprintBytes),
   }
+}
+
+/** When a record was received, on trust. */
+export function receivedAtOf(bytes: Buffer | undefined, sequence: number): number {
+  if (!bytes || bytes.length < headerBytes) throw damagedRecord(sequence)
+  return bytes.readDoubleLE(8)
 }
 
 /** The high and the low half of the fingerprint of each event of a record. */

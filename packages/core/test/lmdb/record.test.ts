@@ -8,6 +8,7 @@ import {
   eventIdOf,
   eventsOf,
   fingerprintsOf,
+  receivedAtOf,
   sealRecord,
   viewRecord,
 } from '../../src/lmdb/record.ts'
@@ -17,8 +18,8 @@ const record = { project: 7, receivedAt: 1_795_203_225_083.0, count: 2, payload 
 const fingerprints = Uint32Array.of(1, 2, 0xffffffff, 4)
 
 function sealed(): Buffer {
-  const bytes = encodeRecord(record.receivedAt, fingerprints, payload)
-  sealRecord(bytes, record.project)
+  const bytes = encodeRecord(1, fingerprints, payload)
+  sealRecord(bytes, record.project, record.receivedAt)
   return bytes
 }
 
@@ -27,6 +28,7 @@ t.test('a record is read as it was written', async (t) => {
   t.same(decodeRecord(bytes, 1), record)
   t.same(viewRecord(bytes), record)
   t.strictSame(fingerprintsOf(bytes, 1), fingerprints)
+  t.equal(receivedAtOf(bytes, 1), record.receivedAt)
   t.equal(bytes.length, 24 + 16 + payload.length)
 })
 
@@ -44,7 +46,7 @@ t.test('a record has memory of its own, which can be given to another thread', a
 
 t.test('records are told from one another by their checksums', async (t) => {
   const other = encodeRecord(record.receivedAt, fingerprints, payload)
-  sealRecord(other, 8)
+  sealRecord(other, 8, record.receivedAt)
   t.not(checksumOf(sealed()), checksumOf(other))
   t.equal(checksumOf(sealed()), checksumOf(sealed()))
   t.equal(checksumOf(undefined), 0)
@@ -65,6 +67,8 @@ t.test('a record that is missing, empty or cut is damaged', async (t) => {
   const bytes = sealed()
   t.throws(() => decodeRecord(undefined, 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(Buffer.alloc(0), 5), { code: 'store-damaged' })
+  t.throws(() => receivedAtOf(undefined, 5), { code: 'store-damaged' })
+  t.throws(() => receivedAtOf(bytes.subarray(0, 23), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(randomBytes(20), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(bytes.subarray(0, -1), 5), { code: 'store-damaged' })
 })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import type { Change } from '../../src/lmdb/change.ts'
-import { sealRecord } from '../../src/lmdb/record.ts'
+import { decodeRecord, sealRecord } from '../../src/lmdb/record.ts'
 import type { Outcome, ToThread } from '../../src/lmdb/serve-requests.ts'
 import { sequenceKey } from '../../src/lmdb/table-keys.ts'
 import { type FromWriter, runWriter, type WriterRequest } from '../../src/lmdb/writer.ts'
@@ -145,10 +145,14 @@ t.test('what another process appends in the place of what was undone is known', 
   await writer.ask(append(['before']))
   t.strictSame(valuesOf(await writer.ask(append(['a']), append(['x'], broken()))), Array(2).fill('store-damaged'))
   const others = recordOf(1, ['b'])
-  sealRecord(others, 1)
+  sealRecord(others, 1, 2_000)
   root.transactionSync(() => void table('log').put(sequenceKey(2), others))
   t.strictSame(valuesOf(await writer.ask(locate(['a', 'b']))), [[undefined, { sequence: 2, index: 0 }]])
   t.strictSame(valuesOf(await writer.ask(append(['b']))), ['none'])
+  t.strictSame(valuesOf(await writer.ask(append(['c']))), ['all'])
+  root.resetReadTxn()
+  const last = decodeRecord(table('log').getBinary(sequenceKey(3)), 3)
+  t.equal(last.receivedAt, 2_000, 'and no record is older than the one before it')
   await writer.end()
 })
 

@@ -48,7 +48,7 @@ function appendRecords({ events, log, fingerprints }: Bed, count: number): void 
       const own = randomFillSync(new Uint32Array(eventsPerRecord * 2))
       fingerprints.push(own)
       const record = encodeRecord(0, own, Buffer.from('{"events":[]}'))
-      sealRecord(record, 1)
+      sealRecord(record, 1, 0)
       log.put(sequenceKey(fingerprints.length), record)
     }
   })

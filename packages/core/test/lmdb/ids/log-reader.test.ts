@@ -11,7 +11,7 @@ t.test('of a record the fingerprints and the checksum are read, and where the lo
   t.equal(reader.lastSequence(), 0)
   const payload = Buffer.from('{"events":[{},{}]}')
   const record = encodeRecord(0, Uint32Array.of(1, 2, 3, 0xffffffff), payload)
-  sealRecord(record, 1)
+  sealRecord(record, 1, 0)
   environment.root.transactionSync(() => {
     log.put(sequenceKey(1), record)
     log.put(sequenceKey(300), record.subarray(0, 30))
