@@ -39,10 +39,14 @@ export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
 export { parseJson, withoutMark } from './parse-json.ts'
 export { chunkBytesMax, manifestChunksMax } from './publication.ts'
+export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, Statistics } from './statistics.ts'
 export type {
+  Activity,
   AppendBatch,
   AppendEvent,
   AppendResult,
+  BuildEntry,
+  BuildSelection,
   CompleteMap,
   Cursor,
   MapChunks,

@@ -80,6 +80,13 @@ export function viewRecord(bytes: Buffer): LogRecord {
   }
 }
 
+/** What stands at the beginning of a record, read on trust. */
+export function headerOf(bytes: Uint8Array | undefined, sequence: number): Pick<LogRecord, 'receivedAt' | 'count'> {
+  if (!bytes || bytes.length < headerBytes || bytes[0] !== version) throw damagedRecord(sequence)
+  const { receivedAt, count } = viewRecord(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
+  return { receivedAt, count }
+}
+
 /** The high and the low half of the fingerprint of each event of a record. */
 export function fingerprintsOf(bytes: Buffer | undefined, sequence: number): Uint32Array {
   const count = bytes ? bytes.readUInt32LE(0) >>> 8 : 0
