@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
+import { completionCommand, wordsToComplete, writeSuggestions } from './completion-command.ts'
 import { exitCode, exitCodeHelp } from './exit-code.ts'
 import { exportCommand } from './export-command.ts'
 import { failureOf } from './failure-of.ts'
@@ -15,7 +16,9 @@ import { writeOut } from './write-out.ts'
 export async function run(argv: readonly string[]): Promise<number> {
   const program = createProgram()
   try {
-    await program.parseAsync(argv)
+    const words = wordsToComplete(argv)
+    if (words) await writeSuggestions(program, words)
+    else await program.parseAsync(argv)
     return exitCode.done
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
@@ -47,6 +50,7 @@ function createProgram(): Command {
     statsCommand(),
     publishMapCommand(),
     mapsCommand(),
+    completionCommand(),
   ]
   for (const command of commands) program.addCommand(inherit(command, program))
   wantCommand(program, 'ingest')
