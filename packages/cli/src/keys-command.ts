@@ -1,5 +1,6 @@
 import type { KeyRecord, Scope } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { formatTable } from './format-table.ts'
 import { dataOption, duration, durationMs, projectOption, withIngest } from './options.ts'
 import { writeOut } from './write-out.ts'
 
@@ -122,10 +123,7 @@ function table(records: readonly KeyRecord[]): string[] {
       expiresAt === undefined ? 'never' : new Date(expiresAt).toISOString(),
       scopes.join(','),
     ])
-  return [['KEY', 'STATE', 'CREATED', 'EXPIRES', 'SCOPES'], ...rows].map(
-    ([key = '', state = '', created = '', expires = '', scopes = '']) =>
-      [key.padEnd(8), state.padEnd(7), created.padEnd(24), expires.padEnd(24), scopes].join('  '),
-  )
+  return formatTable([['KEY', 'STATE', 'CREATED', 'EXPIRES', 'SCOPES'], ...rows])
 }
 
 async function print(text: string): Promise<void> {

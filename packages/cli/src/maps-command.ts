@@ -1,6 +1,7 @@
 import type { Ingest, MapContent, MapId, MapStatus } from '@ingest/core'
 import { Command } from 'commander'
 import { checkContent, checkFile } from './check-content.ts'
+import { formatTable } from './format-table.ts'
 import { notEmpty } from './options.ts'
 import { untilSignal } from './until-signal.ts'
 import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from './with-target.ts'
@@ -137,14 +138,7 @@ function table(maps: readonly MapStatus[]): string[] {
     publishedAt ?? 'not yet',
     digest,
   ])
-  const lines = [['PLACE', 'BUILD', 'STATE', 'BUILD IS', 'BYTES', 'PUBLISHED', 'DIGEST'], ...rows]
-  const widths = lines.reduce<number[]>((max, line) => line.map((cell, i) => Math.max(max[i] ?? 0, cell.length)), [])
-  return lines.map((line) =>
-    line
-      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  )
+  return formatTable([['PLACE', 'BUILD', 'STATE', 'BUILD IS', 'BYTES', 'PUBLISHED', 'DIGEST'], ...rows])
 }
 
 function details(map: MapStatus): string[] {

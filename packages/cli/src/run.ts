@@ -1,19 +1,24 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
+import { completionCommand, wordsToComplete, writeSuggestions } from './completion-command.ts'
 import { exitCode, exitCodeHelp } from './exit-code.ts'
 import { exportCommand } from './export-command.ts'
 import { failureOf } from './failure-of.ts'
+import { findCommand } from './find-command.ts'
 import { keysCommand } from './keys-command.ts'
 import { mapsCommand } from './maps-command.ts'
 import { publishMapCommand } from './publish-map-command.ts'
 import { serveCommand } from './serve-command.ts'
+import { statsCommand } from './stats-command.ts'
 import { writeOut } from './write-out.ts'
 
 /** Runs one command line and resolves to its exit code. What goes wrong is one line on stderr. */
 export async function run(argv: readonly string[]): Promise<number> {
   const program = createProgram()
   try {
-    await program.parseAsync(argv)
+    const words = wordsToComplete(argv)
+    if (words) await writeSuggestions(program, words)
+    else await program.parseAsync(argv)
     return exitCode.done
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
@@ -37,9 +42,17 @@ function createProgram(): Command {
     .addHelpText('after', exitCodeHelp)
     .exitOverride()
     .configureOutput({ outputError: (text) => complain(withRemedy(text.replace(/^error: /, ''))) })
-  for (const command of [serveCommand(), keysCommand(), exportCommand(), publishMapCommand(), mapsCommand()]) {
-    program.addCommand(inherit(command, program))
-  }
+  const commands = [
+    serveCommand(),
+    keysCommand(),
+    exportCommand(),
+    findCommand(),
+    statsCommand(),
+    publishMapCommand(),
+    mapsCommand(),
+    completionCommand(),
+  ]
+  for (const command of commands) program.addCommand(inherit(command, program))
   wantCommand(program, 'ingest')
   return program
 }

@@ -23,8 +23,8 @@ export interface Target {
   timeout: number
 }
 
-/** Adds what a command needs to reach a project. */
-export function addTargetOptions(command: Command): Command {
+/** Adds what a command needs to reach a project; with a project that is not mandatory, it has to look for itself. */
+export function addTargetOptions(command: Command, project: Option = projectOption()): Command {
   return command
     .addOption(new Option('--url <url>', 'the server').env('INGEST_URL').argParser(notEmpty))
     .addOption(
@@ -32,7 +32,7 @@ export function addTargetOptions(command: Command): Command {
         .env('INGEST_DATA')
         .argParser(notEmpty),
     )
-    .addOption(projectOption())
+    .addOption(project)
     .addOption(
       new Option('--key-file <file>', 'a file with the ingestion key, which is in INGEST_KEY otherwise').argParser(
         notEmpty,

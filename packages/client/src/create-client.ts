@@ -1,6 +1,8 @@
 import {
   type BatchInput,
   type BatchResult,
+  type BuildPage,
+  type BuildPageOptions,
   type ChunkUpload,
   type Cursor,
   type Digest,
@@ -12,6 +14,7 @@ import {
   type MapPage,
   type MapPageOptions,
   type MapStatus,
+  type ProjectStats,
   type Publication,
   type PublishedMap,
   type PublishOptions,
@@ -26,6 +29,7 @@ import { createConnection } from './create-connection.ts'
 import { createRetrier, type RetryEffects } from './create-retrier.ts'
 import { eventCalls } from './event-calls.ts'
 import { mapCalls } from './map-calls.ts'
+import { statisticsCalls } from './statistics-calls.ts'
 import { type SourcePublication, type UploadedMap, type UploadOptions, uploadMap } from './upload-map.ts'
 
 export interface ClientOptions {
@@ -74,6 +78,8 @@ export interface Client extends Ingest {
   /** The signal ends reading the bytes as well. */
   readMap(projectId: string, id: MapId, options?: CallOptions): Promise<MapContent | undefined>
   readChunk(projectId: string, digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
+  stats(projectId: string, options?: CallOptions): Promise<ProjectStats>
+  builds(projectId: string, options?: BuildPageOptions & CallOptions): Promise<BuildPage>
   /** Lets the tries that have begun end, without any further ones, and ends what streams. */
   close(): Promise<void>
 }
@@ -102,7 +108,7 @@ export function createClientWith(options: ClientOptions, effects: RetryEffects):
   })
   const retrier = createRetrier({ retries, tryTimeoutMs, timeoutMs }, effects)
   const api = createApi(connection, retrier)
-  const calls = { ...eventCalls(api), ...mapCalls(api) }
+  const calls = { ...eventCalls(api), ...mapCalls(api), ...statisticsCalls(api) }
   let closed: Promise<void> | undefined
 
   /** The calls, to the project that they are for. */
@@ -131,6 +137,8 @@ export function createClientWith(options: ClientOptions, effects: RetryEffects):
     maps: async (project, ...rest) => to(project).maps(...rest),
     readMap: async (project, ...rest) => to(project).readMap(...rest),
     readChunk: async (project, ...rest) => to(project).readChunk(...rest),
+    stats: async (project, ...rest) => to(project).stats(...rest),
+    builds: async (project, ...rest) => to(project).builds(...rest),
     close() {
       closed ??= retrier.close().then(() => connection.close())
       return closed

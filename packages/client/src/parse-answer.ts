@@ -1,8 +1,11 @@
 import {
   type BatchResult,
+  type BuildPage,
+  type BuildStatus,
   isDigest,
   type MapPage,
   type MapStatus,
+  type ProjectStats,
   type PublishedMap,
   type PutChunksResult,
 } from '@ingest/core'
@@ -15,6 +18,8 @@ const isText: Rule = (value) => typeof value === 'string'
 const isFlag: Rule = (value) => typeof value === 'boolean'
 const isCount: Rule = (value) => Number.isSafeInteger(value) && (value as number) >= 0
 const isTextOrNull: Rule = (value) => value === null || isText(value)
+/** RFC 3339. */
+const isTimeOrNull: Rule = (value) => value === null || (isText(value) && !Number.isNaN(Date.parse(value as string)))
 const oneOf =
   (...values: string[]): Rule =>
   (value) =>
@@ -59,6 +64,25 @@ const putChunksResult: Rule = (value) =>
   completed(value) &&
   object({ stored: isCount, existing: isCount, rejected: arrayOf(object({ index: isCount })) })(value)
 
+const projectStats = object({
+  events: isCount,
+  batches: isCount,
+  bytes: isCount,
+  firstAt: isTimeOrNull,
+  lastAt: isTimeOrNull,
+  eventsPerSecond: (value) => Number.isFinite(value) && (value as number) >= 0,
+  builds: isCount,
+  frozenBuilds: isCount,
+  maps: isCount,
+})
+const buildPage = object({
+  builds: arrayOf(object({ buildId: isText, frozenAt: isTimeOrNull, maps: isCount })),
+  next: isTextOrNull,
+})
+
+/** What is known in milliseconds, as answers say it: in RFC 3339. */
+type Told<T, Name extends keyof T> = Omit<T, Name> & Record<Name, string | null>
+
 function parser<T>(rule: Rule, what: string): (body: Uint8Array) => T {
   return (body) => {
     const value = parseJson(body)
@@ -82,3 +106,11 @@ export const parseMapStatus = parser<MapStatus>(mapStatus, 'what is known of a m
 export const parseMapPage = parser<MapPage>(mapPage, 'a list of maps')
 export const parsePutChunksResult = parser<PutChunksResult>(putChunksResult, 'what became of chunks')
 export const parseCompleted = parser<{ completed: PublishedMap[] }>(completed, 'what a chunk completed')
+export const parseProjectStats = parser<Told<ProjectStats, 'firstAt' | 'lastAt'>>(
+  projectStats,
+  'what a project has stored',
+)
+export const parseBuildPage = parser<Omit<BuildPage, 'builds'> & { builds: Told<BuildStatus, 'frozenAt'>[] }>(
+  buildPage,
+  'a list of builds',
+)

@@ -1,9 +1,11 @@
 import t from 'tap'
 import {
   parseBatchResult,
+  parseBuildPage,
   parseCompleted,
   parseMapPage,
   parseMapStatus,
+  parseProjectStats,
   parsePublishedMap,
   parsePutChunksResult,
 } from '../src/parse-answer.ts'
@@ -23,6 +25,8 @@ const status = {
 }
 const published = { ...status, outcome: 'created' }
 const known = { ...status, frozenAt: null, pending: null }
+
+const counts = { events: 3, batches: 2, bytes: 100, builds: 2, frozenBuilds: 1, maps: 1 }
 
 type Parse = (body: Uint8Array) => unknown
 
@@ -48,6 +52,12 @@ const good: [string, Parse, object][] = [
     { stored: 1, existing: 0, rejected: [{ index: 0 }], completed: [published] },
   ],
   ['parseCompleted', parseCompleted, { completed: [] }],
+  [
+    'parseProjectStats',
+    parseProjectStats,
+    { ...counts, eventsPerSecond: 0, firstAt: null, lastAt: '2026-11-20T17:51:00.000Z' },
+  ],
+  ['parseBuildPage', parseBuildPage, { builds: [{ buildId: 'b', frozenAt: null, maps: 0 }], next: null }],
 ]
 
 function bytesOf(value: unknown): Uint8Array {
@@ -67,6 +77,7 @@ for (const [name, parse, value] of good) {
     for (const member of Object.keys(value)) {
       for (const wrong of [undefined, 1.5, {}, [null]]) {
         if (member === 'pending' && typeof wrong === 'object') continue
+        if (member === 'eventsPerSecond' && wrong === 1.5) continue
         t.throws(
           () => parse(bytesOf({ ...value, [member]: wrong })),
           { code: 'unexpected-answer' },
@@ -80,5 +91,13 @@ for (const [name, parse, value] of good) {
 t.test('what is not JSON is no answer', async (t) => {
   for (const body of ['', '<html>', '{']) {
     t.throws(() => parseBatchResult(Buffer.from(body)), { code: 'unexpected-answer' })
+  }
+})
+
+t.test('a rate need not be whole, and a time must be one', async (t) => {
+  const stats = { ...counts, eventsPerSecond: 0.25, firstAt: null, lastAt: null }
+  t.strictSame(parseProjectStats(bytesOf(stats)), stats)
+  for (const wrong of [{ eventsPerSecond: -1 }, { eventsPerSecond: '1' }, { firstAt: 'then' }, { lastAt: 5 }]) {
+    t.throws(() => parseProjectStats(bytesOf({ ...stats, ...wrong })), { code: 'unexpected-answer' })
   }
 })

@@ -45,10 +45,14 @@ export { parseTime } from './parse-time.ts'
 export { chunkBytesMax, manifestChunksMax } from './publication.ts'
 export type { ReadEventsOptions } from './read-events.ts'
 export { checkReadEventsOptions } from './read-events.ts'
+export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, Statistics } from './statistics.ts'
 export type {
+  Activity,
   AppendBatch,
   AppendEvent,
   AppendResult,
+  BuildEntry,
+  BuildSelection,
   CompleteMap,
   Cursor,
   MapChunks,

@@ -206,6 +206,68 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.equal(await ingest.findEvent(projectId, 'b'), undefined)
   }),
 
+  check('statistics count what is stored, and say when it came', async (bench) => {
+    const { ingest, projectId, submit, event, events, publish } = bench
+    const nothing = { events: 0, batches: 0, bytes: 0, firstAt: null, lastAt: null, eventsPerSecond: 0 }
+    const noBuilds = { builds: 0, frozenBuilds: 0, maps: 0 }
+    assert.deepEqual(await ingest.stats(projectId), { ...nothing, ...noBuilds })
+    await submit(event('a'), event('b', { buildId: 'b1' }), event('c', { type: 5 }))
+    await submit(event('b'), event('d', { buildId: 'b1' }))
+    await submit(event('a'))
+    await publish({ map: 1, buildId: 'b1' })
+    await publish({ map: 1, buildId: 'b2' })
+    await publish({ map: 1, buildId: 'b2', placeId: '2' })
+    await publish({ manifest: mapOf('not there').manifest, buildId: 'b3' })
+    const { bytes, eventsPerSecond, ...counts } = await ingest.stats(projectId)
+    const times = (await events()).map(({ receivedAt }) => receivedAt)
+    assert.deepEqual(counts, {
+      events: 3,
+      batches: 2,
+      firstAt: times[0],
+      lastAt: times.at(-1),
+      builds: 3,
+      frozenBuilds: 1,
+      maps: 4,
+    })
+    assert.ok(Number.isSafeInteger(bytes) && bytes > 0)
+    assert.ok(eventsPerSecond >= 0 && eventsPerSecond <= 3)
+  }),
+
+  check('builds are listed in pages, each with when it froze', async (bench) => {
+    const { ingest, projectId, submit, event, publish } = bench
+    assert.deepEqual(await ingest.builds(projectId), { builds: [], next: null })
+    const open = ['B', 'b-2', 'é', '😀']
+    for (const buildId of open) await publish({ map: 1, buildId })
+    await publish({ map: 2, buildId: 'é', placeId: '2' })
+    await submit(event('a', { buildId: 'b-1' }), event('b', { buildId: '\uffff' }))
+    const { builds, next } = await ingest.builds(projectId)
+    assert.equal(next, null)
+    assert.deepEqual(
+      builds.map(({ buildId, frozenAt, maps }) => [buildId, frozenAt !== null, maps]),
+      [
+        ['B', false, 1],
+        ['b-1', true, 0],
+        ['b-2', false, 1],
+        ['é', false, 2],
+        ['\uffff', true, 0],
+        ['😀', false, 1],
+      ],
+    )
+    assert.equal(builds[1]?.frozenAt, (await ingest.findEvent(projectId, 'a'))?.receivedAt)
+    for (const limit of [1, 2, 6]) {
+      const seen: unknown[] = []
+      for (let cursor: string | null | undefined; cursor !== null; ) {
+        const page = await ingest.builds(projectId, { ...(cursor && { cursor }), limit })
+        assert.ok(page.builds.length <= limit)
+        seen.push(...page.builds)
+        cursor = page.next
+      }
+      assert.deepEqual(seen, builds)
+    }
+    await assertRefused(ingest.builds(projectId, { cursor: 'no cursor' }), 'invalid-cursor')
+    for (const limit of [0, 1_001]) await assertRefused(ingest.builds(projectId, { limit }), 'invalid-argument')
+  }),
+
   check('a batch that is no batch is refused, and nothing of it is stored', async (bench) => {
     const { ingest, projectId, event, events } = bench
     const submit = (body: string | Uint8Array) => ingest.submitBatch(projectId, Buffer.from(body))

@@ -7,6 +7,7 @@ import { type Authenticate, createKeyring, type Keyring } from './keyring.ts'
 import type { Maps } from './map.ts'
 import { createMaps, type MapRules } from './maps.ts'
 import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './read-events.ts'
+import { createStatistics, type Statistics } from './statistics.ts'
 import type { Cursor, Store, StoredEvent } from './store.ts'
 import { submitBatch } from './submit-batch.ts'
 
@@ -19,7 +20,7 @@ export interface SubmitOptions {
 }
 
 /** Takes batches of events and maps, and gives them back. The same whether it is embedded or reached over HTTP. */
-export interface Ingest extends Maps {
+export interface Ingest extends Maps, Statistics {
   /**
    * Stores the valid events of a batch that are new, each once and for ever, and says what became of the others.
    * Resolves once every accepted event would survive a power cut. Sending the same batch again is always safe.
@@ -68,6 +69,8 @@ export interface EmbeddedIngest extends Ingest {
   /** Whether the credentials open the project; the keyring's own, unless another was given. */
   authenticate: Authenticate
   keys: Keyring
+  /** The projects that the store keeps anything of, in the order of their bytes. */
+  projects(): Promise<string[]>
   /** Resolves if a batch could be stored now; rejects with what stands in its way. */
   check(): Promise<void>
   tally(): Readonly<Tally>
@@ -129,8 +132,10 @@ export function createIngest(options: IngestOptions): EmbeddedIngest {
     },
 
     ...createMaps({ store, rules: maps, now }),
+    ...createStatistics(store, now),
     authenticate: authenticate ?? keys.authenticate,
     keys,
+    projects: () => store.projects(),
     tally: () => ({ ...tally }),
     check: () => store.check(),
     close() {

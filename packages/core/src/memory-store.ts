@@ -1,7 +1,7 @@
 import { IngestError } from './error.ts'
 import type { Project } from './key.ts'
 import type { Digest, Manifest, MapId } from './map.ts'
-import type { AppendBatch, MapContents, MapSlot, Store, StoredEvent } from './store.ts'
+import type { AppendBatch, BuildEntry, MapContents, MapSlot, Store, StoredEvent } from './store.ts'
 
 interface KeptMap {
   id: MapId
@@ -12,7 +12,7 @@ interface Kept {
   events: StoredEvent[]
   byId: Map<string, StoredEvent>
   frozenAt: Map<string, number>
-  batches: number
+  batches: { receivedAt: number; events: number }[]
   bytes: number
   maps: Map<string, KeptMap>
   chunks: Map<Digest, Uint8Array>
@@ -35,7 +35,7 @@ export function openMemoryStore(): Store {
         events: [],
         byId: new Map(),
         frozenAt: new Map(),
-        batches: 0,
+        batches: [],
         bytes: 0,
         maps: new Map(),
         chunks: new Map(),
@@ -147,7 +147,38 @@ export function openMemoryStore(): Store {
 
     async totals(projectId) {
       const { events, batches, bytes } = of(projectId)
-      return { events: events.length, batches, bytes }
+      return { events: events.length, batches: batches.length, bytes }
+    },
+
+    async activity(projectId, { since, batchesMax }) {
+      const { batches } = of(projectId)
+      const [first, last] = [batches[0], batches.at(-1)]
+      if (!first || !last) return undefined
+      const newest = batches.slice(-batchesMax)
+      const recent = newest.slice(newest.findLastIndex(({ receivedAt }) => receivedAt < since) + 1)
+      const events = recent.reduce((sum, { events }) => sum + events, 0)
+      const from = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
+      return { firstAt: first.receivedAt, lastAt: last.receivedAt, recent: { events, since: from ?? since } }
+    },
+
+    async builds(projectId, { after, limit }) {
+      const { frozenAt, maps } = of(projectId)
+      const builds = new Map<string, BuildEntry>()
+      for (const [buildId, at] of frozenAt) builds.set(buildId, { buildId, frozenAt: at, maps: 0 })
+      for (const { buildId } of [...maps.values()].map(({ id }) => id)) {
+        const build = builds.get(buildId) ?? { buildId, maps: 0 }
+        builds.set(buildId, { ...build, maps: build.maps + 1 })
+      }
+      return [...builds.values()]
+        .sort((a, b) => compareBytes(a.buildId, b.buildId))
+        .filter(({ buildId }) => after === undefined || compareBytes(buildId, after) > 0)
+        .slice(0, limit)
+    },
+
+    async projects() {
+      checkOpen()
+      const used = [...kept].filter(([, { batches, maps }]) => batches.length > 0 || maps.size > 0)
+      return [...new Set([...used.map(([projectId]) => projectId), ...projects.keys()])].sort(compareBytes)
     },
 
     async project(projectId) {
@@ -189,7 +220,8 @@ function append(kept: Kept, { body, events, ...batch }: AppendBatch) {
     kept.bytes += bytes.length
     return true
   })
-  if (stored.includes(true)) kept.batches++
+  const count = stored.filter(Boolean).length
+  if (count > 0) kept.batches.push({ receivedAt, events: count })
   return { stored, conflicts }
 }
 
@@ -232,6 +264,10 @@ function sweep(kept: Kept): void {
   }
   const named = namedBy(kept)
   for (const digest of kept.chunks.keys()) if (!named.has(digest)) kept.chunks.delete(digest)
+}
+
+function compareBytes(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b))
 }
 
 /** The cursor of an event is how many there are up to it. */

@@ -73,7 +73,7 @@ function placeIdIssue(value: unknown, path: string): Issue | undefined {
   return { code: 'invalid_format', path, message: 'Expected no lone surrogates.' }
 }
 
-function buildIdIssue(value: unknown, path: string): Issue | undefined {
+export function buildIdIssue(value: unknown, path: string): Issue | undefined {
   if (value === undefined) return { code: 'required', path, message: 'Every map needs a buildId.' }
   return nameIssue(value, path, idBytesMax)
 }

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { KeyRecord, Project } from './key.ts'
 import { durableMapStoreChecks, mapStoreChecks } from './map-store-checks.ts'
 import { type Slice, sliceEvents } from './slice-events.ts'
-import type { AppendBatch, AppendResult, Cursor, ReadOptions, Store, StoredEvent } from './store.ts'
+import type { AppendBatch, AppendResult, BuildEntry, Cursor, ReadOptions, Store, StoredEvent } from './store.ts'
 
 /** Opens a new store with nothing in it, independent of all others. */
 export type OpenStore = () => Promise<Store> | Store
@@ -469,6 +469,127 @@ export const storeChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.totals('q'), { events: 0, batches: 0, bytes: 0 })
   }),
 
+  check('the activity of a project is when its first, its last and its newest batches came', async (store) => {
+    const recent = { since: 5_000, batchesMax: 100 }
+    assert.equal(await store.activity('p', recent), undefined)
+    await store.append('q', batchOf([event('a')], { receivedAt: 1 }))
+    assert.equal(await store.activity('p', recent), undefined, 'another project is not meant')
+    await store.append('p', batchOf([event('a'), event('b')], { receivedAt: 4_999 }))
+    const before = { firstAt: 4_999, lastAt: 4_999, recent: { events: 0, since: 5_000 } }
+    assert.deepEqual(await store.activity('p', recent), before)
+    await store.append('q', batchOf([event('b')], { receivedAt: 5_500 }))
+    await store.append('p', batchOf([event('a')], { receivedAt: 9_000 }))
+    assert.deepEqual(await store.activity('p', recent), before, 'duplicates do not count')
+    await store.append('p', batchOf([event('c'), event('d'), event('b')], { receivedAt: 5_000 }))
+    await store.append('p', batchOf([event('e')], { receivedAt: 6_000 }))
+    await store.append('q', batchOf([event('c')], { receivedAt: 7_000 }))
+    assert.deepEqual(await store.activity('p', recent), {
+      firstAt: 4_999,
+      lastAt: 6_000,
+      recent: { events: 3, since: 5_000 },
+    })
+  }),
+
+  check('of the activity no more batches are counted than is asked for', async (store) => {
+    for (const i of range(70)) {
+      await store.append('p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt: 1_000 + i }))
+    }
+    for (const [batchesMax, expected] of [
+      [1, { events: 2, since: 1_069 }],
+      [63, { events: 126, since: 1_007 }],
+      [64, { events: 128, since: 1_006 }],
+      [65, { events: 130, since: 1_005 }],
+      [70, { events: 140, since: 1_000 }],
+      [71, { events: 140, since: 500 }],
+    ] as const) {
+      const activity = await store.activity('p', { since: 500, batchesMax })
+      assert.deepEqual(activity, { firstAt: 1_000, lastAt: 1_069, recent: expected })
+    }
+    assert.deepEqual((await store.activity('p', { since: 1_003, batchesMax: 1_000 }))?.recent, {
+      events: 134,
+      since: 1_003,
+    })
+  }),
+
+  check('builds are those that are frozen and those that have maps, in the order of their bytes', async (store) => {
+    assert.deepEqual(await store.builds('p', { limit: 10 }), [])
+    await store.append('q', batchOf([event('a', { buildId: 'another' })]))
+    assert.deepEqual(await store.builds('p', { limit: 10 }), [], 'another project is not meant')
+    await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: 7_000 }))
+    await store.append('p', batchOf([event('b', { buildId: 'B' })], { receivedAt: 8_000 }))
+    await store.append('p', batchOf([event('c', { buildId: '\uffff' })], { receivedAt: 9_000 }))
+    for (const [buildId, placeId] of [
+      ['b', '1'],
+      ['b', '2'],
+      ['b ', '1'],
+      ['b!', '1'],
+      ['😀', '1'],
+    ] as const) {
+      await publishEmpty(store, buildId, placeId)
+    }
+    const all = [
+      { buildId: 'B', frozenAt: 8_000, maps: 0 },
+      { buildId: 'b', frozenAt: 7_000, maps: 2 },
+      { buildId: 'b ', maps: 1 },
+      { buildId: 'b!', maps: 1 },
+      { buildId: '\uffff', frozenAt: 9_000, maps: 0 },
+      { buildId: '😀', maps: 1 },
+    ]
+    assert.deepEqual(await store.builds('p', { limit: 10 }), all)
+    for (const [i, { buildId }] of all.entries()) {
+      assert.deepEqual(await store.builds('p', { after: buildId, limit: 10 }), all.slice(i + 1))
+      assert.deepEqual(await store.builds('p', { after: buildId, limit: 1 }), all.slice(i + 1, i + 2))
+      assert.deepEqual(await store.builds('p', { limit: i + 1 }), all.slice(0, i + 1))
+    }
+    assert.deepEqual(await store.builds('p', { after: 'a', limit: 1 }), all.slice(1, 2), 'behind one that is not there')
+  }),
+
+  check('pages of builds make up the whole', async (store) => {
+    const count = 1_200
+    for (let i = 0; i < count; i += 100) {
+      const texts = range(100).map((n) => event(`${i + n}`, { buildId: nameOfBuild(i + n) }))
+      await store.append('p', batchOf(texts, { receivedAt: i }))
+    }
+    for (let i = 0; i < count; i += 300) await publishEmpty(store, nameOfBuild(i), '1')
+    for (const limit of [7, 1_000, 5_000]) {
+      const seen: BuildEntry[] = []
+      for (let after: string | undefined; ; after = seen.at(-1)?.buildId) {
+        const page = await store.builds('p', { ...(after !== undefined && { after }), limit })
+        seen.push(...page)
+        if (page.length < limit) break
+      }
+      assert.deepEqual(
+        seen,
+        range(count).map((i) => ({ buildId: nameOfBuild(i), frozenAt: i - (i % 100), maps: i % 300 === 0 ? 1 : 0 })),
+      )
+    }
+  }),
+
+  check('a manifest that waits counts as a map, until it is dropped', async (store) => {
+    const manifest = { contentType: 'a/b', size: 1, digest: `sha256:${'0'.repeat(64)}`, chunks: [] }
+    const contents = { pending: { manifest: { ...manifest, chunks: [{ ...manifest, size: 1 }] }, touchedAt: 5 } }
+    const key = { projectId: 'p', placeId: '1', buildId: 'b' }
+    await store.updateMap(key, {}, () => ({ contents, result: undefined }))
+    assert.deepEqual(await store.builds('p', { limit: 10 }), [{ buildId: 'b', maps: 1 }])
+    await store.dropIdleMaps(6)
+    assert.deepEqual(await store.builds('p', { limit: 10 }), [])
+  }),
+
+  check('projects are those that anything was stored for, in the order of their bytes', async (store) => {
+    assert.deepEqual(await store.projects(), [])
+    await store.known('q', ['a'])
+    await store.project('q')
+    assert.deepEqual(await store.projects(), [], 'a look stores nothing')
+    await store.append('b', batchOf([event('a')]))
+    for (const projectId of ['a.b', 'a']) {
+      await store.updateProject(projectId, () => ({ project: { ...projectWith([]), projectId }, result: 1 }))
+    }
+    await store.append('a', batchOf([event('a')]))
+    await publishEmpty(store, 'b', '1', 'B')
+    await store.append('_', batchOf([event('a')]))
+    assert.deepEqual(await store.projects(), ['B', '_', 'a', 'a.b', 'b'])
+  }),
+
   check('a project is created, read and changed', async (store) => {
     assert.equal(await store.project('p'), undefined)
     const created = projectWith(['k1'])
@@ -648,6 +769,9 @@ export const storeChecks: readonly StoreCheck[] = [
     await assertRefused(store.readyMaps('p'), 'store-closed', 'readyMaps')
     await assertRefused(store.dropIdleMaps(1), 'store-closed', 'dropIdleMaps')
     await assertRefused(store.totals('p'), 'store-closed', 'totals')
+    await assertRefused(store.activity('p', { since: 1, batchesMax: 1 }), 'store-closed', 'activity')
+    await assertRefused(store.builds('p', { limit: 1 }), 'store-closed', 'builds')
+    await assertRefused(store.projects(), 'store-closed', 'projects')
     await assertRefused(store.project('p'), 'store-closed', 'project')
     await assertRefused(
       store.updateProject('p', () => ({ result: 1 })),
@@ -713,6 +837,13 @@ export const durableStoreChecks: readonly DurableStoreCheck[] = [
     const totals = await store.totals('p')
     const reopened = await reopen()
     assert.deepEqual(await reopened.totals('p'), totals)
+    assert.deepEqual(await reopened.activity('p', { since: 7_000, batchesMax: 9 }), {
+      firstAt: 7_000,
+      lastAt: 7_000,
+      recent: { events: 1, since: 7_000 },
+    })
+    assert.deepEqual(await reopened.builds('p', { limit: 9 }), [{ buildId: 'b', frozenAt: 7_000, maps: 0 }])
+    assert.deepEqual(await reopened.projects(), ['p'])
     assert.deepEqual(await reopened.project('p'), projectWith(['k1', 'k2']))
     await reopened.append('p', batchOf([event('later', { buildId: 'b' })], { receivedAt: 8_000 }))
     assert.equal(await frozenAt(reopened, 'b'), 7_000)
@@ -948,6 +1079,17 @@ function idOf(text: string): string {
 function textsIn(batch: AppendBatch): string[] {
   const { events } = JSON.parse(Buffer.from(batch.body).toString()) as { events: object[] }
   return events.map((each) => JSON.stringify(each))
+}
+
+/** Publishes a map of no bytes. */
+async function publishEmpty(store: Store, buildId: string, placeId: string, projectId = 'p'): Promise<void> {
+  const manifest = { contentType: 'a/b', size: 0, digest: `sha256:${'0'.repeat(64)}`, chunks: [] }
+  const contents = { complete: { manifest, publishedAt: 1 } }
+  await store.updateMap({ projectId, placeId, buildId }, {}, () => ({ contents, result: undefined }))
+}
+
+function nameOfBuild(i: number): string {
+  return `build-${String(i).padStart(6, '0')}`
 }
 
 async function frozenAt(store: Store, buildId: string, projectId = 'p'): Promise<number | undefined> {

@@ -118,6 +118,32 @@ export interface Totals {
   bytes: number
 }
 
+/** When a project's events came. Times are those of batches, in milliseconds since 1970. */
+export interface Activity {
+  /** Of the first batch in the log. */
+  firstAt: number
+  /** Of the last one. */
+  lastAt: number
+  /** How many events came since then: what was asked for, or when the oldest came of as many batches as may be counted. */
+  recent: { events: number; since: number }
+}
+
+export interface BuildSelection {
+  /** Only what comes after this build. */
+  after?: string
+  /** At most so many. */
+  limit: number
+}
+
+/** What a store knows of one build: an event froze it, or a map is published for it, or both. */
+export interface BuildEntry {
+  buildId: string
+  /** When the first event that references it was stored, in milliseconds since 1970; it is open without. */
+  frozenAt?: number
+  /** The places of which anything is published. */
+  maps: number
+}
+
 /** What becomes of a project: `project` is written when it is there, `result` is handed to the caller. */
 export interface ProjectDecision<T> {
   project?: Project
@@ -180,6 +206,15 @@ export interface Store {
   dropIdleMaps(touchedBefore: number): Promise<void>
   /** What the project has stored so far. */
   totals(projectId: string): Promise<Totals>
+  /**
+   * When the project's events came; undefined when there are none. The log is walked back to the first batch that came
+   * before `since`, over `batchesMax` at most, so it costs the same however much is stored.
+   */
+  activity(projectId: string, recent: { since: number; batchesMax: number }): Promise<Activity | undefined>
+  /** The builds of a project, in the order of their UTF-8. */
+  builds(projectId: string, selection: BuildSelection): Promise<BuildEntry[]>
+  /** The projects that anything was stored for, in the order of their bytes. */
+  projects(): Promise<string[]>
   /** The project as it was last written, by any process. */
   project(projectId: string): Promise<Project | undefined>
   /**

@@ -46,7 +46,7 @@ async function failing(open: () => Store): Promise<string[]> {
 interface Kept {
   log: StoredEvent[]
   byId: Map<string, StoredEvent>
-  batches: number
+  batches: { receivedAt: number; events: number }[]
   bytes: number
 }
 
@@ -58,7 +58,7 @@ function openCheckThenActStore(): Store {
   let appending: Promise<unknown> = Promise.resolve()
 
   function of(projectId: string) {
-    const project: Kept = kept.get(projectId) ?? { log: [], byId: new Map(), batches: 0, bytes: 0 }
+    const project: Kept = kept.get(projectId) ?? { log: [], byId: new Map(), batches: [], bytes: 0 }
     kept.set(projectId, project)
     return project
   }
@@ -90,7 +90,7 @@ function openCheckThenActStore(): Store {
       })
     }
     const stored = existing.map((each) => each === undefined)
-    if (stored.includes(true)) project.batches++
+    if (stored.includes(true)) project.batches.push({ receivedAt, events: stored.filter(Boolean).length })
     const conflicts = existing.filter((each, i) => each && !texts[i]?.equals(each.bytes)).length
     return { stored, conflicts }
   }
@@ -142,7 +142,21 @@ function openCheckThenActStore(): Store {
     async totals(projectId) {
       await memory.check()
       const { log, batches, bytes } = of(projectId)
-      return { events: log.length, batches, bytes }
+      return { events: log.length, batches: batches.length, bytes }
+    },
+    async activity(projectId, { since, batchesMax }) {
+      await memory.check()
+      const { batches } = of(projectId)
+      const [first, last] = [batches[0], batches.at(-1)]
+      if (!first || !last) return undefined
+      const recent = batches.slice(-batchesMax).filter(({ receivedAt }) => receivedAt >= since)
+      const events = recent.reduce((sum, batch) => sum + batch.events, 0)
+      const from = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
+      return { firstAt: first.receivedAt, lastAt: last.receivedAt, recent: { events, since: from ?? since } }
+    },
+    async projects() {
+      const used = [...kept].flatMap(([projectId, { batches }]) => (batches.length > 0 ? [projectId] : []))
+      return [...new Set([...used, ...(await memory.projects())])].sort()
     },
     async updateProject(projectId, decide) {
       const { project, result } = decide(await memory.project(projectId))

@@ -1,8 +1,10 @@
 import { chunkBytesMax, type EmbeddedIngest, IngestError, type PublishOutcome } from '@ingest/core'
 import { type Answer, jsonAnswer, newRequestId, type Reply } from './answer.ts'
+import { answerBuilds } from './answer-builds.ts'
 import { answerChunk, answerContent } from './answer-content.ts'
 import { answerEvents } from './answer-events.ts'
 import { answerMaps } from './answer-maps.ts'
+import { answerStats } from './answer-stats.ts'
 import { createRateLimiter, type RateLimits } from './create-rate-limiter.ts'
 import { createSpareMemory } from './create-spare-memory.ts'
 import { createWaits, type Waits } from './create-waits.ts'
@@ -75,6 +77,8 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     ['/v1/maps', { GET: open(respondToReads(reads, answerMaps)), PUT: open(respondToPublications(uploads, bytesMax)) }],
     ['/v1/maps/chunks', { GET: open(respondToReads(reads, answerChunk)), PUT: open(respondToChunks(uploads)) }],
     ['/v1/maps/content', { GET: open(respondToReads(reads, answerContent)) }],
+    ['/v1/stats', { GET: open(respondToReads(reads, answerStats)) }],
+    ['/v1/builds', { GET: open(respondToReads(reads, answerBuilds)) }],
     ['/livez', { GET: respondAlive }],
     ['/readyz', { GET: respondReady(ingest, isDraining) }],
   ])

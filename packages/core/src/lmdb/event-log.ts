@@ -1,7 +1,7 @@
 import type { Totals } from '../store.ts'
 import type { Rows, Table } from './environment.ts'
 import type { Position } from './ids/entry.ts'
-import { decodeRecord, eventsOf, receivedAtOf } from './record.ts'
+import { decodeRecord, eventsOf, headerOf } from './record.ts'
 import { projectKey, sequenceKey, sequenceOf } from './table-keys.ts'
 
 export interface EventLogTables {
@@ -60,7 +60,7 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
   }
 
   function receivedAtIn(sequence: number): number {
-    return receivedAtOf(log.getBinaryFast(sequenceKey(sequence)), sequence)
+    return headerOf(log.getBinaryFast(sequenceKey(sequence)), sequence).receivedAt
   }
 
   return {

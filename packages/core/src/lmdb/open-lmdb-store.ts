@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import type { AppendBatch, AppendEvent, AppendResult, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
+import { readActivity } from './activity.ts'
+import { listBuilds } from './builds.ts'
 import { checkDataFile } from './check-data-file.ts'
 import { openChunkBytes } from './chunks.ts'
 import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
@@ -112,7 +114,8 @@ async function openStore(
   const seed = openFormat(environment, eventsDirectory)
   const fingerprint = internals.fingerprint ?? createFingerprint(seed)
   const projects = openProjects(environment.table)
-  const log = createEventLog(openEventLogTables(environment.table))
+  const tables = openEventLogTables(environment.table)
+  const log = createEventLog(tables)
   const writer = await startWriter({
     environment,
     data: {
@@ -271,6 +274,25 @@ async function openStore(
 
     async totals(projectId) {
       return lookAt(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => log.totals(project))
+    },
+
+    activity(projectId, recent) {
+      return run(async () => {
+        const project = look(() => numberOf(projectId))
+        return project === undefined ? undefined : readActivity(tables, look, project, recent)
+      })
+    },
+
+    builds(projectId, selection) {
+      return run(async () => {
+        const project = look(() => numberOf(projectId))
+        return project === undefined ? [] : listBuilds(environment.table, look, project, selection)
+      })
+    },
+
+    async projects() {
+      checkOpen()
+      return look(() => projects.ids())
     },
 
     async project(projectId) {

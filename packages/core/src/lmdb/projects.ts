@@ -9,6 +9,8 @@ export interface Projects {
   /** The number of a project, given out at its first use. Only inside a write transaction, or a decision. */
   numberFor(projectId: string): number
   get(projectId: string): Project | undefined
+  /** The projects that have a number, in the order of their bytes. */
+  ids(): string[]
   /** Only inside a write transaction, or a decision. */
   put(project: Project): void
 }
@@ -45,6 +47,7 @@ export function openProjects(table: (name: string) => Rows): Projects {
       const entry = entryOf(projectId)
       return entry && entry.length > numberBytes ? JSON.parse(entry.toString('utf8', numberBytes)) : undefined
     },
+    ids: () => Array.from(entries.getKeys({}), String),
     put(project) {
       const entry = projectKey(numberFor(project.projectId), Buffer.from(JSON.stringify(project)))
       entries.put(Buffer.from(project.projectId), entry)

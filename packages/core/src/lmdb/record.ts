@@ -84,10 +84,11 @@ export function viewRecord(bytes: Buffer): LogRecord {
   }
 }
 
-/** When a record was received, on trust. */
-export function receivedAtOf(bytes: Buffer | undefined, sequence: number): number {
-  if (!bytes || bytes.length < headerBytes) throw damagedRecord(sequence)
-  return bytes.readDoubleLE(8)
+/** What stands at the beginning of a record, read on trust. */
+export function headerOf(bytes: Uint8Array | undefined, sequence: number): Pick<LogRecord, 'receivedAt' | 'count'> {
+  if (!bytes || bytes.length < headerBytes || bytes[0] !== version) throw damagedRecord(sequence)
+  const { receivedAt, count } = viewRecord(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
+  return { receivedAt, count }
 }
 
 /** The high and the low half of the fingerprint of each event of a record. */

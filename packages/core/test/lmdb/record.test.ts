@@ -8,7 +8,7 @@ import {
   eventIdOf,
   eventsOf,
   fingerprintsOf,
-  receivedAtOf,
+  headerOf,
   sealRecord,
   viewRecord,
 } from '../../src/lmdb/record.ts'
@@ -28,7 +28,7 @@ t.test('a record is read as it was written', async (t) => {
   t.same(decodeRecord(bytes, 1), record)
   t.same(viewRecord(bytes), record)
   t.strictSame(fingerprintsOf(bytes, 1), fingerprints)
-  t.equal(receivedAtOf(bytes, 1), record.receivedAt)
+  t.match(headerOf(bytes, 1), { receivedAt: record.receivedAt, count: record.count })
   t.equal(bytes.length, 24 + 16 + payload.length)
 })
 
@@ -67,8 +67,8 @@ t.test('a record that is missing, empty or cut is damaged', async (t) => {
   const bytes = sealed()
   t.throws(() => decodeRecord(undefined, 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(Buffer.alloc(0), 5), { code: 'store-damaged' })
-  t.throws(() => receivedAtOf(undefined, 5), { code: 'store-damaged' })
-  t.throws(() => receivedAtOf(bytes.subarray(0, 23), 5), { code: 'store-damaged' })
+  t.throws(() => headerOf(undefined, 5), { code: 'store-damaged' })
+  t.throws(() => headerOf(bytes.subarray(0, 23), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(randomBytes(20), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(bytes.subarray(0, -1), 5), { code: 'store-damaged' })
 })

@@ -1,0 +1,28 @@
+import { Command } from 'commander'
+import { addTargetOptions, targetOf, withTarget } from './with-target.ts'
+import { writeOut } from './write-out.ts'
+
+/** `ingest find`. */
+export function findCommand(): Command {
+  const command = addTargetOptions(
+    new Command('find')
+      .description('say whether an event is stored, when it was received and where it stands, and print it')
+      .argument('<eventId>', 'the id of the event'),
+  )
+  return command
+    .option('--json', 'one line as `ingest export` prints it: { "cursor", "receivedAt", "event" }')
+    .addHelpText('after', '\nAn event that is not stored: exit code 3.')
+    .action(async (eventId: string, { json }: { json?: true }) => {
+      const { eventLine, IngestError } = await import('@ingest/core')
+      const target = targetOf(command)
+      await withTarget(target, async (ingest) => {
+        const event = await ingest.findEvent(target.project, eventId)
+        if (!event) {
+          throw new IngestError('not-found', `No event ${eventId} is stored for the project ${target.project}.`)
+        }
+        const { cursor, receivedAt, bytes } = event
+        const heading = `received  ${new Date(receivedAt).toISOString()}\ncursor    ${cursor}\n\n`
+        await writeOut(json ? eventLine(event) : Buffer.concat([Buffer.from(heading), bytes, Buffer.from('\n')]))
+      })
+    })
+}

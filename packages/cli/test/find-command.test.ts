@@ -1,0 +1,55 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { ingest, isWrongUse, startServe } from './ingest-process.ts'
+import { createKey, projectId, send } from './sender.ts'
+
+const data = join(t.testdir(), 'data')
+const key = await createKey(data)
+const server = await startServe(t, ['--data', data])
+const odd = `{ "projectId":"${projectId}",\t"eventId": "a b/é",\n"n":12345678901234567890, "e":1.0E+2 }`
+await send({ ...server, key }, `{"events":[{"projectId":"${projectId}","eventId":"first"},${odd}]}`)
+
+for (const [name, env] of [
+  ['over HTTP', { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key }],
+  ['in a store', { INGEST_DATA: data, INGEST_PROJECT_ID: projectId }],
+] as const) {
+  t.test(`${name}, an event is shown with when and where it was stored`, async (t) => {
+    const { code, stdout, stderr } = await ingest(['find', 'first'], { env })
+    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
+    t.match(stdout, /^received {2}20\d\d-\S+Z\ncursor {4}1-0\n\n\{"projectId":"game-1","eventId":"first"\}\n$/)
+    const exported = await ingest(['export', '--data', data, '--project', projectId])
+    const lines = exported.stdout.split('\n')
+    t.equal((await ingest(['find', 'first', '--json'], { env })).stdout, `${lines[0]}\n`)
+    t.equal((await ingest(['find', 'a b/é', '--json'], { env })).stdout, `${lines[1]}\n`)
+  })
+
+  t.test(`${name}, an event that is not stored: exit 3`, async (t) => {
+    for (const flags of [[], ['--json']]) {
+      t.match(await ingest(['find', 'First', ...flags], { env }), {
+        code: 3,
+        stdout: /^$/,
+        stderr: 'ingest: No event First is stored for the project game-1.\n',
+      })
+    }
+  })
+
+  t.test(`${name}, an id that cannot be is wrong use`, async (t) => {
+    await isWrongUse(t, ['find', ''], /Expected at least 1 byte/, { env })
+    await isWrongUse(t, ['find', 'x'.repeat(257)], /Expected at most 256 bytes/, { env })
+  })
+}
+
+t.test('an event of a store is printed byte for byte', async (t) => {
+  const { stdout } = await ingest(['find', 'a b/é', '--data', data, '--project', projectId])
+  t.equal(stdout.slice(stdout.indexOf('\n\n') + 2), `${odd}\n`)
+})
+
+t.test('wrong use', async (t) => {
+  await isWrongUse(t, ['find', '--project', 'p'], /missing required argument 'eventId'/)
+  await isWrongUse(
+    t,
+    ['find', 'a', '--data', data],
+    /'--project <id>' not specified: name it, or set INGEST_PROJECT_ID/,
+  )
+  await isWrongUse(t, ['find', 'a', '--project', 'p'], /name a server with --url/)
+})

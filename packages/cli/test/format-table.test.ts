@@ -1,0 +1,20 @@
+import t from 'tap'
+import { formatTable } from '../src/format-table.ts'
+
+const lines = [
+  ['A', 'NUMBER', 'LAST'],
+  ['long', '7', ''],
+  ['', '12,345,678', 'x'],
+]
+
+t.test('columns are as wide as their widest cell, and no line ends with spaces', async (t) => {
+  t.strictSame(formatTable(lines), ['A     NUMBER      LAST', 'long  7', '      12,345,678  x'])
+})
+
+t.test('numbers end together', async (t) => {
+  t.strictSame(formatTable(lines, [1]), ['A         NUMBER  LAST', 'long           7', '      12,345,678  x'])
+})
+
+t.test('a table may be empty', async (t) => {
+  t.strictSame(formatTable([]), [])
+})

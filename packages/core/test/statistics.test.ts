@@ -1,0 +1,74 @@
+import t from 'tap'
+import { createIngest } from '../src/ingest.ts'
+import { openMemoryStore } from '../src/memory-store.ts'
+
+/** An ingest whose clock stands at `clock.now`. */
+function setUp() {
+  const clock = { now: 1_000_000 }
+  const ingest = createIngest({ store: openMemoryStore(), now: () => clock.now })
+  let count = 0
+  return {
+    ingest,
+    clock,
+    async submit(events: number) {
+      const batch = Array.from({ length: events }, () => ({ projectId: 'p', eventId: `e-${count++}` }))
+      await ingest.submitBatch('p', { events: batch })
+    },
+    rate: async () => (await ingest.stats('p')).eventsPerSecond,
+  }
+}
+
+t.test('the rate is that of the last minute, by the clock', async (t) => {
+  const { clock, submit, rate } = setUp()
+  t.equal(await rate(), 0)
+  await submit(60)
+  t.equal(await rate(), 1)
+  clock.now += 30_000
+  await submit(30)
+  t.equal(await rate(), 1.5)
+  clock.now += 30_000
+  t.equal(await rate(), 1.5, 'a minute has both of its ends')
+  clock.now += 1
+  t.equal(await rate(), 0.5)
+  clock.now += 30_000
+  t.equal(await rate(), 0)
+})
+
+t.test('of more than 10,000 batches in a minute, the newest make the rate, over their time', async (t) => {
+  const { clock, submit, rate } = setUp()
+  await submit(100)
+  clock.now += 1_000
+  for (let i = 0; i < 9_998; i++) await submit(1)
+  clock.now += 4_000
+  t.equal(await rate(), 10_098 / 60)
+  await submit(1)
+  await submit(1)
+  t.equal(await rate(), 10_000 / 4, 'the batch of 100 is not among them')
+})
+
+t.test('a clock that goes backwards makes no rate that cannot be', async (t) => {
+  const { clock, submit, rate } = setUp()
+  for (let i = 0; i < 10_000; i++) await submit(1)
+  clock.now -= 500_000
+  t.equal(await rate(), 10_000)
+})
+
+t.test('builds are counted beyond one page', async (t) => {
+  const { ingest } = setUp()
+  for (let i = 0; i < 25; i++) {
+    const events = Array.from({ length: 100 }, (_, n) => ({
+      projectId: 'p',
+      eventId: `${i}-${n}`,
+      buildId: `${i}-${n}`,
+    }))
+    await ingest.submitBatch('p', { events })
+  }
+  await ingest.publishMap('p', { placeId: '1', buildId: 'open', map: 1 })
+  t.match(await ingest.stats('p'), { builds: 2_501, frozenBuilds: 2_500, maps: 1 })
+})
+
+t.test('a project that cannot be is refused', async (t) => {
+  const { ingest } = setUp()
+  await t.rejects(ingest.stats('a b'), { code: 'invalid-argument' })
+  await t.rejects(ingest.builds('a b'), { code: 'invalid-argument' })
+})

@@ -1,0 +1,27 @@
+import type { Ingest } from '@ingest/core'
+import type { Reply } from './answer.ts'
+import type { EdgeRequest } from './edge-request.ts'
+import { parseLimit, parseQuery } from './parse-query.ts'
+import { timeOf } from './time-of.ts'
+
+/** The most builds of one page. */
+export const buildsPageMax = 1_000
+
+/**
+ * A page of the builds of a project.
+ *
+ * @throws {IngestError} `invalid-argument`, `invalid-cursor`
+ */
+export async function answerBuilds(ingest: Ingest, projectId: string, { query }: EdgeRequest): Promise<Reply> {
+  const { cursor, limit } = parseQuery(query, ['cursor', 'limit'])
+  const count = parseLimit(limit, buildsPageMax)
+  const { builds, next } = await ingest.builds(projectId, {
+    ...(cursor !== undefined && { cursor }),
+    ...(count !== undefined && { limit: count }),
+  })
+  const body = JSON.stringify({
+    builds: builds.map(({ frozenAt, ...build }) => ({ ...build, frozenAt: timeOf(frozenAt) })),
+    next,
+  })
+  return { status: 200, headers: { 'Content-Type': 'application/json' }, body }
+}
