@@ -1,11 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
+import { checkCommand } from './check-command.ts'
 import { exitCode, exitCodeHelp } from './exit-code.ts'
 import { exportCommand } from './export-command.ts'
 import { failureOf } from './failure-of.ts'
 import { keysCommand } from './keys-command.ts'
 import { mapsCommand } from './maps-command.ts'
 import { publishMapCommand } from './publish-map-command.ts'
+import { sendCommand } from './send-command.ts'
 import { serveCommand } from './serve-command.ts'
 import { writeOut } from './write-out.ts'
 
@@ -17,17 +19,17 @@ export async function run(argv: readonly string[]): Promise<number> {
     return exitCode.done
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
-    const { exitCode: code, ...failure } = await failureOf(error)
+    const { exitCode: code, details, ...failure } = await failureOf(error)
     // what commander finds it has said already
     if (!(error instanceof CommanderError)) complain(failure.message)
-    if (wantsObject(argv)) await writeOut(`${JSON.stringify({ ok: false, error: failure })}\n`)
+    if (wantsObject(argv)) await writeOut(`${JSON.stringify({ ok: false, ...details, error: failure })}\n`)
     return code
   }
 }
 
 /** Whether a program waits for one object whatever happens, also when the command line is not understood. */
 function wantsObject([, , command, ...args]: readonly string[]): boolean {
-  return command === 'publish-map' && args.includes('--json')
+  return /^(publish-map|send|check)$/.test(command ?? '') && args.includes('--json')
 }
 
 function createProgram(): Command {
@@ -37,7 +39,15 @@ function createProgram(): Command {
     .addHelpText('after', exitCodeHelp)
     .exitOverride()
     .configureOutput({ outputError: (text) => complain(withRemedy(text.replace(/^error: /, ''))) })
-  for (const command of [serveCommand(), keysCommand(), exportCommand(), publishMapCommand(), mapsCommand()]) {
+  for (const command of [
+    serveCommand(),
+    keysCommand(),
+    sendCommand(),
+    checkCommand(),
+    exportCommand(),
+    publishMapCommand(),
+    mapsCommand(),
+  ]) {
     program.addCommand(inherit(command, program))
   }
   wantCommand(program, 'ingest')

@@ -23,8 +23,8 @@ export interface Target {
   timeout: number
 }
 
-/** Adds what a command needs to reach a project. */
-export function addTargetOptions(command: Command): Command {
+/** Adds what a command needs to reach a project. `retries` is what it does without the option. */
+export function addTargetOptions(command: Command, { retries = 4 } = {}): Command {
   return command
     .addOption(new Option('--url <url>', 'the server').env('INGEST_URL').argParser(notEmpty))
     .addOption(
@@ -45,7 +45,7 @@ export function addTargetOptions(command: Command): Command {
     })
     .addOption(
       new Option('--retries <n>', 'how often a request is sent again after a failure that may go away')
-        .default(4)
+        .default(retries)
         .argParser(wholeNumber(0, 100)),
     )
     .addOption(
