@@ -20,16 +20,21 @@ const pieceBytes = 256 * 1024
 export async function openInput(file: string, output?: string): Promise<Input> {
   const { IngestError } = await import('@ingest/core')
   const refusal = (reason: string, cause?: unknown) => new IngestError('invalid-argument', reason, { cause })
+  const handle = file === '-' ? undefined : await open(file).catch(unreadable)
   try {
-    const handle = file === '-' ? undefined : await open(file)
     const stats = handle ? await handle.stat() : await promisify(fstat)(0)
-    const stream = handle ? handle.createReadStream({ highWaterMark: pieceBytes }) : process.stdin
     if (stats.isDirectory()) throw refusal(`${file} is a directory, and events are in a file.`)
     if (output !== undefined && (await isSame(output, stats))) throw refusal(`${output} is what is read: name another.`)
+    const stream = handle ? handle.createReadStream({ highWaterMark: pieceBytes }) : process.stdin
     return { stream, size: stats.isFile() ? stats.size : null }
   } catch (error) {
+    await handle?.close()
     if (error instanceof IngestError) throw error
-    throw refusal(`The file cannot be read: ${(error as Error).message}`, error)
+    return unreadable(error as Error)
+  }
+
+  function unreadable(error: Error): never {
+    throw refusal(`The file cannot be read: ${error.message}`, error)
   }
 }
 
