@@ -72,7 +72,7 @@ Exit codes:
   2  wrong use: an option, an argument, or a directory without a store
   3  refused by what is stored, such as an unknown key, a frozen build, or a map that is not there
   4  credentials
-  5  invalid input, or a damaged or foreign store
+  5  invalid input, rejected events, or a damaged or foreign store
   6  temporary: the same command may work later
   7  the file changed while it was being uploaded
 130, 143  ended by SIGINT, SIGTERM

@@ -10,6 +10,19 @@ export interface Failure {
   message: string
   /** Whether the same command may succeed later, unchanged. */
   retryable: boolean
+  /** What programs are told beside it. */
+  details?: object
+}
+
+/** A failure of which a command says all by itself. */
+export class CommandFailure extends Error {
+  override readonly name = 'CommandFailure'
+  readonly failure: Failure
+
+  constructor(failure: Failure) {
+    super(failure.message)
+    this.failure = failure
+  }
 }
 
 export async function failureOf(error: unknown): Promise<Failure> {
@@ -17,6 +30,7 @@ export async function failureOf(error: unknown): Promise<Failure> {
     const message = error.message.replace(/^error: /, '')
     return { exitCode: exitCode.usage, code: 'invalid-argument', message, retryable: false }
   }
+  if (error instanceof CommandFailure) return error.failure
   if (error instanceof Interrupted) {
     return { exitCode: error.exitCode, code: 'interrupted', message: error.message, retryable: true }
   }

@@ -1,9 +1,9 @@
-import type { SourcePublication, UploadedMap, UploadOptions } from '@ingest/client'
+import type { SourcePublication, UploadedMap, UploadOptions, UploadProgress } from '@ingest/client'
 import { Command, Option } from 'commander'
 import { exitCode, exitCodes } from './exit-code.ts'
 import { formatBytes } from './format-bytes.ts'
 import { notEmpty, wholeNumber } from './options.ts'
-import { showProgress } from './show-progress.ts'
+import { type Progress, showProgress } from './show-progress.ts'
 import { untilSignal } from './until-signal.ts'
 import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from './with-target.ts'
 import { writeOut } from './write-out.ts'
@@ -107,12 +107,25 @@ async function upload(
       uploadMap(maps, target.project, publicationOf(file, options), {
         ...uploadOptionsOf(options),
         signal,
-        ...(progress && { onProgress: progress.show }),
+        ...(progress && { onProgress: (uploaded) => progress.show(progressOf(uploaded)) }),
       }),
     )
   } finally {
     progress?.end()
     if (file === '-') process.stdin.destroy()
+  }
+}
+
+const labels = { spool: 'reading', hash: 'hashing', upload: 'uploading' } as const
+
+function progressOf({ phase, bytesDone, bytesTotal, chunksDone, chunksTotal }: UploadProgress): Progress {
+  const bytes = bytesTotal === null ? formatBytes(bytesDone) : `${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`
+  return {
+    label: labels[phase],
+    done: bytesDone,
+    total: bytesTotal,
+    text: chunksTotal === null ? bytes : `${bytes}, ${chunksDone} of ${chunksTotal} chunks`,
+    isAnnounced: phase === 'upload',
   }
 }
 

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
+import { checkCommand } from './check-command.ts'
 import { completionCommand, wordsToComplete, writeSuggestions } from './completion-command.ts'
 import { exitCode, exitCodeHelp } from './exit-code.ts'
 import { exportCommand } from './export-command.ts'
@@ -8,6 +9,7 @@ import { findCommand } from './find-command.ts'
 import { keysCommand } from './keys-command.ts'
 import { mapsCommand } from './maps-command.ts'
 import { publishMapCommand } from './publish-map-command.ts'
+import { sendCommand } from './send-command.ts'
 import { serveCommand } from './serve-command.ts'
 import { statsCommand } from './stats-command.ts'
 import { writeOut } from './write-out.ts'
@@ -22,17 +24,17 @@ export async function run(argv: readonly string[]): Promise<number> {
     return exitCode.done
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
-    const { exitCode: code, ...failure } = await failureOf(error)
+    const { exitCode: code, details, ...failure } = await failureOf(error)
     // what commander finds it has said already
     if (!(error instanceof CommanderError)) complain(failure.message)
-    if (wantsObject(argv)) await writeOut(`${JSON.stringify({ ok: false, error: failure })}\n`)
+    if (wantsObject(argv)) await writeOut(`${JSON.stringify({ ok: false, ...details, error: failure })}\n`)
     return code
   }
 }
 
 /** Whether a program waits for one object whatever happens, also when the command line is not understood. */
 function wantsObject([, , command, ...args]: readonly string[]): boolean {
-  return command === 'publish-map' && args.includes('--json')
+  return /^(publish-map|send|check)$/.test(command ?? '') && args.includes('--json')
 }
 
 function createProgram(): Command {
@@ -45,6 +47,8 @@ function createProgram(): Command {
   const commands = [
     serveCommand(),
     keysCommand(),
+    sendCommand(),
+    checkCommand(),
     exportCommand(),
     findCommand(),
     statsCommand(),

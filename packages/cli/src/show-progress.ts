@@ -1,9 +1,19 @@
-import type { UploadProgress } from '@ingest/client'
-import { formatBytes } from './format-bytes.ts'
+/** How far a piece of work is. */
+export interface Progress {
+  /** What is being done, in one short word: `uploading`. */
+  label: string
+  done: number
+  /** Null when nobody knows, as of a stream. */
+  total: number | null
+  /** The same, and more, for people. */
+  text: string
+  /** Whether a log hears of it as soon as it begins. */
+  isAnnounced: boolean
+}
 
-/** Shows how far an upload is. */
+/** Shows how far a piece of work is. */
 export interface ProgressDisplay {
-  show(progress: UploadProgress): void
+  show(progress: Progress): void
   /** Leaves the terminal as it was. */
   end(): void
 }
@@ -11,9 +21,7 @@ export interface ProgressDisplay {
 /** How often somebody who reads a log hears of it. */
 const lineEveryMs = 5000
 
-const labels = { spool: 'reading', hash: 'hashing', upload: 'uploading' } as const
-
-/** A bar on a terminal, and otherwise a line when sending begins and then one now and then. */
+/** A bar on a terminal, and otherwise a line when something begins that is announced, and then one now and then. */
 export async function showProgress(stream: NodeJS.WriteStream = process.stderr): Promise<ProgressDisplay> {
   return stream.isTTY ? bar(stream) : lines(stream, () => performance.now())
 }
@@ -29,15 +37,13 @@ async function bar(stream: NodeJS.WriteStream): Promise<ProgressDisplay> {
     hideCursor: true,
     clearOnComplete: true,
   })
-  let phase: UploadProgress['phase'] | undefined
+  let shown: string | undefined
   return {
-    show(progress) {
-      const payload = { label: labels[progress.phase].padEnd(9), text: textOf(progress) }
-      // how long a stream is, nobody knows
-      const isOpen = progress.bytesTotal === null
-      if (progress.phase !== phase) bar.start(progress.bytesTotal || 1, 0, payload)
-      phase = progress.phase
-      bar.update(isOpen ? 0 : progress.bytesDone, payload)
+    show({ label, done, total, text }) {
+      const payload = { label: label.padEnd(9), text }
+      if (label !== shown) bar.start(total || 1, 0, payload)
+      shown = label
+      bar.update(total === null ? 0 : done, payload)
     },
     end: () => bar.stop(),
   }
@@ -45,21 +51,16 @@ async function bar(stream: NodeJS.WriteStream): Promise<ProgressDisplay> {
 
 /** The same as lines of text, written at times of this clock, in milliseconds. */
 export function lines(stream: Pick<NodeJS.WriteStream, 'write'>, now: () => number): ProgressDisplay {
-  let isUploading = false
+  let announced: string | undefined
   let writtenAt = now()
   return {
-    show(progress) {
-      const begins = progress.phase === 'upload' && !isUploading
+    show({ label, text, isAnnounced }) {
+      const begins = isAnnounced && label !== announced
       if (!begins && now() - writtenAt < lineEveryMs) return
-      isUploading = progress.phase === 'upload'
+      if (isAnnounced) announced = label
       writtenAt = now()
-      stream.write(`ingest: ${labels[progress.phase]} ${textOf(progress)}\n`)
+      stream.write(`ingest: ${label} ${text}\n`)
     },
     end() {},
   }
-}
-
-function textOf({ bytesDone, bytesTotal, chunksDone, chunksTotal }: UploadProgress): string {
-  const bytes = bytesTotal === null ? formatBytes(bytesDone) : `${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`
-  return chunksTotal === null ? bytes : `${bytes}, ${chunksDone} of ${chunksTotal} chunks`
 }

@@ -15,7 +15,7 @@ interface StatsOptions {
 export function statsCommand(): Command {
   const command = addTargetOptions(
     new Command('stats').description('count what is stored: of one project, or of all projects of a store'),
-    projectOption().makeOptionMandatory(false),
+    { project: projectOption().makeOptionMandatory(false) },
   )
   return command
     .option('--builds', 'list the builds of one project instead, and since when each is frozen')

@@ -23,8 +23,18 @@ export interface Target {
   timeout: number
 }
 
-/** Adds what a command needs to reach a project; with a project that is not mandatory, it has to look for itself. */
-export function addTargetOptions(command: Command, project: Option = projectOption()): Command {
+export interface TargetOptions {
+  /** With a project that is not mandatory, the command has to look for itself. */
+  project?: Option
+  /** How often a request is sent again without the option. */
+  retries?: number
+}
+
+/** Adds what a command needs to reach a project. */
+export function addTargetOptions(
+  command: Command,
+  { project = projectOption(), retries = 4 }: TargetOptions = {},
+): Command {
   return command
     .addOption(new Option('--url <url>', 'the server').env('INGEST_URL').argParser(notEmpty))
     .addOption(
@@ -45,7 +55,7 @@ export function addTargetOptions(command: Command, project: Option = projectOpti
     })
     .addOption(
       new Option('--retries <n>', 'how often a request is sent again after a failure that may go away')
-        .default(4)
+        .default(retries)
         .argParser(wholeNumber(0, 100)),
     )
     .addOption(

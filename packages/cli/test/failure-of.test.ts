@@ -1,7 +1,7 @@
 import { IngestError } from '@ingest/core'
 import { CommanderError } from 'commander'
 import t from 'tap'
-import { failureOf } from '../src/failure-of.ts'
+import { CommandFailure, failureOf } from '../src/failure-of.ts'
 import { Interrupted } from '../src/until-signal.ts'
 
 t.test('whatever goes wrong has an exit code, a code, a sentence, and whether to try again', async (t) => {
@@ -21,6 +21,11 @@ t.test('whatever goes wrong has an exit code, a code, a sentence, and whether to
     [new IngestError('overloaded', 'Later.'), { exitCode: 6, code: 'overloaded', message: 'Later.', retryable: true }],
   ]
   for (const [error, failure] of cases) t.strictSame(await failureOf(error), failure)
+})
+
+t.test('what a command says of itself stands', async (t) => {
+  const failure = { exitCode: 5, code: 'events-rejected', message: 'Some.', retryable: false, details: { events: 3 } }
+  t.equal(await failureOf(new CommandFailure(failure)), failure)
 })
 
 t.test('anything else is a bug, and shows where it is', async (t) => {

@@ -6,7 +6,8 @@ t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
     const { code, stdout, stderr } = await ingest(args)
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    for (const word of ['serve', 'keys', 'export', 'publish-map', 'maps', 'Exit codes:']) t.match(stdout, word)
+    for (const word of ['serve', 'keys', 'send', 'check', 'export', 'publish-map', 'maps', 'Exit codes:'])
+      t.match(stdout, word)
     for (const exitCode of [0, 1, 2, 3, 4, 5, 6, 7]) t.match(stdout, new RegExp(`^  ${exitCode}  \\w`, 'm'))
   }
 })
@@ -50,6 +51,21 @@ t.test('--help of a command names its options', async (t) => {
         .concat(['--content-type', '--if-absent', '--expect', '--on-frozen', '--dry-run', '--concurrency'])
         .concat(['--json', '--quiet', 'INGEST_KEY', 'Exit code 0']),
     ],
+    [
+      ['send'],
+      [
+        '<file>',
+        '--url',
+        '--data',
+        '--project',
+        '--key-file',
+        '--retries',
+        '--timeout',
+        '--make-ids',
+        '--rejected',
+      ].concat(['--concurrency', '--json', '--quiet', 'INGEST_KEY', 'Exit code 0']),
+    ],
+    [['check'], ['<file>', '--project', '--make-ids', '--rejected', '--json', '--quiet', 'Exit code 0']],
     [['maps'], ['list', 'show', 'download', 'verify']],
     [
       ['maps', 'download'],

@@ -1,5 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { type BatchResult, type Event, IngestError, type Issue } from '@ingest/core'
+import { accountsFor } from './accounts-for.ts'
 import { createBackoff } from './create-backoff.ts'
 import type { Client } from './create-client.ts'
 import { createEventIds } from './create-event-ids.ts'
@@ -314,18 +315,6 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
   drop('damaged', [], spool?.damaged)
   if (queue.length > 0) work()
   return sender
-}
-
-/** Whether an answer is one to a batch of so many events. */
-function accountsFor({ accepted, duplicates, rejected }: BatchResult, count: number): boolean {
-  const places = new Set(rejected.map(({ index }) => index))
-  return (
-    accepted + duplicates + places.size === count &&
-    places.size === rejected.length &&
-    rejected.every(
-      ({ index, issues }) => Number.isInteger(index) && index >= 0 && index < count && Array.isArray(issues),
-    )
-  )
 }
 
 function bytesOf(events: readonly { bytes: Buffer }[]): number {

@@ -1,6 +1,8 @@
 export type { BatchInput, BatchResult, RejectedEvent } from './batch.ts'
 export { batchBody, batchBytesMax, batchEventsMax, batchTooLarge, parseEvents } from './batch.ts'
 export { canonicalJson, mapDepthMax } from './canonical-json.ts'
+export type { CheckedEvent } from './check-event.ts'
+export { checkEvent } from './check-event.ts'
 export { digestOf, isDigest } from './digest.ts'
 export type { ErrorCode, ErrorDetails } from './error.ts'
 export { errorCodes, IngestError } from './error.ts'

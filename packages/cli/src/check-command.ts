@@ -1,0 +1,150 @@
+import type { PreparedEvent, PreparedPiece, RejectedInput, ValueForm } from '@ingest/client'
+import type { Event } from '@ingest/core'
+import { Command } from 'commander'
+import { createFirstPlaces } from './create-first-places.ts'
+import { eventsProgress } from './events-progress.ts'
+import { exitCode } from './exit-code.ts'
+import { CommandFailure, type Failure, failureOf } from './failure-of.ts'
+import { formatBytes } from './format-bytes.ts'
+import { openInput } from './open-input.ts'
+import { notEmpty, projectOption } from './options.ts'
+import { makeIdsOption, rejectedOption } from './send-command.ts'
+import { showProgress } from './show-progress.ts'
+import { untilSignal } from './until-signal.ts'
+import { placeOf, type RejectedReport, withRejected } from './with-rejected.ts'
+import { writeOut } from './write-out.ts'
+
+interface CheckOptions {
+  project?: string
+  makeIds?: true
+  rejected?: string
+  json?: true
+  quiet?: true
+}
+
+/** What would become of the events. */
+interface Tally {
+  projectId: string | null
+  bytes: number
+  events: number
+  accepted: number
+  duplicates: number
+  rejected: number
+}
+
+/** `ingest check`. */
+export function checkCommand(): Command {
+  return new Command('check')
+    .description('say what would become of the events of a file, without a server and without a store')
+    .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', notEmpty)
+    .addOption(projectOption().makeOptionMandatory(false))
+    .addOption(makeIdsOption())
+    .addOption(rejectedOption())
+    .option('--json', 'print one JSON object, also on failure')
+    .option('--quiet', 'print nothing but errors, and the object of --json')
+    .addHelpText('after', checkHelp)
+    .action(async (file: string, options: CheckOptions) => check(file, options))
+}
+
+const checkHelp = `
+Without --project or INGEST_PROJECT_ID, the project is that of the first event, and each event has to name it. With it,
+a missing projectId is no fault, as \`ingest send\` adds it. What is stored already, and rules that a server has of its
+own, are not known here. The ids of the file are kept in memory.
+Exit code 0 says that each event would be stored; 5 that some would not: rejected, or with an id of an earlier one.
+`
+
+async function check(file: string, options: CheckOptions): Promise<void> {
+  const { isProjectId, IngestError } = await import('@ingest/core')
+  const { project, json, quiet } = options
+  if (project !== undefined && !isProjectId(project)) {
+    throw new IngestError('invalid-argument', `A project id is 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
+  }
+  const tally: Tally = { projectId: project ?? null, bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0 }
+  try {
+    await untilSignal('not all of it was checked', (signal) => checkFile(file, options, tally, signal))
+  } catch (error) {
+    throw new CommandFailure({ ...(await failureOf(error)), details: tally })
+  }
+  const isGood = tally.accepted === tally.events
+  if (json && isGood) await writeOut(`${JSON.stringify({ ok: true, ...tally })}\n`)
+  if (!json && !quiet) await writeOut(`${lineOf(tally)}\n`)
+  if (!isGood) throw new CommandFailure({ ...faultOf(tally), details: tally })
+}
+
+async function checkFile(file: string, options: CheckOptions, tally: Tally, signal: AbortSignal): Promise<void> {
+  const { prepareEvents } = await import('@ingest/client')
+  const input = await openInput(file, options.rejected)
+  const leave = () => input.stream.destroy()
+  signal.addEventListener('abort', leave)
+  try {
+    await withRejected(options, async (report) => {
+      const judge = await createJudge(tally, report)
+      const progress = options.quiet ? undefined : await showProgress()
+      try {
+        const { project: projectId, makeIds } = options
+        for await (const piece of prepareEvents(input.stream, { projectId, makeIds })) {
+          await judge(piece)
+          progress?.show(eventsProgress('checking', tally, input.size))
+        }
+      } finally {
+        progress?.end()
+      }
+    })
+  } finally {
+    signal.throwIfAborted()
+    leave()
+  }
+}
+
+/** Decides about each event as a server does that has none of them; what it finds is counted and reported. */
+async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece: PreparedPiece) => Promise<void>> {
+  const [core, { rejectEvent }] = await Promise.all([import('@ingest/core'), import('@ingest/client')])
+  const { checkEvent, IngestError, isProjectId, parseJson } = core
+  const places = createFirstPlaces()
+
+  function projectOf({ projectId }: Event): string {
+    if (isProjectId(projectId)) return projectId
+    throw new IngestError('invalid-argument', 'The first event names no project: name it by --project.')
+  }
+
+  /** The event, if it would be rejected. */
+  function judge(prepared: PreparedEvent, form: ValueForm | undefined): RejectedInput | undefined {
+    const event = parseJson(prepared.bytes) as Event
+    tally.projectId ??= projectOf(event)
+    const { eventId, isIdentified, issues } = checkEvent(tally.projectId, event)
+    const first = eventId !== null && isIdentified ? places.find(eventId) : undefined
+    if (eventId !== null && first !== undefined) {
+      tally.duplicates++
+      report.mention(prepared.at, form, eventId, `The eventId is that of ${placeOf(first, form)}.`)
+    } else if (eventId === null || issues.length > 0) {
+      return rejectEvent(prepared, { eventId, issues })
+    } else {
+      tally.accepted++
+      places.add(eventId, prepared.at)
+    }
+    return undefined
+  }
+
+  return async ({ form, bytes, events, rejected }) => {
+    const all = [...rejected, ...events.flatMap((event) => judge(event, form) ?? [])]
+    tally.bytes += bytes
+    tally.events += rejected.length + events.length
+    tally.rejected += all.length
+    await report.note(
+      all.sort((a, b) => a.at - b.at),
+      form,
+    )
+  }
+}
+
+function lineOf({ projectId, bytes, events, accepted, duplicates, rejected }: Tally): string {
+  const of = projectId === null ? '' : ` of ${projectId}`
+  const outcome = `${accepted} would be accepted, ${duplicates} duplicates, ${rejected} rejected`
+  return `checked ${events} events${of}: ${outcome}; ${formatBytes(bytes)}`
+}
+
+function faultOf({ events, accepted, rejected }: Tally): Failure {
+  const code = rejected > 0 ? 'events-rejected' : 'events-repeated'
+  const message = `${events - accepted} of ${events} events would not be stored`
+  return { exitCode: exitCode.invalid, code, message, retryable: false }
+}

@@ -1,0 +1,44 @@
+import { fstat, type Stats } from 'node:fs'
+import { open, stat } from 'node:fs/promises'
+import type { Readable } from 'node:stream'
+import { promisify } from 'node:util'
+
+/** What a command reads. */
+export interface Input {
+  stream: Readable
+  /** In bytes; null for what is no file. */
+  size: number | null
+}
+
+const pieceBytes = 256 * 1024
+
+/**
+ * Opens a file, or standard input for `-`.
+ *
+ * @throws {IngestError} `invalid-argument` for what cannot be read, and when what is written to is the same file.
+ */
+export async function openInput(file: string, output?: string): Promise<Input> {
+  const { IngestError } = await import('@ingest/core')
+  const refusal = (reason: string, cause?: unknown) => new IngestError('invalid-argument', reason, { cause })
+  const handle = file === '-' ? undefined : await open(file).catch(unreadable)
+  try {
+    const stats = handle ? await handle.stat() : await promisify(fstat)(0)
+    if (stats.isDirectory()) throw refusal(`${file} is a directory, and events are in a file.`)
+    if (output !== undefined && (await isSame(output, stats))) throw refusal(`${output} is what is read: name another.`)
+    const stream = handle ? handle.createReadStream({ highWaterMark: pieceBytes }) : process.stdin
+    return { stream, size: stats.isFile() ? stats.size : null }
+  } catch (error) {
+    await handle?.close()
+    if (error instanceof IngestError) throw error
+    return unreadable(error as Error)
+  }
+
+  function unreadable(error: Error): never {
+    throw refusal(`The file cannot be read: ${error.message}`, error)
+  }
+}
+
+async function isSame(path: string, { dev, ino }: Stats): Promise<boolean> {
+  const other = await stat(path).catch(() => undefined)
+  return other?.dev === dev && other.ino === ino
+}

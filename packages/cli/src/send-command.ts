@@ -1,0 +1,163 @@
+import type { SubmittedEvents } from '@ingest/client'
+import type { Issue } from '@ingest/core'
+import { Command, Option } from 'commander'
+import { eventsProgress } from './events-progress.ts'
+import { exitCode } from './exit-code.ts'
+import { CommandFailure, type Failure, failureOf } from './failure-of.ts'
+import { formatBytes } from './format-bytes.ts'
+import { openInput } from './open-input.ts'
+import { notEmpty, wholeNumber } from './options.ts'
+import { showProgress } from './show-progress.ts'
+import { untilSignal } from './until-signal.ts'
+import { withRejected } from './with-rejected.ts'
+import { addTargetOptions, type Target, targetOf, withTarget } from './with-target.ts'
+import { writeOut } from './write-out.ts'
+
+interface SendOptions {
+  makeIds?: true
+  rejected?: string
+  concurrency: number
+  json?: true
+  quiet?: true
+}
+
+/** A server that is started again is back within a minute; whoever sends much waits for that. */
+const retriesDefault = 10
+
+/** `ingest send`. */
+export function sendCommand(): Command {
+  const command = new Command('send')
+    .description('send the events of a file; run again, what is stored already counts as a duplicate')
+    .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', notEmpty)
+  return addTargetOptions(command, { retries: retriesDefault })
+    .addOption(makeIdsOption())
+    .addOption(rejectedOption())
+    .addOption(
+      new Option('--concurrency <n>', 'how many batches are sent at once; 1 keeps the order of the file')
+        .default(8)
+        .argParser(wholeNumber(1, 64)),
+    )
+    .option('--json', 'print one JSON object, also on failure')
+    .option('--quiet', 'print nothing but errors, and the object of --json')
+    .addHelpText('after', sendHelp)
+    .action(async (file: string, options: SendOptions) => send(file, options, targetOf(command)))
+}
+
+/** `--make-ids`. */
+export function makeIdsOption(): Option {
+  return new Option('--make-ids', 'give an eventId to each event without one, which is rejected otherwise')
+}
+
+/** `--rejected <file>`. */
+export function rejectedOption(): Option {
+  return new Option(
+    '--rejected <file>',
+    'write what is rejected there, a line each: { "line" or "index", "eventId", "issues", "event" }',
+  ).argParser(notEmpty)
+}
+
+const sendHelp = `
+Events are sent as they stand in the file, byte for byte; a missing projectId is that of --project. Lines of
+\`ingest export\`, and of a --rejected file, stand for the event in them.
+Events without an eventId are rejected, as running this again would store them again: --make-ids takes that on.
+Exit code 0 says that each event is stored, now or before; 5 that some were rejected and all others are stored.
+`
+
+async function send(file: string, options: SendOptions, target: Target): Promise<void> {
+  const startedAt = performance.now()
+  const sent: SubmittedEvents = { bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0, madeIds: 0 }
+  const result = () => ({ ...sent, durationMs: Math.round(performance.now() - startedAt) })
+  const rejections = { withoutId: 0 }
+  try {
+    await untilSignal(remedyOf(options), (signal) => submit(file, options, target, { signal, sent, rejections }))
+  } catch (error) {
+    throw new CommandFailure({ ...(await interruptedBy(error, options)), details: result() })
+  }
+  if (options.json && sent.rejected === 0) await writeOut(`${JSON.stringify({ ok: true, ...result() })}\n`)
+  if (!options.json && !options.quiet) await writeOut(`${lineOf(result())}\n`)
+  if (sent.madeIds > 0 && !options.quiet) {
+    process.stderr.write(`ingest: ids were made for ${sent.madeIds} events: running this again stores them again\n`)
+  }
+  if (sent.rejected > 0) throw new CommandFailure({ ...rejection(sent, rejections, options), details: result() })
+}
+
+interface Sending {
+  signal: AbortSignal
+  /** Kept up to date, so that it can be told whatever happens. */
+  sent: SubmittedEvents
+  rejections: { withoutId: number }
+}
+
+async function submit(file: string, options: SendOptions, target: Target, sending: Sending): Promise<void> {
+  const { signal, sent, rejections } = sending
+  const { concurrency, makeIds = false, rejected, quiet } = options
+  const { submitEvents } = await import('@ingest/client')
+  const input = await openInput(file, rejected)
+  try {
+    await withRejected(options, async (report) => {
+      const progress = quiet ? undefined : await showProgress()
+      try {
+        await withTarget(target, (ingest) =>
+          submitEvents(ingest, target.project, input.stream, {
+            concurrency,
+            makeIds,
+            signal,
+            onProgress(now) {
+              Object.assign(sent, now)
+              progress?.show(eventsProgress('sending', now, input.size))
+            },
+            onRejected(events, form) {
+              rejections.withoutId += events.filter(({ issues }) => issues.some(isWithoutId)).length
+              return report.note(events, form)
+            },
+          }),
+        )
+      } finally {
+        progress?.end()
+      }
+    })
+  } finally {
+    input.stream.destroy()
+  }
+}
+
+function isWithoutId({ code, path }: Issue): boolean {
+  return code === 'required' && path === '/eventId'
+}
+
+function lineOf({ events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed): string {
+  const seconds = durationMs / 1000
+  const perSecond = Math.round(events / Math.max(seconds, 0.001))
+  const outcome = `${accepted} accepted, ${duplicates} duplicates, ${rejected} rejected`
+  return `sent ${events} events: ${outcome}; ${formatBytes(bytes)} in ${seconds.toFixed(2)} s, ${perSecond} events/s`
+}
+
+interface Timed {
+  durationMs: number
+}
+
+/** What running it again would do. */
+function remedyOf({ makeIds }: SendOptions): string {
+  return makeIds
+    ? 'run again, it would store again what has no eventId of its own'
+    : 'run it again, and it goes on: what is stored already counts as a duplicate'
+}
+
+async function interruptedBy(error: unknown, options: SendOptions): Promise<Failure> {
+  const failure = await failureOf(error)
+  if (failure.exitCode !== exitCode.temporary) return failure
+  const [first = '', ...rest] = remedyOf(options)
+  return { ...failure, message: `${failure.message} ${first.toUpperCase()}${rest.join('')}.` }
+}
+
+function rejection(
+  { events, rejected }: SubmittedEvents,
+  { withoutId }: Sending['rejections'],
+  { rejected: file }: SendOptions,
+): Failure {
+  const where = file === undefined ? '--rejected <file> keeps them with their issues' : `they are in ${file}`
+  const ids =
+    withoutId > 0 ? `; ${withoutId} have no eventId, and would be stored again by each run: see --make-ids` : ''
+  const message = `${rejected} of ${events} events were rejected, and all others are stored: ${where}${ids}`
+  return { exitCode: exitCode.invalid, code: 'events-rejected', message, retryable: false }
+}

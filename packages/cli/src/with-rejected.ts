@@ -1,0 +1,95 @@
+import type { RejectedInput, ValueForm } from '@ingest/client'
+import type { Write } from './check-content.ts'
+import { writeFile } from './write-file.ts'
+
+/** Who is told of events that are not stored. */
+export interface RejectedReport {
+  note(rejected: readonly RejectedInput[], form: ValueForm | undefined): Promise<void>
+  /** Of another event, which is not kept. */
+  mention(at: number, form: ValueForm | undefined, eventId: string, what: string): void
+}
+
+export interface RejectedOptions {
+  /** Where they are kept, an event a line, with their issues. */
+  rejected?: string
+  quiet?: true
+}
+
+/** So many are shown to somebody who does not keep them. */
+const shownMax = 5
+/** So much is shown of a text that somebody else wrote. */
+const shownCharacters = 120
+
+/**
+ * Keeps what `use` notes in the file that was asked for, or shows the first of it on standard error; also when `use`
+ * fails.
+ *
+ * @throws {IngestError} what `writeFile` refuses with, and what `use` throws.
+ */
+export async function withRejected<T>(
+  { rejected: file, quiet }: RejectedOptions,
+  use: (report: RejectedReport) => Promise<T>,
+): Promise<T> {
+  const shown: string[] = []
+  let hidden = 0
+  const show = (line: () => string) => (shown.length < shownMax ? shown.push(line()) : hidden++)
+
+  function reportTo(write?: Write): RejectedReport {
+    return {
+      async note(rejected, form) {
+        if (write) await write(Buffer.concat(rejected.map((each) => lineOf(each, form))))
+        else for (const { at, eventId, issues } of rejected) show(() => `${nameOf(at, form, eventId)}: ${said(issues)}`)
+      },
+      mention: (at, form, eventId, what) => void show(() => `${nameOf(at, form, eventId)}: ${what}`),
+    }
+  }
+
+  try {
+    if (file === undefined) return await use(reportTo())
+    let outcome: Promise<T> | undefined
+    await writeFile(file, async (write) => {
+      let unwritten: unknown
+      const noting: Write = (bytes) =>
+        write(bytes).catch((error) => {
+          unwritten = error
+          throw error
+        })
+      outcome = use(reportTo(noting))
+      // what else fails does not take away what was noted
+      await outcome.catch(() => {})
+      if (unwritten) throw unwritten
+    })
+    return await (outcome as Promise<T>)
+  } finally {
+    if (!quiet) {
+      for (const line of shown) process.stderr.write(`ingest: ${line}\n`)
+      if (hidden > 0) process.stderr.write(`ingest: … and ${hidden} more\n`)
+    }
+  }
+}
+
+/** A line of the file: `{ "line" or "index", "eventId", "issues", "event" }`, the event as it came. */
+function lineOf({ at, eventId, issues, event }: RejectedInput, form: ValueForm | undefined): Buffer {
+  const place = form === 'array' ? 'index' : 'line'
+  const head = JSON.stringify({ [place]: at, eventId, issues }).slice(0, -1)
+  return Buffer.concat([Buffer.from(`${head},"event":`), event, Buffer.from('}\n')])
+}
+
+/** Where an event stands, for people. */
+export function placeOf(at: number, form: ValueForm | undefined): string {
+  return form === 'array' ? `element ${at}` : `line ${at}`
+}
+
+function nameOf(at: number, form: ValueForm | undefined, eventId: string | null): string {
+  return eventId === null ? placeOf(at, form) : `${placeOf(at, form)}, ${visible(eventId)}`
+}
+
+function said(issues: RejectedInput['issues']): string {
+  return issues.map(({ path, message }) => (path === '' ? message : `${visible(path)}: ${message}`)).join(' ')
+}
+
+/** Without anything that a terminal would obey. */
+function visible(text: string): string {
+  const short = text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text
+  return short.replaceAll(/\p{C}/gu, '\ufffd')
+}

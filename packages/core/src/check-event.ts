@@ -1,0 +1,21 @@
+import type { Issue } from './issue.ts'
+import { sortEvents } from './sort-events.ts'
+
+/** What can be said of an event before anyone looks at what is stored. */
+export interface CheckedEvent {
+  /** Null where it is unusable. */
+  eventId: string | null
+  /** Whether it can be looked up: if it is known it is a duplicate, whatever else it holds. */
+  isIdentified: boolean
+  /** Why it would be rejected; none for an event that would be stored, unless it is known. */
+  issues: Issue[]
+}
+
+/** What a server without rules of its own says of an event that it does not know. */
+export function checkEvent(projectId: string, event: unknown): CheckedEvent {
+  const { unidentified, faulty, valid } = sortEvents(projectId, [event], [{ start: 0, end: 0 }])
+  const [nobodys] = unidentified
+  if (nobodys) return { eventId: nobodys.eventId, isIdentified: false, issues: nobodys.issues }
+  const eventId = (faulty[0] ?? valid[0])?.eventId ?? null
+  return { eventId, isIdentified: true, issues: faulty[0]?.rejection.issues ?? [] }
+}
