@@ -27,7 +27,7 @@ export async function run(argv: readonly string[]): Promise<number> {
 
 /** Whether a program waits for one object whatever happens, also when the command line is not understood. */
 function wantsObject([, , command, ...args]: readonly string[]): boolean {
-  return command === 'publish-map' && args.includes('--json')
+  return (command === 'publish-map' || command === 'export') && args.includes('--json')
 }
 
 function createProgram(): Command {
