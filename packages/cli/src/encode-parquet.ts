@@ -8,7 +8,7 @@ export interface ParquetOptions {
 }
 
 /** A row group is what is in memory at a time: it ends with so many rows, or so many bytes of events. */
-export const rowsMax = 50_000
+const rowsMax = 50_000
 const eventBytesMax = 16 * 1024 * 1024
 
 /**

@@ -47,7 +47,7 @@ export function exportCommand(): Command {
       ).choices(['hour', 'day']),
     )
     .addOption(
-      new Option('--max-size <bytes>', 'the most lines of NDJSON of one file, before any compression')
+      new Option('--max-size <bytes>', 'the largest file, in bytes of NDJSON before any compression')
         .default(256 * 2 ** 20, '256M')
         .argParser(byteCount(1, 2 ** 40)),
     )
@@ -123,7 +123,9 @@ async function toFiles(options: FileOptions, target: Target): Promise<void> {
     }),
   )
   const durationMs = Math.round(performance.now() - startedAt)
-  await writeOut(json ? `${JSON.stringify(resultOf(result, options, durationMs))}\n` : lineOf(result, durationMs))
+  await writeOut(
+    json ? `${JSON.stringify(resultOf(result, options, durationMs))}\n` : lineOf(result, options, durationMs),
+  )
 }
 
 function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durationMs: number) {
@@ -138,8 +140,9 @@ function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durat
   }
 }
 
-function lineOf({ files }: FilesExport, durationMs: number): string {
-  if (files.length === 0) return 'exported nothing: there are no new events\n'
+function lineOf({ files }: FilesExport, { every }: FileOptions, durationMs: number): string {
+  if (files.length === 0)
+    return `exported nothing: there are no new events${every ? ` of a ${every} that is over` : ''}\n`
   const { events, bytes } = sumOf(files)
   const size = `${files.length} file${files.length === 1 ? '' : 's'}, ${formatBytes(bytes)}`
   return `exported ${events} events: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
