@@ -18,6 +18,7 @@ const lastWords: Record<string, string> = {
   'embedded-http.js': served,
   'embedded-schemas.js': 'an event was rejected: /level Must be >= 1.',
   'fetch-hono.js': served,
+  'nightly-export.js': 'three days were shipped, each event once, and today waits until it is over',
   'publish-map.js': 'two builds were published, and a frozen one stayed as it was',
   'quickstart.js': 'The server finished what it had begun and stopped.',
   'sender-life.js': 'what was sent while the server was away came with the next start, once and in order',

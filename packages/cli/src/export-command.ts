@@ -1,71 +1,169 @@
-import type { EmbeddedIngest } from '@ingest/core'
-import { Command } from 'commander'
-import { dataOption, projectOption, wholeNumber, withIngest } from './options.ts'
+import { join } from 'node:path'
+import type { EmbeddedIngest, Ingest, ReadOptions } from '@ingest/core'
+import { Command, Option } from 'commander'
+import type { Period } from './cut-events.ts'
+import type { EventSource, FilesExport } from './export-files.ts'
+import { formatBytes } from './format-bytes.ts'
+import { byteCount, notEmpty, wholeNumber } from './options.ts'
+import { untilSignal } from './until-signal.ts'
+import { addTargetOptions, type Target, targetOf, withTarget } from './with-target.ts'
 import { writeOut } from './write-out.ts'
 
-interface ExportOptions {
-  data: string
-  project: string
+interface SelectionOptions {
   after?: string
   limit?: number
 }
 
-/** Lines are written together, up to about so many bytes. */
-const chunkBytes = 64 * 1024
+interface FileOptions extends SelectionOptions {
+  output: string
+  every?: Period
+  maxSize: number
+  format: 'ndjson' | 'parquet'
+  gzip?: true
+  cursorFile?: string
+  json?: true
+}
+
+type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
+
+/** What means something only for files. */
+const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'cursorFile', 'json'] as const
 
 /** `ingest export`. */
 export function exportCommand(): Command {
-  return new Command('export')
-    .description(
-      'print the stored events of a project, oldest first, as NDJSON: { "cursor", "receivedAt", "event" } a line',
-    )
-    .addOption(dataOption())
-    .addOption(projectOption())
+  const command = addTargetOptions(
+    new Command('export').description(
+      'print the stored events of a project, oldest first, as NDJSON: { "cursor", "receivedAt", "event" } a line; or write them to files, each event once, however often it is run',
+    ),
+  )
+  return command
     .option('--after <cursor>', 'start behind the event with this cursor')
-    .option('--limit <n>', 'print at most n events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
-    .action(async ({ data, project, after, limit }: ExportOptions) => {
-      const { eventLine } = await import('@ingest/core')
-      await withIngest({ data, project }, async (ingest) => {
-        const events = ingest.readEvents(project, {
-          ...(after !== undefined && { after }),
-          ...(limit !== undefined && { limit }),
-        })
-        const output = openOutput()
-        for await (const event of events) if (!(await output.write(eventLine(event)))) return
-        await output.flush()
-        if (await isUnknown(ingest, project)) {
-          process.stderr.write(
-            `ingest: nothing is known of the project ${project} here: it has no events and no keys\n`,
-          )
-        }
-      })
+    .option('--limit <n>', 'at most n events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
+    .option('--output <dir>', 'write files into this directory, and go on behind those of the last run', notEmpty)
+    .addOption(
+      new Option(
+        '--every <period>',
+        'a file for each of these, in UTC; one that is not over is left for later',
+      ).choices(['hour', 'day']),
+    )
+    .addOption(
+      new Option('--max-size <bytes>', 'the largest file, in bytes of NDJSON before any compression')
+        .default(256 * 2 ** 20, '256M')
+        .argParser(byteCount(1, 2 ** 40)),
+    )
+    .addOption(new Option('--format <format>', 'what the files are').choices(['ndjson', 'parquet']).default('ndjson'))
+    .option('--gzip', 'compress: .ndjson.gz, and the pages inside a Parquet file in place of snappy')
+    .option('--cursor-file <file>', 'where it stands; .ingest-export.json in the directory without', notEmpty)
+    .option('--json', 'print one JSON object, also on failure')
+    .addHelpText('after', exportHelp)
+    .action(async (options: ExportOptions) => {
+      const target = targetOf(command)
+      const { output } = options
+      if (output !== undefined) return toFiles({ ...options, output }, target)
+      const useless = fileOptions.find((name) => command.getOptionValueSource(name) === 'cli')
+      if (useless === 'cursorFile') {
+        command.error('--cursor-file needs --output: nobody knows what became of lines that went into a pipe')
+      }
+      if (useless !== undefined) command.error(`${nameOf(useless)} needs --output: it is about files`)
+      await toStdout(options, target)
     })
-}
 
-/** A project that has neither is most likely a slip of the pen, and its empty export would look like a good one. */
-async function isUnknown(ingest: EmbeddedIngest, project: string): Promise<boolean> {
-  for await (const _ of ingest.readEvents(project, { limit: 1 })) return false
-  return (await ingest.keys.list(project)).length === 0
-}
-
-/** Puts lines together into larger writes; `write` answers false once nobody reads them any more. */
-function openOutput() {
-  let lines: Buffer[] = []
-  let bytes = 0
-
-  function flush(): Promise<boolean> {
-    const chunk = Buffer.concat(lines)
-    lines = []
-    bytes = 0
-    return writeOut(chunk)
+  function nameOf(option: string): string {
+    return command.options.find((each) => each.attributeName() === option)?.long ?? option
   }
+}
 
+const exportHelp = `
+With --output, files are called <project>-<number>-<time of their first event>. A file is there once it is whole, and is
+never changed again: take it away when you like. The cursor file says where the next run begins; --after counts for
+the first run alone. A run that is ended at any moment, even by SIGKILL, is made up for by the next one.
+`
+
+/** Which events are asked for. */
+function selectionOf({ after, limit }: SelectionOptions): ReadOptions {
+  return { ...(after !== undefined && { after }), ...(limit !== undefined && { limit }) }
+}
+
+async function toStdout(options: SelectionOptions, target: Target): Promise<void> {
+  const [{ eventLine }, { encodeNdjson }] = await Promise.all([import('@ingest/core'), import('./encode-ndjson.ts')])
+  await withTarget(target, async (ingest) => {
+    async function* lines() {
+      for await (const event of ingest.readEvents(target.project, selectionOf(options)))
+        yield { line: eventLine(event) }
+    }
+    for await (const piece of encodeNdjson(lines())) if (!(await writeOut(piece))) return
+    await warnOfUnknown(ingest, target.project)
+  })
+}
+
+async function toFiles(options: FileOptions, target: Target): Promise<void> {
+  const startedAt = performance.now()
+  const { output, maxSize, every, format, gzip = false, cursorFile, json } = options
+  const { exportFiles } = await import('./export-files.ts')
+  const result = await untilSignal('run it again, and it goes on behind the files that are there', (signal) =>
+    withTarget(target, async (ingest) => {
+      const source: EventSource = ingest
+      const result = await exportFiles(source, {
+        project: target.project,
+        selection: selectionOf(options),
+        output,
+        ...(cursorFile !== undefined && { cursorFile }),
+        lineBytesMax: maxSize,
+        ...(every && { every }),
+        now: Date.now(),
+        format,
+        gzip,
+        signal,
+        onFile: async ({ file, events, bytes }) => {
+          if (!json) await writeOut(`wrote ${join(output, file)}: ${events} events, ${formatBytes(bytes)}\n`)
+        },
+      })
+      if (result.cursor === undefined) await warnOfUnknown(ingest, target.project)
+      return result
+    }),
+  )
+  const durationMs = Math.round(performance.now() - startedAt)
+  await writeOut(
+    json ? `${JSON.stringify(resultOf(result, options, durationMs))}\n` : lineOf(result, options, durationMs),
+  )
+}
+
+function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durationMs: number) {
+  const { events, bytes } = sumOf(files)
   return {
-    flush,
-    async write(line: Buffer): Promise<boolean> {
-      lines.push(line)
-      bytes += line.length
-      return bytes < chunkBytes || flush()
-    },
+    ok: true,
+    events,
+    bytes,
+    files: files.map(({ file, cursor: _, ...rest }) => ({ file: join(output, file), ...rest })),
+    cursor: cursor ?? null,
+    durationMs,
   }
+}
+
+function lineOf({ files }: FilesExport, { every }: FileOptions, durationMs: number): string {
+  if (files.length === 0)
+    return `exported nothing: there are no new events${every ? ` of a ${every} that is over` : ''}\n`
+  const { events, bytes } = sumOf(files)
+  const size = `${files.length} file${files.length === 1 ? '' : 's'}, ${formatBytes(bytes)}`
+  return `exported ${events} events: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
+}
+
+function sumOf(files: FilesExport['files']): { events: number; bytes: number } {
+  return files.reduce((sum, { events, bytes }) => ({ events: sum.events + events, bytes: sum.bytes + bytes }), {
+    events: 0,
+    bytes: 0,
+  })
+}
+
+/** A project that has neither events nor keys is most likely a slip of the pen, and its export would look like a good one. */
+async function warnOfUnknown(ingest: Ingest, project: string): Promise<void> {
+  // a server that took the key knows the project
+  if (!isEmbedded(ingest)) return
+  for await (const _ of ingest.readEvents(project, { limit: 1 })) return
+  if ((await ingest.keys.list(project)).length > 0) return
+  process.stderr.write(`ingest: nothing is known of the project ${project} here: it has no events and no keys\n`)
+}
+
+function isEmbedded(ingest: Ingest): ingest is EmbeddedIngest {
+  return 'keys' in ingest
 }

@@ -34,7 +34,7 @@ export async function run(argv: readonly string[]): Promise<number> {
 
 /** Whether a program waits for one object whatever happens, also when the command line is not understood. */
 function wantsObject([, , command, ...args]: readonly string[]): boolean {
-  return /^(publish-map|send|check)$/.test(command ?? '') && args.includes('--json')
+  return /^(publish-map|send|check|export)$/.test(command ?? '') && args.includes('--json')
 }
 
 function createProgram(): Command {

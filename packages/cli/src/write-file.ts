@@ -22,16 +22,18 @@ export async function writeFile(path: string, fill: (write: Write) => Promise<vo
     await rename(temporary, path)
   } catch (error) {
     await rm(temporary, { force: true })
-    throw await refusalOf(error as NodeJS.ErrnoException)
+    throw await writeRefusal(error as NodeJS.ErrnoException)
   }
 }
 
-async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<boolean> {
+/** Writes all of the bytes; one write may be of a part of them. */
+export async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<true> {
   for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten
   return true
 }
 
-async function refusalOf(error: NodeJS.ErrnoException): Promise<Error> {
+/** What a file system says of a write, as a refusal; anything else as it is. */
+export async function writeRefusal(error: NodeJS.ErrnoException): Promise<Error> {
   const { IngestError } = await import('@ingest/core')
   if (error instanceof IngestError || error.syscall === undefined) return error
   const code = error.code === 'ENOSPC' ? 'disk-full' : 'invalid-argument'

@@ -1,3 +1,5 @@
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { ingest, isWrongUse, startServe } from './ingest-process.ts'
 import { createKey, exportedIds, idsOf, parseExport, projectId, send } from './sender.ts'
@@ -107,4 +109,88 @@ t.test('what a server stores is there from its acknowledgement on, and once it i
   own.signal('SIGKILL')
   await own.exited
   t.strictSame((await exportedIds(data)).slice(-2), idsOf('later', 2))
+})
+
+t.test('what is about files needs --output', async (t) => {
+  const options = [['--every', 'day'], ['--max-size', '1M'], ['--format', 'ndjson'], ['--gzip']]
+  for (const option of options) {
+    await isWrongUse(t, ['export', ...store, ...option], new RegExp(`${option[0]} needs --output: it is about files`))
+  }
+  await isWrongUse(t, ['export', ...store, '--cursor-file', 'c'], /--cursor-file needs --output: nobody knows/)
+  t.match(await ingest(['export', ...store, '--json']), {
+    code: 2,
+    stdout: '"ok":false',
+    stderr: '--json needs --output',
+  })
+})
+
+t.test('an option of files that cannot be is wrong use, and makes no directory', async (t) => {
+  const output = join(t.testdir(), 'files')
+  const options = [
+    ['--every', 'week'],
+    ['--max-size', '0'],
+    ['--max-size', '1T'],
+    ['--format', 'csv'],
+    ['--cursor-file', ''],
+  ]
+  for (const [name = '', value = ''] of options) {
+    const pattern = new RegExp(`'${name} <\\w+>' argument '${value}' is invalid`)
+    await isWrongUse(t, ['export', ...store, '--output', output, name, value], pattern)
+  }
+  await isWrongUse(t, ['export', ...store, '--output', ''], /not empty/)
+  t.notOk(existsSync(output))
+})
+
+t.test('--json is one object that names the files', async (t) => {
+  const output = join(t.testdir(), 'files')
+  const args = ['export', ...store, '--output', output, '--limit', '5', '--max-size', '400', '--json']
+  const { code, stdout, stderr } = await ingest(args)
+  t.match({ code, stderr }, { code: 0, stderr: /^$/ })
+  const { ok, events, bytes, files, cursor, durationMs } = JSON.parse(stdout)
+  t.strictSame({ ok, events, cursor }, { ok: true, events: 5, cursor: lines[4]?.cursor })
+  t.type(durationMs, 'number')
+  const names = readdirSync(output).filter((name) => !name.startsWith('.'))
+  t.ok(names.length > 1)
+  t.strictSame(
+    files.map(({ file }: { file: string }) => file),
+    names.map((name) => join(output, name)),
+  )
+  t.equal(
+    bytes,
+    names.reduce((sum, name) => sum + statSync(join(output, name)).size, 0),
+  )
+  t.strictSame(Object.keys(files[0]), ['file', 'number', 'events', 'firstReceivedAt', 'lastReceivedAt', 'bytes'])
+  t.match(files[0], { number: 1, firstReceivedAt: lines[0]?.receivedAt })
+  t.equal(
+    names.map((name) => readFileSync(join(output, name), 'utf8')).join(''),
+    whole.stdout
+      .split(/(?<=\n)/)
+      .slice(0, 5)
+      .join(''),
+  )
+
+  const nothing = JSON.parse((await ingest([...args, '--limit', '0'])).stdout)
+  t.match(nothing, { ok: true, events: 0, bytes: 0, files: [], cursor })
+  const failed = await ingest(['export', ...store, '--output', join(output, names[0] ?? ''), '--json'])
+  t.match(failed, { code: 2, stderr: /^ingest: The file cannot be written: .*\n$/ })
+  t.match(JSON.parse(failed.stdout), { ok: false, error: { code: 'invalid-argument', retryable: false } })
+})
+
+t.test('the cursor file may stand elsewhere', async (t) => {
+  const path = t.testdir()
+  const args = ['export', ...store, '--output', join(path, 'files'), '--cursor-file', join(path, 'cursor.json')]
+  t.match(await ingest(args), { code: 0 })
+  t.strictSame(readdirSync(path), ['cursor.json', 'files'])
+  t.equal(readdirSync(join(path, 'files')).length, 1)
+  t.match(await ingest(args), { code: 0, stdout: /^exported nothing/ })
+  await isWrongUse(t, [...args.slice(0, -3), join(path, 'other'), ...args.slice(-2)], /belongs to the directory files/)
+})
+
+t.test('files of a project that nobody knows are none, and that is said', async (t) => {
+  const output = join(t.testdir(), 'files')
+  t.match(await ingest(['export', '--data', data, '--project', 'gmae-1', '--output', output]), {
+    code: 0,
+    stdout: /^exported nothing/,
+    stderr: /^ingest: nothing is known of the project gmae-1 here/,
+  })
 })

@@ -17,7 +17,9 @@ t.test('a command without --data or --project is wrong use', async (t) => {
   const data = t.testdir()
   await isWrongUse(t, ['serve'], /required option '--data <dir>' not specified/)
   for (const command of commandsOfProjects) {
-    await isWrongUse(t, [...command, ...project], /required option '--data <dir>' not specified/)
+    const missing =
+      command[0] === 'export' ? /name a server with --url/ : /required option '--data <dir>' not specified/
+    await isWrongUse(t, [...command, ...project], missing)
     await isWrongUse(t, [...command, '--data', data], /required option '--project <id>' not specified/)
   }
 })
@@ -67,6 +69,8 @@ t.test('every variable that --help names is read, and an argument goes before it
       'INGEST_PUBLICATION_LIMIT',
       'INGEST_LOG_LEVEL',
       'INGEST_PROJECT_ID',
+      'INGEST_URL',
+      'INGEST_KEY',
     ]),
     'these are tested below',
   )
@@ -81,6 +85,15 @@ t.test('every variable that --help names is read, and an argument goes before it
     t.equal((await ingest(['keys', 'list', '--data', data, ...project], { env: strange })).stdout, stdout)
     await isWrongUse(t, ['keys', 'list', '--data', data], /A project id is/, { env: strange })
     await isWrongUse(t, ['keys', 'list', ...project], /There is no store/, { env: strange })
+  })
+
+  await t.test('INGEST_URL and INGEST_KEY', async (t) => {
+    const { url } = await startServe(t, ['--data', data])
+    const env = { INGEST_URL: url, INGEST_KEY: key }
+    t.match(await ingest(['export', ...project], { env }), { code: 0, stderr: '' })
+    t.match(await ingest(['export', ...project], { env: { ...env, INGEST_KEY: 'wrong' } }), { code: 4 })
+    const strange = { ...env, INGEST_URL: 'http://127.0.0.1:1' }
+    t.match(await ingest(['export', ...project, '--url', url], { env: strange }), { code: 0, stderr: '' })
   })
 
   await t.test('those of serve', async (t) => {

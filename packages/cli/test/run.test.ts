@@ -44,7 +44,15 @@ t.test('--help of a command names its options', async (t) => {
       ['keys', 'rotate'],
       ['<keyId>', '--data', '--project', '--overlap'],
     ],
-    [['export'], ['--data', '--project', '--after', '--limit']],
+    [
+      ['export'],
+      ['--url', '--data', '--project', '--key-file', '--after', '--limit', '--output', '--every', '--max-size'].concat([
+        '--format',
+        '--gzip',
+        '--cursor-file',
+        '--json',
+      ]),
+    ],
     [
       ['publish-map'],
       ['<file>', '--place', '--build', '--url', '--data', '--project', '--key-file', '--retries', '--timeout']

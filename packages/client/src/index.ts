@@ -14,6 +14,7 @@ export type {
 } from './create-sender.ts'
 export { createSender } from './create-sender.ts'
 export { eventBytesMax } from './fill-batch.ts'
+export { lockDirectory } from './lock-directory.ts'
 export type { MapSource } from './map-source.ts'
 export type { PreparedEvent, PreparedPiece, PrepareOptions, RejectedInput } from './prepare-events.ts'
 export { prepareEvents, rejectEvent } from './prepare-events.ts'

@@ -4,13 +4,13 @@ import { IngestError } from '@ingest/core'
 
 /**
  * Takes a directory for this process, and returns what gives it back. A process that has ended, however it did, holds
- * nothing: the file `lock` says who holds it, by process id and, where the system tells (Linux), the time at which that
+ * nothing: the file `name` says who holds it, by process id and, where the system tells (Linux), the time at which that
  * process began, since a process id comes again, in a container at every start.
  *
  * @throws {IngestError} `invalid-argument` while another process, or this one, holds it.
  */
-export function lockDirectory(directory: string): () => void {
-  const path = join(directory, 'lock')
+export function lockDirectory(directory: string, name = 'lock'): () => void {
+  const path = join(directory, name)
   const own = `${path}.${process.pid}`
   // a lock appears with its content, so that nobody reads an empty one
   writeFileSync(own, `${process.pid} ${startOf(process.pid)}\n`, { mode: 0o600 })
