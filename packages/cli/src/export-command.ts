@@ -141,11 +141,13 @@ function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durat
 }
 
 function lineOf({ files }: FilesExport, { every }: FileOptions, durationMs: number): string {
-  if (files.length === 0)
-    return `exported nothing: there are no new events${every ? ` of a ${every} that is over` : ''}\n`
+  if (files.length === 0) {
+    const which = every ? ` of ${every === 'hour' ? 'an hour' : 'a day'} that is over` : ''
+    return `exported nothing: there are no new events${which}\n`
+  }
   const { events, bytes } = sumOf(files)
   const size = `${files.length} file${files.length === 1 ? '' : 's'}, ${formatBytes(bytes)}`
-  return `exported ${events} events: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
+  return `exported ${events} event${events === 1 ? '' : 's'}: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
 }
 
 function sumOf(files: FilesExport['files']): { events: number; bytes: number } {

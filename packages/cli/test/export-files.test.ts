@@ -121,8 +121,8 @@ t.test('a file for each hour, and none for one that is not over', async (t) => {
     'game-1-00000003-20261120T010000Z.ndjson',
     'game-1-00000004-20261120T040000Z.ndjson',
   ])
-  t.match(await ingest([...args, '--every', 'hour']), { code: 0, stdout: 'no new events of a hour that is over' })
-  t.match(await ingest(args), { code: 0, stdout: 'exported 1 events' })
+  t.match(await ingest([...args, '--every', 'hour']), { code: 0, stdout: 'no new events of an hour that is over' })
+  t.match(await ingest(args), { code: 0, stdout: 'exported 1 event:' })
   t.strictSame(idsIn(output), idsOf('e', 8))
   await to.close()
 })
