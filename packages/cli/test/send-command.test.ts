@@ -2,10 +2,9 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
-import { ended, ingest, ingestCommand, isWrongUse, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
-import { startProxy } from './map-parts.ts'
-import { createKey, exportedIds, parseExport, projectId } from './sender.ts'
+import t from 'tap'
+import { ended, ingest, ingestCommand, isWrongUse, ownEnvironment, startServe } from './ingest-process.ts'
+import { createKey, exportedEvents, linesOf, projectId } from './sender.ts'
 
 const directory = t.testdir()
 const data = join(directory, 'data')
@@ -30,17 +29,10 @@ async function sendJson(file: string, ...args: string[]) {
   return { code, ...JSON.parse(stdout) }
 }
 
-/** The lines of so many events whose ids begin with a name. */
-function linesOf(name: string, count: number): string[] {
-  return Array.from({ length: count }, (_, i) => `{"projectId":"${projectId}","eventId":"${name}-${i}","n":${i}}`)
-}
-
 /** What is stored of the events with such a name, exactly as it was sent. */
-async function storedOf(name: string, store = data): Promise<string[]> {
-  const { stdout } = await ingest(['export', '--data', store, '--project', projectId])
-  return parseExport(stdout)
-    .map(({ event }) => event)
-    .filter((event) => JSON.parse(event).eventId.startsWith(`${name}-`))
+async function storedOf(name: string): Promise<string[]> {
+  const events = await exportedEvents(data)
+  return events.filter((event) => JSON.parse(event).eventId.startsWith(`${name}-`))
 }
 
 t.test('a file is sent, exactly as it stands there, and again all of it is duplicates', async (t) => {
@@ -156,10 +148,9 @@ t.test('an export can be sent into another store', async (t) => {
   const args = ['send', fileOf(stdout), '--concurrency', '1', '--json']
   const moved = await ingest(args, settings)
   t.match({ code: moved.code, ...JSON.parse(moved.stdout) }, { code: 0, ok: true, rejected: 0 })
-  const eventsOf = (text: string) => parseExport(text).map(({ event }) => event)
-  const exported = await ingest(['export', '--data', other, '--project', projectId])
-  t.strictSame(eventsOf(exported.stdout), eventsOf(stdout), 'with --data it is stored without a server')
-  t.match(JSON.parse((await ingest(args, settings)).stdout), { accepted: 0, duplicates: eventsOf(stdout).length })
+  const events = await exportedEvents(data)
+  t.strictSame(await exportedEvents(other), events, 'with --data it is stored without a server')
+  t.match(JSON.parse((await ingest(args, settings)).stdout), { accepted: 0, duplicates: events.length })
 })
 
 t.test('what is not JSON is exit 5, and what stands before is stored', async (t) => {
@@ -217,82 +208,4 @@ t.test('nobody there: exit 6, and it says to run it again', async (t) => {
     accepted: 0,
     error: { code: 'connection-failed', message: /Run again, it would store again/, retryable: true },
   })
-})
-
-/** Calls `then` at these of the batches that come, and holds back those that come meanwhile. */
-function atBatches(wanted: readonly number[], then: () => Promise<void> | void) {
-  let batches = 0
-  let done: Promise<void> | void
-  return async () => {
-    if (wanted.includes(++batches)) done = then()
-    await done
-  }
-}
-
-for (const [signal, code] of [
-  ['SIGINT', 130],
-  ['SIGTERM', 143],
-] as const) {
-  t.test(`${signal} in the middle: exit ${code}, and run again it goes on`, async (t) => {
-    const lines = linesOf(signal, 3000)
-    const file = fileOf(lines.join('\n'))
-    const url = await startProxy(
-      t,
-      () => server.url,
-      atBatches([12], () => void child.kill(signal)),
-    )
-    const child = startIngest(['send', file, '--json', '--url', url, '--concurrency', '2'], { env })
-    const end = await ended(child)
-    t.match(end, { code, signal: null, stderr: new RegExp(`^ingest: ${signal}: run it again, and it goes on.*\\n$`) })
-    const { accepted, ...result } = JSON.parse(end.stdout)
-    t.match(result, { ok: false, error: { code: 'interrupted', retryable: true } })
-    t.ok(accepted > 0 && accepted < 3000, String(accepted))
-    const again = await sendJson(file)
-    t.match(again, { code: 0, ok: true, events: 3000 })
-    t.ok(again.duplicates >= accepted)
-    t.strictSame((await storedOf(signal)).sort(), [...lines].sort())
-  })
-}
-
-/** A server of its own behind a url that stays; it is killed at these batches. */
-async function openKilled(t: Test, wanted: readonly number[], restart: boolean) {
-  const data = t.testdir()
-  const key = await createKey(data)
-  const start = () => startServe(t, ['--data', data, '--rate-limit', 'off'])
-  let current = await start()
-  const url = await startProxy(
-    t,
-    () => current.url,
-    atBatches(wanted, async () => {
-      current.signal('SIGKILL')
-      await current.exited
-      if (restart) current = await start()
-    }),
-  )
-  const restarted = async () => {
-    current = await start()
-  }
-  return { data, restarted, env: { ...env, INGEST_URL: url, INGEST_KEY: key } }
-}
-
-t.test('a server that is killed three times and starts again: all is stored, and nothing twice', async (t) => {
-  const { data, env } = await openKilled(t, [20, 60, 100], true)
-  const lines = linesOf('killed', 12_000)
-  const { code, stdout } = await ingest(['send', fileOf(lines.join('\n')), '--json'], { env })
-  t.match({ code, ...JSON.parse(stdout) }, { code: 0, ok: true, events: 12_000, rejected: 0 })
-  t.strictSame((await storedOf('killed', data)).sort(), [...lines].sort())
-})
-
-t.test('a server that is killed and stays away: exit 6, and run again it goes on', async (t) => {
-  const { data, restarted, env } = await openKilled(t, [20], false)
-  const file = fileOf(linesOf('left', 5000).join('\n'))
-  const first = await ingest(['send', file, '--json', '--retries', '1'], { env })
-  t.equal(first.code, 6)
-  const { accepted, ...result } = JSON.parse(first.stdout)
-  t.match(result, { ok: false, error: { code: 'connection-failed', retryable: true } })
-  await restarted()
-  const again = await ingest(['send', file, '--json'], { env })
-  t.equal(again.code, 0)
-  t.ok(JSON.parse(again.stdout).duplicates >= accepted)
-  t.equal(new Set(await exportedIds(data)).size, 5000)
 })

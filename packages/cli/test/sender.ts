@@ -61,9 +61,19 @@ export function parseExport(stdout: string): ExportedLine[] {
   })
 }
 
-/** The ids of everything that `ingest export` gives, in its order. */
-export async function exportedIds(data: string): Promise<string[]> {
+/** All events that `ingest export` gives, exactly as they stand there and in its order. */
+export async function exportedEvents(data: string): Promise<string[]> {
   const { code, stdout, stderr } = await ingest(['export', '--data', data, '--project', projectId])
   if (code !== 0) throw new Error(stderr)
-  return parseExport(stdout).map(({ event }) => JSON.parse(event).eventId)
+  return parseExport(stdout).map(({ event }) => event)
+}
+
+/** Their ids. */
+export async function exportedIds(data: string): Promise<string[]> {
+  return (await exportedEvents(data)).map((event) => JSON.parse(event).eventId)
+}
+
+/** So many events, a line each, of which the ids begin with a name. */
+export function linesOf(name: string, count: number): string[] {
+  return Array.from({ length: count }, (_, i) => `{"projectId":"${projectId}","eventId":"${name}-${i}","n":${i}}`)
 }
