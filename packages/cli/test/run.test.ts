@@ -6,7 +6,8 @@ t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
     const { code, stdout, stderr } = await ingest(args)
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    for (const word of ['serve', 'keys', 'export', 'publish-map', 'maps', 'Exit codes:']) t.match(stdout, word)
+    for (const word of ['serve', 'keys', 'export', 'find', 'stats', 'publish-map', 'maps', 'completion', 'Exit codes:'])
+      t.match(stdout, word)
     for (const exitCode of [0, 1, 2, 3, 4, 5, 6, 7]) t.match(stdout, new RegExp(`^  ${exitCode}  \\w`, 'm'))
   }
 })
@@ -44,6 +45,9 @@ t.test('--help of a command names its options', async (t) => {
       ['<keyId>', '--data', '--project', '--overlap'],
     ],
     [['export'], ['--data', '--project', '--after', '--limit']],
+    [['find'], ['<eventId>', '--url', '--data', '--project', '--json', 'exit code 3']],
+    [['stats'], ['--url', '--data', '--project', '--builds', '--json', 'all projects']],
+    [['completion'], ['<shell>', 'bash', 'zsh', 'fish', 'powershell', '.bashrc']],
     [
       ['publish-map'],
       ['<file>', '--place', '--build', '--url', '--data', '--project', '--key-file', '--retries', '--timeout']
