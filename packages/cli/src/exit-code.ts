@@ -70,7 +70,7 @@ Exit codes:
   0  done
   1  a bug: please report it
   2  wrong use: an option, an argument, or a directory without a store
-  3  refused by what is stored, such as an unknown key, a frozen build, or a map that is not there
+  3  refused by what is stored, such as an unknown key, a frozen build, or a map or an event that is not there
   4  credentials
   5  invalid input, rejected events, or a damaged or foreign store
   6  temporary: the same command may work later

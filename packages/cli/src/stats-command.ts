@@ -42,8 +42,7 @@ export function statsCommand(): Command {
 /** Without a project, all of them are meant. */
 type StatsTarget = Omit<Target, 'project'> & Partial<Pick<Target, 'project'>>
 
-const statsHelp = `
-With --data and without --project, all projects of the store are counted.
+const statsHelp = `With --data and without --project, all projects of the store are counted.
 EVENTS/S is over the last minute. BYTES are those of batches as they are kept, without maps.`
 
 /** Reaches the project that is meant, or all of a store. */

@@ -6,8 +6,8 @@ t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
     const { code, stdout, stderr } = await ingest(args)
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    for (const word of ['serve', 'keys', 'send', 'check', 'export', 'publish-map', 'maps', 'Exit codes:'])
-      t.match(stdout, word)
+    const words = ['serve', 'keys', 'send', 'check', 'export', 'find', 'stats', 'publish-map', 'maps', 'completion']
+    for (const word of [...words, 'Exit codes:']) t.match(stdout, word)
     for (const exitCode of [0, 1, 2, 3, 4, 5, 6, 7]) t.match(stdout, new RegExp(`^  ${exitCode}  \\w`, 'm'))
   }
 })
@@ -53,6 +53,9 @@ t.test('--help of a command names its options', async (t) => {
         '--json',
       ]),
     ],
+    [['find'], ['<eventId>', '--url', '--data', '--project', '--json', 'exit code 3']],
+    [['stats'], ['--url', '--data', '--project', '--builds', '--json', 'all projects']],
+    [['completion'], ['<shell>', 'bash', 'zsh', 'fish', 'powershell', '.bashrc']],
     [
       ['publish-map'],
       ['<file>', '--place', '--build', '--url', '--data', '--project', '--key-file', '--retries', '--timeout']

@@ -12,8 +12,8 @@ export function statisticsCalls(api: Api): StatisticsCalls {
   return {
     async stats(options) {
       const { body } = await api.call({ method: 'GET', path: '/v1/stats', expect: [200] }, options)
-      const { firstAt, lastAt, ...counts } = parseProjectStats(body)
-      return { ...counts, firstAt: timeOf(firstAt), lastAt: timeOf(lastAt) }
+      const stats = parseProjectStats(body)
+      return { ...stats, firstAt: timeOf(stats.firstAt), lastAt: timeOf(stats.lastAt) }
     },
 
     async builds({ cursor, limit, ...options } = {}) {

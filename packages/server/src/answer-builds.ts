@@ -20,7 +20,7 @@ export async function answerBuilds(ingest: Ingest, projectId: string, { query }:
     ...(count !== undefined && { limit: count }),
   })
   const body = JSON.stringify({
-    builds: builds.map(({ frozenAt, ...build }) => ({ ...build, frozenAt: timeOf(frozenAt) })),
+    builds: builds.map((build) => ({ ...build, frozenAt: timeOf(build.frozenAt) })),
     next,
   })
   return { status: 200, headers: { 'Content-Type': 'application/json' }, body }

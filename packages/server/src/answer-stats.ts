@@ -11,7 +11,7 @@ import { timeOf } from './time-of.ts'
  */
 export async function answerStats(ingest: Ingest, projectId: string, { query }: EdgeRequest): Promise<Reply> {
   parseQuery(query, [])
-  const { firstAt, lastAt, ...counts } = await ingest.stats(projectId)
-  const body = JSON.stringify({ ...counts, firstAt: timeOf(firstAt), lastAt: timeOf(lastAt) })
+  const stats = await ingest.stats(projectId)
+  const body = JSON.stringify({ ...stats, firstAt: timeOf(stats.firstAt), lastAt: timeOf(stats.lastAt) })
   return { status: 200, headers: { 'Content-Type': 'application/json' }, body }
 }
