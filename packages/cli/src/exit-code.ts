@@ -41,8 +41,9 @@ export const exitCodes: Record<ErrorCode, number> = {
   'map-frozen': exitCode.refused,
   'map-not-found': exitCode.refused,
   'map-replaced': exitCode.temporary,
-  'method-not-allowed': exitCode.bug,
-  'not-found': exitCode.refused,
+  // like the next, what the address of something else answers
+  'method-not-allowed': exitCode.usage,
+  'not-found': exitCode.usage,
   overloaded: exitCode.temporary,
   'precondition-failed': exitCode.refused,
   'range-not-satisfiable': exitCode.bug,

@@ -1,25 +1,28 @@
 import { randomBytes } from 'node:crypto'
-import { type FileHandle, open, rename, rm } from 'node:fs/promises'
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import type { Write } from './check-content.ts'
 
 /**
  * Writes a file with what `fill` writes: it is there whole, or as it was before. Meanwhile the bytes are in a file
- * beside it.
+ * beside it. What is no file, such as a pipe or a device, is written to as the bytes come.
  *
  * @throws {IngestError} `disk-full`, `invalid-argument` for a path that cannot be written to, and what `fill` throws.
  */
 export async function writeFile(path: string, fill: (write: Write) => Promise<void>): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}.part`)
+  const there = await stat(path).catch(() => undefined)
+  // renaming would put a file in its place
+  const isStream = there !== undefined && !there.isFile() && !there.isDirectory()
   try {
-    const file = await open(temporary, 'wx')
+    const file = await (isStream ? open(path, 'w') : open(temporary, 'wx'))
     try {
       await fill((bytes) => writeAll(file, bytes))
-      await file.sync()
+      if (!isStream) await file.sync()
     } finally {
       await file.close()
     }
-    await rename(temporary, path)
+    if (!isStream) await rename(temporary, path)
   } catch (error) {
     await rm(temporary, { force: true })
     throw await writeRefusal(error as NodeJS.ErrnoException)

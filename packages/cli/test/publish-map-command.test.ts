@@ -1,6 +1,8 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -234,11 +236,28 @@ t.test('what cannot be a map, or is too large: exit 5', async (t) => {
 
 t.test('nobody there: exit 6, and it says to run it again', async (t) => {
   const args = ['--url', 'http://127.0.0.1:1', '--retries', '1']
-  t.match(await publish(smallFile, 'b', ...args), { code: 6, stdout: /^$/, stderr: /^ingest: .*Run it again: .*\n$/ })
+  t.match(await publish(smallFile, 'b', ...args), {
+    code: 6,
+    stdout: /^$/,
+    stderr: /^ingest: .*\. Run it again: .*\n$/,
+  })
   t.match(await publishJson(smallFile, 'b', ...args), {
     code: 6,
     result: { ok: false, error: { code: 'connection-failed', retryable: true } },
   })
+})
+
+t.test('a url that leads to something else: exit 2', async (t) => {
+  for (const status of [200, 301, 404, 405]) {
+    const other = createServer((req, res) => {
+      req.resume().on('end', () => res.writeHead(status, { 'Content-Type': 'text/html' }).end('<h1>Hello</h1>'))
+    })
+    await once(other.listen(0, '127.0.0.1'), 'listening')
+    const { port } = other.address() as AddressInfo
+    t.match(await publish(smallFile, 'b', '--url', `http://127.0.0.1:${port}`), { code: 2, stdout: /^$/ }, `${status}`)
+    other.close()
+  }
+  t.match(await publish(smallFile, 'b', '--url', `${server.url}/ingest`), { code: 2, stdout: /^$/ }, 'another path')
 })
 
 /** Calls `then` when so many chunks have come to the server, and holds back those that come later until it is done. */

@@ -1,5 +1,7 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { execFileSync } from 'node:child_process'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import t from 'tap'
 import { writeFile } from '../src/write-file.ts'
@@ -38,6 +40,21 @@ t.test('a path that cannot be written to', async (t) => {
     )
   }
   t.strictSame(readdirSync(directory), ['directory'])
+})
+
+const noPipes = { skip: process.platform === 'win32' && 'no mkfifo here' }
+
+t.test('what is no file is written to, and stays what it is', noPipes, async (t) => {
+  const pipe = join(t.testdir(), 'pipe')
+  execFileSync('mkfifo', [pipe])
+  const read = readFile(pipe, 'utf8')
+  await writeFile(pipe, async (write) => {
+    await write(Buffer.from('con'))
+    await write(Buffer.from('tent'))
+  })
+  t.ok(statSync(pipe).isFIFO())
+  t.equal(await read, 'content')
+  t.strictSame(readdirSync(dirname(pipe)), ['pipe'])
 })
 
 t.test('a full disk', async (t) => {

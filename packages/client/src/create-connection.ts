@@ -166,7 +166,7 @@ function isStrange({ name, code = '' }: NodeJS.ErrnoException): boolean {
 function failureOf(error: unknown, origin: string): unknown {
   if (error instanceof IngestError || !(error instanceof Error)) return error
   const { code } = error as NodeJS.ErrnoException
-  const what = `${origin}: ${error.message || code}`
+  const what = `${origin}: ${error.message || code}.`
   if (isStrange(error)) return new IngestError('unexpected-answer', `No HTTP from ${what}`, { cause: error })
   if (typeof code !== 'string' || code === 'UND_ERR_INVALID_ARG') return error
   if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return new IngestError('store-closed', 'This client is closed.')

@@ -7,6 +7,9 @@ export const discardBytesMax = 8 * 1024 * 1024
 /** How long it is still read. */
 export const discardMs = 3000
 
+/** How long nothing may be taken of an answer: a reader that is stuck would keep its place for ever. */
+export const stalledMs = 120_000
+
 /**
  * Sends an answer, once. A sender that is still busy with its body gets the answer at once, and the connection is
  * closed only when the rest was read and thrown away: closing it earlier would reset it, and the answer would be lost.
@@ -48,7 +51,11 @@ function send(piece: Uint8Array, res: ServerResponse, socket: Socket): Promise<u
   return new Promise<void>((resolve) => {
     // a response that waits behind another one of its connection is not told when that closes; there may be many
     socket.setMaxListeners(socket.getMaxListeners() + 1)
+    const { timeout = 0 } = socket
+    // after which Node's server closes it
+    socket.setTimeout(stalledMs)
     function goOn(): void {
+      socket.setTimeout(timeout)
       socket.setMaxListeners(socket.getMaxListeners() - 1)
       socket.off('close', goOn)
       res.off('drain', goOn)

@@ -1,9 +1,10 @@
-import { IncomingMessage, ServerResponse } from 'node:http'
-import { Socket } from 'node:net'
+import { once } from 'node:events'
+import { createServer, IncomingMessage, ServerResponse } from 'node:http'
+import { type AddressInfo, Socket } from 'node:net'
 import { batchBytesMax } from '@ingest/core'
 import t, { type Test } from 'tap'
 import type { Pieces } from '../src/answer.ts'
-import { discardBytesMax, sendAnswer } from '../src/send-answer.ts'
+import { discardBytesMax, sendAnswer, stalledMs } from '../src/send-answer.ts'
 import { serve } from '../src/serve.ts'
 import { batchOf, headersOf, openTestIngest, projectId } from './batches.ts'
 import { requestBytes } from './edges.ts'
@@ -111,6 +112,35 @@ t.test('a body that is made while it is sent reaches who is still busy with a bo
     t.equal(answer.body.split('\n').length, 1001)
     t.equal(await raw.ended, 'end')
   }
+})
+
+t.test('who takes nothing of an answer for long loses the connection, and the answer is let go', async (t) => {
+  let letGo = () => {}
+  const gone = new Promise<void>((resolve) => {
+    letGo = resolve
+  })
+  const body: Pieces = {
+    next: async () => ({ done: false, value: Buffer.alloc(1_000_000) }),
+    return: async () => {
+      letGo()
+      return { done: true, value: undefined }
+    },
+    [Symbol.asyncIterator]: () => body,
+  }
+  const server = createServer((req, res) => sendAnswer(req, res, { status: 200, headers: {}, body }))
+  server.on('connection', (socket) => {
+    const setTimeout = socket.setTimeout.bind(socket)
+    // the same, sooner
+    socket.setTimeout = (ms, ...rest) => setTimeout(ms === stalledMs ? 20 : ms, ...rest)
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => server.close())
+  const { socket, write, ended } = await openRaw((server.address() as AddressInfo).port)
+  socket.pause()
+  write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+  await gone
+  socket.resume()
+  await ended
 })
 
 t.test('a body that cannot be sent is let go', async (t) => {
