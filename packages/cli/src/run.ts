@@ -7,6 +7,7 @@ import { keysCommand } from './keys-command.ts'
 import { mapsCommand } from './maps-command.ts'
 import { publishMapCommand } from './publish-map-command.ts'
 import { serveCommand } from './serve-command.ts'
+import { tailCommand } from './tail-command.ts'
 import { writeOut } from './write-out.ts'
 
 /** Runs one command line and resolves to its exit code. What goes wrong is one line on stderr. */
@@ -18,8 +19,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
     const { exitCode: code, ...failure } = await failureOf(error)
-    // what commander finds it has said already
-    if (!(error instanceof CommanderError)) complain(failure.message)
+    // what commander finds it has said already, and an end that was asked for need not be explained
+    if (!(error instanceof CommanderError) && failure.message !== '') complain(failure.message)
     if (wantsObject(argv)) await writeOut(`${JSON.stringify({ ok: false, error: failure })}\n`)
     return code
   }
@@ -37,7 +38,14 @@ function createProgram(): Command {
     .addHelpText('after', exitCodeHelp)
     .exitOverride()
     .configureOutput({ outputError: (text) => complain(withRemedy(text.replace(/^error: /, ''))) })
-  for (const command of [serveCommand(), keysCommand(), exportCommand(), publishMapCommand(), mapsCommand()]) {
+  for (const command of [
+    serveCommand(),
+    keysCommand(),
+    exportCommand(),
+    tailCommand(),
+    publishMapCommand(),
+    mapsCommand(),
+  ]) {
     program.addCommand(inherit(command, program))
   }
   wantCommand(program, 'ingest')
