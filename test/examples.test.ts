@@ -18,6 +18,7 @@ const lastWords: Record<string, string> = {
   'embedded-http.js': served,
   'embedded-schemas.js': 'an event was rejected: /level Must be >= 1.',
   'fetch-hono.js': served,
+  'follow-events.js': 'each event was copied once, by 3 processes of which each was killed',
   'publish-map.js': 'two builds were published, and a frozen one stayed as it was',
   'quickstart.js': 'The server finished what it had begun and stopped.',
   'sender-life.js': 'what was sent while the server was away came with the next start, once and in order',
