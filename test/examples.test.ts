@@ -18,6 +18,7 @@ const lastWords: Record<string, string> = {
   'embedded-http.js': served,
   'embedded-schemas.js': 'an event was rejected: /level Must be >= 1.',
   'fetch-hono.js': served,
+  'follow-events.js': 'each event was copied once, by 3 processes of which each was killed',
   'nightly-export.js': 'three days were shipped, each event once, and today waits until it is over',
   'publish-map.js': 'two builds were published, and a frozen one stayed as it was',
   'quickstart.js': 'The server finished what it had begun and stopped.',

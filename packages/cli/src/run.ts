@@ -12,6 +12,7 @@ import { publishMapCommand } from './publish-map-command.ts'
 import { sendCommand } from './send-command.ts'
 import { serveCommand } from './serve-command.ts'
 import { statsCommand } from './stats-command.ts'
+import { tailCommand } from './tail-command.ts'
 import { writeOut } from './write-out.ts'
 
 /** Runs one command line and resolves to its exit code. What goes wrong is one line on stderr. */
@@ -25,8 +26,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
     const { exitCode: code, details, ...failure } = await failureOf(error)
-    // what commander finds it has said already
-    if (!(error instanceof CommanderError)) complain(failure.message)
+    // what commander finds it has said already, and an end that was asked for need not be explained
+    if (!(error instanceof CommanderError) && failure.message !== '') complain(failure.message)
     if (wantsObject(argv)) await writeOut(`${JSON.stringify({ ok: false, ...details, error: failure })}\n`)
     return code
   }
@@ -50,6 +51,7 @@ function createProgram(): Command {
     sendCommand(),
     checkCommand(),
     exportCommand(),
+    tailCommand(),
     findCommand(),
     statsCommand(),
     publishMapCommand(),

@@ -4,7 +4,7 @@ export class Interrupted extends Error {
   readonly exitCode: number
 
   constructor(signal: StopSignal, remedy: string) {
-    super(`${signal}: ${remedy}`)
+    super(remedy && `${signal}: ${remedy}`)
     this.exitCode = signalExitCodes[signal]
   }
 }
@@ -16,14 +16,14 @@ const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const
 
 /**
  * Does `work` until it is done, or until SIGINT or SIGTERM aborts the signal that it is given, with an
- * {@link Interrupted} that says `remedy`. A second one ends the process at once.
+ * {@link Interrupted} that says `remedy`, or nothing where that is empty. A second one ends the process at once.
  */
 export async function untilSignal<T>(remedy: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController()
   const onSignal = (name: NodeJS.Signals) => {
     const reason = new Interrupted(name as StopSignal, remedy)
     if (controller.signal.aborted) {
-      process.stderr.write(`ingest: ${reason.message}\n`)
+      if (reason.message !== '') process.stderr.write(`ingest: ${reason.message}\n`)
       process.exit(reason.exitCode)
     }
     controller.abort(reason)

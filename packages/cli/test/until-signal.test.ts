@@ -20,6 +20,10 @@ for (const [signal, exitCode] of [
   })
 }
 
+t.test('what is ended on purpose need not say anything', async (t) => {
+  t.match(new Interrupted('SIGINT', ''), { exitCode: 130, message: /^$/ })
+})
+
 t.test('without a signal it is what the work is', async (t) => {
   const before = process.listenerCount('SIGINT')
   t.equal(await untilSignal('', async ({ aborted }) => aborted), false)

@@ -165,6 +165,67 @@ t.test('a page that breaks is read on behind its last whole event', async (t) =>
   t.strictSame(pauses, [500, 1000])
 })
 
+const mark = (cursor: string) => `{"cursor":"${cursor}"}\n`
+const marked =
+  (from: number, to: number, cursor: string): Step =>
+  (res) =>
+    void res.writeHead(200).end(Buffer.concat([linesOf(from, to), Buffer.from(mark(cursor))]))
+
+t.test('what the server left out is not asked for again, and progress is told of both', async (t) => {
+  const steps = [marked(0, 1, 'm-1'), marked(0, 0, 'm-2'), marked(1, 2, 'm-3'), marked(0, 0, 'm-3')]
+  const { client, received } = await openScriptedClient(t, {}, ...steps)
+  const told: string[] = []
+  const onProgress = (cursor: string) => void told.push(cursor)
+  const events = client.readEvents(projectId, { type: 'a&b', buildId: 'é', from: 1, to: 2, limit: 3, onProgress })
+  t.strictSame(await read(events), texts(2))
+  t.strictSame(told, ['c-0', 'm-1', 'm-2', 'c-1', 'm-3', 'm-3'])
+  const wanted = { type: 'a&b', buildId: 'é', from: '1', to: '2' }
+  t.strictSame(
+    received.map(({ query }) => ({ ...query })),
+    [
+      { limit: '3', ...wanted },
+      { after: 'm-1', limit: '2', ...wanted },
+      { after: 'm-2', limit: '2', ...wanted },
+      { after: 'm-3', limit: '1', ...wanted },
+    ],
+  )
+})
+
+t.test('a long wait is several requests, and what has come is not waited for again', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, page(0, 0), marked(0, 0, 'm'), page(0, 1), page(0, 0))
+  t.strictSame(await read(client.readEvents(projectId, { waitMs: 600_000 })), texts(1))
+  t.strictSame(
+    received.map(({ query }) => [query.after, query.wait]),
+    [
+      [undefined, '30'],
+      [undefined, '30'],
+      ['m', '30'],
+      ['c-0', undefined],
+    ],
+  )
+})
+
+t.test('a wait takes as long as it takes, besides what a try may', async (t) => {
+  const late: Step = (res) => void setTimeout(() => res.writeHead(200).end(linesOf(0, 1)), 300)
+  const { client, received } = await openScriptedClient(t, { tryTimeoutMs: 100, retries: 0 }, late, page(0, 0))
+  t.strictSame(await read(client.readEvents(projectId, { waitMs: 500 })), texts(1))
+  t.equal(received[0]?.query.wait, '1', 'in whole seconds')
+})
+
+t.test('a wait whose time is over is an end', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, page(0, 0))
+  t.strictSame(await read(client.readEvents(projectId, { waitMs: 0 })), [])
+  t.equal(received.length, 1)
+})
+
+t.test('the end of the events is asked for, and has to be told', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, marked(0, 0, 'm'), marked(0, 1, 'n'), page(0, 0))
+  t.equal(await client.lastCursor(projectId), 'm')
+  t.match(received, [{ path: '/v1/events', query: { after: 'end', limit: '1' } }])
+  t.equal(await client.lastCursor(projectId), 'n', 'with what has come meanwhile')
+  await t.rejects(client.lastCursor(projectId), { code: 'unexpected-answer' })
+})
+
 t.test('a reader that leaves asks for nothing more', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, page(0, 3))
   for await (const _ of client.readEvents(projectId)) break

@@ -1,0 +1,124 @@
+// @ts-check
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { appendFile, open, readFile, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { createClient } from '@ingest/client'
+import { createIngest, eventLine } from '@ingest/core'
+import { openLmdbStore } from '@ingest/core/lmdb'
+import { serve } from '@ingest/server'
+import { inDirectory } from './check.js'
+
+/**
+ * Appends the events of a project to a file, each exactly once, whenever this is ended and started again.
+ *
+ * Two things have to agree: what is in the file, and up to which event. No write makes both durable at once, so a crash
+ * may always come between them. Therefore what is saved is the cursor together with the length that the file has with
+ * all events up to it, in one file that is replaced as a whole; and the lines are on disk before. Whatever a crash leaves
+ * behind that length, a few lines or a half, was not saved, so it is cut off, and comes again. Nothing is doubled then,
+ * and nothing is lost, as the cursor never stands behind a line that is not there.
+ *
+ * @param {import('@ingest/core').Ingest} ingest embedded, or a client
+ * @param {string} projectId
+ * @param {string} path
+ * @param {(position: number) => void} onSaved
+ */
+async function copyEvents(ingest, projectId, path, onSaved) {
+  const saved = await readFile(`${path}.cursor`, 'utf8').catch(() => '{"position":0}')
+  /** @type {{ after?: string, position: number }} */
+  let { after, position } = JSON.parse(saved)
+  const file = await open(path, 'a')
+  await file.truncate(position)
+  for (;;) {
+    const lines = []
+    // as many as there are, up to a thousand; when there is none, it waits for the next one
+    for await (const event of ingest.readEvents(projectId, { ...(after && { after }), limit: 1000, waitMs: 60_000 })) {
+      lines.push(eventLine(event))
+      after = event.cursor
+    }
+    if (lines.length === 0) continue
+    const bytes = Buffer.concat(lines)
+    await file.appendFile(bytes)
+    await file.datasync()
+    position += bytes.length
+    await replaceFile(`${path}.cursor`, JSON.stringify({ after, position }))
+    onSaved(position)
+  }
+}
+
+/**
+ * @param {string} path
+ * @param {string} text
+ */
+async function replaceFile(path, text) {
+  const file = await open(`${path}.new`, 'w')
+  await file.writeFile(text)
+  await file.datasync()
+  await file.close()
+  await rename(`${path}.new`, path)
+}
+
+const [, , url, path = ''] = process.argv
+if (url?.startsWith('http:')) {
+  const client = createClient({ url, projectId: 'demo', key: process.env.INGEST_KEY ?? '' })
+  await copyEvents(client, 'demo', path, (position) => console.log(position))
+}
+
+await inDirectory(async (directory) => {
+  const copy = join(directory, 'events.ndjson')
+  for (const old of [copy, `${copy}.cursor`]) await rm(old, { force: true })
+  const ingest = createIngest({ store: await openLmdbStore(join(directory, 'data')) })
+  const { key } = await ingest.keys.create('demo')
+  const server = await serve({ ingest, port: 0 })
+  const run = String(Date.now())
+  const crashes = 2
+
+  for (let i = 0; i <= crashes; i++) {
+    const child = spawn(process.execPath, [fileURLToPath(import.meta.url), server.url, copy], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: { ...process.env, INGEST_KEY: key },
+    })
+    process.once('exit', () => child.kill('SIGKILL'))
+    const saved = createInterface(child.stdout)[Symbol.asyncIterator]()
+    // something has been copied, and while more is sent, the process is killed
+    await send(ingest, `${run}-${i}-a`)
+    await saved.next()
+    const sending = send(ingest, `${run}-${i}-b`)
+    // the last one ends when everything is there
+    if (i === crashes) {
+      await sending
+      const size = Buffer.concat(await linesOf(ingest)).length
+      while (Number((await saved.next()).value) < size);
+    }
+    child.kill('SIGKILL')
+    await Promise.all([sending, once(child, 'exit')])
+    // as a crash may leave it: what is not saved, and half of it
+    if (i < crashes) await appendFile(copy, '{"cursor":"1-0","receivedAt":1,"eve')
+  }
+
+  assert.equal(await readFile(copy, 'utf8'), Buffer.concat(await linesOf(ingest)).toString())
+  await server.close()
+  await ingest.close()
+  return `each event was copied once, by ${crashes + 1} processes of which each was killed`
+})
+
+/**
+ * @param {import('@ingest/core').Ingest} ingest
+ * @param {string} name
+ */
+async function send(ingest, name) {
+  for (let i = 0; i < 20; i++) {
+    const events = Array.from({ length: 50 }, (_, k) => ({ projectId: 'demo', eventId: `${name}-${i}-${k}` }))
+    await ingest.submitBatch('demo', { events })
+  }
+}
+
+/** @param {import('@ingest/core').Ingest} ingest */
+async function linesOf(ingest) {
+  const lines = []
+  for await (const event of ingest.readEvents('demo')) lines.push(eventLine(event))
+  return lines
+}
