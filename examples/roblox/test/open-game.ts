@@ -129,7 +129,7 @@ export async function openGame({ random, secrets, onRequest, onAnswer }: GameOpt
     return started as Started
   }
 
-  function valueOf({ end }: Started) {
+  function valueFrom({ end }: Started) {
     if (!end) throw new Error('the script waits for something')
     if (!end.isFine) throw new Error(`the script failed: ${end.value}`)
     // biome-ignore lint/suspicious/noExplicitAny: whatever a script returns
@@ -139,7 +139,7 @@ export async function openGame({ random, secrets, onRequest, onAnswer }: GameOpt
   async function until(started: Started) {
     for (;;) {
       await settle()
-      if (started.end) return valueOf(started)
+      if (started.end) return valueFrom(started)
       if ((await command({ to: forever })).isOver) throw new Error('nothing is left to wait for')
     }
   }
@@ -153,7 +153,7 @@ export async function openGame({ random, secrets, onRequest, onAnswer }: GameOpt
     start,
     until,
     /** Runs a script that does not wait, and gives what it returns. */
-    run: async (source: string, argument?: unknown) => valueOf(await start(source, argument)),
+    run: async (source: string, argument?: unknown) => valueFrom(await start(source, argument)),
     async pass(seconds: number): Promise<void> {
       const to = now + seconds
       do await settle()
