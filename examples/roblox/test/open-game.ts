@@ -15,8 +15,6 @@ export interface Started {
 
 interface Flight {
   answer?: PlatformAnswer
-  settled: Promise<void>
-  settle: () => void
   isHeld: boolean
 }
 
@@ -34,7 +32,8 @@ export interface GameOptions {
   secrets?: Record<string, string>
   /** Sees a request before it is sent. */
   onRequest?: (request: Received) => Promise<void> | void
-  onAnswer?: (request: Received, answer: PlatformAnswer) => void
+  /** Sees an answer before the game does, which gets another one if this returns it. */
+  onAnswer?: (request: Received, answer: PlatformAnswer) => Promise<PlatformAnswer | undefined> | undefined
 }
 
 const forever = 1e15
@@ -68,6 +67,8 @@ export async function openGame({ random, secrets, onRequest, onAnswer }: GameOpt
   const output: string[] = []
   const flights = new Map<string, Flight>()
   const scripts: Started[] = []
+  /** Called when an answer has come, or is no longer waited for. */
+  let notify = () => {}
   let now = 0
 
   /** Says something to the platform, which answers with JSON. */
@@ -86,17 +87,14 @@ export async function openGame({ random, secrets, onRequest, onAnswer }: GameOpt
   }
 
   function takeOff(request: News['requests'][number]): void {
-    const flight: Flight = { isHeld: false, settled: Promise.resolve(), settle: () => {} }
-    flight.settled = new Promise((resolve) => {
-      flight.settle = resolve
-    })
+    const flight: Flight = { isHeld: false }
     flights.set(request.id, flight)
     received.push(request)
     const fly = async () => {
       await onRequest?.(request)
-      flight.answer = await sendRequest(request)
-      onAnswer?.(request, flight.answer)
-      flight.settle()
+      const answer = await sendRequest(request)
+      flight.answer = (await onAnswer?.(request, answer)) ?? answer
+      notify()
     }
     void fly()
   }
@@ -109,9 +107,12 @@ export async function openGame({ random, secrets, onRequest, onAnswer }: GameOpt
         flights.delete(id)
         await command({ answers: id, ...answer })
       }
-      const open = [...flights.values()].filter(({ isHeld }) => !isHeld)
-      if (open.length === 0) return
-      await Promise.race(open.map(({ settled }) => settled))
+      const open = [...flights.values()]
+      if (open.every(({ isHeld }) => isHeld)) return
+      if (open.some(({ answer }) => answer)) continue
+      await new Promise<void>((resolve) => {
+        notify = resolve
+      })
     }
   }
 
@@ -161,10 +162,12 @@ export async function openGame({ random, secrets, onRequest, onAnswer }: GameOpt
     },
     /** From now on time goes by although what is under way has no answer. */
     hold(): void {
-      for (const flight of flights.values()) {
-        flight.isHeld = true
-        flight.settle()
-      }
+      for (const flight of flights.values()) flight.isHeld = true
+      notify()
+    },
+    /** From now on time stands still until there are answers. */
+    release(): void {
+      for (const flight of flights.values()) flight.isHeld = false
     },
     /** Calls what is bound to the close of the server, and tells how many seconds it took. */
     async shutDown(boundCount = 1): Promise<number> {
