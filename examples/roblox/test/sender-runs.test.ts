@@ -1,0 +1,147 @@
+import type { EmbeddedIngest } from '@ingest/core'
+import t from 'tap'
+import { faultNames, openFaultyServer } from './faulty-server.ts'
+import { openGame } from './open-game.ts'
+
+// two hundred take some seconds, more of them are run by hand
+if (process.env.ROBLOX_RUNS) t.setTimeout(3_600_000)
+const runs = Number(process.env.ROBLOX_RUNS ?? 200)
+const firstSeed = Number(process.env.ROBLOX_SEED ?? 1)
+const met = new Set<string>()
+
+/** From 0 up to, not including, 1; the same for the same seed (mulberry32). */
+function createRandom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+const begin = `
+  local settings = ...
+  sent, drops = 0, {}
+  settings.onDrop = function(reason, events)
+    for _, event in events do table.insert(drops, { reason, event.n }) end
+  end
+  sender = require(script.Parent.IngestSender).new(settings)
+`
+/** Events are made by the game: what kind, how many characters, and which earlier one they repeat. */
+const send = `
+  for _, each in ... do
+    local event = { n = sent, text = string.rep(each.character, each.length) }
+    if each.kind == "rejected" then event.buildId = 7 end
+    if each.kind == "no event" then event.x = 0 / 0 end
+    sent += 1
+    sender:send(event)
+  end
+`
+
+/** A game server's life, decided by a seed. Throws when a promise of the sender is broken. */
+async function run(seed: number): Promise<{ sent: number; dropped: number; stored: number; requests: number }> {
+  const random = createRandom(seed)
+  const below = (count: number) => Math.floor(random() * count)
+  const oneOf = <T>(...values: T[]) => values[below(values.length)] as T
+  const fail = (message: string) => new Error(`seed ${seed}: ${message}`)
+  const projectId = `run-${seed}`
+  const faultRate = oneOf(0, 0.2, 0.5, 0.7)
+  // chances of its own, so that the game's do not depend on it
+  const fate = createRandom(seed + 1_000_000_007)
+  const choose = () => {
+    if (fate() >= faultRate) return undefined
+    const name = faultNames[Math.floor(fate() * faultNames.length)] as string
+    met.add(name)
+    return name
+  }
+
+  let hold = () => {}
+  const server = await openFaultyServer(projectId, choose, () => hold())
+  /** What is to be seen again, as nobody knows what became of it. */
+  let unanswered: string | undefined
+  let broken: string | undefined
+  const requestsPerMinute = oneOf(2, 20, 250)
+  const game = await openGame({
+    onRequest({ body }) {
+      if (unanswered !== undefined && unanswered !== body) broken = 'another batch instead of a retry'
+      unanswered = body
+    },
+    onAnswer(_request, outcome) {
+      const { StatusCode = 0, Body = '' } = 'answer' in outcome ? outcome.answer : {}
+      const isTaken = StatusCode === 202 && /:[1-9]|\[\{/.test(Body)
+      if (isTaken || StatusCode === 400 || StatusCode === 413) unanswered = undefined
+      return undefined
+    },
+  })
+  hold = game.hold
+  try {
+    await game.run(begin, {
+      url: server.url,
+      projectId,
+      key: 'ik_any',
+      flushSeconds: oneOf(0, 2, 60),
+      queueEventsMax: oneOf(30, 200, 10_000),
+      queueBytesMax: oneOf(100_000, 16 * 1024 * 1024),
+      requestsPerMinute,
+    })
+    let sent = 0
+    for (let step = 2 + below(5); step > 0; step--) {
+      const events = Array.from({ length: 1 + below(80) }, () => {
+        const kind = below(40)
+        if (kind === 3 && below(8) === 0) return { character: 'x', length: 262_000 + below(300) }
+        if (kind === 0) return { kind: 'rejected', character: 'x', length: 1 }
+        if (kind === 1) return { kind: 'no event', character: 'x', length: 1 }
+        if (kind === 2) return { character: '€', length: below(20_000) }
+        return { character: 'ö', length: below(60) }
+      })
+      sent += events.length
+      await game.run(send, events)
+      if (below(3) === 0) await game.until(await game.start('sender:flush()'))
+      else await game.pass(below(5000) / 1000)
+    }
+    const deadline = oneOf(0, 1, 25, 1_000_000)
+    const last = await game.until(await game.start('return sender:close(...)', deadline))
+    const gone = Object.values<number>(last.dropped).reduce((sum, count) => sum + count, 0)
+    if (last.queuedEvents !== 0 || last.accepted + last.duplicates + gone !== sent) throw fail('counts do not add up')
+    if (broken) throw fail(broken)
+    if (game.output.length > 0) throw fail(`the console says ${game.output[0]}`)
+    const times = game.received.map(({ at }) => at)
+    if (times.some((at, i) => (times[i + requestsPerMinute] ?? Number.POSITIVE_INFINITY) < at + 60 - 1e-6))
+      throw fail('more requests than the budget has')
+
+    const drops: [string, number][] = await game.run('return drops')
+    if (drops.length !== gone) throw fail('not all that was dropped was told')
+    const dropped = new Set(drops.map(([, n]) => n))
+    const stored = await numbersIn(server.ingest, projectId)
+    if (new Set(stored).size !== stored.length) throw fail('an event is stored twice')
+    if (stored.join() !== stored.toSorted((a, b) => a - b).join()) throw fail('events are out of order')
+    const there = new Set(stored)
+    const lost = Array.from({ length: sent }, (_, n) => n).filter((n) => !dropped.has(n) && !there.has(n))
+    if (lost.length > 0) throw fail(`${lost.length} events are lost without a reason, first ${lost[0]}`)
+    // only an answer that was lost, or that a proxy gave, makes that unknown
+    const never = drops.filter(([reason]) => reason === 'queue_overflow' || reason === 'rejected')
+    if (never.some(([, n]) => there.has(n))) throw fail('an event is stored that was dropped for good')
+    return { sent, dropped: drops.length, stored: stored.length, requests: times.length }
+  } finally {
+    await game.close()
+    await server.close()
+  }
+}
+
+async function numbersIn(ingest: EmbeddedIngest, projectId: string): Promise<number[]> {
+  const numbers: number[] = []
+  for await (const { bytes } of ingest.readEvents(projectId)) numbers.push(JSON.parse(Buffer.from(bytes).toString()).n)
+  return numbers
+}
+
+t.test(`in ${runs} runs, what was not dropped with a reason is stored once and in order`, async (t) => {
+  const total = { sent: 0, dropped: 0, stored: 0, requests: 0 }
+  for (let seed = firstSeed; seed < firstSeed + runs; seed++) {
+    const report = await run(seed)
+    for (const name of ['sent', 'dropped', 'stored', 'requests'] as const) total[name] += report[name]
+  }
+  t.comment(total)
+  t.ok(total.stored > total.sent / 2 && total.dropped > 0)
+  t.strictSame([...met].sort(), [...faultNames].sort(), 'every fault was met')
+})
