@@ -1,4 +1,4 @@
-import { fstat, type Stats } from 'node:fs'
+import { type BigIntStats, fstat } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { promisify } from 'node:util'
@@ -13,6 +13,12 @@ export interface Input {
 const pieceBytes = 256 * 1024
 
 /**
+ * To be asked for big integers: after the plain numbers of a pipe, Node follows no links to the modules that are loaded
+ * next (https://github.com/nodejs/node/issues/51142).
+ */
+const statOf = promisify(fstat)
+
+/**
  * Opens a file, or standard input for `-`.
  *
  * @throws {IngestError} `invalid-argument` for what cannot be read, and when what is written to is the same file.
@@ -22,11 +28,11 @@ export async function openInput(file: string, output?: string): Promise<Input> {
   const refusal = (reason: string, cause?: unknown) => new IngestError('invalid-argument', reason, { cause })
   const handle = file === '-' ? undefined : await open(file).catch(unreadable)
   try {
-    const stats = handle ? await handle.stat() : await promisify(fstat)(0)
-    if (stats.isDirectory()) throw refusal(`${file} is a directory, and events are in a file.`)
+    const stats = handle ? await handle.stat({ bigint: true }) : await statOf(0, { bigint: true })
+    if (stats.isDirectory()) throw refusal(`${nameOf(file)} is a directory, and events are in a file.`)
     if (output !== undefined && (await isSame(output, stats))) throw refusal(`${output} is what is read: name another.`)
     const stream = handle ? handle.createReadStream({ highWaterMark: pieceBytes }) : process.stdin
-    return { stream, size: stats.isFile() ? stats.size : null }
+    return { stream, size: stats.isFile() ? Number(stats.size) : null }
   } catch (error) {
     await handle?.close()
     if (error instanceof IngestError) throw error
@@ -38,7 +44,11 @@ export async function openInput(file: string, output?: string): Promise<Input> {
   }
 }
 
-async function isSame(path: string, { dev, ino }: Stats): Promise<boolean> {
-  const other = await stat(path).catch(() => undefined)
+function nameOf(file: string): string {
+  return file === '-' ? 'standard input' : file
+}
+
+async function isSame(path: string, { dev, ino }: BigIntStats): Promise<boolean> {
+  const other = await stat(path, { bigint: true }).catch(() => undefined)
   return other?.dev === dev && other.ino === ino
 }

@@ -157,7 +157,7 @@ function rejection(
 ): Failure {
   const where = file === undefined ? '--rejected <file> keeps them with their issues' : `they are in ${file}`
   const ids =
-    withoutId > 0 ? `; ${withoutId} have no eventId, and would be stored again by each run: see --make-ids` : ''
+    withoutId > 0 ? `; without an eventId: ${withoutId}, which --make-ids would store, and again with each run` : ''
   const message = `${rejected} of ${events} events were rejected, and all others are stored: ${where}${ids}`
   return { exitCode: exitCode.invalid, code: 'events-rejected', message, retryable: false }
 }

@@ -71,6 +71,15 @@ t.test('an array is sent as well, and standard input', async (t) => {
   t.match({ code, ...JSON.parse(stdout) }, { code: 0, accepted: 3 })
 })
 
+t.test('what comes through a pipe goes straight into a store as well', async (t) => {
+  const env = { ...ownEnvironment(), INGEST_DATA: data, INGEST_PROJECT_ID: projectId }
+  const [command = '', ...rest] = ingestCommand(['send', '-', '--json'])
+  const child = spawn(command, rest, { stdio: ['pipe', 'pipe', 'inherit'], env })
+  child.stdin.end(linesOf('direct', 3).join('\n'))
+  const [stdout] = await once(child.stdout, 'data')
+  t.match(JSON.parse(String(stdout)), { ok: true, accepted: 3 })
+})
+
 t.test('what comes through a slow pipe does not wait for a full batch', async (t) => {
   const [command = '', ...rest] = ingestCommand(['send', '-', '--json'])
   const child = spawn(command, rest, { stdio: ['pipe', 'pipe', 'inherit'], env: { ...ownEnvironment(), ...env } })
@@ -94,7 +103,7 @@ t.test('rejected events are told, keep nothing out, and are exit 5', async (t) =
     code: 5,
     stdout: /^sent 6 events: 2 accepted, 0 duplicates, 4 rejected; /,
     stderr:
-      /^(ingest: line \d.*\n){4}ingest: 4 of 6 events were rejected, and all others are stored: --rejected <file> keeps them.*; 1 have no eventId.*--make-ids\n$/,
+      /^(ingest: line \d.*\n){4}ingest: 4 of 6 events were rejected, and all others are stored: --rejected <file> keeps them.*; without an eventId: 1, which --make-ids would store.*\n$/,
   })
   t.strictSame(await storedOf('some'), [first, last])
   const rejected = join(directory, 'rejected')
