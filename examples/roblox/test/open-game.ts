@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs'
-import { LuauState } from 'luau-web'
 import { type PlatformAnswer, type PlatformRequest, sendRequest } from './send-request.ts'
 
 /** A request that a game has made, and when, in seconds of its own time. */
@@ -38,6 +37,11 @@ export interface GameOptions {
 
 const forever = 1e15
 const fileOf = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8')
+
+// In luau-web 1.4.0 the build for newer Nodes, with WebAssembly's promise integration, has a `pcall` that does not catch.
+// It takes the other build when it does not see that.
+Reflect.deleteProperty(Reflect.get(globalThis, 'WebAssembly'), 'Suspending')
+const { LuauState } = await import('luau-web')
 
 // one interpreter for all games: it runs one call at a time
 const luau = await LuauState.createAsync()
