@@ -7,7 +7,7 @@ import { errorCodes, IngestError } from '../src/error.ts'
 import { createIngest, type IngestOptions } from '../src/ingest.ts'
 import type { IssueCode } from '../src/issue.ts'
 import { openMemoryStore } from '../src/memory-store.ts'
-import type { ReadOptions } from '../src/store.ts'
+import type { ReadOptions, Store } from '../src/store.ts'
 
 function setUp(options: Partial<IngestOptions> = {}) {
   const store = openMemoryStore()
@@ -149,6 +149,32 @@ t.test('a check passes until the store is closed', async (t) => {
   await t.rejects(ingest.check(), { code: 'store-closed' })
   await t.rejects(submit(event('a')), { code: 'store-closed' })
   await ingest.close()
+})
+
+t.test('what is stored here wakes who waits, long before they would look again', async (t) => {
+  const memory = openMemoryStore()
+  let looks = 0
+  const store: Store = {
+    ...memory,
+    read(...args) {
+      looks++
+      return memory.read(...args)
+    },
+  }
+  const ingest = createIngest({ store })
+  const turns = () => new Promise((resolve) => setTimeout(resolve, 0))
+  const found = first(ingest.readEvents('p', { waitMs: 60_000, type: 'a' }))
+  await turns()
+  const before = looks
+  await ingest.submitBatch('p', { events: [event('b')] })
+  await turns()
+  t.equal(looks, before + 1)
+  await ingest.submitBatch('p', { events: [event('b')] })
+  await ingest.submitBatch('q', { events: [{ projectId: 'q', eventId: 'a' }] })
+  await turns()
+  t.equal(looks, before + 1, 'and not by duplicates, or by other projects')
+  await ingest.submitBatch('p', { events: [event('c', { type: 'a' })] })
+  t.match(await found, { done: false })
 })
 
 t.test('the clock is the real one unless another is given', async (t) => {
