@@ -96,6 +96,8 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
     cleanAgain = true
     cleaning ??= cleanAll().finally(() => {
       cleaning = undefined
+      // asked for after the last look
+      if (cleanAgain) return clean()
     })
     return cleaning
   }

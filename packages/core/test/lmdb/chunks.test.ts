@@ -104,3 +104,15 @@ t.test('each upload of a chunk has a place of its own', async (t) => {
   await parts.close()
   t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 0 })
 })
+
+t.test('who asks to clean while that is just ending is not forgotten', async (t) => {
+  const parts = await openMapParts(t.testdir())
+  await record(parts, 'a')
+  const place = await write(parts, 'a')
+  const first = parts.chunks.clean()
+  // it has found nothing, and has not said so yet
+  parts.environment.root.transactionSync(() => parts.maps.discard(place))
+  await Promise.all([first, parts.chunks.clean()])
+  t.equal(parts.chunks.read(place), undefined)
+  await parts.close()
+})
