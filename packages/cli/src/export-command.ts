@@ -1,10 +1,10 @@
 import { join } from 'node:path'
-import type { EmbeddedIngest, Ingest, ReadOptions } from '@ingest/core'
+import type { EmbeddedIngest, Ingest, ReadEventsOptions } from '@ingest/core'
 import { Command, Option } from 'commander'
 import type { Period } from './cut-events.ts'
 import type { EventSource, FilesExport } from './export-files.ts'
 import { formatBytes } from './format-bytes.ts'
-import { byteCount, notEmpty, wholeNumber } from './options.ts'
+import { byteCount, notEmpty, timeOf, wholeNumber } from './options.ts'
 import { untilSignal } from './until-signal.ts'
 import { addTargetOptions, type Target, targetOf, withTarget } from './with-target.ts'
 import { writeOut } from './write-out.ts'
@@ -12,6 +12,10 @@ import { writeOut } from './write-out.ts'
 interface SelectionOptions {
   after?: string
   limit?: number
+  type?: string
+  build?: string
+  from?: string
+  to?: string
 }
 
 interface FileOptions extends SelectionOptions {
@@ -39,6 +43,10 @@ export function exportCommand(): Command {
   return command
     .option('--after <cursor>', 'start behind the event with this cursor')
     .option('--limit <n>', 'at most n events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
+    .option('--type <type>', 'only events of this type', notEmpty)
+    .option('--build <id>', 'only events of this build', notEmpty)
+    .option('--from <time>', 'only what was received then or later: 2026-11-20T17:51:00Z, or 10m for ten minutes ago')
+    .option('--to <time>', 'only what was received before')
     .option('--output <dir>', 'write files into this directory, and go on behind those of the last run', notEmpty)
     .addOption(
       new Option(
@@ -80,16 +88,23 @@ the first run alone. A run that is ended at any moment, even by SIGKILL, is made
 `
 
 /** Which events are asked for. */
-function selectionOf({ after, limit }: SelectionOptions): ReadOptions {
-  return { ...(after !== undefined && { after }), ...(limit !== undefined && { limit }) }
+async function selectionOf({ after, limit, type, build, from, to }: SelectionOptions): Promise<ReadEventsOptions> {
+  return {
+    ...(after !== undefined && { after }),
+    ...(limit !== undefined && { limit }),
+    ...(type !== undefined && { type }),
+    ...(build !== undefined && { buildId: build }),
+    ...(from !== undefined && { from: await timeOf('--from', from) }),
+    ...(to !== undefined && { to: await timeOf('--to', to) }),
+  }
 }
 
 async function toStdout(options: SelectionOptions, target: Target): Promise<void> {
   const [{ eventLine }, { encodeNdjson }] = await Promise.all([import('@ingest/core'), import('./encode-ndjson.ts')])
   await withTarget(target, async (ingest) => {
+    const selection = await selectionOf(options)
     async function* lines() {
-      for await (const event of ingest.readEvents(target.project, selectionOf(options)))
-        yield { line: eventLine(event) }
+      for await (const event of ingest.readEvents(target.project, selection)) yield { line: eventLine(event) }
     }
     for await (const piece of encodeNdjson(lines())) if (!(await writeOut(piece))) return
     await warnOfUnknown(ingest, target.project)
@@ -100,12 +115,13 @@ async function toFiles(options: FileOptions, target: Target): Promise<void> {
   const startedAt = performance.now()
   const { output, maxSize, every, format, gzip = false, cursorFile, json } = options
   const { exportFiles } = await import('./export-files.ts')
+  const selection = await selectionOf(options)
   const result = await untilSignal('run it again, and it goes on behind the files that are there', (signal) =>
     withTarget(target, async (ingest) => {
       const source: EventSource = ingest
       const result = await exportFiles(source, {
         project: target.project,
-        selection: selectionOf(options),
+        selection,
         output,
         ...(cursorFile !== undefined && { cursorFile }),
         lineBytesMax: maxSize,

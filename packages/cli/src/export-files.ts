@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
 import type { CallOptions } from '@ingest/client'
-import { eventLine, type Ingest, type ReadOptions, type StoredEvent } from '@ingest/core'
+import { eventLine, type Ingest, type ReadEventsOptions, type StoredEvent } from '@ingest/core'
 import { type CutRules, cutEvents } from './cut-events.ts'
 import { encodeNdjson } from './encode-ndjson.ts'
 import { cursorFileName, type ExportedFile, type FileContent, openExportDirectory } from './export-directory.ts'
@@ -11,13 +11,13 @@ import { writeAll } from './write-file.ts'
 
 /** What an export reads from: an Ingest, here or over HTTP. */
 export interface EventSource {
-  readEvents(project: string, options?: ReadOptions & CallOptions): ReturnType<Ingest['readEvents']>
+  readEvents(project: string, options?: ReadEventsOptions & CallOptions): ReturnType<Ingest['readEvents']>
 }
 
 export interface ExportFilesOptions extends CutRules {
   project: string
   /** Which events. `after` is where the first run begins; later ones begin where the cursor file says. */
-  selection: ReadOptions
+  selection: ReadEventsOptions
   /** The directory that the files go to. */
   output: string
   cursorFile?: string

@@ -56,6 +56,24 @@ export function duration(text: string): number {
   return ms
 }
 
+/**
+ * The time that an option says, in milliseconds since 1970: `10m` for ten minutes ago, or a time.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
+export async function timeOf(option: string, text: string): Promise<number> {
+  const ms = durationMs(text)
+  if (!Number.isNaN(ms)) return Date.now() - ms
+  // loaded here, so that --help and wrong use answer at once
+  const { IngestError, parseTime } = await import('@ingest/core')
+  const time = parseTime(text)
+  if (time !== undefined) return time
+  throw new IngestError(
+    'invalid-argument',
+    `${option} is a duration such as 10m, or a time such as 2026-11-20T17:51:00Z.`,
+  )
+}
+
 export interface OpenOptions {
   data: string
   /** The project that it is opened for. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FollowOptions, Ingest, IngestError, StoredEvent } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { durationMs, notEmpty } from './options.ts'
+import { notEmpty, timeOf } from './options.ts'
 import { untilSignal } from './until-signal.ts'
 import { addTargetOptions, type Target, targetOf, withTarget } from './with-target.ts'
 import { writeOut } from './write-out.ts'
@@ -54,20 +54,8 @@ async function startOf({ type, build, after, since }: TailOptions): Promise<Foll
     ...(type !== undefined && { type }),
     ...(build !== undefined && { buildId: build }),
     ...(after !== undefined && { after }),
-    ...(since !== undefined && { from: await timeOf(since) }),
+    ...(since !== undefined && { from: await timeOf('--since', since) }),
   }
-}
-
-async function timeOf(text: string): Promise<number> {
-  const ms = durationMs(text)
-  if (!Number.isNaN(ms)) return Date.now() - ms
-  const { IngestError, parseTime } = await import('@ingest/core')
-  const time = parseTime(text)
-  if (time !== undefined) return time
-  throw new IngestError(
-    'invalid-argument',
-    '--since is a duration such as 10m, or a time such as 2026-11-20T17:51:00Z.',
-  )
 }
 
 /** Writes one event; false once nobody reads them any more. */

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ingest, isWrongUse, startServe } from './ingest-process.ts'
@@ -60,6 +60,38 @@ t.test('--limit is how many come at most', async (t) => {
     const { code, stdout, stderr } = await ingest(['export', ...store, '--limit', String(limit)])
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     t.strictSame(parseExport(stdout), lines.slice(0, limit))
+  }
+})
+
+t.test('--type, --build, --from and --to choose, on standard output and into files', async (t) => {
+  const own = ['--data', join(t.testdir({}), 'data'), '--project', 'chosen']
+  const events = ['a', 'b', 'c', 'd'].map((eventId, i) => ({ eventId, type: `t${i % 2}`, buildId: `b${i >> 1}` }))
+  const file = join(t.testdirName, 'events.ndjson')
+  writeFileSync(file, events.map((event) => JSON.stringify(event)).join('\n'))
+  t.equal((await ingest(['keys', 'create', ...own])).code, 0)
+  t.equal((await ingest(['send', file, ...own])).code, 0)
+  const idsWith = async (...args: string[]) => {
+    const { code, stdout, stderr } = await ingest(['export', ...own, ...args])
+    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
+    return parseExport(stdout).map(({ event }) => JSON.parse(event).eventId)
+  }
+  t.strictSame(await idsWith('--type', 't0'), ['a', 'c'])
+  t.strictSame(await idsWith('--type', 't1', '--build', 'b1'), ['d'])
+  t.strictSame(await idsWith('--from', '1h'), ['a', 'b', 'c', 'd'])
+  t.strictSame(await idsWith('--to', '1h'), [])
+  t.strictSame(await idsWith('--from', '2999-01-01T00:00:00Z'), [])
+  const output = join(t.testdirName, 'files')
+  t.match(await ingest(['export', ...own, '--type', 't1', '--output', output]), {
+    code: 0,
+    stdout: /exported 2 events/,
+  })
+  for (const [option, value] of [
+    ['--from', 'yesterday'],
+    ['--to', '2026-11-20'],
+  ] as const) {
+    const { code, stdout, stderr } = await ingest(['export', ...own, option, value])
+    t.match({ code, stdout }, { code: 2, stdout: /^$/ })
+    t.match(stderr, `${option} is a duration such as 10m, or a time`)
   }
 })
 

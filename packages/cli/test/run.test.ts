@@ -47,6 +47,10 @@ t.test('--help of a command names its options', async (t) => {
     [
       ['export'],
       ['--url', '--data', '--project', '--key-file', '--after', '--limit', '--output', '--every', '--max-size'].concat([
+        '--type',
+        '--build',
+        '--from',
+        '--to',
         '--format',
         '--gzip',
         '--cursor-file',

@@ -113,6 +113,6 @@ t.test('who asks to clean while that is just ending is not forgotten', async (t)
   // it has found nothing, and has not said so yet
   parts.environment.root.transactionSync(() => parts.maps.discard(place))
   await Promise.all([first, parts.chunks.clean()])
-  t.equal(parts.chunks.read(place), undefined)
+  t.equal(parts.chunks.read(place, String), undefined)
   await parts.close()
 })
