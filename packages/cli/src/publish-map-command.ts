@@ -12,6 +12,7 @@ interface PublishMapOptions {
   place: string
   build: string
   contentType?: string
+  allowEmpty?: true
   ifAbsent?: true
   expect?: string
   onFrozen: 'fail' | 'warn'
@@ -34,8 +35,11 @@ export function publishMapCommand(): Command {
       'what the map is; application/json for a file named .json, else application/octet-stream',
       notEmpty,
     )
-    .addOption(new Option('--if-absent', 'only if no map is complete yet for this place and build').conflicts('expect'))
-    .option('--expect <digest>', 'only if the complete map has this digest: sha256:…')
+    .option('--allow-empty', 'publish a map without any bytes, too, which is most often a build that failed')
+    .addOption(
+      new Option('--if-absent', 'only if no other map is complete yet for this place and build').conflicts('expect'),
+    )
+    .option('--expect <digest>', 'only if the complete map has this digest, sha256:…, or is this one already')
     .addOption(
       new Option('--on-frozen <what>', 'what another map is, for a build that is frozen: a failure, or a warning')
         .choices(['fail', 'warn'])
@@ -138,8 +142,10 @@ function publicationOf(file: string, { place, build, contentType }: PublishMapOp
   }
 }
 
-function uploadOptionsOf({ concurrency, ifAbsent, expect, dryRun }: PublishMapOptions): UploadOptions {
+function uploadOptionsOf(options: PublishMapOptions): UploadOptions {
+  const { allowEmpty = false, concurrency, ifAbsent, expect, dryRun } = options
   return {
+    allowEmpty,
     concurrency,
     ...(ifAbsent && { ifNoneMatch: '*' }),
     ...(expect !== undefined && { ifMatch: expect }),

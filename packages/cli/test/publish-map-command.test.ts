@@ -149,9 +149,20 @@ t.test('a first map after the events of its build is taken once', async (t) => {
   t.match(await publish(fileOf(mapOf(20_000, { seed: 3 })), 'late'), { code: 3 })
 })
 
+t.test('an empty file is refused, unless it is meant', async (t) => {
+  const empty = fileOf(Buffer.alloc(0))
+  t.match(await publish(empty, 'empty'), {
+    code: 5,
+    stdout: /^$/,
+    stderr: /^ingest: The map is empty.*--allow-empty.*\n$/,
+  })
+  t.match(await publish(empty, 'empty', '--allow-empty'), { code: 0, stdout: /^created .* 0 bytes/ })
+})
+
 t.test('--if-absent and --expect are conditions', async (t) => {
   const other = fileOf(mapOf(20_000, { seed: 4 }))
   t.match(await publish(smallFile, 'conditions', '--if-absent'), { code: 0 })
+  t.match(await publish(smallFile, 'conditions', '--if-absent'), { code: 0, stdout: /^unchanged / })
   t.match(await publish(other, 'conditions', '--if-absent'), { code: 3, stdout: /^$/, stderr: /^ingest: .*\n$/ })
   t.match(await publish(other, 'conditions', '--expect', digestOf(Buffer.from('else'))), { code: 3 })
   t.equal(await contentOf('conditions'), small.toString())

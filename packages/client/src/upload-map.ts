@@ -34,6 +34,8 @@ export interface UploadProgress {
 }
 
 export interface UploadOptions extends PublishOptions {
+  /** Whether a map without any bytes, which is most often a build that failed, is published as well. */
+  allowEmpty?: boolean
   /** How many chunks are sent at once; 8 without. */
   concurrency?: number
   /** Called often; what it throws ends the upload. */
@@ -78,7 +80,7 @@ const roundsMax = 5
  * With `dryRun` nothing is written, and the result says what would be, `missing` what would be sent.
  *
  * @throws {IngestError} `source-changed` when the second reading does not give what the first one gave,
- *   `invalid-argument` for a file that cannot be read, and what `publishMap` and `putChunk` refuse with.
+ *   `invalid-argument` for a file that cannot be read, `invalid-publication` for an empty one, and what `publishMap` and `putChunk` refuse with.
  */
 export async function uploadMap(
   ingest: MapUploader,
@@ -86,7 +88,13 @@ export async function uploadMap(
   { placeId, buildId, source, contentType = 'application/json' }: SourcePublication,
   options: UploadOptions = {},
 ): Promise<UploadedMap> {
-  const { concurrency = concurrencyDefault, onProgress = () => {}, signal, ...preconditions } = options
+  const {
+    allowEmpty = false,
+    concurrency = concurrencyDefault,
+    onProgress = () => {},
+    signal,
+    ...preconditions
+  } = options
   if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
     throw new IngestError('invalid-argument', 'concurrency is a whole number from 1.')
   }
@@ -101,13 +109,14 @@ export async function uploadMap(
       signal?.throwIfAborted()
       onProgress({ phase: 'hash', bytesDone, bytesTotal: opened.size, chunksDone, chunksTotal: null })
     })
+    if (manifest.size === 0 && !allowEmpty) throw empty()
     const publication = { placeId, buildId, manifest }
     const sent = new Set<Digest>()
     let uploadedBytes = 0
-    let published = await ingest.publishMap(projectId, publication, { ...preconditions, ...withSignal })
+    let published = await publish()
     for (let round = 1; published.state === 'incomplete' && !options.dryRun; round++) {
       if (round > roundsMax) throw neverComplete()
-      published = (await send(published)) ?? (await askAgain())
+      published = (await send(published)) ?? (await publish())
     }
     const missingBytes = bytesOf(placesOf(published.missing))
     return {
@@ -149,13 +158,17 @@ export async function uploadMap(
       return over
     }
 
-    /** The conditions still hold; but where they say that there is no such map yet, it may be there by this upload. */
-    async function askAgain(): Promise<PublishedMap> {
+    /** A condition that fails may do so by this upload, or an earlier one whose answer was lost: this map is there. */
+    async function publish(): Promise<PublishedMap> {
       try {
         return await ingest.publishMap(projectId, publication, { ...preconditions, ...withSignal })
       } catch (error) {
         if (!(error instanceof IngestError && error.code === 'precondition-failed')) throw error
-        return ingest.publishMap(projectId, publication, { ifMatch: manifest.digest, ...withSignal })
+        const isThere = { ifMatch: manifest.digest, dryRun: true, ...withSignal }
+        const there = await ingest.publishMap(projectId, publication, isThere).catch(() => undefined)
+        signal?.throwIfAborted()
+        if (there?.outcome !== 'unchanged') throw error
+        return there
       }
     }
   } finally {
@@ -163,9 +176,14 @@ export async function uploadMap(
   }
 }
 
-/** The digest was that of what was there at first: whoever stores the chunk finds that this is something else. */
+/** What a refused chunk means here, where its manifest was published and its digest computed before. */
 function translate(error: unknown): never {
-  throw error instanceof IngestError && error.code === 'digest-mismatch' ? sourceChanged() : error
+  const code = error instanceof IngestError ? error.code : undefined
+  if (code === 'digest-mismatch') throw sourceChanged()
+  if (code !== 'chunk-undeclared') throw error
+  throw new IngestError(code, 'Another publication has taken the place of this one while it was uploaded.', {
+    cause: error,
+  })
 }
 
 function bytesOf(chunks: readonly Place[]): number {
@@ -195,6 +213,13 @@ interface PublishedMapId {
 
 function dropped(issues: readonly Issue[]): IngestError {
   return new IngestError('digest-mismatch', 'The map was dropped: it is not what its manifest says.', { issues })
+}
+
+function empty(): IngestError {
+  return new IngestError(
+    'invalid-publication',
+    'The map is empty: allow that if it is meant (allowEmpty, --allow-empty).',
+  )
 }
 
 function neverComplete(): IngestError {

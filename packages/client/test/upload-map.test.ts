@@ -175,6 +175,44 @@ t.test('conditions hold', async (t) => {
   t.ok((await contentOf(ingest)).equals(other))
 })
 
+t.test('a condition that fails because this very map is there is met', async (t) => {
+  const { uploader } = open(t)
+  const publication = { ...id, source: content }
+  const { publishedAt } = await uploadMap(uploader, projectId, publication, { ifNoneMatch: '*' })
+  const conditions = [{ ifNoneMatch: '*' }, { ifMatch: `sha256:${'0'.repeat(64)}` }] as const
+  for (const options of [...conditions, { ...conditions[0], dryRun: true }]) {
+    t.match(await uploadMap(uploader, projectId, publication, options), { outcome: 'unchanged', publishedAt })
+  }
+  const otherType = { ...publication, contentType: 'text/plain' }
+  for (const options of conditions) {
+    await t.rejects(uploadMap(uploader, projectId, otherType, options), { code: 'precondition-failed' })
+  }
+})
+
+t.test('an empty map is refused, unless it is meant', async (t) => {
+  const path = join(t.testdir(), 'empty.json')
+  writeFileSync(path, '')
+  for (const source of [path, Buffer.alloc(0), Readable.from([])]) {
+    const { uploader, calls } = open(t)
+    await t.rejects(uploadMap(uploader, projectId, { ...id, source }), { code: 'invalid-publication' })
+    t.strictSame(calls, [])
+  }
+  const { uploader } = open(t)
+  const empty = await uploadMap(uploader, projectId, { ...id, source: path }, { allowEmpty: true })
+  t.match(empty, { outcome: 'created', size: 0 })
+})
+
+t.test('a manifest that is replaced meanwhile is said so', async (t) => {
+  const { ingest, uploader } = open(t, async (call, name) => {
+    if (name === 'putChunk') await ingest.publishMap(projectId, { ...id, map: 'of somebody else' })
+    return call()
+  })
+  await t.rejects(uploadMap(uploader, projectId, { ...id, source: content }), {
+    code: 'chunk-undeclared',
+    message: /Another publication/,
+  })
+})
+
 t.test('when no answer told that the map is complete, it is asked for', async (t) => {
   for (const options of [{}, { ifNoneMatch: '*' }] as const) {
     const { uploader, countOf } = open(t, async (call, name) => {

@@ -1,6 +1,7 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import type { Digest, MapId } from '../map.ts'
-import type { MapDecision, MapSlot, Store } from '../store.ts'
+import type { MapDecision, MapEntry, MapSlot, Store } from '../store.ts'
 import type { ChunkBytes } from './chunks.ts'
 import { type FoundMap, type MapTables, openMapTables, type Place } from './maps.ts'
 import { openProjects, type Projects } from './projects.ts'
@@ -18,6 +19,9 @@ export interface MapStoreOptions {
   writer: Writer
   look<T>(read: () => T): T
 }
+
+/** How many maps are looked at between turns of others. */
+const mapsAtOnce = 1000
 
 const noFound: FoundMap = { row: {}, contents: {} }
 
@@ -89,8 +93,16 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
       return lookAt(projectId, {}, (project) => maps.slot(project, id))
     },
 
-    async maps(projectId, selection) {
-      return lookAt(projectId, [], (project) => maps.list(project, selection))
+    async maps(projectId, { limit, ...selection }) {
+      const entries: MapEntry[] = []
+      for (let after = selection.after; ; ) {
+        const place = { ...selection, ...(after && { after }), limit: limit - entries.length }
+        const page = lookAt(projectId, { entries: [] }, (project) => maps.list(project, place, mapsAtOnce))
+        entries.push(...page.entries)
+        if (!page.last || entries.length === limit) return entries
+        after = page.last
+        await nextTurn()
+      }
     },
 
     async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [] }, decide) {

@@ -19,7 +19,8 @@ export interface MapTables {
   find(project: number, id: MapId): FoundMap
   /** The map as the contract gives it out. */
   slot(project: number, id: MapId, found?: FoundMap): MapSlot
-  list(project: number, selection: MapSelection): MapEntry[]
+  /** What is selected among the next `keysMax` maps; `last` is the last of these when there may be more behind it. */
+  list(project: number, selection: MapSelection, keysMax: number): { entries: MapEntry[]; last?: MapId }
   present(project: number, digests: readonly Digest[]): Set<Digest>
   /** Where the bytes of a chunk are, if it is there. */
   placeOf(project: number, digest: Digest): Place | undefined
@@ -237,14 +238,18 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     put,
     discard,
 
-    list(project, { placeId, buildId, after, limit }) {
+    list(project, { placeId, buildId, after, limit }, keysMax) {
       const ids: MapId[] = []
+      let last: MapId | undefined
+      let left = keysMax
       for (const key of keysOf(project, buildId, after)) {
         const id = idOf(key.subarray(projectBytes))
-        if (placeId !== undefined && id.placeId !== placeId) continue
-        if (ids.push(id) === limit) break
+        left--
+        if (left === 0) last = id
+        if (placeId === undefined || id.placeId === placeId) ids.push(id)
+        if (left === 0 || ids.length === limit) break
       }
-      return ids.map((id) => ({ ...id, slot: slot(project, id) }))
+      return { entries: ids.map((id) => ({ ...id, slot: slot(project, id) })), ...(last && { last }) }
     },
 
     present(project, digests) {

@@ -7,6 +7,8 @@ import type { FromThread, ToThread } from './serve-requests.ts'
 
 /** More than this waiting means that the disk cannot keep up: what comes then is refused at once. */
 const waitingBytesMax = 64 * 2 ** 20
+/** How long a commit that is overdue has for its answer to be read. */
+const lastChanceMs = 20
 /** How long the thread may take to end after the store has failed; then it is left as it is. */
 const failedCloseMs = 2000
 
@@ -79,10 +81,17 @@ export async function startThread<Request extends { id: number }>(options: Threa
     }
   }
 
+  /** It may be this thread that was busy, with the answers waiting for it: it looks at them first. */
+  function suspect(): void {
+    watchdog = setTimeout(() => {
+      fail(new IngestError('store-failed', `A commit has not ended within ${timeoutMs} ms.`))
+    }, lastChanceMs)
+  }
+
   function settle({ outcomes }: FromThread & { type: 'settled' }): void {
     // what a thread that was given up has done after all
     if (waiting.size === 0) return
-    watchdog?.refresh()
+    calm()
     for (const outcome of outcomes) {
       const request = waiting.get(outcome.id)
       if (!request) continue
@@ -96,6 +105,12 @@ export async function startThread<Request extends { id: number }>(options: Threa
       }
     }
     if (waiting.size === 0) rest()
+  }
+
+  function calm(): void {
+    if (waiting.size === 0) return
+    clearTimeout(watchdog)
+    watchdog = setTimeout(suspect, timeoutMs)
   }
 
   /** Nobody waits: the thread does not keep the process alive. */
@@ -113,7 +128,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
   const ready = new Promise<void>((resolve, reject) => {
     port.on('message', (message: FromThread) => {
       if (message.type === 'settled') settle(message)
-      else if (message.type === 'waits') watchdog?.refresh()
+      else if (message.type === 'waits') calm()
       else if (message.type === 'ready') resolve()
       else if (message.type === 'refused') end(toError(message.refusal))
       else onMessage(message)
@@ -147,9 +162,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
         port.postMessage(request, transfer)
         if (waiting.size === 0) {
           hold()
-          watchdog = setTimeout(() => {
-            fail(new IngestError('store-failed', `A commit has not ended within ${timeoutMs} ms.`))
-          }, timeoutMs)
+          watchdog = setTimeout(suspect, timeoutMs)
         }
         waiting.set(request.id, { bytes, resolve, reject })
         waitingBytes += bytes

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { canonicalJson } from '../../src/canonical-json.ts'
 import { digestOf } from '../../src/digest.ts'
-import type { Digest, Manifest } from '../../src/map.ts'
+import type { Digest, Manifest, MapId } from '../../src/map.ts'
 import { openLmdbStore } from './built-store.ts'
 import { inspectMaps, openMapParts } from './map-parts.ts'
 import { type StoreProcess, startStoreProcess } from './store-process.ts'
@@ -192,4 +192,26 @@ t.test('an inspection fails where rows do not agree', async (t) => {
     await parts.close()
     await t.rejects(inspectMaps(directory), table)
   }
+})
+
+t.test('maps are looked at a bounded number at once, however few are selected', async (t) => {
+  const parts = await openMapParts(t.testdir())
+  const ids = ['a', 'b', 'c', 'd', 'e'].map((buildId, i) => ({ buildId, placeId: String(i % 2) }))
+  const manifest = { contentType: 'a/b', size: 0, digest: digestOf(Buffer.alloc(0)), chunks: [] }
+  await parts.decide((maps) => {
+    for (const id of ids) maps.put(1, id, maps.find(1, id), { complete: { manifest, publishedAt: 1 } }, new Map())
+  })
+  const seen: string[][] = []
+  for (let after: MapId | undefined, isOver = false; !isOver; ) {
+    const page = parts.look(() => parts.maps.list(1, { placeId: '1', limit: 9, ...(after && { after }) }, 2))
+    seen.push(page.entries.map(({ buildId }) => buildId))
+    after = page.last
+    isOver = after === undefined
+  }
+  t.strictSame(seen, [['b'], ['d'], []])
+  t.match(
+    parts.look(() => parts.maps.list(1, { limit: 1 }, 2)),
+    { entries: [{ buildId: 'a' }] },
+  )
+  await parts.close()
 })

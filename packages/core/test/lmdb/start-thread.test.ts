@@ -73,6 +73,17 @@ t.test('a commit that does not end is given up: the store has failed', async (t)
   t.strictSame(fatal, ['store-failed'])
 })
 
+t.test('a commit that has ended in time is no failure, however late this thread gets to know of it', async (t) => {
+  const { write, fatal } = await open(t, { timeoutMs: 50 })
+  for (const name of ['a', 'b']) {
+    const written = write(name)
+    const end = performance.now() + 200
+    while (performance.now() < end);
+    await written
+  }
+  t.strictSame(fatal, [])
+})
+
 t.test('a failure that was found elsewhere is everybody’s, and told once', async (t) => {
   const { thread, write, fatal } = await open(t)
   const waiting = write('waiting')
