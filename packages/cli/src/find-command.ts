@@ -1,4 +1,6 @@
 import { Command } from 'commander'
+import { exitCode } from './exit-code.ts'
+import { CommandFailure } from './failure-of.ts'
 import { addTargetOptions, targetOf, withTarget } from './with-target.ts'
 import { writeOut } from './write-out.ts'
 
@@ -13,12 +15,13 @@ export function findCommand(): Command {
     .option('--json', 'one line as `ingest export` prints it: { "cursor", "receivedAt", "event" }')
     .addHelpText('after', 'An event that is not stored: exit code 3.')
     .action(async (eventId: string, { json }: { json?: true }) => {
-      const { eventLine, IngestError } = await import('@ingest/core')
+      const { eventLine } = await import('@ingest/core')
       const target = targetOf(command)
       await withTarget(target, async (ingest) => {
         const event = await ingest.findEvent(target.project, eventId)
         if (!event) {
-          throw new IngestError('not-found', `No event ${eventId} is stored for the project ${target.project}.`)
+          const message = `No event ${eventId} is stored for the project ${target.project}.`
+          throw new CommandFailure({ exitCode: exitCode.refused, code: 'event-not-found', message, retryable: false })
         }
         const { cursor, receivedAt, bytes } = event
         const heading = `received  ${new Date(receivedAt).toISOString()}\ncursor    ${cursor}\n\n`
