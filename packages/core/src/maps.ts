@@ -50,7 +50,8 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     const at = now()
     if (at < tidiedAt + tidyEveryMs) return
     tidiedAt = at
-    await store.dropIdleMaps(at - idleMs)
+    // what cannot go now, as on a full disk, goes in an hour: that is no reason to refuse what was asked for
+    await store.dropIdleMaps(at - idleMs).catch(() => {})
   }
 
   function complete(key: MapKey, manifest: Manifest): Promise<PublishedMap | undefined> {

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { digestOf } from '../src/digest.ts'
+import { IngestError } from '../src/error.ts'
 import { createIngest, type IngestOptions } from '../src/ingest.ts'
 import type { Digest, Manifest } from '../src/map.ts'
 import { openMemoryStore } from '../src/memory-store.ts'
@@ -33,6 +34,14 @@ t.test('latePublish: reject refuses a first map for a frozen build', async (t) =
   await freeze()
   await t.rejects(ingest.publishMap('p', { ...id, map: 1 }), { code: 'map-frozen' })
   t.equal(await ingest.map('p', id), undefined)
+})
+
+t.test('an idle manifest that cannot be dropped now is in nobody’s way', async (t) => {
+  const { store } = setUp()
+  const dropIdleMaps = () => Promise.reject(new IngestError('disk-full', 'Full.'))
+  const { ingest } = setUp({ store: { ...store, dropIdleMaps } })
+  t.equal(await ingest.map('p', id), undefined)
+  t.match(await ingest.maps('p'), { maps: [] })
 })
 
 t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) => {
