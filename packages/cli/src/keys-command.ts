@@ -52,6 +52,7 @@ function listKeys(): Command {
     .action(async ({ data, project, json }: KeysOptions & { json?: true }) => {
       await withIngest({ data, project }, async ({ keys }) => {
         const records = await keys.list(project)
+        if (records.length === 0) process.stderr.write(`ingest: the project ${project} has no keys here\n`)
         const lines = json ? records.map((record) => JSON.stringify(publicPart(record))) : table(records)
         if (lines.length > 0) await print(lines.join('\n'))
       })
