@@ -26,10 +26,11 @@ function createKey(): Command {
     )
     .addOption(dataOption())
     .addOption(projectOption())
-    .option(
-      '--scope <scopes...>',
-      'what the key may do: events:write, maps:write, read (all of them by default)',
-      collect,
+    .addOption(
+      new Option('--scope <scopes...>', 'what the key may do; all of them without')
+        // for the help and for completion: what is a scope is for the core to say
+        .choices(['events:write', 'maps:write', 'read'])
+        .argParser(collect),
     )
     .option('--expires <when>', 'when the key ends: a duration such as 90d or 48h, or an RFC 3339 time', parseExpiry)
     .action(async ({ data, project, scope, expires }: KeysOptions & { scope?: Scope[]; expires?: number }) => {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { scopes } from '@ingest/core'
 import t from 'tap'
 import { ingest, isWrongUse, startServe } from './ingest-process.ts'
 import { send } from './sender.ts'
@@ -210,4 +211,9 @@ t.test('a key that is not known, or has ended, is refused with exit 3', async (t
   t.match(await openKeys().keys('revoke', idOf(key)), { code: 3, stdout: /^$/ }, "nor is another project's")
   await keys('revoke', idOf(key))
   t.match(await keys('rotate', idOf(key)), { code: 3, stdout: /^$/, stderr: /^ingest: .* has ended: .*\n$/ })
+})
+
+t.test('a shell is told of the scopes that there are', async (t) => {
+  const { stdout } = await ingest(['completion', '--', 'keys', 'create', '--scope', ''])
+  t.strictSame(stdout.trimEnd().split('\n'), [...scopes])
 })
