@@ -13,7 +13,7 @@ export function findCommand(): Command {
   )
   return command
     .option('--json', 'one line as `ingest export` prints it: { "cursor", "receivedAt", "event" }')
-    .addHelpText('after', 'An event that is not stored: exit code 3.')
+    .addHelpText('after', '\nAn event that is not stored: exit code 3.\n')
     .action(async (eventId: string, { json }: { json?: true }) => {
       const { eventLine } = await import('@ingest/core')
       const target = targetOf(command)

@@ -26,10 +26,11 @@ function createKey(): Command {
     )
     .addOption(dataOption())
     .addOption(projectOption())
-    .option(
-      '--scope <scopes...>',
-      'what the key may do: events:write, maps:write, read (all of them by default)',
-      collect,
+    .addOption(
+      new Option('--scope <scopes...>', 'what the key may do; all of them without')
+        // for the help and for completion: what is a scope is for the core to say
+        .choices(['events:write', 'maps:write', 'read'])
+        .argParser(collect),
     )
     .option('--expires <when>', 'when the key ends: a duration such as 90d or 48h, or an RFC 3339 time', parseExpiry)
     .action(async ({ data, project, scope, expires }: KeysOptions & { scope?: Scope[]; expires?: number }) => {
@@ -52,6 +53,7 @@ function listKeys(): Command {
     .action(async ({ data, project, json }: KeysOptions & { json?: true }) => {
       await withIngest({ data, project }, async ({ keys }) => {
         const records = await keys.list(project)
+        if (records.length === 0) process.stderr.write(`ingest: the project ${project} has no keys here\n`)
         const lines = json ? records.map((record) => JSON.stringify(publicPart(record))) : table(records)
         if (lines.length > 0) await print(lines.join('\n'))
       })

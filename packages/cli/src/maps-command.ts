@@ -138,7 +138,7 @@ function table(maps: readonly MapStatus[]): string[] {
     publishedAt ?? 'not yet',
     digest,
   ])
-  return formatTable([['PLACE', 'BUILD', 'STATE', 'BUILD IS', 'BYTES', 'PUBLISHED', 'DIGEST'], ...rows])
+  return formatTable([['PLACE', 'BUILD', 'STATE', 'BUILD IS', 'BYTES', 'PUBLISHED', 'DIGEST'], ...rows], [4])
 }
 
 function details(map: MapStatus): string[] {

@@ -158,6 +158,7 @@ function rejection(
   const where = file === undefined ? '--rejected <file> keeps them with their issues' : `they are in ${file}`
   const ids =
     withoutId > 0 ? `; without an eventId: ${withoutId}, which --make-ids would store, and again with each run` : ''
-  const message = `${rejected} of ${events} events were rejected, and all others are stored: ${where}${ids}`
+  const others = rejected < events ? ', and all others are stored' : ''
+  const message = `${rejected} of ${events} events were rejected${others}: ${where}${ids}`
   return { exitCode: exitCode.invalid, code: 'events-rejected', message, retryable: false }
 }

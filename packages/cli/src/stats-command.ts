@@ -42,8 +42,10 @@ export function statsCommand(): Command {
 /** Without a project, all of them are meant. */
 type StatsTarget = Omit<Target, 'project'> & Partial<Pick<Target, 'project'>>
 
-const statsHelp = `With --data and without --project, all projects of the store are counted.
-EVENTS/S is over the last minute. BYTES are those of batches as they are kept, without maps.`
+const statsHelp = `
+With --data and without --project, all projects of the store are counted.
+EVENTS/S is over the last minute. BYTES are those of batches as they are kept, without maps.
+`
 
 /** Reaches the project that is meant, or all of a store. */
 function withProjects<T>(target: StatsTarget, use: (ingest: Ingest, projectIds: string[]) => Promise<T>): Promise<T> {

@@ -31,10 +31,9 @@ export function tailCommand(): Command {
           'begin with what was received since: 10m, 2h, 2026-11-20T17:51:00Z, or milliseconds since 1970',
         ).conflicts('after'),
       )
-      .option('--json', 'NDJSON on a terminal, too: { "cursor", "receivedAt", "event" } a line')
-      .addHelpText('after', tailHelp),
+      .option('--json', 'NDJSON on a terminal, too: { "cursor", "receivedAt", "event" } a line'),
   )
-  return command.action(async (options: TailOptions) => {
+  return command.addHelpText('after', tailHelp).action(async (options: TailOptions) => {
     // a request that fails is sent again here, where it can be said
     const target = { ...targetOf(command), retries: 0 }
     const start = await startOf(options)

@@ -68,8 +68,7 @@ export function addTargetOptions(
 
 const targetHelp = `
 With --url, or INGEST_URL, the key of the project is in INGEST_KEY or in a --key-file.
-With --data, or INGEST_DATA, no key is needed, and servers may have the directory open. An option wins over both.
-`
+With --data, or INGEST_DATA, no key is needed, and servers may have the directory open. An option wins over both.`
 
 /** Which of a server and a store is meant. */
 export function targetOf(command: Command): Target {
@@ -79,7 +78,12 @@ export function targetOf(command: Command): Target {
     command.error('name a server with --url or INGEST_URL, or the directory of a store with --data or INGEST_DATA')
   }
   if (target.url === undefined || target.data === undefined) return target
-  if (isNamed('url') === isNamed('data')) command.error('name a server or a store, and not both: --url or --data')
+  if (isNamed('url') === isNamed('data')) {
+    const remedy = isNamed('url')
+      ? '--url or --data'
+      : 'INGEST_URL and INGEST_DATA are set, and --url or --data decides'
+    command.error(`name a server or a store, and not both: ${remedy}`)
+  }
   const { url, data, ...rest } = target
   return isNamed('url') ? { ...rest, url } : { ...rest, data }
 }
@@ -113,8 +117,8 @@ async function readKey(file: string | undefined): Promise<string> {
   const key = text?.trim() ?? ''
   if (/^[\x21-\x7e]+$/.test(key)) return key
   const where = file === undefined ? 'INGEST_KEY' : file
-  const what = key === '' ? 'There is no ingestion key' : 'What is there is no ingestion key'
-  throw new IngestError('unauthorized', `${what} in ${where}: put it into INGEST_KEY, or name its file by --key-file.`)
+  const what = key === '' ? `There is no ingestion key in ${where}` : `What is in ${where} is no ingestion key`
+  throw new IngestError('unauthorized', `${what}: put one into INGEST_KEY, or name its file by --key-file.`)
 
   function unreadable(error: Error): never {
     throw new IngestError('invalid-argument', `The key file cannot be read: ${error.message}`, { cause: error })

@@ -12,8 +12,8 @@ import type { Write } from './check-content.ts'
 export async function writeFile(path: string, fill: (write: Write) => Promise<void>): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}.part`)
   const there = await stat(path).catch(() => undefined)
-  // renaming would put a file in its place
-  const isStream = there !== undefined && !there.isFile() && !there.isDirectory()
+  // renaming would put a file in its place; a directory cannot be opened, and is refused before `fill` does anything
+  const isStream = there !== undefined && !there.isFile()
   try {
     const file = await (isStream ? open(path, 'w') : open(temporary, 'wx'))
     try {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { scopes } from '@ingest/core'
 import t from 'tap'
 import { ingest, isWrongUse, startServe } from './ingest-process.ts'
 import { send } from './sender.ts'
@@ -152,8 +153,9 @@ t.test('list shows what is known of the keys, and never a key or its hash', asyn
 
 t.test('a project without keys has an empty list', async (t) => {
   const { keys } = openKeys()
-  t.match(await keys('list'), { code: 0, stdout: /^KEY .*\n$/, stderr: /^$/ })
-  t.match(await keys('list', '--json'), { code: 0, stdout: /^$/, stderr: /^$/ })
+  const stderr = /^ingest: the project \S+ has no keys here\n$/
+  t.match(await keys('list'), { code: 0, stdout: /^KEY .*\n$/, stderr })
+  t.match(await keys('list', '--json'), { code: 0, stdout: /^$/, stderr })
 })
 
 t.test('a running server minds a key that is made or revoked within a second', async (t) => {
@@ -209,4 +211,9 @@ t.test('a key that is not known, or has ended, is refused with exit 3', async (t
   t.match(await openKeys().keys('revoke', idOf(key)), { code: 3, stdout: /^$/ }, "nor is another project's")
   await keys('revoke', idOf(key))
   t.match(await keys('rotate', idOf(key)), { code: 3, stdout: /^$/, stderr: /^ingest: .* has ended: .*\n$/ })
+})
+
+t.test('a shell is told of the scopes that there are', async (t) => {
+  const { stdout } = await ingest(['completion', '--', 'keys', 'create', '--scope', ''])
+  t.strictSame(stdout.trimEnd().split('\n'), [...scopes])
 })

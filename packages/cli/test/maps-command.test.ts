@@ -37,6 +37,7 @@ for (const [name, settings] of [
     t.match(rows[0], /^PLACE +BUILD +STATE +BUILD IS +BYTES +PUBLISHED +DIGEST$/)
     t.match(rows.slice(1), [/^1 +b-1 +complete +open /, /^2 +b-1 +complete +open /, /^1 +b-2 +complete +frozen /])
     t.ok(rows.slice(1).every((row) => row.endsWith(digestOf(map))))
+    t.equal(rows[1]?.search(/\d {2}20\d\d-/), rows[0]?.indexOf('S  PUBLISHED'), 'numbers end below each other')
     for (const [args, found] of [
       [
         ['--place', '1'],

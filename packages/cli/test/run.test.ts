@@ -95,6 +95,7 @@ t.test('--help of a command names its options', async (t) => {
     const { code, stdout, stderr } = await ingest([...command, '--help'])
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     for (const word of words) t.match(stdout, word, `${command.join(' ')} ${word}`)
+    t.notMatch(stdout, /\n\n\n/, `${command.join(' ')} has one empty line at a time`)
   }
 })
 

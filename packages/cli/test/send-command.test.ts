@@ -135,6 +135,12 @@ t.test('rejected events are told, keep nothing out, and are exit 5', async (t) =
   t.match(await storedOf('some'), [first, last, /"eventId":"some-1","buildId":"7","big":12345678901234567890123/])
 })
 
+t.test('where all events are rejected, nothing is said of others', async (t) => {
+  const { code, stderr } = await sendFile(fileOf('{"type":"none"}\n'))
+  t.equal(code, 5)
+  t.match(stderr, /^ingest: 1 of 1 events were rejected: --rejected /m)
+})
+
 t.test('ids are made when that is asked for, and it is said what that means', async (t) => {
   const file = fileOf('{"type":"made"}\n{"type":"made","n":2}\n')
   for (let run = 0; run < 2; run++) {

@@ -1,6 +1,7 @@
+import { join } from 'node:path'
 import { Command } from 'commander'
 import t from 'tap'
-import { addTargetOptions, targetOf } from '../src/with-target.ts'
+import { addTargetOptions, targetOf, withTarget } from '../src/with-target.ts'
 
 /** What a command line means, with an environment of its own. */
 function parse(args: string[], env: Record<string, string> = {}) {
@@ -39,11 +40,23 @@ t.test('an option wins over the environment', async (t) => {
 t.test('neither of them, or both, is wrong use', async (t) => {
   t.throws(() => parse([]), { message: /name a server with --url/ })
   t.throws(() => parse(['--url', url, '--data', 'd']), { message: /not both/ })
-  t.throws(() => parse([], { INGEST_URL: url, INGEST_DATA: 'd' }), { message: /not both/ })
+  t.throws(() => parse([], { INGEST_URL: url, INGEST_DATA: 'd' }), { message: /not both: INGEST_URL and INGEST_DATA/ })
 })
 
 t.test('a key on the command line is refused', async (t) => {
   for (const args of [['--key', 'secret'], ['--key=secret'], ['--key']]) {
     t.throws(() => parse(['--url', url, ...args]), { message: /^a key does not go on a command line/ })
   }
+})
+
+t.test('a file that holds no key is told of by its name', async (t) => {
+  const keyFile = join(t.testdir({ key: 'two words' }), 'key')
+  const target = { url, project: 'p', retries: 0, timeout: 1000, keyFile }
+  await t.rejects(
+    withTarget(target, async () => {}),
+    {
+      code: 'unauthorized',
+      message: `What is in ${keyFile} is no ingestion key: put one into INGEST_KEY, or name its file by --key-file.`,
+    },
+  )
 })
