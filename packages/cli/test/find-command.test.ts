@@ -1,6 +1,7 @@
+import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
-import { ingest, isWrongUse, startServe } from './ingest-process.ts'
+import { ingest, ingestCommand, isWrongUse, startServe } from './ingest-process.ts'
 import { createKey, projectId, send } from './sender.ts'
 
 const data = join(t.testdir(), 'data')
@@ -42,6 +43,21 @@ for (const [name, env] of [
 t.test('an event of a store is printed byte for byte', async (t) => {
   const { stdout } = await ingest(['find', 'a b/é', '--data', data, '--project', projectId])
   t.equal(stdout.slice(stdout.indexOf('\n\n') + 2), `${odd}\n`)
+})
+
+const noTerminal = spawnSync('script', ['--version']).error ? 'no script(1) here, which makes terminals' : false
+t.test('on a terminal nothing of an event moves the cursor', { skip: noTerminal }, async (t) => {
+  const evil = `{"projectId":"${projectId}",\t"eventId":"evil",\n"text":"\u009b2J\u202e"}`
+  await send({ ...server, key }, `{"events":[${evil}]}`)
+  for (const [flags, shown] of [
+    [[], '{"projectId":"game-1",\t"eventId":"evil",\r\n"text":"\\u009b2J\\u202e"}\r\n'],
+    [['--json'], '{"projectId":"game-1",\t"eventId":"evil", "text":"\\u009b2J\\u202e"}}\r\n'],
+  ] as const) {
+    const command = ingestCommand(['find', 'evil', '--data', data, '--project', projectId, ...flags])
+    const quoted = command.map((word) => `'${word}'`).join(' ')
+    const { stdout } = spawnSync('script', ['-qec', quoted, '/dev/null'], { encoding: 'utf8' })
+    t.ok(stdout.endsWith(shown), JSON.stringify(stdout))
+  }
 })
 
 t.test('wrong use', async (t) => {

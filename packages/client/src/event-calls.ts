@@ -62,6 +62,8 @@ export function eventCalls(api: Api): EventCalls {
       const waitUntil = performance.now() + waitMs
       let { after } = options
       let given = 0
+      /** When an answer is due that has nothing to give. */
+      let dueAt = 0
       while (given < limit) {
         const begin = after
         for await (const line of api.stream(page, read, options)) {
@@ -71,14 +73,20 @@ export function eventCalls(api: Api): EventCalls {
           }
           after = line.cursor
           onProgress(after)
+          // what breaks behind that is nobody's affair
+          if (given === limit) return
         }
+        const now = performance.now()
+        // what is over does not grow, and by whose clock it is, only the server knows
+        const isOver = to !== undefined && now < dueAt
         // a server may give less than it is asked for: where it has read nothing is the end
-        if (after === begin && (given > 0 || performance.now() >= waitUntil)) return
+        if (after === begin && (given > 0 || isOver || now >= waitUntil)) return
       }
 
       function page() {
         const waitLeftMs = given === 0 ? Math.max(0, waitUntil - performance.now()) : 0
         const wait = Math.min(Math.ceil(waitLeftMs / 1000), pageWaitSecondsMax)
+        dueAt = performance.now() + wait * 1000
         const query = {
           ...{ after, limit: Math.min(limit - given, pageEventsMax), type, buildId, from, to },
           ...(wait > 0 && { wait }),

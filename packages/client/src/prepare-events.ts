@@ -1,4 +1,12 @@
-import { type Event, eventIdIssue, IngestError, type Issue, parseJson, type RejectedEvent } from '@ingest/core'
+import {
+  type Event,
+  eventIdIssue,
+  IngestError,
+  type Issue,
+  parseJson,
+  type RejectedEvent,
+  sliceMember,
+} from '@ingest/core'
 import { addMembers } from './add-members.ts'
 import { createEventIds } from './create-event-ids.ts'
 import { eventBytesMax } from './fill-batch.ts'
@@ -127,14 +135,11 @@ const nullText = Buffer.from('null')
 
 /** The members of lines that are made around an event. */
 const wrappings = new Set(['cursor,receivedAt,event', 'line,eventId,issues,event', 'index,eventId,issues,event'])
-/** A string of JSON holds no bare quote, so the first of these is where the event begins. */
-const eventMark = Buffer.from(',"event":')
 
 function unwrap(value: Event, bytes: Buffer): { given: Event; text: Buffer } {
   const { event } = value
-  const mark = isObject(event) && wrappings.has(Object.keys(value).join()) ? bytes.indexOf(eventMark) : -1
-  if (mark === -1) return { given: value, text: bytes }
-  return { given: event as Event, text: bytes.subarray(mark + eventMark.length, -1) }
+  const isWrapped = isObject(event) && wrappings.has(Object.keys(value).join())
+  return isWrapped ? { given: event, text: sliceMember(bytes, 'event') as Buffer } : { given: value, text: bytes }
 }
 
 /** What a value says; undefined for what is not JSON. */

@@ -71,7 +71,8 @@ export function createValueSlicer(): ValueSlicer {
     const isTooLong = size > valueBytesMax
     parts = []
     size = 0
-    return bytes.length > 0 ? { at, bytes, isTooLong } : undefined
+    // of one that is too long, what is kept may be nothing but space
+    return bytes.length > 0 || isTooLong ? { at, bytes, isTooLong } : undefined
   }
 
   /** Where the values begin in the first piece that is not just space. */

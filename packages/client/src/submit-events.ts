@@ -115,10 +115,12 @@ export async function submitEvents(
     if (flights.size === 0 && waiting.length > 0 && !either.aborted) launch()
   }
 
-  async function launchSoon(): Promise<void> {
-    while (flights.size >= concurrency) await Promise.race(flights)
-    either.throwIfAborted()
-    launch()
+  /** A batch that ends may launch what waits, so it is looked at anew after each. */
+  async function launchWhile(isWanted: () => boolean): Promise<void> {
+    while (isWanted() && !either.aborted) {
+      if (flights.size < concurrency) launch()
+      else await Promise.race(flights)
+    }
   }
 
   async function readAll(): Promise<void> {
@@ -131,7 +133,8 @@ export async function submitEvents(
       for (const event of piece.events) {
         waiting.push(event)
         waitingBytes += event.bytes.length
-        while (fillsBatch(waiting.length, waitingBytes)) await launchSoon()
+        await launchWhile(() => fillsBatch(waiting.length, waitingBytes))
+        either.throwIfAborted()
       }
       launchIdle()
       onProgress?.({ ...done })
@@ -142,7 +145,7 @@ export async function submitEvents(
     () => undefined,
     (error) => ({ error }),
   )
-  while (waiting.length > 0 && !either.aborted) await launchSoon().catch(() => {})
+  await launchWhile(() => waiting.length > 0)
   await Promise.all(flights)
   either.throwIfAborted()
   if (fault) throw fault.error

@@ -218,6 +218,22 @@ t.test('a wait whose time is over is an end', async (t) => {
   t.equal(received.length, 1)
 })
 
+t.test('an answer that breaks behind the last event that is wanted is the end', async (t) => {
+  const broken = cutAfter(linesOf(0, 2), { 'Content-Length': '1000' })
+  const { client, received } = await openScriptedClient(t, {}, broken, problem(400, 'invalid-argument'))
+  t.strictSame(await read(client.readEvents(projectId, { limit: 2 })), texts(2))
+  t.equal(received.length, 1)
+})
+
+t.test('a server that has nothing to wait for is not asked again and again', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, marked(0, 0, 'm'), marked(0, 0, 'm'))
+  t.strictSame(await read(client.readEvents(projectId, { to: 1, waitMs: 600_000 })), [])
+  t.strictSame(
+    received.map(({ query }) => query.wait),
+    ['30', '30'],
+  )
+})
+
 t.test('the end of the events is asked for, and has to be told', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, marked(0, 0, 'm'), marked(0, 1, 'n'), page(0, 0))
   t.equal(await client.lastCursor(projectId), 'm')

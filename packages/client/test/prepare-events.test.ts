@@ -128,6 +128,18 @@ t.test('a line of an export, or of what was rejected, stands for the event in it
   })
 })
 
+t.test('such a line may have been written anew, with space or with escapes', async (t) => {
+  const event = '{"eventId":"e","event":{"n":1}}'
+  for (const line of [
+    `{"cursor": "1-0", "receivedAt": 1, "event": ${event}}`,
+    `{ "line" : 3 , "eventId" : "e" , "issues" : [] , "event" : ${event} }`,
+    `{"line":3,"eventId":"e","issues":[],"\\u0065vent":${event}}`,
+    `{"line":3,"eventId":"e","issues":[{"event":1,"event":2}],"event":0,"event":${event}}`,
+  ]) {
+    t.match(await prepare(line), { events: [{ text: event }], rejected: [] }, line)
+  }
+})
+
 t.test('an event that looks a little like such a line is an event', async (t) => {
   for (const text of [
     '{"cursor":"c","eventId":"e","event":{"eventId":"inner"}}',

@@ -100,6 +100,11 @@ t.test('of a value that is too long only the beginning is kept', async (t) => {
   }
 })
 
+t.test('a line that begins with too much space is not passed over', async (t) => {
+  const values = slice(`{}\n${' '.repeat(valueBytesMax)}{"a":1}\n{}`, [100_000])
+  t.match(values, [{ at: 1 }, { at: 2, isTooLong: true }, { at: 3 }])
+})
+
 const space = fc.string({ unit: fc.constantFrom(' ', '\t', '\n', '\r'), maxLength: 3 })
 const strings = fc.string({
   unit: fc.oneof(

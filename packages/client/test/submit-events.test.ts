@@ -136,6 +136,7 @@ t.test('never more batches than asked for are in flight, and reading waits for t
     })
     t.match(await submitEvents(scripted.ingest, 'p', watched(), { concurrency }), { accepted: 2000 })
     t.equal(scripted.most(), concurrency)
+    t.strictSame(new Set(scripted.batches.slice(1, -1)), new Set([100]), 'and those in between are full')
   }
 })
 

@@ -47,6 +47,7 @@ export { parseTime } from './parse-time.ts'
 export { chunkBytesMax, manifestChunksMax } from './publication.ts'
 export type { ReadEventsOptions } from './read-events.ts'
 export { checkReadEventsOptions } from './read-events.ts'
+export { sliceMember } from './slice-events.ts'
 export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, Statistics } from './statistics.ts'
 export type {
   Activity,

@@ -16,19 +16,32 @@ export interface Slice {
 /**
  * Finds each event in the bytes of a batch, so that it can be kept and given back exactly as it was sent.
  *
- * `body` must have been accepted by `JSON.parse` and hold an array `events`. Like `JSON.parse` it lets the last of
- * several members of that name win.
+ * `body` must have been accepted by `JSON.parse` and hold an array `events`.
  */
 export function sliceEvents(body: Uint8Array): Slice[] {
-  let events = -1
-  for (let at = skipSpace(body, 1 + skipSpace(body, 0)); body[at] !== closeBrace; ) {
-    const keyEnd = skipString(body, at)
-    const value = skipSpace(body, 1 + skipTo(body, keyEnd, colon))
-    if (JSON.parse(asText(body, at, keyEnd)) === 'events') events = value
-    at = skipSpace(body, skipValue(body, value))
-    if (body[at] === comma) at = skipSpace(body, at + 1)
+  return sliceElements(body, startOf(body, 'events'))
+}
+
+/**
+ * The exact bytes of a member of an object, which must have been accepted by `JSON.parse`; undefined if it has none of
+ * that name. Like `JSON.parse` it lets the last of several win.
+ */
+export function sliceMember(object: Uint8Array, name: string): Uint8Array | undefined {
+  const start = startOf(object, name)
+  return start === -1 ? undefined : object.subarray(start, skipValue(object, start))
+}
+
+/** Where the value of the last member of this name starts; -1 if there is none. */
+function startOf(object: Uint8Array, name: string): number {
+  let start = -1
+  for (let at = skipSpace(object, 1 + skipSpace(object, 0)); object[at] !== closeBrace; ) {
+    const keyEnd = skipString(object, at)
+    const value = skipSpace(object, 1 + skipTo(object, keyEnd, colon))
+    if (JSON.parse(asText(object, at, keyEnd)) === name) start = value
+    at = skipSpace(object, skipValue(object, value))
+    if (object[at] === comma) at = skipSpace(object, at + 1)
   }
-  return sliceElements(body, events)
+  return start
 }
 
 /** The text of one slice. */

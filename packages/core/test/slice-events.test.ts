@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { asText, sliceEvents } from '../src/slice-events.ts'
+import { asText, sliceEvents, sliceMember } from '../src/slice-events.ts'
 import { member, space, string, value } from './json-text.ts'
 
 function slicesOf(body: string): string[] {
@@ -34,6 +34,13 @@ t.test('the last of several members called events wins, however it is spelled', 
   t.strictSame(slicesOf('{"events":[1],"\\u0065vents":[2]}'), ['2'])
   t.strictSame(slicesOf('{"\\u0065\\u0076ents":[1],"events":[2]}'), ['2'])
   t.strictSame(slicesOf('{"events":5,"events":[1],"Events":[2],"events ":[3],"event":[4]}'), ['1'])
+})
+
+t.test('a member is found as its exact bytes, the last of several, or not at all', async (t) => {
+  const object = Buffer.from(' { "a" : {"b":1} , "b":[ 1 ] , "\\u0061" : "}," , "c" : -1.0 } ')
+  const memberOf = (name: string) => sliceMember(object, name)?.toString()
+  t.strictSame(['a', 'b', 'c', 'd'].map(memberOf), ['"},"', '[ 1 ]', '-1.0', undefined])
+  t.equal(sliceMember(Buffer.from('{ }'), 'a'), undefined)
 })
 
 t.test('events inside other members are none of the batch', async (t) => {
