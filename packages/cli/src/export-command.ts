@@ -88,14 +88,21 @@ the first run alone. A run that is ended at any moment, even by SIGKILL, is made
 `
 
 /** Which events are asked for. */
-async function selectionOf({ after, limit, type, build, from, to }: SelectionOptions): Promise<ReadEventsOptions> {
+async function selectionOf(options: SelectionOptions): Promise<ReadEventsOptions> {
+  const { after, limit, type, build } = options
+  const from = options.from === undefined ? undefined : await timeOf('--from', options.from)
+  const to = options.to === undefined ? undefined : await timeOf('--to', options.to)
+  if (from !== undefined && to !== undefined && from >= to) {
+    const { IngestError } = await import('@ingest/core')
+    throw new IngestError('invalid-argument', '--from has to be before --to.')
+  }
   return {
     ...(after !== undefined && { after }),
     ...(limit !== undefined && { limit }),
     ...(type !== undefined && { type }),
     ...(build !== undefined && { buildId: build }),
-    ...(from !== undefined && { from: await timeOf('--from', from) }),
-    ...(to !== undefined && { to: await timeOf('--to', to) }),
+    ...(from !== undefined && { from }),
+    ...(to !== undefined && { to }),
   }
 }
 

@@ -48,6 +48,9 @@ export interface ExportDirectoryOptions {
   directory: string
   cursorFile: string
   project: string
+  /** The type and the build of the events, where not all are exported. */
+  type?: string | undefined
+  buildId?: string | undefined
 }
 
 /** The cursor file of a directory, unless another is named. */
@@ -188,7 +191,7 @@ function directoryName({ directory, cursorFile }: ExportDirectoryOptions): strin
 }
 
 async function readCursorFile(options: ExportDirectoryOptions): Promise<ExportedFile | undefined> {
-  const { cursorFile, project } = options
+  const { cursorFile, project, type = anything, buildId = anything } = options
   let text: string
   try {
     text = await readFile(cursorFile, 'utf8')
@@ -201,6 +204,8 @@ async function readCursorFile(options: ExportDirectoryOptions): Promise<Exported
   const what: [string, string, string][] = [
     ['project', record.project, project],
     ['directory', record.directory, directoryName(options)],
+    ['type', record.type ?? anything, type],
+    ['build', record.buildId ?? anything, buildId],
   ]
   for (const [name, expected, actual] of what) {
     if (expected === actual) continue
@@ -214,8 +219,12 @@ interface CursorRecord {
   version: 1
   project: string
   directory: string
+  type?: string | undefined
+  buildId?: string | undefined
   last: ExportedFile
 }
+
+const anything = '(any)'
 
 function parseRecord(text: string): CursorRecord | undefined {
   try {
@@ -234,8 +243,8 @@ function temporaryOf(cursorFile: string): string {
 }
 
 async function writeCursorFile(options: ExportDirectoryOptions, last: ExportedFile): Promise<void> {
-  const { cursorFile, project } = options
-  const record: CursorRecord = { version: 1, project, directory: directoryName(options), last }
+  const { cursorFile, project, type, buildId } = options
+  const record: CursorRecord = { version: 1, project, directory: directoryName(options), type, buildId, last }
   const handle = await open(temporaryOf(cursorFile), 'w')
   try {
     await handle.writeFile(`${JSON.stringify(record)}\n`)

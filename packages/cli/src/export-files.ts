@@ -48,7 +48,13 @@ type Line = StoredEvent & { line: Buffer }
  */
 export async function exportFiles(source: EventSource, options: ExportFilesOptions): Promise<FilesExport> {
   const { project, selection, output, cursorFile = join(output, cursorFileName), signal } = options
-  const directory = await openExportDirectory({ directory: output, cursorFile, project })
+  const directory = await openExportDirectory({
+    directory: output,
+    cursorFile,
+    project,
+    type: selection.type,
+    buildId: selection.buildId,
+  })
   const files: ExportedFile[] = []
 
   async function report(file: ExportedFile): Promise<void> {

@@ -21,6 +21,7 @@ export interface Target {
   keyFile?: string
   retries: number
   timeout: number
+  quiet?: true
 }
 
 export interface TargetOptions {
@@ -98,16 +99,32 @@ const tryTimeoutMsMax = 30_000
  *   refuses with.
  */
 export async function withTarget<T>(target: Target, use: (ingest: Ingest) => Promise<T>): Promise<T> {
-  const { url, data = '', project, keyFile, retries, timeout } = target
+  const { url, data = '', project, keyFile, retries, timeout, quiet } = target
   if (url === undefined) return withIngest({ data, project }, use)
   const key = await readKey(keyFile)
   const { createClient } = await import('@ingest/client')
   const tryTimeoutMs = Math.min(timeout, tryTimeoutMsMax)
-  const client = createClient({ url, projectId: project, key, retries, tryTimeoutMs, timeoutMs: timeout })
+  const onRetry = quiet ? () => {} : createRetryReport()
+  const client = createClient({ url, projectId: project, key, retries, tryTimeoutMs, timeoutMs: timeout, onRetry })
   try {
     return await use(client)
   } finally {
     await client.close()
+  }
+}
+
+/** A pause that is felt, and how often somebody who waits hears of it, in milliseconds. */
+const longPauseMs = 2000
+const retryReportMs = 10_000
+
+/** Says that a server is waited for: otherwise it looks as if nothing happened. */
+function createRetryReport(): (error: Error, pauseMs: number) => void {
+  let toldAt = Number.NEGATIVE_INFINITY
+  return ({ message }, pauseMs) => {
+    if (pauseMs < longPauseMs || performance.now() - toldAt < retryReportMs) return
+    toldAt = performance.now()
+    // a progress bar stands on that line
+    process.stderr.write(`${process.stderr.isTTY ? '\r\u001b[K' : ''}ingest: trying again: ${message}\n`)
   }
 }
 

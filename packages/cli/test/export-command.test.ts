@@ -85,6 +85,14 @@ t.test('--type, --build, --from and --to choose, on standard output and into fil
     code: 0,
     stdout: /exported 2 events/,
   })
+  t.match(await ingest(['export', ...own, '--type', 't0', '--output', output]), {
+    code: 2,
+    stderr: /belongs to the type t1, and not to t0/,
+  })
+  t.match(await ingest(['export', ...own, '--from', '1h', '--to', '2h']), {
+    code: 2,
+    stderr: /--from has to be before/,
+  })
   for (const [option, value] of [
     ['--from', 'yesterday'],
     ['--to', '2026-11-20'],

@@ -44,6 +44,8 @@ export interface ClientOptions {
   tryTimeoutMs?: number
   /** How long a call may take with all its tries and pauses: 120,000 ms without. What streams begins anew with each part. */
   timeoutMs?: number
+  /** Called when a try has failed and there will be another one in `pauseMs`. */
+  onRetry?: (error: IngestError, pauseMs: number) => void
 }
 
 /**
@@ -100,13 +102,13 @@ export function createClient(options: ClientOptions): Client {
 
 /** A client whose time and chance are given. */
 export function createClientWith(options: ClientOptions, effects: RetryEffects): Client {
-  const { url, projectId, key, retries = 4, tryTimeoutMs = 30_000, timeoutMs = 120_000 } = options
+  const { url, projectId, key, retries = 4, tryTimeoutMs = 30_000, timeoutMs = 120_000, onRetry } = options
   checkOptions({ projectId, key, retries, tryTimeoutMs, timeoutMs })
   const connection = createConnection({
     url,
     headers: { 'x-project-id': projectId, 'x-ingestion-key': key, 'user-agent': 'ingest-client' },
   })
-  const retrier = createRetrier({ retries, tryTimeoutMs, timeoutMs }, effects)
+  const retrier = createRetrier({ retries, tryTimeoutMs, timeoutMs, onRetry }, effects)
   const api = createApi(connection, retrier)
   const calls = { ...eventCalls(api), ...mapCalls(api), ...statisticsCalls(api) }
   let closed: Promise<void> | undefined
@@ -147,7 +149,12 @@ export function createClientWith(options: ClientOptions, effects: RetryEffects):
   return client
 }
 
-function checkOptions({ projectId, key, retries, ...timeouts }: Required<Omit<ClientOptions, 'url'>>): void {
+function checkOptions({
+  projectId,
+  key,
+  retries,
+  ...timeouts
+}: Required<Omit<ClientOptions, 'url' | 'onRetry'>>): void {
   if (!isProjectId(projectId)) throw new IngestError('invalid-argument', 'A project id is 1 to 64 of A-Z a-z 0-9 . _ -')
   // what it is, is not said: it may be in a log a moment later
   if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key)) {

@@ -9,6 +9,8 @@ export interface RetryLimits {
   tryTimeoutMs: number
   /** How long all tries and the pauses between them may take, in milliseconds. */
   timeoutMs: number
+  /** Told why the last try failed, when there is to be another one in `pauseMs`. */
+  onRetry?: ((error: IngestError, pauseMs: number) => void) | undefined
 }
 
 /** Time and chance. */
@@ -66,6 +68,7 @@ export function createRetrier(limits: RetryLimits, effects: RetryEffects = {}): 
         if (!isWorthRetry(error) || triesLeft-- === 0 || closing.signal.aborted) throw error
         const ms = backoff.next((error.retryAfterSeconds ?? 0) * 1000)
         if (now() + ms >= deadline) throw error
+        limits.onRetry?.(error, ms)
         await sleep(ms, signal ? AbortSignal.any([signal, closing.signal]) : closing.signal).catch(() => {
           signal?.throwIfAborted()
           throw error

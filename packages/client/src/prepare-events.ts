@@ -115,6 +115,7 @@ function prepareEvent(
   if (value === undefined) return { at, eventId: null, issues: [notJson], event: asString(bytes) }
   if (!isObject(value)) return { at, eventId: null, issues: [notObject], event: oneLine(bytes) }
   const { given, text } = unwrap(value, bytes)
+  if (isBatch(given)) return { at, eventId: null, issues: [batch], event: oneLine(text) }
   const madeId = given.eventId === undefined ? makeEventId?.() : undefined
   if (given.eventId === undefined && madeId === undefined) {
     return { at, eventId: null, issues: [withoutId], event: oneLine(text) }
@@ -130,6 +131,11 @@ function prepareEvent(
 const tooLong: Issue = { code: 'too_long', path: '', message: `Expected at most ${eventBytesMax} bytes.` }
 const notJson: Issue = { code: 'not_object', path: '', message: 'Expected a JSON object in UTF-8, in one line.' }
 const notObject: Issue = { code: 'not_object', path: '', message: 'Expected an object.' }
+const batch: Issue = {
+  code: 'not_allowed',
+  path: '/events',
+  message: 'Expected an event, and this is a batch: its array alone can be sent, or its events as lines.',
+}
 const withoutId = eventIdIssue(undefined) as Issue
 const nullText = Buffer.from('null')
 
@@ -153,6 +159,11 @@ function parse(bytes: Buffer): unknown {
 
 function isObject(value: unknown): value is Event {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The body of a request, which would be stored as an event if it were given an id. */
+function isBatch({ events, projectId, eventId, type }: Event): boolean {
+  return Array.isArray(events) && [projectId, eventId, type].every((member) => member === undefined)
 }
 
 function asString(bytes: Buffer): Buffer {

@@ -1,11 +1,11 @@
 import { type ErrorCode, errorCodes, IngestError } from '@ingest/core'
 import t from 'tap'
-import { createRetrier } from '../src/create-retrier.ts'
+import { createRetrier, type RetryLimits } from '../src/create-retrier.ts'
 
 const limits = { retries: 4, tryTimeoutMs: 30_000, timeoutMs: 120_000 }
 
 /** A retrier with a clock that stands still but for its pauses. */
-function open(options: Partial<typeof limits> = {}) {
+function open(options: Partial<RetryLimits> = {}) {
   const pauses: number[] = []
   let time = 0
   const retrier = createRetrier(
@@ -45,6 +45,18 @@ t.test('what may go away is tried again, with growing pauses', async (t) => {
   t.equal(await retrier.retry(attempt), 'done')
   t.strictSame(pauses, [500, 1000, 2000, 4000])
   t.equal(patience.length, 5)
+})
+
+t.test('each retry is told of before its pause, and nothing else is', async (t) => {
+  const told: unknown[] = []
+  const onRetry = (error: IngestError, pauseMs: number) => told.push([error.code, pauseMs])
+  const { retrier, pauses } = open({ retries: 2, onRetry })
+  await t.rejects(retrier.retry(failing(...Array(3).fill(refusal('overloaded', 3))).attempt))
+  t.strictSame(told, [
+    ['overloaded', 3500],
+    ['overloaded', 4000],
+  ])
+  t.strictSame(pauses, [3500, 4000])
 })
 
 t.test('the last refusal is thrown when no retry is left', async (t) => {

@@ -128,6 +128,17 @@ t.test('a line of an export, or of what was rejected, stands for the event in it
   })
 })
 
+t.test('the body of a request is no event, and gets no id', async (t) => {
+  const body = '{"events":[{"projectId":"p","eventId":"e"}]}'
+  for (const makeIds of [false, true]) {
+    t.match(await prepare(body, { makeIds }), {
+      events: [],
+      rejected: [{ codes: ['not_allowed /events'], event: body }],
+    })
+  }
+  t.match(await prepare('{"type":"t","events":[]}', { makeIds: true }), { events: [{ hasMadeId: true }], rejected: [] })
+})
+
 t.test('such a line may have been written anew, with space or with escapes', async (t) => {
   const event = '{"eventId":"e","event":{"n":1}}'
   for (const line of [
