@@ -159,7 +159,11 @@ function answerBrokenRequests(server: Server, traffic: Traffic): void {
     if (!refusal) socket.destroy()
     else if (!last) refuseConnection(socket, refusal)
     else if (last.req.complete) last.res.once('close', () => refuseConnection(socket, refusal))
-    else refuseExchange(last.req, last.res, refusal)
+    else {
+      refuseExchange(last.req, last.res, refusal)
+      // once it is answered, Node tells nobody who still reads its body that no more will come
+      socket.once('close', () => last.req.destroy())
+    }
   })
   server.on('connect', (_req, socket) => {
     // Node has let go of this connection

@@ -1,5 +1,6 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
+import { projectInFlightMax } from '../src/places.ts'
 import { lingerMs, type ServeOptions, serve } from '../src/serve.ts'
 import { batchOf, openTestIngest, projectId } from './batches.ts'
 import { requestBytes } from './edges.ts'
@@ -166,6 +167,29 @@ t.test('a request that does not get on is ended with a 408', async (t) => {
     t.match(JSON.parse(answer.body), { code: 'request-timeout', retryable: true })
     t.equal(answer.headers.connection, 'close')
     t.equal(await storedCount(), 0)
+  }
+})
+
+t.test('a request that is ended before all of it is here gives its place back', async (t) => {
+  for (const [name, end, rest] of [
+    ['late', { requestTimeoutMs: 100 }, ''],
+    ['broken', {}, 'no size\r\n'],
+  ] as const) {
+    const { served, openConnection, headers } = await open(t, end)
+    const sent = { headers: [...headers, ['Transfer-Encoding', 'chunked'] as [string, string]] }
+    const raws = await Promise.all(Array.from({ length: projectInFlightMax }, openConnection))
+    for (const { write } of raws) write(requestBytes(sent))
+    for (const { write } of raws) write(rest)
+    for (const { read } of raws) t.equal((await read()).status, rest ? 400 : 408)
+    await Promise.all(raws.map(({ ended }) => ended))
+    for (const { socket } of raws) socket.destroy()
+    const others = { method: 'POST', headers: Object.fromEntries(headers), body: batchOf(1) }
+    let status = 0
+    // the server hears of the last of them in its own time
+    for (let i = 0; i < 100 && status !== 202; i++) {
+      status = (await fetch(`${served.url}/v1/events/batch`, others)).status
+    }
+    t.equal(status, 202, name)
   }
 })
 
