@@ -1,8 +1,8 @@
-import { setPriority } from 'node:os'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { openEnvironment } from '../environment.ts'
 import { gateAt, indexerGate } from '../gates.ts'
+import { standBack } from '../stand-back.ts'
 import type { FromIndexWorker, IndexWorkerData, ToIndexWorker } from './index-worker-handle.ts'
 import { createIndexer } from './indexer.ts'
 import { createLogReader } from './log-reader.ts'
@@ -11,12 +11,11 @@ import { openIdTables } from './run-list.ts'
 
 // The thread that flushes and merges. It has handles of its own on the log, which it only reads, and on the index.
 
-const niceness = 10
 /** While another process works on the runs, or the disk refuses, look again after so long. */
 const retryMs = 500
 
-// on Linux a thread has a priority of its own, and those who serve requests come first
-if (process.platform === 'linux') setPriority(niceness)
+// those who serve requests come first
+standBack(10)
 
 const { directory, logDirectory, seed, entriesPerFlush, gates } = workerData as IndexWorkerData
 const gate = gateAt(gates, indexerGate)
