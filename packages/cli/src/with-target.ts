@@ -107,10 +107,22 @@ export async function withTarget<T>(target: Target, use: (ingest: Ingest) => Pro
   const onRetry = quiet ? () => {} : createRetryReport()
   const client = createClient({ url, projectId: project, key, retries, tryTimeoutMs, timeoutMs: timeout, onRetry })
   try {
-    return await use(client)
+    return await use(client).catch((error) => explain(error, target))
   } finally {
     await client.close()
   }
+}
+
+/** In the words of a command line what a server says of a request. */
+async function explain(error: unknown, { url, project }: Target): Promise<never> {
+  const { IngestError } = await import('@ingest/core')
+  if (!(error instanceof IngestError)) throw error
+  const { code } = error
+  if (code === 'not-found')
+    throw new IngestError(code, `${url} knows no such request: is Ingest there?`, { cause: error })
+  if (code !== 'unauthorized') throw error
+  const message = `This is no active key of the project ${project} that may do this: look at --project, and at INGEST_KEY or --key-file.`
+  throw new IngestError(code, message, { cause: error })
 }
 
 /** A pause that is felt, and how often somebody who waits hears of it, in milliseconds. */

@@ -146,7 +146,11 @@ t.test('what cannot work is refused at once', async (t) => {
   t.match(await ingest(nobody, { env }), { code: 6, stdout: /^$/, stderr: /^ingest: No answer from .*\n$/ })
 })
 
-const { NO_COLOR: _, FORCE_COLOR: __, ...withoutColorSettings } = ownEnvironment()
+/** Node asks each of these whether there are colours. */
+const colorSettings = ['NO_COLOR', 'FORCE_COLOR', 'CI', 'COLORTERM', 'NODE_DISABLE_COLORS', 'TMUX', 'TEAMCITY_VERSION']
+const withoutColorSettings = Object.fromEntries(
+  Object.entries(ownEnvironment()).filter(([name]) => !colorSettings.includes(name)),
+)
 const noTerminal = spawnSync('script', ['--version']).error ? 'no script(1) here, which makes terminals' : false
 t.test(
   'on a terminal an event is a line for people, with colours unless they are not wanted',
