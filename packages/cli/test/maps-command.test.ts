@@ -2,8 +2,9 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ended, ingest, isWrongUse, startIngest, startServe } from './ingest-process.ts'
-import { digestOf, mapOf, startProxy } from './map-parts.ts'
+import { digestOf, mapOf } from './map-parts.ts'
 import { createKey, projectId, send } from './sender.ts'
+import { startProxy } from './start-proxy.ts'
 
 const directory = t.testdir()
 const data = join(directory, 'data')

@@ -5,10 +5,11 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { ended, ingest, ingestCommand, isWrongUse, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
-import { digestOf, mapOf, startProxy } from './map-parts.ts'
+import { digestOf, mapOf } from './map-parts.ts'
 import { createKey, projectId, send } from './sender.ts'
+import { openKilled, startProxy } from './start-proxy.ts'
 
 const directory = t.testdir()
 const data = join(directory, 'data')
@@ -346,32 +347,11 @@ t.test('a signal ends waiting for standard input', async (t) => {
   t.strictSame(readdirSync(temporary), [], 'and what was put aside is gone')
 })
 
-/** A server of its own that is killed once so many chunks have come, behind a url that stays. */
-async function openKilled(t: Test, restart: boolean) {
-  const data = t.testdir()
-  const key = await createKey(data)
-  const start = () => startServe(t, ['--data', data, '--rate-limit', 'off'])
-  let current = await start()
-  const url = await startProxy(
-    t,
-    () => current.url,
-    afterChunks(5, async () => {
-      current.signal('SIGKILL')
-      await current.exited
-      if (restart) current = await start()
-    }),
-  )
-  const restarted = async () => {
-    current = await start()
-  }
-  return { restarted, env: { ...env, INGEST_URL: url, INGEST_KEY: key } }
-}
-
 const killedMap = mapOf(4 * megabyte, { seed: 8 })
 const killedArgs = ['--place', '1', '--build', 'killed']
 
 t.test('a server that is killed in the middle and starts again: the same run goes on', async (t) => {
-  const { env } = await openKilled(t, true)
+  const { env } = await openKilled(t, (kill) => afterChunks(5, kill), { restart: true })
   const { code, stdout } = await ingest(['publish-map', fileOf(killedMap), ...killedArgs, '--json'], { env })
   t.equal(code, 0)
   t.match(JSON.parse(stdout), { ok: true, outcome: 'created', digest: digestOf(killedMap) })
@@ -379,7 +359,7 @@ t.test('a server that is killed in the middle and starts again: the same run goe
 })
 
 t.test('a server that is killed and stays away: exit 6, and run again it goes on', async (t) => {
-  const { restarted, env } = await openKilled(t, false)
+  const { restarted, env } = await openKilled(t, (kill) => afterChunks(5, kill), { restart: false })
   const args = ['publish-map', fileOf(killedMap), ...killedArgs, '--json']
   const first = await ingest([...args, '--retries', '1', '--concurrency', '1'], { env })
   t.equal(first.code, 6)

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { ended, ingest, startIngest, startServe } from './ingest-process.ts'
-import { startProxy } from './map-parts.ts'
 import { createKey, exportedEvents, linesOf, projectId } from './sender.ts'
+import { openKilled, startProxy } from './start-proxy.ts'
 
 // what `ingest send` promises when it, or the server, is ended in the middle
 
@@ -55,29 +55,8 @@ for (const [signal, code] of [
   })
 }
 
-/** A server of its own behind a url that stays; it is killed at these batches. */
-async function openKilled(t: Test, wanted: readonly number[], restart: boolean) {
-  const data = t.testdir()
-  const key = await createKey(data)
-  const start = () => startServe(t, ['--data', data, '--rate-limit', 'off'])
-  let current = await start()
-  const url = await startProxy(
-    t,
-    () => current.url,
-    atBatches(wanted, async () => {
-      current.signal('SIGKILL')
-      await current.exited
-      if (restart) current = await start()
-    }),
-  )
-  const restarted = async () => {
-    current = await start()
-  }
-  return { data, restarted, env: { INGEST_PROJECT_ID: projectId, INGEST_URL: url, INGEST_KEY: key } }
-}
-
 t.test('a server that is killed three times and starts again: all is stored, and nothing twice', async (t) => {
-  const { data, env } = await openKilled(t, [20, 60, 100], true)
+  const { data, env } = await openKilled(t, (kill) => atBatches([20, 60, 100], kill), { restart: true })
   const lines = linesOf('killed', 12_000)
   const { code, stdout } = await ingest(['send', fileOf(lines), '--json'], { env })
   t.match({ code, ...JSON.parse(stdout) }, { code: 0, ok: true, events: 12_000, rejected: 0 })
@@ -85,7 +64,7 @@ t.test('a server that is killed three times and starts again: all is stored, and
 })
 
 t.test('a server that is killed and stays away: exit 6, and run again it goes on', async (t) => {
-  const { data, restarted, env } = await openKilled(t, [20], false)
+  const { data, restarted, env } = await openKilled(t, (kill) => atBatches([20], kill), { restart: false })
   const lines = linesOf('left', 5000)
   const file = fileOf(lines)
   const first = await ingest(['send', file, '--json', '--retries', '1'], { env })

@@ -67,6 +67,18 @@ t.test('builds are counted beyond one page', async (t) => {
   t.match(await ingest.stats('p'), { builds: 2_501, frozenBuilds: 2_500, maps: 1 })
 })
 
+t.test('a page that holds the last build is the last page', async (t) => {
+  const { ingest } = setUp()
+  for (const buildId of ['a', 'b', 'c']) await ingest.publishMap('p', { placeId: '1', buildId, map: 1 })
+  const first = await ingest.builds('p', { limit: 2 })
+  t.equal(typeof first.next, 'string')
+  t.match(await ingest.builds('p', { limit: 1, cursor: first.next as string }), {
+    builds: [{ buildId: 'c' }],
+    next: null,
+  })
+  t.equal((await ingest.builds('p', { limit: 3 })).next, null)
+})
+
 t.test('a project that cannot be is refused', async (t) => {
   const { ingest } = setUp()
   await t.rejects(ingest.stats('a b'), { code: 'invalid-argument' })

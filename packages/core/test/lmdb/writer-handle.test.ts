@@ -4,7 +4,7 @@ import type { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { createIngest, IngestError } from '../../src/index.ts'
 import type { Rows } from '../../src/lmdb/environment.ts'
-import { openLmdbStore as openFromSource } from '../../src/lmdb/open-lmdb-store.ts'
+import { type LmdbStoreOptions, openLmdbStore as openFromSource } from '../../src/lmdb/open-lmdb-store.ts'
 import { startWriter, type WriterOptions } from '../../src/lmdb/writer-handle.ts'
 import { openLmdbStore } from './built-store.ts'
 import { startStoreProcess } from './store-process.ts'
@@ -236,14 +236,21 @@ t.test('a decision holds up nobody else while another process writes', async (t)
   await store.close()
 })
 
-t.test('a commit that does not end is given up, and the store has failed, and can be closed', async (t) => {
+/** A store with one event, whose write lock somebody else has. */
+async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
   const directory = t.testdir()
-  const fatal: string[] = []
-  const store = await openLmdbStore(directory, { commitTimeoutMs: 2000, onFatal: ({ code }) => fatal.push(code) })
+  const store = await openLmdbStore(directory, options)
   const ingest = createIngest({ store })
   await ingest.submitBatch('p', batchOf('before'))
   const holder = await startStoreProcess(directory)
   await holder.ask('hold')
+  return { store, ingest, holder }
+}
+
+t.test('a commit that does not end is given up, and the store has failed, and can be closed', async (t) => {
+  const fatal: string[] = []
+  const onFatal = ({ code }: IngestError) => void fatal.push(code)
+  const { store, ingest, holder } = await openHeld(t, { commitTimeoutMs: 2000, onFatal })
   const stuck = [
     ...idsOf('stuck').map((eventId) => ingest.submitBatch('p', batchOf(eventId))),
     store.updateProject('p', () => ({ project: project(1), result: undefined })),
@@ -257,12 +264,7 @@ t.test('a commit that does not end is given up, and the store has failed, and ca
 })
 
 t.test('a store that has failed refuses everything from then on', async (t) => {
-  const directory = t.testdir()
-  const store = await openLmdbStore(directory, { commitTimeoutMs: 2000 })
-  const ingest = createIngest({ store })
-  await ingest.submitBatch('p', batchOf('before'))
-  const holder = await startStoreProcess(directory)
-  await holder.ask('hold')
+  const { store, ingest, holder } = await openHeld(t, { commitTimeoutMs: 2000 })
   const failed = { code: 'store-failed' }
   await t.rejects(ingest.submitBatch('p', batchOf('stuck')), failed)
   await t.rejects(ingest.submitBatch('p', batchOf('later')), failed)
@@ -279,12 +281,7 @@ t.test('a store that has failed refuses everything from then on', async (t) => {
 })
 
 t.test('what waits to be written is bounded: the rest is refused at once, and loses nothing', async (t) => {
-  const directory = t.testdir()
-  const store = await openLmdbStore(directory)
-  const ingest = createIngest({ store })
-  await ingest.submitBatch('p', batchOf('first'))
-  const holder = await startStoreProcess(directory)
-  await holder.ask('hold')
+  const { store, ingest, holder } = await openHeld(t)
   const body = (i: number) => ({ events: [{ projectId: 'p', eventId: `wait-${i}`, pad: 'x'.repeat(250_000) }] })
   const settled = Array.from({ length: 400 }, (_, i) => ingest.submitBatch('p', body(i)))
   const outcomes = Promise.allSettled(settled)
@@ -297,12 +294,7 @@ t.test('what waits to be written is bounded: the rest is refused at once, and lo
 })
 
 t.test('questions that wait are bounded as well', async (t) => {
-  const directory = t.testdir()
-  const store = await openLmdbStore(directory)
-  const ingest = createIngest({ store })
-  await ingest.submitBatch('p', batchOf('first'))
-  const holder = await startStoreProcess(directory)
-  await holder.ask('hold')
+  const { store, ingest, holder } = await openHeld(t)
   const blocked = ingest.submitBatch('p', batchOf('blocked'))
   await new Promise(setImmediate)
   const eventIds = idsOf('x'.repeat(250), 100)
