@@ -1,4 +1,5 @@
 import type { StoredEvent } from '@ingest/core'
+import { visible } from './visible.ts'
 
 /** How a row is to look. */
 export interface RowStyle {
@@ -29,19 +30,6 @@ export function eventRow({ receivedAt, bytes }: StoredEvent, { columns, hasColor
 export function dayOf(time: number): string {
   const date = new Date(time)
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`
-}
-
-/**
- * Text in which nothing moves the cursor, changes its colour, or turns the direction of writing: such characters are
- * written as JSON writes them, so that inside a string of JSON they mean the same.
- */
-export function visible(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu, (character) =>
-    // each half of what is beyond U+FFFF by itself
-    Array.from({ length: character.length }, (_, i) => {
-      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`
-    }).join(''),
-  )
 }
 
 const dim = '\x1b[2m'

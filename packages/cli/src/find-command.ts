@@ -26,7 +26,7 @@ export function findCommand(): Command {
         const { cursor, receivedAt, bytes } = event
         const heading = `received  ${new Date(receivedAt).toISOString()}\ncursor    ${cursor}\n\n`
         const text = json ? eventLine(event) : Buffer.concat([Buffer.from(heading), bytes, Buffer.from('\n')])
-        const { visible } = await import('./event-row.ts')
+        const { visible } = await import('./visible.ts')
         // the space between the tokens of JSON stays as it is
         await writeOut(process.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, visible) : text)
       })

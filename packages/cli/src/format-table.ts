@@ -1,5 +1,8 @@
+import { visible } from './visible.ts'
+
 /** Lines of cells as columns of a width, for people. The columns in `numbers` end where the widest of their cells does. */
-export function formatTable(lines: readonly (readonly string[])[], numbers: readonly number[] = []): string[] {
+export function formatTable(table: readonly (readonly string[])[], numbers: readonly number[] = []): string[] {
+  const lines = table.map((line) => line.map(visible))
   const widths = lines.reduce<number[]>((max, line) => line.map((cell, i) => Math.max(max[i] ?? 0, cell.length)), [])
   return lines.map((line) =>
     line

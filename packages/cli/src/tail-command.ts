@@ -62,9 +62,10 @@ type Write = (event: StoredEvent) => Promise<boolean>
 
 async function openOutput(isJson: boolean): Promise<Write> {
   const { stdout } = process
-  const [{ eventLine }, { dayOf, eventRow, visible }] = await Promise.all([
+  const [{ eventLine }, { dayOf, eventRow }, { visible }] = await Promise.all([
     import('@ingest/core'),
     import('./event-row.ts'),
+    import('./visible.ts'),
   ])
   if (!stdout.isTTY) return (event) => writeOut(eventLine(event))
   // between the tokens of JSON a tab is a space

@@ -1,5 +1,6 @@
 import type { RejectedInput, ValueForm } from '@ingest/client'
 import type { Write } from './check-content.ts'
+import { visible } from './visible.ts'
 import { writeFile } from './write-file.ts'
 
 /** Who is told of events that are not stored. */
@@ -81,15 +82,14 @@ export function placeOf(at: number, form: ValueForm | undefined): string {
 }
 
 function nameOf(at: number, form: ValueForm | undefined, eventId: string | null): string {
-  return eventId === null ? placeOf(at, form) : `${placeOf(at, form)}, ${visible(eventId)}`
+  return eventId === null ? placeOf(at, form) : `${placeOf(at, form)}, ${short(eventId)}`
 }
 
 function said(issues: RejectedInput['issues']): string {
-  return issues.map(({ path, message }) => (path === '' ? message : `${visible(path)}: ${message}`)).join(' ')
+  return issues.map(({ path, message }) => (path === '' ? message : `${short(path)}: ${message}`)).join(' ')
 }
 
-/** Without anything that a terminal would obey. */
-function visible(text: string): string {
-  const short = text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text
-  return short.replaceAll(/\p{C}/gu, '\ufffd')
+/** No more of a text than a line has room for. */
+function short(text: string): string {
+  return visible(text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text)
 }

@@ -18,3 +18,13 @@ t.test('numbers end together', async (t) => {
 t.test('a table may be empty', async (t) => {
   t.strictSame(formatTable([]), [])
 })
+
+t.test('what a cell says to a terminal is shown, and counts for its width', async (t) => {
+  t.strictSame(
+    formatTable([
+      ['\u009b2J', 'x'],
+      ['longer than it', 'y'],
+    ]),
+    ['\\u009b2J         x', 'longer than it  y'],
+  )
+})

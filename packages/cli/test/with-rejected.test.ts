@@ -80,7 +80,7 @@ t.test('otherwise the first are shown, without anything that a terminal would ob
       'ingest: line 1, e-1: /buildId: Expected a string. Too deep.',
       'ingest: line 2: /buildId: Expected a string. Too deep.',
       'ingest: element 0, e-0: /buildId: Expected a string. Too deep.',
-      'ingest: line 7, \ufffd[31m\ufffd: Again.',
+      'ingest: line 7, \\u001b[31m\\u009b: Again.',
       'ingest: line 8, e-8: /buildId: Expected a string. Too deep.',
       'ingest: … and 3 more',
       '',

@@ -65,6 +65,8 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
   const manifests = table('manifests')
   /** project, number → when it was touched, how many chunks are missing, which map it is of: of each pending manifest */
   const pendings = table('pending-manifests')
+  /** project, number → the name of its map: of each pending manifest of which no chunk is missing */
+  const readies = table('ready-manifests')
   /** project, digest → the last bytes of its place: of each chunk that is there */
   const chunks = table('chunks')
   /** project, digest, number → nothing: what names a chunk */
@@ -136,7 +138,9 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
   }
 
   function putPending(project: number, number: number, pending: Parameters<typeof encodePending>[0]): void {
-    pendings.put(projectKey(project, sequenceKey(number)), encodePending(pending))
+    const key = projectKey(project, sequenceKey(number))
+    pendings.put(key, encodePending(pending))
+    if (pending.missing === 0) readies.put(key, pending.name)
   }
 
   function add(project: number, manifest: Manifest): number {
@@ -157,7 +161,9 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     if (pendingOf(project, number).missing > 0) {
       for (const digest of digestsOf(manifest)) waits.remove(chunkKey(project, digest, number))
     }
-    pendings.remove(projectKey(project, sequenceKey(number)))
+    const key = projectKey(project, sequenceKey(number))
+    pendings.remove(key)
+    readies.remove(key)
   }
 
   function remove(project: number, number: number, manifest: Manifest): void {
@@ -257,12 +263,8 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     },
 
     ready(project) {
-      const ready: MapId[] = []
-      for (const key of pendings.getKeys({ start: projectKey(project), end: projectKey(project + 1) })) {
-        const { missing, name } = decodePending(pendings.getBinary(key) as Buffer)
-        if (missing === 0) ready.push(idOf(name))
-      }
-      return ready
+      const keys = readies.getKeys({ start: projectKey(project), end: projectKey(project + 1) })
+      return Array.from(keys, (key) => idOf(readies.getBinary(key) as Buffer))
     },
 
     idle(touchedBefore) {

@@ -110,6 +110,8 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
       ]),
       [...pendings].sort(),
     )
+    const ready = [...pendings].filter(([, missing]) => missing === 0).map(([key]) => key)
+    assert.deepEqual(keysOf(environment, 'ready-manifests').sort(), ready.sort())
     for (const [key, place] of places) {
       assert.ok(
         [...references].some((each) => each.startsWith(key)),

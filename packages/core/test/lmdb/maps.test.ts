@@ -169,14 +169,15 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
 })
 
 t.test('an inspection fails where rows do not agree', async (t) => {
-  const damages = ['manifests', 'chunk-references', 'chunks', 'pending-manifests']
+  const damages = ['manifests', 'chunk-references', 'chunks', 'pending-manifests', 'ready-manifests']
   for (const table of damages) {
     const directory = t.testdir()
     const store = await openLmdbStore(directory)
     const bytes = canonicalJson('a')
     const chunk = { digest: digestOf(bytes), bytes }
     const manifest = { contentType: 'a/b', size: 3, digest: chunk.digest, chunks: [{ digest: chunk.digest, size: 3 }] }
-    const contents = { complete: { manifest, publishedAt: 1 }, pending: { manifest: manifestOf(['b']), touchedAt: 1 } }
+    const pending = { manifest: { ...manifest, contentType: 'c/d' }, touchedAt: 1 }
+    const contents = { complete: { manifest, publishedAt: 1 }, pending }
     await store.updateMap({ projectId: 'p', placeId, buildId: 'b' }, { uploads: [chunk] }, () => ({
       contents,
       result: 1,
