@@ -25,6 +25,6 @@ t.test('what a cell says to a terminal is shown, and counts for its width', asyn
       ['\u009b2J', 'x'],
       ['longer than it', 'y'],
     ]),
-    ['\\u009b2J         x', 'longer than it  y'],
+    ['\\u009b2J        x', 'longer than it  y'],
   )
 })
