@@ -13,22 +13,31 @@ export interface BytesWriterData {
 
 /** Bytes to be written, or places whose bytes go. */
 export type BytesRequest =
-  | { type: 'write'; id: number; rows: readonly { place: Uint8Array; bytes: Uint8Array }[] }
+  | { type: 'write'; id: number; rows: readonly { place: Uint8Array; bytes: Uint8Array<ArrayBuffer> }[] }
   | { type: 'remove'; id: number; places: readonly Uint8Array[] }
+
+/** The memory in which the bytes were. */
+export type BytesValue = ArrayBuffer[]
 
 /** The one in a process who writes the bytes of chunks: many uploads, one transaction, one sync. */
 export function runBytesWriter(port: MessagePort, environment: Environment, gate: Gate): Promise<void> {
   const bytes = environment.table('bytes')
   const { commit } = createCommit(environment)
 
-  function write(request: BytesRequest): void {
-    if (request.type === 'write') for (const row of request.rows) bytes.put(bufferOf(row.place), bufferOf(row.bytes))
-    else for (const place of request.places) bytes.remove(bufferOf(place))
+  /** Answers with the memory that it was given, which is used again. */
+  function write(request: BytesRequest): BytesValue {
+    if (request.type === 'remove') {
+      for (const place of request.places) bytes.remove(bufferOf(place))
+      return []
+    }
+    for (const row of request.rows) bytes.put(bufferOf(row.place), bufferOf(row.bytes))
+    return request.rows.map((row) => row.bytes.buffer)
   }
 
   return serveRequests<BytesRequest>(port, gate, async () => ({
     bytesOf: (request) => (request.type === 'write' ? sizeOf(request) : 0),
     answer: async (requests) => commit(requests, () => requests.map(write)),
+    transferOf: (outcomes) => outcomes.flatMap((outcome) => ('value' in outcome ? (outcome.value as BytesValue) : [])),
     async close() {},
   }))
 }

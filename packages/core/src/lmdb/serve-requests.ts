@@ -22,6 +22,8 @@ export interface Serving<Request> {
   bytesOf(request: Request): number
   /** Answers what has gathered, in one go. */
   answer(requests: readonly Request[]): Promise<Outcome[]>
+  /** Memory in the answers that changes hands with them. */
+  transferOf?(outcomes: readonly Outcome[]): ArrayBuffer[]
   close(): Promise<void>
 }
 
@@ -37,7 +39,7 @@ export async function serveRequests<Request extends { type: string }>(
   gate: Gate,
   open: () => Promise<Serving<Request>>,
 ): Promise<void> {
-  const say = (message: FromThread) => port.postMessage(message)
+  const say = (message: FromThread, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
   try {
     const serving = await open()
     say({ type: 'ready' })
@@ -51,7 +53,7 @@ function listen<Request extends { type: string }>(
   port: MessagePort,
   serving: Serving<Request>,
   gate: Gate,
-  say: (message: FromThread) => void,
+  say: (message: FromThread, transfer?: ArrayBuffer[]) => void,
 ): Promise<void> {
   const queue: ToThread<Request>[] = []
   let isRunning = false
@@ -64,7 +66,8 @@ function listen<Request extends { type: string }>(
       if (queue.length === 0) return false
       const group = takeGroup(queue, serving.bytesOf)
       if (group.length === 0) return true
-      say({ type: 'settled', outcomes: await serving.answer(group) })
+      const outcomes = await serving.answer(group)
+      say({ type: 'settled', outcomes }, serving.transferOf?.(outcomes))
     }
   }
 

@@ -69,7 +69,6 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
 
   /** One group after another: decisions of one process on the same rows would lose races to each other. */
   async function decideAll(): Promise<void> {
-    isDeciding = true
     while (undecided.length > 0) {
       const group = undecided
       undecided = []
@@ -130,7 +129,10 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     decide(decide) {
       return new Promise((resolve, reject) => {
         undecided.push({ decide, resolve, reject })
-        if (!isDeciding) void decideAll()
+        if (isDeciding) return
+        isDeciding = true
+        // others of this turn come along
+        queueMicrotask(decideAll)
       })
     },
 

@@ -14,8 +14,10 @@ t.test('bytes are written and removed as they were asked, and each is answered',
     const [{ outcomes }] = await once(port1, 'message')
     return outcomes
   }
-  const row = (name: string) => ({ place: Buffer.from(name), bytes: Buffer.from(`bytes of ${name}`) })
-  t.match(await ask({ type: 'write', id: 1, rows: [row('a'), row('b')] }), [{ id: 1, value: undefined }])
+  const row = (name: string) => ({ place: Buffer.from(name), bytes: new TextEncoder().encode(`bytes of ${name}`) })
+  t.match(await ask({ type: 'write', id: 1, rows: [row('a'), row('b')] }), [
+    { id: 1, value: [{ byteLength: 10 }, { byteLength: 10 }] },
+  ])
   t.match(await ask({ type: 'write', id: 2, rows: [row('c')] }), [{ id: 2 }])
   t.match(await ask({ type: 'remove', id: 3, places: [Buffer.from('b'), Buffer.from('never')] }), [{ id: 3 }])
   t.strictSame(

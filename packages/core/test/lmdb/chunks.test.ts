@@ -3,6 +3,7 @@ import { digestOf } from '../../src/digest.ts'
 import { openMapTables, type Place } from '../../src/lmdb/maps.ts'
 import { openProjects } from '../../src/lmdb/projects.ts'
 import type { ChunkUpload, Manifest } from '../../src/map.ts'
+import { chunkBytesMax } from '../../src/publication.ts'
 import { inspectMaps, openMapParts } from './map-parts.ts'
 
 const id = { placeId: '1', buildId: 'b' }
@@ -52,6 +53,18 @@ t.test('bytes that a crash left without a row are deleted by a sweep, and what i
   )
   await parts.close()
   t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 0 })
+})
+
+t.test('chunks of all sizes are as they were, in whatever memory they were written', async (t) => {
+  const parts = await openMapParts(t.testdir())
+  const texts = [chunkBytesMax, 1, chunkBytesMax + 1, 70_000, chunkBytesMax, 2].map((size, i) => `${i}`.repeat(size))
+  const places: Place[] = []
+  for (const text of texts) places.push(await write(parts, text))
+  t.strictSame(
+    places.map((place) => parts.chunks.read(place, (bytes) => digestOf(bytes))),
+    texts.map((text) => upload(text).digest),
+  )
+  await parts.close()
 })
 
 t.test('waste that a crash left is deleted by a sweep', async (t) => {
