@@ -1,27 +1,16 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { completeMap, withContents } from './complete-map.ts'
-import { createVerifier } from './create-verifier.ts'
+import { completeMap, verifyManifest, withContents } from './complete-map.ts'
 import { type DecidedPublication, decidePublication, type LatePublish, type Proposal } from './decide-publication.ts'
 import { digestIssue, isDigest } from './digest.ts'
 import { IngestError } from './error.ts'
 import { checkProjectId } from './event.ts'
 import type { Issue } from './issue.ts'
-import type {
-  ChunkUpload,
-  Digest,
-  Manifest,
-  MapId,
-  MapKey,
-  MapStatus,
-  Maps,
-  PublishedMap,
-  PublishOptions,
-} from './map.ts'
+import type { Digest, Manifest, MapId, MapKey, MapStatus, Maps, PublishedMap, PublishOptions } from './map.ts'
 import { mapContent } from './map-content.ts'
 import { decodeMapCursor, encodeMapCursor } from './map-cursor.ts'
 import { mapStatus, publishedMap } from './map-status.ts'
 import { chunkBytesMax, type ParsedPublication, parseMapId, parsePublication } from './publication.ts'
-import { type ChunkOutcome, putChunks } from './put-chunks.ts'
+import { putChunks } from './put-chunks.ts'
 import type { MapSlot, Store } from './store.ts'
 
 export interface MapRules {
@@ -53,7 +42,6 @@ const mapsAtOnce = 10
 /** The maps of an Ingest on a store. */
 export function createMaps({ store, rules, now }: MapsOptions): Maps {
   const latePublish = rules.latePublish ?? 'accept'
-  const verifier = createVerifier(store)
   /** Completions under way, so that the last chunks of a map, sent at once, have it read once. */
   const completing = new Map<string, Promise<PublishedMap | undefined>>()
   let tidiedAt = Number.NEGATIVE_INFINITY
@@ -70,17 +58,9 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     const name = JSON.stringify([key.projectId, key.placeId, key.buildId, manifest])
     const underWay = completing.get(name)
     if (underWay) return underWay
-    const completed = completeMap(store, verifier, key, manifest, now).finally(() => completing.delete(name))
+    const completed = completeMap(store, key, manifest, now).finally(() => completing.delete(name))
     completing.set(name, completed)
     return completed
-  }
-
-  async function putAll(projectId: string, chunks: readonly ChunkUpload[]): Promise<ChunkOutcome[]> {
-    const outcomes = await putChunks(store, projectId, chunks, now)
-    for (const [i, outcome] of outcomes.entries()) {
-      if (outcome === 'stored') verifier.arrived(projectId, (chunks[i] as ChunkUpload).digest)
-    }
-    return outcomes
   }
 
   /** The maps of a project whose last chunk has come; also those that a crash kept from completing. */
@@ -119,7 +99,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
   async function dryRun(key: MapKey, publication: ParsedPublication, options: PublishOptions): Promise<PublishedMap> {
     const { slot, decided, published } = await tryOut(key, publication, options)
     if (!isReady(decided)) return published
-    const issues = await verifier.verify(key.projectId, publication.manifest)
+    const issues = await verifyManifest(store, key.projectId, publication.manifest)
     if (issues === undefined) return dryRun(key, publication, options)
     if (issues.length > 0) throw mismatch(issues)
     return { ...published, state: 'complete', outcome: slot.complete ? 'replaced' : 'created' }
@@ -137,10 +117,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
         const published = publishedMap(key, decided, slot.frozenAt !== undefined)
         return withContents(decided, { ready: isReady(decided), published })
       })
-      if (!recorded.ready) {
-        if (recorded.published.state === 'incomplete') verifier.begin(key.projectId, manifest)
-        return recorded.published
-      }
+      if (!recorded.ready) return recorded.published
       const completed = await complete(key, manifest)
       if (completed?.issues) throw mismatch(completed.issues)
       if (completed) return completed
@@ -161,7 +138,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     async putChunks(projectId, chunks) {
       checkProjectId(projectId)
       await tidy()
-      const outcomes = await putAll(projectId, chunks)
+      const outcomes = await putChunks(store, projectId, chunks, now)
       const rejected = outcomes.flatMap((outcome, index) => {
         if (typeof outcome === 'string') return []
         const digest: unknown = chunks[index]?.digest
@@ -176,7 +153,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     async putChunk(projectId, digest, bytes) {
       checkProjectId(projectId)
       await tidy()
-      const [outcome] = await putAll(projectId, [{ digest, bytes }])
+      const [outcome] = await putChunks(store, projectId, [{ digest, bytes }], now)
       if (typeof outcome !== 'string') throw chunkRefusal(outcome as Issue, bytes.length)
       return { outcome, completed: await completeReady(projectId) }
     },
