@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { chunkBytesMax, chunkBytesMin, chunkContent, type ReadAt } from '../src/chunk-content.ts'
+import { chunkBytesMax, chunkBytesMin, chunkContent, chunkEnd, type ReadAt } from '../src/chunk-content.ts'
 
 /** The same bytes for everybody: SHA-256 of a seed and a counter, one after another. */
 function madeUp(size: number, seed: string): Buffer {
@@ -64,6 +64,44 @@ t.test('boundaries are where they have always been', async (t) => {
     'one boundary is of the rare kind',
   )
   t.equal(createHash('sha256').update(sizes.join('\n')).digest('hex'), golden.sizes)
+})
+
+/** Where the chunk that begins the bytes ends, a byte at a time: what the others are held against. */
+function plainEnd(bytes: Buffer): number {
+  const end = Math.min(bytes.length, chunkBytesMax)
+  let hash = 0
+  for (let at = chunkBytesMin; at < end; ) {
+    const zeros = at < 208 * 1024 ? 20 : 16
+    hash = ((hash << 1) + (gear[bytes[at++] as number] as number)) | 0
+    if (hash >>> (32 - zeros) === 0) return at
+  }
+  return end
+}
+
+const gear = Array.from({ length: 256 }, (_, value) =>
+  createHash('sha256').update(`ingest gear ${value}`).digest().readInt32BE(0),
+)
+
+t.test('a boundary is found at every place, also where the rates change and near the end', async (t) => {
+  // of the hash of 32 bytes, so that this is a boundary wherever it stands
+  let boundary = Buffer.alloc(0)
+  for (let i = 0; boundary.length === 0; i++) {
+    const bytes = createHash('sha256').update(`boundary ${i}`).digest()
+    if (bytes.reduce((hash, byte) => ((hash << 1) + (gear[byte] as number)) | 0, 0) >>> 12 === 0) boundary = bytes
+  }
+  const calm = Buffer.alloc(chunkBytesMax + 8, 'calm')
+  t.equal(plainEnd(calm), chunkBytesMax, 'without it there is none')
+  const near = (place: number) => Array.from({ length: 80 }, (_, i) => place - 40 + i)
+  for (const place of [chunkBytesMin + 32, 208 * 1024, chunkBytesMax].flatMap(near)) {
+    const bytes = Buffer.from(calm)
+    boundary.copy(bytes, place - 32)
+    t.equal(chunkEnd(bytes, 0), plainEnd(bytes), `at ${place}`)
+    t.equal(
+      chunkEnd(bytes.subarray(0, place + 3), 0),
+      plainEnd(bytes.subarray(0, place + 3)),
+      `at ${place}, which ends`,
+    )
+  }
 })
 
 t.test('a chunk is of 64 KiB to 1 MiB, about 256 KiB on average; the last one may be smaller', async (t) => {

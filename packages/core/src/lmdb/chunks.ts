@@ -3,11 +3,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { MessagePort } from 'node:worker_threads'
 import { IngestError } from '../error.ts'
 import type { ChunkUpload, Digest } from '../map.ts'
-import { chunkBytesMax } from '../publication.ts'
 import { type BytesRequest, type BytesValue, type BytesWriterData, runBytesWriter, sizeOf } from './bytes-writer.ts'
 import { openEnvironment } from './environment.ts'
 import { bytesGate, type Gate, type Gates } from './gates.ts'
 import { chunkKey, type MapTables, openMapTables, type Place, uploadBytes } from './maps.ts'
+import { createMemoryPool } from './memory-pool.ts'
 import { startThread, type Thread } from './start-thread.ts'
 import type { Writer } from './writer-handle.ts'
 
@@ -45,8 +45,6 @@ export interface ChunkBytesOptions {
   timeoutMs: number
 }
 
-/** So many pieces of memory are kept while nobody uses them. */
-const spareMax = 16
 /** So many keys are looked at, or deleted, between turns of others. */
 const keysAtOnce = 256
 
@@ -54,7 +52,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
   const { directory, maps, writer, look, gates, timeoutMs } = options
   const environment = openEnvironment(directory)
   const bytes = environment.table('bytes')
-  const memory = createMemory()
+  const memory = createMemoryPool()
   let thread: Promise<Thread<BytesRequest>> | undefined
   let lastId = 0
   let isClosed = false
@@ -167,19 +165,5 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
       )
     },
     closeEnvironment: () => environment.root.close(),
-  }
-}
-
-/** Memory that changes hands with the thread. Making it anew for each chunk would keep the garbage collector busy. */
-function createMemory() {
-  const spare: ArrayBuffer[] = []
-  return {
-    take(bytes: number): Uint8Array<ArrayBuffer> {
-      if (bytes > chunkBytesMax) return new Uint8Array(bytes)
-      return new Uint8Array(spare.pop() ?? new ArrayBuffer(chunkBytesMax), 0, bytes)
-    },
-    giveBack(pieces: readonly ArrayBuffer[]): void {
-      for (const piece of pieces) if (piece.byteLength === chunkBytesMax && spare.length < spareMax) spare.push(piece)
-    },
   }
 }

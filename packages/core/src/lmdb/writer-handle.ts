@@ -131,7 +131,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
         undecided.push({ decide, resolve, reject })
         if (isDeciding) return
         isDeciding = true
-        // others of this turn come along
+        // those come along that what was settled last gives rise to as well
         queueMicrotask(decideAll)
       })
     },

@@ -10,7 +10,7 @@ interface Request {
   bytes: number
 }
 
-function open(t: Test, { answer, close }: Partial<Serving<Request>> = {}) {
+function open(t: Test, { answer, close, transferOf }: Partial<Serving<Request>> = {}) {
   const { port1, port2 } = new MessageChannel()
   const groups: number[][] = []
   const passes: string[] = []
@@ -24,6 +24,7 @@ function open(t: Test, { answer, close }: Partial<Serving<Request>> = {}) {
         return requests.map(({ id }) => ({ id, value: 2 * id }))
       }),
     close: close ?? (async () => {}),
+    ...(transferOf && { transferOf }),
   }
   const said: FromThread[] = []
   port1.on('message', (message) => said.push(message))
@@ -46,6 +47,18 @@ function open(t: Test, { answer, close }: Partial<Serving<Request>> = {}) {
     },
   }
 }
+
+t.test('memory in an answer changes hands with it', async (t) => {
+  const memory = new ArrayBuffer(8)
+  const { ask, close, all } = open(t, {
+    answer: async (requests) => requests.map(({ id }) => ({ id, value: memory })),
+    transferOf: () => [memory],
+  })
+  ask(1)
+  close()
+  t.match(await all(), [{ type: 'ready' }, { type: 'settled', outcomes: [{ id: 1, value: { byteLength: 8 } }] }])
+  t.equal(memory.byteLength, 0, 'and is gone from who answered')
+})
 
 t.test('what gathers is answered together, and then it closes', async (t) => {
   let isClosed = false

@@ -43,6 +43,22 @@ type Tables = (name: string) => Rows
 const get = (table: Tables, key: string) => table('rows').getBinary(Buffer.from(key))?.toString()
 const put = (table: Tables, key: string, value: unknown) => table('rows').put(Buffer.from(key), Buffer.from(`${value}`))
 
+t.test('decisions that come up together share a commit', async (t) => {
+  const { writer, rows, close } = await start(t)
+  const log: string[] = []
+  async function decide(name: string) {
+    await writer.decide((table) => {
+      log.push(`${name} is decided`)
+      put(table, name, name)
+    })
+    log.push(`${name} is durable`)
+  }
+  await Promise.all(['a', 'b'].map(decide))
+  t.strictSame(log, ['a is decided', 'b is decided', 'a is durable', 'b is durable'])
+  t.strictSame(rows(), { a: 'a', b: 'b' })
+  await close()
+})
+
 t.test('what is sent at once is written in that order, and each has its own outcome', async (t) => {
   const { writer, append, locate, sequences, rows, close } = await start(t)
   const outcomes = await Promise.all([
