@@ -36,7 +36,7 @@ export interface UploadProgress {
 export interface UploadOptions extends PublishOptions {
   /** Whether a map without any bytes, which is most often a build that failed, is published as well. */
   allowEmpty?: boolean
-  /** How many chunks are sent at once; 8 without. */
+  /** How many chunks are sent at once; 8 without. A server takes 16 of a project: with more, some are sent again later. */
   concurrency?: number
   /** Called often; what it throws ends the upload. */
   onProgress?: (progress: UploadProgress) => void

@@ -30,3 +30,24 @@ t.test('bytes are written and removed as they were asked, and each is answered',
   port1.close()
   await environment.root.close()
 })
+
+t.test('memory that bytes came in changes hands with the answer', async (t) => {
+  const environment = openEnvironment(t.testdir())
+  const { port1, port2 } = new MessageChannel()
+  const handedOver: unknown[] = []
+  const post = port2.postMessage.bind(port2)
+  port2.postMessage = (message: unknown, transfer: ArrayBuffer[]) => {
+    post(message, transfer)
+    handedOver.push(...transfer)
+  }
+  const ended = runBytesWriter(port2, environment, { enter() {}, leave() {} })
+  await once(port1, 'message')
+  const bytes = new TextEncoder().encode('bytes')
+  port1.postMessage({ type: 'write', id: 1, rows: [{ place: Buffer.from('a'), bytes }] })
+  await once(port1, 'message')
+  t.match(handedOver, [{ byteLength: 0 }], 'it is gone from there')
+  port1.postMessage({ type: 'close' })
+  await ended
+  port1.close()
+  await environment.root.close()
+})

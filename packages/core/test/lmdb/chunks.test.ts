@@ -67,6 +67,22 @@ t.test('chunks of all sizes are as they were, in whatever memory they were writt
   await parts.close()
 })
 
+t.test('chunks that are written one after another are copied into the same memory', async (t) => {
+  const parts = await openMapParts(t.testdir())
+  const made: number[] = []
+  t.intercept(globalThis, 'ArrayBuffer', {
+    value: new Proxy(ArrayBuffer, {
+      construct(type, args) {
+        made.push(args[0])
+        return Reflect.construct(type, args)
+      },
+    }),
+  })
+  for (let i = 0; i < 5; i++) await write(parts, `${i}`.repeat(70_000))
+  t.strictSame(made, [131_072])
+  await parts.close()
+})
+
 t.test('waste that a crash left is deleted by a sweep', async (t) => {
   const directory = t.testdir()
   let parts = await openMapParts(directory)
