@@ -16,54 +16,49 @@ import { Parser } from 'tap-parser'
  * @property {number} failed
  * @property {string[]} skipped A line for each.
  * @property {string[]} failures For each failure a line with its name, and below it what is known.
+ * @property {string} [output] What a file wrote besides TAP.
  */
 
 /**
- * Reads TAP as tap writes it and prints a line for each test file, with its failures below it. Resolves at the end of
- * the stream.
+ * Reads the TAP of one test file.
  *
  * What counts as one is a test without tests inside, however many assertions it makes. A file that was killed, ran out
- * of time or holds no test counts as a failure of its own.
+ * of time, holds no test or ends with an error that no test shows counts as a failure of its own.
  *
+ * @param {string} name
  * @param {NodeJS.ReadableStream} tap
- * @param {(line: string) => void} print
+ * @param {Promise<number | string | null>} ended resolves to the exit code or the signal of its process
  * @returns {Promise<Verdict>}
  */
-export function reportTap(tap, print) {
-  const total = newVerdict()
-  /** @type {string[]} what the tests of the current file wrote besides TAP */
-  let written = []
+export async function readTap(name, tap, ended) {
+  /** @type {Point[]} */
+  const points = []
+  /** @type {string[]} what the tests wrote besides TAP */
+  const output = []
+  /** @type {string[]} */
+  const problems = []
+  const parser = watch(new Parser(), (point) => points.push(point))
+  parser.on('extra', (text) => output.push(text))
+  parser.on('bailout', (reason) => problems.push(`bailed out: ${reason}`))
+  const complete = new Promise((resolve) => parser.on('complete', resolve))
+  tap.pipe(parser)
+  const [results, end] = await Promise.all([complete, ended])
 
-  const parser = watch(new Parser(), (file) => {
-    const verdict = judgeFile(file)
-    const { passed, failed, skipped, failures } = verdict
-    const mark = failed > 0 ? '✗' : '✓'
-    print(`${mark} ${file.name}: ${counts(passed, failed, skipped.length)} (${Math.round(file.timeMs)} ms)`)
-    for (const text of failures) print(indent(text))
-    const output = written.join('').trimEnd()
-    if (failed > 0 && output) print(indent(`it wrote:\n${output}`))
-    written = []
-    add(total, verdict)
-  })
-  parser.on('extra', (text) => {
-    if (text.trim() !== '1..0 # no tests found') written.push(text)
-  })
-  parser.on('bailout', (reason) => fail(total, `✗ bailed out: ${reason}`))
-
-  return new Promise((resolve, reject) => {
-    parser.on('complete', () => resolve(total))
-    tap.on('error', reject)
-    tap.pipe(parser)
-  })
+  const verdict = newVerdict()
+  for (const point of points) judge(point, `${name} › ${point.name}`, verdict)
+  if (typeof end === 'string') problems.push(`killed by ${end}`)
+  else if (points.length === 0)
+    problems.push(end === 0 ? 'no tests found' : `ended with exit code ${end} before any test`)
+  else if (verdict.failed === 0 && (end !== 0 || !results.ok)) {
+    problems.push(`ended with exit code ${end} before its plan was done`)
+  }
+  for (const problem of problems) fail(verdict, `✗ ${name}: ${problem}`)
+  return { ...verdict, output: output.join('').trimEnd() }
 }
 
-/**
- * @param {number} passed
- * @param {number} failed
- * @param {number} skipped
- */
-export function counts(passed, failed, skipped) {
-  return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`
+/** @param {Verdict} verdict */
+export function counts({ passed, failed, skipped }) {
+  return `${passed} passed, ${failed} failed${skipped.length > 0 ? `, ${skipped.length} skipped` : ''}`
 }
 
 /**
@@ -92,27 +87,6 @@ function watch(parser, onPoint) {
   return parser
 }
 
-/** @param {Point} file */
-function judgeFile(file) {
-  const verdict = newVerdict()
-  const end = earlyEnd(file)
-  if (file.skipped === 'no tests found') fail(verdict, `✗ ${file.name}: no tests found`)
-  else judge(file, file.name, verdict)
-  if (end) fail(verdict, `✗ ${file.name}: ${end}`)
-  return verdict
-}
-
-/**
- * @param {Point} file
- * @returns {string} what ended the file before its time, if anything did
- */
-function earlyEnd({ name, diag }) {
-  // tap may tell of a file that is out of time in the place of the next one, whose own result is lost
-  if (diag?.expired && diag.expired !== name) return `lost, as ${diag.expired} was out of time`
-  if (diag?.expired || diag?.signal === 'SIGALRM') return 'out of time'
-  return diag?.signal ? `killed by ${diag.signal}` : ''
-}
-
 /**
  * @param {Point} point
  * @param {string} name
@@ -131,7 +105,7 @@ function judge(point, name, verdict) {
   const broken = points.filter((each) => !each.points && !each.skipped && !each.ok)
   if (broken.length > 0) {
     fail(verdict, ...broken.map((each) => `✗ ${name} › ${each.name}\n${indent(explain(each.diag))}`))
-  } else if (!ok && verdict.failed === failedBefore && !earlyEnd(point)) {
+  } else if (!ok && verdict.failed === failedBefore) {
     fail(verdict, `✗ ${name}\n${indent(explain(diag))}`)
   } else if (ok && tests.length === 0) {
     verdict.passed++
@@ -163,7 +137,7 @@ function explain(diag) {
 }
 
 /** @returns {Verdict} */
-function newVerdict() {
+export function newVerdict() {
   return { passed: 0, failed: 0, skipped: [], failures: [] }
 }
 
@@ -180,7 +154,7 @@ function fail(verdict, ...failures) {
  * @param {Verdict} total
  * @param {Verdict} verdict
  */
-function add(total, { passed, failed, skipped, failures }) {
+export function addVerdict(total, { passed, failed, skipped, failures }) {
   total.passed += passed
   total.failed += failed
   total.skipped.push(...skipped)

@@ -4,8 +4,11 @@ import { join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
 
-/** The directory of the whole repository. */
-export const root = fileURLToPath(new URL('..', import.meta.url))
+/** The directory of the whole repository; tests run in a compiled copy of it. */
+export const root = execFileSync('git', ['rev-parse', '--show-toplevel'], {
+  cwd: fileURLToPath(new URL('.', import.meta.url)),
+  encoding: 'utf8',
+}).trim()
 
 /** Every file that is tracked or would be, as a path from the root with forward slashes. */
 export const files: readonly string[] = execFileSync(

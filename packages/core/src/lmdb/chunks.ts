@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { MessagePort } from 'node:worker_threads'
 import { IngestError } from '../error.ts'
 import type { ChunkUpload, Digest } from '../map.ts'
-import { type BytesRequest, type BytesValue, type BytesWriterData, runBytesWriter, sizeOf } from './bytes-writer.ts'
+import { type BytesRequest, type BytesValue, type BytesWriterData, sizeOf } from './bytes-writer.ts'
 import { openEnvironment } from './environment.ts'
-import { bytesGate, type Gate, type Gates } from './gates.ts'
+import { bytesGate, type Gates } from './gates.ts'
 import { chunkKey, type MapTables, openMapTables, type Place, uploadBytes } from './maps.ts'
 import { createMemoryPool } from './memory-pool.ts'
 import { startThread, type Thread } from './start-thread.ts'
@@ -62,13 +61,11 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
   /** The thread that writes, started for the first that there is to write. */
   function bytesWriter(): Promise<Thread<BytesRequest>> {
     const data: BytesWriterData = { directory, gates }
-    const run = (port: MessagePort, gate: Gate) => runBytesWriter(port, environment, gate)
     if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
     thread ??= startThread<BytesRequest>({
       task: 'bytes',
       data,
       gate: bytesGate,
-      run,
       onFatal: writer.fail,
       timeoutMs,
     }).catch((error) => {

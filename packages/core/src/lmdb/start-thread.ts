@@ -37,8 +37,8 @@ export interface ThreadOptions {
   data: { gates: Gates }
   /** The place of its gate. */
   gate: number
-  /** Does what the worker would, where there is none. */
-  run(port: MessagePort, gate: Gate): Promise<void>
+  /** Runs in this thread, in place of the worker: for tests. */
+  run?: (port: MessagePort, gate: Gate) => Promise<void>
   /** Called once when the store can no longer be trusted; everything is refused from then on. */
   onFatal: (error: IngestError) => void
   /** Told what the thread says that is its own. */
@@ -201,8 +201,7 @@ interface Started<Request> {
 }
 
 function start<Request>({ task, data, gate: place, run }: ThreadOptions): Started<Request> {
-  // from source, for tests: a thread would need a loader for TypeScript, which takes a second to start each time
-  if (import.meta.url.endsWith('.ts')) {
+  if (run) {
     const { port1, port2 } = new MessageChannel()
     run(port2, { enter() {}, leave() {} }).then(() => port2.close())
     const ended = new Promise<string>((resolve) => port1.on('close', () => resolve('its port was closed')))

@@ -6,7 +6,7 @@ import { writerGate } from './gates.ts'
 import type { Position } from './ids/entry.ts'
 import type { RebuildProgress } from './ids/id-index.ts'
 import { startThread, type Thread } from './start-thread.ts'
-import { type FromWriter, runWriter, type WriterData, type WriterRequest } from './writer.ts'
+import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
 
 /** The writer of this process, as others see it. What it resolves with is durable. */
 export interface Writer {
@@ -55,7 +55,6 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     task: 'log',
     data,
     gate: writerGate,
-    run: (port, gate) => runWriter(port, environment, data, gate),
     onFatal,
     onMessage(message: FromWriter) {
       if (message.type === 'waste') onWaste()

@@ -26,7 +26,7 @@ t.test('a process that ends waits for who is inside, and lets nobody in any more
   const program = `
     import { writeFileSync } from 'node:fs'
     import { Worker, isMainThread, workerData } from 'node:worker_threads'
-    import { gateAt, openGates } from ${JSON.stringify(new URL('../../src/lmdb/gates.ts', import.meta.url).href)}
+    import { gateAt, openGates } from ${JSON.stringify(new URL('../../src/lmdb/gates.js', import.meta.url).href)}
     const { gates } = openGates()
     const gate = gateAt(gates, 0)
     gate.enter()

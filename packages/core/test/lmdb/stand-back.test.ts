@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 
 const skip = process.platform === 'linux' ? false : 'only on Linux has a thread a priority of its own'
-const source = fileURLToPath(new URL('../../src/lmdb/stand-back.ts', import.meta.url))
+const source = fileURLToPath(new URL('../../src/lmdb/stand-back.js', import.meta.url))
 
 /** The priorities of a process that begins with one, as a user who may not raise it, and stands back to others. */
 function prioritiesOf(niceness: number, ...steps: number[]): number[] {

@@ -13,7 +13,7 @@ function weakFingerprint(_project: number, eventId: string, into: Uint32Array, a
 
 /** The ways in which a store may be opened, from source or as it is built; each keeps the same contract. */
 const settings: Record<string, [typeof openLmdbStore, LmdbStoreOptions]> = {
-  'as it comes, in one thread': [openFromSource, {}],
+  'as it comes': [openFromSource, {}],
   'with runs of a few ids': [openLmdbStore, { internals: { entriesPerFlush: 64 } }],
   'with a hash that knows four fingerprints': [
     openLmdbStore,

@@ -42,14 +42,14 @@ export interface IndexWorker {
 
 /** Starts the thread; it does not keep the process alive. */
 export function startIndexWorker(data: IndexWorkerData, listener: IndexWorkerListener): IndexWorker {
-  const isSource = import.meta.url.endsWith('.ts')
   const gate = gateAt(data.gates, indexerGate)
   // at its birth, as it begins by loading LMDB
   gate.enter()
-  const worker = new Worker(new URL(`./index-worker.${isSource ? 'ts' : 'js'}`, import.meta.url), {
+  const worker = new Worker(new URL('./index-worker.js', import.meta.url), {
     workerData: data,
     // loaders and the like of the host program, which NODE_OPTIONS may name too, are not for this thread
-    ...(!isSource && { execArgv: [], env: {} }),
+    execArgv: [],
+    env: {},
   })
   let waiting: (() => void)[] = []
   const ended = new Promise<void>((resolve) => {

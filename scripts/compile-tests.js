@@ -1,0 +1,83 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, lstatSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative, sep } from 'node:path'
+import ts from 'typescript'
+
+/** The compiled copy of the repository, in which tests run as plain JavaScript. */
+const outDirectory = '.build'
+/** What the copy shares with the repository: installed packages, and the builds that packages import of each other. */
+const sharedDirectories = ['node_modules', 'dist']
+const copied = /^(packages|examples|scripts|test)\//
+
+/** @type {ts.CompilerOptions} */
+const compilerOptions = {
+  module: ts.ModuleKind.ESNext,
+  target: ts.ScriptTarget.ES2022,
+  verbatimModuleSyntax: true,
+  rewriteRelativeImportExtensions: true,
+  inlineSourceMap: true,
+  inlineSources: true,
+}
+
+/**
+ * Mirrors the workspace below `.build`: TypeScript is compiled file by file, everything else is a link to the original,
+ * so that paths relative to a file lead to the same place. Only what changed is written.
+ *
+ * @returns {string[]} the compiled test files, relative to the root
+ */
+export function compileTests() {
+  const files = trackedFiles().filter((file) => copied.test(file))
+  const directories = new Set(files.filter((file) => file.endsWith('package.json')).map((file) => dirname(file)))
+  for (const directory of directories) {
+    for (const shared of sharedDirectories) link(join(directory, shared))
+  }
+  /** @type {string[]} */
+  const tests = []
+  for (const file of files) {
+    if (!file.endsWith('.ts')) {
+      link(file)
+      continue
+    }
+    const compiled = join(outDirectory, file.replace(/\.ts$/, '.js'))
+    compile(file, compiled)
+    if (/\/?test\/(?:.*\/)?[^/]+\.test\.ts$/.test(file)) tests.push(compiled)
+  }
+  return tests
+}
+
+/** Tracked files and those that would be, without deleted ones. */
+function trackedFiles() {
+  const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+    encoding: 'utf8',
+    maxBuffer: 2 ** 26,
+  })
+  return [...new Set(listed.split('\0'))].filter((file) => file !== '' && existsSync(file)).sort()
+}
+
+/**
+ * @param {string} file
+ * @param {string} compiled
+ */
+function compile(file, compiled) {
+  if (existsSync(compiled) && statSync(compiled).mtimeMs >= statSync(file).mtimeMs) return
+  const { outputText } = ts.transpileModule(readFileSync(file, 'utf8'), {
+    compilerOptions,
+    fileName: relative(dirname(compiled), file).split(sep).join('/'),
+  })
+  mkdirSync(dirname(compiled), { recursive: true })
+  writeFileSync(compiled, outputText)
+}
+
+/** @param {string} path */
+function link(path) {
+  const copy = join(outDirectory, path)
+  if (!existsSync(path) || existsSync(copy)) return
+  rmSync(copy, { force: true })
+  mkdirSync(dirname(copy), { recursive: true })
+  const target = relative(dirname(copy), path)
+  symlinkSync(
+    lstatSync(path).isDirectory() && process.platform === 'win32' ? join(process.cwd(), path) : target,
+    copy,
+    'junction',
+  )
+}
