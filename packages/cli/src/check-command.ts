@@ -6,13 +6,15 @@ import { eventsProgress } from './events-progress.ts'
 import { exitCode } from './exit-code.ts'
 import { CommandFailure, type Failure, failureOf } from './failure-of.ts'
 import { formatBytes } from './format-bytes.ts'
+import { formatCount } from './format-count.ts'
+import type { Io } from './io.ts'
 import { openInput } from './open-input.ts'
-import { notEmpty, projectOption } from './options.ts'
+import { jsonOption, notEmpty, projectOption } from './options.ts'
 import { makeIdsOption, rejectedOption } from './send-command.ts'
 import { showProgress } from './show-progress.ts'
 import { untilSignal } from './until-signal.ts'
 import { placeOf, type RejectedReport, withRejected } from './with-rejected.ts'
-import { writeOut } from './write-out.ts'
+import { writeJson, writeOut } from './write-out.ts'
 
 interface CheckOptions {
   project?: string
@@ -33,17 +35,17 @@ interface Tally {
 }
 
 /** `ingest check`. */
-export function checkCommand(): Command {
+export function checkCommand(io: Io): Command {
   return new Command('check')
     .description('say what would become of the events of a file, without a server and without a store')
     .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', notEmpty)
     .addOption(projectOption().makeOptionMandatory(false))
     .addOption(makeIdsOption())
     .addOption(rejectedOption())
-    .option('--json', 'print one JSON object, also on failure')
+    .addOption(jsonOption())
     .option('--quiet', 'print nothing but errors, and the object of --json')
     .addHelpText('after', checkHelp)
-    .action(async (file: string, options: CheckOptions) => check(file, options))
+    .action(async (file: string, options: CheckOptions) => check(io, file, options))
 }
 
 const checkHelp = `
@@ -51,35 +53,42 @@ Without --project or INGEST_PROJECT_ID, the project is that of the first event, 
 a missing projectId is no fault, as \`ingest send\` adds it. What is stored already, and rules that a server has of its
 own, are not known here. The ids of the file are kept in memory.
 Exit code 0 says that each event would be stored; 5 that some would not: rejected, or with an id of an earlier one.
+
+Examples:
+  ingest check events.ndjson
+  ingest check events.ndjson --project demo --rejected rejected.ndjson
 `
 
-async function check(file: string, options: CheckOptions): Promise<void> {
-  const { isProjectId, IngestError } = await import('@ingest/core')
+async function check(io: Io, file: string, options: CheckOptions): Promise<void> {
   const { project, json, quiet } = options
-  if (project !== undefined && !isProjectId(project)) {
-    throw new IngestError('invalid-argument', `A project id is 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
-  }
   const tally: Tally = { projectId: project ?? null, bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0 }
   try {
-    await untilSignal('not all of it was checked', (signal) => checkFile(file, options, tally, signal))
+    await untilSignal(io, 'not all of it was checked', (signal) => checkFile(io, { file, options, tally, signal }))
   } catch (error) {
     throw new CommandFailure({ ...(await failureOf(error)), details: tally })
   }
   const isGood = tally.accepted === tally.events
-  if (json && isGood) await writeOut(`${JSON.stringify({ ok: true, ...tally })}\n`)
-  if (!json && !quiet) await writeOut(`${lineOf(tally)}\n`)
+  if (json && isGood) await writeJson(io, { ok: true, ...tally })
+  if (!json && !quiet) await writeOut(io, `${lineOf(tally)}\n`)
   if (!isGood) throw new CommandFailure({ ...faultOf(tally), details: tally })
 }
 
-async function checkFile(file: string, options: CheckOptions, tally: Tally, signal: AbortSignal): Promise<void> {
+interface Checking {
+  file: string
+  options: CheckOptions
+  tally: Tally
+  signal: AbortSignal
+}
+
+async function checkFile(io: Io, { file, options, tally, signal }: Checking): Promise<void> {
   const { prepareEvents } = await import('@ingest/client')
-  const input = await openInput(file, options.rejected)
+  const input = await openInput(io, file, options.rejected)
   const leave = () => input.stream.destroy()
   signal.addEventListener('abort', leave)
   try {
-    await withRejected(options, async (report) => {
+    await withRejected(io, options, async (report) => {
       const judge = await createJudge(tally, report)
-      const progress = options.quiet ? undefined : await showProgress()
+      const progress = options.quiet ? undefined : await showProgress(io.stderr)
       try {
         const { project: projectId, makeIds } = options
         for await (const piece of prepareEvents(input.stream, { projectId, makeIds })) {
@@ -139,12 +148,12 @@ async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece
 
 function lineOf({ projectId, bytes, events, accepted, duplicates, rejected }: Tally): string {
   const of = projectId === null ? '' : ` of ${projectId}`
-  const outcome = `${accepted} would be accepted, ${duplicates} duplicates, ${rejected} rejected`
-  return `checked ${events} events${of}: ${outcome}; ${formatBytes(bytes)}`
+  const outcome = `${accepted} would be accepted, ${formatCount(duplicates, 'duplicate')}, ${rejected} rejected`
+  return `checked ${formatCount(events, 'event')}${of}: ${outcome}; ${formatBytes(bytes)}`
 }
 
 function faultOf({ events, accepted, rejected }: Tally): Failure {
   const code = rejected > 0 ? 'events-rejected' : 'events-repeated'
-  const message = `${events - accepted} of ${events} events would not be stored`
+  const message = `${events - accepted} of ${formatCount(events, 'event')} would not be stored`
   return { exitCode: exitCode.invalid, code, message, retryable: false }
 }

@@ -1,16 +1,17 @@
 import { Argument, Command } from 'commander'
 import { completeWords } from './complete-words.ts'
+import type { Io } from './io.ts'
 import { writeOut } from './write-out.ts'
 
 /** `ingest completion <shell>`. */
-export function completionCommand(): Command {
+export function completionCommand(io: Io): Command {
   const shells = Object.keys(scripts)
   return new Command('completion')
     .description('print a script that makes a shell complete the commands and options of ingest')
     .addArgument(new Argument('<shell>', 'the shell').choices(shells))
     .addHelpText('after', completionHelp)
     .action(async (shell: string) => {
-      await writeOut(scripts[shell] as string)
+      await writeOut(io, scripts[shell] as string)
     })
 }
 
@@ -19,18 +20,22 @@ Where what it prints goes:
   bash        source <(ingest completion bash)          in ~/.bashrc
   zsh         source <(ingest completion zsh)           in ~/.zshrc, behind compinit
   fish        ingest completion fish | source           in ~/.config/fish/config.fish
-  powershell  ingest completion powershell | Out-String | Invoke-Expression     in $PROFILE`
+  powershell  ingest completion powershell | Out-String | Invoke-Expression     in $PROFILE
+
+Example:
+  ingest completion bash
+`
 
 /** The words of a command line that a script wants to have completed; undefined for any other command line. */
-export function wordsToComplete([, , command, separator, ...words]: readonly string[]): readonly string[] | undefined {
+export function wordsToComplete([command, separator, ...words]: readonly string[]): readonly string[] | undefined {
   return command === 'completion' && separator === '--' ? words : undefined
 }
 
 /** Answers a script: one suggestion a line, and behind a tab its description, where there is one. */
-export async function writeSuggestions(program: Command, words: readonly string[]): Promise<void> {
+export async function writeSuggestions(io: Io, program: Command, words: readonly string[]): Promise<void> {
   const suggestions = completeWords(program, words)
   const lines = suggestions.map(({ value, description }) => (description === '' ? value : `${value}\t${description}`))
-  await writeOut(lines.map((line) => `${line}\n`).join(''))
+  await writeOut(io, lines.map((line) => `${line}\n`).join(''))
 }
 
 // The words of the command line go to the command as they are, never through `eval`: a shell that completes must not

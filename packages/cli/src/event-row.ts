@@ -1,3 +1,4 @@
+import { styleText } from 'node:util'
 import type { StoredEvent } from '@ingest/core'
 import { visible } from './visible.ts'
 
@@ -23,7 +24,8 @@ export function eventRow({ receivedAt, bytes }: StoredEvent, { columns, hasColor
   if (!hasColors) return text
   const kindAt = time.length + 2
   const restAt = kindAt + (kind?.length ?? 0)
-  return `${dim}${text.slice(0, kindAt)}${reset}${bold}${text.slice(kindAt, restAt)}${reset}${text.slice(restAt)}`
+  const [head, bold] = [styled('dim', text.slice(0, kindAt)), styled('bold', text.slice(kindAt, restAt))]
+  return `${head}${bold}${text.slice(restAt)}`
 }
 
 /** The day of a time as it is here, which rows do not say. */
@@ -32,9 +34,9 @@ export function dayOf(time: number): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`
 }
 
-const dim = '\x1b[2m'
-const bold = '\x1b[1m'
-const reset = '\x1b[0m'
+function styled(style: 'dim' | 'bold', text: string): string {
+  return styleText(style, text, { validateStream: false })
+}
 
 /** The time of day, as it is here. */
 function timeOf(time: number): string {

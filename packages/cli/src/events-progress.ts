@@ -1,4 +1,5 @@
 import { formatBytes } from './format-bytes.ts'
+import { formatCount } from './format-count.ts'
 import type { Progress } from './show-progress.ts'
 
 /** How far reading events is, for people. */
@@ -9,6 +10,6 @@ export function eventsProgress(
   size: number | null,
 ): Progress {
   const read = size === null ? formatBytes(bytes) : `${formatBytes(bytes)} of ${formatBytes(size)}`
-  const text = `${read}, ${events} events${rejected > 0 ? `, ${rejected} rejected` : ''}`
+  const text = `${read}, ${formatCount(events, 'event')}${rejected > 0 ? `, ${rejected} rejected` : ''}`
   return { label, done: bytes, total: size, text, isAnnounced: false }
 }

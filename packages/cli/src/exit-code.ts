@@ -70,7 +70,7 @@ export const exitCodeHelp = `
 Exit codes:
   0  done
   1  a bug: please report it
-  2  wrong use: an option, an argument, or a directory without a store
+  2  wrong use: an option, an argument, a directory without a store, or a version of Node that is too old
   3  refused by what is stored, such as an unknown key, a frozen build, or a map or an event that is not there
   4  credentials
   5  invalid input, rejected events, or a damaged or foreign store

@@ -4,10 +4,13 @@ import { Command, Option } from 'commander'
 import type { Period } from './cut-events.ts'
 import type { EventSource, FilesExport } from './export-files.ts'
 import { formatBytes } from './format-bytes.ts'
+import { formatCount } from './format-count.ts'
+import { formatTime } from './format-time.ts'
+import type { Io } from './io.ts'
 import { byteCount, notEmpty, timeOf, wholeNumber } from './options.ts'
 import { untilSignal } from './until-signal.ts'
 import { addTargetOptions, type Target, targetOf, withTarget } from './with-target.ts'
-import { writeOut } from './write-out.ts'
+import { say, writeJson, writeOut } from './write-out.ts'
 
 interface SelectionOptions {
   after?: string
@@ -31,14 +34,16 @@ interface FileOptions extends SelectionOptions {
 type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
 
 /** What means something only for files. */
-const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'cursorFile', 'json'] as const
+const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'cursorFile'] as const
 
 /** `ingest export`. */
-export function exportCommand(): Command {
+export function exportCommand(io: Io): Command {
   const command = addTargetOptions(
-    new Command('export').description(
-      'print the stored events of a project, oldest first, as NDJSON: { "cursor", "receivedAt", "event" } a line; or write them to files, each event once, however often it is run',
-    ),
+    new Command('export')
+      .summary('print the stored events as lines of JSON, or write them to files')
+      .description(
+        'print the stored events of a project, oldest first, as NDJSON: { "cursor", "receivedAt", "event" } a line; or write them to files, each event once, however often it is run',
+      ),
   )
   return command
     .option('--after <cursor>', 'start behind the event with this cursor')
@@ -62,18 +67,18 @@ export function exportCommand(): Command {
     .addOption(new Option('--format <format>', 'what the files are').choices(['ndjson', 'parquet']).default('ndjson'))
     .option('--gzip', 'compress: .ndjson.gz, and the pages inside a Parquet file in place of snappy')
     .option('--cursor-file <file>', 'where it stands; .ingest-export.json in the directory without', notEmpty)
-    .option('--json', 'print one JSON object, also on failure')
+    .option('--json', 'with --output one JSON object; lines of JSON otherwise; in both cases an object on failure')
     .addHelpText('after', exportHelp)
     .action(async (options: ExportOptions) => {
       const target = targetOf(command)
       const { output } = options
-      if (output !== undefined) return toFiles({ ...options, output }, target)
+      if (output !== undefined) return toFiles(io, { ...options, output }, target)
       const useless = fileOptions.find((name) => command.getOptionValueSource(name) === 'cli')
       if (useless === 'cursorFile') {
         command.error('--cursor-file needs --output: nobody knows what became of lines that went into a pipe')
       }
       if (useless !== undefined) command.error(`${nameOf(useless)} needs --output: it is about files`)
-      await toStdout(options, target)
+      await toStdout(io, options, target)
     })
 
   function nameOf(option: string): string {
@@ -85,6 +90,11 @@ const exportHelp = `
 With --output, files are called <project>-<number>-<time of their first event>. A file is there once it is whole, and is
 never changed again: take it away when you like. The cursor file says where the next run begins; --after counts for
 the first run alone. A run that is ended at any moment, even by SIGKILL, is made up for by the next one.
+
+Examples:
+  ingest export --data data/games --project demo > events.ndjson
+  ingest export --data data/games --project demo --output export --every day --gzip
+  INGEST_KEY=… ingest export --url http://127.0.0.1:8787 --project demo --type round.end --from 10m
 `
 
 /** Which events are asked for. */
@@ -106,25 +116,25 @@ async function selectionOf(options: SelectionOptions): Promise<ReadEventsOptions
   }
 }
 
-async function toStdout(options: SelectionOptions, target: Target): Promise<void> {
+async function toStdout(io: Io, options: SelectionOptions, target: Target): Promise<void> {
   const [{ eventLine }, { encodeNdjson }] = await Promise.all([import('@ingest/core'), import('./encode-ndjson.ts')])
-  await withTarget(target, async (ingest) => {
-    const selection = await selectionOf(options)
+  const selection = await selectionOf(options)
+  await withTarget(io, target, async (ingest) => {
     async function* lines() {
       for await (const event of ingest.readEvents(target.project, selection)) yield { line: eventLine(event) }
     }
-    for await (const piece of encodeNdjson(lines())) if (!(await writeOut(piece))) return
-    await warnOfUnknown(ingest, target.project)
+    for await (const piece of encodeNdjson(lines())) if (!(await writeOut(io, piece))) return
+    await warnOfUnknown(io, ingest, target.project)
   })
 }
 
-async function toFiles(options: FileOptions, target: Target): Promise<void> {
+async function toFiles(io: Io, options: FileOptions, target: Target): Promise<void> {
   const startedAt = performance.now()
   const { output, maxSize, every, format, gzip = false, cursorFile, json } = options
   const { exportFiles } = await import('./export-files.ts')
   const selection = await selectionOf(options)
-  const result = await untilSignal('run it again, and it goes on behind the files that are there', (signal) =>
-    withTarget(target, async (ingest) => {
+  const result = await untilSignal(io, 'run it again, and it goes on behind the files that are there', (signal) =>
+    withTarget(io, target, async (ingest) => {
       const source: EventSource = ingest
       const result = await exportFiles(source, {
         project: target.project,
@@ -138,17 +148,17 @@ async function toFiles(options: FileOptions, target: Target): Promise<void> {
         gzip,
         signal,
         onFile: async ({ file, events, bytes }) => {
-          if (!json) await writeOut(`wrote ${join(output, file)}: ${events} events, ${formatBytes(bytes)}\n`)
+          if (!json)
+            await writeOut(io, `wrote ${join(output, file)}: ${formatCount(events, 'event')}, ${formatBytes(bytes)}\n`)
         },
       })
-      if (result.cursor === undefined) await warnOfUnknown(ingest, target.project)
+      if (result.cursor === undefined) await warnOfUnknown(io, ingest, target.project)
       return result
     }),
   )
   const durationMs = Math.round(performance.now() - startedAt)
-  await writeOut(
-    json ? `${JSON.stringify(resultOf(result, options, durationMs))}\n` : lineOf(result, options, durationMs),
-  )
+  if (json) await writeJson(io, resultOf(result, options, durationMs))
+  else await writeOut(io, lineOf(result, options, durationMs))
 }
 
 function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durationMs: number) {
@@ -157,7 +167,12 @@ function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durat
     ok: true,
     events,
     bytes,
-    files: files.map(({ file, cursor: _, ...rest }) => ({ file: join(output, file), ...rest })),
+    files: files.map(({ file, cursor: _, firstReceivedAt, lastReceivedAt, ...rest }) => ({
+      file: join(output, file),
+      ...rest,
+      firstReceivedAt: formatTime(firstReceivedAt),
+      lastReceivedAt: formatTime(lastReceivedAt),
+    })),
     cursor: cursor ?? null,
     durationMs,
   }
@@ -169,8 +184,8 @@ function lineOf({ files }: FilesExport, { every }: FileOptions, durationMs: numb
     return `exported nothing: there are no new events${which}\n`
   }
   const { events, bytes } = sumOf(files)
-  const size = `${files.length} file${files.length === 1 ? '' : 's'}, ${formatBytes(bytes)}`
-  return `exported ${events} event${events === 1 ? '' : 's'}: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
+  const size = `${formatCount(files.length, 'file')}, ${formatBytes(bytes)}`
+  return `exported ${formatCount(events, 'event')}: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
 }
 
 function sumOf(files: FilesExport['files']): { events: number; bytes: number } {
@@ -181,12 +196,12 @@ function sumOf(files: FilesExport['files']): { events: number; bytes: number } {
 }
 
 /** A project that has neither events nor keys is most likely a slip of the pen, and its export would look like a good one. */
-async function warnOfUnknown(ingest: Ingest, project: string): Promise<void> {
+async function warnOfUnknown(io: Io, ingest: Ingest, project: string): Promise<void> {
   // a server that took the key knows the project
   if (!isEmbedded(ingest)) return
   for await (const _ of ingest.readEvents(project, { limit: 1 })) return
   if ((await ingest.keys.list(project)).length > 0) return
-  process.stderr.write(`ingest: nothing is known of the project ${project} here: it has no events and no keys\n`)
+  say(io, `nothing is known of the project ${project} here: it has no events and no keys`)
 }
 
 function isEmbedded(ingest: Ingest): ingest is EmbeddedIngest {

@@ -87,7 +87,7 @@ export async function openExportDirectory(options: ExportDirectoryOptions): Prom
     return await openLocked(options, unlock)
   } catch (error) {
     unlock()
-    throw await writeRefusal(error as NodeJS.ErrnoException)
+    throw await writeRefusal(error as NodeJS.ErrnoException, directory)
   }
 }
 
@@ -125,7 +125,7 @@ async function openLocked(options: ExportDirectoryOptions, unlock: () => void): 
         await settle(options, last)
         return written
       } catch (error) {
-        throw await writeRefusal(error as NodeJS.ErrnoException)
+        throw await writeRefusal(error as NodeJS.ErrnoException, directory)
       }
     },
 

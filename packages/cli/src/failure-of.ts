@@ -10,8 +10,10 @@ export interface Failure {
   message: string
   /** Whether the same command may succeed later, unchanged. */
   retryable: boolean
-  /** What programs are told beside it. */
+  /** What the object of `--json` has beside it. */
   details?: object
+  /** Whether standard output has the object of `--json` already. */
+  isPrinted?: boolean
 }
 
 /** A failure of which a command says all by itself. */

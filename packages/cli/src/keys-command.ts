@@ -1,25 +1,30 @@
 import type { KeyRecord, Scope } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { formatTable } from './format-table.ts'
-import { dataOption, duration, durationMs, projectOption, withIngest } from './options.ts'
-import { writeOut } from './write-out.ts'
+import { formatTime } from './format-time.ts'
+import type { Io } from './io.ts'
+import { dataOption, duration, durationMs, jsonOption, projectOption, withIngest } from './options.ts'
+import { say, writeJson, writeOut } from './write-out.ts'
 
 interface KeysOptions {
   data: string
   project: string
+  json?: true
 }
 
 /** `ingest keys create | list | revoke | rotate`. They work while servers have the directory open. */
-export function keysCommand(): Command {
-  const keys = new Command('keys').description('make, list and end the ingestion keys of a project')
-  keys.addCommand(createKey())
-  keys.addCommand(listKeys())
-  keys.addCommand(revokeKey())
-  keys.addCommand(rotateKey())
+export function keysCommand(io: Io): Command {
+  const keys = new Command('keys')
+    .description('make, list and end the ingestion keys of a project')
+    .addHelpText('after', examples('ingest keys create --data data/games --project demo'))
+  for (const command of [createKey(io), listKeys(io), revokeKey(io), rotateKey(io)]) keys.addCommand(command)
   return keys
 }
 
-function createKey(): Command {
+/** What a key may do. The core knows, and a test compares; it is not loaded for `--help` and wrong use. */
+const scopes = ['events:write', 'maps:write', 'read']
+
+function createKey(io: Io): Command {
   return new Command('create')
     .description(
       'make a key, and the store and the project when they are new; prints the key, which is shown only once',
@@ -27,54 +32,61 @@ function createKey(): Command {
     .addOption(dataOption())
     .addOption(projectOption())
     .addOption(
-      new Option('--scope <scopes...>', 'what the key may do; all of them without')
-        // for the help and for completion: what is a scope is for the core to say
-        .choices(['events:write', 'maps:write', 'read'])
-        .argParser(collect),
+      new Option('--scope <scopes...>', 'what the key may do; everything by default')
+        .choices(scopes)
+        .argParser(collectScopes),
     )
     .option('--expires <when>', 'when the key ends: a duration such as 90d or 48h, or an RFC 3339 time', parseExpiry)
-    .action(async ({ data, project, scope, expires }: KeysOptions & { scope?: Scope[]; expires?: number }) => {
-      await withIngest({ data, project, create: true }, async ({ keys }) => {
-        const { key } = await keys.create(project, {
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        'ingest keys create --data data/games --project demo',
+        'ingest keys create --data data/games --project demo --scope events:write --expires 90d',
+      ),
+    )
+    .action(async ({ data, project, scope, expires, json }: KeysOptions & { scope?: Scope[]; expires?: number }) => {
+      const { key, record } = await withIngest(io, { data, project, create: true }, ({ keys }) =>
+        keys.create(project, {
           ...(scope && { scopes: scope }),
           ...(expires !== undefined && { expiresAt: expires }),
-        })
-        await print(key)
-      })
+        }),
+      )
+      await printKey(io, key, { projectId: project, ...publicPart(record) }, json)
     })
 }
 
-function listKeys(): Command {
+function listKeys(io: Io): Command {
   return new Command('list')
     .description('show the keys of a project, oldest first; the keys themselves are not kept')
     .addOption(dataOption())
     .addOption(projectOption())
-    .option('--json', 'one JSON object a line')
-    .action(async ({ data, project, json }: KeysOptions & { json?: true }) => {
-      await withIngest({ data, project }, async ({ keys }) => {
-        const records = await keys.list(project)
-        if (records.length === 0) process.stderr.write(`ingest: the project ${project} has no keys here\n`)
-        const lines = json ? records.map((record) => JSON.stringify(publicPart(record))) : table(records)
-        if (lines.length > 0) await print(lines.join('\n'))
-      })
+    .addOption(jsonOption())
+    .addHelpText('after', examples('ingest keys list --data data/games --project demo'))
+    .action(async ({ data, project, json }: KeysOptions) => {
+      const records = await withIngest(io, { data, project }, ({ keys }) => keys.list(project))
+      if (records.length === 0) say(io, `the project ${project} has no keys here`)
+      if (json) await writeJson(io, { ok: true, projectId: project, keys: records.map(publicPart) })
+      else await writeOut(io, `${table(records).join('\n')}\n`)
     })
 }
 
-function revokeKey(): Command {
+function revokeKey(io: Io): Command {
   return new Command('revoke')
-    .description('end a key at once and for ever')
+    .description('end a key at once and permanently')
     .argument('<keyId>', 'the 8 characters after ik_')
     .addOption(dataOption())
     .addOption(projectOption())
-    .action(async (keyId: string, { data, project }: KeysOptions) => {
-      await withIngest({ data, project }, async ({ keys }) => {
-        await keys.revoke(project, keyId)
-        await print(`revoked ${keyId}`)
-      })
+    .addOption(jsonOption())
+    .addHelpText('after', examples('ingest keys revoke vbxtzdc2 --data data/games --project demo'))
+    .action(async (keyId: string, { data, project, json }: KeysOptions) => {
+      const record = await withIngest(io, { data, project }, ({ keys }) => keys.revoke(project, keyId))
+      if (json) await writeJson(io, { ok: true, projectId: project, ...publicPart(record) })
+      else await writeOut(io, `revoked ${keyId}\n`)
     })
 }
 
-function rotateKey(): Command {
+function rotateKey(io: Io): Command {
   return new Command('rotate')
     .description('make a key with the same scopes, and let the old one end after an overlap; prints the new key')
     .argument('<keyId>', 'the 8 characters after ik_')
@@ -85,16 +97,35 @@ function rotateKey(): Command {
         .default(durationMs('48h'), '48h')
         .argParser(duration),
     )
-    .action(async (keyId: string, { data, project, overlap }: KeysOptions & { overlap: number }) => {
-      await withIngest({ data, project }, async ({ keys }) => {
-        await print((await keys.rotate(project, keyId, { overlapMs: overlap })).key)
+    .addOption(jsonOption())
+    .addHelpText('after', examples('ingest keys rotate vbxtzdc2 --data data/games --project demo --overlap 48h'))
+    .action(async (keyId: string, { data, project, overlap, json }: KeysOptions & { overlap: number }) => {
+      const { key, record, old } = await withIngest(io, { data, project }, async ({ keys }) => {
+        const made = await keys.rotate(project, keyId, { overlapMs: overlap })
+        return { ...made, old: (await keys.list(project)).find((each) => each.keyId === keyId) }
       })
+      const rotated = { keyId, expiresAt: formatTime(old?.expiresAt) }
+      await printKey(io, key, { projectId: project, ...publicPart(record), rotated }, json)
     })
 }
 
+function examples(...lines: string[]): string {
+  return ['', lines.length > 1 ? 'Examples:' : 'Example:', ...lines.map((line) => `  ${line}`), ''].join('\n')
+}
+
+/** Prints a new key: the key alone, so that a script can take it, and what it is with `--json`. */
+async function printKey(io: Io, key: string, what: object, json: boolean | undefined): Promise<void> {
+  if (json) await writeJson(io, { ok: true, key, ...what })
+  else await writeOut(io, `${key}\n`)
+  say(io, 'this key is shown once and not kept: put it where its senders find it, such as INGEST_KEY')
+}
+
 /** Scopes may come as several arguments, several options, or with commas between them. */
-function collect(text: string, earlier: string[] = []): string[] {
-  return [...earlier, ...text.split(',')]
+function collectScopes(text: string, earlier: string[] = []): string[] {
+  const words = text.split(',')
+  const strange = words.find((word) => !scopes.includes(word))
+  if (strange === undefined) return [...earlier, ...words]
+  throw new InvalidArgumentError(`'${strange}' is not one of the scopes ${scopes.join(', ')}.`)
 }
 
 const timePattern = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
@@ -106,8 +137,16 @@ function parseExpiry(text: string): number {
   return at
 }
 
+/** What may be known of a key. */
 function publicPart({ keyId, scopes, createdAt, expiresAt, revokedAt }: KeyRecord) {
-  return { keyId, scopes, state: stateOf({ expiresAt, revokedAt }), createdAt, expiresAt, revokedAt }
+  return {
+    keyId,
+    state: stateOf({ expiresAt, revokedAt }),
+    scopes,
+    createdAt: formatTime(createdAt),
+    expiresAt: formatTime(expiresAt),
+    revokedAt: formatTime(revokedAt),
+  }
 }
 
 function stateOf({ expiresAt, revokedAt }: { expiresAt: number | undefined; revokedAt: number | undefined }): string {
@@ -121,13 +160,9 @@ function table(records: readonly KeyRecord[]): string[] {
     .map(({ keyId, state, createdAt, expiresAt, scopes }) => [
       keyId,
       state,
-      new Date(createdAt).toISOString(),
-      expiresAt === undefined ? 'never' : new Date(expiresAt).toISOString(),
+      createdAt,
+      expiresAt ?? 'never',
       scopes.join(','),
     ])
   return formatTable([['KEY', 'STATE', 'CREATED', 'EXPIRES', 'SCOPES'], ...rows])
-}
-
-async function print(text: string): Promise<void> {
-  await writeOut(`${text}\n`)
 }

@@ -1,12 +1,18 @@
 import type { Ingest, MapContent, MapId, MapStatus } from '@ingest/core'
 import { Command } from 'commander'
 import { checkContent, checkFile } from './check-content.ts'
+import { formatCount } from './format-count.ts'
 import { formatTable } from './format-table.ts'
-import { notEmpty } from './options.ts'
+import type { Io } from './io.ts'
+import { jsonOption, notEmpty } from './options.ts'
 import { untilSignal } from './until-signal.ts'
 import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from './with-target.ts'
 import { writeFile } from './write-file.ts'
-import { writeOut } from './write-out.ts'
+import { writeJson, writeOut } from './write-out.ts'
+
+interface JsonOption {
+  json?: true
+}
 
 interface MapOptions {
   place: string
@@ -14,16 +20,18 @@ interface MapOptions {
 }
 
 /** `ingest maps list | show | download | verify`. */
-export function mapsCommand(): Command {
-  const maps = new Command('maps').description('look at published maps, and get them back')
-  maps.addCommand(listMaps())
-  maps.addCommand(showMap())
-  maps.addCommand(downloadMap())
-  maps.addCommand(verifyMap())
+export function mapsCommand(io: Io): Command {
+  const maps = new Command('maps')
+    .description('look at published maps, and get them back')
+    .addHelpText('after', examples('list'))
+  maps.addCommand(listMaps(io))
+  maps.addCommand(showMap(io))
+  maps.addCommand(downloadMap(io))
+  maps.addCommand(verifyMap(io))
   return maps
 }
 
-function listMaps(): Command {
+function listMaps(io: Io): Command {
   const command = addTargetOptions(
     new Command('list')
       .description('show the maps of a project, complete or not, by build and then by place')
@@ -31,66 +39,74 @@ function listMaps(): Command {
       .addOption(buildOption()),
   )
   return command
-    .option('--json', 'one JSON object a line')
-    .action(async ({ place, build, json }: Partial<MapOptions> & { json?: true }) => {
+    .addOption(jsonOption())
+    .addHelpText('after', examples('list', ''))
+    .action(async ({ place, build, json }: Partial<MapOptions> & JsonOption) => {
       const target = targetOf(command)
-      await withTarget(target, async (ingest) => {
-        const maps = await allMaps(ingest, target, {
-          ...(place && { placeId: place }),
-          ...(build && { buildId: build }),
-        })
-        const lines = json ? maps.map((map) => JSON.stringify(map)) : table(maps)
-        if (lines.length > 0) await writeOut(`${lines.join('\n')}\n`)
-      })
+      const maps = await withTarget(io, target, (ingest) =>
+        allMaps(ingest, target, { ...(place && { placeId: place }), ...(build && { buildId: build }) }),
+      )
+      if (json) await writeJson(io, { ok: true, maps })
+      else await writeOut(io, `${table(maps).join('\n')}\n`)
     })
 }
 
-function showMap(): Command {
+function showMap(io: Io): Command {
   const command = oneMap('show', 'show what is known of a map')
-  return command.option('--json', 'one JSON object').action(async (options: MapOptions & { json?: true }) => {
+  return command.addHelpText('after', examples('show')).action(async (options: MapOptions & JsonOption) => {
     const target = targetOf(command)
-    await withTarget(target, async (ingest) => {
-      const map = await ingest.map(target.project, idOf(options))
-      if (!map) throw await notFound('Nothing is published', options)
-      await writeOut(`${options.json ? JSON.stringify(map) : details(map).join('\n')}\n`)
-    })
+    const map = await withTarget(io, target, (ingest) => ingest.map(target.project, idOf(options)))
+    if (!map) throw await notFound('Nothing is published', options)
+    if (options.json) await writeJson(io, { ok: true, ...map })
+    else await writeOut(io, `${details(map).join('\n')}\n`)
   })
 }
 
-function downloadMap(): Command {
+function downloadMap(io: Io): Command {
   const command = oneMap('download', 'write the bytes of a complete map, and check their digest')
   return command
-    .option('--output <file>', 'where to; standard output without', notEmpty)
-    .action(async (options: MapOptions & { output?: string }) => {
+    .option('--output <file>', 'where to; standard output by default', notEmpty)
+    .addHelpText('after', examples('download', ' --output map.json'))
+    .action(async (options: MapOptions & JsonOption & { output?: string }) => {
       const target = targetOf(command)
-      const { output } = options
-      await untilSignal('nothing was downloaded', (signal) =>
-        withTarget(target, async (ingest) => {
-          const content = await findContent(ingest, target, options)
-          if (output === undefined) await checkContent(content, signal, writeOut)
-          else await writeFile(output, (write) => checkContent(content, signal, write))
-        }),
+      const { output, json } = options
+      if (json && output === undefined)
+        command.error('--json needs --output: the bytes of the map go to standard output')
+      const { placeId, buildId, digest, size, contentType } = await untilSignal(
+        io,
+        'nothing was downloaded',
+        (signal) =>
+          withTarget(io, target, async (ingest) => {
+            const content = await findContent(ingest, target, options)
+            if (output === undefined) await checkContent(content, signal, (bytes) => writeOut(io, bytes))
+            else await writeFile(output, (write) => checkContent(content, signal, write))
+            return content
+          }),
       )
-      if (output !== undefined) await writeOut(`downloaded ${output}\n`)
+      if (json) await writeJson(io, { ok: true, placeId, buildId, digest, size, contentType, file: output })
+      else if (output !== undefined) await writeOut(io, `downloaded ${output}\n`)
     })
 }
 
-function verifyMap(): Command {
+function verifyMap(io: Io): Command {
   const command = oneMap('verify', 'read a complete map, and compare its digest and size')
   return command
     .option('--file <file>', 'compare it with this file, too', notEmpty)
-    .action(async (options: MapOptions & { file?: string }) => {
+    .addHelpText('after', examples('verify', ' --file map.json'))
+    .action(async (options: MapOptions & JsonOption & { file?: string }) => {
       const target = targetOf(command)
-      const { file } = options
-      const content = await untilSignal('nothing was found', (signal) =>
-        withTarget(target, async (ingest) => {
+      const { file, json } = options
+      const content = await untilSignal(io, 'nothing was found', (signal) =>
+        withTarget(io, target, async (ingest) => {
           const content = await findContent(ingest, target, options)
           if (file !== undefined) await checkFile(content, file, signal)
           await checkContent(content, signal)
           return content
         }),
       )
-      await writeOut(`verified ${content.placeId} ${content.buildId} ${content.digest} ${content.size} bytes\n`)
+      const { placeId, buildId, digest, size, contentType } = content
+      if (json) await writeJson(io, { ok: true, placeId, buildId, digest, size, contentType })
+      else await writeOut(io, `verified ${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}\n`)
     })
 }
 
@@ -100,7 +116,16 @@ function oneMap(name: string, description: string): Command {
       .description(description)
       .addOption(placeOption().makeOptionMandatory())
       .addOption(buildOption().makeOptionMandatory()),
-  )
+  ).addOption(jsonOption())
+}
+
+function examples(name: string, more?: string): string {
+  const options = name === 'list' ? '' : ' --place 920587237 --build 2026.11.21'
+  return `
+Examples:
+  ingest maps ${name} --data data/games --project demo${options}${more ?? ''}
+  INGEST_KEY=… ingest maps ${name} --url http://127.0.0.1:8787 --project demo${options}${more ?? ''}
+`
 }
 
 function idOf({ place, build }: MapOptions): MapId {
@@ -149,9 +174,13 @@ function details(map: MapStatus): string[] {
     `build      ${map.buildId}, ${map.frozenAt === null ? 'open' : `frozen since ${map.frozenAt}`}`,
     `state      ${map.state}`,
     `digest     ${map.digest}`,
-    `size       ${map.size} bytes in ${map.chunks} chunks, ${map.contentType}`,
+    `size       ${formatCount(map.size, 'byte')} in ${formatCount(map.chunks, 'chunk')}, ${map.contentType}`,
     `published  ${map.publishedAt ?? 'not yet'}`,
-    ...(pending ? [`pending    ${pending.digest}, ${pending.size} bytes in ${pending.chunks} chunks`] : []),
-    ...(missing.length > 0 ? [`missing    ${missing.length} chunks`] : []),
+    ...(pending
+      ? [
+          `pending    ${pending.digest}, ${formatCount(pending.size, 'byte')} in ${formatCount(pending.chunks, 'chunk')}`,
+        ]
+      : []),
+    ...(missing.length > 0 ? [`missing    ${formatCount(missing.length, 'chunk')}`] : []),
   ]
 }

@@ -1,5 +1,7 @@
 import type { EmbeddedIngest, IngestError } from '@ingest/core'
 import { InvalidArgumentError, Option } from 'commander'
+import type { Io } from './io.ts'
+import { say } from './write-out.ts'
 
 /** `--data <dir>`, or INGEST_DATA. */
 export function dataOption(): Option {
@@ -11,7 +13,21 @@ export function dataOption(): Option {
 
 /** `--project <id>`, or INGEST_PROJECT_ID. */
 export function projectOption(): Option {
-  return new Option('--project <id>', 'the project').env('INGEST_PROJECT_ID').makeOptionMandatory()
+  return new Option('--project <id>', 'the project').env('INGEST_PROJECT_ID').argParser(projectId).makeOptionMandatory()
+}
+
+/** `--json`. */
+export function jsonOption(): Option {
+  return new Option('--json', 'print one JSON object, also on failure')
+}
+
+/**
+ * A project id, for commander: checked before anything is opened, made or asked. The rule is that of `isProjectId`, which
+ * would have the core loaded for it.
+ */
+export function projectId(text: string): string {
+  if (/^[A-Za-z0-9._-]{1,64}$/.test(text)) return text
+  throw new InvalidArgumentError('A project id is 1 to 64 of A-Z a-z 0-9 . _ -')
 }
 
 /** Any text but none, for commander: an empty directory or address would be taken for quite another one. */
@@ -81,16 +97,11 @@ export interface OpenOptions {
   /** Whether to make the store when it is missing. */
   create?: boolean
   onFatal?: (error: IngestError) => void
-  /** Told now and then how far it has come while the id index is made again; a line on stderr without. */
+  /** Called now and then with how far the id index is rebuilt; a line on stderr by default. */
   onRebuild?: (percent: number) => void
 }
 
-/** How often somebody who waits for the id index hears of it. */
 const rebuildReportMs = 1000
-
-function reportRebuild(percent: number): void {
-  process.stderr.write(`ingest: making the id index again: ${percent} %\n`)
-}
 
 /**
  * Opens the store in a directory for as long as `use` takes.
@@ -98,11 +109,16 @@ function reportRebuild(percent: number): void {
  * @throws {IngestError} `invalid-argument` for a project or a directory that cannot be one, and what `openLmdbStore`
  *   refuses with.
  */
-export async function withIngest<T>(options: OpenOptions, use: (ingest: EmbeddedIngest) => Promise<T>): Promise<T> {
+export async function withIngest<T>(
+  io: Pick<Io, 'stderr'>,
+  options: OpenOptions,
+  use: (ingest: EmbeddedIngest) => Promise<T>,
+): Promise<T> {
   // loaded here, so that --help and wrong use answer at once
   const [core, { openLmdbStore }] = await Promise.all([import('@ingest/core'), import('@ingest/core/lmdb')])
   const { createIngest, IngestError, isProjectId } = core
-  const { data, project, create = false, onFatal = () => {}, onRebuild: report = reportRebuild } = options
+  const { data, project, create = false, onFatal = () => {} } = options
+  const report = options.onRebuild ?? ((percent: number) => say(io, `rebuilding the id index: ${percent} %`))
   if (project !== undefined && !isProjectId(project)) {
     throw new IngestError('invalid-argument', `A project id is 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
   }

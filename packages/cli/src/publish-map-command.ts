@@ -2,11 +2,13 @@ import type { SourcePublication, UploadedMap, UploadOptions, UploadProgress } fr
 import { Command, Option } from 'commander'
 import { exitCode, exitCodes } from './exit-code.ts'
 import { formatBytes } from './format-bytes.ts'
-import { notEmpty, wholeNumber } from './options.ts'
+import { formatCount } from './format-count.ts'
+import type { Io } from './io.ts'
+import { jsonOption, notEmpty, wholeNumber } from './options.ts'
 import { type Progress, showProgress } from './show-progress.ts'
 import { untilSignal } from './until-signal.ts'
 import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from './with-target.ts'
-import { writeOut } from './write-out.ts'
+import { say, writeJson, writeOut } from './write-out.ts'
 
 interface PublishMapOptions {
   place: string
@@ -23,7 +25,7 @@ interface PublishMapOptions {
 }
 
 /** `ingest publish-map`. */
-export function publishMapCommand(): Command {
+export function publishMapCommand(io: Io): Command {
   const command = new Command('publish-map')
     .description('publish the map of a build; run again, it sends only what is still missing')
     .argument('<file>', 'the map, or - for standard input', notEmpty)
@@ -49,7 +51,7 @@ export function publishMapCommand(): Command {
     .addOption(
       new Option('--concurrency <n>', 'how many chunks are sent at once').default(8).argParser(wholeNumber(1, 16)),
     )
-    .option('--json', 'print one JSON object, also on failure')
+    .addOption(jsonOption())
     .option('--quiet', 'print nothing but errors, and the object of --json')
     .addHelpText('after', publishMapHelp)
     .action(async (file: string, options: PublishMapOptions) => {
@@ -57,34 +59,37 @@ export function publishMapCommand(): Command {
       if (options.expect !== undefined && !isDigest(options.expect)) {
         command.error(`--expect is a digest, sha256: and 64 lower-case hex digits, not '${options.expect}'`)
       }
-      await publishMap(file, options, targetOf(command))
+      await publishMap(io, file, options, targetOf(command))
     })
 }
 
 const publishMapHelp = `
 Exit code 0 says that the map is complete on the server, frozen or not. There are two exceptions, both asked for:
 --dry-run, and --on-frozen warn, which leaves a frozen build with another map as it is; --json has "ok": false then.
+
+Examples:
+  INGEST_KEY=… ingest publish-map map.json --place 920587237 --build 2026.11.21 --url http://127.0.0.1:8787 --project demo
+  ingest publish-map map.json --place 920587237 --build 2026.11.21 --data data/games --project demo --dry-run
 `
 
-async function publishMap(file: string, options: PublishMapOptions, target: Target): Promise<void> {
+async function publishMap(io: Io, file: string, options: PublishMapOptions, target: Target): Promise<void> {
   const startedAt = performance.now()
-  const say = (line: string, object: object) => {
-    if (options.json) return writeOut(`${JSON.stringify(object)}\n`)
-    return options.quiet ? undefined : writeOut(`${line}\n`)
+  const print = (line: string, object: object) => {
+    if (options.json) return writeJson(io, object)
+    return options.quiet ? undefined : writeOut(io, `${line}\n`)
   }
   try {
-    const uploaded = await untilSignal('the map is not published; run it again, and it goes on from here', (signal) =>
-      upload(file, options, target, signal),
-    )
+    const remedy = 'the map is not published; run it again, and it goes on from here'
+    const uploaded = await untilSignal(io, remedy, (signal) => upload(io, { file, options, target, signal }))
     const durationMs = Math.round(performance.now() - startedAt)
-    await say(lineOf(uploaded, options, durationMs), resultOf(uploaded, options, durationMs))
+    await print(lineOf(uploaded, options, durationMs), resultOf(uploaded, options, durationMs))
   } catch (error) {
     const { IngestError } = await import('@ingest/core')
     if (!(error instanceof IngestError)) throw error
     const { code, message, retryable } = error
     if (code === 'map-frozen' && options.onFrozen === 'warn') {
-      process.stderr.write(`ingest: not published: ${message}\n`)
-      await say(`frozen ${options.place} ${options.build}: not published`, {
+      say(io, `not published: ${message}`)
+      await print(`frozen ${options.place} ${options.build}: not published`, {
         ok: false,
         outcome: 'frozen',
         error: { code, message, retryable },
@@ -96,19 +101,21 @@ async function publishMap(file: string, options: PublishMapOptions, target: Targ
   }
 }
 
-async function upload(
-  file: string,
-  options: PublishMapOptions,
-  target: Target,
-  signal: AbortSignal,
-): Promise<UploadedMap> {
+interface Upload {
+  file: string
+  options: PublishMapOptions
+  target: Target
+  signal: AbortSignal
+}
+
+async function upload(io: Io, { file, options, target, signal }: Upload): Promise<UploadedMap> {
   const { uploadMap } = await import('@ingest/client')
-  const progress = options.quiet ? undefined : await showProgress()
+  const progress = options.quiet ? undefined : await showProgress(io.stderr)
   // who writes into it may wait for ever before the next piece
-  if (file === '-') signal.addEventListener('abort', () => process.stdin.destroy(signal.reason))
+  if (file === '-') signal.addEventListener('abort', () => io.stdin.destroy(signal.reason))
   try {
-    return await withTarget(target, (maps) =>
-      uploadMap(maps, target.project, publicationOf(file, options), {
+    return await withTarget(io, target, (maps) =>
+      uploadMap(maps, target.project, publicationOf(io, file, options), {
         ...uploadOptionsOf(options),
         signal,
         ...(progress && { onProgress: (uploaded) => progress.show(progressOf(uploaded)) }),
@@ -116,7 +123,7 @@ async function upload(
     )
   } finally {
     progress?.end()
-    if (file === '-') process.stdin.destroy()
+    if (file === '-') io.stdin.destroy()
   }
 }
 
@@ -128,16 +135,16 @@ function progressOf({ phase, bytesDone, bytesTotal, chunksDone, chunksTotal }: U
     label: labels[phase],
     done: bytesDone,
     total: bytesTotal,
-    text: chunksTotal === null ? bytes : `${bytes}, ${chunksDone} of ${chunksTotal} chunks`,
+    text: chunksTotal === null ? bytes : `${bytes}, ${chunksDone} of ${formatCount(chunksTotal, 'chunk')}`,
     isAnnounced: phase === 'upload',
   }
 }
 
-function publicationOf(file: string, { place, build, contentType }: PublishMapOptions): SourcePublication {
+function publicationOf(io: Io, file: string, { place, build, contentType }: PublishMapOptions): SourcePublication {
   return {
     placeId: place,
     buildId: build,
-    source: file === '-' ? process.stdin : file,
+    source: file === '-' ? io.stdin : file,
     contentType: contentType ?? (/\.json$/i.test(file) ? 'application/json' : 'application/octet-stream'),
   }
 }
@@ -176,15 +183,12 @@ function resultOf(uploaded: UploadedMap, { dryRun }: PublishMapOptions, duration
 function lineOf(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number): string {
   const { placeId, buildId, outcome, digest, size, missing, missingBytes } = uploaded
   const { uploadedChunks, uploadedBytes, reusedChunks } = uploaded
-  const map = `${placeId} ${buildId} ${digest} ${size} bytes`
+  const map = `${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}`
   if (dryRun) {
-    const what = missing.length === 0 ? outcome : `${countOf(missing.length)} to send (${formatBytes(missingBytes)})`
+    const what =
+      missing.length === 0 ? outcome : `${formatCount(missing.length, 'chunk')} to send (${formatBytes(missingBytes)})`
     return `dry run: ${what}: ${map}`
   }
-  const sent = `${countOf(uploadedChunks)} sent (${formatBytes(uploadedBytes)}), ${reusedChunks} reused`
+  const sent = `${formatCount(uploadedChunks, 'chunk')} sent (${formatBytes(uploadedBytes)}), ${reusedChunks} reused`
   return `${outcome} ${map}: ${sent}, in ${(durationMs / 1000).toFixed(2)} s`
-}
-
-function countOf(chunks: number): string {
-  return `${chunks} chunk${chunks === 1 ? '' : 's'}`
 }

@@ -5,13 +5,15 @@ import { eventsProgress } from './events-progress.ts'
 import { exitCode } from './exit-code.ts'
 import { CommandFailure, type Failure, failureOf } from './failure-of.ts'
 import { formatBytes } from './format-bytes.ts'
+import { formatCount } from './format-count.ts'
+import type { Io } from './io.ts'
 import { openInput } from './open-input.ts'
-import { notEmpty, wholeNumber } from './options.ts'
+import { jsonOption, notEmpty, wholeNumber } from './options.ts'
 import { showProgress } from './show-progress.ts'
 import { untilSignal } from './until-signal.ts'
 import { withRejected } from './with-rejected.ts'
 import { addTargetOptions, type Target, targetOf, withTarget } from './with-target.ts'
-import { writeOut } from './write-out.ts'
+import { say, writeJson, writeOut } from './write-out.ts'
 
 interface SendOptions {
   makeIds?: true
@@ -25,7 +27,7 @@ interface SendOptions {
 const retriesDefault = 10
 
 /** `ingest send`. */
-export function sendCommand(): Command {
+export function sendCommand(io: Io): Command {
   const command = new Command('send')
     .description('send the events of a file; run again, what is stored already counts as a duplicate')
     .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', notEmpty)
@@ -37,10 +39,10 @@ export function sendCommand(): Command {
         .default(8)
         .argParser(wholeNumber(1, 64)),
     )
-    .option('--json', 'print one JSON object, also on failure')
+    .addOption(jsonOption())
     .option('--quiet', 'print nothing but errors, and the object of --json')
     .addHelpText('after', sendHelp)
-    .action(async (file: string, options: SendOptions) => send(file, options, targetOf(command)))
+    .action(async (file: string, options: SendOptions) => send(io, file, options, targetOf(command)))
 }
 
 /** `--make-ids`. */
@@ -61,22 +63,29 @@ Events are sent as they stand in the file, byte for byte; a missing projectId is
 \`ingest export\`, and of a --rejected file, stand for the event in them.
 Events without an eventId are rejected, as running this again would store them again: --make-ids takes that on.
 Exit code 0 says that each event is stored, now or before; 5 that some were rejected and all others are stored.
+
+Examples:
+  ingest send events.ndjson --data data/games --project demo
+  INGEST_KEY=… ingest send events.ndjson --url http://127.0.0.1:8787 --project demo --rejected rejected.ndjson
+  zcat old.ndjson.gz | ingest send - --data data/games --project demo
 `
 
-async function send(file: string, options: SendOptions, target: Target): Promise<void> {
+async function send(io: Io, file: string, options: SendOptions, target: Target): Promise<void> {
   const startedAt = performance.now()
   const sent: SubmittedEvents = { bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0, madeIds: 0 }
   const result = () => ({ ...sent, durationMs: Math.round(performance.now() - startedAt) })
   const rejections = { withoutId: 0 }
   try {
-    await untilSignal(remedyOf(options), (signal) => submit(file, options, target, { signal, sent, rejections }))
+    await untilSignal(io, remedyOf(options), (signal) =>
+      submit(io, { file, options, target }, { signal, sent, rejections }),
+    )
   } catch (error) {
     throw new CommandFailure({ ...(await interruptedBy(error, options)), details: result() })
   }
-  if (options.json && sent.rejected === 0) await writeOut(`${JSON.stringify({ ok: true, ...result() })}\n`)
-  if (!options.json && !options.quiet) await writeOut(`${lineOf(result())}\n`)
+  if (options.json && sent.rejected === 0) await writeJson(io, { ok: true, ...result() })
+  if (!options.json && !options.quiet) await writeOut(io, `${lineOf(result())}\n`)
   if (sent.madeIds > 0 && !options.quiet) {
-    process.stderr.write(`ingest: ids were made for ${sent.madeIds} events: running this again stores them again\n`)
+    say(io, `ids were made for ${formatCount(sent.madeIds, 'event')}: running this again stores them again`)
   }
   if (sent.rejected > 0) throw new CommandFailure({ ...rejection(sent, rejections, options), details: result() })
 }
@@ -88,17 +97,24 @@ interface Sending {
   rejections: { withoutId: number }
 }
 
-async function submit(file: string, options: SendOptions, target: Target, sending: Sending): Promise<void> {
+interface Request {
+  file: string
+  options: SendOptions
+  target: Target
+}
+
+async function submit(io: Io, { file, options, target }: Request, sending: Sending): Promise<void> {
   const { signal, sent, rejections } = sending
   const { concurrency, makeIds = false, rejected, quiet } = options
   const { submitEvents } = await import('@ingest/client')
-  const input = await openInput(file, rejected)
+  const input = await openInput(io, file, rejected)
   try {
-    await withRejected(options, async (report) => {
-      const progress = quiet ? undefined : await showProgress()
-      try {
-        await withTarget(target, (ingest) =>
-          submitEvents(ingest, target.project, input.stream, {
+    // a target that cannot be reached leaves the file of an earlier run as it is
+    await withTarget(io, target, (ingest) =>
+      withRejected(io, options, async (report) => {
+        const progress = quiet ? undefined : await showProgress(io.stderr)
+        try {
+          await submitEvents(ingest, target.project, input.stream, {
             concurrency,
             makeIds,
             signal,
@@ -110,12 +126,12 @@ async function submit(file: string, options: SendOptions, target: Target, sendin
               rejections.withoutId += events.filter(({ issues }) => issues.some(isWithoutId)).length
               return report.note(events, form)
             },
-          }),
-        )
-      } finally {
-        progress?.end()
-      }
-    })
+          })
+        } finally {
+          progress?.end()
+        }
+      }),
+    )
   } finally {
     input.stream.destroy()
   }
@@ -128,8 +144,8 @@ function isWithoutId({ code, path }: Issue): boolean {
 function lineOf({ events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed): string {
   const seconds = durationMs / 1000
   const perSecond = Math.round(events / Math.max(seconds, 0.001))
-  const outcome = `${accepted} accepted, ${duplicates} duplicates, ${rejected} rejected`
-  return `sent ${events} events: ${outcome}; ${formatBytes(bytes)} in ${seconds.toFixed(2)} s, ${perSecond} events/s`
+  const outcome = `${accepted} accepted, ${formatCount(duplicates, 'duplicate')}, ${rejected} rejected`
+  return `sent ${formatCount(events, 'event')}: ${outcome}; ${formatBytes(bytes)} in ${seconds.toFixed(2)} s, ${perSecond} events/s`
 }
 
 interface Timed {
@@ -159,6 +175,6 @@ function rejection(
   const ids =
     withoutId > 0 ? `; without an eventId: ${withoutId}, which --make-ids would store, and again with each run` : ''
   const others = rejected < events ? ', and all others are stored' : ''
-  const message = `${rejected} of ${events} events were rejected${others}: ${where}${ids}`
+  const message = `${rejected} of ${formatCount(events, 'event')} ${rejected === 1 ? 'was' : 'were'} rejected${others}: ${where}${ids}`
   return { exitCode: exitCode.invalid, code: 'events-rejected', message, retryable: false }
 }

@@ -1,8 +1,12 @@
 import { setFlagsFromString } from 'node:v8'
-import type { IngestError } from '@ingest/core'
+import type { EmbeddedIngest, IngestError } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { byteCount, dataOption, notEmpty, wholeNumber, withIngest } from './options.ts'
-import { writeOut } from './write-out.ts'
+import { createLog, type Log, type LogFormat, logFormats } from './create-log.ts'
+import { exitCode } from './exit-code.ts'
+import { CommandFailure, failureOf } from './failure-of.ts'
+import { type Io, type StopSignal, signalExitCodes } from './io.ts'
+import { byteCount, dataOption, jsonOption, notEmpty, wholeNumber, withIngest } from './options.ts'
+import { writeJson, writeOut } from './write-out.ts'
 
 interface ServeOptions {
   data: string
@@ -12,6 +16,8 @@ interface ServeOptions {
   mapRateLimit: number
   publicationLimit: number
   logLevel: string
+  logFormat: LogFormat
+  json?: true
 }
 
 type RateLimit = 'off' | { requestsPerSecond: number; eventsPerSecond: number }
@@ -19,7 +25,7 @@ type RateLimit = 'off' | { requestsPerSecond: number; eventsPerSecond: number }
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'silent']
 
 /** `ingest serve`. */
-export function serveCommand(): Command {
+export function serveCommand(io: Io): Command {
   return new Command('serve')
     .description('serve the HTTP API on the store in a directory, which is made when it is missing')
     .addOption(dataOption())
@@ -59,15 +65,27 @@ export function serveCommand(): Command {
         .choices(logLevels)
         .default('info'),
     )
+    .addOption(
+      new Option('--log-format <format>', 'lines of JSON, or text for people; auto is text on a terminal')
+        .env('INGEST_LOG_FORMAT')
+        .choices(logFormats)
+        .default('auto'),
+    )
+    .addOption(jsonOption())
     .addHelpText('after', serveHelp)
-    .action(serveUntilSignal)
+    .action((options: ServeOptions) => serveUntilSignal(io, options))
 }
 
 const serveHelp = `
-Prints "listening on http://…" on stdout when it takes requests, and logs as JSON lines on stderr.
+Prints "listening on http://…" on stdout when it takes requests, and logs on stderr. With --json, the line on stdout is
+an object.
 SIGTERM and SIGINT drain: what was acknowledged is stored, what comes later gets 503, then it exits with 0.
 Bursts of twice the requests, five times the events and 16 times the bytes of maps a second are let through. Limits are
 kept in memory, by process. Bytes may be written as 512K, 32M or 1G.
+
+Examples:
+  ingest serve --data data/games
+  ingest serve --data data/games --host 0.0.0.0 --port 8787 --rate-limit 200,40000
 `
 
 /**
@@ -76,14 +94,15 @@ kept in memory, by process. Bytes may be written as 512K, 32M or 1G.
  */
 const garbagePercent = 400
 
-async function serveUntilSignal(options: ServeOptions): Promise<void> {
+async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${garbagePercent}`)
-  const { data, host, port, rateLimit, mapRateLimit, publicationLimit, logLevel } = options
-  const [{ pino }, { serve }] = await Promise.all([import('pino'), import('@ingest/server')])
-  const log = pino({ level: logLevel, base: null }, pino.destination({ dest: 2, sync: true }))
-  const onRebuild = (percent: number) => log.info({ percent }, 'making the id index again')
-  await withIngest({ data, create: true, onFatal: endAtOnce, onRebuild }, async (ingest) => {
-    const signalled = nextSignal()
+  const { data, host, port, rateLimit, mapRateLimit, publicationLimit, logLevel, json } = options
+  const { serve } = await import('@ingest/server')
+  const log = await createLog(io, { level: logLevel, format: options.logFormat })
+  const onRebuild = (percent: number) => log.info({ percent }, 'rebuilding the id index')
+  let isListening = false
+  await withIngest(io, { data, create: true, onFatal: endAtOnce, onRebuild }, async (ingest) => {
+    const signals = nextSignal(io)
     const server = await serve({
       ingest,
       host,
@@ -94,17 +113,23 @@ async function serveUntilSignal(options: ServeOptions): Promise<void> {
     }).catch(async (error) => {
       throw await listenRefusal(error, host, port)
     })
+    isListening = true
     log.info({ url: server.url, data, pid: process.pid }, 'listening')
-    await writeOut(`listening on ${server.url}\n`)
-    log.info({ signal: await signalled }, 'signalled')
+    if (json) await writeJson(io, { ok: true, url: server.url, port: server.port, data, pid: process.pid })
+    else await writeOut(io, `listening on ${server.url}\n`)
+    await warnOfNoKeys(ingest, data, log)
+    log.info({ signal: await signals.first }, 'signalled')
     await server.close()
+    signals.off()
     log.info(ingest.tally(), 'drained')
+  }).catch(async (error) => {
+    throw isListening ? new CommandFailure({ ...(await failureOf(error)), isPrinted: true }) : error
   })
 
   /** After a failed disk, even an orderly exit may wait for it for ever. */
   function endAtOnce(error: IngestError): void {
     log.fatal({ code: error.code, err: error }, 'the store has failed: ending at once')
-    process.kill(process.pid, 'SIGKILL')
+    io.end('SIGKILL')
   }
 }
 
@@ -125,22 +150,35 @@ function parseRateLimit(text: string): RateLimit {
   return { requestsPerSecond: Number(requests), eventsPerSecond: Number(events) }
 }
 
-/** Resolves at the first SIGTERM or SIGINT. Another SIGTERM changes nothing; another SIGINT is somebody's impatience. */
-function nextSignal(): Promise<NodeJS.Signals> {
-  return new Promise((resolve) => {
-    process.on('SIGTERM', () => resolve('SIGTERM'))
-    process.once('SIGINT', () => {
-      resolve('SIGINT')
-      process.once('SIGINT', () => process.exit(130))
+/** The first SIGTERM or SIGINT. Another SIGTERM changes nothing; another SIGINT ends the process at once. */
+function nextSignal(io: Io): { first: Promise<StopSignal>; off: () => void } {
+  let off = () => {}
+  let interrupts = 0
+  const first = new Promise<StopSignal>((resolve) => {
+    off = io.onSignal((signal) => {
+      resolve(signal)
+      if (signal === 'SIGINT' && ++interrupts > 1) io.end(signalExitCodes.SIGINT)
     })
   })
+  return { first, off }
+}
+
+/** A server without a key refuses every request, which is hard to see from outside. */
+async function warnOfNoKeys({ projects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
+  for (const projectId of await projects()) if ((await keys.list(projectId)).length > 0) return
+  const command = `ingest keys create --data ${data} --project <id>`
+  log.warn({ command }, 'the store has no key yet, so every request is refused: make one')
 }
 
 async function listenRefusal(error: NodeJS.ErrnoException, host: string, port: number): Promise<Error> {
   // only what the system says about the address has this
   if (error.syscall === undefined) return error
+  if (error.code === 'EADDRINUSE') {
+    // the process that has it may be about to end, as at a restart: a supervisor tries again
+    const message = `port ${port} on ${host} is taken: stop what listens there, or name another with --port`
+    return new CommandFailure({ exitCode: exitCode.temporary, code: 'address-in-use', message, retryable: true })
+  }
   const reasons: Record<string, string> = {
-    EADDRINUSE: `port ${port} on ${host} is taken: name another with --port`,
     EACCES: `port ${port} on ${host} is not allowed to you: name another with --port`,
     EADDRNOTAVAIL: `${host} is not an address of this machine: name another with --host`,
     ENOTFOUND: `${host} is not known: name another address with --host`,

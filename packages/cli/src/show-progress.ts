@@ -1,3 +1,5 @@
+import type { Output } from './io.ts'
+
 /** How far a piece of work is. */
 export interface Progress {
   /** What is being done, in one short word: `uploading`. */
@@ -22,11 +24,11 @@ export interface ProgressDisplay {
 const lineEveryMs = 5000
 
 /** A bar on a terminal, and otherwise a line when something begins that is announced, and then one now and then. */
-export async function showProgress(stream: NodeJS.WriteStream = process.stderr): Promise<ProgressDisplay> {
+export async function showProgress(stream: Output): Promise<ProgressDisplay> {
   return stream.isTTY ? bar(stream) : lines(stream, () => performance.now())
 }
 
-async function bar(stream: NodeJS.WriteStream): Promise<ProgressDisplay> {
+async function bar(stream: Output): Promise<ProgressDisplay> {
   const { default: progressBars } = await import('cli-progress')
   const bar = new progressBars.SingleBar({
     stream,
@@ -50,7 +52,7 @@ async function bar(stream: NodeJS.WriteStream): Promise<ProgressDisplay> {
 }
 
 /** The same as lines of text, written at times of this clock, in milliseconds. */
-export function lines(stream: Pick<NodeJS.WriteStream, 'write'>, now: () => number): ProgressDisplay {
+export function lines(stream: Pick<Output, 'write'>, now: () => number): ProgressDisplay {
   let announced: string | undefined
   let writtenAt = now()
   return {

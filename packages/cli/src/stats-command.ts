@@ -2,9 +2,12 @@ import type { BuildStatus, Ingest, ProjectStats } from '@ingest/core'
 import { Command } from 'commander'
 import { formatBytes } from './format-bytes.ts'
 import { formatTable } from './format-table.ts'
-import { projectOption, withIngest } from './options.ts'
+import { formatTime } from './format-time.ts'
+import type { Io } from './io.ts'
+import { jsonOption, projectOption, withIngest } from './options.ts'
+import { missingError } from './settings.ts'
 import { addTargetOptions, type Target, targetOf, withTarget } from './with-target.ts'
-import { writeOut } from './write-out.ts'
+import { say, writeJson, writeOut } from './write-out.ts'
 
 interface StatsOptions {
   builds?: true
@@ -12,30 +15,34 @@ interface StatsOptions {
 }
 
 /** `ingest stats`. */
-export function statsCommand(): Command {
+export function statsCommand(io: Io): Command {
+  const project = projectOption().makeOptionMandatory(false)
   const command = addTargetOptions(
     new Command('stats').description('count what is stored: of one project, or of all projects of a store'),
-    { project: projectOption().makeOptionMandatory(false) },
+    { project },
   )
   return command
     .option('--builds', 'list the builds of one project instead, and since when each is frozen')
-    .option('--json', 'one JSON object a line')
+    .addOption(jsonOption())
     .addHelpText('after', statsHelp)
     .action(async ({ builds, json }: StatsOptions) => {
       const target: StatsTarget = targetOf(command)
       if (target.project === undefined && (builds || target.url !== undefined)) {
-        command.error("required option '--project <id>' not specified")
+        throw missingError(command, [project])
       }
-      const lines = await withProjects(target, async (ingest, projectIds) => {
-        if (builds) {
-          const all = await allBuilds(ingest, projectIds[0] as string)
-          return json ? all.map(buildJson) : buildsTable(all)
-        }
+      if (builds) {
+        const all = await withProjects(io, target, async (ingest, [projectId = '']) => allBuilds(ingest, projectId))
+        if (json) await writeJson(io, { ok: true, projectId: target.project, builds: all.map(buildJson) })
+        else await writeOut(io, `${buildsTable(all).join('\n')}\n`)
+        return
+      }
+      const all = await withProjects(io, target, async (ingest, projectIds) => {
         const all: [projectId: string, ProjectStats][] = []
         for (const projectId of projectIds) all.push([projectId, await ingest.stats(projectId)])
-        return json ? all.map(statsJson) : statsTable(all)
+        return all
       })
-      if (lines.length > 0) await writeOut(`${lines.join('\n')}\n`)
+      if (json) await writeJson(io, { ok: true, projects: all.map(statsJson) })
+      else await writeOut(io, `${statsTable(all).join('\n')}\n`)
     })
 }
 
@@ -45,16 +52,24 @@ type StatsTarget = Omit<Target, 'project'> & Partial<Pick<Target, 'project'>>
 const statsHelp = `
 With --data and without --project, all projects of the store are counted.
 EVENTS/S is over the last minute. BYTES are those of batches as they are kept, without maps.
+
+Examples:
+  ingest stats --data data/games
+  ingest stats --data data/games --project demo --builds
 `
 
 /** Reaches the project that is meant, or all of a store. */
-function withProjects<T>(target: StatsTarget, use: (ingest: Ingest, projectIds: string[]) => Promise<T>): Promise<T> {
+function withProjects<T>(
+  io: Io,
+  target: StatsTarget,
+  use: (ingest: Ingest, projectIds: string[]) => Promise<T>,
+): Promise<T> {
   const { data = '', project } = target
-  if (project === undefined) return withIngest({ data }, async (ingest) => use(ingest, await ingest.projects()))
-  if (target.url !== undefined) return withTarget({ ...target, project }, (ingest) => use(ingest, [project]))
-  return withIngest({ data, project }, async (ingest) => {
+  if (project === undefined) return withIngest(io, { data }, async (ingest) => use(ingest, await ingest.projects()))
+  if (target.url !== undefined) return withTarget(io, { ...target, project }, (ingest) => use(ingest, [project]))
+  return withIngest(io, { data, project }, async (ingest) => {
     if (!(await ingest.projects()).includes(project)) {
-      process.stderr.write(`ingest: nothing is known of the project ${project} here: it has no events and no keys\n`)
+      say(io, `nothing is known of the project ${project} here: it has no events and no keys`)
     }
     return use(ingest, [project])
   })
@@ -80,29 +95,23 @@ function statsTable(all: readonly [string, ProjectStats][]): string[] {
     count(eventsPerSecond),
     `${count(rest.frozenBuilds)} of ${count(rest.builds)}`,
     count(rest.maps),
-    timeOf(firstAt) ?? 'never',
-    timeOf(lastAt) ?? 'never',
+    formatTime(firstAt) ?? 'never',
+    formatTime(lastAt) ?? 'never',
   ])
   return formatTable([heading, ...rows], [1, 2, 3, 4, 5, 6])
 }
 
 function buildsTable(builds: readonly BuildStatus[]): string[] {
-  const rows = builds.map(({ buildId, frozenAt, maps }) => [buildId, timeOf(frozenAt) ?? 'open', count(maps)])
+  const rows = builds.map(({ buildId, frozenAt, maps }) => [buildId, formatTime(frozenAt) ?? 'open', count(maps)])
   return formatTable([['BUILD', 'FROZEN SINCE', 'MAPS'], ...rows], [2])
 }
 
-// times are those of the answers over HTTP
-
-function statsJson([projectId, stats]: [string, ProjectStats]): string {
-  return JSON.stringify({ projectId, ...stats, firstAt: timeOf(stats.firstAt), lastAt: timeOf(stats.lastAt) })
+function statsJson([projectId, stats]: [string, ProjectStats]): object {
+  return { projectId, ...stats, firstAt: formatTime(stats.firstAt), lastAt: formatTime(stats.lastAt) }
 }
 
-function buildJson(build: BuildStatus): string {
-  return JSON.stringify({ ...build, frozenAt: timeOf(build.frozenAt) })
-}
-
-function timeOf(at: number | null): string | null {
-  return at === null ? null : new Date(at).toISOString()
+function buildJson(build: BuildStatus): object {
+  return { ...build, frozenAt: formatTime(build.frozenAt) }
 }
 
 /** A number for people: `12,345.67`. */

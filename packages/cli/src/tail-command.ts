@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FollowOptions, Ingest, IngestError, StoredEvent } from '@ingest/core'
+import type { CallOptions } from '@ingest/client'
+import type { Cursor, FollowOptions, Ingest, IngestError, StoredEvent } from '@ingest/core'
 import { Command, Option } from 'commander'
+import { hasColors, type Io } from './io.ts'
 import { notEmpty, timeOf } from './options.ts'
 import { untilSignal } from './until-signal.ts'
 import { addTargetOptions, type Target, targetOf, withTarget } from './with-target.ts'
-import { writeOut } from './write-out.ts'
+import { say, writeOut } from './write-out.ts'
 
 interface TailOptions {
   type?: string
@@ -18,7 +20,7 @@ interface TailOptions {
 const pauseMsMax = 5000
 
 /** `ingest tail`. */
-export function tailCommand(): Command {
+export function tailCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('tail')
       .description('follow the events of a project as they come in')
@@ -31,21 +33,27 @@ export function tailCommand(): Command {
           'begin with what was received since: 10m, 2h, 2026-11-20T17:51:00Z, or milliseconds since 1970',
         ).conflicts('after'),
       )
-      .option('--json', 'NDJSON on a terminal, too: { "cursor", "receivedAt", "event" } a line'),
+      .option('--json', 'lines of JSON on a terminal, too: { "cursor", "receivedAt", "event" }; an object on failure'),
   )
   return command.addHelpText('after', tailHelp).action(async (options: TailOptions) => {
     // a request that fails is sent again here, where it can be said
     const target = { ...targetOf(command), retries: 0 }
     const start = await startOf(options)
-    const write = await openOutput(options.json ?? false)
-    await untilSignal('', (signal) => withTarget(target, (ingest) => follow(ingest, target, start, signal, write)))
+    const write = await openOutput(io, options.json ?? false)
+    await untilSignal(io, '', (signal) =>
+      withTarget(io, target, (ingest) => follow(io, ingest, { target, start, signal, write })),
+    )
   })
 }
 
 const tailHelp = `
 On a terminal, an event is a line with the time at which it was received, its type, build and player, and the rest as far
 as it fits. In a pipe it is NDJSON. SIGINT ends it, as does a reader that goes away; that is 130 and 0.
-When a server goes away, tail waits for it, whatever --retries says, and goes on where it was.
+When a server is not there, or goes away, tail waits for it, whatever --retries says, and goes on where it was.
+
+Examples:
+  ingest tail --data data/games --project demo --type round.end
+  INGEST_KEY=… ingest tail --url http://127.0.0.1:8787 --project demo --since 10m
 `
 
 async function startOf({ type, build, after, since }: TailOptions): Promise<FollowOptions> {
@@ -60,58 +68,65 @@ async function startOf({ type, build, after, since }: TailOptions): Promise<Foll
 /** Writes one event; false once nobody reads them any more. */
 type Write = (event: StoredEvent) => Promise<boolean>
 
-async function openOutput(isJson: boolean): Promise<Write> {
-  const { stdout } = process
+async function openOutput(io: Io, isJson: boolean): Promise<Write> {
+  const { stdout } = io
   const [{ eventLine }, { dayOf, eventRow }, { visible }] = await Promise.all([
     import('@ingest/core'),
     import('./event-row.ts'),
     import('./visible.ts'),
   ])
-  if (!stdout.isTTY) return (event) => writeOut(eventLine(event))
+  if (!stdout.isTTY) return (event) => writeOut(io, eventLine(event))
   // between the tokens of JSON a tab is a space
-  if (isJson) return (event) => writeOut(`${visible(eventLine(event).toString().trimEnd().replaceAll('\t', ' '))}\n`)
+  if (isJson)
+    return (event) => writeOut(io, `${visible(eventLine(event).toString().trimEnd().replaceAll('\t', ' '))}\n`)
+  const areColored = hasColors(stdout, io.env)
   let day = dayOf(Date.now())
   return (event) => {
     const own = dayOf(event.receivedAt)
     const heading = own === day ? '' : `${own}\n`
     day = own
-    return writeOut(`${heading}${eventRow(event, { columns: stdout.columns || 80, hasColors: stdout.hasColors() })}\n`)
+    return writeOut(io, `${heading}${eventRow(event, { columns: stdout.columns || 80, hasColors: areColored })}\n`)
   }
 }
 
-/** Resolves when nobody reads any more. */
-async function follow(
-  ingest: Ingest,
-  { project, url }: Target,
-  start: FollowOptions,
-  signal: AbortSignal,
-  write: Write,
-): Promise<void> {
+/** What is asked for the last cursor, here or over HTTP. */
+interface CursorSource {
+  lastCursor(project: string, options?: CallOptions): Promise<Cursor>
+}
+
+interface Following {
+  target: Target
+  start: FollowOptions
+  signal: AbortSignal
+  write: Write
+}
+
+/** Resolves when the reader has gone away. */
+async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: Following): Promise<void> {
+  const { project, url } = target
+  const source: CursorSource = ingest
   const [{ followEvents, IngestError }, { createBackoff }] = await Promise.all([
     import('@ingest/core'),
     import('@ingest/client'),
   ])
   const backoff = createBackoff()
-  // what cannot be reached to begin with is rather a slip of the pen than something that comes back
-  const end = await ingest.lastCursor(project)
-  let after = start.after ?? (start.from === undefined ? end : undefined)
+  let after = start.after
   let isAway = false
   for (;;) {
     try {
-      if (isAway) await ingest.lastCursor(project)
-      if (isAway) say('the server is back')
+      // asked first, so that a time or a cursor that is followed later does not hide that the server is away
+      const end = await source.lastCursor(project, { signal })
+      if (after === undefined && start.from === undefined) after = end
+      if (isAway) say(io, 'the server is back')
       isAway = false
-      for await (const event of followEvents(ingest, project, {
-        ...start,
-        ...(after && { after }),
-        signal,
-        onProgress,
-      })) {
+      const options = { ...start, ...(after !== undefined && { after }), signal, onProgress }
+      for await (const event of followEvents(ingest, project, options)) {
         if (!(await write(event))) return
       }
     } catch (error) {
+      signal.throwIfAborted()
       if (url === undefined || !(error instanceof IngestError) || !isPassing(error)) throw error
-      if (!isAway) say(`waiting for the server: ${error.message}`)
+      if (!isAway) say(io, `waiting for the server: ${error.message}`)
       isAway = true
       const floorMs = (error.retryAfterSeconds ?? 0) * 1000
       await sleep(Math.max(floorMs, Math.min(backoff.next(), pauseMsMax)), undefined, { signal }).catch(() => {
@@ -129,8 +144,4 @@ async function follow(
 function isPassing({ code, retryable }: IngestError): boolean {
   // what a server's store suffers from is its operator's, who may have it repaired
   return retryable || code.startsWith('store-')
-}
-
-function say(text: string): void {
-  process.stderr.write(`ingest: ${text}\n`)
 }

@@ -1,3 +1,6 @@
+import { type Io, type StopSignal, signalExitCodes } from './io.ts'
+import { say } from './write-out.ts'
+
 /** A signal has ended the work. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted'
@@ -9,30 +12,27 @@ export class Interrupted extends Error {
   }
 }
 
-type StopSignal = keyof typeof signalExitCodes
-
-/** As shells report a process that a signal has ended. */
-const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const
-
 /**
  * Does `work` until it is done, or until SIGINT or SIGTERM aborts the signal that it is given, with an
  * {@link Interrupted} that says `remedy`, or nothing where that is empty. A second one ends the process at once.
  */
-export async function untilSignal<T>(remedy: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+export async function untilSignal<T>(
+  io: Pick<Io, 'onSignal' | 'stderr' | 'end'>,
+  remedy: string,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   const controller = new AbortController()
-  const onSignal = (name: NodeJS.Signals) => {
-    const reason = new Interrupted(name as StopSignal, remedy)
+  const off = io.onSignal((name) => {
+    const reason = new Interrupted(name, remedy)
     if (controller.signal.aborted) {
-      if (reason.message !== '') process.stderr.write(`ingest: ${reason.message}\n`)
-      process.exit(reason.exitCode)
+      if (reason.message !== '') say(io, reason.message)
+      io.end(reason.exitCode)
     }
     controller.abort(reason)
-  }
-  const names = Object.keys(signalExitCodes) as StopSignal[]
-  for (const name of names) process.on(name, onSignal)
+  })
   try {
     return await work(controller.signal)
   } finally {
-    for (const name of names) process.off(name, onSignal)
+    off()
   }
 }

@@ -1,7 +1,9 @@
 import type { RejectedInput, ValueForm } from '@ingest/client'
 import type { Write } from './check-content.ts'
+import type { Io } from './io.ts'
 import { visible } from './visible.ts'
 import { writeFile } from './write-file.ts'
+import { say } from './write-out.ts'
 
 /** Who is told of events that are not stored. */
 export interface RejectedReport {
@@ -28,6 +30,7 @@ const shownCharacters = 120
  * @throws {IngestError} what `writeFile` refuses with, and what `use` throws.
  */
 export async function withRejected<T>(
+  io: Pick<Io, 'stderr'>,
   { rejected: file, quiet }: RejectedOptions,
   use: (report: RejectedReport) => Promise<T>,
 ): Promise<T> {
@@ -63,8 +66,8 @@ export async function withRejected<T>(
     return await (outcome as Promise<T>)
   } finally {
     if (!quiet) {
-      for (const line of shown) process.stderr.write(`ingest: ${line}\n`)
-      if (hidden > 0) process.stderr.write(`ingest: … and ${hidden} more\n`)
+      for (const line of shown) say(io, line)
+      if (hidden > 0) say(io, `… and ${hidden} more`)
     }
   }
 }

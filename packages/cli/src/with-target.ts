@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import type { Ingest } from '@ingest/core'
 import { type Command, Option } from 'commander'
+import type { Io } from './io.ts'
 import { duration, notEmpty, projectOption, wholeNumber, withIngest } from './options.ts'
 
 /** `--place <id>`. */
@@ -37,7 +38,9 @@ export function addTargetOptions(
   { project = projectOption(), retries = 4 }: TargetOptions = {},
 ): Command {
   return command
-    .addOption(new Option('--url <url>', 'the server').env('INGEST_URL').argParser(notEmpty))
+    .addOption(
+      new Option('--url <url>', 'the server; this or --data is required').env('INGEST_URL').argParser(notEmpty),
+    )
     .addOption(
       new Option('--data <dir>', 'in place of a server, the directory of a store')
         .env('INGEST_DATA')
@@ -75,9 +78,6 @@ With --data, or INGEST_DATA, no key is needed, and servers may have the director
 export function targetOf(command: Command): Target {
   const target = command.opts<Target>()
   const isNamed = (name: 'url' | 'data') => command.getOptionValueSource(name) === 'cli'
-  if (target.url === undefined && target.data === undefined) {
-    command.error('name a server with --url or INGEST_URL, or the directory of a store with --data or INGEST_DATA')
-  }
   if (target.url === undefined || target.data === undefined) return target
   if (isNamed('url') === isNamed('data')) {
     const remedy = isNamed('url')
@@ -98,13 +98,13 @@ const tryTimeoutMsMax = 30_000
  * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for what cannot be, and what opening a store
  *   refuses with.
  */
-export async function withTarget<T>(target: Target, use: (ingest: Ingest) => Promise<T>): Promise<T> {
+export async function withTarget<T>(io: Io, target: Target, use: (ingest: Ingest) => Promise<T>): Promise<T> {
   const { url, data = '', project, keyFile, retries, timeout, quiet } = target
-  if (url === undefined) return withIngest({ data, project }, use)
-  const key = await readKey(keyFile)
+  if (url === undefined) return withIngest(io, { data, project }, use)
+  const key = await readKey(io, keyFile)
   const { createClient } = await import('@ingest/client')
   const tryTimeoutMs = Math.min(timeout, tryTimeoutMsMax)
-  const onRetry = quiet ? () => {} : createRetryReport()
+  const onRetry = quiet ? () => {} : createRetryReport(io)
   const client = createClient({ url, projectId: project, key, retries, tryTimeoutMs, timeoutMs: timeout, onRetry })
   try {
     return await use(client).catch((error) => explain(error, target))
@@ -130,19 +130,19 @@ const longPauseMs = 2000
 const retryReportMs = 10_000
 
 /** Says that a server is waited for: otherwise it looks as if nothing happened. */
-function createRetryReport(): (error: Error, pauseMs: number) => void {
+function createRetryReport({ stderr }: Io): (error: Error, pauseMs: number) => void {
   let toldAt = Number.NEGATIVE_INFINITY
   return ({ message }, pauseMs) => {
     if (pauseMs < longPauseMs || performance.now() - toldAt < retryReportMs) return
     toldAt = performance.now()
     // a progress bar stands on that line
-    process.stderr.write(`${process.stderr.isTTY ? '\r\u001b[K' : ''}ingest: trying again: ${message}\n`)
+    stderr.write(`${stderr.isTTY ? '\r\u001b[K' : ''}ingest: trying again: ${message}\n`)
   }
 }
 
-async function readKey(file: string | undefined): Promise<string> {
+async function readKey({ env }: Io, file: string | undefined): Promise<string> {
   const { IngestError } = await import('@ingest/core')
-  const text = file === undefined ? process.env.INGEST_KEY : await readFile(file, 'utf8').catch(unreadable)
+  const text = file === undefined ? env.INGEST_KEY : await readFile(file, 'utf8').catch(unreadable)
   const key = text?.trim() ?? ''
   if (/^[\x21-\x7e]+$/.test(key)) return key
   const where = file === undefined ? 'INGEST_KEY' : file

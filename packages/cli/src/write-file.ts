@@ -25,7 +25,7 @@ export async function writeFile(path: string, fill: (write: Write) => Promise<vo
     if (!isStream) await rename(temporary, path)
   } catch (error) {
     await rm(temporary, { force: true })
-    throw await writeRefusal(error as NodeJS.ErrnoException)
+    throw await writeRefusal(error as NodeJS.ErrnoException, path)
   }
 }
 
@@ -35,10 +35,12 @@ export async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<tru
   return true
 }
 
-/** What a file system says of a write, as a refusal; anything else as it is. */
-export async function writeRefusal(error: NodeJS.ErrnoException): Promise<Error> {
+/** What a file system says of a write to `path`, as a refusal; anything else as it is. */
+export async function writeRefusal(error: NodeJS.ErrnoException, path: string): Promise<Error> {
   const { IngestError } = await import('@ingest/core')
   if (error instanceof IngestError || error.syscall === undefined) return error
   const code = error.code === 'ENOSPC' ? 'disk-full' : 'invalid-argument'
-  return new IngestError(code, `The file cannot be written: ${error.message}`, { cause: error })
+  // without the names of temporary files, which Node puts behind a comma
+  const reason = error.message.replace(/, \w+( '.*')?$/, '')
+  return new IngestError(code, `${path} cannot be written: ${reason}`, { cause: error })
 }

@@ -1,7 +1,4 @@
-const { stdout } = process
-
-// whoever waits for the write is told as well
-stdout.on('error', () => {})
+import type { Io } from './io.ts'
 
 /**
  * Writes to standard output. Resolves once the next write may follow: to true, or to false once nobody reads it any
@@ -9,7 +6,7 @@ stdout.on('error', () => {})
  *
  * @throws {IngestError} `disk-full`
  */
-export function writeOut(data: string | Uint8Array): Promise<boolean> {
+export function writeOut({ stdout }: Pick<Io, 'stdout'>, data: string | Uint8Array): Promise<boolean> {
   return new Promise((resolve, reject) => {
     stdout.write(data, (error?: NodeJS.ErrnoException | null) => {
       if (!error) resolve(true)
@@ -17,6 +14,16 @@ export function writeOut(data: string | Uint8Array): Promise<boolean> {
       else refusalOf(error).then(reject, reject)
     })
   })
+}
+
+/** Writes the object of `--json` to standard output. */
+export function writeJson(io: Pick<Io, 'stdout'>, object: object): Promise<boolean> {
+  return writeOut(io, `${JSON.stringify(object)}\n`)
+}
+
+/** Writes one line for people to standard error. */
+export function say({ stderr }: Pick<Io, 'stderr'>, text: string): void {
+  stderr.write(`ingest: ${text.trim().replaceAll(/\s*\n\s*/g, ' ')}\n`)
 }
 
 async function refusalOf(error: NodeJS.ErrnoException): Promise<Error> {

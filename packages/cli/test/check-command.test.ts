@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended, ingest, ingestCommand, isWrongUse, ownEnvironment } from './ingest-process.ts'
+import { ended, ingestCommand, ownEnvironment } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { projectId } from './sender.ts'
 
 const directory = t.testdir()
@@ -123,7 +124,7 @@ t.test('what is not JSON at all is exit 5, and what cannot be read is wrong use'
     events: 0,
     error: { code: 'malformed-body', message: /no end/ },
   })
-  await isWrongUse(t, ['check'], /missing required argument 'file'/)
+  await isWrongUse(t, ['check'], /missing <file>/)
   await isWrongUse(t, ['check', join(directory, 'none')], /cannot be read/)
   const file = fileOf(event(1))
   await isWrongUse(t, ['check', file, '--rejected', file], /is what is read/)

@@ -2,7 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ingest, ingestCommand, isWrongUse, ownEnvironment } from './ingest-process.ts'
+import { ingestCommand, ownEnvironment } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 
 /** Command lines, their words up to the one that is completed, and what that may become. */
 const lines: [words: string[], suggestions: string[]][] = [
@@ -37,7 +38,7 @@ t.test('the command completes the words that it is given', async (t) => {
 
 t.test('a shell that there is no script for is wrong use', async (t) => {
   await isWrongUse(t, ['completion', 'tcsh'], /Allowed choices are bash, zsh, fish, powershell/)
-  await isWrongUse(t, ['completion'], /missing required argument 'shell'/)
+  await isWrongUse(t, ['completion'], /missing <shell>/)
 })
 
 t.test('the script for PowerShell completes ingest', async (t) => {

@@ -5,7 +5,7 @@ import { createIngest, knownFields } from '@ingest/core'
 import { openLmdbStore } from '@ingest/core/lmdb'
 import { parquetMetadata, parquetReadObjects } from 'hyparquet'
 import t, { type Test } from 'tap'
-import { ingest } from './ingest-process.ts'
+import { ingest } from './run-ingest.ts'
 
 // By the built command: the resolver of the test runner does not find the parts of hyparquet that its writer imports.
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { errorCodes } from '@ingest/core'
 import t from 'tap'
 import { exitCode, exitCodeHelp, exitCodes } from '../src/exit-code.ts'
-import { ingest } from './ingest-process.ts'
+import { ingest } from './run-ingest.ts'
 import { createKey, projectId } from './sender.ts'
 
 t.test('every refusal has an exit code, and no refusal is done', (t) => {

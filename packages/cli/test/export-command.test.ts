@@ -1,7 +1,8 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ingest, isWrongUse, startServe } from './ingest-process.ts'
+import { startServe } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, exportedIds, idsOf, parseExport, projectId, send } from './sender.ts'
 
 const data = t.testdir()

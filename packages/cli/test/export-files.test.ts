@@ -9,7 +9,8 @@ import { gunzipSync } from 'node:zlib'
 import { createIngest, type EmbeddedIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/core/lmdb'
 import t, { type Test } from 'tap'
-import { ended, ingest, ingestCommand, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
+import { ended, ingestCommand, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
+import { ingest } from './run-ingest.ts'
 import { createKey, idsOf, parseExport, projectId } from './sender.ts'
 
 const hourMs = 3_600_000

@@ -1,7 +1,8 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
-import { ingest, ingestCommand, isWrongUse, startServe } from './ingest-process.ts'
+import { ingestCommand, startServe } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, projectId, send } from './sender.ts'
 
 const data = join(t.testdir(), 'data')
@@ -61,11 +62,7 @@ t.test('on a terminal nothing of an event moves the cursor', { skip: noTerminal 
 })
 
 t.test('wrong use', async (t) => {
-  await isWrongUse(t, ['find', '--project', 'p'], /missing required argument 'eventId'/)
-  await isWrongUse(
-    t,
-    ['find', 'a', '--data', data],
-    /'--project <id>' not specified: name it, or set INGEST_PROJECT_ID/,
-  )
-  await isWrongUse(t, ['find', 'a', '--project', 'p'], /name a server with --url/)
+  await isWrongUse(t, ['find', '--project', 'p'], /missing <eventId>/)
+  await isWrongUse(t, ['find', 'a', '--data', data], /missing --project <id> \(or INGEST_PROJECT_ID\)/)
+  await isWrongUse(t, ['find', 'a', '--project', 'p'], /missing --url <url>/)
 })

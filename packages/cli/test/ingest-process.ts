@@ -20,8 +20,8 @@ export interface Settings {
   readBytes?: number
 }
 
-/** Runs the built command to its end. */
-export async function ingest(args: readonly string[], settings: Settings = {}): Promise<Ended> {
+/** Runs the built command to its end, in a process of its own. */
+export async function spawnIngest(args: readonly string[], settings: Settings = {}): Promise<Ended> {
   return ended(startIngest(args, settings), settings.readBytes)
 }
 
@@ -107,13 +107,4 @@ function collect(stream: NodeJS.ReadableStream): () => string {
   const chunks: Buffer[] = []
   stream.on('data', (chunk) => chunks.push(chunk))
   return () => Buffer.concat(chunks).toString()
-}
-
-/** Asserts that a command line is refused as wrong use: one line on stderr that matches, nothing on stdout, exit 2. */
-export async function isWrongUse(t: Test, args: readonly string[], pattern: RegExp, settings?: Settings) {
-  t.match(
-    await ingest(args, settings),
-    { code: 2, stdout: /^$/, stderr: new RegExp(`^ingest: .*${pattern.source}.*\\n$`) },
-    `ingest ${args.join(' ')}`,
-  )
 }

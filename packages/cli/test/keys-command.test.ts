@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { scopes } from '@ingest/core'
 import t from 'tap'
-import { ingest, isWrongUse, startServe } from './ingest-process.ts'
+import { startServe } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { send } from './sender.ts'
 
 const keyPattern = /^ik_[0-9a-z]{8}_[0-9a-z]{39}\n$/

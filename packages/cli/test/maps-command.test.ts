@@ -1,8 +1,9 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended, ingest, isWrongUse, startIngest, startServe } from './ingest-process.ts'
+import { ended, spawnIngest, startIngest, startServe } from './ingest-process.ts'
 import { digestOf, mapOf } from './map-parts.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, projectId, send } from './sender.ts'
 import { startProxy } from './start-proxy.ts'
 
@@ -136,7 +137,7 @@ t.test('a download that is ended leaves what was there', async (t) => {
 })
 
 t.test('a reader that goes away ends a download quietly', async (t) => {
-  const { code, stderr } = await ingest(['maps', 'download', ...one], { ...served, readBytes: 1 })
+  const { code, stderr } = await spawnIngest(['maps', 'download', ...one], { ...served, readBytes: 1 })
   t.strictSame({ code, stderr }, { code: 0, stderr: '' })
 })
 
@@ -145,8 +146,8 @@ t.test('credentials and wrong use', async (t) => {
   await isWrongUse(t, ['maps'], /name a command: ingest maps --help/)
   await isWrongUse(t, ['maps', 'list', '--data', data, '--project', 'a b'], /A project id is/)
   for (const command of ['show', 'download', 'verify']) {
-    await isWrongUse(t, ['maps', command, '--build', 'b'], /'--place <id>' not specified/, served)
-    await isWrongUse(t, ['maps', command, '--place', '1'], /'--build <id>' not specified/, served)
+    await isWrongUse(t, ['maps', command, '--build', 'b'], /missing --place <id>/, served)
+    await isWrongUse(t, ['maps', command, '--place', '1'], /missing --build <id>/, served)
   }
   await isWrongUse(t, ['maps', 'list', '--data', join(directory, 'none'), '--project', 'p'], /There is no store/)
   t.notOk(existsSync(join(directory, 'none')))

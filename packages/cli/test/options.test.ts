@@ -1,7 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ingest, isWrongUse, startServe } from './ingest-process.ts'
+import { startServe } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, projectId, send } from './sender.ts'
 
 const project = ['--project', projectId]
@@ -15,12 +16,11 @@ const commandsOfProjects = [
 
 t.test('a command without --data or --project is wrong use', async (t) => {
   const data = t.testdir()
-  await isWrongUse(t, ['serve'], /required option '--data <dir>' not specified/)
+  await isWrongUse(t, ['serve'], /missing --data <dir> \(or INGEST_DATA\)/)
   for (const command of commandsOfProjects) {
-    const missing =
-      command[0] === 'export' ? /name a server with --url/ : /required option '--data <dir>' not specified/
+    const missing = command[0] === 'export' ? /missing --url <url>/ : /missing --data <dir> \(or INGEST_DATA\)/
     await isWrongUse(t, [...command, ...project], missing)
-    await isWrongUse(t, [...command, '--data', data], /required option '--project <id>' not specified/)
+    await isWrongUse(t, [...command, '--data', data], /missing .*--project <id> \(or INGEST_PROJECT_ID\)/)
   }
 })
 

@@ -6,8 +6,9 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { ended, ingest, ingestCommand, isWrongUse, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
+import { ended, ingestCommand, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
 import { digestOf, mapOf } from './map-parts.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, projectId, send } from './sender.ts'
 import { openKilled, startProxy } from './start-proxy.ts'
 
@@ -189,11 +190,11 @@ t.test('--dry-run says what would happen, and nothing does', async (t) => {
 t.test('wrong use', async (t) => {
   const publication = ['publish-map', smallFile, '--place', '1', '--build', 'b']
   const settings = { env }
-  await isWrongUse(t, ['publish-map', ...publication.slice(2)], /missing required argument 'file'/, settings)
-  await isWrongUse(t, ['publish-map', smallFile, '--build', 'b'], /'--place <id>' not specified/, settings)
-  await isWrongUse(t, ['publish-map', smallFile, '--place', '1'], /'--build <id>' not specified/, settings)
-  await isWrongUse(t, publication, /'--project <id>' not specified/)
-  await isWrongUse(t, [...publication, '--project', 'p'], /name a server with --url or INGEST_URL/)
+  await isWrongUse(t, ['publish-map', ...publication.slice(2)], /missing <file>/, settings)
+  await isWrongUse(t, ['publish-map', smallFile, '--build', 'b'], /missing --place <id>/, settings)
+  await isWrongUse(t, ['publish-map', smallFile, '--place', '1'], /missing --build <id>/, settings)
+  await isWrongUse(t, publication, /missing .*--project <id>/)
+  await isWrongUse(t, [...publication, '--project', 'p'], /missing --url <url> \(or INGEST_URL\) or --data/)
   await isWrongUse(t, [...publication, '--url', 'http://x', '--data', data], /and not both/, settings)
   await isWrongUse(t, [...publication, '--url', 'ftp://x'], /url is where the server is/, settings)
   await isWrongUse(t, ['publish-map', `${smallFile}.not`, ...publication.slice(2)], /cannot be read/, settings)

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { ingest, isWrongUse } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 
 t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
@@ -128,5 +128,5 @@ t.test('an argument too many, or a value too few, is wrong use', async (t) => {
   const data = t.testdir()
   await isWrongUse(t, ['serve', '--data', data, 'extra'], /too many arguments/)
   await isWrongUse(t, ['serve', '--data'], /--data <dir>' argument missing/)
-  await isWrongUse(t, ['keys', 'revoke', '--data', data, '--project', 'p'], /missing required argument 'keyId'/)
+  await isWrongUse(t, ['keys', 'revoke', '--data', data, '--project', 'p'], /missing <keyId>/)
 })

@@ -1,7 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended, ingest, startIngest, startServe } from './ingest-process.ts'
+import { ended, startIngest, startServe } from './ingest-process.ts'
+import { ingest } from './run-ingest.ts'
 import { createKey, exportedEvents, linesOf, projectId } from './sender.ts'
 import { openKilled, startProxy } from './start-proxy.ts'
 

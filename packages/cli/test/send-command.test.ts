@@ -3,7 +3,8 @@ import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended, ingest, ingestCommand, isWrongUse, ownEnvironment, startServe } from './ingest-process.ts'
+import { ended, ingestCommand, ownEnvironment, startServe } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, exportedEvents, linesOf, projectId } from './sender.ts'
 
 const directory = t.testdir()
@@ -182,8 +183,8 @@ t.test('what is not JSON is exit 5, and what stands before is stored', async (t)
 t.test('wrong use', async (t) => {
   const file = fileOf(linesOf('wrong', 1).join())
   const settings = { env }
-  await isWrongUse(t, ['send'], /missing required argument 'file'/, settings)
-  await isWrongUse(t, ['send', file, '--project', 'p'], /name a server with --url or INGEST_URL/)
+  await isWrongUse(t, ['send'], /missing <file>/, settings)
+  await isWrongUse(t, ['send', file, '--project', 'p'], /missing --url <url> \(or INGEST_URL\) or --data/)
   await isWrongUse(t, ['send', join(directory, 'none')], /cannot be read/, settings)
   await isWrongUse(t, ['send', directory], /is a directory/, settings)
   await isWrongUse(t, ['send', file, '--rejected', file], /is what is read/, settings)

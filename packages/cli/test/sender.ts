@@ -1,6 +1,6 @@
 import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/core/lmdb'
-import { ingest } from './ingest-process.ts'
+import { ingest } from './run-ingest.ts'
 
 export const projectId = 'game-1'
 

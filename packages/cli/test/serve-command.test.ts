@@ -4,7 +4,8 @@ import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { isWrongUse, type ServeProcess, startServe } from './ingest-process.ts'
+import { type ServeProcess, startServe } from './ingest-process.ts'
+import { isWrongUse } from './run-ingest.ts'
 import { batchOf, createKey, exportedIds, idsOf, projectId, type Sender, type Sent, send } from './sender.ts'
 
 async function open(t: Test, ...args: string[]) {

@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/core/lmdb'
 import t from 'tap'
-import { ingest, isWrongUse, startServe } from './ingest-process.ts'
+import { startServe } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, projectId, send } from './sender.ts'
 
 const directory = t.testdir()
@@ -103,10 +104,10 @@ t.test('a project that is not known here is told so', async (t) => {
 })
 
 t.test('one project is meant where not all can be', async (t) => {
-  const pattern = /'--project <id>' not specified: name it, or set INGEST_PROJECT_ID/
+  const pattern = /missing --project <id> \(or INGEST_PROJECT_ID\)/
   await isWrongUse(t, ['stats', '--url', server.url], pattern)
   await isWrongUse(t, ['stats', '--data', data, '--builds'], pattern)
-  await isWrongUse(t, ['stats'], /name a server with --url/)
+  await isWrongUse(t, ['stats'], /missing --url <url>/)
   await isWrongUse(t, ['stats', '--data', data, '--project', 'a b'], /A project id is/)
   t.match(await ingest(['stats'], { env: { ...served.env, INGEST_KEY: 'wrong' } }), { code: 4, stdout: /^$/ })
 })

@@ -2,7 +2,8 @@ import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
-import { ended, ingest, ingestCommand, isWrongUse, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
+import { ended, ingestCommand, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, exportedIds, projectId, send } from './sender.ts'
 
 const data = t.testdir()
@@ -135,7 +136,7 @@ t.test('when the server goes away it says so once, and goes on when it is back',
 })
 
 t.test('what cannot work is refused at once', async (t) => {
-  await isWrongUse(t, ['tail', ...project], /name a server with --url/)
+  await isWrongUse(t, ['tail', ...project], /missing --url <url>/)
   await isWrongUse(t, ['tail', ...served, '--since', 'yesterday'], /--since is a duration/, { env })
   await isWrongUse(t, ['tail', ...served, '--since', '1h', '--after', '1-0'], /cannot be used with/, { env })
   await isWrongUse(t, ['tail', ...served, '--after', 'nonsense'], /cursor is not one/, { env })

@@ -1,8 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RejectedInput } from '@ingest/client'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { placeOf, type RejectedReport, withRejected } from '../src/with-rejected.ts'
+import { createIo } from './run-ingest.ts'
 
 const event = (at: number, eventId: string | null = `e-${at}`): RejectedInput => ({
   at,
@@ -19,19 +20,11 @@ const fill = async (report: RejectedReport) => {
   await report.note([event(0)], 'array')
 }
 
-function stderrOf(t: Test): () => string {
-  const results = t.capture(process.stderr, 'write', () => true)
-  return () =>
-    results()
-      .map(({ args }) => String(args[0]))
-      .join('')
-}
-
 t.test('they are kept in a file, with their issues and exactly as they came', async (t) => {
   const directory = t.testdir()
   const file = join(directory, 'rejected.ndjson')
-  const stderr = stderrOf(t)
-  t.equal(await withRejected({ rejected: file }, (report) => fill(report).then(() => 'done')), 'done')
+  const { io, stderr } = createIo()
+  t.equal(await withRejected(io, { rejected: file }, (report) => fill(report).then(() => 'done')), 'done')
   const issues = JSON.stringify(event(1).issues)
   t.equal(
     readFileSync(file, 'utf8'),
@@ -45,14 +38,16 @@ t.test('they are kept in a file, with their issues and exactly as they came', as
 })
 
 t.test('without any, the file is empty', async (t) => {
+  const { io } = createIo()
   const file = join(t.testdir({ rejected: 'of an earlier run' }), 'rejected')
-  await withRejected({ rejected: file }, async () => {})
+  await withRejected(io, { rejected: file }, async () => {})
   t.equal(readFileSync(file, 'utf8'), '')
 })
 
 t.test('a failure does not take away what was kept', async (t) => {
+  const { io } = createIo()
   const file = join(t.testdir(), 'rejected')
-  const work = withRejected({ rejected: file }, async (report) => {
+  const work = withRejected(io, { rejected: file }, async (report) => {
     await fill(report)
     throw new Error('its own')
   })
@@ -61,15 +56,19 @@ t.test('a failure does not take away what was kept', async (t) => {
 })
 
 t.test('a file that cannot be written is refused, and nothing is left behind', async (t) => {
+  const { io } = createIo()
   const directory = t.testdir()
   const none = join(directory, 'none', 'rejected')
-  await t.rejects(withRejected({ rejected: none }, fill), { code: 'invalid-argument', message: /cannot be written/ })
+  await t.rejects(withRejected(io, { rejected: none }, fill), {
+    code: 'invalid-argument',
+    message: /cannot be written/,
+  })
   t.strictSame(readdirSync(directory), [])
 })
 
 t.test('otherwise the first are shown, without anything that a terminal would obey', async (t) => {
-  const stderr = stderrOf(t)
-  await withRejected({}, async (report) => {
+  const { io, stderr } = createIo()
+  await withRejected(io, {}, async (report) => {
     await fill(report)
     report.mention(7, 'lines', '\u001b[31m\u009b', 'Again.')
     for (let at = 8; at < 12; at++) await report.note([event(at)], 'lines')
@@ -89,8 +88,8 @@ t.test('otherwise the first are shown, without anything that a terminal would ob
 })
 
 t.test('--quiet shows none of them', async (t) => {
-  const stderr = stderrOf(t)
-  await withRejected({ quiet: true }, fill)
+  const { io, stderr } = createIo()
+  await withRejected(io, { quiet: true }, fill)
   t.equal(stderr(), '')
 })
 

@@ -1,26 +1,22 @@
 import { join } from 'node:path'
 import { Command } from 'commander'
 import t from 'tap'
-import { addTargetOptions, targetOf, withTarget } from '../src/with-target.ts'
+import { readSettings } from '../src/settings.ts'
+import { addTargetOptions, type Target, targetOf, withTarget } from '../src/with-target.ts'
+import { createIo } from './run-ingest.ts'
 
 /** What a command line means, with an environment of its own. */
 function parse(args: string[], env: Record<string, string> = {}) {
-  const names = ['INGEST_URL', 'INGEST_DATA', 'INGEST_PROJECT_ID']
-  const before = names.map((name) => [name, process.env[name]] as const)
-  for (const name of names) delete process.env[name]
-  Object.assign(process.env, env)
-  try {
-    const command = addTargetOptions(new Command('maps'))
-      .exitOverride()
-      .configureOutput({ outputError() {} })
-    command.parse(['--project', 'p', ...args], { from: 'user' })
-    return targetOf(command)
-  } finally {
-    for (const [name, value] of before) {
-      if (value === undefined) delete process.env[name]
-      else process.env[name] = value
-    }
-  }
+  const command = addTargetOptions(new Command('maps'))
+    .exitOverride()
+    .configureOutput({ outputError() {} })
+  let target: Target | undefined
+  command.action(() => {
+    target = targetOf(command)
+  })
+  readSettings(command, env)
+  command.parse(['--project', 'p', ...args], { from: 'user' })
+  return target as Target
 }
 
 const url = 'http://localhost'
@@ -38,7 +34,7 @@ t.test('an option wins over the environment', async (t) => {
 })
 
 t.test('neither of them, or both, is wrong use', async (t) => {
-  t.throws(() => parse([]), { message: /name a server with --url/ })
+  t.throws(() => parse([]), { message: /^missing --url <url> \(or INGEST_URL\) or --data <dir> \(or INGEST_DATA\)/ })
   t.throws(() => parse(['--url', url, '--data', 'd']), { message: /not both/ })
   t.throws(() => parse([], { INGEST_URL: url, INGEST_DATA: 'd' }), { message: /not both: INGEST_URL and INGEST_DATA/ })
 })
@@ -53,7 +49,7 @@ t.test('a file that holds no key is told of by its name', async (t) => {
   const keyFile = join(t.testdir({ key: 'two words' }), 'key')
   const target = { url, project: 'p', retries: 0, timeout: 1000, keyFile }
   await t.rejects(
-    withTarget(target, async () => {}),
+    withTarget(createIo().io, target, async () => {}),
     {
       code: 'unauthorized',
       message: `What is in ${keyFile} is no ingestion key: put one into INGEST_KEY, or name its file by --key-file.`,

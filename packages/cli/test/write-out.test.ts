@@ -3,7 +3,8 @@ import { existsSync } from 'node:fs'
 import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/core/lmdb'
 import t, { type Test } from 'tap'
-import { ended, ingest, ingestCommand, ownEnvironment } from './ingest-process.ts'
+import { ended, ingestCommand, ownEnvironment, spawnIngest } from './ingest-process.ts'
+import { ingest } from './run-ingest.ts'
 import { createKey, idsOf, projectId } from './sender.ts'
 
 const eventCount = 2000
@@ -29,7 +30,7 @@ t.test('what is more than a pipe holds arrives whole', async (t) => {
 
   await t.test('a reader that goes away ends it quietly', async (t) => {
     for (const readBytes of [0, 1, 500_000]) {
-      const { code, signal, stderr } = await ingest(['export', ...store], { readBytes })
+      const { code, signal, stderr } = await spawnIngest(['export', ...store], { readBytes })
       t.strictSame({ code, signal, stderr }, { code: 0, signal: null, stderr: '' })
     }
   })
@@ -49,7 +50,7 @@ t.test('what is more than a pipe holds arrives whole', async (t) => {
 t.test('a key list that nobody reads is no fault', async (t) => {
   const data = t.testdir()
   await createKey(data)
-  const { code, stderr } = await ingest(['keys', 'list', '--data', data, '--project', projectId], { readBytes: 0 })
+  const { code, stderr } = await spawnIngest(['keys', 'list', '--data', data, '--project', projectId], { readBytes: 0 })
   t.strictSame({ code, stderr }, { code: 0, stderr: '' })
 })
 

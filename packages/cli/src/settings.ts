@@ -1,0 +1,89 @@
+import { type Command, CommanderError, InvalidArgumentError, type Option } from 'commander'
+import type { Io } from './io.ts'
+
+/** What may stand for an option, and whether it can be left out. */
+export interface Setting {
+  isRequired: boolean
+  /** The environment variable that has the value where the command line has none. */
+  variable: string | undefined
+}
+
+const settings = new WeakMap<Option, Setting>()
+
+export function settingOf(option: Option): Setting | undefined {
+  return settings.get(option)
+}
+
+/**
+ * Makes a command take the variables of its options from `env`, and name at once all that is missing. By itself,
+ * commander reads those of the process, and ends at the first option or argument that is missing.
+ */
+export function readSettings(command: Command, env: Io['env']): void {
+  for (const option of command.options) {
+    settings.set(option, { isRequired: option.mandatory, variable: option.envVar })
+    option.makeOptionMandatory(false)
+    delete option.envVar
+  }
+  command.hook('preAction', () => checkSettings(command, env))
+}
+
+/**
+ * Reads the variables of a command that was parsed.
+ *
+ * @throws {CommanderError} for a value that is invalid, and for all that is missing.
+ */
+export function checkSettings(command: Command, env: Io['env']): void {
+  for (const option of command.options) readVariable(command, option, env)
+  if (missingIn(command).length > 0) throw missingError(command)
+}
+
+function readVariable(command: Command, option: Option, env: Io['env']): void {
+  const name = option.attributeName()
+  const variable = settingOf(option)?.variable
+  const text = variable === undefined ? undefined : env[variable]
+  const source = command.getOptionValueSource(name)
+  if (text === undefined || (source !== undefined && source !== 'default')) return
+  try {
+    command.setOptionValueWithSource(name, option.parseArg ? option.parseArg(text, undefined) : text, 'env')
+  } catch (error) {
+    if (!(error instanceof InvalidArgumentError)) throw error
+    command.error(`option '${option.flags}' value '${text}' from env '${variable}' is invalid. ${error.message}`)
+  }
+}
+
+/** The arguments and options that a command cannot do without and has not got, each with what may stand for it. */
+function missingIn(command: Command): string[] {
+  const isMissing = (option: Option) => command.getOptionValue(option.attributeName()) === undefined
+  const missing = command.registeredArguments
+    .slice(command.args.length)
+    .filter(({ required }) => required)
+    .map((argument) => `<${argument.name()}>`)
+  const options = command.options.filter((option) => settingOf(option)?.isRequired && isMissing(option))
+  missing.push(...options.map(termOf))
+  const target = targetOptions(command)
+  if (hasTarget(command) && target.every(isMissing)) missing.push(target.map(termOf).join(' or '))
+  return missing
+}
+
+/** Whether a command is for a server or for a store, one of which has to be named. */
+export function hasTarget(command: Command): boolean {
+  return targetOptions(command).length === 2
+}
+
+function targetOptions(command: Command): Option[] {
+  return command.options.filter((option) => ['url', 'data'].includes(option.attributeName()))
+}
+
+function termOf(option: Option): string {
+  const variable = settingOf(option)?.variable
+  return variable === undefined ? option.flags : `${option.flags} (or ${variable})`
+}
+
+/** Says what a command line lacks; `also` besides what is missing anyway. */
+export function missingError(command: Command, also: readonly Option[] = []): CommanderError {
+  const names: string[] = []
+  for (let each: Command | null = command; each; each = each.parent) names.unshift(each.name())
+  const missing = [...missingIn(command), ...also.map(termOf)]
+  const message = `missing ${missing.join(', ')}: \`${names.join(' ')} --help\` has an example`
+  return new CommanderError(1, 'ingest.missing', message)
+}
