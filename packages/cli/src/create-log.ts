@@ -16,9 +16,14 @@ export interface LogOptions {
 /** A log on standard error: lines of JSON as pino writes them, or text for people. */
 export async function createLog({ stderr, env }: Io, { level, format }: LogOptions): Promise<Log> {
   const { pino } = await import('pino')
-  const isText = format === 'text' || (format === 'auto' && stderr.isTTY === true)
-  const lineOf = isText ? (line: string) => textOf(JSON.parse(line), hasColors(stderr, env)) : String
+  const lineOf = isText({ stderr }, format)
+    ? (line: string) => textOf(JSON.parse(line), hasColors(stderr, env))
+    : String
   return pino({ level, base: null }, { write: (line: string) => void stderr.write(lineOf(line)) })
+}
+
+export function isText({ stderr }: Pick<Io, 'stderr'>, format: LogFormat): boolean {
+  return format === 'text' || (format === 'auto' && stderr.isTTY === true)
 }
 
 type Style = Parameters<typeof styleText>[0]

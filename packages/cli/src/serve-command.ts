@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import type { EmbeddedIngest, IngestError } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { createLog, type Log, type LogFormat, logFormats } from './create-log.ts'
+import { createLog, isText, type Log, type LogFormat, logFormats } from './create-log.ts'
 import { exitCode } from './exit-code.ts'
 import { CommandFailure, failureOf } from './failure-of.ts'
 import { type Io, type StopSignal, signalExitCodes } from './io.ts'
@@ -114,7 +114,9 @@ async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
       throw await listenRefusal(error, host, port)
     })
     isListening = true
-    log.info({ url: server.url, data, pid: process.pid }, 'listening')
+    // a terminal has the line of standard output
+    if (!(io.stdout.isTTY && isText(io, options.logFormat)))
+      log.info({ url: server.url, data, pid: process.pid }, 'listening')
     if (json) await writeJson(io, { ok: true, url: server.url, port: server.port, data, pid: process.pid })
     else await writeOut(io, `listening on ${server.url}\n`)
     await warnOfNoKeys(ingest, data, log)
@@ -166,8 +168,8 @@ function nextSignal(io: Io): { first: Promise<StopSignal>; off: () => void } {
 /** A server without a key refuses every request, which is hard to see from outside. */
 async function warnOfNoKeys({ projects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
   for (const projectId of await projects()) if ((await keys.list(projectId)).length > 0) return
-  const command = `ingest keys create --data ${data} --project <id>`
-  log.warn({ command }, 'the store has no key yet, so every request is refused: make one')
+  const command = `ingest keys create --data ${/^[\w./-]+$/.test(data) ? data : `'${data}'`} --project <id>`
+  log.warn(`the store has no key yet, and every request is refused; make one: ${command}`)
 }
 
 async function listenRefusal(error: NodeJS.ErrnoException, host: string, port: number): Promise<Error> {

@@ -42,7 +42,7 @@ export function addTargetOptions(
       new Option('--url <url>', 'the server; this or --data is required').env('INGEST_URL').argParser(notEmpty),
     )
     .addOption(
-      new Option('--data <dir>', 'in place of a server, the directory of a store')
+      new Option('--data <dir>', 'the directory of a store; this or --url is required')
         .env('INGEST_DATA')
         .argParser(notEmpty),
     )

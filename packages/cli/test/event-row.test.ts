@@ -40,7 +40,7 @@ t.test('colours change nothing but colours', async (t) => {
     const coloured = row(text, columns, true).replaceAll('\x1b', '␛')
     t.match(coloured, /^␛\[2m/)
     t.equal(coloured.replaceAll(/␛\[\d+m/g, ''), row(text, columns))
-    t.equal(coloured.match(/␛\[0m/g)?.length, 2, 'and are over at the end of the line')
+    t.equal(coloured.match(/␛\[22m/g)?.length, 2, 'and are over at the end of the line')
   }
 })
 

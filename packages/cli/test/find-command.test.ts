@@ -21,18 +21,21 @@ for (const [name, env] of [
     t.match(stdout, /^received {2}20\d\d-\S+Z\ncursor {4}1-0\n\n\{"projectId":"game-1","eventId":"first"\}\n$/)
     const exported = await ingest(['export', '--data', data, '--project', projectId])
     const lines = exported.stdout.split('\n')
-    t.equal((await ingest(['find', 'first', '--json'], { env })).stdout, `${lines[0]}\n`)
-    t.equal((await ingest(['find', 'a b/é', '--json'], { env })).stdout, `${lines[1]}\n`)
+    for (const [eventId, line = ''] of [
+      ['first', lines[0]],
+      ['a b/é', lines[1]],
+    ] as const) {
+      const { cursor, receivedAt } = JSON.parse(line)
+      const head = JSON.stringify({ ok: true, cursor, receivedAt: new Date(receivedAt).toISOString() }).slice(0, -1)
+      const event = line.slice(line.indexOf('"event":'))
+      t.equal((await ingest(['find', eventId, '--json'], { env })).stdout, `${head},${event}\n`, 'the very bytes')
+    }
   })
 
   t.test(`${name}, an event that is not stored: exit 3`, async (t) => {
-    for (const flags of [[], ['--json']]) {
-      t.match(await ingest(['find', 'First', ...flags], { env }), {
-        code: 3,
-        stdout: /^$/,
-        stderr: 'ingest: No event First is stored for the project game-1.\n',
-      })
-    }
+    const stderr = 'ingest: No event First is stored for the project game-1.\n'
+    t.match(await ingest(['find', 'First'], { env }), { code: 3, stdout: /^$/, stderr })
+    t.match(await ingest(['find', 'First', '--json'], { env }), { code: 3, stdout: /"code":"event-not-found"/, stderr })
   })
 
   t.test(`${name}, an id that cannot be is wrong use`, async (t) => {

@@ -108,3 +108,12 @@ function collect(stream: NodeJS.ReadableStream): () => string {
   stream.on('data', (chunk) => chunks.push(chunk))
   return () => Buffer.concat(chunks).toString()
 }
+
+/** Node asks each of these whether there are colours. */
+const colorSettings = ['NO_COLOR', 'FORCE_COLOR', 'CI', 'COLORTERM', 'NODE_DISABLE_COLORS', 'TMUX', 'TEAMCITY_VERSION']
+
+/** The environment of a terminal that has colours. */
+export function ownTerminal(): NodeJS.ProcessEnv {
+  const others = Object.entries(ownEnvironment()).filter(([name]) => !colorSettings.includes(name))
+  return { ...Object.fromEntries(others), TERM: 'xterm-256color' }
+}

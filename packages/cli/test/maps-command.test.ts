@@ -53,11 +53,11 @@ for (const [name, settings] of [
       [['--place', '3'], []],
     ] as const) {
       const { stdout } = await ingest(['maps', 'list', '--json', ...args], settings)
-      const builds = stdout
-        .split('\n')
-        .filter(Boolean)
-        .map((line) => JSON.parse(line).buildId)
-      t.strictSame(builds, found)
+      const maps: { buildId: string }[] = JSON.parse(stdout).maps
+      t.strictSame(
+        maps.map(({ buildId }) => buildId),
+        found,
+      )
     }
   })
 
@@ -115,8 +115,8 @@ for (const [name, settings] of [
 t.test('a download that cannot be written leaves nothing', async (t) => {
   const parent = t.testdir({ directory: {} })
   const download = ['maps', 'download', ...one, '--output']
-  await isWrongUse(t, [...download, join(parent, 'none', 'map')], /file cannot be written/, served)
-  await isWrongUse(t, [...download, join(parent, 'directory')], /file cannot be written/, served)
+  await isWrongUse(t, [...download, join(parent, 'none', 'map')], /cannot be written: E/, served)
+  await isWrongUse(t, [...download, join(parent, 'directory')], /cannot be written: E/, served)
   t.strictSame(readdirSync(parent), ['directory'])
 })
 
@@ -143,7 +143,6 @@ t.test('a reader that goes away ends a download quietly', async (t) => {
 
 t.test('credentials and wrong use', async (t) => {
   t.match(await ingest(['maps', 'list'], { env: { ...served.env, INGEST_KEY: 'wrong' } }), { code: 4 })
-  await isWrongUse(t, ['maps'], /name a command: ingest maps --help/)
   await isWrongUse(t, ['maps', 'list', '--data', data, '--project', 'a b'], /A project id is/)
   for (const command of ['show', 'download', 'verify']) {
     await isWrongUse(t, ['maps', command, '--build', 'b'], /missing --place <id>/, served)

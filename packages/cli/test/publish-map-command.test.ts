@@ -57,7 +57,7 @@ t.test('a map is published, and again it is unchanged; one line says so', async 
     stdout: new RegExp(
       `^created 1 lines ${digest} ${small.length} bytes: 1 chunk sent \\(20\\.. kB\\), 0 reused, in [\\d.]+ s\\n$`,
     ),
-    stderr: /^ingest: uploading 0 B of 20\.. kB, 0 of 1 chunks\n$/,
+    stderr: /^ingest: uploading 0 B of 20\.. kB, 0 of 1 chunk\n$/,
   })
   t.match(await publish(smallFile, 'lines'), {
     code: 0,

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs'
+import type { Command } from 'commander'
 import t from 'tap'
-import { ingest, isWrongUse } from './run-ingest.ts'
+import { createProgram } from '../src/create-program.ts'
+import { createIo, ingest, isWrongUse } from './run-ingest.ts'
 
 t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
@@ -106,18 +108,100 @@ t.test('--version is that of the package', async (t) => {
   }
 })
 
-t.test('no command, or one that there is not, is wrong use', async (t) => {
-  await isWrongUse(t, [], /name a command: ingest --help/)
-  await isWrongUse(t, ['sevre'], /unknown command 'sevre'/)
-  await isWrongUse(t, ['sevre', '--data', 'x'], /unknown command 'sevre'/)
-  await isWrongUse(t, ['keys'], /name a command: ingest keys --help/)
-  await isWrongUse(t, ['keys', 'make'], /unknown command 'make'/)
+t.test('without a command there is help, of the group that is named', async (t) => {
+  for (const [args, pattern] of [
+    [[], /^Usage: ingest <command> \[options\]\n(?:.*\n)* {2}serve /],
+    [['keys'], /^Usage: ingest keys <command> \[options\]\n(?:.*\n)* {2}rotate <keyId> /],
+    [['maps'], /^Usage: ingest maps <command> \[options\]\n(?:.*\n)* {2}verify /],
+  ] as const) {
+    t.match(await ingest(args), { code: 0, stdout: pattern, stderr: /^$/ }, args.join(' '))
+  }
+})
+
+t.test('help shows the very command that it is asked for', async (t) => {
+  const { stdout } = await ingest(['keys', 'rotate', '--help'])
+  t.match(stdout, /^Usage: ingest keys rotate <keyId> --data <dir> --project <id> \[options\]\n/)
+  for (const args of [
+    ['help', 'keys', 'rotate'],
+    ['keys', 'help', 'rotate'],
+    ['help', 'keys', 'rotate', 'vbxtzdc2'],
+  ]) {
+    t.strictSame(await ingest(args), { code: 0, signal: null, stdout, stderr: '' }, args.join(' '))
+  }
+  t.equal((await ingest(['help', 'keys'])).stdout, (await ingest(['keys'])).stdout)
+})
+
+t.test('a command that there is not is wrong use, and the likeliest is suggested', async (t) => {
+  for (const args of [['serv'], ['serv', '--data', 'x'], ['serv', '--help'], ['help', 'serv']]) {
+    await isWrongUse(t, args, /unknown command 'serv' \(Did you mean serve\?\)/)
+  }
+  await isWrongUse(t, ['keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
+  await isWrongUse(t, ['help', 'keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
+  await isWrongUse(t, ['xyzzy'], /unknown command 'xyzzy'/)
+})
+
+t.test('all that is missing is named at once, with the variables that may stand for it', async (t) => {
+  const [project, target] = [
+    '--project <id> \\(or INGEST_PROJECT_ID\\)',
+    '--url <url> \\(or INGEST_URL\\) or --data <dir>',
+  ]
+  for (const [args, missing] of [
+    [['send'], `<file>, ${project}, ${target}`],
+    [['publish-map'], `<file>, --place <id>, --build <id>, ${project}, ${target}`],
+    [['publish-map', 'map.json', '--place', '1', '--data', 'd'], `--build <id>, ${project}:`],
+    [['keys', 'revoke'], `<keyId>, --data <dir> \\(or INGEST_DATA\\), ${project}:`],
+    [['serve'], '--data <dir> \\(or INGEST_DATA\\): `ingest serve --help` has an example'],
+  ] as const) {
+    await isWrongUse(t, args, new RegExp(`missing ${missing}`))
+  }
+  await isWrongUse(t, ['send'], /missing <file>: `ingest send --help`/, {
+    env: { INGEST_PROJECT_ID: 'demo', INGEST_DATA: 'd' },
+  })
+})
+
+/** Every command that does something, by its words. */
+function commandsOf(command: Command, words: string[] = []): { command: Command; words: string[] }[] {
+  if (command.commands.length === 0) return [{ command, words }]
+  return [{ command, words }, ...command.commands.flatMap((each) => commandsOf(each, [...words, each.name()]))]
+}
+
+t.test('the examples in each help are command lines that it understands', async (t) => {
+  for (const { words } of commandsOf(createProgram(createIo().io))) {
+    const { stdout } = await ingest([...words, '--help'])
+    const examples = stdout.split(/^(?:Examples?|Start here):$/m)[1] ?? ''
+    const lines = Array.from(examples.matchAll(/^ {2}(?:.* \| |\w+=\S+ )?ingest (.*)$/gm), ([, line = '']) => line)
+    t.not(lines.length, 0, `ingest ${words.join(' ')} has an example`)
+    for (const line of lines) {
+      const program = createProgram(createIo().io)
+      for (const { command } of commandsOf(program)) if (command.commands.length === 0) command.action(() => {})
+      await t.resolves(program.parseAsync(line.replace(/ > .*/, '').split(' '), { from: 'user' }), line)
+    }
+  }
+})
+
+t.test('help marks what is required, and arguments stand before options', async (t) => {
+  for (const { command, words } of commandsOf(createProgram(createIo().io))) {
+    const { stdout } = await ingest([...words, '--help'])
+    t.match(stdout, /^Usage: ingest [a-z -]*(<\w+> )*([-<(][^\n]* )?\[options\]\n/, words.join(' '))
+    const data = stdout.match(/^ {2}--data <dir>(.|\n {4,})*/m)?.[0].replaceAll(/\s+/g, ' ')
+    if (data !== undefined) t.match(data, /required/, words.join(' '))
+    t.match(command.description(), /^\S/)
+  }
+})
+
+t.test('the environment is that which is given, and not that of the process', async (t) => {
+  process.env.INGEST_DATA = t.testdir()
+  t.teardown(() => {
+    delete process.env.INGEST_DATA
+  })
+  await isWrongUse(t, ['serve'], /missing --data <dir>/)
+  await isWrongUse(t, ['serve', '--port', 'x'], /'--port <n>' argument 'x' is invalid/)
 })
 
 t.test('an option that there is not is wrong use', async (t) => {
   const data = t.testdir()
   await isWrongUse(t, ['--verbose'], /unknown option '--verbose'/)
-  await isWrongUse(t, ['keys', '--json'], /unknown option '--json'/)
+  t.match(await ingest(['keys', '--json']), { code: 2, stdout: /^\{"ok":false/, stderr: /unknown option '--json'/ })
   for (const command of [['serve'], ['export', '--project', 'p'], ['keys', 'list', '--project', 'p']]) {
     await isWrongUse(t, [...command, '--data', data, '--verbose'], /unknown option '--verbose'/)
   }

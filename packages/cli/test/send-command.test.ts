@@ -139,7 +139,7 @@ t.test('rejected events are told, keep nothing out, and are exit 5', async (t) =
 t.test('where all events are rejected, nothing is said of others', async (t) => {
   const { code, stderr } = await sendFile(fileOf('{"type":"none"}\n'))
   t.equal(code, 5)
-  t.match(stderr, /^ingest: 1 of 1 events were rejected: --rejected /m)
+  t.match(stderr, /^ingest: 1 of 1 event was rejected: --rejected /m)
 })
 
 t.test('ids are made when that is asked for, and it is said what that means', async (t) => {

@@ -1,11 +1,12 @@
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { type ServeProcess, startServe } from './ingest-process.ts'
-import { isWrongUse } from './run-ingest.ts'
+import { ingestCommand, ownTerminal, type ServeProcess, startServe } from './ingest-process.ts'
+import { ingest, isWrongUse } from './run-ingest.ts'
 import { batchOf, createKey, exportedIds, idsOf, projectId, type Sender, type Sent, send } from './sender.ts'
 
 async function open(t: Test, ...args: string[]) {
@@ -54,11 +55,86 @@ t.test('options that cannot be are wrong use', async (t) => {
     await isWrongUse(t, [...serve, '--publication-limit', bytes], /Expected a number of bytes from 1 to/)
   }
   await isWrongUse(t, [...serve, '--log-level', 'loud'], /Allowed choices are fatal, error, warn, info, debug, silent/)
-  await isWrongUse(t, [...serve, '--port', String(server.port)], /port \d+ on 127\.0\.0\.1 is taken: name another/)
   await isWrongUse(t, [...serve, '--host', ''], /not empty/)
   await isWrongUse(t, [...serve, '--port', '0', '--host', '203.0.113.1'], /not an address of this machine/)
   t.equal((await fetch(`${server.url}/readyz`)).status, 200, 'who was there first is not disturbed')
 })
+
+t.test('a port that is taken may be free later: exit 6, and the store is closed again', async (t) => {
+  const { data, server } = await open(t)
+  t.match(await ingest(['serve', '--data', data, '--port', String(server.port), '--json']), {
+    code: 6,
+    stdout: /^\{"ok":false,"error":\{"code":"address-in-use",.*"retryable":true\}\}\n$/,
+    stderr: new RegExp(`^ingest: port ${server.port} on 127\\.0\\.0\\.1 is taken: .*--port\n$`),
+  })
+  t.equal((await fetch(`${server.url}/readyz`)).status, 200, 'who was there first is not disturbed')
+})
+
+t.test('it says when a store has no key yet, with the command that makes one', async (t) => {
+  const data = join(t.testdir(), 'new')
+  const first = await startServe(t, ['--data', data])
+  first.signal('SIGTERM')
+  await first.exited
+  t.match(
+    first.log().filter(({ level }) => level === 40),
+    [{ msg: `make one: ingest keys create --data ${data} --project <id>` }],
+  )
+  await createKey(data)
+  const second = await startServe(t, ['--data', data])
+  second.signal('SIGTERM')
+  await second.exited
+  t.strictSame(
+    second.log().filter(({ level }) => level >= 40),
+    [],
+  )
+})
+
+const noTerminal = spawnSync('script', ['--version']).error ? 'no script(1) here, which makes terminals' : false
+t.test(
+  'on a terminal it logs lines for people, with colours unless they are not wanted',
+  { skip: noTerminal },
+  async (t) => {
+    const serve = ['serve', '--data', join(t.testdir(), 'data'), '--port', '0']
+    for (const [env, args, patterns] of [
+      [
+        {},
+        [],
+        [
+          /^␛\[2m\d\d:\d\d:\d\d␛\[22m ␛\[33mwarning: the store has no key yet/,
+          /^.* ␛\[1mdrained␛\[22m ␛\[2maccepted=␛\[22m0/,
+        ],
+      ],
+      [
+        { NO_COLOR: '1' },
+        [],
+        [/^\d\d:\d\d:\d\d warning: the store has no key yet/, /^\d\d:\d\d:\d\d drained accepted=0 /],
+      ],
+      [{}, ['--log-format', 'json'], [/^\{"level":30,.*"listening"\}/, /^\{"level":30,.*"drained"\}/]],
+    ] as const) {
+      const quoted = ingestCommand([...serve, ...args]).map((word) => `'${word}'`)
+      const child = spawn('script', ['-qec', quoted.join(' '), '/dev/null'], {
+        stdio: ['pipe', 'pipe', 'ignore'],
+        env: { ...ownTerminal(), ...env },
+      })
+      t.teardown(() => void child.kill('SIGKILL'))
+      let text = ''
+      child.stdout.on('data', (chunk) => {
+        text += chunk
+        // as Ctrl-C does
+        if (/listening on .*\n(?:.*\n)*.*no key yet/.test(text)) child.stdin.write('\u0003')
+      })
+      await once(child, 'close')
+      const lines = text.replaceAll('\x1b', '␛').split(/\r?\n/)
+      t.ok(lines.some((line) => /^listening on http:\/\/127/.test(line)))
+      for (const pattern of patterns)
+        t.ok(
+          lines.some((line) => pattern.test(line)),
+          `${pattern} in ${lines.join('\n')}`,
+        )
+      if (args.length === 0) t.notMatch(text, /"level"| listening url/)
+    }
+  },
+)
 
 t.test('a project is limited, and waiting for as long as it is told is enough', async (t) => {
   const { sender } = await open(t, '--rate-limit', '1,100')

@@ -47,7 +47,9 @@ for (const [name, settings] of [
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     t.match(cellsOf(stdout), [heading, row])
     t.equal(cellsOf(stdout).length, 2)
-    const json = JSON.parse((await ingest(['stats', '--json'], settings)).stdout)
+    const { projects } = JSON.parse((await ingest(['stats', '--json'], settings)).stdout)
+    t.equal(projects.length, 1)
+    const [json] = projects
     t.match(json, { projectId, events: 1200, batches: 12, builds: 3, frozenBuilds: 2, maps: 2 })
     t.match(json, { firstAt: time, lastAt: time, eventsPerSecond: Number, bytes: Number })
     t.ok(json.firstAt <= json.lastAt)
@@ -61,15 +63,15 @@ for (const [name, settings] of [
       ['b-1', time, '0'],
       ['b-2', 'open', '1'],
     ])
-    const lines = (await ingest(['stats', '--builds', '--json'], settings)).stdout.trimEnd().split('\n')
-    t.match(
-      lines.map((line) => JSON.parse(line)),
-      [
+    t.match(JSON.parse((await ingest(['stats', '--builds', '--json'], settings)).stdout), {
+      ok: true,
+      projectId,
+      builds: [
         { buildId: 'b-0', maps: 1, frozenAt: time },
         { buildId: 'b-1', maps: 0, frozenAt: time },
         { buildId: 'b-2', maps: 1, frozenAt: null },
       ],
-    )
+    })
   })
 }
 
@@ -86,20 +88,16 @@ t.test('without a project, all those of a store are counted', async (t) => {
     ['busy', '1', '1', /^\d+ B$/, number, '0 of 0', '0', time, time],
     ['quiet', '0', '0', '0 B', '0', '0 of 0', '0', 'never', 'never'],
   ])
-  const lines = (await ingest(['stats', '--data', own, '--json'])).stdout.trimEnd().split('\n')
-  t.match(
-    lines.map((line) => JSON.parse(line)),
-    [
-      { projectId: 'busy', events: 1 },
-      { projectId: 'quiet', events: 0, firstAt: null },
-    ],
-  )
+  t.match(JSON.parse((await ingest(['stats', '--data', own, '--json'])).stdout).projects, [
+    { projectId: 'busy', events: 1 },
+    { projectId: 'quiet', events: 0, firstAt: null },
+  ])
 })
 
 t.test('a project that is not known here is told so', async (t) => {
   const { code, stdout, stderr } = await ingest(['stats', '--data', data, '--project', 'gmae-1', '--json'])
   t.equal(code, 0)
-  t.match(JSON.parse(stdout), { projectId: 'gmae-1', events: 0 })
+  t.match(JSON.parse(stdout), { projects: [{ projectId: 'gmae-1', events: 0 }] })
   t.equal(stderr, 'ingest: nothing is known of the project gmae-1 here: it has no events and no keys\n')
 })
 

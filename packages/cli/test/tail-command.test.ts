@@ -1,8 +1,10 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import type { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
-import { ended, ingestCommand, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
+import { ended, ingestCommand, ownTerminal, startIngest, startServe } from './ingest-process.ts'
 import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, exportedIds, projectId, send } from './sender.ts'
 
@@ -143,15 +145,52 @@ t.test('what cannot work is refused at once', async (t) => {
   await isWrongUse(t, ['tail', ...served, '--type', ''], /not empty/, { env })
   await isWrongUse(t, ['tail', '--data', t.testdir(), ...project], /There is no store/)
   t.match(await ingest(['tail', ...served], { env: { INGEST_KEY: 'ik_wrong' } }), { code: 4, stdout: /^$/ })
-  const nobody = ['tail', '--url', 'http://127.0.0.1:9', ...project]
-  t.match(await ingest(nobody, { env }), { code: 6, stdout: /^$/, stderr: /^ingest: No answer from .*\n$/ })
 })
 
-/** Node asks each of these whether there are colours. */
-const colorSettings = ['NO_COLOR', 'FORCE_COLOR', 'CI', 'COLORTERM', 'NODE_DISABLE_COLORS', 'TMUX', 'TEAMCITY_VERSION']
-const withoutColorSettings = Object.fromEntries(
-  Object.entries(ownEnvironment()).filter(([name]) => !colorSettings.includes(name)),
-)
+t.test('a server that is not there to begin with is waited for', async (t) => {
+  const own = t.testdir()
+  const key = await createKey(own)
+  const first = await startServe(t, ['--data', own])
+  first.signal('SIGKILL')
+  await first.exited
+  const child = startIngest(['tail', '--url', first.url, ...project], { env: { INGEST_KEY: key } })
+  t.teardown(() => void child.kill('SIGKILL'))
+  const [lines, errors] = [linesOf(child.stdout), linesOf(child.stderr)]
+  t.match(await errors.next(), /^ingest: waiting for the server: /)
+  const second = await startServe(t, ['--data', own, '--port', String(first.port)])
+  t.equal(await errors.next(), 'ingest: the server is back')
+  await send({ ...second, key }, ['a'])
+  t.match(await lines.next(), /"eventId":"a"/)
+})
+
+t.test('the first request is sent again after 503 and 429, and a refusal is none to wait for', async (t) => {
+  const codes = [503, 429]
+  const limited = createServer((_, res) => {
+    const status = codes.shift() ?? 401
+    res.writeHead(status, { 'Content-Type': 'application/problem+json', 'Retry-After': '1' })
+    const code = { 503: 'overloaded', 429: 'rate-limited' }[status] ?? 'unauthorized'
+    res.end(JSON.stringify({ status, code, detail: `It is ${code}.`, retryable: status !== 401 }))
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => void limited.close())
+  await once(limited, 'listening')
+  const { port } = limited.address() as AddressInfo
+  t.match(await ingest(['tail', '--url', `http://127.0.0.1:${port}`, ...project], { env }), {
+    code: 4,
+    stdout: /^$/,
+    stderr: /^ingest: waiting for the server: It is overloaded\.\ningest: This is no active key .*\n$/,
+  })
+  t.strictSame(codes, [])
+})
+
+t.test('SIGINT ends waiting for a server that never comes', async (t) => {
+  const child = startIngest(['tail', '--url', 'http://127.0.0.1:9', ...project], { env })
+  t.teardown(() => void child.kill('SIGKILL'))
+  const exited = ended(child)
+  t.match(await linesOf(child.stderr).next(), /^ingest: waiting for the server: No answer from /)
+  child.kill('SIGINT')
+  t.match(await exited, { code: 130, stdout: /^$/ })
+})
+
 const noTerminal = spawnSync('script', ['--version']).error ? 'no script(1) here, which makes terminals' : false
 t.test(
   'on a terminal an event is a line for people, with colours unless they are not wanted',
@@ -163,7 +202,7 @@ t.test(
       [
         [],
         {},
-        /^␛\[2m\d\d:\d\d:\d\d\.\d{3} {2}␛\[0m␛\[1mshown {11}␛\[0m {2}b\\u009b9 {8}7 {13}\{"eventId":"shown",.*…\r$/,
+        /^␛\[2m\d\d:\d\d:\d\d\.\d{3} {2}␛\[22m␛\[1mshown {11}␛\[22m {2}b\\u009b9 {8}7 {13}\{"eventId":"shown",.*…\r$/,
       ],
       [[], { NO_COLOR: '1' }, /^\d\d:\d\d:\d\d\.\d{3} {2}shown {13}b\\u009b9 {8}7 {13}\{"eventId":"shown",.*…\r$/],
       [['--json'], {}, /^\{"cursor":"[^"]+","receivedAt":\d+,"event":\{.*"buildId":"b\\u009b9".*\}\}\r$/],
@@ -171,7 +210,7 @@ t.test(
       const quoted = [...command, ...more].map((word) => `'${word}'`).join(' ')
       const child = spawn('script', ['-qec', `stty cols 100; ${quoted}`, '/dev/null'], {
         stdio: ['ignore', 'pipe', 'ignore'],
-        env: { ...withoutColorSettings, ...env, TERM: 'xterm-256color', ...extra },
+        env: { ...ownTerminal(), ...env, ...extra },
       })
       t.teardown(() => void child.kill('SIGKILL'))
       const exited = once(child, 'close')

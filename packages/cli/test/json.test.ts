@@ -1,0 +1,157 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createIngest } from '@ingest/core'
+import { openLmdbStore } from '@ingest/core/lmdb'
+import type { Command } from 'commander'
+import t, { type Test } from 'tap'
+import { createProgram } from '../src/create-program.ts'
+import { run } from '../src/run.ts'
+import { createIo } from './run-ingest.ts'
+
+// --json is one contract over all commands: one object (or lines of them) on standard output, `ok`, times as RFC 3339,
+// null for none, and an object for every failure
+
+const directory = t.testdir()
+const data = join(directory, 'data')
+const projectId = 'demo'
+const files = { events: join(directory, 'events.ndjson'), map: join(directory, 'map.json') }
+writeFileSync(files.events, '{"eventId":"e-1","buildId":"b"}\n')
+writeFileSync(files.map, '{}')
+const store = ['--data', data, '--project', projectId]
+const nobody = ['--url', 'http://127.0.0.1:1', '--project', projectId, '--retries', '0']
+const map = ['--place', '1', '--build', 'b']
+const { keys, submitBatch, close } = createIngest({ store: await openLmdbStore(data) })
+const [{ record: key }, { record: other }] = [await keys.create(projectId), await keys.create(projectId)]
+await submitBatch(projectId, { events: [{ projectId, eventId: 'e-0', type: 'kill' }] })
+await close()
+
+interface Case {
+  done: string[]
+  failed: string[]
+  code: string
+  /** Whether there is a line for each event, and an object for a failure alone. */
+  isStream?: true
+}
+
+/** A command line that works, and one that does not and why, of every command in an order in which they can run. */
+const cases: Record<string, Case> = {
+  'keys create': { done: store, failed: [...store, '--scope', 'all'], code: 'invalid-argument' },
+  'keys list': { done: store, failed: ['--data', `${data}-not`, '--project', projectId], code: 'store-missing' },
+  'keys revoke': { done: [key.keyId, ...store], failed: ['00000000', ...store], code: 'unknown-key' },
+  'keys rotate': { done: [other.keyId, ...store], failed: ['00000000', ...store], code: 'unknown-key' },
+  send: { done: [files.events, ...store], failed: [files.events, ...nobody], code: 'connection-failed' },
+  check: {
+    done: [files.events, '--project', projectId],
+    failed: [files.map, '--project', 'p'],
+    code: 'events-rejected',
+  },
+  export: {
+    done: [...store, '--output', join(directory, 'files')],
+    failed: [...store, '--output', files.map],
+    code: 'invalid-argument',
+  },
+  tail: {
+    done: [...store, '--since', '1h'],
+    failed: [...store, '--after', 'x'],
+    code: 'invalid-cursor',
+    isStream: true,
+  },
+  find: { done: ['e-0', ...store], failed: ['none', ...store], code: 'event-not-found' },
+  stats: { done: store, failed: nobody, code: 'connection-failed' },
+  'publish-map': {
+    done: [files.map, ...map, ...store],
+    failed: [files.map, ...map, ...nobody],
+    code: 'connection-failed',
+  },
+  'maps list': { done: store, failed: nobody, code: 'connection-failed' },
+  'maps show': { done: [...map, ...store], failed: ['--place', '2', '--build', 'b', ...store], code: 'map-not-found' },
+  'maps download': {
+    done: [...map, ...store, '--output', join(directory, 'copy.json')],
+    failed: [...map, ...store],
+    code: 'invalid-argument',
+  },
+  'maps verify': {
+    done: [...map, ...store],
+    failed: [...map, ...store, '--file', files.events],
+    code: 'digest-mismatch',
+  },
+  serve: {
+    done: ['--data', data, '--port', '0'],
+    failed: ['--data', data, '--port', '0', '--host', '203.0.113.1'],
+    code: 'invalid-argument',
+  },
+}
+
+/** Runs a command with --json; one that would go on is ended as soon as it has printed. */
+async function runJson(args: readonly string[], goesOn: boolean) {
+  const { io, stdout, wrote, signal } = createIo({ env: { INGEST_KEY: 'ik_none' } })
+  if (goesOn) wrote.then(() => signal('SIGTERM'))
+  const code = await run([...args, '--json'], io)
+  const lines = stdout().split('\n')
+  return { code, end: lines.pop(), objects: lines.map((line) => JSON.parse(line)) }
+}
+
+/** Asserts that whatever is a time by its name is RFC 3339, or null. */
+function hasTimes(t: Test, value: unknown): void {
+  if (typeof value !== 'object' || value === null) return
+  for (const [name, member] of Object.entries(value)) {
+    if (/[a-z]At$/.test(name) && member !== null) t.match(member, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, name)
+    hasTimes(t, member)
+  }
+}
+
+function namesOf(command: Command, words: string[] = []): string[] {
+  if (command.commands.length === 0) return [words.join(' ')]
+  return command.commands.flatMap((each) => namesOf(each, [...words, each.name()]))
+}
+
+t.test('every command but the one that prints a script has --json', async (t) => {
+  const program = createProgram(createIo().io)
+  t.strictSame(
+    Object.keys(cases).sort(),
+    namesOf(program)
+      .filter((name) => name !== 'completion')
+      .sort(),
+  )
+})
+
+for (const [name, { done, failed, code, isStream = false }] of Object.entries(cases)) {
+  const words = name.split(' ')
+
+  t.test(`${name} --json: one object when it works`, async (t) => {
+    const { code, end, objects } = await runJson([...words, ...done], ['serve', 'tail'].includes(name))
+    t.strictSame({ code, end }, { code: isStream ? 143 : 0, end: '' })
+    if (isStream) return t.match(objects[0], { cursor: String, event: { eventId: 'e-0' } })
+    t.equal(objects.length, 1)
+    t.equal(Object.keys(objects[0])[0], 'ok')
+    t.equal(objects[0].ok, true)
+    hasTimes(t, objects[0])
+  })
+
+  t.test(`${name} --json: one object when it fails`, async (t) => {
+    const { code: exitCode, end, objects } = await runJson([...words, ...failed], false)
+    t.not(exitCode, 0)
+    t.strictSame({ end, objects: objects.length }, { end: '', objects: 1 })
+    t.match(objects[0], { ok: false, error: { code, message: /./, retryable: Boolean } })
+    t.strictSame(Object.keys(objects[0].error), ['code', 'message', 'retryable'])
+    hasTimes(t, objects[0])
+  })
+
+  t.test(`${name} --json: one object when the command line is not understood`, async (t) => {
+    const { code, end, objects } = await runJson([...words, '--nonsense'], false)
+    t.strictSame({ code, end, objects: objects.length }, { code: 2, end: '', objects: 1 })
+    t.match(objects[0], { ok: false, error: { code: 'invalid-argument', message: /--nonsense/, retryable: false } })
+  })
+}
+
+t.test('what has no value is null, and not missing', async (t) => {
+  const { objects } = await runJson(['keys', 'list', ...store], false)
+  t.match(objects[0].keys[0], { keyId: key.keyId, expiresAt: null, revokedAt: String })
+  t.match(objects[0].keys.at(-1), { expiresAt: null, revokedAt: null })
+  t.match((await runJson(['stats', '--builds', ...store], false)).objects[0].builds, [
+    { buildId: 'b', frozenAt: String },
+  ])
+  t.match((await runJson(['stats', '--data', data, '--project', 'none'], false)).objects[0].projects, [
+    { firstAt: null },
+  ])
+})
