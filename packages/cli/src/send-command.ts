@@ -145,7 +145,7 @@ function lineOf({ events, bytes, accepted, duplicates, rejected, durationMs }: S
   const seconds = durationMs / 1000
   const perSecond = Math.round(events / Math.max(seconds, 0.001))
   const outcome = `${accepted} accepted, ${formatCount(duplicates, 'duplicate')}, ${rejected} rejected`
-  return `sent ${formatCount(events, 'event')}: ${outcome}; ${formatBytes(bytes)} in ${seconds.toFixed(2)} s, ${perSecond} events/s`
+  return `sent ${formatCount(events, 'event')}: ${outcome}; ${formatBytes(bytes)} in ${seconds.toFixed(2)} s, ${formatCount(perSecond, 'event')}/s`
 }
 
 interface Timed {

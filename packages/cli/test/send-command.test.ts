@@ -42,7 +42,7 @@ t.test('a file is sent, exactly as it stands there, and again all of it is dupli
     '{ "eventId" : "whole-odd" , "projectId":"game-1","big":12345678901234567890123,"f":1.0,"k":1,"k":2}',
   ]
   const file = fileOf(`${lines.join('\n')}\n`)
-  const amount = '\\d+\\.\\d kB in \\d+\\.\\d\\d s, \\d+ events/s\\n$'
+  const amount = '\\d+\\.\\d kB in \\d+\\.\\d\\d s, \\d+ events?/s\\n$'
   t.match(await sendFile(file, '--concurrency', '1'), {
     code: 0,
     stdout: new RegExp(`^sent 251 events: 251 accepted, 0 duplicates, 0 rejected; ${amount}`),

@@ -118,10 +118,13 @@ t.test(
       })
       t.teardown(() => void child.kill('SIGKILL'))
       let text = ''
+      let isStopped = false
       child.stdout.on('data', (chunk) => {
         text += chunk
         // as Ctrl-C does
-        if (/listening on .*\n(?:.*\n)*.*no key yet/.test(text)) child.stdin.write('\u0003')
+        if (isStopped || !/listening on [\s\S]*no key yet/.test(text)) return
+        isStopped = true
+        child.stdin.write('\u0003')
       })
       await once(child, 'close')
       const lines = text.replaceAll('\x1b', '␛').split(/\r?\n/)
