@@ -1,6 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { isProjectId } from '@ingest/core'
 import t from 'tap'
+import { projectId as parseProjectId } from '../src/options.ts'
 import { startServe } from './ingest-process.ts'
 import { ingest, isWrongUse } from './run-ingest.ts'
 import { createKey, projectId, send } from './sender.ts'
@@ -52,6 +54,50 @@ t.test('a project id that cannot be one is wrong use, and makes no store', async
     await isWrongUse(t, [...command, '--data', data, '--project', 'a:b'], /A project id is 1 to 64 of/)
   }
   t.notOk(existsSync(data))
+})
+
+t.test('an option that cannot be is refused before anything is opened or made', async (t) => {
+  const path = t.testdir({ 'events.ndjson': '{}' })
+  const [data, file, made] = [join(path, 'data'), join(path, 'events.ndjson'), join(path, 'made')]
+  const target = ['--data', data, ...project]
+  const commands: [args: string[], pattern: RegExp][] = [
+    [
+      ['keys', 'create', ...target, '--scope', 'nonsense'],
+      /'nonsense' is not one of the scopes events:write, maps:wri/,
+    ],
+    [['keys', 'create', ...target, '--expires', 'soon'], /'soon' is invalid. Expected a duration such as 90d/],
+    [['keys', 'create', '--data', data, '--project', 'a b'], /'a b' is invalid. A project id is 1 to 64/],
+    [['serve', '--data', data, '--port', 'x'], /'x' is invalid. Expected a whole number/],
+    [['serve', '--data', data, '--log-format', 'xml'], /'xml' is invalid. Allowed choices are auto, json, text/],
+    [['send', file, '--rejected', made, '--data', data, '--project', 'a b'], /'a b' is invalid. A project id/],
+    [['send', file, '--rejected', made, ...target, '--concurrency', '0'], /'0' is invalid. Expected a whole number/],
+    [['send', file, '--rejected', made, ...target], /There is no store in/],
+    [['check', file, '--rejected', made, '--project', 'a b'], /'a b' is invalid. A project id/],
+    [['export', '--output', made, '--data', data, '--project', 'a b'], /'a b' is invalid. A project id/],
+    [['export', '--output', made, ...target, '--from', 'soon'], /--from is a duration such as 10m/],
+    [['export', '--output', made, ...target], /There is no store in/],
+    [
+      ['maps', 'download', '--output', made, ...target, '--place', '1', '--build', ''],
+      /'' is invalid. Expected someth/,
+    ],
+  ]
+  for (const [args, pattern] of commands) {
+    await isWrongUse(t, args, pattern)
+    t.strictSame(readdirSync(path), ['events.ndjson'], args.join(' '))
+  }
+})
+
+t.test('what may be a project id is what the core takes for one', async (t) => {
+  const takes = (id: string) => {
+    try {
+      return parseProjectId(id) === id
+    } catch {
+      return false
+    }
+  }
+  for (const id of ['a', 'A-1_b.c', 'x'.repeat(64), '', 'x'.repeat(65), 'a b', 'a:b', 'é', 'a\n', '.', '/']) {
+    t.equal(takes(id), isProjectId(id), JSON.stringify(id))
+  }
 })
 
 t.test('every variable that --help names is read, and an argument goes before it', async (t) => {
