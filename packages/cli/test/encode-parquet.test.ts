@@ -5,7 +5,7 @@ import { createIngest, knownFields } from '@ingest/core'
 import { openLmdbStore } from '@ingest/core/lmdb'
 import { parquetMetadata, parquetReadObjects } from 'hyparquet'
 import t, { type Test } from 'tap'
-import { ingest } from './run-ingest.ts'
+import { spawnIngest } from './ingest-process.ts'
 
 // By the built command: the resolver of the test runner does not find the parts of hyparquet that its writer imports.
 
@@ -23,7 +23,7 @@ async function exported(t: Test, batches: readonly (readonly string[])[], args: 
   await store.close()
   const output = join(path, 'files')
   const target = ['--data', join(path, 'data'), '--project', projectId]
-  t.match(await ingest(['export', ...target, '--output', output, '--format', 'parquet', ...args]), {
+  t.match(await spawnIngest(['export', ...target, '--output', output, '--format', 'parquet', ...args]), {
     code: 0,
     stderr: '',
   })
