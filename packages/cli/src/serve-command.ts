@@ -128,7 +128,7 @@ async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
     throw isListening ? new CommandFailure({ ...(await failureOf(error)), isPrinted: true }) : error
   })
 
-  /** After a failed disk, even an orderly exit may wait for it for ever. */
+  /** After a failed disk, even an orderly exit may never end. */
   function endAtOnce(error: IngestError): void {
     log.fatal({ code: error.code, err: error }, 'the store has failed: ending at once')
     io.end('SIGKILL')

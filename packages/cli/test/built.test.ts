@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync } from 'node:fs'
+import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
@@ -71,7 +71,7 @@ t.test('an older Node gets one line, and no stack', async (t) => {
   // a copy whose build is a marker, run with the version of another Node
   const copy = t.testdir({ 'package.json': '{"type":"module"}', dist: { 'bin.js': 'console.log("runs")' } })
   mkdirSync(join(copy, 'bin'))
-  cpSync(fileURLToPath(new URL('../bin/ingest.js', import.meta.url)), join(copy, 'bin', 'ingest.js'))
+  copyFileSync(fileURLToPath(new URL('../bin/ingest.js', import.meta.url)), join(copy, 'bin', 'ingest.js'))
   const run = (version: string) => {
     const fake = dataUrl(
       `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } })`,
