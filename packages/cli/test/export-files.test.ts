@@ -9,7 +9,7 @@ import { gunzipSync } from 'node:zlib'
 import { createIngest, type EmbeddedIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/core/lmdb'
 import t, { type Test } from 'tap'
-import { ended, ingestCommand, ownEnvironment, startIngest, startServe } from './ingest-process.ts'
+import { ended, ingestCommand, ownEnvironment, spawnIngest, startIngest, startServe } from './ingest-process.ts'
 import { ingest } from './run-ingest.ts'
 import { createKey, idsOf, parseExport, projectId } from './sender.ts'
 
@@ -85,13 +85,16 @@ t.test('the next run goes on behind the last one, in whichever format', async (t
   const { open, args, output } = openStore(t)
   const to = await open()
   await store(to, idsOf('a', 150))
-  t.match(await ingest([...args, '--limit', '120']), { code: 0, stdout: /^wrote .*\nexported 120 events: 1 file,/ })
+  t.match(await spawnIngest([...args, '--limit', '120']), {
+    code: 0,
+    stdout: /^wrote .*\nexported 120 events: 1 file,/,
+  })
   await store(to, idsOf('b', 10))
-  t.match(await ingest([...args, '--gzip']), { code: 0, stdout: 'exported 40 events' })
-  t.match(await ingest(args), { code: 0, stdout: /^exported nothing: there are no new events\n$/ })
+  t.match(await spawnIngest([...args, '--gzip']), { code: 0, stdout: 'exported 40 events' })
+  t.match(await spawnIngest(args), { code: 0, stdout: /^exported nothing: there are no new events\n$/ })
   for (const name of filesIn(output)) rmSync(join(output, name))
   await store(to, idsOf('c', 5))
-  t.match(await ingest(args), { code: 0, stdout: 'exported 5 events' })
+  t.match(await spawnIngest(args), { code: 0, stdout: 'exported 5 events' })
   t.strictSame(idsIn(output), idsOf('c', 5), 'what was taken away is not written again')
   await to.close()
 })
@@ -100,7 +103,7 @@ t.test('--after is where the first run begins, and counts for no other', async (
   const { open, args, output } = openStore(t)
   const to = await open()
   await store(to, idsOf('a', 10))
-  for (const _ of [1, 2]) t.match(await ingest([...args, '--after', '1-3']), { code: 0 })
+  for (const _ of [1, 2]) t.match(await spawnIngest([...args, '--after', '1-3']), { code: 0 })
   t.strictSame(idsIn(output), idsOf('a', 10).slice(4))
   await to.close()
 })
@@ -115,15 +118,15 @@ t.test('a file for each hour, and none for one that is not over', async (t) => {
     now = at
     await store(to, [`e-${i}`])
   }
-  t.match(await ingest([...args, '--every', 'hour']), { code: 0, stdout: 'exported 7 events: 4 files' })
+  t.match(await spawnIngest([...args, '--every', 'hour']), { code: 0, stdout: 'exported 7 events: 4 files' })
   t.strictSame(filesIn(output), [
     'game-1-00000001-20261119T235900Z.ndjson',
     'game-1-00000002-20261120T000000Z.ndjson',
     'game-1-00000003-20261120T010000Z.ndjson',
     'game-1-00000004-20261120T040000Z.ndjson',
   ])
-  t.match(await ingest([...args, '--every', 'hour']), { code: 0, stdout: 'no new events of an hour that is over' })
-  t.match(await ingest(args), { code: 0, stdout: 'exported 1 event:' })
+  t.match(await spawnIngest([...args, '--every', 'hour']), { code: 0, stdout: 'no new events of an hour that is over' })
+  t.match(await spawnIngest(args), { code: 0, stdout: 'exported 1 event:' })
   t.strictSame(idsIn(output), idsOf('e', 8))
   await to.close()
 })
@@ -211,7 +214,7 @@ t.test('killed at random and run again, it gives each event once', async (t) => 
     consumer.look(t, () => random(2) === 0)
   }
   t.ok(kills > 2, `it was killed ${kills} times`)
-  t.match(await ingest([...args, '--max-size', '20K']), { code: 0, stderr: '' })
+  t.match(await spawnIngest([...args, '--max-size', '20K']), { code: 0, stderr: '' })
   consumer.look(t, () => true)
   t.strictSame(filesIn(output), [])
   t.ok(idsIn(consumer.taken).join() === ids.join(), 'each event once, in order')
@@ -256,7 +259,7 @@ t.test('killed at each step of writing a file, it gives each event once', { skip
     t.match(killed, { code: null, signal: 'SIGKILL' }, step)
     consumer.look(t, () => i % 2 === 0)
   }
-  t.match(await ingest([...args, ...cut]), { code: 0, stderr: '' })
+  t.match(await spawnIngest([...args, ...cut]), { code: 0, stderr: '' })
   consumer.look(t, () => true)
   t.strictSame(idsIn(consumer.taken), ids)
   t.strictSame(
