@@ -1,0 +1,215 @@
+import { rmSync } from 'node:fs'
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { scenarios } from './attack/scenarios.js'
+import { createCredentials, startServer } from './attack/start-server.js'
+import { formatNumber, formatTable } from './format.js'
+import { parseCount } from './parse-count.js'
+import { startProgram } from './start-program.js'
+import { percentile, summarize, summarizeRatios } from './statistics.js'
+
+/**
+ * @typedef {import('./attack/scenarios.js').Scenario} Scenario
+ * @typedef {import('./attack/scenarios.js').Phase} Phase
+ * @typedef {import('./attack/honest.js').Honest} Honest
+ * @typedef {Honest & { attacked: import('./attack/attacker.js').Attacked, phase: string }} Measured
+ * @typedef {{ rounds: number, seconds: number, senders: number }} Options
+ */
+
+const names = scenarios.map(({ name }) => name)
+const help = `pnpm attack [${names.join('|')}] …   attacks the built "ingest serve" on this machine; all without a name
+
+  --rounds <n>    how many times each attack runs; 3 without
+  --seconds <n>   how long each attack is measured; 5 without
+  --senders <n>   honest projects; 1 without. One sends 9,500 events a second at most, just under its rate limit;
+                  16 keep the server busy, so that every loss shows
+
+Shares are of what the honest senders reach in the first line of each table, in the median of the rounds.`
+
+const options = /** @type {const} */ ({
+  help: { type: 'boolean' },
+  rounds: { type: 'string', default: '3' },
+  seconds: { type: 'string', default: '5' },
+  senders: { type: 'string', default: '1' },
+})
+
+const warmupSeconds = 1
+const attackerProject = 'attacker'
+/** How long a server may take to be itself again after an attack. */
+const settleMsMax = 120_000
+/** How long an attack runs before the server is told to stop. */
+const drainAfterMs = 1000
+
+process.exit(await main(process.argv.slice(2).filter((arg) => arg !== '--')))
+
+/** @param {string[]} args @returns {Promise<number>} the exit code */
+async function main(args) {
+  try {
+    const { values, positionals } = parseArgs({ args, allowPositionals: true, options })
+    if (values.help) {
+      console.log(help)
+      return 0
+    }
+    const unknown = positionals.find((name) => !names.includes(name))
+    if (unknown !== undefined) throw new Error(`there is no "${unknown}": ${names.join(', ')}`)
+    const chosen = scenarios.filter(({ name }) => positionals.length === 0 || positionals.includes(name))
+    const plan = {
+      rounds: parseCount(values.rounds),
+      seconds: parseCount(values.seconds),
+      senders: parseCount(values.senders),
+    }
+    if (Math.min(plan.rounds, plan.seconds, plan.senders) < 1)
+      throw new Error('rounds, seconds and senders are at least 1')
+    for (const scenario of chosen) await runScenario(scenario, plan)
+    return 0
+  } catch (error) {
+    console.error(`no figures: ${error instanceof Error ? error.message : error}`)
+    return 1
+  }
+}
+
+/** @param {Scenario} scenario @param {Options} plan */
+async function runScenario(scenario, plan) {
+  const directory = await mkdtemp(join(tmpdir(), 'ingest-attack-'))
+  const remove = () => rmSync(directory, { recursive: true, force: true })
+  process.once('exit', remove)
+  const stop = () => process.exit(130)
+  process.once('SIGINT', stop)
+  try {
+    const store = join(directory, 'store')
+    if (scenario.events !== undefined) await storeEvents(store, scenario.events)
+    const attacker = await createCredentials(store, attackerProject)
+    const honest = []
+    for (let i = 0; i < plan.senders; i++) honest.push(await createCredentials(store, `honest-${i}`))
+    const rounds = []
+    for (let round = 0; round < plan.rounds; round++) {
+      console.error(`${scenario.name}: round ${round + 1} of ${plan.rounds}`)
+      rounds.push(await runRound(scenario, plan, { store, attacker, honest }))
+    }
+    console.log(`\n${report(scenario, rounds)}\n`)
+  } finally {
+    process.off('SIGINT', stop)
+    process.off('exit', remove)
+    remove()
+  }
+}
+
+/** @param {string} directory @param {number} events */
+async function storeEvents(directory, events) {
+  const preload = await startProgram('servers/preload.js', { directory, projectId: attackerProject })
+  await preload.call('append', { events })
+  await preload.stop()
+}
+
+/**
+ * @param {Scenario} scenario
+ * @param {Options} plan
+ * @param {{ store: string, attacker: Record<string, string>, honest: Record<string, string>[] }} site
+ */
+async function runRound({ phases, hasChunk, drainUnder }, { seconds }, { store, attacker, honest }) {
+  const server = await startServer(store)
+  const programs = []
+  try {
+    const { port } = server
+    const attacks = await startProgram('src/attack/attacker.js', { port, credentials: attacker })
+    programs.push(attacks)
+    const senders = await startProgram('src/attack/honest.js', { port, credentials: honest })
+    programs.push(senders)
+    if (hasChunk) await attacks.call('prepareChunk')
+    // what the first phase would otherwise warm up for the others
+    await senders.call('measure', { seconds, warmupSeconds })
+    /** @type {Measured[]} */
+    const measured = []
+    for (const phase of phases) {
+      const result = await runPhase(phase, { attacks, senders, seconds })
+      const settleMs = await untilSettled(port)
+      measured.push({ ...result, phase: phase.title })
+      console.error(`  ${phase.title}: ${describe(result)}, settled in ${formatNumber(settleMs)} ms`)
+    }
+    const under = phases.find(({ title }) => title === drainUnder)
+    if (under) await attacks.call('begin', under.attack)
+    if (under) await sleep(drainAfterMs)
+    return { measured, drainMs: await server.drain() }
+  } finally {
+    server.kill()
+    for (const program of programs) await program.kill()
+  }
+}
+
+/**
+ * @param {Phase} phase
+ * @param {{ attacks: import('./start-program.js').Program, senders: import('./start-program.js').Program, seconds: number }} run
+ */
+async function runPhase({ attack }, { attacks, senders, seconds }) {
+  // what is sent once meets the senders when they are measured; what goes on, when they are warm
+  const isOnce = attack?.attack === 'burst'
+  const begin = () => (attack ? attacks.call('begin', attack) : undefined)
+  if (!isOnce) await begin()
+  const measuring = senders.call('measure', { seconds, warmupSeconds })
+  if (isOnce) {
+    await sleep(warmupSeconds * 1000 + 200)
+    await begin()
+  }
+  /** @type {Honest} */
+  const result = await measuring
+  return { ...result, attacked: await attacks.call('end') }
+}
+
+/** Resolves to how long it took until /livez answers quickly several times. @param {number} port */
+async function untilSettled(port) {
+  const start = performance.now()
+  for (let quick = 0; quick < 5; ) {
+    const before = performance.now()
+    const response = await fetch(`http://127.0.0.1:${port}/livez`, { signal: AbortSignal.timeout(settleMsMax) })
+    await response.arrayBuffer()
+    const now = performance.now()
+    quick = now - before < 50 ? quick + 1 : 0
+    if (now - start > settleMsMax) throw new Error('the server does not recover from the attack')
+    await sleep(20)
+  }
+  return performance.now() - start
+}
+
+/** @param {Honest & { attacked: import('./attack/attacker.js').Attacked }} result */
+function describe({ eventsPerSecond, refusals, p99Ms, unanswered, attacked }) {
+  const answers = Object.entries(attacked.answers).map(([status, count]) => `${formatNumber(count)} × ${status}`)
+  return [
+    `${formatNumber(eventsPerSecond)} events/s`,
+    `/livez p99 ${formatNumber(p99Ms)} ms`,
+    `${refusals} refusals`,
+    `${unanswered} probes unanswered`,
+    `attacker got ${answers.join(', ') || 'no answers'}, ${attacked.broken} connections broken`,
+  ].join(', ')
+}
+
+/** @param {Scenario} scenario @param {{ measured: Measured[], drainMs: number }[]} rounds */
+function report({ name, phases, drainUnder }, rounds) {
+  /** @param {number} i @param {(result: Measured) => number} pick */
+  const values = (i, pick) => rounds.map(({ measured }) => pick(/** @type {Measured} */ (measured[i])))
+  const rate = (/** @type {Measured} */ result) => result.eventsPerSecond
+  const rows = phases.map(({ title }, i) => [
+    title,
+    formatNumber(summarize(values(i, rate)).median),
+    `${formatNumber(summarizeRatios(values(i, rate), values(0, rate)).median * 100)} %`,
+    ...[
+      (/** @type {Measured} */ result) => result.p50Ms,
+      (/** @type {Measured} */ result) => result.p99Ms,
+      (/** @type {Measured} */ result) => result.maxMs,
+    ].map((pick) => formatNumber(summarize(values(i, pick)).median)),
+  ])
+  const table = formatTable([name, 'events/s', 'share', '/livez p50 ms', 'p99 ms', 'max ms'], rows)
+  const drain = formatNumber(
+    percentile(
+      rounds.map(({ drainMs }) => drainMs).sort((x, y) => x - y),
+      0.5,
+    ),
+  )
+  return drainUnder === undefined ? table : `${table}\n\ndrain under ${drainUnder}: ${drain} ms`
+}
+
+/** @param {number} ms */
+function sleep(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}

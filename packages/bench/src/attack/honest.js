@@ -1,0 +1,206 @@
+import { connect } from 'node:net'
+import { answerCalls } from '../answer-calls.js'
+import { createAnswerReader } from '../answer-reader.js'
+import { makeBatch, newSeed, stampBatch } from '../make-batch.js'
+import { percentile } from '../statistics.js'
+
+// The honest senders and the prober of /livez, as a process of its own.
+
+/**
+ * @typedef {object} Honest
+ * @property {number} eventsPerSecond acknowledged while it was measured
+ * @property {number} refusals answers other than 202
+ * @property {number} p50Ms of /livez, from a probe being due to its answer
+ * @property {number} p99Ms
+ * @property {number} maxMs
+ * @property {number} unanswered probes that had no answer in time; they count as long as they were waited for
+ */
+
+const host = '127.0.0.1'
+const eventsPerBatch = 100
+/** Below the default limit of 100 requests a second, so that an honest sender is never refused. */
+const batchesPerSecondMax = 95
+const connectionsPerSender = 4
+const probeEveryMs = 50
+/** How long unanswered probes are waited for. */
+const probeGraceMs = 10_000
+const reconnectMs = 50
+/** However long the server asks to wait, so that a short measurement sees the end of it. */
+const retryMsMax = 1000
+
+let port = 0
+/** @type {Record<string, string>[]} */
+let credentials = []
+
+answerCalls({
+  start(options) {
+    port = options.port
+    credentials = options.credentials
+  },
+
+  /** @returns {Promise<Honest>} */
+  async measure({ seconds, warmupSeconds }) {
+    const senders = credentials.map(startSender)
+    await sleep(warmupSeconds * 1000)
+    const acknowledgedBefore = sum(senders, 'acknowledged')
+    const start = performance.now()
+    const prober = startProber()
+    await sleep(seconds * 1000)
+    const elapsedSeconds = (performance.now() - start) / 1000
+    const acknowledged = sum(senders, 'acknowledged') - acknowledgedBefore
+    const latencies = await prober.stop()
+    for (const sender of senders) sender.stop()
+    return {
+      eventsPerSecond: (acknowledged * eventsPerBatch) / elapsedSeconds,
+      refusals: sum(senders, 'refusals'),
+      ...latencies,
+    }
+  },
+})
+
+/** @param {ReturnType<typeof startSender>[]} senders @param {'acknowledged' | 'refusals'} name */
+function sum(senders, name) {
+  return senders.reduce((total, { counts }) => total + counts[name], 0)
+}
+
+/**
+ * Closed loop on a few connections, at no more than its rate limit; sends again what was not acknowledged.
+ *
+ * @param {Record<string, string>} headers
+ */
+function startSender(headers) {
+  const counts = { acknowledged: 0, refusals: 0 }
+  let isOver = false
+  let dueAt = performance.now()
+  const seed = newSeed()
+  let lastNumber = 0
+  /** @type {Set<import('node:net').Socket>} */
+  const sockets = new Set()
+  for (let i = 0; i < connectionsPerSender; i++) open(newRequest())
+
+  /** @param {ReturnType<typeof newRequest>} request */
+  function open(request) {
+    if (isOver) return
+    const socket = connect({ host, port, noDelay: true })
+    sockets.add(socket)
+    const send = () => void socket.write(request.bytes)
+    const read = createAnswerReader(({ status, body }) => {
+      if (status === 202) {
+        counts.acknowledged++
+        stampBatch(request, seed, lastNumber++)
+        dueAt = Math.max(dueAt + 1000 / batchesPerSecondMax, performance.now() - 100)
+        setTimeout(send, dueAt - performance.now())
+      } else {
+        counts.refusals++
+        setTimeout(send, retryMsOf(body))
+      }
+    })
+    socket.on('connect', send).on('data', read).on('error', ignore)
+    socket.on('close', () => {
+      sockets.delete(socket)
+      setTimeout(open, reconnectMs, request)
+    })
+  }
+
+  function newRequest() {
+    const fields = { Host: host, 'Content-Type': 'application/json', ...headers }
+    const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
+    const head = (/** @type {number} */ length) =>
+      `POST /v1/events/batch HTTP/1.1\r\n${lines.join('')}Content-Length: ${length}\r\n\r\n`
+    const batch = makeBatch(headers['X-Project-Id'] ?? '', eventsPerBatch, { head })
+    stampBatch(batch, seed, lastNumber++)
+    return batch
+  }
+
+  return {
+    counts,
+    stop() {
+      isOver = true
+      for (const socket of sockets) socket.destroy()
+    },
+  }
+}
+
+/** @param {string} body */
+function retryMsOf(body) {
+  try {
+    return Math.min(retryMsMax, (JSON.parse(body).retryAfter ?? 0) * 1000)
+  } catch {
+    return 0
+  }
+}
+
+/** Asks at an even pace, on another connection while none is idle, so that a slow answer hides no others. */
+function startProber() {
+  /** @type {Set<number>} when each unanswered probe was due */
+  const open = new Set()
+  /** @type {((dueAt: number) => void)[]} */
+  const idle = []
+  /** @type {Set<import('node:net').Socket>} */
+  const sockets = new Set()
+  /** @type {number[]} */
+  const latenciesMs = []
+  let dueAt = performance.now()
+  const timer = setInterval(() => {
+    for (; dueAt <= performance.now(); dueAt += probeEveryMs) probe(dueAt)
+  }, probeEveryMs / 5)
+
+  /** @param {number} dueAt */
+  function probe(dueAt) {
+    open.add(dueAt)
+    const ask = idle.pop()
+    if (ask) ask(dueAt)
+    else openProbe(dueAt)
+  }
+
+  /** @param {number} first when its first probe was due */
+  function openProbe(first) {
+    let dueAt = first
+    const socket = connect({ host, port, noDelay: true })
+    sockets.add(socket)
+    const send = () => void socket.write(`GET /livez HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
+    /** @param {number} next */
+    const ask = (next) => {
+      dueAt = next
+      send()
+    }
+    const read = createAnswerReader(() => {
+      latenciesMs.push(performance.now() - dueAt)
+      open.delete(dueAt)
+      idle.push(ask)
+    })
+    // a probe whose connection breaks stays unanswered
+    socket.on('connect', send).on('data', read).on('error', ignore)
+    socket.on('close', () => {
+      const at = idle.indexOf(ask)
+      if (at !== -1) idle.splice(at, 1)
+    })
+  }
+
+  return {
+    async stop() {
+      clearInterval(timer)
+      const latest = performance.now() + probeGraceMs
+      while (open.size > 0 && performance.now() < latest) await sleep(10)
+      const unanswered = open.size
+      const sorted = Float64Array.from([
+        ...latenciesMs,
+        ...Array.from(open, (dueAt) => performance.now() - dueAt),
+      ]).sort()
+      for (const socket of sockets) socket.destroy()
+      return {
+        p50Ms: percentile(sorted, 0.5),
+        p99Ms: percentile(sorted, 0.99),
+        maxMs: percentile(sorted, 1),
+        unanswered,
+      }
+    },
+  }
+}
+
+function ignore() {}
+
+/** @param {number} ms */
+function sleep(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
