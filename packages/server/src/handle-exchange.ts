@@ -4,18 +4,26 @@ import { IngestError } from '@ingest/core'
 import { newRequestId } from './answer.ts'
 import type { Router } from './create-router.ts'
 import type { BodyLimit, EdgeRequest } from './edge-request.ts'
+import { handleInTurn } from './handle-in-turn.ts'
 import { problemAnswer } from './problem-answer.ts'
 import { readBody } from './read-body.ts'
 import { parseRawHeaders } from './request-headers.ts'
 import { sendAnswer } from './send-answer.ts'
 
-/** Answers one request to a node server. `awaitsContinue`: its sender holds the body back until it is told to go on. */
+/**
+ * Answers one request to a node server, when those before it on its connection are answered. `awaitsContinue`: its
+ * sender sends the body after a 100.
+ */
 export function handleExchange(
   router: Router,
   req: IncomingMessage,
   res: ServerResponse,
   awaitsContinue = false,
 ): void {
+  handleInTurn(req, res, () => respond(router, req, res, awaitsContinue))
+}
+
+function respond(router: Router, req: IncomingMessage, res: ServerResponse, awaitsContinue: boolean): void {
   const headers = parseRawHeaders(req.rawHeaders)
   // RFC 9112 section 3.2
   if (headers.values.host === undefined && req.httpVersion === '1.1') {
