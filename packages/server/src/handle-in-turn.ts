@@ -1,9 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { discardBytesMax } from './send-answer.ts'
 
 /** How many requests of one connection may wait while the one before them is handled. */
 export const pipelinedRequestsMax = 16
+/** How much more is read of a connection that sent too many, and thrown away. */
+const discardBytesMax = 256 * 1024
 
 interface Exchange {
   res: ServerResponse
@@ -90,12 +91,13 @@ function takesMore(socket: Socket, pipeline: Pipeline): boolean {
   return false
 }
 
-/** Reads a connection without parsing it: to close it with bytes unread would reset it, and responses would be lost. */
+/** Reads some more without parsing it: to close a connection with bytes unread resets it, and responses may be lost. */
 function discardRest(socket: Socket): void {
   let left = discardBytesMax
   // a listener of one's own detaches the parser
   socket.removeAllListeners('data').on('data', (chunk: Uint8Array) => {
     left -= chunk.length
-    if (left < 0) socket.destroy()
+    // again and again, as Node's HTTP server resumes it with each response
+    if (left < 0) socket.pause()
   })
 }
