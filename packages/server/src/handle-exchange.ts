@@ -10,6 +10,9 @@ import { readBody } from './read-body.ts'
 import { parseRawHeaders } from './request-headers.ts'
 import { sendAnswer } from './send-answer.ts'
 
+/** How many headers a request may have. */
+export const headersMax = 100
+
 /**
  * Answers one request to a node server, when those before it on its connection are answered. `awaitsContinue`: its
  * sender sends the body after a 100.
@@ -24,6 +27,11 @@ export function handleExchange(
 }
 
 function respond(router: Router, req: IncomingMessage, res: ServerResponse, awaitsContinue: boolean): void {
+  const limit = headersLimit(req)
+  if (req.rawHeaders.length > limit * 2) {
+    refuseHeaders(req, res, limit)
+    return
+  }
   const headers = parseRawHeaders(req.rawHeaders)
   // RFC 9112 section 3.2
   if (headers.values.host === undefined && req.httpVersion === '1.1') {
@@ -45,6 +53,21 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
     .answer(request)
     .then((answer) => sendAnswer(req, res, answer))
     .catch(() => res.destroy())
+}
+
+/** A server hides the headers behind its `maxHeadersCount`, or behind a few more: where there are as many, some may be. */
+function headersLimit({ socket }: { socket: Socket & { server?: { maxHeadersCount?: number | null } } }): number {
+  const count = socket.server?.maxHeadersCount
+  return typeof count === 'number' && count > 0 ? Math.min(headersMax, count - 1) : headersMax
+}
+
+/** The connection ends, as one of the headers that are not seen may announce a body. */
+function refuseHeaders(req: IncomingMessage, res: ServerResponse, limit: number): void {
+  const error = new IngestError('headers-too-large', `A request has at most ${limit} headers.`, {
+    limit,
+    actual: req.rawHeaders.length / 2,
+  })
+  sendAnswer(req, res, problemAnswer(error, newRequestId()), { hasRest: true })
 }
 
 function whenSilent(socket: Socket, action: () => void): () => void {

@@ -31,13 +31,19 @@ const pipelines = new WeakMap<Socket, Pipeline>()
 export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: () => void): void {
   const { socket } = req
   // HTTP/2 has bounds of its own; and a response that is over would never let the next one begin
-  if (req.httpVersionMajor !== 1 || res.destroyed || res.writableFinished) return handle()
+  if (req.httpVersionMajor !== 1 || res.destroyed || res.writableFinished) {
+    handle()
+    return
+  }
   let pipeline = pipelines.get(socket)
   if (!pipeline) {
     pipeline = { isBusy: false, isStopped: false, waiting: undefined }
     pipelines.set(socket, pipeline)
   }
-  if (!pipeline.isBusy) return begin(socket, pipeline, { res, handle })
+  if (!pipeline.isBusy) {
+    begin(socket, pipeline, { res, handle })
+    return
+  }
   pipeline.waiting ??= watch(socket, pipeline)
   if (takesMore(socket, pipeline)) pipeline.waiting.push({ res, handle })
 }
@@ -69,11 +75,10 @@ function watch(socket: Socket & { parser?: Parser }, pipeline: Pipeline): Exchan
   })
   const { parser } = socket
   const onIncoming = parser?.onIncoming
-  // Node emits all requests of one read, thousands of them, before anything else gets a turn. Nothing public stops
-  // it; where this does not either, they are left unanswered, which takes a little longer.
+  // Node emits all requests of one read, up to thousands, in one turn, and has no public way to stop it. Where the
+  // parser is not as expected, the requests beyond the limit are only left unanswered.
   if (parser && onIncoming) {
-    parser.onIncoming = (...request) =>
-      takesMore(socket, pipeline) ? onIncoming.apply(parser, request) : stopParsing
+    parser.onIncoming = (...request) => (takesMore(socket, pipeline) ? onIncoming.apply(parser, request) : stopParsing)
   }
   return []
 }

@@ -53,7 +53,7 @@ export function parseRawHeaders(raw: readonly string[]): RequestHeaders {
   return { values, repeated }
 }
 
-/** From the fetch API, which has joined repeats with commas: no header that must not repeat has a use for one. */
+/** From the fetch API, which joins repeated headers with commas. */
 export function parseFetchHeaders(headers: Headers): RequestHeaders {
   const values: RequestHeaders['values'] = {}
   const repeated: RequestHeader[] = []
@@ -61,7 +61,20 @@ export function parseFetchHeaders(headers: Headers): RequestHeaders {
     const value = headers.get(name)
     if (value === null) continue
     values[name] = value
-    if (!isList && value.includes(',')) repeated.push(name)
+    if (!isList && isJoined(value)) repeated.push(name)
   }
   return { values, repeated }
+}
+
+/** Whether there is a comma outside of quoted strings (RFC 9110 section 5.6.4); one that does not end is none. */
+function isJoined(value: string): boolean {
+  if (!value.includes(',')) return false
+  let isQuoted = false
+  for (let i = 0; i < value.length; i++) {
+    const character = value[i]
+    if (character === '"') isQuoted = !isQuoted
+    else if (isQuoted && character === '\\') i++
+    else if (!isQuoted && character === ',') return true
+  }
+  return isQuoted
 }

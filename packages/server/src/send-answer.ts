@@ -14,12 +14,16 @@ export const stalledMs = 120_000
  * Sends an answer, once. A sender that is still busy with its body gets the answer at once, and the connection is
  * closed only when the rest was read and thrown away: closing it earlier would reset it, and the answer would be lost.
  */
-export function sendAnswer(req: IncomingMessage, res: ServerResponse, { status, headers, body }: Answer): void {
+export function sendAnswer(
+  req: IncomingMessage,
+  res: ServerResponse,
+  { status, headers, body }: Answer,
+  { hasRest = hasUnreadBody(req) } = {},
+): void {
   if (res.headersSent || res.destroyed) {
     if (isPieces(body)) body.return().catch(() => {})
     return
   }
-  const hasRest = hasUnreadBody(req)
   res.writeHead(status, hasRest ? { ...headers, Connection: 'close' } : headers)
   if (isPieces(body)) {
     sendPieces(req, res, body).catch(() => breakOff(req, res))

@@ -1,4 +1,8 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
+import { createHandler } from '../src/create-handler.ts'
+import { headersMax } from '../src/handle-exchange.ts'
 import { serve } from '../src/serve.ts'
 import { batchOf, headersOf, openTestIngest } from './batches.ts'
 import { requestBytes } from './edges.ts'
@@ -52,6 +56,53 @@ t.test('HTTP/1.1 needs a Host, HTTP/1.0 does not', async (t) => {
   t.equal(JSON.parse(answer.body).code, 'malformed-request')
   raw.write('GET /livez HTTP/1.0\r\n\r\n')
   t.equal((await raw.read()).status, 200)
+})
+
+/** As many as they say, with `Host` and `Content-Length`. */
+function manyHeaders(count: number, headers: readonly (readonly [string, string])[], last: [string, string][] = []) {
+  const fillers = Array.from({ length: count - headers.length - last.length - 2 }, () => ['A', ''] as const)
+  return [...headers, ...fillers, ...last]
+}
+
+t.test('too many headers are refused, as Node hides those behind', async (t) => {
+  const repeats: [string, string][] = [
+    ['Content-Encoding', 'identity'],
+    ['Content-Encoding', 'gzip'],
+  ]
+  for (const count of [headersMax + 1, 1050, 2000]) {
+    const { raw, headers, storedCount } = await open(t)
+    raw.write(requestBytes({ headers: manyHeaders(count, headers, repeats), body: batchOf(1) }))
+    const answer = await raw.read()
+    t.equal(answer.status, 431)
+    t.equal(answer.headers.connection, 'close')
+    t.match(JSON.parse(answer.body), { code: 'headers-too-large', limit: headersMax })
+    t.equal(await raw.ended, 'end')
+    t.equal(await storedCount(), 0)
+  }
+  const { raw, headers } = await open(t)
+  raw.write(requestBytes({ headers: manyHeaders(headersMax, headers), body: batchOf(1) }))
+  t.equal((await raw.read()).status, 202)
+  raw.write(requestBytes({ headers: manyHeaders(headersMax, headers, repeats), body: batchOf(1) }))
+  t.match(JSON.parse((await raw.read()).body), { code: 'repeated-header' })
+})
+
+t.test('a server that is set to take fewer headers does not hide any', async (t) => {
+  const { ingest, headers, storedCount } = await openTestIngest()
+  const server = createServer(createHandler(ingest))
+  server.maxHeadersCount = 40
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => new Promise((resolve) => server.close(resolve)))
+  for (const [count, status] of [
+    [39, 202],
+    [40, 431],
+    [90, 431],
+  ] as const) {
+    const raw = await openRaw((server.address() as AddressInfo).port)
+    raw.write(requestBytes({ headers: manyHeaders(count, headers), body: batchOf(1) }))
+    t.equal((await raw.read()).status, status)
+    raw.socket.destroy()
+  }
+  t.equal(await storedCount(), 1)
 })
 
 t.test('a path may come as a whole URL, as proxies send it', async (t) => {

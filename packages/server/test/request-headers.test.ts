@@ -18,6 +18,30 @@ t.test('every header that must come once is found when it comes twice, equal or 
   }
 })
 
+t.test('a comma in a quoted string is no repeat, as RFC 9110 section 5.6.4 says', async (t) => {
+  const contentType = (...values: string[]) => {
+    const headers = values.map((value): [string, string] => ['Content-Type', value])
+    return parseFetchHeaders(new Headers(headers)).repeated.length > 0
+  }
+  for (const value of ['a/b; c="d,e"', 'a/b; c="d\\",e"', 'a/b; c=","; d=",,"', 'a/b; c=""', 'a/b; c="\\\\"']) {
+    t.notOk(contentType(value), value)
+    t.ok(contentType(value, 'a/b'), `${value}, and once more`)
+    t.ok(contentType('a/b', value), `once more, and ${value}`)
+  }
+  for (const value of [
+    'a/b, c/d',
+    'a/b; c="d", e/f',
+    'a/b; c="d\\\\",e"',
+    'a/b; c="d,e',
+    'a/b; c="d,e\\"',
+    ',',
+    'a"b,c',
+  ]) {
+    t.ok(contentType(value), value)
+  }
+  t.notOk(contentType('a"b'))
+})
+
 t.test('names of the prototype are nothing special', async (t) => {
   t.strictSame(parseRawHeaders(['__proto__', '1', 'constructor', '2']), { values: {}, repeated: [] })
 })

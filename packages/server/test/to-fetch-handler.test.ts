@@ -73,6 +73,20 @@ t.test('a Content-Length that is no number is refused', async (t) => {
   t.match(await response.json(), { code: 'malformed-request' })
 })
 
+t.test('a parameter of the media type may hold a comma in quotes', async (t) => {
+  const { ingest, headers } = await openTestIngest()
+  const handler = toFetchHandler(ingest)
+  for (const [contentType, status] of [
+    ['application/json; profile="a,b"', 202],
+    ['application/json; profile="a,b", application/json', 400],
+  ] as const) {
+    const sent = new Headers(headers)
+    sent.set('Content-Type', contentType)
+    const response = await handler(new Request(url, { method: 'POST', headers: sent, body: batchOf(1) }))
+    t.equal(response.status, status, contentType)
+  }
+})
+
 t.test('a request without a body has an empty one', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const response = await toFetchHandler(ingest)(new Request(url, { method: 'POST', headers }))
