@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { detachParser, guardRequests } from './node-parser.ts'
 
 /** How many requests of one connection may wait while the one before them is handled. */
 export const pipelinedRequestsMax = 16
@@ -59,27 +60,13 @@ function begin(socket: Socket, pipeline: Pipeline, { res, handle }: Exchange): v
   handle()
 }
 
-/** The parser of Node's HTTP server, as far as it is needed here. */
-interface Parser {
-  /** Called with each request when its headers are complete. */
-  onIncoming?: ((...request: unknown[]) => number) | null
-}
-
-/** What llhttp goes on with no further in the bytes that it has: the connection is for another protocol now. */
-const stopParsing = 2
-
-function watch(socket: Socket & { parser?: Parser }, pipeline: Pipeline): Exchange[] {
+function watch(socket: Socket, pipeline: Pipeline): Exchange[] {
   // responses that wait behind another one of their connection are not told when it closes
   socket.once('close', () => {
     pipeline.waiting = []
   })
-  const { parser } = socket
-  const onIncoming = parser?.onIncoming
-  // Node emits all requests of one read, up to thousands, in one turn, and has no public way to stop it. Where the
-  // parser is not as expected, the requests beyond the limit are only left unanswered.
-  if (parser && onIncoming) {
-    parser.onIncoming = (...request) => (takesMore(socket, pipeline) ? onIncoming.apply(parser, request) : stopParsing)
-  }
+  // where this does nothing, the requests beyond the limit are only left unanswered
+  guardRequests(socket, () => takesMore(socket, pipeline))
   return []
 }
 
@@ -91,17 +78,15 @@ function takesMore(socket: Socket, pipeline: Pipeline): boolean {
   const last = waiting.at(-1)
   // closes the connection behind it
   if (last) last.res.shouldKeepAlive = false
-  // not while the parser is at work
-  process.nextTick(discardRest, socket)
+  setImmediate(discardRest, socket)
   return false
 }
 
-/** Reads some more without parsing it: to close a connection with bytes unread resets it, and responses may be lost. */
+/** Reads some more: to close a connection with bytes unread resets it, and responses may be lost. */
 function discardRest(socket: Socket): void {
   let left = discardBytesMax
-  // a listener of one's own detaches the parser
-  socket.removeAllListeners('data').on('data', (chunk: Uint8Array) => {
-    left -= chunk.length
+  detachParser(socket, (bytes) => {
+    left -= bytes.length
     // again and again, as Node's HTTP server resumes it with each response
     if (left < 0) socket.pause()
   })

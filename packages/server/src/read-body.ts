@@ -37,6 +37,15 @@ export function bodyCutShort(): IngestError {
   return new IngestError('request-timeout', 'The body ended before all of it was here.')
 }
 
+/** The pieces in which any body may come; a larger one in one more for each {@link pieceBytesMin}. */
+const piecesMax = 4096
+const pieceBytesMin = 8
+
+/** The refusal of a body in tiny chunks: each costs as much as a large one. */
+function chunksTooSmall(): IngestError {
+  return new IngestError('malformed-request', `Send the body in larger chunks: ${pieceBytesMin} bytes at least.`)
+}
+
 const nothing: Uint8Array = new Uint8Array()
 
 function collect(req: IncomingMessage, { bytesMax, tooLarge }: BodyLimit, memory = nothing): Promise<Uint8Array> {
@@ -45,13 +54,17 @@ function collect(req: IncomingMessage, { bytesMax, tooLarge }: BodyLimit, memory
     const pieces: Uint8Array[] = []
     let inMemory = 0
     let size = 0
+    let count = 0
+    function refuse(error: IngestError): void {
+      req.off('data', take)
+      req.pause()
+      reject(error)
+    }
     function take(piece: Uint8Array): void {
       size += piece.length
-      if (size > bytesMax) {
-        req.off('data', take)
-        req.pause()
-        reject(tooLarge(size))
-      } else if (pieces.length === 0 && size <= memory.length) {
+      if (size > bytesMax) refuse(tooLarge(size))
+      else if (++count > piecesMax + size / pieceBytesMin) refuse(chunksTooSmall())
+      else if (pieces.length === 0 && size <= memory.length) {
         memory.set(piece, inMemory)
         inMemory = size
       } else pieces.push(piece)

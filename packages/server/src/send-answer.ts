@@ -1,9 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type Answer, isPieces, type Pieces } from './answer.ts'
+import { skipBody } from './node-parser.ts'
 
 /** How much of a body that nobody wants is still read, so that its sender gets to the answer. */
 export const discardBytesMax = 8 * 1024 * 1024
+/** In how many pieces it may come before it is no longer parsed: a chunk of one byte costs as much as a large one. */
+const discardPiecesMax = 1024
 /** How long it is still read. */
 export const discardMs = 3000
 
@@ -87,17 +90,22 @@ function hasUnreadBody(req: IncomingMessage): boolean {
 
 function discardBody(req: IncomingMessage, done: () => void): void {
   let left = discardBytesMax
+  let pieces = 0
   const timer = setTimeout(finish, discardMs)
   function finish(): void {
     clearTimeout(timer)
-    req.off('data', count)
+    req.off('data', countPiece)
     done()
   }
-  function count(chunk: Uint8Array): void {
-    left -= chunk.length
+  function countPiece(piece: Uint8Array): void {
+    countBytes(piece)
+    if (++pieces === discardPiecesMax) skipBody(req.socket, countBytes)
+  }
+  function countBytes(bytes: Uint8Array): void {
+    left -= bytes.length
     if (left < 0) finish()
   }
-  req.on('data', count)
+  req.on('data', countPiece)
   req.once('end', finish)
   req.once('close', finish)
   req.resume()
