@@ -61,9 +61,14 @@ function headersLimit({ socket }: { socket: Socket & { server?: { maxHeadersCoun
   return typeof count === 'number' && count > 0 ? Math.min(headersMax, count - 1) : headersMax
 }
 
+/** What to do about headers that are too many, or too large: both look the same in some versions of Node. */
+export function tooManyHeaders(limit: number): string {
+  return `Send at most ${limit} headers, of 16,384 bytes together.`
+}
+
 /** The connection ends, as one of the headers that are not seen may announce a body. */
 function refuseHeaders(req: IncomingMessage, res: ServerResponse, limit: number): void {
-  const error = new IngestError('headers-too-large', `A request has at most ${limit} headers.`, {
+  const error = new IngestError('headers-too-large', tooManyHeaders(limit), {
     limit,
     actual: req.rawHeaders.length / 2,
   })

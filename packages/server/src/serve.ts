@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream'
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { newRequestId } from './answer.ts'
 import { createRouter, type HandlerOptions } from './create-router.ts'
-import { handleExchange, refuseExchange } from './handle-exchange.ts'
+import { handleExchange, headersMax, refuseExchange, tooManyHeaders } from './handle-exchange.ts'
 import { problemAnswer } from './problem-answer.ts'
 import { discardMs } from './send-answer.ts'
 
@@ -182,7 +182,7 @@ function refusalOf({ code }: NodeJS.ErrnoException): IngestError | undefined {
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new IngestError('request-timeout', 'The request took too long to arrive.')
     case 'HPE_HEADER_OVERFLOW':
-      return new IngestError('headers-too-large', 'The headers of a request hold at most 16,384 bytes.')
+      return new IngestError('headers-too-large', tooManyHeaders(headersMax))
     default:
       return new IngestError('malformed-request', 'This is not a request in HTTP/1.1.')
   }
