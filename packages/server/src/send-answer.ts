@@ -10,7 +10,7 @@ const discardPiecesMax = 1024
 /** How long it is still read. */
 export const discardMs = 3000
 
-/** How long nothing may be taken of an answer: a reader that is stuck would keep its place for ever. */
+/** How long nothing may be taken of a response: a client that does not read would keep it, and its slot, forever. */
 export const stalledMs = 120_000
 
 /**
@@ -30,13 +30,17 @@ export function sendAnswer(
   res.writeHead(status, hasRest ? { ...headers, Connection: 'close' } : headers)
   if (isPieces(body)) {
     sendPieces(req, res, body).catch(() => breakOff(req, res))
-  } else if (hasRest) {
+    return
+  }
+  if (hasRest) {
     res.write(body)
     // ending the response closes the connection, so it stays open until then; Content-Length tells where it ends
     discardBody(req, () => res.end())
   } else {
     res.end(body)
   }
+  // Node's server takes that back when the response is sent, or else closes the connection
+  if (req.socket.writableLength > 0) req.socket.setTimeout(stalledMs)
 }
 
 /** Sends piece by piece, as fast as the other side reads. */

@@ -114,6 +114,24 @@ t.test('a body that is made while it is sent reaches who is still busy with a bo
   }
 })
 
+/** A server that answers every request with `body`, and waits less long for who does not read. */
+async function openImpatient(t: Test, body: Pieces | Uint8Array) {
+  const server = createServer((req, res) => sendAnswer(req, res, { status: 200, headers: {}, body }))
+  let close = () => {}
+  const closed = new Promise<void>((resolve) => {
+    close = resolve
+  })
+  server.on('connection', (socket) => {
+    socket.once('close', close)
+    const setTimeout = socket.setTimeout.bind(socket)
+    // the same, sooner
+    socket.setTimeout = (ms, ...rest) => setTimeout(ms === stalledMs ? 20 : ms, ...rest)
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => server.close())
+  return { closed, ...(await openRaw((server.address() as AddressInfo).port)) }
+}
+
 t.test('who takes nothing of an answer for long loses the connection, and the answer is let go', async (t) => {
   let letGo = () => {}
   const gone = new Promise<void>((resolve) => {
@@ -127,18 +145,19 @@ t.test('who takes nothing of an answer for long loses the connection, and the an
     },
     [Symbol.asyncIterator]: () => body,
   }
-  const server = createServer((req, res) => sendAnswer(req, res, { status: 200, headers: {}, body }))
-  server.on('connection', (socket) => {
-    const setTimeout = socket.setTimeout.bind(socket)
-    // the same, sooner
-    socket.setTimeout = (ms, ...rest) => setTimeout(ms === stalledMs ? 20 : ms, ...rest)
-  })
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  t.teardown(() => server.close())
-  const { socket, write, ended } = await openRaw((server.address() as AddressInfo).port)
+  const { socket, write, ended } = await openImpatient(t, body)
   socket.pause()
   write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
   await gone
+  socket.resume()
+  await ended
+})
+
+t.test('who takes nothing of an answer in one piece loses the connection as well', async (t) => {
+  const { socket, write, ended, closed } = await openImpatient(t, Buffer.alloc(50_000_000))
+  socket.pause()
+  write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+  await closed
   socket.resume()
   await ended
 })
