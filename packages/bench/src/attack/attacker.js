@@ -1,5 +1,4 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { Agent, request } from 'node:http'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { answerCalls } from '../answer-calls.js'
@@ -114,25 +113,22 @@ const attacks = {
 
   /** Readers that begin anew whenever they are done. @param {{ connections: number, path: string }} options */
   readers: ({ connections, path }) => {
-    const agent = new Agent({ keepAlive: true, maxSockets: connections })
-    let isOver = false
-    function read() {
-      if (isOver) return
-      const req = request({ host, port, path, agent, headers: credentials }, (res) => {
-        count({ status: res.statusCode ?? 0 })
-        res.resume().on('close', read)
-      })
-      req.on('error', () => {
-        countBroken()
-        setTimeout(read, 10)
-      })
-      req.end()
+    const ended = new AbortController()
+    async function read() {
+      while (!ended.signal.aborted) {
+        try {
+          const url = `http://${host}:${port}${path}`
+          const { status, body } = await fetch(url, { headers: credentials, signal: ended.signal })
+          for await (const _ of body ?? []);
+          count({ status })
+        } catch {
+          if (!ended.signal.aborted) countBroken()
+          await new Promise((resolve) => setTimeout(resolve, 10))
+        }
+      }
     }
     for (let i = 0; i < connections; i++) read()
-    return () => {
-      isOver = true
-      agent.destroy()
-    }
+    return () => ended.abort()
   },
 
   /** Batches of one invalid event with as many keys as fit. @param {{ connections: number, bytes: number }} options */
