@@ -38,7 +38,7 @@ export function parseBatch(body: Buffer): ParsedEvent[] {
   return events
 
   function skipMember(keyStart: number, keyEnd: number, valueStart: number): number {
-    if (nameAt(body, keyStart, keyEnd) !== 'events') return skipValue(scan, valueStart)
+    if (!spells(body, keyStart, keyEnd, 'events')) return skipValue(scan, valueStart)
     // the last of several counts
     events = undefined
     count = 0
@@ -46,8 +46,9 @@ export function parseBatch(body: Buffer): ParsedEvent[] {
     const parsed: ParsedEvent[] = []
     events = parsed
     return skipElements(body, valueStart, (elementStart) => {
+      if (++count > batchEventsMax) return skipValue(scan, elementStart)
       const event = parseEvent(scan, elementStart)
-      if (++count <= batchEventsMax) parsed.push(event)
+      parsed.push(event)
       return event.end
     })
   }
@@ -144,9 +145,7 @@ function valueAt(body: Buffer, start: number, end: number): unknown {
 
 /** By the length and the first byte of their names, of which no two have the same. */
 const knownBySlot = new Map(names.map((name, i) => [slotOf(name.length, name.charCodeAt(0)), i]))
-const lengthMin = Math.min(...names.map(({ length }) => length))
 const lengthMax = Math.max(...names.map(({ length }) => length))
-const escapeBytesMax = 6
 
 function slotOf(length: number, first: number): number {
   return (length << 8) | first
@@ -155,25 +154,44 @@ function slotOf(length: number, first: number): number {
 /** Which of the known members the key from one quote to behind the other names; -1 for none. */
 function knownAt(body: Buffer, start: number, end: number): number {
   const length = end - start - 2
-  if (length < lengthMin || length > lengthMax * escapeBytesMax) return -1
-  if (length <= lengthMax) {
-    const known = knownBySlot.get(slotOf(length, body[start + 1] as number))
-    if (known !== undefined && isAt(body, start + 1, names[known] as string)) return known
+  const known = length > lengthMax ? undefined : knownBySlot.get(slotOf(length, body[start + 1] as number))
+  if (known !== undefined && isAt(body, start + 1, names[known] as string)) return known
+  if (length > lengthMax * escapeBytes || !hasEscape(body, start, end)) return -1
+  return names.findIndex((name) => spells(body, start, end, name))
+}
+
+function hasEscape(body: Buffer, start: number, end: number): boolean {
+  for (let at = start; at < end; at++) if (body[at] === backslash) return true
+  return false
+}
+
+/** The length of `\u0065`. */
+const escapeBytes = 6
+
+/** Whether the key from one quote to behind the other is this ASCII name, with escapes or without. */
+function spells(body: Buffer, start: number, end: number, name: string): boolean {
+  let at = start + 1
+  for (let i = 0; i < name.length; i++) {
+    const isEscape = body[at] === backslash
+    if ((isEscape ? codeOf(body, at) : body[at]) !== name.charCodeAt(i)) return false
+    at += isEscape ? escapeBytes : 1
   }
-  for (let at = start + 1; at < end - 1; at++)
-    if (body[at] === backslash) return names.indexOf(nameAt(body, start, end))
-  return -1
+  return at === end - 1
+}
+
+/** The ASCII character that `\u0065` stands for, or -1; no letter of a name has a shorter escape. */
+function codeOf(body: Buffer, at: number): number {
+  if (body[at + 1] !== 0x75 /* u */ || body[at + 2] !== 0x30 /* 0 */ || body[at + 3] !== 0x30) return -1
+  return (hexOf(body[at + 4] as number) << 4) | hexOf(body[at + 5] as number)
+}
+
+function hexOf(digit: number): number {
+  return digit <= 0x39 /* 9 */ ? digit - 0x30 : (digit | 0x20) - 0x61 + 10
 }
 
 function isAt(body: Buffer, at: number, text: string): boolean {
   for (let i = 0; i < text.length; i++) if (body[at + i] !== text.charCodeAt(i)) return false
   return true
-}
-
-/** The name that a key without an escape spells byte for byte, or that one with an escape decodes to. */
-function nameAt(body: Buffer, start: number, end: number): string {
-  if (!body.subarray(start, end).includes(backslash)) return body.toString('latin1', start + 1, end - 1)
-  return JSON.parse(body.toString('utf8', start, end))
 }
 
 /** A JSON Pointer to the value that is one level too deep, in an event that is JSON; it is behind `from`. */
