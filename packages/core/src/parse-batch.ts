@@ -54,6 +54,11 @@ export function parseBatch(body: Buffer): ParsedEvent[] {
   }
 }
 
+/** The well-known members of a stored event, as in {@link ParsedEvent}. */
+export function wellKnownOf(event: Buffer): Event {
+  return parseEvent({ body: event, open: openOf(event.length), levelsMost: 0 }, 0).event ?? {}
+}
+
 const quote = 0x22
 const comma = 0x2c
 const colon = 0x3a
