@@ -47,7 +47,7 @@ const failedCloseMs = 2000
 /** How many records a reader takes note of at once. */
 const readAhead = 64
 /** How many bytes of events a reader reads in one step. */
-const stepBytes = 65_536
+const stepBytes = 32_768
 
 /** Directories that are open in this process: two handles on one would wait for each other's write lock for ever. */
 const openDirectories = new Set<string>()

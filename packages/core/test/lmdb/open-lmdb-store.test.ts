@@ -294,6 +294,6 @@ t.test('many readers together read no more than a step in each turn of the event
   }
   t.strictSame(await Promise.all(Array.from({ length: 16 }, read)), new Array(16).fill(720))
   isReading = false
-  t.ok(turnBytesMost < 2 * 65_536 + 2000, `${turnBytesMost} bytes in a turn`)
+  t.ok(turnBytesMost < 2 * 32_768 + 2000, `${turnBytesMost} bytes in a turn`)
   await ingest.close()
 })
