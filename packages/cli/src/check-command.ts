@@ -118,9 +118,8 @@ async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece
 
   /** The event, if it would be rejected. */
   function judge(prepared: PreparedEvent, form: ValueForm | undefined): RejectedInput | undefined {
-    const event = parseJson(prepared.bytes) as Event
-    tally.projectId ??= projectOf(event)
-    const { eventId, isIdentified, issues } = checkEvent(tally.projectId, event)
+    tally.projectId ??= projectOf(parseJson(prepared.bytes) as Event)
+    const { eventId, isIdentified, issues } = checkEvent(tally.projectId, prepared.bytes)
     const first = eventId !== null && isIdentified ? places.find(eventId) : undefined
     if (eventId !== null && first !== undefined) {
       tally.duplicates++

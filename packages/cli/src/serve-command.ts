@@ -14,6 +14,7 @@ interface ServeOptions {
   port: number
   rateLimit: RateLimit
   mapRateLimit: number
+  readRateLimit: number
   publicationLimit: number
   logLevel: string
   logFormat: LogFormat
@@ -54,6 +55,12 @@ export function serveCommand(io: Io): Command {
         .argParser(byteCount(1, 2 ** 38)),
     )
     .addOption(
+      new Option('--read-rate-limit <bytes>', 'bytes of reads a second for each project, unless --rate-limit is off')
+        .env('INGEST_READ_RATE_LIMIT')
+        .default(16 * 2 ** 20, '16M')
+        .argParser(byteCount(4096, 2 ** 38)),
+    )
+    .addOption(
       new Option('--publication-limit <bytes>', 'the largest body of a publication, which is a map or a manifest')
         .env('INGEST_PUBLICATION_LIMIT')
         .default(2 ** 20, '1M')
@@ -80,8 +87,9 @@ const serveHelp = `
 Prints "listening on http://…" on stdout when it takes requests, and logs on stderr. With --json, the line on stdout is
 an object.
 SIGTERM and SIGINT drain: what was acknowledged is stored, what comes later gets 503, then it exits with 0.
-Bursts of twice the requests, five times the events and 16 times the bytes of maps a second are let through. Limits are
-kept in memory, by process. Bytes may be written as 512K, 32M or 1G.
+Bursts of twice the requests, five times the events, 16 times the bytes of maps and four times the bytes of reads a
+second are let through. The bodies of batches are limited too, to 512 bytes for each event of the limit. Limits are kept
+in memory, by process. Bytes may be written as 512K, 32M or 1G.
 
 Examples:
   ingest serve --data data/games
@@ -96,7 +104,7 @@ const garbagePercent = 400
 
 async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${garbagePercent}`)
-  const { data, host, port, rateLimit, mapRateLimit, publicationLimit, logLevel, json } = options
+  const { data, host, port, rateLimit, mapRateLimit, readRateLimit, publicationLimit, logLevel, json } = options
   const { serve } = await import('@ingest/server')
   const log = await createLog(io, { level: logLevel, format: options.logFormat })
   const onRebuild = (percent: number) => log.info({ percent }, 'rebuilding the id index')
@@ -109,7 +117,7 @@ async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
       port,
       log,
       publicationBytesMax: publicationLimit,
-      ...(rateLimit !== 'off' && { rateLimits: limitsOf(rateLimit, mapRateLimit) }),
+      ...(rateLimit !== 'off' && { rateLimits: limitsOf(rateLimit, mapRateLimit, readRateLimit) }),
     }).catch(async (error) => {
       throw await listenRefusal(error, host, port)
     })
@@ -135,11 +143,16 @@ async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
   }
 }
 
-function limitsOf({ requestsPerSecond, eventsPerSecond }: Exclude<RateLimit, 'off'>, mapBytesPerSecond: number) {
+function limitsOf(
+  { requestsPerSecond, eventsPerSecond }: Exclude<RateLimit, 'off'>,
+  mapBytesPerSecond: number,
+  readBytesPerSecond: number,
+) {
   return {
     requests: { perSecond: requestsPerSecond, burst: requestsPerSecond * 2 },
     events: { perSecond: eventsPerSecond, burst: Math.max(100, eventsPerSecond * 5) },
     mapBytes: { perSecond: mapBytesPerSecond, burst: mapBytesPerSecond * 16 },
+    readBytes: { perSecond: readBytesPerSecond, burst: readBytesPerSecond * 4 },
   }
 }
 

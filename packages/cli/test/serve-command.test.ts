@@ -176,11 +176,11 @@ function publish({ url, key }: Sender, map: unknown): Promise<Response> {
 t.test('the bytes of maps have a limit of their own, and a publication has one', async (t) => {
   const usual = await publish((await open(t)).sender, [])
   t.equal(usual.status, 201)
-  t.equal(usual.headers.get('RateLimit-Policy'), '"map-bytes";q=536870912;w=16')
+  t.equal(usual.headers.get('RateLimit-Policy'), '"map-bytes";q=536870912;qu="content-bytes";w=16')
   const { sender } = await open(t, '--map-rate-limit', '10', '--publication-limit', '1K')
   const first = await publish(sender, 'x'.repeat(900))
   t.equal(first.status, 201)
-  t.equal(first.headers.get('RateLimit-Policy'), '"map-bytes";q=160;w=16')
+  t.equal(first.headers.get('RateLimit-Policy'), '"map-bytes";q=160;qu="content-bytes";w=16')
   t.equal((await publish(sender, [])).status, 429)
   const large = await open(t, '--publication-limit', '1K')
   t.equal((await publish(large.sender, 'x'.repeat(1100))).status, 413)

@@ -154,6 +154,21 @@ t.test('no more events are asked for than are wanted', async (t) => {
   t.equal(received.length, 2)
 })
 
+t.test('a project that has read its budget waits as long as it is asked to, and goes on where it was', async (t) => {
+  const limited = problem(429, 'rate-limited', {}, { 'Retry-After': '7' })
+  const { client, received, pauses } = await openScriptedClient(
+    t,
+    { retries: 1 },
+    ...[limited, page(0, 2), limited, page(2, 3), limited, page(3, 4), page(4, 4)],
+  )
+  t.strictSame(await read(client.readEvents(projectId)), texts(4))
+  t.strictSame(
+    received.map(({ query }) => query.after),
+    [undefined, undefined, 'c-1', 'c-1', 'c-2', 'c-2', 'c-3'],
+  )
+  t.strictSame(pauses, [7500, 7500, 7500])
+})
+
 t.test('a page that breaks is read on behind its last whole event', async (t) => {
   const broken = cutAfter(linesOf(0, 3).subarray(0, -5))
   const { client, received, pauses } = await openScriptedClient(t, {}, broken, cut, page(2, 4), page(4, 4))

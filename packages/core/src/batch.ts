@@ -52,21 +52,26 @@ export function batchBody(input: Uint8Array | BatchInput): Buffer {
  */
 export function parseEvents(body: Buffer): unknown[] {
   const envelope = parseJson(body)
-  if (!isObject(envelope)) {
-    throw new IngestError('invalid-envelope', 'The body must be a JSON object: { "events": [ … ] }.')
-  }
+  if (!isObject(envelope)) throw invalidEnvelope(false)
   const { events } = envelope
-  if (!Array.isArray(events)) {
-    throw new IngestError('invalid-envelope', 'The body must have an array "events": { "events": [ … ] }.')
-  }
-  if (events.length > batchEventsMax) {
-    throw new IngestError(
-      'too-many-events',
-      `A batch holds at most ${batchEventsMax} events, this one ${events.length}: send it in parts.`,
-      { limit: batchEventsMax, actual: events.length },
-    )
-  }
+  if (!Array.isArray(events)) throw invalidEnvelope(true)
+  if (events.length > batchEventsMax) throw tooManyEvents(events.length)
   return events
+}
+
+/** The refusal of a body that is no object, or that has no array `events`. */
+export function invalidEnvelope(isObject: boolean): IngestError {
+  const what = isObject ? 'have an array "events"' : 'be a JSON object'
+  return new IngestError('invalid-envelope', `The body must ${what}: { "events": [ … ] }.`)
+}
+
+/** The refusal of a batch of more than 100 events. */
+export function tooManyEvents(actual: number): IngestError {
+  return new IngestError(
+    'too-many-events',
+    `A batch holds at most ${batchEventsMax} events, this one ${actual}: send it in parts.`,
+    { limit: batchEventsMax, actual },
+  )
 }
 
 /** The refusal of a body of more than 262,144 bytes; `actual` is what is known of its size so far. */

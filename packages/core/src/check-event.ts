@@ -1,4 +1,6 @@
+import { isObject } from './event.ts'
 import type { Issue } from './issue.ts'
+import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 import { sortEvents } from './sort-events.ts'
 
 /** What can be said of an event before anyone looks at what is stored. */
@@ -11,11 +13,17 @@ export interface CheckedEvent {
   issues: Issue[]
 }
 
-/** What a server without rules of its own says of an event that it does not know. */
+/** What a server without rules of its own says of an event that it does not know, by its JSON in bytes or its value. */
 export function checkEvent(projectId: string, event: unknown): CheckedEvent {
-  const { unidentified, faulty, valid } = sortEvents(projectId, [event], [{ start: 0, end: 0 }])
+  const { unidentified, faulty, valid } = sortEvents(projectId, [parsedOf(event)])
   const [nobodys] = unidentified
   if (nobodys) return { eventId: nobodys.eventId, isIdentified: false, issues: nobodys.issues }
   const eventId = (faulty[0] ?? valid[0])?.eventId ?? null
   return { eventId, isIdentified: true, issues: faulty[0]?.rejection.issues ?? [] }
+}
+
+function parsedOf(event: unknown): ParsedEvent {
+  if (!(event instanceof Uint8Array)) return { event: isObject(event) ? event : undefined, start: 0, end: 0 }
+  const [parsed] = parseBatch(Buffer.concat([Buffer.from('{"events":['), event, Buffer.from(']}')]))
+  return parsed as ParsedEvent
 }

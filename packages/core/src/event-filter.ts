@@ -1,3 +1,5 @@
+import { wellKnownOf } from './parse-batch.ts'
+
 /** Which events are wanted: those for which each of these members is exactly this. */
 export interface EventFilter {
   type?: string
@@ -15,7 +17,7 @@ export function compileEventFilter({ type, buildId }: EventFilter): ((bytes: Uin
     const event = Buffer.from(buffer, byteOffset, length)
     // JSON without an escape has its texts as they are, so most of what is not wanted need not be parsed
     if (!texts.every((text) => event.includes(text)) && !event.includes(backslash)) return false
-    const members = JSON.parse(event.toString())
+    const members = wellKnownOf(event)
     return wanted.every(([name, value]) => members[name] === value)
   }
 }

@@ -11,10 +11,15 @@ const space = 0x20
 export function eventLine({ cursor, receivedAt, bytes }: StoredEvent): Buffer {
   const start = Buffer.from(`{"cursor":${JSON.stringify(cursor)},"receivedAt":${receivedAt},"event":`)
   const line = Buffer.concat([start, bytes, lineEnd])
+  if (!hasLineBreak(bytes)) return line
   for (let at = start.length; at < line.length - lineEnd.length; at++) {
     if (line[at] === lineFeed || line[at] === carriageReturn) line[at] = space
   }
   return line
+}
+
+function hasLineBreak(bytes: Uint8Array): boolean {
+  return bytes.includes(lineFeed) || bytes.includes(carriageReturn)
 }
 
 const lineEnd = Buffer.from('}\n')

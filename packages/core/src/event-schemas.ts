@@ -9,8 +9,11 @@ import { schemaFault } from './schema-fault.ts'
 /** A TypeBox schema or plain JSON Schema for each event `type` that has one. */
 export type EventSchemas = Readonly<Record<string, TSchema>>
 
-/** What an embedder's own schema finds wrong with an event; nothing for a `type` without a schema. */
-export type CheckBySchema = (event: Event) => Issue[]
+/**
+ * What an embedder's own schema finds wrong with an event; nothing for a `type` without a schema. `wholeOf` gives the
+ * event with all its members where `event` has only those that are well-known.
+ */
+export type CheckBySchema = (event: Event, wholeOf?: () => Event) => Issue[]
 
 /**
  * Compiles the schemas once, so that checking costs little more than looking. Undefined without any.
@@ -20,9 +23,11 @@ export type CheckBySchema = (event: Event) => Issue[]
 export function compileEventSchemas(schemas: EventSchemas): CheckBySchema | undefined {
   const checks = new Map(Object.entries(schemas).map(([type, schema]) => [type, compile(type, schema)]))
   if (checks.size === 0) return undefined
-  return (event) => {
+  return (event, wholeOf = () => event) => {
     const check = checks.get(event.type as string)
-    return check === undefined || check.Check(event) ? [] : schemaIssues(check, event)
+    if (check === undefined) return []
+    const whole = wholeOf()
+    return check.Check(whole) ? [] : schemaIssues(check, whole)
   }
 }
 

@@ -97,8 +97,11 @@ export const EventSchema = Type.Object({
   ),
 })
 
-/** What is wrong with the well-known members and the shape of an event that has an identity. */
-export function eventIssues(event: Event): Issue[] {
+/**
+ * What is wrong with the well-known members and the shape of an event that has an identity. `tooDeepAt` is where its
+ * bytes nest too deep, which may be in a member that another of the same name has replaced.
+ */
+export function eventIssues(event: Event, tooDeepAt = tooDeepPath(event, eventDepthMax)): Issue[] {
   const issues: Issue[] = []
   for (const field of knownFields) {
     const value = event[field.name]
@@ -106,9 +109,8 @@ export function eventIssues(event: Event): Issue[] {
     const found = fieldIssue(field, value)
     if (found) issues.push(found)
   }
-  const deep = tooDeepPath(event, eventDepthMax)
-  if (deep !== undefined) {
-    issues.push({ code: 'too_deep', path: deep, message: `Expected at most ${eventDepthMax} levels of nesting.` })
+  if (tooDeepAt !== undefined) {
+    issues.push({ code: 'too_deep', path: tooDeepAt, message: `Expected at most ${eventDepthMax} levels of nesting.` })
   }
   return issues
 }

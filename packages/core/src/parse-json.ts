@@ -17,8 +17,13 @@ export function parseJson(body: Uint8Array): unknown {
     return JSON.parse(text)
   } catch {
     // what the parser says quotes the body, which may hold what should not be in a log
-    throw new IngestError('malformed-body', 'The body is not JSON.')
+    throw malformedBody()
   }
+}
+
+/** The refusal of a body that is not JSON. */
+export function malformedBody(): IngestError {
+  return new IngestError('malformed-body', 'The body is not JSON.')
 }
 
 /** Most batches are plain ASCII, which need not be decoded. */

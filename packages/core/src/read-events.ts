@@ -26,6 +26,11 @@ export interface ReadEventsOptions extends EventFilter {
    * where an answer ends and for each event that was given.
    */
   onProgress?: (cursor: Cursor) => void
+  /**
+   * Called with the bytes of each event before it is looked at, wanted or not: the place for a rate limit. An embedded
+   * Ingest calls it, a client does not.
+   */
+  onScan?: (bytes: number) => void
 }
 
 export interface ReadContext {
@@ -45,7 +50,7 @@ export async function* readEvents(
   options: ReadEventsOptions,
 ): AsyncGenerator<StoredEvent, void> {
   const { limit = Number.POSITIVE_INFINITY, from, to = Number.POSITIVE_INFINITY, waitMs = 0, signal } = options
-  const { onProgress = () => {} } = options
+  const { onProgress = () => {}, onScan = () => {} } = options
   const isWanted = compileEventFilter(options) ?? everything
   // what is over does not grow
   const waitUntil = performance.now() + Math.min(waitMs, to - now())
@@ -64,6 +69,7 @@ export async function* readEvents(
       }
       for await (const event of store.read(projectId, range)) {
         if (event.receivedAt >= to) return
+        onScan(event.bytes.length)
         if (isWanted(event.bytes)) {
           given++
           yield event

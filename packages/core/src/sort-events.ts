@@ -2,6 +2,7 @@ import type { RejectedEvent } from './batch.ts'
 import { type Event, eventIdIssue, eventIssues, identityIssues } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { issuesMax } from './issue.ts'
+import type { ParsedEvent } from './parse-batch.ts'
 import type { Slice } from './slice-events.ts'
 import type { AppendEvent } from './store.ts'
 
@@ -23,27 +24,33 @@ export interface SortedEvents {
   repeats: AppendEvent[]
 }
 
-/** Sorts the events of a batch, which stand in its body at `slices`, by what their own content says of them. */
+/**
+ * Sorts the events of a batch by what their own content says of them. `wholeOf` gives an event with all its members, for
+ * `checkBySchema`.
+ */
 export function sortEvents(
   projectId: string,
-  events: readonly unknown[],
-  slices: readonly Slice[],
+  events: readonly ParsedEvent[],
   checkBySchema: CheckBySchema = () => [],
+  wholeOf?: (slice: Slice) => Event,
 ): SortedEvents {
   const unidentified: RejectedEvent[] = []
   const faulty: FaultyEvent[] = []
   const faultless: AppendEvent[] = []
   for (let index = 0; index < events.length; index++) {
-    const nobodys = identityIssues(events[index], projectId)
+    const parsed = events[index] as ParsedEvent
+    const nobodys = identityIssues(parsed.event, projectId)
     if (nobodys.length > 0) {
-      unidentified.push({ index, eventId: usableEventId(events[index]), issues: [...nobodys] })
+      unidentified.push({ index, eventId: usableEventId(parsed.event), issues: [...nobodys] })
       continue
     }
-    const event = events[index] as Event & { eventId: string }
-    const { start, end } = slices[index] as Slice
-    const issues = eventIssues(event)
+    const event = parsed.event as Event & { eventId: string }
+    const { start, end, tooDeepAt } = parsed
+    const issues = eventIssues(event, tooDeepAt)
     // a schema that refers to itself would follow a deep event until the stack ends
-    if (!issues.some(({ code }) => code === 'too_deep')) issues.push(...checkBySchema(event))
+    if (!issues.some(({ code }) => code === 'too_deep')) {
+      issues.push(...checkBySchema(event, wholeOf && (() => wholeOf(parsed))))
+    }
     if (issues.length === 0) faultless.push(appendEvent(event, start, end))
     else {
       const { eventId } = event

@@ -1,7 +1,8 @@
-import { type BatchInput, type BatchResult, batchBody, parseEvents, type RejectedEvent } from './batch.ts'
+import { type BatchInput, type BatchResult, batchBody, type RejectedEvent } from './batch.ts'
 import type { CheckBySchema } from './event-schemas.ts'
+import { parseBatch } from './parse-batch.ts'
 import { scanBatch } from './scan-batch.ts'
-import { type Slice, sliceEvents } from './slice-events.ts'
+import type { Slice } from './slice-events.ts'
 import { type SortedEvents, sortEvents, takeOutRepeats } from './sort-events.ts'
 import type { Store } from './store.ts'
 
@@ -62,9 +63,11 @@ function read(
     admit(scanned.length)
     return { body, count: scanned.length, sorted: { unidentified: [], faulty: [], ...takeOutRepeats(scanned) } }
   }
-  const events = parseEvents(body)
+  const events = parseBatch(body)
   admit(events.length)
-  const sorted = sortEvents(projectId, events, sliceEvents(body), checkBySchema)
+  const sorted = sortEvents(projectId, events, checkBySchema, ({ start, end }) =>
+    JSON.parse(body.toString('utf8', start, end)),
+  )
   return { body, count: events.length, sorted }
 }
 

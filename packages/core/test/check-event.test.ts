@@ -1,6 +1,12 @@
 import t from 'tap'
 import { checkEvent } from '../src/check-event.ts'
 
+t.test('the bytes of an event are checked as they are', async (t) => {
+  const deep = `${'['.repeat(32)}${']'.repeat(32)}`
+  const bytes = Buffer.from(`{"projectId":"p","eventId":"e","d":${deep},"d":1}`)
+  t.match(checkEvent('p', bytes), { eventId: 'e', isIdentified: true, issues: [{ code: 'too_deep' }] })
+})
+
 t.test('an event that would be stored has no issues', async (t) => {
   const event = { projectId: 'p', eventId: 'e', buildId: 'b', anything: [1] }
   t.strictSame(checkEvent('p', event), { eventId: 'e', isIdentified: true, issues: [] })

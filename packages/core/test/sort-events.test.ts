@@ -1,5 +1,6 @@
 import t from 'tap'
 import { Type } from 'typebox'
+import { isObject } from '../src/event.ts'
 import { compileEventSchemas, type EventSchemas } from '../src/event-schemas.ts'
 import { sortEvents, takeOutRepeats } from '../src/sort-events.ts'
 import type { AppendEvent } from '../src/store.ts'
@@ -11,8 +12,7 @@ const indexOf = ({ start }: { start: number }) => start / 10
 const sort = (events: unknown[], schemas: EventSchemas = {}) =>
   sortEvents(
     'p',
-    events,
-    events.map((_, index) => at(index)),
+    events.map((event, index) => ({ event: isObject(event) ? event : undefined, ...at(index) })),
     compileEventSchemas(schemas),
   )
 const nothing = { unidentified: [], faulty: [], valid: [], repeats: [] }

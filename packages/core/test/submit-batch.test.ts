@@ -40,6 +40,20 @@ t.test('new events are accepted, and the same batch again is all duplicates', as
   t.strictSame(await stored(), [event('a'), event('b', { buildId: 'x' })])
 })
 
+t.test('a member that nests too deep is an issue, also where a later one of its name replaces it', async (t) => {
+  const deep = `${'['.repeat(32)}${']'.repeat(32)}`
+  for (const schemas of [{}, { kill: { required: ['d'] } }]) {
+    const { submit, stored } = setUp(schemas)
+    const replaced = `{"projectId":"p","eventId":"a","type":"kill","d":${deep},"d":1}`
+    const { result } = await submit([replaced, event('b')])
+    t.strictSame(outcome(result), [1, 0, [0]])
+    t.match(result.rejected, [{ eventId: 'a', issues: [{ code: 'too_deep', path: `/d${'/0'.repeat(31)}` }] }])
+    const asValue = { projectId: 'p', eventId: 'c', d: JSON.parse(deep) }
+    t.match((await submit({ events: [asValue] })).result.rejected, [{ issues: [{ code: 'too_deep' }] }])
+    t.strictSame(await stored(), [event('b')])
+  }
+})
+
 t.test('an empty batch is a result of zeros', async (t) => {
   const { submit, store } = setUp()
   t.strictSame(await submit([]), { result: { accepted: 0, duplicates: 0, rejected: [] }, conflicts: 0 })

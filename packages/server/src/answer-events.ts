@@ -3,6 +3,7 @@ import type { Reply } from './answer.ts'
 import type { Waits } from './create-waits.ts'
 import type { EdgeRequest } from './edge-request.ts'
 import { parseLimit, parseQuery, parseTimeOf, parseWait } from './parse-query.ts'
+import type { ChargeRead } from './receive-read.ts'
 
 /** The most events of one answer. */
 export const eventsReadMax = 10_000
@@ -10,10 +11,20 @@ export const eventsReadMax = 10_000
 export const eventsReadDefault = 1_000
 /** How many events are looked at for one answer, however few of them are wanted. */
 export const eventsScannedMax = 100_000
+/** What an event is charged besides its bytes, wanted or not: about what its line has besides them. */
+export const eventReadBytes = 64
+/** What a look-up by id is charged: the record that holds the event is read as a whole. */
+export const lookUpReadBytes = 65_536
 /** Lines are sent together in pieces of at least so many bytes. */
 const pieceBytes = 65_536
 /** In place of a cursor: behind all that is stored by now. */
 const end = 'end'
+
+export interface EventsContext {
+  waits: Waits
+  ingest: Ingest
+  charge: ChargeRead
+}
 
 /**
  * Stored events of a project as NDJSON, oldest first: all, or those that are wanted; or the one with an id.
@@ -21,8 +32,7 @@ const end = 'end'
  * @throws {IngestError} `invalid-argument`, and while the lines are read `invalid-cursor`
  */
 export async function answerEvents(
-  waits: Waits,
-  ingest: Ingest,
+  { waits, ingest, charge }: EventsContext,
   projectId: string,
   request: EdgeRequest,
 ): Promise<Reply> {
@@ -34,13 +44,15 @@ export async function answerEvents(
     // who asks for the headers alone does not want to wait for them
     if (request.method === 'HEAD') delete options.waitMs
     const isEveryEvent = range.after !== end && !selectors.some((name) => range[name] !== undefined)
-    const lines = readLines(ingest, projectId, options, isEveryEvent, (stop) => waits.begin(request, stop))
+    const beginWait = (stop: () => void) => waits.begin(request, stop)
+    const lines = readLines({ ingest, charge, beginWait }, projectId, options, isEveryEvent)
     return { status: 200, headers, body: joinLines(lines) }
   }
   const [other] = Object.keys(range)
   if (other !== undefined) {
     throw new IngestError('invalid-argument', `eventId names one event: ${other} does not go with it.`)
   }
+  charge(lookUpReadBytes)
   const event = await ingest.findEvent(projectId, eventId)
   return { status: 200, headers, body: event ? eventLine(event) : new Uint8Array() }
 }
@@ -64,16 +76,19 @@ function parseRange(range: Partial<Record<(typeof parameters)[number], string>>)
   }
 }
 
+interface BeginWait {
+  beginWait(stop: () => void): () => void
+}
+
 /**
- * A line for each event. Where that does not say it, a last one says how far was read, so that whoever goes on there
+ * A line for each event, until the project may read no more for now. Where that does not say it, a last one says how far was read, so that whoever goes on there
  * does not make the server look at the same events again.
  */
 async function* readLines(
-  ingest: Ingest,
+  { ingest, charge, beginWait }: Pick<EventsContext, 'ingest' | 'charge'> & BeginWait,
   projectId: string,
   options: ReadEventsOptions,
   isEveryEvent: boolean,
-  beginWait: (stop: () => void) => () => void,
 ): AsyncGenerator<Uint8Array> {
   const controller = new AbortController()
   const { signal } = controller
@@ -81,13 +96,17 @@ async function* readLines(
   let { after } = options
   let told: string | undefined
   let scanned = 0
+  let mayGoOn = true
+  function onScan(bytes: number): void {
+    mayGoOn = charge(bytes + eventReadBytes)
+  }
   function onProgress(cursor: string): void {
     after = cursor
-    if (++scanned === eventsScannedMax) stop()
+    if (++scanned === eventsScannedMax || !mayGoOn) stop()
   }
   const endWait = options.waitMs ? beginWait(stop) : undefined
   try {
-    for await (const event of ingest.readEvents(projectId, { ...options, signal, onProgress })) {
+    for await (const event of ingest.readEvents(projectId, { ...options, signal, onScan, onProgress })) {
       yield eventLine(event)
       told = event.cursor
     }

@@ -1,6 +1,6 @@
-import { batchEventsMax, IngestError } from '@ingest/core'
+import { batchBytesMax, batchEventsMax, IngestError } from '@ingest/core'
 
-/** So many a second for ever, and up to `burst` at once. Both are whole numbers. */
+/** So many a second in the long run, and up to `burst` at once. Both are whole numbers. */
 export interface RateLimit {
   perSecond: number
   burst: number
@@ -11,8 +11,15 @@ export interface RateLimits {
   requests?: RateLimit
   /** Its burst is at least 100, or a full batch could never pass. */
   events?: RateLimit
+  /**
+   * Bytes of the bodies of batches, uncompressed. By default {@link bytesPerEvent} for each event of the limit of
+   * events. Its burst is at least 262,144, or a full batch could never pass.
+   */
+  batchBytes?: RateLimit
   /** Bytes of publications and chunks. A body that is larger than the burst passes when nothing is owed. */
   mapBytes?: RateLimit
+  /** Bytes that reads return or look at. */
+  readBytes?: RateLimit
   /** A clock that never goes back, in milliseconds. */
   now?: () => number
 }
@@ -20,39 +27,60 @@ export interface RateLimits {
 /** Limits what each project may take. In memory, so for this process only. */
 export interface RateLimiter {
   /**
-   * Takes one request.
+   * Takes one request, and the bytes that its body is declared to have.
    *
    * @throws {IngestError} `rate-limited`, with nothing taken.
    */
-  takeRequest(projectId: string): void
+  takeRequest(projectId: string, bytes: number): void
+  /** Takes the bytes that the body of a batch had beyond those declared, however much is left. */
+  oweBatchBytes(projectId: string, bytes: number): void
   /**
-   * Takes the events of a request that was let through.
+   * Takes the events of a request that was let through. `bytes` is what its body was charged, which waiting has to be
+   * enough for, too.
    *
-   * @throws {IngestError} `rate-limited`, with nothing taken and the request given back.
+   * @throws {IngestError} `rate-limited`, with no events taken; the request and its bytes stay taken, as they were
+   *   received and parsed.
    */
-  takeEvents(projectId: string, count: number): void
+  takeEvents(projectId: string, count: number, bytes: number): void
   /**
-   * Takes what an upload has announced.
+   * Takes the bytes that an upload is declared to have.
    *
    * @throws {IngestError} `rate-limited`, with nothing taken.
    */
   takeMapBytes(projectId: string, bytes: number): void
-  /** Takes what an upload had more than it has announced, however much is left. */
+  /** Takes bytes of maps, however much is left: what an upload had beyond those declared. */
   oweMapBytes(projectId: string, bytes: number): void
-  /** What the project has left, as draft-ietf-httpapi-ratelimit-headers-10 says it. */
+  /**
+   * Takes {@link readBytesMin} for a request that reads.
+   *
+   * @throws {IngestError} `rate-limited`, with nothing taken.
+   */
+  takeRead(projectId: string): void
+  /** Takes bytes that a read returns or looks at, however much is left; false when nothing is left after that. */
+  oweReadBytes(projectId: string, bytes: number): boolean
+  /** What the project has left for batches, as draft-ietf-httpapi-ratelimit-headers-11 writes it. */
   headers(projectId: string): RateLimitHeaders
   /** The same of the bytes of maps. */
   mapHeaders(projectId: string): RateLimitHeaders
+  /** The same of the bytes of reads. */
+  readHeaders(projectId: string): RateLimitHeaders
   /** How many projects are remembered: those that took something lately, at most {@link projectsTrackedMax}. */
   trackedCount(): number
 }
 
 export type RateLimitHeaders = { RateLimit: string; 'RateLimit-Policy': string }
 
+/** By how many bytes of bodies an event is counted where no limit of these is set. */
+export const bytesPerEvent = 512
+/** What a request that reads takes at least, in bytes. */
+export const readBytesMin = 4096
+
 export const rateLimitsDefault = {
   requests: { perSecond: 100, burst: 200 },
   events: { perSecond: 20_000, burst: 100_000 },
+  batchBytes: { perSecond: 20_000 * bytesPerEvent, burst: 100_000 * bytesPerEvent },
   mapBytes: { perSecond: 32 * 1024 * 1024, burst: 512 * 1024 * 1024 },
+  readBytes: { perSecond: 16 * 1024 * 1024, burst: 64 * 1024 * 1024 },
 } as const satisfies RateLimits
 
 /** The most projects that are remembered at once. */
@@ -60,30 +88,45 @@ export const projectsTrackedMax = 10_000
 /** How many are forgotten when all of them are busy, so that making room is rare. */
 const projectsForgotten = projectsTrackedMax / 10
 
+/** A limit of each project: a leaky bucket. */
+interface Quota extends RateLimit {
+  /** The policy in the headers. */
+  policy: string
+  /**
+   * Its quota unit. The draft registers `requests` and `content-bytes`; a client that does not know `events` ignores
+   * that policy, while without a unit it would take events for requests.
+   */
+  unit: 'requests' | 'content-bytes' | 'events'
+  /** What there are too many of, in a refusal. */
+  what: string
+  /** The least burst. */
+  burstMin: number
+}
+
+const quotaNames = ['requests', 'events', 'batchBytes', 'mapBytes', 'readBytes'] as const
+type QuotaName = (typeof quotaNames)[number]
+
 /**
  * What was taken and had not come back yet at a time, in thousandths of a request, event or byte: with whole rates and
  * whole milliseconds nothing is ever rounded.
  */
-interface Debts {
-  at: number
-  requests: number
-  events: number
-  mapBytes: number
-}
+type Debts = Record<QuotaName, number> & { at: number }
 
 /**
- * Three leaky buckets a project.
+ * A leaky bucket for each limit of each project.
  *
  * @throws {IngestError} `invalid-argument` for a limit that is not whole and positive, or too small for one batch.
  */
-export function createRateLimiter(limits: RateLimits = {}): RateLimiter {
-  const { requests, events, mapBytes, now } = { ...rateLimitsDefault, now: () => performance.now(), ...limits }
-  checkLimit('requests', requests, 1)
-  checkLimit('events', events, batchEventsMax)
-  checkLimit('bytes of maps', mapBytes, 1)
+export function createRateLimiter({ now = () => performance.now(), ...limits }: RateLimits = {}): RateLimiter {
+  const quotas = quotasOf(limits)
+  const { requests, events, batchBytes, mapBytes, readBytes } = quotas
   const debtsByProject = new Map<string, Debts>()
-  const policy = `${policyOf('requests', requests)}, ${policyOf('events', events)}`
-  const mapPolicy = policyOf('map-bytes', mapBytes)
+  const policyOf = (...names: QuotaName[]) => names.map((name) => policyText(quotas[name])).join(', ')
+  const [batchPolicy, mapPolicy, readPolicy] = [
+    policyOf('requests', 'events', 'batchBytes'),
+    policyOf('mapBytes'),
+    policyOf('readBytes'),
+  ]
 
   /** What the project owes by now. */
   function debtsOf(projectId: string): Debts {
@@ -91,7 +134,7 @@ export function createRateLimiter(limits: RateLimits = {}): RateLimiter {
     let debts = debtsByProject.get(projectId)
     if (!debts) {
       if (debtsByProject.size >= projectsTrackedMax) makeRoom(time)
-      debts = { at: time, requests: 0, events: 0, mapBytes: 0 }
+      debts = { at: time, requests: 0, events: 0, batchBytes: 0, mapBytes: 0, readBytes: 0 }
       debtsByProject.set(projectId, debts)
     }
     pay(debts, time)
@@ -101,40 +144,53 @@ export function createRateLimiter(limits: RateLimits = {}): RateLimiter {
   function pay(debts: Debts, time: number): void {
     const passedMs = time - debts.at
     debts.at = time
-    debts.requests = Math.max(0, debts.requests - passedMs * requests.perSecond)
-    debts.events = Math.max(0, debts.events - passedMs * events.perSecond)
-    debts.mapBytes = Math.max(0, debts.mapBytes - passedMs * mapBytes.perSecond)
+    for (const name of quotaNames) debts[name] = Math.max(0, debts[name] - passedMs * quotas[name].perSecond)
   }
 
   function makeRoom(time: number): void {
     for (const [projectId, debts] of debtsByProject) {
       pay(debts, time)
-      if (debts.requests === 0 && debts.events === 0 && debts.mapBytes === 0) debtsByProject.delete(projectId)
+      if (quotaNames.every((name) => debts[name] === 0)) debtsByProject.delete(projectId)
     }
     if (debtsByProject.size < projectsTrackedMax) return
-    // whoever is forgotten begins with full buckets: an error in favour of the project
+    // a project that is forgotten begins with full buckets: an error in its favour
     for (const projectId of [...debtsByProject.keys()].slice(0, projectsForgotten)) {
       debtsByProject.delete(projectId)
     }
   }
 
+  function leftOf(projectId: string, ...names: QuotaName[]): string {
+    const debts = debtsOf(projectId)
+    return names.map((name) => leftText(quotas[name], debts[name])).join(', ')
+  }
+
   return {
-    takeRequest(projectId) {
+    takeRequest(projectId, bytes) {
       const debts = debtsOf(projectId)
-      const wait = waitSeconds(requests, debts.requests, 1)
-      if (wait > 0) {
+      const waits: [Quota, number][] = [
+        [requests, waitSeconds(requests, debts.requests, 1)],
+        [batchBytes, waitSeconds(batchBytes, debts.batchBytes, bytes)],
+      ]
+      const refused = waits.find(([, seconds]) => seconds > 0)
+      if (refused) {
         // how many events it has is not known yet, and waiting has to be enough for as many as there may be
-        throw limited('requests', requests, Math.max(wait, waitSeconds(events, debts.events, batchEventsMax)))
+        waits.push([events, waitSeconds(events, debts.events, batchEventsMax)])
+        throw limited(refused[0], Math.max(...waits.map(([, seconds]) => seconds)))
       }
       debts.requests += 1000
+      debts.batchBytes += bytes * 1000
     },
 
-    takeEvents(projectId, count) {
+    oweBatchBytes(projectId, bytes) {
+      debtsOf(projectId).batchBytes += bytes * 1000
+    },
+
+    takeEvents(projectId, count, bytes) {
       const debts = debtsOf(projectId)
       const wait = waitSeconds(events, debts.events, count)
       if (wait > 0) {
-        debts.requests = Math.max(0, debts.requests - 1000)
-        throw limited('events', events, wait)
+        const others = [waitSeconds(requests, debts.requests, 1), waitSeconds(batchBytes, debts.batchBytes, bytes)]
+        throw limited(events, Math.max(wait, ...others))
       }
       debts.events += count * 1000
     },
@@ -142,7 +198,7 @@ export function createRateLimiter(limits: RateLimits = {}): RateLimiter {
     takeMapBytes(projectId, bytes) {
       const debts = debtsOf(projectId)
       const wait = waitSeconds(mapBytes, debts.mapBytes, Math.min(bytes, mapBytes.burst))
-      if (wait > 0) throw limited('bytes of maps', mapBytes, wait)
+      if (wait > 0) throw limited(mapBytes, wait)
       debts.mapBytes += bytes * 1000
     },
 
@@ -150,27 +206,66 @@ export function createRateLimiter(limits: RateLimits = {}): RateLimiter {
       debtsOf(projectId).mapBytes += bytes * 1000
     },
 
-    headers(projectId) {
+    takeRead(projectId) {
       const debts = debtsOf(projectId)
-      const left = `${leftOf('requests', requests, debts.requests)}, ${leftOf('events', events, debts.events)}`
-      return { RateLimit: left, 'RateLimit-Policy': policy }
+      const wait = waitSeconds(readBytes, debts.readBytes, readBytesMin)
+      if (wait > 0) throw limited(readBytes, wait)
+      debts.readBytes += readBytesMin * 1000
     },
 
-    mapHeaders(projectId) {
-      const left = leftOf('map-bytes', mapBytes, debtsOf(projectId).mapBytes)
-      return { RateLimit: left, 'RateLimit-Policy': mapPolicy }
+    oweReadBytes(projectId, bytes) {
+      const debts = debtsOf(projectId)
+      debts.readBytes += bytes * 1000
+      return debts.readBytes < readBytes.burst * 1000
     },
 
+    headers: (projectId) => ({
+      RateLimit: leftOf(projectId, 'requests', 'events', 'batchBytes'),
+      'RateLimit-Policy': batchPolicy,
+    }),
+    mapHeaders: (projectId) => ({ RateLimit: leftOf(projectId, 'mapBytes'), 'RateLimit-Policy': mapPolicy }),
+    readHeaders: (projectId) => ({ RateLimit: leftOf(projectId, 'readBytes'), 'RateLimit-Policy': readPolicy }),
     trackedCount: () => debtsByProject.size,
   }
 }
 
-function checkLimit(name: string, { perSecond, burst }: RateLimit, burstMin: number): void {
+/** @throws {IngestError} `invalid-argument` */
+function quotasOf(limits: Omit<RateLimits, 'now'>): Record<QuotaName, Quota> {
+  const given = { ...rateLimitsDefault, batchBytes: batchBytesOf(limits.events ?? rateLimitsDefault.events), ...limits }
+  const quotas: Record<QuotaName, Quota> = {
+    requests: { ...given.requests, policy: 'requests', unit: 'requests', what: 'requests', burstMin: 1 },
+    events: { ...given.events, policy: 'events', unit: 'events', what: 'events', burstMin: batchEventsMax },
+    batchBytes: {
+      ...given.batchBytes,
+      policy: 'batch-bytes',
+      unit: 'content-bytes',
+      what: 'bytes of batches',
+      burstMin: batchBytesMax,
+    },
+    mapBytes: { ...given.mapBytes, policy: 'map-bytes', unit: 'content-bytes', what: 'bytes of maps', burstMin: 1 },
+    readBytes: {
+      ...given.readBytes,
+      policy: 'read-bytes',
+      unit: 'content-bytes',
+      what: 'bytes of reads',
+      burstMin: readBytesMin,
+    },
+  }
+  for (const name of quotaNames) checkLimit(quotas[name])
+  return quotas
+}
+
+/** What a limit of events comes to in bytes. */
+function batchBytesOf({ perSecond, burst }: RateLimit): RateLimit {
+  return { perSecond: perSecond * bytesPerEvent, burst: Math.max(batchBytesMax, burst * bytesPerEvent) }
+}
+
+function checkLimit({ what, perSecond, burst, burstMin }: Quota): void {
   if (!Number.isSafeInteger(perSecond) || perSecond < 1) {
-    throw new IngestError('invalid-argument', `The limit of ${name} per second is a whole number from 1.`)
+    throw new IngestError('invalid-argument', `The limit of ${what} per second is a whole number from 1.`)
   }
   if (!Number.isSafeInteger(burst) || burst < burstMin) {
-    throw new IngestError('invalid-argument', `The burst of ${name} is a whole number from ${burstMin}.`)
+    throw new IngestError('invalid-argument', `The burst of ${what} is a whole number from ${burstMin}.`)
   }
 }
 
@@ -180,20 +275,20 @@ function waitSeconds({ perSecond, burst }: RateLimit, debt: number, count: numbe
   return Math.max(0, Math.ceil((debt + count * 1000 - burst * 1000) / (perSecond * 1000)))
 }
 
-function limited(name: string, { perSecond, burst }: RateLimit, retryAfterSeconds: number): IngestError {
+function limited({ what, perSecond, burst }: Quota, retryAfterSeconds: number): IngestError {
   return new IngestError(
     'rate-limited',
-    `The project may send ${perSecond} ${name} a second, and ${burst} at once: wait ${retryAfterSeconds} s.`,
+    `The project is limited to ${perSecond} ${what} a second, and ${burst} at once: wait ${retryAfterSeconds} s.`,
     { limit: perSecond, retryAfterSeconds },
   )
 }
 
-function policyOf(name: string, { perSecond, burst }: RateLimit): string {
-  return `"${name}";q=${burst};w=${Math.ceil(burst / perSecond)}`
+function policyText({ policy, unit, perSecond, burst }: Quota): string {
+  return `"${policy}";q=${burst};qu="${unit}";w=${Math.ceil(burst / perSecond)}`
 }
 
 /** What is left, and the seconds until all of it is back. */
-function leftOf(name: string, { perSecond, burst }: RateLimit, debt: number): string {
+function leftText({ policy, perSecond, burst }: Quota, debt: number): string {
   const left = Math.max(0, Math.floor((burst * 1000 - debt) / 1000))
-  return `"${name}";r=${left};t=${Math.ceil(debt / (perSecond * 1000))}`
+  return `"${policy}";r=${left};t=${Math.ceil(debt / (perSecond * 1000))}`
 }

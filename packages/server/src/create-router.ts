@@ -15,7 +15,7 @@ import { problemAnswer } from './problem-answer.ts'
 import { type BatchContext, receiveBatch } from './receive-batch.ts'
 import { createChunkReceiver } from './receive-chunks.ts'
 import { createPublicationReceiver, publicationBytesMaxDefault } from './receive-publication.ts'
-import { type ReadContext, receiveRead } from './receive-read.ts'
+import { type ChargeRead, type ReadContext, receiveRead } from './receive-read.ts'
 import type { UploadContext } from './receive-upload.ts'
 import { statusByCode } from './status-by-code.ts'
 
@@ -61,8 +61,8 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     places: createPlaces(uploadPlaces),
     spare: createSpareMemory(chunkBytesMax, spareUploadsMax),
   }
-  const reads = { ingest, log, places: createPlaces(downloadPlaces) }
-  const waiting = { ingest, log, places: createPlaces(waitPlaces) }
+  const reads = { ingest, limiter, log, places: createPlaces(downloadPlaces) }
+  const waiting = { ingest, limiter, log, places: createPlaces(waitPlaces) }
   const waits = createWaits(draining)
   const bytesMax = options.publicationBytesMax ?? publicationBytesMaxDefault
   const open =
@@ -145,6 +145,7 @@ type ReplyTo = (
   projectId: string,
   request: EdgeRequest,
   headers: Record<string, string>,
+  charge: ChargeRead,
 ) => Promise<Reply>
 
 function respondToReads(context: ReadContext, replyTo: ReplyTo): Respond {
@@ -152,8 +153,9 @@ function respondToReads(context: ReadContext, replyTo: ReplyTo): Respond {
   return async (request, headers, requestId) => {
     const answer = await receiveRead(
       context,
-      (projectId) => replyTo(ingest, projectId, request, headers),
+      (projectId, charge) => replyTo(ingest, projectId, request, headers, charge),
       request,
+      headers,
       (error) => void toRefusal(error, requestId, log),
     )
     answer.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...answer.headers }
@@ -163,7 +165,8 @@ function respondToReads(context: ReadContext, replyTo: ReplyTo): Respond {
 
 /** Who waits holds next to nothing, for long, and has places of their own. */
 function respondToEvents(reads: ReadContext, waiting: ReadContext, waits: Waits): Respond {
-  const replyTo: ReplyTo = (ingest, projectId, request) => answerEvents(waits, ingest, projectId, request)
+  const replyTo: ReplyTo = (ingest, projectId, request, _headers, charge) =>
+    answerEvents({ waits, ingest, charge }, projectId, request)
   const [read, wait] = [respondToReads(reads, replyTo), respondToReads(waiting, replyTo)]
   return (request, ...exchange) => {
     const respond = new URLSearchParams(request.query).has('wait') ? wait : read

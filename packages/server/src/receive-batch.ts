@@ -47,9 +47,13 @@ async function receiveFrom(
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   if (!limiter) return ingest.submitBatch(projectId, await request.readBody(gzip, limit), noOptions)
   try {
-    limiter.takeRequest(projectId)
+    // a length that is not declared is taken for the least, and the rest is owed
+    const declared = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
+    limiter.takeRequest(projectId, declared)
     const body = await request.readBody(gzip, limit)
-    return await ingest.submitBatch(projectId, body, { admit: (count) => limiter.takeEvents(projectId, count) })
+    const bytes = Math.max(declared, body.length)
+    limiter.oweBatchBytes(projectId, bytes - declared)
+    return await ingest.submitBatch(projectId, body, { admit: (count) => limiter.takeEvents(projectId, count, bytes) })
   } finally {
     Object.assign(headers, limiter.headers(projectId))
   }

@@ -3,33 +3,44 @@ import { type Answer, isPieces, type Reply } from './answer.ts'
 import { authenticateRequest } from './authenticate-request.ts'
 import { beginPieces } from './begin-pieces.ts'
 import { checkRepeated } from './body-headers.ts'
+import type { RateLimiter } from './create-rate-limiter.ts'
 import type { EdgeRequest } from './edge-request.ts'
 import type { Log } from './log.ts'
 import type { Places } from './places.ts'
 
 export interface ReadContext {
   ingest: EmbeddedIngest
+  limiter: RateLimiter | undefined
   log: Log | undefined
   places: Places
 }
 
+/** Charges the project for bytes that are returned or looked at; false when it should read no more for now. */
+export type ChargeRead = (bytes: number) => boolean
+
 /**
- * A request that reads what a project has: checks its headers and begins what `reply` makes of it. Its place is given
- * back with the last of the body; `onBreak` is told when the body fails on the way.
+ * A request that reads what a project has: checks its headers and its rate, and begins what `reply` makes of it. A body
+ * whose length is known is charged when it begins; `reply` charges any other. The slot is released with the last of the
+ * body; `onBreak` is called when the body fails on the way. The rate limits go into `limitHeaders`, whatever the response.
  *
  * @throws {IngestError}
  */
 export async function receiveRead(
   context: ReadContext,
-  reply: (projectId: string) => Promise<Reply>,
+  reply: (projectId: string, charge: ChargeRead) => Promise<Reply>,
   request: EdgeRequest,
+  limitHeaders: Record<string, string>,
   onBreak: (error: unknown) => void,
 ): Promise<Answer> {
   const projectId = await authenticateRequest(context, request.headers, 'read')
+  const { limiter } = context
+  const charge: ChargeRead = (bytes) => limiter?.oweReadBytes(projectId, bytes) ?? true
   const leave = context.places.enter(projectId)
   try {
     checkRepeated(request.headers)
-    const { status, headers, body } = await reply(projectId)
+    limiter?.takeRead(projectId)
+    const { status, headers, body } = await reply(projectId, charge)
+    if (request.method !== 'HEAD') charge(lengthOf(body, headers))
     const begun = isMade(body) ? await beginPieces(body, { onBreak, onEnd: leave }) : body
     if (!isPieces(begun)) {
       leave()
@@ -42,7 +53,14 @@ export async function receiveRead(
   } catch (error) {
     leave()
     throw error
+  } finally {
+    if (limiter) Object.assign(limitHeaders, limiter.readHeaders(projectId))
   }
+}
+
+/** Zero for a body that is not known yet. */
+function lengthOf(body: Reply['body'], headers: Reply['headers']): number {
+  return isMade(body) ? Number(headers['Content-Length'] ?? 0) : Buffer.byteLength(body)
 }
 
 function isMade(body: Reply['body']): body is AsyncIterable<Uint8Array> {

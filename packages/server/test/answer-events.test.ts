@@ -1,11 +1,18 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import t from 'tap'
 import { eventsReadDefault, eventsScannedMax } from '../src/answer-events.ts'
+import { readBytesMin } from '../src/create-rate-limiter.ts'
 import { serve } from '../src/serve.ts'
 import { batchOf, headersOf, openTestIngest, projectId } from './batches.ts'
 import { edges, requestBytes } from './edges.ts'
 import { get } from './map-parts.ts'
 import { openRaw } from './raw-exchange.ts'
+
+async function all<T>(source: AsyncIterable<T>): Promise<T[]> {
+  const items: T[] = []
+  for await (const item of source) items.push(item)
+  return items
+}
 
 function linesOf(body: string) {
   t.ok(body === '' || body.endsWith('\n'))
@@ -49,6 +56,75 @@ for (const { name, open } of edges) {
       query = `?limit=2&after=${encodeURIComponent(lines.at(-1).cursor)}`
     }
     t.strictSame(seen, ['äö', 'e-0', 'e-1', 'e-2', 'e-3'])
+  })
+
+  t.test(
+    `by ${name}, a project that has read its budget gets what was read, then a 429, and waiting is enough`,
+    async (t) => {
+      let time = 0
+      const { ingest, key } = await openTestIngest()
+      const rateLimits = { readBytes: { perSecond: 3000, burst: 10_000 }, now: () => time }
+      const edge = await open(ingest, { rateLimits })
+      t.teardown(() => edge.close())
+      await ingest.submitBatch(projectId, Buffer.from(batchOf(100)))
+      const seen: string[] = []
+      const statuses: number[] = []
+      for (let after: string | undefined; statuses.length < 20; ) {
+        const response = await edge.send(get(`/v1/events${after === undefined ? '' : `?after=${after}`}`, key))
+        statuses.push(response.status)
+        t.match(response.headers, {
+          ratelimit: /^"read-bytes";r=\d+;t=\d+$/,
+          'ratelimit-policy': '"read-bytes";q=10000;qu="content-bytes";w=4',
+        })
+        if (response.status === 429) {
+          t.match(JSON.parse(response.body), { code: 'rate-limited', retryable: true, limit: 3000 })
+          time += Number(response.headers['retry-after']) * 1000
+          continue
+        }
+        const lines = linesOf(response.body)
+        if (lines.length === 0) break
+        seen.push(...lines.map(({ event }) => event.eventId))
+        after = lines.at(-1).cursor
+      }
+      t.strictSame(
+        seen,
+        Array.from({ length: 100 }, (_, i) => `e-${i}`),
+      )
+      t.ok(statuses.includes(429))
+      t.notOk(statuses.join().includes('429,429'), 'waiting as long as it says is enough')
+    },
+  )
+
+  t.test(`by ${name}, a scan is charged for what it looks at`, async (t) => {
+    const { ingest, key } = await openTestIngest()
+    const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst: 10_000 }, now: () => 0 } })
+    t.teardown(() => edge.close())
+    await ingest.submitBatch(projectId, Buffer.from(batchOf(100)))
+    const scanned = await edge.send(get('/v1/events?type=none', key))
+    const [ids, cursor] = partsOf(scanned.body)
+    t.strictSame(ids, [])
+    const { length } = await all(ingest.readEvents(projectId, { after: cursor as string }))
+    t.ok(length > 0 && length < 90, `${length} were not looked at`)
+    t.match(scanned.headers.ratelimit, '"read-bytes";r=0;')
+    t.equal((await edge.send(get('/v1/events?type=none', key))).status, 429)
+  })
+
+  t.test(`by ${name}, a read that waits is charged nothing for waiting`, async (t) => {
+    let time = 0
+    const { ingest, key } = await openTestIngest()
+    const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst: 10_000 }, now: () => time } })
+    t.teardown(() => edge.close())
+    const waited = await edge.send(get('/v1/events?wait=1', key))
+    t.equal(waited.status, 200)
+    t.equal(waited.headers.ratelimit, `"read-bytes";r=${10_000 - readBytesMin};t=${readBytesMin}`)
+    time = 1e9
+    for (const path of ['/v1/stats', '/v1/builds', '/v1/maps', '/v1/events?eventId=e']) {
+      t.equal(
+        (await edge.send(get(path, key))).headers['ratelimit-policy'],
+        '"read-bytes";q=10000;qu="content-bytes";w=10000',
+      )
+      time += 1e12
+    }
   })
 
   t.test(`by ${name}, an answer of many pieces is whole`, async (t) => {

@@ -1,7 +1,13 @@
-import { IngestError } from '@ingest/core'
+import { batchBytesMax, IngestError } from '@ingest/core'
 import fc from 'fast-check'
 import t from 'tap'
-import { createRateLimiter, projectsTrackedMax, type RateLimit, rateLimitsDefault } from '../src/create-rate-limiter.ts'
+import {
+  createRateLimiter,
+  projectsTrackedMax,
+  type RateLimit,
+  rateLimitsDefault,
+  readBytesMin,
+} from '../src/create-rate-limiter.ts'
 
 /** A bucket that fills up, in thousandths: the simplest thing that limits a rate. */
 function createBucket({ perSecond, burst }: RateLimit) {
@@ -31,37 +37,56 @@ function refusalOf(action: () => void): IngestError | undefined {
 const limitOf = (burstMin: number) =>
   fc.record({ perSecond: fc.integer({ min: 1, max: 50 }), burst: fc.integer({ min: burstMin, max: burstMin + 50 }) })
 const stepsOf = fc.array(
-  fc.record({ passMs: fc.nat(3000), count: fc.option(fc.nat(100), { nil: undefined, freq: 3 }) }),
+  fc.record({
+    passMs: fc.nat(3000),
+    count: fc.option(fc.nat(100), { nil: undefined, freq: 3 }),
+    bytes: fc.oneof(fc.nat(100), fc.nat(batchBytesMax)),
+  }),
   { maxLength: 60 },
 )
 
-t.test('it decides as a bucket for requests and one for events do', async () => {
+t.test('it decides as buckets for requests, events and bytes of batches do', async () => {
+  const bytesOf = limitOf(batchBytesMax)
   fc.assert(
-    fc.property(limitOf(1), limitOf(100), fc.nat(1e9), stepsOf, (requests, events, start, steps) => {
-      let time = start
-      const limiter = createRateLimiter({ requests, events, now: () => time })
-      const buckets = { requests: createBucket(requests), events: createBucket(events) }
-      for (const { passMs, count = 100 } of steps) {
-        time += passMs
-        buckets.requests.pass(passMs)
-        buckets.events.pass(passMs)
-        const requestWait = buckets.requests.waitSeconds(1)
-        const wait =
-          requestWait > 0 ? Math.max(requestWait, buckets.events.waitSeconds(100)) : buckets.events.waitSeconds(count)
-        const refusal = refusalOf(() => {
-          limiter.takeRequest('p')
-          limiter.takeEvents('p', count)
-        })
-        if (wait === 0) {
-          buckets.requests.take(1)
-          buckets.events.take(count)
+    fc.property(
+      limitOf(1),
+      limitOf(100),
+      bytesOf,
+      fc.nat(1e9),
+      stepsOf,
+      (requests, events, batchBytes, start, steps) => {
+        let time = start
+        const limiter = createRateLimiter({ requests, events, batchBytes, now: () => time })
+        const buckets = {
+          requests: createBucket(requests),
+          events: createBucket(events),
+          bytes: createBucket(batchBytes),
         }
-        if ((refusal?.retryAfterSeconds ?? 0) !== wait) throw new Error(`${refusal?.retryAfterSeconds} is not ${wait}`)
-        const left = `"requests";r=${buckets.requests.left()};`
-        if (!limiter.headers('p').RateLimit.startsWith(left))
-          throw new Error(`${limiter.headers('p').RateLimit} ${left}`)
-      }
-    }),
+        for (const { passMs, count = 100, bytes } of steps) {
+          time += passMs
+          for (const bucket of Object.values(buckets)) bucket.pass(passMs)
+          const waits = () => [buckets.requests.waitSeconds(1), buckets.bytes.waitSeconds(bytes)]
+          let wait = Math.max(...waits())
+          if (wait > 0) wait = Math.max(wait, buckets.events.waitSeconds(100))
+          else {
+            buckets.requests.take(1)
+            buckets.bytes.take(bytes)
+            wait = buckets.events.waitSeconds(count)
+            if (wait > 0) wait = Math.max(wait, ...waits())
+            else buckets.events.take(count)
+          }
+          const refusal = refusalOf(() => {
+            limiter.takeRequest('p', bytes)
+            limiter.takeEvents('p', count, bytes)
+          })
+          if ((refusal?.retryAfterSeconds ?? 0) !== wait)
+            throw new Error(`${refusal?.retryAfterSeconds} is not ${wait}`)
+          const left = `"requests";r=${buckets.requests.left()};`
+          if (!limiter.headers('p').RateLimit.startsWith(left))
+            throw new Error(`${limiter.headers('p').RateLimit} ${left}`)
+        }
+      },
+    ),
   )
 })
 
@@ -72,8 +97,8 @@ t.test('waiting for as long as it says is enough, and is said in whole seconds f
       const limiter = createRateLimiter({ requests, events, now: () => time })
       const take = () =>
         refusalOf(() => {
-          limiter.takeRequest('p')
-          limiter.takeEvents('p', 100)
+          limiter.takeRequest('p', 0)
+          limiter.takeEvents('p', 100, 0)
         })
       for (let i = 0; i < 30; i++) {
         const wait = take()?.retryAfterSeconds
@@ -86,52 +111,101 @@ t.test('waiting for as long as it says is enough, and is said in whole seconds f
   )
 })
 
-t.test('a refused request takes nothing', async (t) => {
-  const limiter = createRateLimiter({
-    requests: { perSecond: 1, burst: 2 },
-    events: { perSecond: 1, burst: 100 },
-    now: () => 0,
+t.test(
+  'a refused request takes nothing; a batch that is refused for its events was received and costs that',
+  async (t) => {
+    const limiter = createRateLimiter({
+      requests: { perSecond: 1, burst: 3 },
+      events: { perSecond: 1, burst: 100 },
+      batchBytes: { perSecond: 100, burst: batchBytesMax },
+      now: () => 0,
+    })
+    limiter.takeRequest('p', 1000)
+    limiter.takeEvents('p', 60, 1000)
+    const refusedForBytes = { code: 'rate-limited', retryAfterSeconds: 60, limit: 100 }
+    for (let i = 0; i < 5; i++) t.throws(() => limiter.takeRequest('p', batchBytesMax), refusedForBytes)
+    for (let i = 0; i < 2; i++) {
+      limiter.takeRequest('p', 500)
+      t.throws(() => limiter.takeEvents('p', 41, 500), { code: 'rate-limited', retryAfterSeconds: 1 })
+    }
+    t.throws(() => limiter.takeRequest('p', 0), { code: 'rate-limited', limit: 1 })
+    limiter.takeEvents('p', 40, 0)
+    t.match(
+      limiter.headers('p').RateLimit,
+      `"requests";r=0;t=3, "events";r=0;t=100, "batch-bytes";r=${batchBytesMax - 2000};t=20`,
+    )
+  },
+)
+
+t.test('bytes of a batch that were not declared are owed', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({ batchBytes: { perSecond: 1000, burst: batchBytesMax }, now: () => time })
+  limiter.takeRequest('p', 100)
+  limiter.oweBatchBytes('p', batchBytesMax + 1900)
+  t.throws(() => limiter.takeRequest('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
+  time = 3000
+  limiter.takeRequest('p', 1)
+})
+
+t.test('without a limit of its own, bytes of batches follow the limit of events', async (t) => {
+  const limiter = createRateLimiter({ events: { perSecond: 10, burst: 1000 } })
+  t.match(limiter.headers('p')['RateLimit-Policy'], '"batch-bytes";q=512000;qu="content-bytes";w=100')
+  t.match(createRateLimiter({ events: { perSecond: 10, burst: 100 } }).headers('p'), {
+    RateLimit: `"batch-bytes";r=${batchBytesMax};t=0`,
   })
-  limiter.takeRequest('p')
-  limiter.takeEvents('p', 60)
-  for (let i = 0; i < 5; i++) {
-    limiter.takeRequest('p')
-    t.throws(() => limiter.takeEvents('p', 41), { code: 'rate-limited', retryAfterSeconds: 1 })
-  }
-  limiter.takeRequest('p')
-  limiter.takeEvents('p', 40)
-  t.throws(() => limiter.takeRequest('p'), { code: 'rate-limited' })
+  t.throws(() => createRateLimiter({ batchBytes: { perSecond: 1, burst: batchBytesMax - 1 } }), {
+    code: 'invalid-argument',
+  })
+})
+
+t.test('a read takes a little at once and what it reads as it goes, until nothing is left', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({ readBytes: { perSecond: 1000, burst: 10_000 }, now: () => time })
+  limiter.takeRead('p')
+  t.equal(limiter.oweReadBytes('p', 10_000 - readBytesMin - 1), true)
+  t.equal(limiter.oweReadBytes('p', 1), false)
+  t.strictSame(limiter.readHeaders('p'), {
+    RateLimit: '"read-bytes";r=0;t=10',
+    'RateLimit-Policy': '"read-bytes";q=10000;qu="content-bytes";w=10',
+  })
+  const refused = refusalOf(() => limiter.takeRead('p'))
+  t.match(refused, { code: 'rate-limited', limit: 1000, retryAfterSeconds: 5 })
+  time += (refused?.retryAfterSeconds ?? 0) * 1000
+  limiter.takeRead('p')
+  limiter.takeRead('q')
+  t.match(limiter.headers('p').RateLimit, '"requests";r=200')
 })
 
 t.test('a batch without events is not held up by the limit of events', async () => {
   const limiter = createRateLimiter({ events: { perSecond: 1, burst: 100 }, now: () => 0 })
-  limiter.takeEvents('p', 100)
-  limiter.takeEvents('p', 0)
+  limiter.takeEvents('p', 100, 0)
+  limiter.takeEvents('p', 0, 0)
 })
 
 t.test('projects do not share', async (t) => {
   const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => 0 })
-  limiter.takeRequest('p')
-  limiter.takeRequest('q')
-  t.throws(() => limiter.takeRequest('p'), { code: 'rate-limited' })
+  limiter.takeRequest('p', 0)
+  limiter.takeRequest('q', 0)
+  t.throws(() => limiter.takeRequest('p', 0), { code: 'rate-limited' })
 })
 
 t.test('the headers say the limits and what is left of them', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ now: () => time })
-  const policy = '"requests";q=200;w=2, "events";q=100000;w=5'
+  const policy =
+    '"requests";q=200;qu="requests";w=2, "events";q=100000;qu="events";w=5, "batch-bytes";q=51200000;qu="content-bytes";w=5'
   t.strictSame(limiter.headers('p'), {
-    RateLimit: '"requests";r=200;t=0, "events";r=100000;t=0',
+    RateLimit: '"requests";r=200;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
     'RateLimit-Policy': policy,
   })
-  for (let i = 0; i < 50; i++) limiter.takeRequest('p')
-  limiter.takeEvents('p', 30_000)
+  for (let i = 0; i < 50; i++) limiter.takeRequest('p', 1000)
+  limiter.takeEvents('p', 30_000, 0)
   t.strictSame(limiter.headers('p'), {
-    RateLimit: '"requests";r=150;t=1, "events";r=70000;t=2',
+    RateLimit: '"requests";r=150;t=1, "events";r=70000;t=2, "batch-bytes";r=51150000;t=1',
     'RateLimit-Policy': policy,
   })
   time = 1500
-  t.equal(limiter.headers('p').RateLimit, '"requests";r=200;t=0, "events";r=100000;t=0')
+  t.equal(limiter.headers('p').RateLimit, '"requests";r=200;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0')
 })
 
 t.test('limits that are not whole and positive are refused when it is made', async (t) => {
@@ -149,21 +223,21 @@ t.test('a burst of events that a full batch could never pass is refused when it 
 t.test('it remembers so many projects and no more, first of all forgetting those with full buckets', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => time })
-  for (let i = 0; i < projectsTrackedMax; i++) limiter.takeRequest(`old-${i}`)
+  for (let i = 0; i < projectsTrackedMax; i++) limiter.takeRequest(`old-${i}`, 0)
   time = 1000
-  limiter.takeRequest('busy')
+  limiter.takeRequest('busy', 0)
   t.equal(limiter.trackedCount(), 1)
   for (let i = 0; i < projectsTrackedMax * 2; i++) {
-    limiter.takeRequest(`new-${i}`)
+    limiter.takeRequest(`new-${i}`, 0)
     if (limiter.trackedCount() > projectsTrackedMax) t.fail('too many')
   }
-  t.throws(() => limiter.takeRequest(`new-${projectsTrackedMax * 2 - 1}`), { code: 'rate-limited' })
+  t.throws(() => limiter.takeRequest(`new-${projectsTrackedMax * 2 - 1}`, 0), { code: 'rate-limited' })
 })
 
 t.test('without limits of its own it has the usual ones, and a clock', async (t) => {
   const limiter = createRateLimiter()
-  for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.takeRequest('p')
-  t.match(limiter.headers('p')['RateLimit-Policy'], '"requests";q=200;w=2')
+  for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.takeRequest('p', 0)
+  t.match(limiter.headers('p')['RateLimit-Policy'], '"requests";q=200;qu="requests";w=2')
 })
 
 t.test('bytes of maps have a bucket of their own, which may be overdrawn by what was not announced', async (t) => {
@@ -173,7 +247,7 @@ t.test('bytes of maps have a bucket of their own, which may be overdrawn by what
     mapBytes: { perSecond: 1000, burst: 5000 },
     now: () => time,
   })
-  limiter.takeRequest('p')
+  limiter.takeRequest('p', 0)
   limiter.takeMapBytes('p', 4000)
   t.throws(() => limiter.takeMapBytes('p', 1001), { code: 'rate-limited', retryAfterSeconds: 1, limit: 1000 })
   limiter.takeMapBytes('p', 1000)
@@ -181,12 +255,12 @@ t.test('bytes of maps have a bucket of their own, which may be overdrawn by what
   limiter.oweMapBytes('p', 2500)
   t.strictSame(limiter.mapHeaders('p'), {
     RateLimit: '"map-bytes";r=0;t=8',
-    'RateLimit-Policy': '"map-bytes";q=5000;w=5',
+    'RateLimit-Policy': '"map-bytes";q=5000;qu="content-bytes";w=5',
   })
   t.throws(() => limiter.takeMapBytes('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
   time = 3000
   limiter.takeMapBytes('p', 1)
-  t.equal(limiter.headers('p').RateLimit, '"requests";r=1;t=0, "events";r=100000;t=0')
+  t.equal(limiter.headers('p').RateLimit, '"requests";r=1;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0')
 })
 
 t.test('a body that is larger than the burst passes when nothing is owed, and is paid for afterwards', async (t) => {

@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib'
 import { batchBytesMax, type EmbeddedIngest } from '@ingest/core'
 import t from 'tap'
 import { createRateLimiter, type RateLimits } from '../src/create-rate-limiter.ts'
@@ -48,14 +49,17 @@ t.test('of several faults the first in the order of the contract is answered', a
     ['batch-too-large', [project, keyPair, type, bad[2]], ''],
     ['rate-limited', [project, keyPair, type], ''],
   ] as const
-  context.limiter?.takeRequest(projectId)
+  context.limiter?.takeRequest(projectId, 0)
   for (const [code, pairs, body] of steps) {
     const request = requestOf(pairs, body)
     await t.rejects(receiveBatch(context, request, {}), { code })
     t.equal(request.reads, 0, 'the body is not read for it')
   }
-  const later = contextOf(ingest, { events: { perSecond: 1, burst: 100 } })
-  later.limiter?.takeEvents(projectId, 100)
+  const later = contextOf(ingest, {
+    events: { perSecond: 1, burst: 100 },
+    batchBytes: { perSecond: 1, burst: batchBytesMax * 4 },
+  })
+  later.limiter?.takeEvents(projectId, 100, 0)
   for (const [code, body] of [
     ['batch-too-large', `[${' '.repeat(batchBytesMax)}`],
     ['malformed-body', '['],
@@ -98,13 +102,16 @@ for (const { name, open } of edges) {
     t.teardown(() => edge.close())
     const send = (prefix: string) => edge.send({ headers, body: batchOf(1, prefix) })
     const first = await send('a')
-    t.equal(first.headers['ratelimit-policy'], '"requests";q=2;w=2, "events";q=100000;w=5')
-    t.equal(first.headers.ratelimit, '"requests";r=1;t=1, "events";r=99999;t=1')
+    t.equal(
+      first.headers['ratelimit-policy'],
+      '"requests";q=2;qu="requests";w=2, "events";q=100000;qu="events";w=5, "batch-bytes";q=51200000;qu="content-bytes";w=5',
+    )
+    t.match(first.headers.ratelimit, '"requests";r=1;t=1, "events";r=99999;t=1, "batch-bytes";')
     t.equal((await send('b')).status, 202)
     const refused = await send('c')
     t.equal(refused.status, 429)
     t.match(JSON.parse(refused.body), { code: 'rate-limited', retryable: true, retryAfter: 1, limit: 1 })
-    t.equal(refused.headers.ratelimit, '"requests";r=0;t=2, "events";r=99998;t=1')
+    t.match(refused.headers.ratelimit, '"requests";r=0;t=2, "events";r=99998;t=1, "batch-bytes";')
     time += Number(refused.headers['retry-after']) * 1000
     t.equal((await send('c')).status, 202)
     t.equal(await storedCount(), 3)
@@ -113,7 +120,7 @@ for (const { name, open } of edges) {
   t.test(`by ${name}, too many events are 429 and nothing of the batch is stored`, async (t) => {
     let time = 0
     const { ingest, headers, storedCount } = await openTestIngest()
-    const rateLimits = { requests: { perSecond: 1, burst: 2 }, events: { perSecond: 10, burst: 100 }, now: () => time }
+    const rateLimits = { requests: { perSecond: 1, burst: 5 }, events: { perSecond: 10, burst: 100 }, now: () => time }
     const edge = await open(ingest, { rateLimits })
     t.teardown(() => edge.close())
     t.equal((await edge.send({ headers, body: batchOf(90, 'a') })).status, 202)
@@ -121,12 +128,33 @@ for (const { name, open } of edges) {
       const refused = await edge.send({ headers, body: batchOf(60, 'b') })
       t.equal(refused.status, 429)
       t.equal(refused.headers['retry-after'], '5')
-      t.equal(refused.headers.ratelimit, '"requests";r=1;t=1, "events";r=10;t=9')
+      t.match(refused.headers.ratelimit, `"requests";r=${3 - i};t=${2 + i}, "events";r=10;t=9`)
     }
     t.equal(await storedCount(), 90)
     time += 5000
     t.equal((await edge.send({ headers, body: batchOf(60, 'b') })).status, 202)
     t.equal(await storedCount(), 150)
+  })
+
+  t.test(`by ${name}, the bytes of bodies are limited, declared or not, inflated`, async (t) => {
+    let time = 0
+    const { ingest, headers, storedCount } = await openTestIngest()
+    const rateLimits = { batchBytes: { perSecond: 1000, burst: batchBytesMax }, now: () => time }
+    const edge = await open(ingest, { rateLimits })
+    t.teardown(() => edge.close())
+    const body = `{"events":[],"rest":"${'x'.repeat(batchBytesMax - 1000)}"}`
+    const gzip = [...headers, ['Content-Encoding', 'gzip']] as [string, string][]
+    const first = await edge.send({ headers: gzip, body: gzipSync(body) })
+    t.equal(first.status, 202)
+    t.match(first.headers.ratelimit, /"batch-bytes";r=9\d\d;t=262$/)
+    t.equal((await edge.send({ headers: gzip, body: gzipSync(body) })).status, 202)
+    const refused = await edge.send({ headers, body: '{"events":[]}' })
+    t.equal(refused.status, 429)
+    t.match(JSON.parse(refused.body), { code: 'rate-limited', limit: 1000, retryAfter: 261 })
+    t.match(refused.headers.ratelimit, /"batch-bytes";r=0;t=523$/)
+    time += Number(refused.headers['retry-after']) * 1000
+    t.equal((await edge.send({ headers, body: '{"events":[]}' })).status, 202)
+    t.equal(await storedCount(), 0)
   })
 
   t.test(`by ${name}, who is not authorized takes nothing and learns no limits`, async (t) => {

@@ -65,7 +65,7 @@ for (const { name, open } of edges) {
     const window = Math.ceil((body.length * 2) / 10)
     t.match(second.headers, {
       ratelimit: `"map-bytes";r=0;t=${window}`,
-      'ratelimit-policy': `"map-bytes";q=${body.length * 2};w=${window}`,
+      'ratelimit-policy': `"map-bytes";q=${body.length * 2};qu="content-bytes";w=${window}`,
     })
     const refused = await publish()
     t.equal(refused.status, 429)

@@ -1,10 +1,9 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Activity } from '../store.ts'
-import type { EventLogTables } from './event-log.ts'
+import type { EventLogTables, SlicedReads } from './event-log.ts'
 import { headerOf } from './record.ts'
 import { projectKey, sequenceKey, sequenceOf } from './table-keys.ts'
 
-/** How many records are looked at between turns of others. */
+/** How many records one step reads. */
 const recordsAtOnce = 64
 
 /**
@@ -14,7 +13,7 @@ const recordsAtOnce = 64
  */
 export async function readActivity(
   { log, projectLog }: Pick<EventLogTables, 'log' | 'projectLog'>,
-  look: <T>(read: () => T) => T,
+  { look, nextStep }: SlicedReads,
   project: number,
   { since, batchesMax }: { since: number; batchesMax: number },
 ): Promise<Activity | undefined> {
@@ -50,7 +49,7 @@ export async function readActivity(
     const oldest = headers.at(-1)
     if (!oldest) break
     before = projectKey(project, sequenceKey(oldest.sequence - 1))
-    await nextTurn()
+    await nextStep()
   }
   return { ...edges, recent }
 }

@@ -1,17 +1,16 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { BuildEntry, BuildSelection } from '../store.ts'
 import type { Rows } from './environment.ts'
-import { frozenAtIn } from './event-log.ts'
+import { frozenAtIn, type SlicedReads } from './event-log.ts'
 import { projectKey } from './table-keys.ts'
 
-/** How many keys are read between turns of others. */
+/** How many keys one step reads. */
 const keysAtOnce = 1024
 const projectBytes = 4
 
 /** The builds of a project, in the order of their UTF-8: those that are frozen, and those that have maps. */
 export async function listBuilds(
   table: (name: string) => Rows,
-  look: <T>(read: () => T) => T,
+  { look, nextStep }: SlicedReads,
   project: number,
   { after, limit }: BuildSelection,
 ): Promise<BuildEntry[]> {
@@ -27,7 +26,7 @@ export async function listBuilds(
       const last = keys.at(-1)
       if (!last || keys.length < keysAtOnce) return
       from = Buffer.concat([last, Buffer.of(0)])
-      await nextTurn()
+      await nextStep()
     }
   }
 

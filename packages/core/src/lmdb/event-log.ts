@@ -24,6 +24,14 @@ export function openEventLogTables(table: (name: string) => Table): EventLogTabl
   }
 }
 
+/** What a read of several steps needs. */
+export interface SlicedReads {
+  /** Reads at one moment. */
+  look<T>(read: () => T): T
+  /** Resolves when the next step may begin. */
+  nextStep(): Promise<unknown>
+}
+
 /** An event as it stands in the log. */
 export interface LoggedEvent {
   position: Position

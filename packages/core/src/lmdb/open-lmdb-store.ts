@@ -1,15 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
+import { createReadTurns, type ReadStep } from '../read-turns.ts'
 import type { AppendBatch, AppendEvent, AppendResult, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
 import { readActivity } from './activity.ts'
 import { listBuilds } from './builds.ts'
 import { checkDataFile } from './check-data-file.ts'
 import { openChunkBytes } from './chunks.ts'
 import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
-import { createEventLog, type LoggedEvent, openEventLogTables } from './event-log.ts'
+import { createEventLog, type LoggedEvent, openEventLogTables, type SlicedReads } from './event-log.ts'
 import { createFingerprint, type Fingerprint } from './fingerprint.ts'
 import { type Gates, openGates } from './gates.ts'
 import type { Position } from './ids/entry.ts'
@@ -45,6 +46,8 @@ const commitTimeoutMsDefault = 30_000
 const failedCloseMs = 2000
 /** How many records a reader takes note of at once. */
 const readAhead = 64
+/** How many bytes of events a reader reads in one step. */
+const stepBytes = 32_768
 
 /** Directories that are open in this process: two handles on one would wait for each other's write lock for ever. */
 const openDirectories = new Set<string>()
@@ -132,6 +135,7 @@ async function openStore(
     timeoutMs,
   })
   const numbers = new Map<string, number>()
+  const readTurns = createReadTurns()
   const maps = openMapTables(environment.table)
   const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, gates, timeoutMs })
   const mapStore = createMapStore({ projects, maps, chunks, writer, look })
@@ -215,27 +219,43 @@ async function openStore(
       : { stored: new Array(events.length).fill(appended === 'all'), conflicts: 0 }
   }
 
+  function slicedReads(projectId: string): SlicedReads {
+    return { look, nextStep: () => readTurns.next(projectId) }
+  }
+
   async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
     const start = after === undefined ? beginning : parseCursor(after)
     let left = limit
+    let step: ReadStep = { isOver: true }
+    let stepBytesLeft = 0
     const first = from === undefined ? 0 : lookAt(projectId, 0, () => log.firstSince(from))
     let next = Math.max(start.sequence, first)
     while (left > 0) {
       const sequences = lookAt(projectId, [], (project) => log.sequences(project, next, readAhead))
       for (const sequence of sequences) {
-        checkOpen()
+        if (isStepOver()) await nextStep()
         for (const event of look(() => log.events(sequence))) {
           if (sequence === start.sequence && event.position.index <= start.index) continue
           // of a time that is still to come: this record has come since it was looked for
           if (from !== undefined && event.receivedAt < from) continue
           if (left-- <= 0) return
+          if (isStepOver()) await nextStep()
+          stepBytesLeft -= event.bytes.length
           yield toStoredEvent(event)
         }
         next = sequence + 1
-        // a long read must leave room for others
-        await nextTurn()
       }
       if (sequences.length === 0) return
+    }
+
+    function isStepOver(): boolean {
+      return step.isOver || stepBytesLeft <= 0
+    }
+
+    async function nextStep(): Promise<void> {
+      step = await readTurns.next(projectId)
+      stepBytesLeft = stepBytes
+      checkOpen()
     }
   }
 
@@ -279,14 +299,14 @@ async function openStore(
     activity(projectId, recent) {
       return run(async () => {
         const project = look(() => numberOf(projectId))
-        return project === undefined ? undefined : readActivity(tables, look, project, recent)
+        return project === undefined ? undefined : readActivity(tables, slicedReads(projectId), project, recent)
       })
     },
 
     builds(projectId, selection) {
       return run(async () => {
         const project = look(() => numberOf(projectId))
-        return project === undefined ? [] : listBuilds(environment.table, look, project, selection)
+        return project === undefined ? [] : listBuilds(environment.table, slicedReads(projectId), project, selection)
       })
     },
 

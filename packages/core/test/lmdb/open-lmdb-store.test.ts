@@ -267,3 +267,33 @@ t.test('faults of the disk', { skip: noStrace }, async (t) => {
     )
   })
 })
+
+t.test('many readers together read no more than a step in each turn of the event loop', async (t) => {
+  const store = await openLmdbStore(t.testdir())
+  const ingest = createIngest({ store })
+  const note = 'x'.repeat(1000)
+  for (let batch = 0; batch < 8; batch++) {
+    const events = ids(`e${batch}`, 90).map((eventId) => ({ projectId: 'p', eventId, note }))
+    await ingest.submitBatch('p', { events })
+  }
+  let turnBytes = 0
+  let turnBytesMost = 0
+  let isReading = true
+  setImmediate(function countTurn() {
+    turnBytesMost = Math.max(turnBytesMost, turnBytes)
+    turnBytes = 0
+    if (isReading) setImmediate(countTurn)
+  })
+  async function read() {
+    let events = 0
+    for await (const { bytes } of store.read('p')) {
+      turnBytes += bytes.length
+      events++
+    }
+    return events
+  }
+  t.strictSame(await Promise.all(Array.from({ length: 16 }, read)), new Array(16).fill(720))
+  isReading = false
+  t.ok(turnBytesMost < 2 * 32_768 + 2000, `${turnBytesMost} bytes in a turn`)
+  await ingest.close()
+})
