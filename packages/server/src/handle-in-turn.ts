@@ -5,7 +5,7 @@ import { detachParser, guardRequests } from './node-parser.ts'
 /** How many requests of one connection may wait while the one before them is handled. */
 export const pipelinedRequestsMax = 16
 /** How much more is read of a connection that sent too many, and thrown away. */
-const discardBytesMax = 256 * 1024
+const discardBytesMax = 64 * 1024
 
 interface Exchange {
   res: ServerResponse
