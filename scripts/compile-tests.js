@@ -1,5 +1,15 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, lstatSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
 import ts from 'typescript'
 
@@ -59,13 +69,16 @@ function trackedFiles() {
  * @param {string} compiled
  */
 function compile(file, compiled) {
-  if (existsSync(compiled) && statSync(compiled).mtimeMs >= statSync(file).mtimeMs) return
+  const { mtime } = statSync(file)
+  // a file that is put back from a copy may be older than what was compiled of its successor
+  if (existsSync(compiled) && statSync(compiled).mtime.getTime() === mtime.getTime()) return
   const { outputText } = ts.transpileModule(readFileSync(file, 'utf8'), {
     compilerOptions,
     fileName: relative(dirname(compiled), file).split(sep).join('/'),
   })
   mkdirSync(dirname(compiled), { recursive: true })
   writeFileSync(compiled, outputText)
+  utimesSync(compiled, mtime, mtime)
 }
 
 /** @param {string} path */
