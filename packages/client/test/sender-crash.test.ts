@@ -10,7 +10,7 @@ import { createRandom, openFaultyServer } from './sender-runs.ts'
 
 const program = fileURLToPath(new URL('sender-program.js', import.meta.url))
 const projectId = 'game-1'
-const kills = Number(process.env.SENDER_KILLS ?? 12)
+const kills = Number(process.env.INGEST_KILLS ?? 5)
 
 function start(...args: string[]) {
   // the test runner puts a loader into every Node that it sees being started, which takes it half a second
