@@ -122,6 +122,22 @@ t.test('a client is for one project', async (t) => {
   t.strictSame(received, [])
 })
 
+t.test('a call goes by the status, whatever the code says', async (t) => {
+  const { client, received } = await openScriptedClient(
+    t,
+    {},
+    problem(503, 'malformed-body'),
+    problem(500, 'map-not-found'),
+    problem(400, 'overloaded'),
+  )
+  await t.rejects(client.submitBatch(projectId, batch(1)), { code: 'overloaded', status: 400, retryable: false })
+  t.equal(received.length, 3)
+  const answering = await openScriptedClient(t, { retries: 0 }, problem(503, 'map-not-found'))
+  const id = { placeId: 'p', buildId: 'b' }
+  await t.rejects(answering.client.map(projectId, id), { code: 'map-not-found', status: 503 })
+  await t.rejects(answering.client.readChunk(projectId, `sha256:${'0'.repeat(64)}`), { code: 'map-not-found', status: 503 })
+})
+
 t.test('options that cannot be are refused, and the key is not shown', async (t) => {
   const good = { url: 'http://127.0.0.1:1', projectId, key }
   const faults: object[] = [

@@ -188,6 +188,33 @@ for (const [status, reason] of [
   })
 }
 
+t.test('the sender goes by the status, whatever the code says', async (t) => {
+  const { sender, sendAll, received, drops, pauses, time } = await open(
+    t,
+    {},
+    problem(503, 'malformed-body'),
+    problem(429, 'unauthorized'),
+    problem(404, 'batch-too-large'),
+    accept,
+    problem(400, 'overloaded'),
+    problem(413, 'unauthorized'),
+    problem(401, 'malformed-body'),
+    accept,
+  )
+  sendAll(...upTo(400))
+  await time.pass(400_000)
+  t.strictSame(
+    numbersOf(received).map(([first]) => first),
+    [0, 0, 0, 0, 100, 200, 300, 300],
+  )
+  t.strictSame(drops, [
+    ['bad_request', upTo(100, 100)],
+    ['too_large', upTo(100, 200)],
+  ])
+  t.strictSame(pauses, [500, 1000, 2000, 300_000])
+  t.match(sender.stats(), { accepted: 200, queuedEvents: 0 })
+})
+
 t.test('a 401 is five minutes of silence, then one probe', async (t) => {
   const refuse = problem(401, 'unauthorized')
   const { sender, sendAll, received, pauses, time } = await open(t, {}, refuse, refuse, accept)
