@@ -62,13 +62,13 @@ export interface SenderStats {
 /** Sends events in batches, in their order, until each is stored or there is a reason why it cannot be. */
 export interface Sender {
   /**
-   * Takes an event and returns its `eventId` at once; the event is copied, so it may be changed afterwards. Bytes are
-   * those of a JSON object, and are kept as they are. A missing `eventId` is made (UUIDv7), a missing `projectId` is
+   * Takes an event and returns its `eventId` at once; it is written as `JSON.stringify` does, so it may be changed
+   * afterwards. Bytes are those of a JSON object, and are kept as they are. A missing `eventId` is made (UUIDv7), a missing `projectId` is
    * that of the client. With a spool the event outlives the process from now on. An event that finds no room, or is
    * larger than a batch, is dropped: counted and told to `onDrop`, before this returns.
    *
    * @throws {IngestError} `invalid-argument` for what is no object, cannot be written as JSON, or has an unusable
-   *   `eventId` (with `issues`); `malformed-body` for bytes that are no JSON; `store-closed` once closed.
+   *   `eventId` (`issues` name the member); `malformed-body` for bytes that are no JSON; `store-closed` once closed.
    */
   send(event: Event | Uint8Array): string
   /** Sends what waits without waiting for more. Resolves when it is stored or dropped, or when the sender ends. */

@@ -135,7 +135,10 @@ t.test('a call goes by the status, whatever the code says', async (t) => {
   const answering = await openScriptedClient(t, { retries: 0 }, problem(503, 'map-not-found'))
   const id = { placeId: 'p', buildId: 'b' }
   await t.rejects(answering.client.map(projectId, id), { code: 'map-not-found', status: 503 })
-  await t.rejects(answering.client.readChunk(projectId, `sha256:${'0'.repeat(64)}`), { code: 'map-not-found', status: 503 })
+  await t.rejects(answering.client.readChunk(projectId, `sha256:${'0'.repeat(64)}`), {
+    code: 'map-not-found',
+    status: 503,
+  })
 })
 
 t.test('options that cannot be are refused, and the key is not shown', async (t) => {
