@@ -94,7 +94,7 @@ export interface Sender {
  * One batch is in flight at a time, so events are stored in the order in which they were sent. Timers do not keep the
  * process alive, unless somebody waits for `flush` or `close`.
  *
- * @throws {IngestError} `invalid-argument`, also while another process uses the spool.
+ * @throws {IngestError} `invalid-argument`, also while another process uses the spool, or if it is of another project.
  */
 export function createSender(client: SenderClient, options: SenderOptions = {}): Sender {
   return createSenderWith(client, options, {})
@@ -112,7 +112,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
   const { projectId } = client
   const makeEventId = createEventIds()
   const backoff = createBackoff({ random })
-  const spool = options.spool === undefined ? undefined : openSpool(options.spool)
+  const spool = options.spool === undefined ? undefined : openSpool(options.spool, projectId)
   const ending = new AbortController()
 
   /** The first ones are in flight while there is a batch. */
@@ -313,6 +313,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
 
   signal?.addEventListener('abort', leave)
   drop('damaged', [], spool?.damaged)
+  drop('too_large', spool?.tooLarge ?? [])
   if (queue.length > 0) work()
   return sender
 }

@@ -43,7 +43,7 @@ t.test(`a sender that is killed ${kills} times loses nothing that send has retur
     setTimeout(() => child.kill('SIGKILL'), random() * 300)
     t.strictSame(await exited, [null, 'SIGKILL'])
     t.equal(await errors, '')
-    if (readdirSync(spool).some((name) => name.endsWith('.ndjson'))) waited++
+    if (readdirSync(spool).some((name) => name.endsWith('.spool'))) waited++
     said()
   }
   t.ok(waited > kills / 2, 'there was something left to lose')
