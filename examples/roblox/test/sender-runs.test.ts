@@ -67,10 +67,11 @@ async function run(seed: number): Promise<{ sent: number; dropped: number; store
       if (unanswered !== undefined && unanswered !== body) broken = 'another batch instead of a retry'
       unanswered = body
     },
-    onAnswer(_request, outcome) {
+    onAnswer(request, outcome) {
       const { StatusCode = 0, Body = '' } = 'answer' in outcome ? outcome.answer : {}
       const isTaken = StatusCode === 202 && /:[1-9]|\[\{/.test(Body)
-      if (isTaken || StatusCode === 400 || StatusCode === 413) unanswered = undefined
+      const isDropped = (StatusCode === 400 && !request.isCompressed) || StatusCode === 413
+      if (isTaken || isDropped) unanswered = undefined
       return undefined
     },
   })
