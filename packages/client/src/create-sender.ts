@@ -27,21 +27,21 @@ export interface Rejection {
 
 export interface SenderOptions {
   /** How long an event waits for others to share its batch: 2,000 ms without. */
-  flushMs?: number
+  flushMs?: number | undefined
   /** How many events wait, those in flight included: 10,000 without. What comes when there is no room is dropped. */
-  queueEventsMax?: number
+  queueEventsMax?: number | undefined
   /** How many bytes they may have: 16 MiB without. */
-  queueBytesMax?: number
+  queueBytesMax?: number | undefined
   /** A directory, of this sender alone, that keeps what waits over a crash or a restart of the process. */
-  spool?: string
+  spool?: string | undefined
   /** Called once for each batch of which the server rejected some. They are not sent again. */
-  onRejected?: (rejections: Rejection[]) => void
+  onRejected?: ((rejections: Rejection[]) => void) | undefined
   /** Called for all that is given up, whatever the reason, with the events as they would have been sent. */
-  onDrop?: (reason: DropReason, events: Event[]) => void
+  onDrop?: ((reason: DropReason, events: Event[]) => void) | undefined
   /** Called when a batch was not taken and will be sent again in `pauseMs`: also before the five minutes after a 401. */
-  onRetry?: (error: unknown, pauseMs: number) => void
+  onRetry?: ((error: unknown, pauseMs: number) => void) | undefined
   /** Ends the sender at once, as `close({ deadlineMs: 0 })` does. */
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
 }
 
 export interface SenderStats {

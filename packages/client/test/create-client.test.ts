@@ -169,6 +169,37 @@ t.test('options that cannot be are refused, and the key is not shown', async (t)
   }
 })
 
+t.test('what is missing, or is no url, is named', async (t) => {
+  const good = { url: 'http://127.0.0.1:1', projectId, key }
+  for (const name of ['url', 'projectId', 'key'] as const) {
+    for (const value of [undefined, '']) {
+      const message = new RegExp(`^${name} is missing`)
+      t.throws(() => createClient({ ...good, [name]: value }), { code: 'invalid-argument', message })
+    }
+  }
+  const shown: [string, string][] = [
+    ['ingest.example:8080', '"ingest.example:8080"'],
+    ['htp:/ingest.example', '"htp:/ingest.example"'],
+    ['http://user:pass@ingest.example/a', '"http://…@ingest.example/a"'],
+    ['user:pass@ingest.example', '"…@ingest.example"'],
+    ['http://user:x/pass?pass#pass@ingest.example', '"http://…@ingest.example"'],
+    ['http://a:p@ss@ingest.example', '"http://…@ingest.example"'],
+    ['https://ingest.example/a?token=pass', '"https://ingest.example/a"'],
+    ['https://ingest.example/#pass', '"https://ingest.example/"'],
+    [`x${'y'.repeat(5000)}`, `"x${'y'.repeat(199)}"`],
+  ]
+  for (const [url, text] of shown) {
+    try {
+      createClient({ ...good, url })
+      t.fail(url)
+    } catch (error) {
+      t.match(error, { code: 'invalid-argument' })
+      t.ok((error as Error).message.includes(text), (error as Error).message)
+      t.notMatch((error as Error).message, /pass|p@ss/)
+    }
+  }
+})
+
 t.test('no error holds the key', async (t) => {
   const steps = [cut, stall, problem(401, 'unauthorized'), text(200, 'hello'), text(302, '', { Location: '/' })]
   for (const step of steps) {
