@@ -29,6 +29,8 @@ export interface GameOptions {
   /** What every chance is, from 0 to 1; chances of the interpreter without. */
   random?: number
   secrets?: Record<string, string>
+  /** Whether the game runs in Roblox Studio. */
+  isStudio?: boolean
   /** Sees a request before it is sent. */
   onRequest?: (request: Received) => Promise<void> | void
   /** Sees an answer before the game does, which gets another one if this returns it. */
@@ -64,7 +66,7 @@ async function compile(source: string, name: string): Promise<number> {
  * A game server, whose scripts find the sender as `script.Parent.IngestSender`. Its time only goes by in `pass`, `until`
  * and `shutDown`, and never while a request is under way that is not held.
  */
-export async function openGame({ random, secrets, onRequest, onAnswer }: GameOptions = {}) {
+export async function openGame({ random, secrets, isStudio, onRequest, onAnswer }: GameOptions = {}) {
   const platform = ++games
   const IngestSender = await compile(fileOf('../IngestSender.luau'), 'IngestSender.luau')
   const received: Received[] = []
@@ -149,7 +151,7 @@ export async function openGame({ random, secrets, onRequest, onAnswer }: GameOpt
     }
   }
 
-  await say({ open: true, random, secrets, forever, modules: { IngestSender } })
+  await say({ open: true, random, secrets, isStudio, forever, modules: { IngestSender } })
   return {
     received,
     /** What the console of the server says: errors and warnings. */

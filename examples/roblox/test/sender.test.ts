@@ -15,8 +15,11 @@ import { accept, answer, cut, cutAfter, json, openScriptedServer, type Step } fr
 
 const batchBytesMax = 262_144
 const projectId = 'game-1'
-const none = { bad_request: 0, closed: 0, queue_overflow: 0, rejected: 0, too_large: 0 }
+const none = { bad_request: 0, closed: 0, queue_overflow: 0, rejected: 0, studio: 0, too_large: 0 }
 const upTo = (count: number, from = 0) => Array.from({ length: count }, (_, i) => from + i)
+
+/** Which requests were compressed. */
+const codings = (received: readonly { isCompressed: boolean }[]) => received.map(({ isCompressed }) => isCompressed)
 
 /** Begins a sender in a game, which tells in `drops`, `rejections` and `pauses` what it was told. */
 const begin = `
@@ -234,19 +237,77 @@ t.test('a batch goes when it is full, and else two seconds after an event came',
   t.strictSame(times(), [2, 2, 2, 4])
 })
 
-for (const [status, reason] of [
-  [400, 'bad_request'],
-  [413, 'too_large'],
-] as const) {
-  t.test(`a batch that is answered with ${status} is dropped, and the next one goes`, async (t) => {
-    const { sendAll, flush, numbers, drops, pauses } = await open(t, {}, answer(status), accept)
-    await sendAll(upTo(101))
-    t.match(await flush(), { accepted: 1, retries: 0, dropped: { ...none, [reason]: 100 }, queuedEvents: 0 })
-    t.strictSame(numbers(), [upTo(100), [100]])
-    t.strictSame(await drops(), [[reason, upTo(100)]])
-    t.strictSame(await pauses(), [])
-  })
-}
+t.test('a batch that is answered with 413 is dropped, and the next one goes', async (t) => {
+  const { sendAll, flush, numbers, drops, pauses } = await open(t, {}, answer(413), accept)
+  await sendAll(upTo(101))
+  t.match(await flush(), { accepted: 1, retries: 0, dropped: { ...none, too_large: 100 }, queuedEvents: 0 })
+  t.strictSame(numbers(), [upTo(100), [100]])
+  t.strictSame(await drops(), [['too_large', upTo(100)]])
+  t.strictSame(await pauses(), [])
+})
+
+t.test('a compressed batch that is answered with 400 is sent uncompressed once, and then dropped', async (t) => {
+  const { sendAll, flush, numbers, bodies, received, drops, pauses } = await open(
+    t,
+    {},
+    answer(400),
+    answer(400),
+    accept,
+  )
+  await sendAll(upTo(300))
+  t.match(await flush(), { accepted: 200, retries: 1, dropped: { ...none, bad_request: 100 }, queuedEvents: 0 })
+  t.strictSame(numbers(), [upTo(100), upTo(100), upTo(100, 100), upTo(100, 200)])
+  t.equal(bodies[0], bodies[1])
+  // it was not the compression, so that goes on
+  t.strictSame(codings(received), [true, false, true, true])
+  t.strictSame(await drops(), [['bad_request', upTo(100)]])
+  t.strictSame(await pauses(), [])
+})
+
+t.test('a small batch, which is not compressed, is dropped with the first 400', async (t) => {
+  const { sendAll, flush, received, drops } = await open(t, {}, answer(400), accept)
+  await sendAll([1])
+  t.match(await flush(), { accepted: 0, retries: 0, dropped: { ...none, bad_request: 1 } })
+  t.strictSame(await drops(), [['bad_request', [1]]])
+  t.equal(received.length, 1)
+})
+
+t.test('before a server that takes no compressed batch, nothing is lost and nothing compressed any more', async (t) => {
+  let isCompressed = false
+  const step: Step = (res, body) => (isCompressed ? answer(400)(res, body) : accept(res, body))
+  const server = await openScriptedServer(t, step)
+  const onRequest = (request: { isCompressed: boolean }) => {
+    isCompressed = request.isCompressed
+  }
+  const { sendAll, flush, received, drops } = await openSender(t, server.url, {}, { onRequest })
+  await sendAll(upTo(300))
+  t.match(await flush(), { accepted: 300, retries: 1, dropped: none, failure: undefined })
+  t.strictSame(codings(received), [true, false, false, false])
+  t.strictSame(await drops(), [])
+})
+
+t.test('a batch stays uncompressed through what comes after the 400', async (t) => {
+  const { sendAll, flush, received } = await open(t, {}, answer(503), answer(400), answer(503), answer(401), accept)
+  await sendAll(upTo(200))
+  t.match(await flush(), { accepted: 200, retries: 4, dropped: none })
+  t.strictSame(codings(received), [true, true, false, false, false, false])
+})
+
+t.test('in Studio nothing is sent, unless it is to be', async (t) => {
+  const { url, bodies } = await openScriptedServer(t, accept)
+  const muted = await openSender(t, url, {}, { isStudio: true })
+  t.match(await muted.send({ n: 1 }), /^[0-9a-f-]{36}$/)
+  t.match(await muted.flush(), { accepted: 0, queuedEvents: 0, dropped: { ...none, studio: 1 } })
+  t.match(await muted.close(), { dropped: { ...none, studio: 1 } })
+  t.strictSame(await muted.drops(), [['studio', [1]]])
+  t.strictSame([bodies, muted.now()], [[], 0])
+  const sending = await openSender(t, url, { sendsInStudio: true }, { isStudio: true })
+  await sending.send({ n: 1 })
+  t.match(await sending.flush(), { accepted: 1, dropped: none })
+  const live = await openSender(t, url, { sendsInStudio: false })
+  await live.send({ n: 1 })
+  t.match(await live.flush(), { accepted: 1, dropped: none })
+})
 
 for (const status of [401, 403]) {
   t.test(`a ${status} is five minutes of silence, then one probe`, async (t) => {
@@ -549,6 +610,7 @@ t.test('options that cannot be are refused at once', async (t) => {
     { queueEventsMax: 0 },
     { queueBytesMax: '9' },
     { requestsPerMinute: 1 },
+    { sendsInStudio: 'yes' },
   ]
   const good = { url: 'https://ingest.example', projectId, key: 'k' }
   for (const each of wrong) {

@@ -32,20 +32,22 @@ import { mapCalls } from './map-calls.ts'
 import { statisticsCalls } from './statistics-calls.ts'
 import { type SourcePublication, type UploadedMap, type UploadOptions, uploadMap } from './upload-map.ts'
 
+/** What is undefined is as if it were left out; a call without `url`, `projectId` or `key` throws, and names it. */
 export interface ClientOptions {
-  /** Where the server is: `https://ingest.example`, or with a path in front of `/v1`. */
-  url: string
-  projectId: string
-  /** An ingestion key of the project: `ik_…`. It is never shown, in no error either. */
-  key: string
-  /** How often what may be tried again is: 429, 408, 5xx, a connection that fails, a time-out. 4 without, 0 for never. */
-  retries?: number
-  /** How long one try may take until its whole answer is here, or the next part of a long one: 30,000 ms without. */
-  tryTimeoutMs?: number
-  /** How long a call may take with all its tries and pauses: 120,000 ms without. What streams begins anew with each part. */
-  timeoutMs?: number
+  /** Where the server is: `https://ingest.example`, or with a path in front of `/v1`. Required. */
+  url: string | undefined
+  /** Required. */
+  projectId: string | undefined
+  /** An ingestion key of the project: `ik_…`. It is never shown, in no error either. Required. */
+  key: string | undefined
+  /** How often what may be retried is: 408, 429, 5xx, a connection that fails, a time-out. Default 4; 0 for never. */
+  retries?: number | undefined
+  /** How long one try may take until its whole response is here, or the next part of a long one. Default 30,000 ms. */
+  tryTimeoutMs?: number | undefined
+  /** How long a call may take with all its tries and pauses; for a stream, from each part on. Default 120,000 ms. */
+  timeoutMs?: number | undefined
   /** Called when a try has failed and there will be another one in `pauseMs`. */
-  onRetry?: (error: IngestError, pauseMs: number) => void
+  onRetry?: ((error: IngestError, pauseMs: number) => void) | undefined
 }
 
 /**
@@ -102,7 +104,10 @@ export function createClient(options: ClientOptions): Client {
 
 /** A client whose time and chance are given. */
 export function createClientWith(options: ClientOptions, effects: RetryEffects): Client {
-  const { url, projectId, key, retries = 4, tryTimeoutMs = 30_000, timeoutMs = 120_000, onRetry } = options
+  const { retries = 4, tryTimeoutMs = 30_000, timeoutMs = 120_000, onRetry } = options
+  const url = given('url', options.url)
+  const projectId = given('projectId', options.projectId)
+  const key = given('key', options.key)
   checkOptions({ projectId, key, retries, tryTimeoutMs, timeoutMs })
   const connection = createConnection({
     url,
@@ -149,12 +154,21 @@ export function createClientWith(options: ClientOptions, effects: RetryEffects):
   return client
 }
 
-function checkOptions({
-  projectId,
-  key,
-  retries,
-  ...timeouts
-}: Required<Omit<ClientOptions, 'url' | 'onRetry'>>): void {
+/** What comes from the environment may be missing. */
+function given(name: 'key' | 'projectId' | 'url', value: string | undefined): string {
+  if (value !== undefined && value !== '') return value
+  throw new IngestError('invalid-argument', `${name} is missing: it is ${value === '' ? 'empty' : 'undefined'}.`)
+}
+
+interface CheckedOptions {
+  projectId: string
+  key: string
+  retries: number
+  tryTimeoutMs: number
+  timeoutMs: number
+}
+
+function checkOptions({ projectId, key, retries, ...timeouts }: CheckedOptions): void {
   if (!isProjectId(projectId)) throw new IngestError('invalid-argument', 'A project id is 1 to 64 of A-Z a-z 0-9 . _ -')
   // what it is, is not said: it may be in a log a moment later
   if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key)) {

@@ -178,11 +178,21 @@ function parseUrl(url: string): { origin: string; prefix: string } {
   if (!parsed || !/^https?:$/.test(parsed.protocol) || parsed.username || parsed.password) {
     throw new IngestError(
       'invalid-argument',
-      'url is where the server is: https://ingest.example, without credentials.',
+      `url is where the server is, such as https://ingest.example, without credentials: ${shown(url)} is not.`,
     )
   }
-  if (parsed.search || parsed.hash) throw new IngestError('invalid-argument', 'url has no query and no fragment.')
+  if (parsed.search || parsed.hash) {
+    throw new IngestError('invalid-argument', `url has no query and no fragment: ${shown(url)} has.`)
+  }
   return { origin: parsed.origin, prefix: parsed.pathname.replace(/\/+$/, '') }
+}
+
+/** A url as it may stand in a log: without what may be a password or a token. */
+function shown(url: string): string {
+  const [where = ''] = String(url)
+    .replace(/^([a-z]+:\/\/)?.*@/i, '$1…@')
+    .split(/[?#]/)
+  return JSON.stringify(where.slice(0, 200))
 }
 
 function queryOf(query: ApiRequest['query'] = {}): string {

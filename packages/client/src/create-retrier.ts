@@ -41,12 +41,11 @@ export interface Retrier {
   close(): Promise<void>
 }
 
+/** By the status of the response alone; without one, if the connection failed or the response took too long. */
 function isWorthRetry(error: unknown): error is IngestError {
   if (!(error instanceof IngestError)) return false
-  // a reader wants the map that it began with, and that is gone
-  if (error.code === 'map-replaced') return false
-  // all that a server's store suffers from is answered with a 5xx, which means "retry", whatever is to be done about it
-  return error.retryable || error.code.startsWith('store-')
+  const { status, code, retryable } = error
+  return status === undefined ? code === 'connection-failed' || code === 'request-timeout' : retryable
 }
 
 /** The retrier of one client. */

@@ -27,21 +27,21 @@ export interface Rejection {
 
 export interface SenderOptions {
   /** How long an event waits for others to share its batch: 2,000 ms without. */
-  flushMs?: number
+  flushMs?: number | undefined
   /** How many events wait, those in flight included: 10,000 without. What comes when there is no room is dropped. */
-  queueEventsMax?: number
+  queueEventsMax?: number | undefined
   /** How many bytes they may have: 16 MiB without. */
-  queueBytesMax?: number
+  queueBytesMax?: number | undefined
   /** A directory, of this sender alone, that keeps what waits over a crash or a restart of the process. */
-  spool?: string
+  spool?: string | undefined
   /** Called once for each batch of which the server rejected some. They are not sent again. */
-  onRejected?: (rejections: Rejection[]) => void
+  onRejected?: ((rejections: Rejection[]) => void) | undefined
   /** Called for all that is given up, whatever the reason, with the events as they would have been sent. */
-  onDrop?: (reason: DropReason, events: Event[]) => void
+  onDrop?: ((reason: DropReason, events: Event[]) => void) | undefined
   /** Called when a batch was not taken and will be sent again in `pauseMs`: also before the five minutes after a 401. */
-  onRetry?: (error: unknown, pauseMs: number) => void
+  onRetry?: ((error: unknown, pauseMs: number) => void) | undefined
   /** Ends the sender at once, as `close({ deadlineMs: 0 })` does. */
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
 }
 
 export interface SenderStats {
@@ -62,13 +62,13 @@ export interface SenderStats {
 /** Sends events in batches, in their order, until each is stored or there is a reason why it cannot be. */
 export interface Sender {
   /**
-   * Takes an event and returns its `eventId` at once; the event is copied, so it may be changed afterwards. Bytes are
-   * those of a JSON object, and are kept as they are. A missing `eventId` is made (UUIDv7), a missing `projectId` is
+   * Takes an event and returns its `eventId` at once; it is written as `JSON.stringify` does, so it may be changed
+   * afterwards. Bytes are those of a JSON object, and are kept as they are. A missing `eventId` is made (UUIDv7), a missing `projectId` is
    * that of the client. With a spool the event outlives the process from now on. An event that finds no room, or is
    * larger than a batch, is dropped: counted and told to `onDrop`, before this returns.
    *
    * @throws {IngestError} `invalid-argument` for what is no object, cannot be written as JSON, or has an unusable
-   *   `eventId` (with `issues`); `malformed-body` for bytes that are no JSON; `store-closed` once closed.
+   *   `eventId` (`issues` name the member); `malformed-body` for bytes that are no JSON; `store-closed` once closed.
    */
   send(event: Event | Uint8Array): string
   /** Sends what waits without waiting for more. Resolves when it is stored or dropped, or when the sender ends. */
@@ -94,7 +94,7 @@ export interface Sender {
  * One batch is in flight at a time, so events are stored in the order in which they were sent. Timers do not keep the
  * process alive, unless somebody waits for `flush` or `close`.
  *
- * @throws {IngestError} `invalid-argument`, also while another process uses the spool.
+ * @throws {IngestError} `invalid-argument`, also while another process uses the spool, or if it is of another project.
  */
 export function createSender(client: SenderClient, options: SenderOptions = {}): Sender {
   return createSenderWith(client, options, {})
@@ -112,7 +112,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
   const { projectId } = client
   const makeEventId = createEventIds()
   const backoff = createBackoff({ random })
-  const spool = options.spool === undefined ? undefined : openSpool(options.spool)
+  const spool = options.spool === undefined ? undefined : openSpool(options.spool, projectId)
   const ending = new AbortController()
 
   /** The first ones are in flight while there is a batch. */
@@ -313,6 +313,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
 
   signal?.addEventListener('abort', leave)
   drop('damaged', [], spool?.damaged)
+  drop('too_large', spool?.tooLarge ?? [])
   if (queue.length > 0) work()
   return sender
 }

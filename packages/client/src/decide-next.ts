@@ -1,4 +1,4 @@
-import { type BatchResult, type ErrorCode, IngestError } from '@ingest/core'
+import { type BatchResult, IngestError } from '@ingest/core'
 
 /** What came of sending a batch, once. */
 export type Outcome = { result: BatchResult } | { error: unknown }
@@ -12,38 +12,20 @@ export type Next =
   /** Sends the same batch after a pause that is never shorter than what the server asked for. */
   | { what: 'back-off'; floorMs: number }
 
-/** How long a sender is silent after a 401, in milliseconds. */
+/** How long a sender is silent after a 401 or 403, in milliseconds. */
 export const unauthorizedPauseMs = 5 * 60_000
 
-/** The codes of the statuses 400, 413 and 401. */
-const nextByCode: Partial<Record<ErrorCode, 'bad_request' | 'too_large' | 'pause'>> = {
-  'batch-too-large': 'too_large',
-  'body-too-large': 'too_large',
-  'chunk-too-large': 'too_large',
-  'digest-mismatch': 'bad_request',
-  'invalid-argument': 'bad_request',
-  'invalid-cursor': 'bad_request',
-  'invalid-envelope': 'bad_request',
-  'invalid-publication': 'bad_request',
-  'malformed-body': 'bad_request',
-  'malformed-request': 'bad_request',
-  'repeated-header': 'bad_request',
-  'too-many-events': 'too_large',
-  unauthorized: 'pause',
-  'unsupported-coding': 'bad_request',
-  'unsupported-media-type': 'bad_request',
-}
-
 /**
- * The rules for clients. 202 settles the batch, 400 and 413 drop it, 401 is five minutes of silence; everything else is
- * sent again: 429, 5xx, no answer, and also what the contract does not name, such as a 404 of a wrong url or a page of
- * a proxy. That goes away once somebody has repaired it, and what waits for it must not be lost.
+ * The rules for clients, by the HTTP status alone; a gateway may send any `code`. 202 settles the batch, 400 and 413 drop
+ * it, 401 and 403 are five minutes of silence. Everything else is sent again: 429, 5xx, no response, and what the
+ * contract does not name, such as a 404 of a wrong url, a redirect or a page of a proxy. That goes away once somebody
+ * has repaired it, and what is queued must not be lost until then.
  */
 export function decideNext(outcome: Outcome): Next {
   if ('result' in outcome) return { what: 'settle', result: outcome.result }
-  const { error } = outcome
-  if (!(error instanceof IngestError)) return { what: 'back-off', floorMs: 0 }
-  const next = nextByCode[error.code]
-  if (next === undefined) return { what: 'back-off', floorMs: (error.retryAfterSeconds ?? 0) * 1000 }
-  return next === 'pause' ? { what: 'pause', ms: unauthorizedPauseMs } : { what: 'drop', reason: next }
+  const { status, retryAfterSeconds = 0 } = outcome.error instanceof IngestError ? outcome.error : {}
+  if (status === 400) return { what: 'drop', reason: 'bad_request' }
+  if (status === 413) return { what: 'drop', reason: 'too_large' }
+  if (status === 401 || status === 403) return { what: 'pause', ms: unauthorizedPauseMs }
+  return { what: 'back-off', floorMs: retryAfterSeconds * 1000 }
 }

@@ -12,9 +12,9 @@ import { IngestError } from '@ingest/core'
 export function lockDirectory(directory: string, name = 'lock'): () => void {
   const path = join(directory, name)
   const own = `${path}.${process.pid}`
-  // a lock appears with its content, so that nobody reads an empty one
-  writeFileSync(own, `${process.pid} ${startOf(process.pid)}\n`, { mode: 0o600 })
   try {
+    // the lock appears with its content, so that no process reads an empty one
+    writeFileSync(own, `${process.pid} ${startOf(process.pid)}\n`, { mode: 0o600 })
     while (!takes(own, path)) removeDead(path, directory)
   } finally {
     rmSync(own, { force: true })

@@ -141,7 +141,7 @@ async function orMissing<T>(code: 'map-not-found' | 'chunk-not-found', answer: P
   try {
     return await answer
   } catch (error) {
-    if (error instanceof IngestError && error.code === code) return undefined
+    if (error instanceof IngestError && error.status === 404 && error.code === code) return undefined
     throw error
   }
 }

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import {
   closeSync,
   constants,
@@ -12,9 +13,12 @@ import {
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
+import { IngestError } from '@ingest/core'
+import { eventBytesMax } from './fill-batch.ts'
 import { lockDirectory } from './lock-directory.ts'
 
-/** Where a line ends. */
+/** Where an event ends. */
 export interface SpoolPosition {
   segment: number
   offset: number
@@ -26,12 +30,14 @@ export interface SpooledEvent {
   spooledTo: SpoolPosition | undefined
 }
 
-/** What a sender has not got rid of yet, on disk. */
+/** The events of a sender that are not known to be stored, on disk. */
 export interface Spool {
   /** What an earlier process has left, oldest first. */
   readonly left: SpooledEvent[]
-  /** Lines of it that could not be read, other than a last one that was cut. */
+  /** How many events of it cannot be read, other than a last one that was cut. */
   readonly damaged: number
+  /** Events of it that no batch can hold. */
+  readonly tooLarge: SpooledEvent[]
   /** Once it returns, the event outlives this process, however that ends; undefined when it could not be written. */
   append(bytes: Uint8Array): SpoolPosition | undefined
   /** Everything up to this position is done with. */
@@ -39,44 +45,78 @@ export interface Spool {
   close(): void
 }
 
-/** From this size on, a segment gets no further line. */
+/** From this size on, a segment gets no further event. */
 export const segmentBytesMax = 1024 * 1024
 
-const namePattern = /^(\d{16})\.ndjson$/
-const lineEnd = Buffer.from('\n')
-const noBytes = Buffer.alloc(0)
+const namePattern = /^(\d{16})\.spool$/
+const lineFeed = 0x0a
+/** An empty line stands between two events, so that a line feed that is damaged costs one of them and not both. */
+const recordEnd = Buffer.from('\n\n')
+/** Eight hex digits and a space. */
+const checksumLength = 9
+/** The length of what `settled` holds. */
+const settledBytes = 80
 
 /**
- * Opens a directory of segments, `0000000000000001.ndjson` and so on: an event a line, in the order in which they came.
- * The file `settled` holds the position up to which they are done with; what is before it is deleted segment by segment.
+ * Opens a directory of segments, `0000000000000001.spool` and so on, which hold an event a line, in the order in which
+ * they came. The first line of each says to which spool and project it belongs. The file `settled` holds the position up
+ * to which the events are done with; what is before it is deleted segment by segment. Each line begins with the CRC-32 of
+ * the rest, so that damage is noticed, and costs the events that it hit.
  *
  * Plain files and no database, because all that is ever done is to write at the end and delete at the start; because a
  * line is one `write`, a thousandth of what a durable transaction costs; because it needs nothing that has to be
  * compiled on a game server; and because anybody can read, count and send them again by hand.
  *
  * A line is handed to the operating system before `append` returns, so it survives the end of the process, also by
- * SIGKILL. It is not synced: a power cut may take the lines of the last seconds. A segment is synced when it is full,
- * and the last one on closing. `settled` is not synced either: what comes back by that is sent twice and stored once.
+ * SIGKILL. It is not synced: a power loss may take the lines of the last seconds. A segment is synced when it is full,
+ * and the last one on closing. `settled` is not synced either. It is believed only if it names a position that is there;
+ * otherwise events are sent twice, and stored once.
  *
- * @throws {IngestError} `invalid-argument` while another process has it, and what the file system says.
+ * If the disk is full, nothing is read or written, and the process is warned.
+ *
+ * @throws {IngestError} `invalid-argument` while another process has it, or if it holds events of another project; and
+ *   what the file system says.
  */
-export function openSpool(directory: string): Spool {
-  mkdirSync(directory, { recursive: true, mode: 0o700 })
-  const unlock = lockDirectory(directory)
+export function openSpool(directory: string, projectId: string): Spool {
+  let unlock: () => void
   try {
-    return open(directory, unlock)
+    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    unlock = lockDirectory(directory)
+  } catch (error) {
+    if (!isFull(error)) throw error
+    const { message } = error as Error
+    process.emitWarning(`${directory} cannot be used, events are in memory alone until a restart: ${message}`)
+    return { left: [], damaged: 0, tooLarge: [], append: () => undefined, settle() {}, close() {} }
+  }
+  try {
+    return open(directory, projectId, unlock)
   } catch (error) {
     unlock()
     throw error
   }
 }
 
-function open(directory: string, unlock: () => void): Spool {
-  const pathOf = (segment: number) => join(directory, `${String(segment).padStart(16, '0')}.ndjson`)
+function isFull(error: unknown): boolean {
+  return /^(ENOSPC|EDQUOT)$/.test((error as NodeJS.ErrnoException).code ?? '')
+}
+
+function open(directory: string, projectId: string, unlock: () => void): Spool {
+  const pathOf = (segment: number) => join(directory, `${String(segment).padStart(16, '0')}.spool`)
   const settledPath = join(directory, 'settled')
-  let settled = readSettled(settledPath)
-  const { left, damaged, segments } = readSegments(directory, pathOf, settled)
-  let last = Math.max(settled.segment, ...segments.map(({ segment }) => segment))
+  const known = readSettled(settledPath)
+  const found = segmentsIn(directory).map((segment) => readSegment(readFileSync(pathOf(segment)), segment))
+  for (const { header, segment } of found) {
+    if (header !== undefined && header.projectId !== projectId) {
+      const message = `${pathOf(segment)} holds events of the project ${header.projectId}: give each project a directory of its own.`
+      throw new IngestError('invalid-argument', message)
+    }
+  }
+  // the data says which spool it is; `settled` may be another's
+  const id = found.findLast(({ header }) => header)?.header?.id ?? known?.id ?? randomBytes(8).toString('hex')
+  const header = lineOf(Buffer.from(`#spool ${id} ${projectId}`))
+  const { left, damaged, tooLarge, segments } = takeLeft(found, known, pathOf)
+  let settled: SpoolPosition | undefined
+  let last = Math.max(known?.id === id ? known.segment : 0, ...found.map(({ segment }) => segment))
   /** The segment that is written to: never one that an earlier process has begun, as its last line may be cut. */
   let current: { fd: number; position: SpoolPosition } | undefined
   let settledFd: number | undefined
@@ -87,6 +127,11 @@ function open(directory: string, unlock: () => void): Spool {
     const fd = openSync(pathOf(position.segment), 'wx', 0o600)
     segments.push(position)
     return { fd, position }
+  }
+
+  function write({ fd, position }: { fd: number; position: SpoolPosition }, line: Buffer): void {
+    writeLine(fd, line, position.offset)
+    position.offset += line.length
   }
 
   /** A full segment gets no further line, and is synced in the background. */
@@ -115,13 +160,14 @@ function open(directory: string, unlock: () => void): Spool {
   return {
     left,
     damaged,
+    tooLarge,
 
     append(bytes) {
       try {
         current ??= begin()
-        const { fd, position } = current
-        writeLine(fd, Buffer.concat([bytes, lineEnd]), position.offset)
-        position.offset += bytes.length + lineEnd.length
+        const { position } = current
+        if (position.offset === 0) write(current, header)
+        write(current, lineOf(bytes))
         const end = { ...position }
         if (position.offset >= segmentBytesMax) finish(current)
         isWarned = false
@@ -136,7 +182,8 @@ function open(directory: string, unlock: () => void): Spool {
       try {
         settled = position
         settledFd ??= openSync(settledPath, constants.O_RDWR | constants.O_CREAT, 0o600)
-        writeSync(settledFd, `${position.segment} ${position.offset}\n`.padStart(40), 0)
+        const line = lineOf(Buffer.from(`${id} ${position.segment} ${position.offset}`.padEnd(settledBytes)))
+        writeSync(settledFd, line, 0, line.length, 0)
         removeSettled(position)
       } catch (error) {
         warn(error)
@@ -149,7 +196,7 @@ function open(directory: string, unlock: () => void): Spool {
           fdatasyncSync(current.fd)
           closeSync(current.fd)
           current = undefined
-          removeSettled(settled)
+          if (settled) removeSettled(settled)
         }
         if (settledFd !== undefined) closeSync(settledFd)
       } catch (error) {
@@ -173,36 +220,50 @@ function writeLine(fd: number, line: Buffer, offset: number): void {
   }
 }
 
-function readSettled(path: string): SpoolPosition {
-  let text = ''
-  try {
-    text = readFileSync(path, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-  }
-  const [, segment = 0, offset = 0] = /^ *(\d+) (\d+)\n$/.exec(text) ?? []
-  return { segment: Number(segment), offset: Number(offset) }
+/** A text with its checksum in front. */
+function lineOf(text: Uint8Array): Buffer {
+  const checksum = crc32(text)
+    .toString(16)
+    .padStart(checksumLength - 1, '0')
+  return Buffer.concat([Buffer.from(`${checksum} `), text, recordEnd])
 }
 
-function readSegments(directory: string, pathOf: (segment: number) => string, settled: SpoolPosition) {
-  const left: SpooledEvent[] = []
-  /** Where each one ends. */
-  const segments: SpoolPosition[] = []
-  let damaged = 0
-  for (const segment of segmentsIn(directory)) {
-    const start = segment === settled.segment ? settled.offset : 0
-    const isNew = segment >= settled.segment
-    const { events, unreadable } = readSegment(isNew ? readFileSync(pathOf(segment)) : noBytes, segment, start)
-    damaged += unreadable
-    const end = events.at(-1)?.spooledTo
-    if (!end) {
-      rmSync(pathOf(segment))
-      continue
-    }
-    for (const event of events) left.push(event)
-    segments.push(end)
+/** The text of a line; undefined if it is not what was written. */
+function textOf(line: Buffer): Buffer | undefined {
+  const text = line.subarray(checksumLength)
+  const checksum = `${crc32(text)
+    .toString(16)
+    .padStart(checksumLength - 1, '0')} `
+  return line.toString('latin1', 0, checksumLength) === checksum ? Buffer.from(text) : undefined
+}
+
+/** A position in the spool of this id. */
+interface Settled extends SpoolPosition {
+  id: string
+}
+
+/** Undefined for what is missing, cut or damaged. */
+function readSettled(path: string): Settled | undefined {
+  let line: Buffer
+  try {
+    line = readFileSync(path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return undefined
   }
-  return { left, damaged, segments }
+  const text = textOf(line.subarray(0, checksumLength + settledBytes))?.toString()
+  const [, id, segment, offset] = /^([0-9a-f]{16}) (\d+) (\d+) *$/.exec(text ?? '') ?? []
+  return id === undefined ? undefined : { id, segment: Number(segment), offset: Number(offset) }
+}
+
+/** What a segment holds; without a header, its first line is damaged or cut. */
+interface SegmentContent {
+  segment: number
+  size: number
+  header: { id: string; projectId: string } | undefined
+  events: SpooledEvent[]
+  /** Where each event ends that cannot be read. */
+  damaged: number[]
 }
 
 function segmentsIn(directory: string): number[] {
@@ -212,24 +273,50 @@ function segmentsIn(directory: string): number[] {
     .sort((a, b) => a - b)
 }
 
-function readSegment(text: Buffer, segment: number, start: number) {
-  const events: SpooledEvent[] = []
-  let unreadable = 0
-  let end = start
-  for (let next = text.indexOf(lineEnd, end); next !== -1; next = text.indexOf(lineEnd, end)) {
-    const bytes = Buffer.from(text.subarray(end, next))
-    end = next + lineEnd.length
-    if (isObjectText(bytes)) events.push({ bytes, spooledTo: { segment, offset: end } })
-    else unreadable++
+function readSegment(bytes: Buffer, segment: number): SegmentContent {
+  const content: SegmentContent = { segment, size: bytes.length, header: undefined, events: [], damaged: [] }
+  let start = 0
+  let isAfterDamage = false
+  for (let end = bytes.indexOf(lineFeed); end !== -1; end = bytes.indexOf(lineFeed, start)) {
+    const text = textOf(bytes.subarray(start, end))
+    const isEmpty = start === end
+    // a line that was damaged into two is one event
+    if (text === undefined && !isEmpty && !isAfterDamage && start > 0) content.damaged.push(end + 1)
+    isAfterDamage = text === undefined && (!isEmpty || start === 0)
+    if (text && start === 0) content.header = parseHeader(text)
+    else if (text) content.events.push({ bytes: text, spooledTo: { segment, offset: end + 1 } })
+    start = end + 1
   }
-  return { events, unreadable }
+  return content
 }
 
-function isObjectText(bytes: Buffer): boolean {
-  try {
-    const value = JSON.parse(bytes.toString())
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-  } catch {
-    return false
+function parseHeader(text: Buffer): SegmentContent['header'] {
+  const [, id = '', projectId = ''] = /^#spool ([0-9a-f]{16}) (.*)$/.exec(text.toString()) ?? []
+  return id === '' ? undefined : { id, projectId }
+}
+
+/** What is not settled, and deletes segments of which nothing is left. */
+function takeLeft(found: readonly SegmentContent[], known: Settled | undefined, pathOf: (segment: number) => string) {
+  const left: SpooledEvent[] = []
+  const tooLarge: SpooledEvent[] = []
+  /** Where each one ends. */
+  const segments: SpoolPosition[] = []
+  let damaged = 0
+  // a position that is ahead of the data, or in another spool, would let events go that nobody has stored
+  const isBelieved = found.some(
+    ({ segment, header, size }) => segment === known?.segment && header?.id === known.id && size >= known.offset,
+  )
+  for (const { segment, header, events, damaged: places } of found) {
+    const settled = isBelieved && header?.id === known?.id ? (known as Settled) : undefined
+    const isLeft = (offset: number) =>
+      settled === undefined || segment > settled.segment || (segment === settled.segment && offset > settled.offset)
+    damaged += places.filter(isLeft).length
+    const here = events.filter(({ spooledTo }) => isLeft(spooledTo?.offset ?? 0))
+    const sendable = here.filter(({ bytes }) => bytes.length <= eventBytesMax)
+    for (const event of here) (event.bytes.length <= eventBytesMax ? left : tooLarge).push(event)
+    const end = sendable.at(-1)?.spooledTo
+    if (end) segments.push(end)
+    else rmSync(pathOf(segment))
   }
+  return { left, damaged, tooLarge, segments }
 }

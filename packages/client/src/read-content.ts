@@ -33,7 +33,7 @@ export async function* readContent(
   try {
     yield* api.stream(request, rest, options)
   } catch (error) {
-    if (error instanceof IngestError && error.code === 'precondition-failed') throw replaced()
+    if (error instanceof IngestError && error.status === 412) throw replaced()
     throw error
   }
 

@@ -31,18 +31,21 @@ const codeByStatus: Readonly<Record<number, ErrorCode>> = {
 }
 
 /**
- * The refusal that an answer stands for: the server's own, out of its problem document (RFC 9457); or, for what came
- * from something in between or from a newer server, the one that the status stands for.
+ * The error that a response stands for: with the code and the details of its problem document (RFC 9457), or, if it is
+ * from something in between or from a newer server, with the code that the status stands for. Whether to retry is decided
+ * by the `status` alone.
  */
 export function refusalOf({ status, headers, body }: Refused, now: number): IngestError {
-  if (status < 400) return redirected(status, headers.location)
+  const headerSeconds = parseRetryAfter(headers['retry-after'], now)
+  if (status < 400) return redirected(status, headers.location, headerSeconds)
   const problem = parseProblem(headers['content-type'], body)
   const code = isErrorCode(problem.code) ? problem.code : codeOf(status)
   const message = isText(problem.detail)
     ? problem.detail.slice(0, textMax)
     : `The answer was ${status}, and does not say why: it may be of a proxy, or of something that is no Ingest.`
-  const retryAfter = parseRetryAfter(headers['retry-after'], now) ?? problem.retryAfter
+  const retryAfter = headerSeconds ?? problem.retryAfter
   return new IngestError(code, message, {
+    status,
     ...(isWhole(retryAfter) && { retryAfterSeconds: retryAfter }),
     ...(isWhole(problem.limit) && { limit: problem.limit }),
     ...(isWhole(problem.actual) && { actual: problem.actual }),
@@ -55,9 +58,12 @@ export function unexpectedAnswer(what: string): IngestError {
   return new IngestError('unexpected-answer', `The answer is not one of an Ingest server: ${what}. Is the url right?`)
 }
 
-function redirected(status: number, location = 'nowhere'): IngestError {
-  const to = location.slice(0, textMax)
-  return new IngestError('unexpected-answer', `The answer was a redirect, ${status} to ${to}, and none is followed.`)
+function redirected(status: number, location = 'nowhere', retryAfterSeconds?: number): IngestError {
+  const message = `The answer was a redirect, ${status} to ${location.slice(0, textMax)}, and none is followed.`
+  return new IngestError('unexpected-answer', message, {
+    status,
+    ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
+  })
 }
 
 function codeOf(status: number): ErrorCode {

@@ -122,6 +122,25 @@ t.test('a client is for one project', async (t) => {
   t.strictSame(received, [])
 })
 
+t.test('a call goes by the status, whatever the code says', async (t) => {
+  const { client, received } = await openScriptedClient(
+    t,
+    {},
+    problem(503, 'malformed-body'),
+    problem(500, 'map-not-found'),
+    problem(400, 'overloaded'),
+  )
+  await t.rejects(client.submitBatch(projectId, batch(1)), { code: 'overloaded', status: 400, retryable: false })
+  t.equal(received.length, 3)
+  const answering = await openScriptedClient(t, { retries: 0 }, problem(503, 'map-not-found'))
+  const id = { placeId: 'p', buildId: 'b' }
+  await t.rejects(answering.client.map(projectId, id), { code: 'map-not-found', status: 503 })
+  await t.rejects(answering.client.readChunk(projectId, `sha256:${'0'.repeat(64)}`), {
+    code: 'map-not-found',
+    status: 503,
+  })
+})
+
 t.test('options that cannot be are refused, and the key is not shown', async (t) => {
   const good = { url: 'http://127.0.0.1:1', projectId, key }
   const faults: object[] = [
@@ -146,6 +165,37 @@ t.test('options that cannot be are refused, and the key is not shown', async (t)
     } catch (error) {
       t.match(error, { code: 'invalid-argument' }, inspect(fault))
       t.notMatch(inspect(error, { depth: 20, showHidden: true }), /secret|pass@/)
+    }
+  }
+})
+
+t.test('what is missing, or is no url, is named', async (t) => {
+  const good = { url: 'http://127.0.0.1:1', projectId, key }
+  for (const name of ['url', 'projectId', 'key'] as const) {
+    for (const value of [undefined, '']) {
+      const message = new RegExp(`^${name} is missing`)
+      t.throws(() => createClient({ ...good, [name]: value }), { code: 'invalid-argument', message })
+    }
+  }
+  const shown: [string, string][] = [
+    ['ingest.example:8080', '"ingest.example:8080"'],
+    ['htp:/ingest.example', '"htp:/ingest.example"'],
+    ['http://user:pass@ingest.example/a', '"http://…@ingest.example/a"'],
+    ['user:pass@ingest.example', '"…@ingest.example"'],
+    ['http://user:x/pass?pass#pass@ingest.example', '"http://…@ingest.example"'],
+    ['http://a:p@ss@ingest.example', '"http://…@ingest.example"'],
+    ['https://ingest.example/a?token=pass', '"https://ingest.example/a"'],
+    ['https://ingest.example/#pass', '"https://ingest.example/"'],
+    [`x${'y'.repeat(5000)}`, `"x${'y'.repeat(199)}"`],
+  ]
+  for (const [url, text] of shown) {
+    try {
+      createClient({ ...good, url })
+      t.fail(url)
+    } catch (error) {
+      t.match(error, { code: 'invalid-argument' })
+      t.ok((error as Error).message.includes(text), (error as Error).message)
+      t.notMatch((error as Error).message, /pass|p@ss/)
     }
   }
 })

@@ -1,6 +1,8 @@
 import { type ErrorCode, errorCodes, IngestError } from '@ingest/core'
+import { statusByCode } from '@ingest/server'
 import t from 'tap'
 import { createRetrier, type RetryLimits } from '../src/create-retrier.ts'
+import { refusalOf } from '../src/refusal-of.ts'
 
 const limits = { retries: 4, tryTimeoutMs: 30_000, timeoutMs: 120_000 }
 
@@ -36,8 +38,12 @@ function failing(...errors: unknown[]) {
   return { attempt, patience }
 }
 
+/** What a server answers with this code. */
 const refusal = (code: ErrorCode, retryAfterSeconds?: number) =>
-  new IngestError(code, code, retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+  new IngestError(code, code, {
+    status: statusByCode[code],
+    ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
+  })
 
 t.test('what may go away is tried again, with growing pauses', async (t) => {
   const { retrier, pauses } = open()
@@ -69,15 +75,35 @@ t.test('the last refusal is thrown when no retry is left', async (t) => {
   t.strictSame(never.pauses, [])
 })
 
-t.test('a refusal that stays, and a bug, are thrown at once', async (t) => {
-  const stays = errorCodes.filter((code) => !refusal(code).retryable && !code.startsWith('store-'))
-  t.ok(stays.includes('unauthorized') && stays.includes('map-frozen') && stays.includes('unexpected-answer'))
-  for (const error of [
-    ...stays.map((code) => refusal(code)),
-    refusal('map-replaced'),
-    new TypeError('a bug'),
-    'text',
-  ]) {
+t.test('the status alone decides whether a call is retried, whatever the code says', async (t) => {
+  const retried = new Set<number>()
+  for (let status = 300; status <= 599; status++) {
+    for (const code of errorCodes) {
+      const headers = { 'content-type': 'application/problem+json' }
+      const error = refusalOf({ status, headers, body: JSON.stringify({ code, detail: 'By a gateway.' }) }, 0)
+      const { retrier, pauses } = open({ retries: 1 })
+      const isDone = (await retrier.retry(failing(error).attempt).catch((thrown: unknown) => thrown)) === 'done'
+      if (isDone) retried.add(status)
+      if (isDone !== retried.has(status) || isDone !== (pauses.length === 1)) t.fail(`${status} ${code}`)
+    }
+  }
+  t.strictSame([...retried], [408, 429, ...Array.from({ length: 100 }, (_, i) => 500 + i)])
+})
+
+t.test('without a response, only a failed connection and a time-out are retried', async (t) => {
+  const retried: ErrorCode[] = []
+  for (const code of errorCodes) {
+    const { retrier } = open()
+    const error = new IngestError(code, '')
+    const outcome = await retrier.retry(failing(error).attempt).catch((thrown: unknown) => thrown)
+    if (outcome === 'done') retried.push(code)
+    else t.equal(outcome, error)
+  }
+  t.strictSame(retried, ['connection-failed', 'request-timeout'])
+})
+
+t.test('a bug is thrown at once', async (t) => {
+  for (const error of [new TypeError('a bug'), 'text']) {
     const { retrier, pauses } = open()
     t.equal(await retrier.retry(failing(error).attempt).catch((thrown: unknown) => thrown), error)
     t.strictSame(pauses, [])

@@ -1,4 +1,4 @@
-import { readdirSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { type BatchResult, createIngest, type Event, openMemoryStore } from '@ingest/core'
@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { createClient } from '../src/create-client.ts'
 import { createSender, createSenderWith, type DropReason, type SenderOptions } from '../src/create-sender.ts'
 import { eventBytesMax } from '../src/fill-batch.ts'
+import { openSpool } from '../src/open-spool.ts'
 import {
   cut,
   cutAfter,
@@ -187,6 +188,33 @@ for (const [status, reason] of [
     t.match(sender.stats(), { accepted: 1, dropped: { ...none, [reason]: 100 } })
   })
 }
+
+t.test('the sender goes by the status, whatever the code says', async (t) => {
+  const { sender, sendAll, received, drops, pauses, time } = await open(
+    t,
+    {},
+    problem(503, 'malformed-body'),
+    problem(429, 'unauthorized'),
+    problem(404, 'batch-too-large'),
+    accept,
+    problem(400, 'overloaded'),
+    problem(413, 'unauthorized'),
+    problem(401, 'malformed-body'),
+    accept,
+  )
+  sendAll(...upTo(400))
+  await time.pass(400_000)
+  t.strictSame(
+    numbersOf(received).map(([first]) => first),
+    [0, 0, 0, 0, 100, 200, 300, 300],
+  )
+  t.strictSame(drops, [
+    ['bad_request', upTo(100, 100)],
+    ['too_large', upTo(100, 200)],
+  ])
+  t.strictSame(pauses, [500, 1000, 2000, 300_000])
+  t.match(sender.stats(), { accepted: 200, queuedEvents: 0 })
+})
 
 t.test('a 401 is five minutes of silence, then one probe', async (t) => {
   const refuse = problem(401, 'unauthorized')
@@ -406,14 +434,96 @@ t.test('what was settled, also by a rejection, is not sent again after a crash',
   t.match(await next.close(), { accepted: 30 })
 })
 
-t.test('lines of the spool that cannot be read are counted', async (t) => {
-  const spool = t.testdir({ '0000000000000001.ndjson': 'x\n{"n":1,"eventId":"e"}\n' })
-  const { sender, received, drops } = await open(t, { spool })
+/** A spool with so many events of a sender that has ended, and the name of its only segment. */
+async function leaveSpool(t: Test, count: number) {
+  const spool = t.testdir()
+  const { sender, sendAll } = await open(t, { spool }, problem(503, 'draining'))
+  const ids = sendAll(...upTo(count))
+  await sender.close({ deadlineMs: 0 })
+  const [segment = ''] = readdirSync(spool)
+    .filter((name) => /^\d{16}/.test(name))
+    .map((name) => join(spool, name))
+  return { spool, segment, ids }
+}
+
+/** A sender to a real server, which refuses a batch that is no JSON. */
+async function openToServer(t: Test, options: SenderOptions) {
+  const ingest = createIngest({ store: openMemoryStore(), authenticate: () => true })
+  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
+  const client = createClient({ url: served.url, projectId, key })
+  const drops: [DropReason, Event[]][] = []
+  const sender = createSender(client, { onDrop: (...drop) => drops.push(drop), ...options })
+  t.teardown(async () => {
+    await sender.close({ deadlineMs: 0 })
+    await client.close()
+    await served.close()
+    await ingest.close()
+  })
+  return { sender, client, drops }
+}
+
+t.test('a byte of the spool that is damaged costs one event', async (t) => {
+  const { spool, segment, ids } = await leaveSpool(t, 100)
+  const bytes = readFileSync(segment)
+  bytes[bytes.indexOf(ids[50] as string) + 3] = 0xff
+  writeFileSync(segment, bytes)
+  const { sender, drops } = await openToServer(t, { spool })
   t.strictSame(drops, [['damaged', []]])
   await sender.flush()
-  t.strictSame(numbersOf(received), [[1]])
-  t.match(sender.stats(), { accepted: 1, dropped: { ...none, damaged: 1 } })
+  t.match(sender.stats(), { accepted: 99, dropped: { ...none, damaged: 1 } })
 })
+
+t.test('an event in the spool that is larger than a batch is dropped, and the others are sent', async (t) => {
+  const directory = t.testdir()
+  const spool = openSpool(directory, projectId)
+  const event = (n: number, size: number) =>
+    Buffer.from(JSON.stringify({ projectId, eventId: `e-${n}`, n, filling: 'x'.repeat(size) }))
+  for (const size of [1, eventBytesMax, 1, eventBytesMax]) spool.append(event(size, size))
+  spool.close()
+  const { sender, drops } = await openToServer(t, { spool: directory })
+  t.match(drops, [['too_large', [{ n: eventBytesMax }, { n: eventBytesMax }]]])
+  await sender.flush()
+  t.match(await sender.close(), { accepted: 1, duplicates: 1, dropped: { ...none, too_large: 2 }, queuedEvents: 0 })
+  t.strictSame(readdirSync(directory), ['settled'])
+})
+
+t.test('a spool of another project is refused, and stays as it is', async (t) => {
+  const { spool, segment } = await leaveSpool(t, 3)
+  const before = readFileSync(segment)
+  const client = createClient({ url: 'http://127.0.0.1:1', projectId: 'game-2', key })
+  t.throws(() => createSender(client, { spool }), { code: 'invalid-argument', message: /game-1/ })
+  t.strictSame(readFileSync(segment), before)
+  await client.close()
+  const { sender } = await openToServer(t, { spool })
+  await sender.flush()
+  t.match(sender.stats(), { accepted: 3 })
+})
+
+const hasFullDevice = existsSync('/dev/full')
+t.test(
+  'on a disk that is full at the start, events are in memory alone',
+  {
+    skip: !hasFullDevice && 'no /dev/full here',
+  },
+  async (t) => {
+    const warnings: string[] = []
+    const onWarning = ({ message }: Error) => warnings.push(message)
+    process.on('warning', onWarning)
+    t.teardown(() => process.off('warning', onWarning))
+    const { spool } = await leaveSpool(t, 3)
+    const ownLock = join(spool, `lock.${process.pid}`)
+    symlinkSync('/dev/full', ownLock)
+    const { sender } = await openToServer(t, { spool })
+    sender.send({ n: 4 })
+    await sender.flush()
+    t.match(await sender.close(), { accepted: 1, queuedEvents: 0 })
+    t.match(warnings, [/ENOSPC/])
+    rmSync(ownLock, { force: true })
+    const next = await openToServer(t, { spool })
+    await next.sender.flush()
+    t.match(next.sender.stats(), { accepted: 3 }, 'what was there is sent later')
+  },
+)
 
 t.test('a callback that fails stops nothing', async (t) => {
   const warnings: string[] = []

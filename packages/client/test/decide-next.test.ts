@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { errorCodes, IngestError } from '@ingest/core'
 import { statusByCode } from '@ingest/server'
 import t from 'tap'
@@ -14,42 +15,39 @@ t.test('a 202 settles the batch', async (t) => {
   t.strictSame(decideNext({ result }), { what: 'settle', result })
 })
 
-/** Each status, as somebody answers who says nothing else. */
-const byStatus: [number, Next][] = [
-  [400, badRequest],
-  [401, pause],
-  [403, pause],
-  [404, backOff()],
-  [405, backOff()],
-  [408, backOff()],
-  [409, backOff()],
-  [413, tooLarge],
-  [418, backOff()],
-  [429, backOff()],
-  [431, backOff()],
-  [301, backOff()],
-  [500, backOff()],
-  [501, backOff()],
-  [502, backOff()],
-  [503, backOff()],
-  [504, backOff()],
-  [599, backOff()],
-]
-for (const [status, next] of byStatus) {
-  t.test(`${status} is ${next.what}`, async (t) => {
-    t.strictSame(decideNext({ error: refusalOf({ status, headers: {}, body: '' }, 0) }), next)
-  })
+/** What the sender does after each status, whatever else the response says. */
+function expected(status: number): Next {
+  if (status === 400) return badRequest
+  if (status === 413) return tooLarge
+  return status === 401 || status === 403 ? pause : backOff()
 }
 
-t.test('each code of the server is what its status says', async (t) => {
-  const byServer: Record<number, Next> = { 400: badRequest, 401: pause, 413: tooLarge }
+t.test('the status alone decides, whatever the code says', async (t) => {
+  for (let status = 300; status <= 599; status++) {
+    t.strictSame(decideNext({ error: refusalOf({ status, headers: {}, body: '<html>' }, 0) }), expected(status))
+    for (const code of errorCodes) {
+      const headers = { 'content-type': 'application/problem+json' }
+      const body = JSON.stringify({ code, status: 400, retryable: false, detail: 'By a gateway.' })
+      const next = decideNext({ error: refusalOf({ status, headers, body }, 0) })
+      if (!isDeepStrictEqual(next, expected(status))) t.strictSame(next, expected(status), `${status} ${code}`)
+    }
+  }
+})
+
+t.test('the sender retries what has no status, whatever its code is', async (t) => {
+  for (const code of errorCodes) t.strictSame(decideNext({ error: new IngestError(code, '') }), backOff(), code)
+})
+
+t.test('each code of the server comes with a status that decides as the contract says', async (t) => {
+  const byStatus: Record<number, Next> = { 400: badRequest, 401: pause, 413: tooLarge }
   for (const code of errorCodes) {
-    t.strictSame(decideNext({ error: new IngestError(code, '') }), byServer[statusByCode[code]] ?? backOff(), code)
+    const status = statusByCode[code]
+    t.strictSame(decideNext({ error: new IngestError(code, '', { status }) }), byStatus[status] ?? backOff(), code)
   }
 })
 
 t.test('Retry-After is the floor of every backoff', async (t) => {
-  for (const status of [429, 503, 500]) {
+  for (const status of [302, 404, 408, 429, 500, 503]) {
     const headers = { 'retry-after': '7' }
     t.strictSame(decideNext({ error: refusalOf({ status, headers, body: '' }, 0) }), backOff(7000))
   }

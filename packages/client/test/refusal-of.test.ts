@@ -12,6 +12,7 @@ t.test('every code of the server comes back, with all that its problem says', as
     t.match(refusalOf({ status: 400, headers: type, body }, now), {
       name: 'IngestError',
       code,
+      status: 400,
       message: 'What to do.',
       issues,
       limit: 1,
@@ -19,6 +20,13 @@ t.test('every code of the server comes back, with all that its problem says', as
       retryAfterSeconds: 3,
     })
   }
+})
+
+t.test('whether a call may succeed later is a matter of the status, not of the code', async (t) => {
+  const refusal = (status: number, code: string) =>
+    refusalOf({ status, headers: type, body: JSON.stringify({ code, detail: 'By a gateway.' }) }, now)
+  t.match(refusal(503, 'malformed-body'), { code: 'malformed-body', status: 503, retryable: true })
+  t.match(refusal(400, 'overloaded'), { code: 'overloaded', status: 400, retryable: false })
 })
 
 t.test('Retry-After stands above what the body says', async (t) => {
@@ -52,7 +60,7 @@ const statuses: [number, string, boolean][] = [
 for (const [status, code, retryable] of statuses) {
   t.test(`${status} without a problem is ${code}`, async (t) => {
     const refusal = refusalOf({ status, headers: { 'content-type': 'text/html' }, body: page }, now)
-    t.match(refusal, { code, retryable })
+    t.match(refusal, { code, status, retryable })
     t.match(refusal.message, String(status))
     t.notMatch(refusal.message, 'html')
     const unknown = JSON.stringify({ code: 'of-tomorrow', detail: 'What to do.' })
@@ -71,7 +79,11 @@ t.test('what is no problem, though it says so, is taken by its status', async (t
 
 t.test('a redirect says where it leads', async (t) => {
   const refusal = refusalOf({ status: 301, headers: { location: 'https://elsewhere.example/' }, body: '' }, now)
-  t.match(refusal, { code: 'unexpected-answer', message: /redirect, 301 to https:\/\/elsewhere\.example\// })
+  t.match(refusal, {
+    code: 'unexpected-answer',
+    status: 301,
+    message: /redirect, 301 to https:\/\/elsewhere\.example\//,
+  })
   t.match(refusalOf({ status: 304, headers: {}, body: '' }, now), { code: 'unexpected-answer' })
 })
 

@@ -10,7 +10,7 @@ import { createRandom, openFaultyServer } from './sender-runs.ts'
 
 const program = fileURLToPath(new URL('sender-program.js', import.meta.url))
 const projectId = 'game-1'
-const kills = Number(process.env.SENDER_KILLS ?? 12)
+const kills = Number(process.env.INGEST_KILLS ?? 5)
 
 function start(...args: string[]) {
   // the test runner puts a loader into every Node that it sees being started, which takes it half a second
@@ -43,7 +43,7 @@ t.test(`a sender that is killed ${kills} times loses nothing that send has retur
     setTimeout(() => child.kill('SIGKILL'), random() * 300)
     t.strictSame(await exited, [null, 'SIGKILL'])
     t.equal(await errors, '')
-    if (readdirSync(spool).some((name) => name.endsWith('.ndjson'))) waited++
+    if (readdirSync(spool).some((name) => name.endsWith('.spool'))) waited++
     said()
   }
   t.ok(waited > kills / 2, 'there was something left to lose')

@@ -5,10 +5,10 @@ import t from 'tap'
 import { runParallel } from '../src/run-parallel.ts'
 import { faultNames, openFaultyServer, runSender } from './sender-runs.ts'
 
-// two thousand take most of a minute, more of them are run by hand
+// more on demand: INGEST_SEEDS=2000; the seed of a failure once more: INGEST_SEEDS=1 INGEST_FIRST_SEED=1234
 t.setTimeout(3_600_000)
-const runs = Number(process.env.SENDER_RUNS ?? 2000)
-const firstSeed = Number(process.env.SENDER_SEED ?? 1)
+const runs = Number(process.env.INGEST_SEEDS ?? 100)
+const firstSeed = Number(process.env.INGEST_FIRST_SEED ?? 1)
 /** Runs that are under way together, so that none waits while another one's server is silent. */
 const concurrency = 48
 
@@ -28,16 +28,17 @@ async function runAll(store: Store, first: number, count: number, directory: str
   return { ...total, met: Object.keys(server.met) }
 }
 
-t.test(`in ${runs} runs, what was not dropped with a reason is stored once and in order`, async (t) => {
+const seeds = `INGEST_SEEDS=${runs} INGEST_FIRST_SEED=${firstSeed}`
+t.test(`what was not dropped with a reason is stored once and in order (${seeds})`, async (t) => {
   const perServer = 500
   const met = new Set<string>()
   for (let done = 0; done < runs; done += perServer) {
     const count = Math.min(perServer, runs - done)
     const total = await runAll(openMemoryStore(), firstSeed + done, count, t.testdir())
-    t.ok(total.stored > total.sent / 2 && total.dropped > 0)
+    if (count >= 100) t.ok(total.stored > total.sent / 2 && total.dropped > 0)
     for (const name of total.met) met.add(name)
   }
-  t.strictSame([...met].sort(), [...faultNames].sort(), 'every fault was met')
+  if (runs >= 100) t.strictSame([...met].sort(), [...faultNames].sort(), 'every fault was met')
 })
 
 t.test('the same with a store on disk', async (t) => {

@@ -141,7 +141,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
   }
   const faultsFound: Error[] = []
   function fault(message: string): Error {
-    const error = new Error(`seed ${seed}: ${message}`)
+    const error = new Error(`INGEST_SEEDS=1 INGEST_FIRST_SEED=${seed}: ${message}`)
     faultsFound.push(error)
     return error
   }

@@ -64,6 +64,8 @@ export interface ErrorDetails {
   retryAfterSeconds?: number
   /** What is wrong with which part of the input. */
   issues?: readonly Issue[]
+  /** The HTTP status of the response that the error stands for. */
+  status?: number
   cause?: unknown
 }
 
@@ -75,6 +77,8 @@ export class IngestError extends Error {
   readonly actual: number | undefined
   readonly retryAfterSeconds: number | undefined
   readonly issues: readonly Issue[] | undefined
+  /** The HTTP status of the response that a client throws this for; undefined for what no server said. */
+  readonly status: number | undefined
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, 'cause' in details ? { cause: details.cause } : undefined)
@@ -83,6 +87,7 @@ export class IngestError extends Error {
     this.actual = details.actual
     this.retryAfterSeconds = details.retryAfterSeconds
     this.issues = details.issues
+    this.status = details.status
   }
 
   /** A short name for the kind of refusal, the same for every error with this code. */
@@ -90,8 +95,9 @@ export class IngestError extends Error {
     return refusals[this.code].title
   }
 
-  /** Whether the same call may succeed later, unchanged. */
+  /** Whether the same call may succeed later, unchanged: by the status of the response if there is one. */
   get retryable(): boolean {
-    return refusals[this.code].retryable
+    const { status } = this
+    return status === undefined ? refusals[this.code].retryable : status === 408 || status === 429 || status >= 500
   }
 }

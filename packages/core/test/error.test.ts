@@ -33,12 +33,34 @@ t.test('a fault of the sender is not worth a retry, and a fault of the service i
   }
 })
 
+t.test('the status of a response says whether a retry may help, whatever the code is', async (t) => {
+  for (const code of errorCodes) {
+    const retryable = [301, 400, 401, 404, 408, 409, 413, 428, 429, 430, 499, 500, 503, 599].filter(
+      (status) => new IngestError(code, '', { status }).retryable,
+    )
+    t.strictSame(retryable, [408, 429, 500, 503, 599], code)
+  }
+})
+
 t.test('details are there when they were given', async (t) => {
   const cause = new Error('below')
   const issues = [{ code: 'required', path: '/a', message: 'Required.' }] as const
-  const full = new IngestError('overloaded', '', { limit: 1, actual: 2, retryAfterSeconds: 3, issues, cause })
-  t.match(full, { limit: 1, actual: 2, retryAfterSeconds: 3, issues, cause })
+  const full = new IngestError('overloaded', '', {
+    limit: 1,
+    actual: 2,
+    retryAfterSeconds: 3,
+    issues,
+    status: 503,
+    cause,
+  })
+  t.match(full, { limit: 1, actual: 2, retryAfterSeconds: 3, issues, status: 503, cause })
   const bare = new IngestError('overloaded', '')
-  t.match(bare, { limit: undefined, actual: undefined, retryAfterSeconds: undefined, issues: undefined })
+  t.match(bare, {
+    limit: undefined,
+    actual: undefined,
+    retryAfterSeconds: undefined,
+    issues: undefined,
+    status: undefined,
+  })
   t.notOk('cause' in bare)
 })

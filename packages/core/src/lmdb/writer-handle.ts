@@ -4,7 +4,7 @@ import { type Change, record } from './change.ts'
 import type { Environment, Rows } from './environment.ts'
 import { writerGate } from './gates.ts'
 import type { Position } from './ids/entry.ts'
-import type { RebuildProgress } from './ids/id-index.ts'
+import type { RebuildProgress } from './rebuild-progress.ts'
 import { startThread, type Thread } from './start-thread.ts'
 import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
 

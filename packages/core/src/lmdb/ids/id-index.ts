@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { IngestError } from '../../error.ts'
 import { type Environment, openEnvironment } from '../environment.ts'
 import type { Gates } from '../gates.ts'
+import type { RebuildProgress } from '../rebuild-progress.ts'
 import { type BloomFilter, getFilter, mayHave } from './bloom-filter.ts'
 import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
 import { type IndexWorker, startIndexWorker } from './index-worker-handle.ts'
@@ -28,13 +29,6 @@ export interface IdIndex {
   /** Forgets what was added and may not have been committed. */
   undone(): void
   close(): Promise<void>
-}
-
-/** How far the index has come while it is made again. */
-export interface RebuildProgress {
-  /** Records of the log. */
-  done: number
-  total: number
 }
 
 export interface IdIndexOptions {
