@@ -145,7 +145,8 @@ t.test('a project is limited, and waiting for as long as it is told is enough', 
   const refused = answers.filter(({ status }) => status === 429)
   t.ok(answers.some(({ status }) => status === 202))
   t.match(refused[0]?.body, { code: 'rate-limited', retryable: true })
-  for (const { headers } of answers) t.match(headers.get('RateLimit-Policy'), '"requests";q=2;w=2, "events";q=500;w=5')
+  const policy = '"requests";q=2;qu="requests";w=2, "events";q=500;qu="events";w=5, "batch-bytes";q=262144;'
+  for (const { headers } of answers) t.match(headers.get('RateLimit-Policy'), policy)
   const waits = refused.map(({ headers }) => Number(headers.get('Retry-After')))
   t.ok(waits.every((seconds) => Number.isInteger(seconds) && seconds >= 1))
   await delay(Math.min(...waits) * 1000)
@@ -155,13 +156,28 @@ t.test('a project is limited, and waiting for as long as it is told is enough', 
 t.test('the usual limits are on, unless they are off', async (t) => {
   const { data, key, sender } = await open(t)
   const limited = await send(sender, ['a'])
-  t.equal(limited.headers.get('RateLimit-Policy'), '"requests";q=200;w=2, "events";q=100000;w=5')
+  t.equal(
+    limited.headers.get('RateLimit-Policy'),
+    '"requests";q=200;qu="requests";w=2, "events";q=100000;qu="events";w=5, "batch-bytes";q=51200000;qu="content-bytes";w=5',
+  )
   t.match(limited.headers.get('RateLimit'), /"requests";r=\d+;t=\d+, "events";r=\d+;t=\d+/)
   const unlimited = await startServe(t, ['--data', data, '--rate-limit', 'off'])
   const answers = await Promise.all(idsOf('many', 300).map((id) => send({ ...unlimited, key }, [id])))
   for (const { status, headers } of answers) {
     if (status !== 202 || headers.has('RateLimit') || headers.has('RateLimit-Policy')) t.fail(`${status}`)
   }
+})
+
+t.test('reads have a limit of their own', async (t) => {
+  const { sender } = await open(t, '--read-rate-limit', '4K')
+  const headers = { 'X-Project-Id': projectId, 'X-Ingestion-Key': sender.key }
+  const read = () => fetch(`${sender.url}/v1/stats`, { headers })
+  const first = await read()
+  t.equal(first.status, 200)
+  t.equal(first.headers.get('RateLimit-Policy'), '"read-bytes";q=16384;qu="content-bytes";w=4')
+  const refused = await read()
+  t.equal(refused.status, 429)
+  t.ok(Number(refused.headers.get('Retry-After')) >= 1)
 })
 
 /** Publishes a small map; its answer. */
