@@ -97,8 +97,10 @@ export function beginEpoch(events: Environment, chunks: Environment): void {
   const meta = events.table(metaTable)
   const format = Buffer.from(meta.getBinary(formatKey) as Buffer)
   format.set(randomBytes(partBytes), 1 + 2 * partBytes)
-  events.root.transactionSync(() => meta.put(formatKey, format))
-  chunks.root.transactionSync(() => chunks.table(metaTable).put(storeKey, format.subarray(1 + partBytes)))
+  const chunksMeta = chunks.table(metaTable)
+  // a transaction whose callback returns a promise, as put does, would wait for it
+  events.root.transactionSync(() => void meta.put(formatKey, format))
+  chunks.root.transactionSync(() => void chunksMeta.put(storeKey, format.subarray(1 + partBytes)))
 }
 
 /** Another process may be making the same store. */

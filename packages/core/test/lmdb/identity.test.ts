@@ -171,7 +171,7 @@ t.test('a store of another format is refused, and left as it is', async (t) => {
   const key = Buffer.from('format')
   const format = Buffer.from(meta.getBinary(key) as Buffer)
   format[0] = 99
-  environment.root.transactionSync(() => meta.put(key, format))
+  environment.root.transactionSync(() => void meta.put(key, format))
   await environment.root.close()
   await isRefused(t, directory, 'is of format 99')
 })
