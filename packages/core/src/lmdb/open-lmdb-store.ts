@@ -23,7 +23,10 @@ import { openMapTables } from './maps.ts'
 import { openProjects } from './projects.ts'
 import { encodePayload, encodeRecord } from './record.ts'
 import { toError, toRefusal } from './refusal.ts'
+import { checkRestored } from './restore-lmdb-store.ts'
 import { startWriter } from './writer-handle.ts'
+
+export { restoreLmdbStore } from './restore-lmdb-store.ts'
 
 export interface LmdbStoreOptions {
   /** False to refuse, with `store-missing`, a directory that holds no store yet. True without. */
@@ -53,15 +56,18 @@ const stepBytes = 32_768
 const openDirectories = new Set<string>()
 
 /**
- * Opens the store in a directory, and makes it when it is missing. Any number of processes may have the same directory
+ * Opens the store in a directory, and makes it when it is missing. A directory of which only a part is there is refused,
+ * and not changed: without `events/` or `chunks/` data would be lost; `ids/` alone is made again. Any number of processes may have the same directory
  * open, each once; it must be on a local disk.
  *
- * @throws {IngestError} `store-incompatible` for files that are damaged, foreign or of another version, `store-missing`,
+ * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or
+ *   missing beside others; `store-missing`,
  *   `disk-full`, `invalid-argument` for a directory that cannot be made, or that this process has open already.
  */
 export async function openLmdbStore(directory: string, options: LmdbStoreOptions = {}): Promise<Store> {
   const { create = true } = options
   const eventsDirectory = join(directory, 'events')
+  checkRestored(directory)
   const neighbours = neighboursOf(directory)
   if (!checkDataFile(join(eventsDirectory, 'data.mdb'))) {
     checkEvents(eventsDirectory, neighbours)
