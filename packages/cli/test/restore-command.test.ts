@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/core/lmdb'
 import t from 'tap'
-import { type Ended, ingest, startServe } from './ingest-process.ts'
+import { type Ended, spawnIngest as ingest, startServe } from './ingest-process.ts'
 import { createKey, parseExport, projectId } from './sender.ts'
 
 async function store(data: string, ...eventIds: string[]): Promise<void> {
@@ -30,57 +30,75 @@ function filesOf(directory: string): Record<string, string> {
   )
 }
 
-t.test('backup, store, export, restore, store, export: the second export is refused, and says how to go on', async (t) => {
-  const path = t.testdir()
-  const [data, backup, files, more] = ['data', 'backup', 'files', 'more'].map((name) => join(path, name)) as [
-    string,
-    string,
-    string,
-    string,
-  ]
-  await store(data, 'a', 'b')
-  cpSync(data, backup, { recursive: true })
-  await store(data, 'lost')
-  const args = ['export', ...target(data), '--output', files]
-  t.match(await ingest(args), { code: 0, stdout: /exported 3 events/ })
-  renameSync(data, `${data}-failed`)
+t.test(
+  'backup, store, export, restore, store, export: the second export is refused, and says how to go on',
+  async (t) => {
+    const path = t.testdir()
+    const [data, backup, files, more] = ['data', 'backup', 'files', 'more'].map((name) => join(path, name)) as [
+      string,
+      string,
+      string,
+      string,
+    ]
+    await store(data, 'a', 'b')
+    cpSync(data, backup, { recursive: true })
+    await store(data, 'lost')
+    const args = ['export', ...target(data), '--output', files]
+    t.match(await ingest(args), { code: 0, stdout: /exported 3 events/ })
+    renameSync(data, `${data}-failed`)
 
-  const restored = await ingest(['restore', backup, '--data', data, '--json'])
-  t.match(restored, { code: 0, stderr: '' })
-  const [row] = JSON.parse(restored.stdout).projects
-  t.match(row, { projectId, events: 2, cursor: /^[\w-]{32}$/ })
-  for (const isLonger of [false, true]) {
-    if (isLonger) await store(data, 'new-1', 'new-2', 'new-3')
-    const before = filesOf(files)
-    const refused = await ingest(args)
-    t.match(refused, { code: 2, stdout: '', stderr: /does not fit the store: .* before a backup of the store was restored/ })
-    t.match(refused.stderr, /export into another directory: with --after and the cursor/)
-    t.strictSame(filesOf(files), before)
-    const json = JSON.parse((await ingest([...args, '--json'])).stdout)
-    t.match(json, { ok: false, error: { code: 'invalid-cursor', retryable: false } })
-  }
-  const moreArgs = ['export', ...target(data), '--output', more, '--after', row.cursor]
-  t.match(await ingest(moreArgs), { code: 0, stdout: /exported 3 events/ })
-  await store(data, 'new-4')
-  t.match(await ingest(moreArgs), { code: 0, stdout: /exported 1 event:/ })
-  t.strictSame([...idsIn(files), ...idsIn(more)], ['a', 'b', 'lost', 'new-1', 'new-2', 'new-3', 'new-4'])
-})
+    const restored = await ingest(['restore', backup, '--data', data, '--json'])
+    t.match(restored, { code: 0, stderr: '' })
+    const [row] = JSON.parse(restored.stdout).projects
+    t.match(row, { projectId, events: 2, cursor: /^[\w-]{32}$/ })
+    for (const isLonger of [false, true]) {
+      if (isLonger) await store(data, 'new-1', 'new-2', 'new-3')
+      const before = filesOf(files)
+      const refused = await ingest(args)
+      t.match(refused, {
+        code: 2,
+        stdout: '',
+        stderr: /does not fit the store: .* before a backup of the store was restored/,
+      })
+      t.match(refused.stderr, /export into another directory: with --after and the cursor/)
+      t.strictSame(filesOf(files), before)
+      const json = JSON.parse((await ingest([...args, '--json'])).stdout)
+      t.match(json, { ok: false, error: { code: 'invalid-cursor', retryable: false } })
+    }
+    const moreArgs = ['export', ...target(data), '--output', more, '--after', row.cursor]
+    t.match(await ingest(moreArgs), { code: 0, stdout: /exported 3 events/ })
+    await store(data, 'new-4')
+    t.match(await ingest(moreArgs), { code: 0, stdout: /exported 1 event:/ })
+    t.strictSame([...idsIn(files), ...idsIn(more)], ['a', 'b', 'lost', 'new-1', 'new-2', 'new-3', 'new-4'])
+  },
+)
 
-t.test('a directory that is put back by hand: a cursor file that is ahead of it is refused, at any length', async (t) => {
-  const path = t.testdir()
-  const [data, backup, files] = ['data', 'backup', 'files'].map((name) => join(path, name)) as [string, string, string]
-  await store(data, 'a', 'b')
-  cpSync(data, backup, { recursive: true })
-  await store(data, 'lost')
-  const args = ['export', ...target(data), '--output', files]
-  t.match(await ingest(args), { code: 0 })
-  rmSync(data, { recursive: true })
-  cpSync(backup, data, { recursive: true })
-  for (const more of [[], ['new-1'], ['new-2', 'new-3']]) {
-    await store(data, ...more)
-    t.match(await ingest(args), { code: 2, stdout: '', stderr: /event at which the cursor stands is not in the store/ })
-  }
-})
+t.test(
+  'a directory that is put back by hand: a cursor file that is ahead of it is refused, at any length',
+  async (t) => {
+    const path = t.testdir()
+    const [data, backup, files] = ['data', 'backup', 'files'].map((name) => join(path, name)) as [
+      string,
+      string,
+      string,
+    ]
+    await store(data, 'a', 'b')
+    cpSync(data, backup, { recursive: true })
+    await store(data, 'lost')
+    const args = ['export', ...target(data), '--output', files]
+    t.match(await ingest(args), { code: 0 })
+    rmSync(data, { recursive: true })
+    cpSync(backup, data, { recursive: true })
+    for (const more of [[], ['new-1'], ['new-2', 'new-3']]) {
+      await store(data, ...more)
+      t.match(await ingest(args), {
+        code: 2,
+        stdout: '',
+        stderr: /event at which the cursor stands is not in the store/,
+      })
+    }
+  },
+)
 
 t.test('a cursor file of another store, and over HTTP of another project, is refused', async (t) => {
   const path = t.testdir()

@@ -400,7 +400,11 @@ export const storeChecks: readonly StoreCheck[] = [
       ...ofQ.map(({ cursor }): [string, Cursor] => ['p', cursor]),
     ]
     for (const [projectId, after] of refused) {
-      await assertRefused(readAll(store, projectId, { after, limit: 0 }), 'invalid-cursor', 'a cursor of another project')
+      await assertRefused(
+        readAll(store, projectId, { after, limit: 0 }),
+        'invalid-cursor',
+        'a cursor of another project',
+      )
     }
   }),
 

@@ -89,7 +89,11 @@ t.test('a server that is about to stop answers who waits at once', async (t) => 
   const raws = await Promise.all([ask('/v1/events?wait=60&after=end'), ask()])
   await reading(2)
   const closed = served.close()
-  t.match(await raws[0]?.read(), { status: 200, headers: { connection: 'close' }, body: /^\{"cursor":"[\w-]{32}"\}\n$/ })
+  t.match(await raws[0]?.read(), {
+    status: 200,
+    headers: { connection: 'close' },
+    body: /^\{"cursor":"[\w-]{32}"\}\n$/,
+  })
   t.match(await raws[1]?.read(), { status: 200, headers: { connection: 'close' }, body: '' })
   await closed
 })

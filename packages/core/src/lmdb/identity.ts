@@ -40,7 +40,11 @@ export function checkEvents(eventsDirectory: string, neighbours: readonly string
  *
  * @throws {IngestError} `store-incompatible`
  */
-export function openIdentity(events: Environment, eventsDirectory: string, neighbours: readonly string[]): LmdbIdentity {
+export function openIdentity(
+  events: Environment,
+  eventsDirectory: string,
+  neighbours: readonly string[],
+): LmdbIdentity {
   if (!tablesOf(events).includes(metaTable)) checkEvents(eventsDirectory, neighbours)
   const meta = events.table(metaTable)
   const format = events.root.transactionSync(() => {

@@ -2,7 +2,11 @@ import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { Store } from '../../src/index.ts'
-import { type LmdbStoreOptions, openLmdbStore as openFromSource, restoreLmdbStore } from '../../src/lmdb/open-lmdb-store.ts'
+import {
+  type LmdbStoreOptions,
+  openLmdbStore as openFromSource,
+  restoreLmdbStore,
+} from '../../src/lmdb/open-lmdb-store.ts'
 import { durableStoreChecks, restoreChecks, storeChecks } from '../../src/store-checks.ts'
 import { openLmdbStore } from './built-store.ts'
 
@@ -42,7 +46,10 @@ for (const [name, [openStore, options]] of Object.entries(settings)) {
       )
     }
     const restoreByHand = (backup: string, directory: string) => cpSync(backup, directory, { recursive: true })
-    for (const [how, restore] of Object.entries({ 'by hand': restoreByHand, 'by the function for it': restoreLmdbStore })) {
+    for (const [how, restore] of Object.entries({
+      'by hand': restoreByHand,
+      'by the function for it': restoreLmdbStore,
+    })) {
       const backUp = async (closed: Store) => {
         const directory = directories.get(closed) as string
         const backup = `${directory}-backup`
