@@ -25,8 +25,16 @@ const storeKey = Buffer.from('store')
 
 /** The directories beside `events/` that hold data. To be looked at before `events/` is, as `events/` is made first. */
 export function neighboursOf(directory: string): string[] {
-  const holdsData = (path: string) => (statSync(join(path, 'data.mdb'), { throwIfNoEntry: false })?.size ?? 0) > 0
   return ['chunks', 'ids'].map((name) => join(directory, name)).filter(holdsData)
+}
+
+function holdsData(path: string): boolean {
+  try {
+    return (statSync(join(path, 'data.mdb'), { throwIfNoEntry: false })?.size ?? 0) > 0
+  } catch (error) {
+    // a file in the place of a directory; what cannot be looked at may hold anything
+    return (error as NodeJS.ErrnoException).code !== 'ENOTDIR'
+  }
 }
 
 /** @throws {IngestError} `store-incompatible` for `events/` without data beside directories with data */
