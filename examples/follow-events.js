@@ -64,7 +64,12 @@ async function replaceFile(path, text) {
 const [, , url, path = ''] = process.argv
 if (url?.startsWith('http:')) {
   const client = createClient({ url, projectId: 'demo', key: process.env.INGEST_KEY ?? '' })
-  await copyEvents(client, 'demo', path, (position) => console.log(position))
+  await copyEvents(client, 'demo', path, (position) => console.log(position)).catch((error) => {
+    if (error.code !== 'invalid-cursor') throw error
+    // a backup of the store was restored, or it is another store: no cursor from before is good any more
+    console.error(`${error.message} Remove ${path} and ${path}.cursor to copy all events anew.`)
+    process.exitCode = 2
+  })
 }
 
 await inDirectory(async (directory) => {

@@ -10,6 +10,7 @@ import { hasColors, type Io } from './io.ts'
 import { keysCommand } from './keys-command.ts'
 import { mapsCommand } from './maps-command.ts'
 import { publishMapCommand } from './publish-map-command.ts'
+import { restoreCommand } from './restore-command.ts'
 import { sendCommand } from './send-command.ts'
 import { serveCommand } from './serve-command.ts'
 import { checkSettings, hasTarget, readSettings, settingOf } from './settings.ts'
@@ -47,6 +48,7 @@ export function createProgram(io: Io): Command {
     statsCommand(io),
     publishMapCommand(io),
     mapsCommand(io),
+    restoreCommand(io),
     completionCommand(io),
   ]
   for (const command of commands) program.addCommand(adopt(command, program, io))

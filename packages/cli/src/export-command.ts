@@ -90,6 +90,8 @@ const exportHelp = `
 With --output, files are called <project>-<number>-<time of their first event>. A file is there once it is whole, and is
 never changed again: take it away when you like. The cursor file says where the next run begins; --after counts for
 the first run alone. A run that is ended at any moment, even by SIGKILL, is made up for by the next one.
+After a backup of the store was restored, the cursor file is refused: export into another directory, with --after and the
+cursor that \`ingest restore\` printed.
 
 Examples:
   ingest export --data data/games --project demo > events.ndjson

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
 import type { CallOptions } from '@ingest/client'
-import { eventLine, type Ingest, type ReadEventsOptions, type StoredEvent } from '@ingest/core'
+import { eventLine, type Ingest, IngestError, type ReadEventsOptions, type StoredEvent } from '@ingest/core'
 import { type CutRules, cutEvents } from './cut-events.ts'
 import { encodeNdjson } from './encode-ndjson.ts'
 import { cursorFileName, type ExportedFile, type FileContent, openExportDirectory } from './export-directory.ts'
@@ -44,7 +44,8 @@ type Line = StoredEvent & { line: Buffer }
  * When reading fails, the file that is being written ends with the last good event, and is done with, before this
  * rejects. When the signal is aborted, it is removed.
  *
- * @throws {IngestError} what reading and writing refuse with; the reason of the signal.
+ * @throws {IngestError} what reading and writing refuse with, `invalid-cursor` for a cursor file that does not fit the
+ *   store; the reason of the signal.
  */
 export async function exportFiles(source: EventSource, options: ExportFilesOptions): Promise<FilesExport> {
   const { project, selection, output, cursorFile = join(output, cursorFileName), signal } = options
@@ -74,10 +75,24 @@ export async function exportFiles(source: EventSource, options: ExportFilesOptio
     return { files, cursor: directory.last?.cursor }
   } catch (error) {
     signal.throwIfAborted()
+    if (directory.last && isInvalidCursor(error)) throw explain(error, cursorFile)
     throw error
   } finally {
     await directory.close()
   }
+}
+
+/** By code, because a client may have its own copy of the class. */
+function isInvalidCursor(error: unknown): error is IngestError {
+  return (error as IngestError).code === 'invalid-cursor'
+}
+
+function explain(cause: IngestError, cursorFile: string): IngestError {
+  return new IngestError(
+    'invalid-cursor',
+    `${cursorFile} does not fit the store: ${cause.message} Keep the files, look at --data, --url and --project, and if a backup was restored, export into another directory: with --after and the cursor that \`ingest restore\` printed, or from the beginning.`,
+    { cause },
+  )
 }
 
 async function* withLines(events: AsyncIterable<StoredEvent>): AsyncGenerator<Line, void> {

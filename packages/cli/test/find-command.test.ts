@@ -18,7 +18,7 @@ for (const [name, env] of [
   t.test(`${name}, an event is shown with when and where it was stored`, async (t) => {
     const { code, stdout, stderr } = await ingest(['find', 'first'], { env })
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    t.match(stdout, /^received {2}20\d\d-\S+Z\ncursor {4}1-0\n\n\{"projectId":"game-1","eventId":"first"\}\n$/)
+    t.match(stdout, /^received {2}20\d\d-\S+Z\ncursor {4}[\w-]{32}\n\n\{"projectId":"game-1","eventId":"first"\}\n$/)
     const exported = await ingest(['export', '--data', data, '--project', projectId])
     const lines = exported.stdout.split('\n')
     for (const [eventId, line = ''] of [

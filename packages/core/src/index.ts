@@ -3,6 +3,8 @@ export { batchBody, batchBytesMax, batchEventsMax, batchTooLarge, parseEvents } 
 export { canonicalJson, mapDepthMax } from './canonical-json.ts'
 export type { CheckedEvent } from './check-event.ts'
 export { checkEvent } from './check-event.ts'
+export type { EventCursors, StoreIdentity } from './cursor.ts'
+export { eventCursors } from './cursor.ts'
 export { digestOf, isDigest } from './digest.ts'
 export type { ErrorCode, ErrorDetails } from './error.ts'
 export { errorCodes, IngestError } from './error.ts'

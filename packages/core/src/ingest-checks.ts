@@ -74,6 +74,31 @@ export const ingestChecks: readonly IngestCheck[] = [
     await assertRefused(events({ after: 'no cursor' }), 'invalid-cursor')
   }),
 
+  check('a cursor of another store, or one that was changed, is refused', async (bench, open) => {
+    const { ingest, projectId, submit, event, events } = bench
+    const start = await ingest.lastCursor(projectId)
+    await submit(event('a'), event('b'))
+    const first = (await events())[0] as { cursor: string }
+    assert.deepEqual(await events({ after: start }), await events())
+    const other = await open()
+    try {
+      const theirs = benchOf(other.ingest, other.projectId)
+      const cursors = [await other.ingest.lastCursor(other.projectId)]
+      await theirs.submit(theirs.event('a'), theirs.event('b'))
+      cursors.push(...(await theirs.events()).map(({ cursor }) => cursor))
+      for (const after of cursors) await assertRefused(events({ after }), 'invalid-cursor')
+      await assertRefused(theirs.events({ after: start }), 'invalid-cursor')
+    } finally {
+      await other.ingest.close()
+    }
+    for (const whole of [start, first.cursor]) {
+      for (const i of [0, 7, 15, 23, whole.length - 1]) {
+        const after = `${whole.slice(0, i)}${whole[i] === 'A' ? 'B' : 'A'}${whole.slice(i + 1)}`
+        await assertRefused(events({ after }), 'invalid-cursor')
+      }
+    }
+  }),
+
   check('events are chosen by type and build, and the limit counts those', async ({ submit, event, events }) => {
     const kinds = ['kill', 'kill', 'join', 'kill', undefined, 'join'].map((type, i) => ({ type, buildId: `b${i % 2}` }))
     for (const [i, kind] of kinds.entries()) await submit(event(`e${i}`, kind))
@@ -774,13 +799,13 @@ interface Bench {
   text(id?: { placeId?: string; buildId?: string }): Promise<string>
 }
 
-function check(name: string, use: (bench: Bench) => Promise<void>): IngestCheck {
+function check(name: string, use: (bench: Bench, open: OpenIngest) => Promise<void>): IngestCheck {
   return {
     name,
     async run(open) {
       const { ingest, projectId } = await open()
       try {
-        await use(benchOf(ingest, projectId))
+        await use(benchOf(ingest, projectId), open)
       } finally {
         await ingest.close()
       }

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { completeMap, verifyManifest, withContents } from './complete-map.ts'
+import { decodeListCursor, encodeListCursor } from './cursor.ts'
 import { type DecidedPublication, decidePublication, type LatePublish, type Proposal } from './decide-publication.ts'
 import { digestIssue, isDigest } from './digest.ts'
 import { IngestError } from './error.ts'
@@ -7,7 +8,6 @@ import { checkProjectId } from './event.ts'
 import type { Issue } from './issue.ts'
 import type { Digest, Manifest, MapId, MapKey, MapStatus, Maps, PublishedMap, PublishOptions } from './map.ts'
 import { mapContent } from './map-content.ts'
-import { decodeMapCursor, encodeMapCursor } from './map-cursor.ts'
 import { mapStatus, publishedMap } from './map-status.ts'
 import { chunkBytesMax, type ParsedPublication, parseMapId, parsePublication } from './publication.ts'
 import { putChunks } from './put-chunks.ts'
@@ -172,7 +172,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
         throw new IngestError('invalid-argument', `limit is a number of maps from 1 to ${pageMax}.`)
       }
-      let last = cursor === undefined ? undefined : decodeMapCursor(cursor)
+      let last = cursor === undefined ? undefined : decodeListCursor('maps', projectId, cursor, parseMapNames)
       await tidy()
       const maps: MapStatus[] = []
       let chunks = 0
@@ -193,7 +193,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
         last = some.at(-1)
         await nextTurn()
       }
-      return { maps, next: last ? encodeMapCursor(last) : null }
+      return { maps, next: last ? encodeListCursor('maps', projectId, [last.placeId, last.buildId]) : null }
     },
 
     async readMap(projectId, id) {
@@ -209,6 +209,10 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       return store.chunk(projectId, digest, (bytes) => Buffer.from(bytes))
     },
   }
+}
+
+function parseMapNames([placeId, buildId]: readonly unknown[]): MapId {
+  return parseMapId({ placeId, buildId })
 }
 
 function chunksOf({ complete, pending }: MapSlot): number {

@@ -1,3 +1,6 @@
+import { randomBytes } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+import { type EventCursors, eventCursors, type StoreIdentity } from './cursor.ts'
 import { IngestError } from './error.ts'
 import type { Project } from './key.ts'
 import type { Digest, Manifest, MapId } from './map.ts'
@@ -9,6 +12,7 @@ interface KeptMap {
 }
 
 interface Kept {
+  cursors: EventCursors
   events: StoredEvent[]
   byId: Map<string, StoredEvent>
   frozenAt: Map<string, number>
@@ -23,6 +27,7 @@ interface Kept {
  * Nothing here waits between a look and a write, so every operation is atomic.
  */
 export function openMemoryStore(): Store {
+  const identity: StoreIdentity = { id: randomBytes(8), epoch: randomBytes(8) }
   const kept = new Map<string, Kept>()
   const projects = new Map<string, Project>()
   let open = true
@@ -32,6 +37,7 @@ export function openMemoryStore(): Store {
     let project = kept.get(projectId)
     if (!project) {
       project = {
+        cursors: eventCursors(identity, projectId),
         events: [],
         byId: new Map(),
         frozenAt: new Map(),
@@ -64,8 +70,8 @@ export function openMemoryStore(): Store {
     },
 
     async *read(projectId, { after, limit = Number.POSITIVE_INFINITY, from = Number.NEGATIVE_INFINITY } = {}) {
-      const { events } = of(projectId)
-      let first = after === undefined ? 0 : parseCursor(after)
+      const { events, cursors } = of(projectId)
+      let first = after === undefined ? 0 : cursors.decode(after, (count) => recordOf(events[count - 1]?.bytes))
       while (first < events.length && (events[first] as StoredEvent).receivedAt < from) first++
       for (let i = first; i < events.length && i - first < limit; i++) {
         checkOpen()
@@ -74,7 +80,8 @@ export function openMemoryStore(): Store {
     },
 
     async lastCursor(projectId) {
-      return String(of(projectId).events.length)
+      const { events, cursors } = of(projectId)
+      return events.at(-1)?.cursor ?? cursors.encode(0, 0)
     },
 
     async map({ projectId, ...id }) {
@@ -213,7 +220,8 @@ function append(kept: Kept, { body, events, ...batch }: AppendBatch) {
       if (!bytes.equals(existing.bytes)) conflicts++
       return false
     }
-    const event = { cursor: String(kept.events.length + 1), receivedAt, bytes }
+    // the position of an event is how many there are up to it
+    const event = { cursor: kept.cursors.encode(kept.events.length + 1, crc32(bytes)), receivedAt, bytes }
     kept.events.push(event)
     kept.byId.set(eventId, event)
     if (buildId !== undefined && !kept.frozenAt.has(buildId)) freeze(kept, buildId, receivedAt)
@@ -270,10 +278,6 @@ function compareBytes(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b))
 }
 
-/** The cursor of an event is how many there are up to it. */
-function parseCursor(cursor: string): number {
-  if (!/^\d{1,15}$/.test(cursor)) {
-    throw new IngestError('invalid-cursor', 'The cursor is not one that this store has given out.')
-  }
-  return Number(cursor)
+function recordOf(bytes: Uint8Array | undefined): number | undefined {
+  return bytes && crc32(bytes)
 }

@@ -1,6 +1,7 @@
-import { decodeBuildCursor, encodeBuildCursor } from './build-cursor.ts'
+import { decodeListCursor, encodeListCursor } from './cursor.ts'
 import { IngestError } from './error.ts'
 import { checkProjectId } from './event.ts'
+import { buildIdIssue } from './publication.ts'
 import type { BuildEntry, Store } from './store.ts'
 
 /** What a project has stored. */
@@ -112,14 +113,19 @@ export function createStatistics(store: Store, now: () => number): Statistics {
       if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
         throw new IngestError('invalid-argument', `limit is a number of builds from 1 to ${pageMax}.`)
       }
-      const after = cursor === undefined ? undefined : decodeBuildCursor(cursor)
+      const after = cursor === undefined ? undefined : decodeListCursor('builds', projectId, cursor, parseBuildName)
       const entries = await store.builds(projectId, { ...(after !== undefined && { after }), limit: limit + 1 })
       const page = entries.slice(0, limit)
       const last = page.at(-1)
       return {
         builds: page.map(({ buildId, frozenAt = null, maps }) => ({ buildId, frozenAt, maps })),
-        next: last && entries.length > limit ? encodeBuildCursor(last.buildId) : null,
+        next: last && entries.length > limit ? encodeListCursor('builds', projectId, [last.buildId]) : null,
       }
     },
   }
+}
+
+function parseBuildName([buildId]: readonly unknown[]): string {
+  if (buildIdIssue(buildId, '')) throw new IngestError('invalid-cursor', 'A build has another name.')
+  return buildId as string
 }

@@ -19,6 +19,18 @@ export interface StoreCheck {
   run(open: OpenStore): Promise<void>
 }
 
+/**
+ * Takes a backup of a store that was closed. What it resolves with puts the backup in the place of that store, which is
+ * closed again by then, and opens it.
+ */
+export type BackUpStore = (closed: Store) => Promise<() => Promise<Store>>
+
+/** One promise of a store of which there are backups. */
+export interface RestoreCheck {
+  name: string
+  run(open: OpenStore, reopen: ReopenStore, backUp: BackUpStore): Promise<void>
+}
+
 /** One promise of a store that outlives its process. */
 export interface DurableStoreCheck {
   name: string
@@ -346,6 +358,70 @@ export const storeChecks: readonly StoreCheck[] = [
     for (const after of strange) {
       await assertRefused(readAll(store, 'p', { after }), 'invalid-cursor', JSON.stringify(after.slice(0, 20)))
       await assertRefused(readAll(store, 'empty', { after }), 'invalid-cursor', 'in an empty project')
+    }
+  }),
+
+  check('a cursor is short, and goes into an address and a command line as it is', async (store) => {
+    await appendSome(store)
+    const cursors = [await store.lastCursor('p'), await store.lastCursor('empty')]
+    for (const { cursor } of await readAll(store)) cursors.push(cursor)
+    for (const cursor of cursors) assert.match(cursor, /^[A-Za-z0-9][\w-]{0,39}$/)
+  }),
+
+  check('a cursor of another store is refused, also where both have the same events', async (store, open) => {
+    const other = await open()
+    try {
+      const cursors = [await other.lastCursor('p'), await other.lastCursor('empty')]
+      for (const each of [store, other]) await appendSome(each)
+      for (const { cursor } of await readAll(other)) cursors.push(cursor)
+      for (const after of cursors) {
+        for (const projectId of ['p', 'empty']) {
+          await assertRefused(readAll(store, projectId, { after }), 'invalid-cursor', 'a cursor of another store')
+        }
+      }
+    } finally {
+      await other.close()
+    }
+  }),
+
+  check('a cursor of another project is refused', async (store) => {
+    const starts = [await store.lastCursor('p'), await store.lastCursor('q'), await store.lastCursor('empty')]
+    await appendSome(store)
+    const [ofP, ofQ] = [await readAll(store, 'p'), await readAll(store, 'q')]
+    const refused: [string, Cursor][] = [
+      ['q', starts[0] as Cursor],
+      ['empty', starts[0] as Cursor],
+      ['p', starts[1] as Cursor],
+      ['p', starts[2] as Cursor],
+      ...ofP.flatMap(({ cursor }): [string, Cursor][] => [
+        ['q', cursor],
+        ['empty', cursor],
+      ]),
+      ...ofQ.map(({ cursor }): [string, Cursor] => ['p', cursor]),
+    ]
+    for (const [projectId, after] of refused) {
+      await assertRefused(
+        readAll(store, projectId, { after, limit: 0 }),
+        'invalid-cursor',
+        'a cursor of another project',
+      )
+    }
+  }),
+
+  check('a cursor that was changed in any character is refused', async (store) => {
+    const start = await store.lastCursor('p')
+    await appendSome(store)
+    const { cursor } = (await readAll(store))[2] as StoredEvent
+    for (const whole of [start, cursor]) {
+      for (const i of range(whole.length)) {
+        for (const character of ['A', 'B', '_', '='].filter((each) => each !== whole[i])) {
+          const after = `${whole.slice(0, i)}${character}${whole.slice(i + 1)}`
+          await assertRefused(readAll(store, 'p', { after }), 'invalid-cursor', `character ${i} as ${character}`)
+        }
+      }
+      for (const after of [`${whole}A`, whole.slice(0, -1), whole.slice(1), `${whole} `, `${whole}=`]) {
+        await assertRefused(readAll(store, 'p', { after }), 'invalid-cursor', JSON.stringify(after))
+      }
     }
   }),
 
@@ -876,13 +952,106 @@ export const durableStoreChecks: readonly DurableStoreCheck[] = [
   }),
 ]
 
-function check(name: string, use: (store: Store) => Promise<void>): StoreCheck {
+/**
+ * What a store promises besides, of which backups can be restored. Where a directory may be put back by hand, run them
+ * with that as well.
+ *
+ * ```ts
+ * for (const { name, run } of restoreChecks) test(name, () => run(openMyStore, reopenMyStore, backUpMyStore))
+ * ```
+ */
+export const restoreChecks: readonly RestoreCheck[] = [
+  restoreCheck('a cursor of an event that the backup does not have is refused', async ({ before, lost, restored }) => {
+    for (const after of lost) {
+      await assertRefused(readAll(restored, 'p', { after }), 'invalid-cursor', 'a cursor beyond the end')
+      await assertRefused(readAll(restored, 'empty', { after }), 'invalid-cursor', 'a cursor of another project')
+    }
+    // longer than it was, with events that stand where the lost ones stood
+    for (const i of range(30)) {
+      await restored.append('p', batchOf([event(`new-${i}-a`), event(`new-${i}-b`), event(`new-${i}-c`)]))
+      for (const after of lost) await assertRefused(readAll(restored, 'p', { after }), 'invalid-cursor', 'a lost event')
+    }
+    assert.equal((await readAll(restored)).length, before.length + 90)
+  }),
+
+  restoreCheck('no cursor from before skips an event without a refusal', async ({ before, lost, start, restored }) => {
+    // the events that were lost are sent again, in another order
+    const again = ['lost-3', 'lost-0', 'lost-2', 'new', 'lost-1']
+    for (const id of again) await restored.append('p', batchOf([event(id)]))
+    const all = [...before.map(idOfStored), ...again]
+    const cursors = [start, ...before.map(({ cursor }) => cursor), ...lost]
+    for (const [i, after] of cursors.entries()) {
+      const ids = await readAll(restored, 'p', { after }).then(
+        (events) => events.map(idOfStored),
+        (error) => codeOf(error),
+      )
+      assert.deepEqual(ids, ids === 'invalid-cursor' ? ids : all.slice(i))
+    }
+  }),
+
+  restoreCheck('the cursors that it gives out are good from then on', async ({ restored, reopen }) => {
+    const last = await restored.lastCursor('p')
+    const empty = await restored.lastCursor('empty')
+    await restored.append('p', batchOf([event('new')]))
+    const events = await readAll(restored)
+    const reopened = await reopen()
+    assert.deepEqual((await readAll(reopened, 'p', { after: last })).map(idOfStored), ['new'])
+    assert.deepEqual(await readAll(reopened, 'empty', { after: empty }), [])
+    for (const [i, { cursor: after }] of events.entries()) {
+      assert.deepEqual(await readAll(reopened, 'p', { after }), events.slice(i + 1))
+    }
+  }),
+]
+
+/** A store as it is after a backup with five events of `p` was restored, which had four more by then. */
+interface Restored {
+  /** The cursor before all events. */
+  start: Cursor
+  /** The events in the backup, as they were before. */
+  before: StoredEvent[]
+  /** The cursors of events that came after the backup. */
+  lost: Cursor[]
+  restored: Store
+  reopen: () => Promise<Store>
+}
+
+function restoreCheck(name: string, use: (state: Restored) => Promise<void>): RestoreCheck {
+  return {
+    name,
+    async run(open, reopen, backUp) {
+      let store = await open()
+      try {
+        const start = await store.lastCursor('p')
+        await appendSome(store)
+        const before = await readAll(store)
+        await store.close()
+        const restore = await backUp(store)
+        store = await reopen(store)
+        for (const i of range(4)) await store.append('p', batchOf([event(`lost-${i}`)]))
+        const lost = (await readAll(store)).slice(before.length).map(({ cursor }) => cursor)
+        assert.equal(lost.length, 4)
+        await store.close()
+        store = await restore()
+        const again = async () => {
+          await store.close()
+          store = await reopen(store)
+          return store
+        }
+        await use({ start, before, lost, restored: store, reopen: again })
+      } finally {
+        await store.close()
+      }
+    },
+  }
+}
+
+function check(name: string, use: (store: Store, open: OpenStore) => Promise<void>): StoreCheck {
   return {
     name,
     async run(open) {
       const store = await open()
       try {
-        await use(store)
+        await use(store, open)
       } finally {
         await store.close()
       }

@@ -1,7 +1,10 @@
 import type { Project } from './key.ts'
 import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
 
-/** Where a reader stands: an opaque string of the store that gave it out; events after it come later in the log. */
+/**
+ * The position of a reader in the events of one project of one store: an opaque string of at most 40 of `A-Z a-z 0-9 _ -`.
+ * `eventCursors` makes them.
+ */
 export type Cursor = string
 
 /** One event of a batch, as the store needs to know it. */
@@ -172,7 +175,8 @@ export interface Store {
   /**
    * The project's events, oldest first, each once, and those that arrive while it runs.
    *
-   * @throws {IngestError} `invalid-cursor` at the first step, for what is no cursor of this store.
+   * @throws {IngestError} `invalid-cursor` at the first step, for a cursor of another store, epoch or project, and for one
+   *   whose event is not stored here, also where another event has taken its position.
    */
   read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
   /** The cursor of the last event; without events, one behind which all of them will come. */

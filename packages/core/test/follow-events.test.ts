@@ -20,15 +20,18 @@ t.test('one read after the other, each behind the one before, also behind what w
   }
   await submit('x', 'y', 'x')
   const events = followEvents(watched, 'p', { type: 'y', from: 1, onProgress: (cursor) => void told.push(cursor) })
-  t.equal((await events.next()).value?.cursor, '2')
+  const first = (await events.next()).value?.cursor
   const next = events.next()
   await submit('x')
   await submit('y')
-  t.equal((await next).value?.cursor, '5')
-  t.strictSame(told, ['1', '2', '3', '4'])
+  const fifth = (await next).value?.cursor
+  const all: string[] = []
+  for await (const { cursor } of ingest.readEvents('p')) all.push(cursor)
+  t.strictSame([first, fifth], [all[1], all[4]])
+  t.strictSame(told, all.slice(0, 4))
   t.match(reads, [
     { type: 'y', from: 1, waitMs: Number },
-    { type: 'y', from: 1, waitMs: Number, after: /^[34]$/ },
+    { type: 'y', from: 1, waitMs: Number, after: new RegExp(`^(${all[2]}|${all[3]})$`) },
   ])
   t.notOk('after' in (reads[0] ?? {}))
   await events.return(undefined as never)

@@ -14,8 +14,9 @@ t.test('an ingest on the memory store keeps its promises', async (t) => {
 t.test('an ingest on the LMDB store keeps its promises', async (t) => {
   t.testdir()
   for (const [i, { name, run }] of ingestChecks.entries()) {
+    let count = 0
     const open = async () => ({
-      ingest: createIngest({ store: await openLmdbStore(join(t.testdirName, String(i))) }),
+      ingest: createIngest({ store: await openLmdbStore(join(t.testdirName, `${i}-${count++}`)) }),
       projectId: 'p',
     })
     await t.test(name, () => run(open))

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import type { ChunkUpload, Digest } from '../map.ts'
 import { type BytesRequest, type BytesValue, type BytesWriterData, sizeOf } from './bytes-writer.ts'
-import { openEnvironment } from './environment.ts'
+import type { Environment } from './environment.ts'
 import { bytesGate, type Gates } from './gates.ts'
 import { chunkKey, type MapTables, openMapTables, type Place, uploadBytes } from './maps.ts'
 import { createMemoryPool } from './memory-pool.ts'
@@ -34,6 +34,8 @@ export interface ChunkBytes {
 }
 
 export interface ChunkBytesOptions {
+  /** Known to belong to the store of the maps: what these do not name is deleted. */
+  environment: Environment
   directory: string
   maps: MapTables
   /** Of the environment of the maps. */
@@ -48,8 +50,7 @@ export interface ChunkBytesOptions {
 const keysAtOnce = 256
 
 export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
-  const { directory, maps, writer, look, gates, timeoutMs } = options
-  const environment = openEnvironment(directory)
+  const { environment, directory, maps, writer, look, gates, timeoutMs } = options
   const bytes = environment.table('bytes')
   const memory = createMemoryPool()
   let thread: Promise<Thread<BytesRequest>> | undefined

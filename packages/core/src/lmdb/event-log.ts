@@ -1,7 +1,7 @@
 import type { Totals } from '../store.ts'
 import type { Rows, Table } from './environment.ts'
 import type { Position } from './ids/entry.ts'
-import { decodeRecord, eventsOf, headerOf } from './record.ts'
+import { checksumOf, decodeRecord, eventsOf, headerOf } from './record.ts'
 import { projectKey, sequenceKey, sequenceOf } from './table-keys.ts'
 
 export interface EventLogTables {
@@ -35,6 +35,8 @@ export interface SlicedReads {
 /** An event as it stands in the log. */
 export interface LoggedEvent {
   position: Position
+  /** The checksum of its record. */
+  checksum: number
   receivedAt: number
   bytes: Buffer
 }
@@ -47,8 +49,10 @@ export interface EventLog {
   receivedAt(sequence: number): number
   /** The first record that was received then or later; the one that would come next if there is none. */
   firstSince(receivedAt: number): number
-  /** The position of the project's last event, if it has any. */
-  lastPosition(project: number): Position | undefined
+  /** The project's last event, if it has any. */
+  last(project: number): Pick<LoggedEvent, 'position' | 'checksum'> | undefined
+  /** The checksum of the record of the project's event at this position; undefined if there is none. */
+  checksumAt(project: number, position: Position): number | undefined
   /** The sequence numbers of up to `limit` of the project's records, from `sequence` on. */
   sequences(project: number, sequence: number, limit: number): number[]
   /**
@@ -86,11 +90,19 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
       return first
     },
 
-    lastPosition(project) {
+    last(project) {
       const range = { start: projectKey(project + 1), end: projectKey(project), limit: 1, reverse: true }
       const [last] = Array.from(projectLog.getKeys(range), sequenceOf)
       if (last === undefined) return undefined
-      return { sequence: last, index: decodeRecord(log.getBinary(sequenceKey(last)), last).count - 1 }
+      const bytes = log.getBinary(sequenceKey(last))
+      const { count } = decodeRecord(bytes, last)
+      return { position: { sequence: last, index: count - 1 }, checksum: checksumOf(bytes) }
+    },
+
+    checksumAt(project, { sequence, index }) {
+      if (!projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) return undefined
+      const bytes = log.getBinaryFast(sequenceKey(sequence))
+      return index < headerOf(bytes, sequence).count ? checksumOf(bytes) : undefined
     },
 
     sequences(project, sequence, limit) {
@@ -99,8 +111,10 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
     },
 
     events(sequence) {
-      const { receivedAt, payload } = decodeRecord(log.getBinary(sequenceKey(sequence)), sequence)
-      return eventsOf(payload).map((bytes, index) => ({ position: { sequence, index }, receivedAt, bytes }))
+      const record = log.getBinary(sequenceKey(sequence))
+      const { receivedAt, payload } = decodeRecord(record, sequence)
+      const checksum = checksumOf(record)
+      return eventsOf(payload).map((bytes, index) => ({ position: { sequence, index }, checksum, receivedAt, bytes }))
     },
 
     frozenAt: (project, buildId) => frozenAtIn(freezes, project, buildId),

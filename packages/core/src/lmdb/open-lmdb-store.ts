@@ -1,10 +1,10 @@
-import { randomBytes } from 'node:crypto'
 import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { type EventCursors, eventCursors } from '../cursor.ts'
 import { IngestError } from '../error.ts'
 import { createReadTurns, type ReadStep } from '../read-turns.ts'
-import type { AppendBatch, AppendEvent, AppendResult, Cursor, ReadOptions, Store, StoredEvent } from '../store.ts'
+import type { AppendBatch, AppendEvent, AppendResult, ReadOptions, Store, StoredEvent } from '../store.ts'
 import { readActivity } from './activity.ts'
 import { listBuilds } from './builds.ts'
 import { checkDataFile } from './check-data-file.ts'
@@ -13,6 +13,7 @@ import { checkFreeSpace, type Environment, openEnvironment } from './environment
 import { createEventLog, type LoggedEvent, openEventLogTables, type SlicedReads } from './event-log.ts'
 import { createFingerprint, type Fingerprint } from './fingerprint.ts'
 import { type Gates, openGates } from './gates.ts'
+import { checkEvents, type LmdbIdentity, neighboursOf, openChunksOf, openIdentity } from './identity.ts'
 import type { Position } from './ids/entry.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { makeDirectory } from './make-directory.ts'
@@ -22,7 +23,10 @@ import { openProjects } from './projects.ts'
 import type { RebuildProgress } from './rebuild-progress.ts'
 import { encodePayload, encodeRecord } from './record.ts'
 import { toError, toRefusal } from './refusal.ts'
+import { checkRestored } from './restore-lmdb-store.ts'
 import { startWriter } from './writer-handle.ts'
+
+export { restoreLmdbStore } from './restore-lmdb-store.ts'
 
 export interface LmdbStoreOptions {
   /** False to refuse, with `store-missing`, a directory that holds no store yet. True without. */
@@ -40,7 +44,6 @@ export interface LmdbStoreOptions {
   internals?: { entriesPerFlush?: number; fingerprint?: Fingerprint }
 }
 
-const formatVersion = 1
 const commitTimeoutMsDefault = 30_000
 /** How long a store that has failed may take to close; then it is left as it is. */
 const failedCloseMs = 2000
@@ -53,17 +56,24 @@ const stepBytes = 32_768
 const openDirectories = new Set<string>()
 
 /**
- * Opens the store in a directory, and makes it when it is missing. Any number of processes may have the same directory
+ * Opens the store in a directory, and makes it when it is missing. A directory of which only a part is there is refused,
+ * and not changed: without `events/` or `chunks/` data would be lost; `ids/` alone is made again. Any number of processes may have the same directory
  * open, each once; it must be on a local disk.
  *
- * @throws {IngestError} `store-incompatible` for files that are damaged, foreign or of another version, `store-missing`,
+ * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or
+ *   missing beside others; `store-missing`,
  *   `disk-full`, `invalid-argument` for a directory that cannot be made, or that this process has open already.
  */
 export async function openLmdbStore(directory: string, options: LmdbStoreOptions = {}): Promise<Store> {
   const { create = true } = options
   const eventsDirectory = join(directory, 'events')
-  if (!create && !checkDataFile(join(eventsDirectory, 'data.mdb'))) {
-    throw new IngestError('store-missing', `There is no store in ${directory}: making a key or serving makes one.`)
+  checkRestored(directory)
+  const neighbours = neighboursOf(directory)
+  if (!checkDataFile(join(eventsDirectory, 'data.mdb'))) {
+    checkEvents(eventsDirectory, neighbours)
+    if (!create) {
+      throw new IngestError('store-missing', `There is no store in ${directory}: making a key or serving makes one.`)
+    }
   }
   const unclaim = claim(directory)
   const { gates, letGo } = openGates()
@@ -72,8 +82,8 @@ export async function openLmdbStore(directory: string, options: LmdbStoreOptions
     unclaim()
   }
   try {
-    const environment = openEnvironment(eventsDirectory)
-    return await openStore(environment, directory, options, gates, release)
+    const environments = await openEnvironments(directory, neighbours)
+    return await openStore(environments, directory, options, gates, release)
   } catch (error) {
     release()
     throw toError(toRefusal(error))
@@ -101,8 +111,27 @@ function claim(directory: string): () => void {
   return () => openDirectories.delete(path)
 }
 
+interface Environments {
+  environment: Environment
+  chunkEnvironment: Environment
+  identity: LmdbIdentity
+}
+
+async function openEnvironments(directory: string, neighbours: readonly string[]): Promise<Environments> {
+  const eventsDirectory = join(directory, 'events')
+  const environment = openEnvironment(eventsDirectory)
+  try {
+    const identity = openIdentity(environment, eventsDirectory, neighbours)
+    const chunkEnvironment = await openChunksOf(environment, directory, identity)
+    return { environment, chunkEnvironment, identity }
+  } catch (error) {
+    await environment.root.close()
+    throw error
+  }
+}
+
 async function openStore(
-  environment: Environment,
+  { environment, chunkEnvironment, identity }: Environments,
   directory: string,
   {
     onFatal = () => {},
@@ -114,7 +143,7 @@ async function openStore(
   release: () => void,
 ): Promise<Store> {
   const eventsDirectory = join(directory, 'events')
-  const seed = openFormat(environment, eventsDirectory)
+  const { seed } = identity
   const fingerprint = internals.fingerprint ?? createFingerprint(seed)
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
@@ -137,7 +166,15 @@ async function openStore(
   const numbers = new Map<string, number>()
   const readTurns = createReadTurns()
   const maps = openMapTables(environment.table)
-  const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, gates, timeoutMs })
+  const chunks = openChunkBytes({
+    environment: chunkEnvironment,
+    directory: join(directory, 'chunks'),
+    maps,
+    writer,
+    look,
+    gates,
+    timeoutMs,
+  })
   const mapStore = createMapStore({ projects, maps, chunks, writer, look })
   let closing: Promise<void> | undefined
   let running = 0
@@ -224,7 +261,8 @@ async function openStore(
   }
 
   async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
-    const start = after === undefined ? beginning : parseCursor(after)
+    const cursors = eventCursors(identity, projectId)
+    const start = after === undefined ? beginning : positionOf(decodeCursor(cursors, projectId, after))
     let left = limit
     let step: ReadStep = { isOver: true }
     let stepBytesLeft = 0
@@ -241,7 +279,7 @@ async function openStore(
           if (left-- <= 0) return
           if (isStepOver()) await nextStep()
           stepBytesLeft -= event.bytes.length
-          yield toStoredEvent(event)
+          yield toStoredEvent(event, cursors)
         }
         next = sequence + 1
       }
@@ -259,6 +297,12 @@ async function openStore(
     }
   }
 
+  function decodeCursor(cursors: EventCursors, projectId: string, cursor: string): number {
+    return cursors.decode(cursor, (position) =>
+      lookAt(projectId, undefined, (project) => log.checksumAt(project, positionOf(position))),
+    )
+  }
+
   // what a crash has left is in nobody's way: it goes while the store is used
   void chunks.sweep().catch(() => {})
 
@@ -273,14 +317,16 @@ async function openStore(
       return run(async () => {
         const [position] = await locate(projectId, [eventId])
         if (!position) return undefined
-        return look(() => toStoredEvent(log.events(position.sequence)[position.index] as LoggedEvent))
+        const event = look(() => log.events(position.sequence)[position.index] as LoggedEvent)
+        return toStoredEvent(event, eventCursors(identity, projectId))
       })
     },
 
     read,
 
     async lastCursor(projectId) {
-      return toCursor(lookAt(projectId, undefined, (project) => log.lastPosition(project)) ?? beginning)
+      const last = lookAt(projectId, undefined, (project) => log.last(project))
+      return toCursor(last ?? { position: beginning, checksum: 0 }, eventCursors(identity, projectId))
     },
 
     map: (key) => run(() => mapStore.map(key)),
@@ -364,43 +410,19 @@ function buildsOf(events: readonly AppendEvent[]): string[] {
   return builds
 }
 
-/** The seed of the store; a new store gets its own. */
-function openFormat(environment: Environment, directory: string): Buffer {
-  const meta = environment.table('meta')
-  const key = Buffer.from('format')
-  const format = environment.root.transactionSync(() => {
-    const existing = meta.getBinary(key)
-    if (existing) return existing
-    const made = Buffer.concat([Buffer.from([formatVersion]), randomBytes(8)])
-    meta.put(key, made)
-    return made
-  })
-  if (format[0] !== formatVersion) {
-    throw new IngestError(
-      'store-incompatible',
-      `${directory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that made it.`,
-    )
-  }
-  return format.subarray(1)
-}
-
-function toStoredEvent({ position, receivedAt, bytes }: LoggedEvent): StoredEvent {
-  return { cursor: toCursor(position), receivedAt, bytes }
+function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {
+  return { cursor: toCursor(event, cursors), receivedAt: event.receivedAt, bytes: event.bytes }
 }
 
 /** Before the first record. */
 const beginning: Position = { sequence: 0, index: 0 }
+/** The events of one record. */
+const recordSize = 256
 
-function toCursor({ sequence, index }: Position): Cursor {
-  return `${sequence}-${index}`
+function toCursor({ position, checksum }: Pick<LoggedEvent, 'position' | 'checksum'>, cursors: EventCursors): string {
+  return cursors.encode(position.sequence * recordSize + position.index, checksum)
 }
 
-const cursorPattern = /^(\d{1,15})-(\d{1,5})$/
-
-function parseCursor(cursor: Cursor): Position {
-  const [, sequence, index] = cursorPattern.exec(cursor) ?? []
-  if (sequence === undefined || index === undefined) {
-    throw new IngestError('invalid-cursor', 'The cursor is not one that this store has given out.')
-  }
-  return { sequence: Number(sequence), index: Number(index) }
+function positionOf(position: number): Position {
+  return { sequence: Math.floor(position / recordSize), index: position % recordSize }
 }

@@ -32,7 +32,15 @@ export async function openMapParts(directory: string) {
     environment.root.resetReadTxn()
     return read()
   }
-  const chunks = openChunkBytes({ directory: join(directory, 'chunks'), maps, writer, look, gates, timeoutMs: 30_000 })
+  const chunks = openChunkBytes({
+    environment: openEnvironment(join(directory, 'chunks')),
+    directory: join(directory, 'chunks'),
+    maps,
+    writer,
+    look,
+    gates,
+    timeoutMs: 30_000,
+  })
   return {
     environment,
     projects: openProjects(environment.table),

@@ -1,8 +1,13 @@
+import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { Store } from '../../src/index.ts'
-import { type LmdbStoreOptions, openLmdbStore as openFromSource } from '../../src/lmdb/open-lmdb-store.ts'
-import { durableStoreChecks, storeChecks } from '../../src/store-checks.ts'
+import {
+  type LmdbStoreOptions,
+  openLmdbStore as openFromSource,
+  restoreLmdbStore,
+} from '../../src/lmdb/open-lmdb-store.ts'
+import { durableStoreChecks, restoreChecks, storeChecks } from '../../src/store-checks.ts'
 import { openLmdbStore } from './built-store.ts'
 
 /** Nearly every id is taken for nearly every other one, over projects too: only what is stored can tell. */
@@ -39,6 +44,31 @@ for (const [name, [openStore, options]] of Object.entries(settings)) {
           (closed) => open(directories.get(closed)),
         ),
       )
+    }
+    const restoreByHand = (backup: string, directory: string) => cpSync(backup, directory, { recursive: true })
+    for (const [how, restore] of Object.entries({
+      'by hand': restoreByHand,
+      'by the function for it': restoreLmdbStore,
+    })) {
+      const backUp = async (closed: Store) => {
+        const directory = directories.get(closed) as string
+        const backup = `${directory}-backup`
+        cpSync(directory, backup, { recursive: true })
+        return async () => {
+          rmSync(directory, { recursive: true })
+          await restore(backup, directory)
+          return open(directory)
+        }
+      }
+      for (const check of restoreChecks) {
+        await t.test(`${check.name}, restored ${how}`, () =>
+          check.run(
+            () => open(),
+            (closed) => open(directories.get(closed)),
+            backUp,
+          ),
+        )
+      }
     }
   })
 }
