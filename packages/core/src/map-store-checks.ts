@@ -21,7 +21,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
     async use(store) {
       assert.deepEqual(await store.map(key()), {})
       assert.deepEqual(await list(store), [])
-      assert.deepEqual(await store.readyMaps('p'), [])
+      assert.deepEqual(await store.readyMaps('p', 100), [])
       assert.equal(await store.chunk('p', chunk('a').digest, copy), undefined)
       assert.deepEqual(await present(store, ['a']), [])
       await store.dropIdleMaps(Number.MAX_SAFE_INTEGER)
@@ -152,7 +152,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
       await record(store, key({ placeId: '3' }), 'd')
       await record(store, key({ projectId: 'q' }), 'a')
       for (const text of ['a', 'b']) await store.putChunk('p', newChunk(text))
-      assert.deepEqual(await store.readyMaps('p'), [])
+      assert.deepEqual(await store.readyMaps('p', 100), [])
       await store.putChunk('p', newChunk('c'))
       assert.deepEqual(await readyPlaces(store), ['1', '2'])
       await record(store, key({ placeId: '4' }), 'b', 'a')
@@ -161,7 +161,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
       assert.deepEqual(await readyPlaces(store), ['2', '4'])
       assert.deepEqual(await store.map(key()), wholeOf('a', 'b', 'a', 'c'))
       assert.deepEqual(await present(store, ['a', 'b', 'c']), ['a', 'b', 'c'])
-      assert.deepEqual(await store.readyMaps('q'), [])
+      assert.deepEqual(await store.readyMaps('q', 100), [])
     },
   },
   {
@@ -171,7 +171,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
       await store.putChunk('p', newChunk('a'))
       await record(store, key(), 'a', 'b')
       assert.deepEqual(await present(store, ['a', 'b']), ['a'])
-      assert.deepEqual(await store.readyMaps('p'), [])
+      assert.deepEqual(await store.readyMaps('p', 100), [])
       await store.updateMap(key(), {}, (slot) => ({ contents: slot, result: 1 }))
       assert.equal(await store.putChunk('p', newChunk('b')), 'stored')
       assert.deepEqual(await readyPlaces(store), ['1'])
@@ -454,7 +454,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
         const expected = named.has(chunk(text).digest) ? (kept === undefined ? 'stored' : 'existing') : 'undeclared'
         assert.equal(outcome, expected)
       }
-      assert.equal((await store.readyMaps('p')).length, slots.filter(({ pending }) => pending).length)
+      assert.equal((await store.readyMaps('p', 100)).length, slots.filter(({ pending }) => pending).length)
     },
   },
   {
@@ -635,7 +635,7 @@ async function list(store: Store, selection: Partial<MapSelection> = {}, project
 }
 
 async function readyPlaces(store: Store): Promise<string[]> {
-  return (await store.readyMaps('p')).map(({ placeId }) => placeId).sort()
+  return (await store.readyMaps('p', 100)).map(({ placeId }) => placeId).sort()
 }
 
 /** Those of these chunks that are there. */
