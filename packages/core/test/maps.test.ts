@@ -326,7 +326,7 @@ t.test('maps of a project are verified one at a time, and the same one once', as
   const publishing = [publish(first), publish(second), publish(first)]
   await begun
   await new Promise((resolve) => setImmediate(resolve))
-  t.strictSame(reads, [chunk('a')[0]])
+  t.equal(reads.length, 1)
   t.strictSame(charged, [1, 1], 'the same map is charged once')
   const other = await ingest.putChunk('p', ...chunk('b'))
   t.strictSame(other.completed, [], 'a chunk does not wait for its turn')

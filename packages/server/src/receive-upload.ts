@@ -49,10 +49,9 @@ export async function receiveUpload<Result>(
     const take = kind.prepare(request)
     const read = () => request.readBody(gzip, kind.limit, memory)
     try {
-      const body = await readLimited(read, projectId, context.limiter, request)
-      return await whileAwaited(context, request, (signal) =>
-        take(projectId, body, { signal, admit: (bytes) => context.limiter?.takeMapBytes(projectId, bytes) }),
-      )
+      const { body, taken } = await readLimited(read, projectId, context.limiter, request)
+      const admit = (bytes: number) => context.limiter?.takeMapBytes(projectId, bytes, taken)
+      return await whileAwaited(context, request, (signal) => take(projectId, body, { signal, admit }))
     } finally {
       if (context.limiter) Object.assign(headers, context.limiter.mapHeaders(projectId))
     }
@@ -68,13 +67,14 @@ async function readLimited(
   projectId: string,
   limiter: RateLimiter | undefined,
   request: EdgeRequest,
-): Promise<Uint8Array> {
-  if (!limiter) return read()
+): Promise<{ body: Uint8Array; taken: number }> {
+  if (!limiter) return { body: await read(), taken: 0 }
   const announced = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
   limiter.takeMapBytes(projectId, announced)
   const body = await read()
-  limiter.oweMapBytes(projectId, Math.max(0, body.length - announced))
-  return body
+  const taken = Math.max(announced, body.length)
+  limiter.oweMapBytes(projectId, taken - announced)
+  return { body, taken }
 }
 
 /** Runs work with a signal that is aborted when its request is gone, or the server is about to stop. */
