@@ -6,8 +6,8 @@ import { publishedMap } from './map-status.ts'
 import { chunkBytesMax } from './publication.ts'
 import type { Store } from './store.ts'
 
-/** How much is hashed at most between two turns of the event loop. */
-export const sliceBytesMax = 262_144
+/** How much is hashed at most between two turns of the event loop: little beside what a batch of events costs. */
+export const sliceBytesMax = 65_536
 /** How many chunks are read at most between two turns of the event loop. */
 const sliceChunksMax = 64
 
