@@ -40,6 +40,7 @@ export const exitCodes: Record<ErrorCode, number> = {
   'malformed-request': exitCode.invalid,
   'map-frozen': exitCode.refused,
   'map-not-found': exitCode.refused,
+  'map-quota-exceeded': exitCode.refused,
   'map-replaced': exitCode.temporary,
   // like the next, what the address of something else answers
   'method-not-allowed': exitCode.usage,

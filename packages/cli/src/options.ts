@@ -1,4 +1,4 @@
-import type { EmbeddedIngest, IngestError } from '@ingest/core'
+import type { EmbeddedIngest, IngestError, MapRules } from '@ingest/core'
 import { InvalidArgumentError, Option } from 'commander'
 import type { Io } from './io.ts'
 import { say } from './write-out.ts'
@@ -96,6 +96,7 @@ export interface OpenOptions {
   project?: string
   /** Whether to make the store when it is missing. */
   create?: boolean
+  maps?: MapRules
   onFatal?: (error: IngestError) => void
   /** Called now and then with how far the id index is rebuilt; a line on stderr by default. */
   onRebuild?: (percent: number) => void
@@ -117,7 +118,7 @@ export async function withIngest<T>(
   // loaded here, so that --help and wrong use answer at once
   const [core, { openLmdbStore }] = await Promise.all([import('@ingest/core'), import('@ingest/core/lmdb')])
   const { createIngest, IngestError, isProjectId } = core
-  const { data, project, create = false, onFatal = () => {} } = options
+  const { data, project, create = false, maps = {}, onFatal = () => {} } = options
   const report = options.onRebuild ?? ((percent: number) => say(io, `rebuilding the id index: ${percent} %`))
   if (project !== undefined && !isProjectId(project)) {
     throw new IngestError('invalid-argument', `A project id is 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
@@ -132,7 +133,7 @@ export async function withIngest<T>(
       report(Math.floor((100 * done) / total))
     },
   })
-  const ingest = createIngest({ store })
+  const ingest = createIngest({ store, maps })
   try {
     return await use(ingest)
   } finally {

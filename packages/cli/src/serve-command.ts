@@ -16,6 +16,7 @@ interface ServeOptions {
   mapRateLimit: number
   readRateLimit: number
   publicationLimit: number
+  pendingMapLimit: number
   logLevel: string
   logFormat: LogFormat
   json?: true
@@ -67,6 +68,12 @@ export function serveCommand(io: Io): Command {
         .argParser(byteCount(1, 2 ** 28)),
     )
     .addOption(
+      new Option('--pending-map-limit <bytes>', 'bytes that unfinished uploads of maps may hold for each project')
+        .env('INGEST_PENDING_MAP_LIMIT')
+        .default(2 ** 34, '16G')
+        .argParser(byteCount(1, 2 ** 43)),
+    )
+    .addOption(
       new Option('--log-level <level>', 'what to log on stderr')
         .env('INGEST_LOG_LEVEL')
         .choices(logLevels)
@@ -105,11 +112,12 @@ const garbagePercent = 400
 async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${garbagePercent}`)
   const { data, host, port, rateLimit, mapRateLimit, readRateLimit, publicationLimit, logLevel, json } = options
+  const maps = { pendingBytesMax: options.pendingMapLimit }
   const { serve } = await import('@ingest/server')
   const log = await createLog(io, { level: logLevel, format: options.logFormat })
   const onRebuild = (percent: number) => log.info({ percent }, 'rebuilding the id index')
   let isListening = false
-  await withIngest(io, { data, create: true, onFatal: endAtOnce, onRebuild }, async (ingest) => {
+  await withIngest(io, { data, create: true, maps, onFatal: endAtOnce, onRebuild }, async (ingest) => {
     const signals = nextSignal(io)
     const server = await serve({
       ingest,

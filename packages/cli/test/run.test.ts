@@ -25,6 +25,7 @@ t.test('--help of a command names its options', async (t) => {
         '--rate-limit',
         '--map-rate-limit',
         '--publication-limit',
+        '--pending-map-limit',
         '--log-level',
         'SIGTERM',
       ],

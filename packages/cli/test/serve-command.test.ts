@@ -53,6 +53,7 @@ t.test('options that cannot be are wrong use', async (t) => {
   for (const bytes of ['', '0', 'off', '1.5M', '-1', '1T', '1 M', '1000000000000000000G']) {
     await isWrongUse(t, [...serve, '--map-rate-limit', bytes], /Expected a number of bytes from 1 to/)
     await isWrongUse(t, [...serve, '--publication-limit', bytes], /Expected a number of bytes from 1 to/)
+    await isWrongUse(t, [...serve, '--pending-map-limit', bytes], /Expected a number of bytes from 1 to/)
   }
   await isWrongUse(t, [...serve, '--log-level', 'loud'], /Allowed choices are fatal, error, warn, info, debug, silent/)
   await isWrongUse(t, [...serve, '--host', ''], /not empty/)
@@ -200,6 +201,20 @@ t.test('the bytes of maps have a limit of their own, and a publication has one',
   t.equal((await publish(sender, [])).status, 429)
   const large = await open(t, '--publication-limit', '1K')
   t.equal((await publish(large.sender, 'x'.repeat(1100))).status, 413)
+})
+
+t.test('unfinished uploads have a limit, and a map in one piece is none', async (t) => {
+  const { sender } = await open(t, '--pending-map-limit', '400')
+  t.equal((await publish(sender, 'x'.repeat(900))).status, 201)
+  const digest = `sha256:${'0'.repeat(64)}`
+  const manifest = { contentType: 'a/b', size: 1, digest, chunks: [{ digest, size: 1 }] }
+  const refused = await fetch(`${sender.url}/v1/maps`, {
+    method: 'PUT',
+    headers: { 'X-Project-Id': projectId, 'X-Ingestion-Key': sender.key, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ placeId: '2', buildId: 'b', manifest }),
+  })
+  t.equal(refused.status, 413)
+  t.match(await refused.json(), { code: 'map-quota-exceeded', limit: 400, actual: 416, retryable: false })
 })
 
 /** What senders know: what they sent, and what they got an answer for. */

@@ -3,7 +3,9 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { createIngest, IngestError, openMemoryStore, type PublishedMap } from '@ingest/core'
+import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
+import { createClientWith } from '../src/create-client.ts'
 import { type MapUploader, type UploadProgress, uploadMap } from '../src/upload-map.ts'
 
 const projectId = 'game-1'
@@ -320,4 +322,24 @@ t.test('a concurrency that cannot be is refused', async (t) => {
     await t.rejects(upload, { code: 'invalid-argument' })
     t.strictSame(calls, [])
   }
+})
+
+t.test('a map whose verification the budget does not reach for is completed after Retry-After', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const { key } = await ingest.keys.create(projectId)
+  let time = 0
+  const rateLimits = { mapBytes: { perSecond: mebibyte, burst: 4 * mebibyte }, now: () => time }
+  const server = await serve({ ingest, port: 0, closeTimeoutMs: 1, rateLimits })
+  const pauses: number[] = []
+  const sleep = async (ms: number) => {
+    pauses.push(ms)
+    time += ms
+  }
+  const client = createClientWith({ url: server.url, projectId, key }, { sleep, random: () => 0 })
+  t.teardown(() => Promise.all([client.close(), server.close()]))
+  const uploaded = await uploadMap(client, projectId, { ...id, source: content })
+  t.match(uploaded, { outcome: 'created', state: 'complete', uploadedBytes: content.length })
+  // 3 MiB were sent, and 3 MiB are verified
+  t.ok(pauses.length === 1 && (pauses[0] ?? 0) >= 2000, pauses.join())
+  t.ok((await contentOf(ingest)).equals(content))
 })

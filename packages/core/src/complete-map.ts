@@ -1,10 +1,26 @@
 import { createHash } from 'node:crypto'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
 import type { Issue } from './issue.ts'
 import type { Manifest, MapKey, PublishedMap } from './map.ts'
 import { publishedMap } from './map-status.ts'
+import { chunkBytesMax } from './publication.ts'
 import type { Store } from './store.ts'
+
+/** How much is hashed at most between two turns of the event loop: little beside what a batch of events costs. */
+export const sliceBytesMax = 65_536
+/** How many chunks are read at most between two turns of the event loop. */
+const sliceChunksMax = 64
+
+export interface VerifyOptions {
+  /** Resolves in another turn of the event loop. */
+  nextTurn: () => Promise<unknown>
+  /** Ends the verification, which rejects with its reason. */
+  signal: AbortSignal
+}
+
+export interface CompleteOptions extends VerifyOptions {
+  now: () => number
+}
 
 /**
  * Completes a pending manifest whose chunks are all there: reads the whole, and makes it the map if it is what the
@@ -14,9 +30,9 @@ export async function completeMap(
   store: Store,
   key: MapKey,
   manifest: Manifest,
-  now: () => number,
+  { now, ...options }: CompleteOptions,
 ): Promise<PublishedMap | undefined> {
-  const issues = await verifyManifest(store, key.projectId, manifest)
+  const issues = await verifyManifest(store, key.projectId, manifest, options)
   if (issues === undefined) return undefined
   if (issues.length > 0) return drop(store, key, manifest, issues)
   const digests = manifest.chunks.map(({ digest }) => digest)
@@ -27,24 +43,45 @@ export async function completeMap(
   })
 }
 
-/** A decision for the store: what is to be written, and the answer. */
+/** A decision for the store: what is to be written, and the response. */
 export function withContents<T>({ contents }: DecidedPublication, result: T) {
   return { ...(contents && { contents }), result }
 }
 
 /**
- * What is wrong with the chunks of a manifest, read one by one with turns for others between them; nothing when the
- * whole is what the manifest says, undefined when a chunk is not there any more.
+ * What is wrong with the chunks of a manifest, hashed in slices of at most {@link sliceBytesMax}; nothing when the whole
+ * is what the manifest says, undefined when a chunk is not there any more. Never hashes more than `manifest.size`, and
+ * holds one chunk at most.
  */
 export async function verifyManifest(
   store: Store,
   projectId: string,
   { digest, chunks }: Manifest,
+  { nextTurn, signal }: VerifyOptions,
 ): Promise<Issue[] | undefined> {
   const hash = createHash('sha256')
+  let memory: Buffer | undefined
+  // full, so that verifications that begin at once take turns, too
+  let slice = { bytes: sliceBytesMax, chunks: 0 }
+
+  /** Ends the slice if so many bytes do not fit into it any more. */
+  async function makeRoom(bytes: number): Promise<void> {
+    if (slice.bytes + bytes <= sliceBytesMax && slice.chunks < sliceChunksMax) return
+    await nextTurn()
+    signal.throwIfAborted()
+    slice = { bytes: 0, chunks: 0 }
+  }
+
   for (const [i, chunk] of chunks.entries()) {
+    signal.throwIfAborted()
+    await makeRoom(Math.min(chunk.size, sliceBytesMax))
+    const isLarge = chunk.size > sliceBytesMax
+    if (isLarge) memory ??= Buffer.allocUnsafe(chunkBytesMax)
     const size = await store.chunk(projectId, chunk.digest, (bytes) => {
-      hash.update(bytes)
+      if (bytes.length !== chunk.size) return bytes.length
+      // bytes are valid only in here, and a large chunk takes several turns
+      if (isLarge) memory?.set(bytes)
+      else hash.update(bytes)
       return bytes.length
     })
     if (size === undefined) return undefined
@@ -52,7 +89,14 @@ export async function verifyManifest(
       const message = `Expected the size of the chunk, ${size}.`
       return [{ code: 'out_of_range', path: `/manifest/chunks/${i}/size`, message }]
     }
-    await nextTurn()
+    slice.chunks++
+    if (!isLarge) slice.bytes += size
+    for (let at = 0; isLarge && at < size; at += sliceBytesMax) {
+      const part = (memory as Buffer).subarray(at, Math.min(at + sliceBytesMax, size))
+      await makeRoom(part.length)
+      hash.update(part)
+      slice.bytes += part.length
+    }
   }
   if (`sha256:${hash.digest('hex')}` === digest) return []
   return [{ code: 'digest_mismatch', path: '/manifest/digest', message: 'Expected the digest of all chunks together.' }]

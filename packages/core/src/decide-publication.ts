@@ -6,7 +6,7 @@ import type { MapContents, MapSlot } from './store.ts'
 export type LatePublish = 'accept' | 'reject'
 
 /** A publication, as far as it has to be known to decide it. */
-export interface Proposal extends Omit<PublishOptions, 'dryRun'> {
+export interface Proposal extends Pick<PublishOptions, 'ifNoneMatch' | 'ifMatch'> {
   id: MapId
   manifest: Manifest
   /** The bytes come with it, and its digest was made from them. */

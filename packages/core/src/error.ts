@@ -21,6 +21,7 @@ const refusals = {
   'invalid-publication': { title: 'Invalid publication', retryable: false },
   'malformed-body': { title: 'Malformed body', retryable: false },
   'map-frozen': { title: 'Map frozen', retryable: false },
+  'map-quota-exceeded': { title: 'Map quota exceeded', retryable: false },
   'map-not-found': { title: 'Map not found', retryable: false },
   'map-replaced': { title: 'Map replaced', retryable: true },
   'method-not-allowed': { title: 'Method not allowed', retryable: false },

@@ -41,7 +41,9 @@ export type {
   PublishOutcome,
   PutChunkResult,
   PutChunksResult,
+  VerificationOptions,
 } from './map.ts'
+export { manifestBytes } from './map-quota.ts'
 export type { MapRules } from './maps.ts'
 export { openMemoryStore } from './memory-store.ts'
 export { parseJson, withoutMark } from './parse-json.ts'

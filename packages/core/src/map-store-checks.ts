@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { digestOf } from './digest.ts'
 import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
+import { manifestBytes } from './map-quota.ts'
 import type { AppendBatch, MapChunks, MapContents, MapSelection, MapSlot, Store } from './store.ts'
 
 interface MapStoreCheck {
@@ -21,7 +22,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
     async use(store) {
       assert.deepEqual(await store.map(key()), {})
       assert.deepEqual(await list(store), [])
-      assert.deepEqual(await store.readyMaps('p'), [])
+      assert.deepEqual(await store.readyMaps('p', 100), [])
       assert.equal(await store.chunk('p', chunk('a').digest, copy), undefined)
       assert.deepEqual(await present(store, ['a']), [])
       await store.dropIdleMaps(Number.MAX_SAFE_INTEGER)
@@ -152,7 +153,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
       await record(store, key({ placeId: '3' }), 'd')
       await record(store, key({ projectId: 'q' }), 'a')
       for (const text of ['a', 'b']) await store.putChunk('p', newChunk(text))
-      assert.deepEqual(await store.readyMaps('p'), [])
+      assert.deepEqual(await store.readyMaps('p', 100), [])
       await store.putChunk('p', newChunk('c'))
       assert.deepEqual(await readyPlaces(store), ['1', '2'])
       await record(store, key({ placeId: '4' }), 'b', 'a')
@@ -161,7 +162,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
       assert.deepEqual(await readyPlaces(store), ['2', '4'])
       assert.deepEqual(await store.map(key()), wholeOf('a', 'b', 'a', 'c'))
       assert.deepEqual(await present(store, ['a', 'b', 'c']), ['a', 'b', 'c'])
-      assert.deepEqual(await store.readyMaps('q'), [])
+      assert.deepEqual(await store.readyMaps('q', 100), [])
     },
   },
   {
@@ -171,7 +172,7 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
       await store.putChunk('p', newChunk('a'))
       await record(store, key(), 'a', 'b')
       assert.deepEqual(await present(store, ['a', 'b']), ['a'])
-      assert.deepEqual(await store.readyMaps('p'), [])
+      assert.deepEqual(await store.readyMaps('p', 100), [])
       await store.updateMap(key(), {}, (slot) => ({ contents: slot, result: 1 }))
       assert.equal(await store.putChunk('p', newChunk('b')), 'stored')
       assert.deepEqual(await readyPlaces(store), ['1'])
@@ -283,6 +284,108 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
         frozenAt: 500,
         pending: { ...pendingOf('a', 'b'), touchedAt: 1 },
       })
+    },
+  },
+  {
+    name: 'pending bytes are those of pending manifests, and of the chunks that no complete map names',
+    async use(store) {
+      const manifests = (...counts: number[]) => counts.reduce((sum, count) => sum + 256 + 160 * count, 0)
+      const assertPending = async (expected: number, what: string) => {
+        assert.equal(await store.pendingBytes('p'), expected, what)
+        assert.equal(await recount(store), expected, `${what}, counted`)
+      }
+      await assertPending(0, 'nothing')
+      await publish(store, key(), 'a', 'bb')
+      await assertPending(0, 'a complete map')
+      await record(store, key(), 'a', 'ccc', 'dddd', 'ccc')
+      await assertPending(manifests(4), 'a manifest whose chunks are missing, or of the complete map')
+      await store.putChunk('p', newChunk('ccc'))
+      await store.putChunk('p', newChunk('ccc'))
+      await assertPending(manifests(4) + 3, 'a chunk, once')
+      await record(store, key({ placeId: '2' }), 'ccc', 'bb', 'e')
+      await assertPending(manifests(4, 3) + 3, 'another manifest that names it')
+      await record(store, key(), 'a', 'f')
+      await assertPending(manifests(2, 3) + 3, 'a manifest that was replaced')
+      await publish(store, key(), 'x')
+      await assertPending(manifests(3) + 5, 'a complete map that was replaced leaves a chunk to the pending one')
+      await publish(store, key({ placeId: '3' }), 'ccc')
+      await assertPending(manifests(3) + 2, 'a complete map that names it')
+      await store.putChunk('p', newChunk('e'))
+      await assertPending(manifests(3) + 3, 'the last chunk')
+      await complete(store, key({ placeId: '2' }))
+      await assertPending(0, 'all is complete')
+      assert.equal(await store.pendingBytes('q'), 0)
+    },
+  },
+  {
+    name: 'a freeze takes what it pins or drops from the pending bytes',
+    async use(store) {
+      await publish(store, key(), 'a')
+      await record(store, key(), 'bb', 'ccc')
+      await record(store, key({ placeId: '2' }), 'ccc', 'dddd')
+      await record(store, key({ buildId: 'open' }), 'dddd', 'bb')
+      for (const text of ['bb', 'ccc', 'dddd']) await store.putChunk('p', newChunk(text))
+      assert.equal(await store.pendingBytes('p'), 3 * (256 + 320) + 9)
+      await store.append('p', batchOf('e', 'b'))
+      assert.equal(await store.pendingBytes('p'), 256 + 320 + 2, 'dddd is pinned with place 2')
+      assert.equal(await recount(store), 256 + 320 + 2)
+      await complete(store, key({ placeId: '2' }))
+      assert.equal(await store.pendingBytes('p'), 256 + 320 + 2)
+      await record(store, key({ placeId: '3' }), 'late')
+      assert.equal(await store.putChunk('p', { ...newChunk('late'), pendingBytesMax: 1 }), 'stored', 'is pinned, too')
+      await store.dropIdleMaps(10_000)
+      assert.equal(await store.pendingBytes('p'), 0)
+      assert.equal(await recount(store), 0)
+    },
+  },
+  {
+    name: 'a write that raises the pending bytes above their limit is refused with the numbers, and changes nothing',
+    async use(store) {
+      const put = (text: string, pendingBytesMax: number) => store.putChunk('p', { ...newChunk(text), pendingBytesMax })
+      const recordWithin = (pendingBytesMax: number, placeId: string, ...texts: string[]) =>
+        store.updateMap(key({ placeId }), { pendingBytesMax }, ({ complete }) => ({
+          contents: { ...(complete && { complete }), pending: pendingOf(...texts) },
+          result: 1,
+        }))
+      const assertOver = async (refused: Promise<unknown>, limit: number, actual: number) => {
+        const error = await rejectionOf(refused)
+        const { code, ...numbers } = error as { code: string; limit: number; actual: number }
+        assert.deepEqual([code, numbers.limit, numbers.actual], ['map-quota-exceeded', limit, actual])
+      }
+      await assertOver(recordWithin(575, '1', 'aa', 'bbb'), 575, 576)
+      assert.deepEqual(await list(store), [])
+      await recordWithin(576, '1', 'aa', 'bbb')
+      await assertOver(put('aa', 577), 577, 578)
+      assert.deepEqual(await present(store, ['aa']), [])
+      assert.equal(await put('aa', 578), 'stored')
+      await assertOver(recordWithin(993, '2', 'aa'), 993, 994)
+      assert.deepEqual(await store.map(key({ placeId: '2' })), {})
+      assert.equal(await put('aa', 1), 'existing')
+      await recordWithin(1, '1', 'aa', 'bbb')
+      await recordWithin(1, '1', 'aa')
+      assert.equal(await store.pendingBytes('p'), 418, 'what lowers them may always be written')
+      await store.updateMap(key(), { ...uploadsOf('aa'), pendingBytesMax: 1 }, () => ({
+        contents: wholeOf('aa'),
+        result: 1,
+      }))
+      await recordWithin(416, '2', 'aa')
+      assert.equal(await recount(store), 416)
+    },
+  },
+  {
+    name: 'any number of manifests wait for the same chunk, and each is ready when it is there',
+    async use(store) {
+      const places = range(700).map((i) => String(i))
+      const textsOf = (placeId: string) => (Number(placeId) % 2 ? ['a', 'b'] : ['a'])
+      await Promise.all(places.map((placeId) => record(store, key({ placeId }), ...textsOf(placeId))))
+      assert.equal(await store.putChunk('p', newChunk('a', 2_000)), 'stored')
+      assert.equal((await store.readyMaps('p', 1_000)).length, 350)
+      assert.equal((await store.readyMaps('p', 16)).length, 16)
+      const slots = (await store.maps('p', { limit: 1_000 })).map(({ slot }) => slot)
+      assert.ok(slots.every(({ pending }) => pending?.touchedAt === 2_000))
+      await publish(store, key({ placeId: 'whole' }), 'b')
+      assert.equal((await store.readyMaps('p', 1_000)).length, 700)
+      assert.equal(await store.pendingBytes('p'), 350 * (256 + 160) + 350 * (256 + 320) + 1)
     },
   },
   {
@@ -454,7 +557,8 @@ export const mapStoreChecks: readonly MapStoreCheck[] = [
         const expected = named.has(chunk(text).digest) ? (kept === undefined ? 'stored' : 'existing') : 'undeclared'
         assert.equal(outcome, expected)
       }
-      assert.equal((await store.readyMaps('p')).length, slots.filter(({ pending }) => pending).length)
+      assert.equal((await store.readyMaps('p', 100)).length, slots.filter(({ pending }) => pending).length)
+      assert.equal(await store.pendingBytes('p'), await recount(store))
     },
   },
   {
@@ -476,8 +580,11 @@ export const durableMapStoreChecks: readonly DurableMapStoreCheck[] = [
       await store.updateMap(key({ placeId: '2' }), {}, () => ({ contents: {}, result: 1 }))
       await store.putChunk('p', newChunk('c', 3_000))
       const before = await store.maps('p', { limit: 10 })
+      const pendingBytes = await store.pendingBytes('p')
+      assert.equal(pendingBytes, await recount(store))
       const reopened = await reopen()
       assert.deepEqual(await reopened.maps('p', { limit: 10 }), before)
+      assert.equal(await reopened.pendingBytes('p'), pendingBytes)
       assert.deepEqual(await present(reopened, ['a', 'b', 'c', 'd', 'e']), ['a', 'b', 'c'])
       assert.equal(await textOf(reopened, 'c'), 'c')
       assert.equal(await reopened.putChunk('p', newChunk('e')), 'undeclared')
@@ -630,12 +737,31 @@ async function complete(store: Store, id: MapKey): Promise<void> {
   })
 }
 
+/** The pending bytes of a project, from all of its maps. */
+async function recount(store: Store): Promise<number> {
+  const slots = (await store.maps('p', { limit: 1_000 })).map(({ slot }) => slot)
+  const pendings = slots.flatMap(({ complete, pending, frozenAt }) =>
+    complete || frozenAt === undefined ? (pending ?? []) : [],
+  )
+  const keepers = slots.flatMap(
+    ({ complete, pending, frozenAt }) => complete ?? (frozenAt === undefined ? [] : (pending ?? [])),
+  )
+  const kept = new Set(keepers.flatMap(({ manifest }) => manifest.chunks.map(({ digest }) => digest)))
+  const sizes = new Map(pendings.flatMap(({ manifest }) => manifest.chunks.map(({ digest, size }) => [digest, size])))
+  const there = await store.presentChunks('p', [...sizes.keys()])
+  const chunkBytes = [...sizes].map(([digest, size]) => (there.has(digest) && !kept.has(digest) ? size : 0))
+  return [...chunkBytes, ...pendings.map(({ manifest }) => manifestBytes(manifest))].reduce(
+    (sum, each) => sum + each,
+    0,
+  )
+}
+
 async function list(store: Store, selection: Partial<MapSelection> = {}, projectId = 'p'): Promise<MapId[]> {
   return (await store.maps(projectId, { limit: 1_000, ...selection })).map(sorted)
 }
 
 async function readyPlaces(store: Store): Promise<string[]> {
-  return (await store.readyMaps('p')).map(({ placeId }) => placeId).sort()
+  return (await store.readyMaps('p', 100)).map(({ placeId }) => placeId).sort()
 }
 
 /** Those of these chunks that are there. */

@@ -34,7 +34,18 @@ export interface Manifest {
 /** A full map, any JSON value, kept as its canonical bytes (RFC 8785); or a manifest. `placeId` may be an integer. */
 export type Publication = { placeId: string | number; buildId: string } & ({ map: unknown } | { manifest: Manifest })
 
-export interface PublishOptions {
+/** What verifying maps may cost: their size in hashing. */
+export interface VerificationOptions {
+  /**
+   * Called with the number of bytes to hash before the chunks of a map are verified. What it throws ends the call, or
+   * leaves the map as it is if it is a chunk that was put: the place for a rate limit.
+   */
+  admit?: (bytes: number) => void
+  /** Ends a verification: the call rejects with the reason, or leaves the map as it is if a chunk was put. */
+  signal?: AbortSignal
+}
+
+export interface PublishOptions extends VerificationOptions {
   /** Only if nothing is complete yet for this key; `precondition-failed` otherwise. */
   ifNoneMatch?: '*'
   /** Only if the complete map has this digest; `precondition-failed` otherwise. */
@@ -95,7 +106,10 @@ export interface PutChunksResult {
   stored: number
   existing: number
   rejected: { index: number; digest: string | null; issues: Issue[] }[]
-  /** The maps that these chunks made complete, and those that turned out to be wrong and were dropped, with `issues`. */
+  /**
+   * The maps that are complete since this call, and those that turned out to be wrong and were dropped, with `issues`. A
+   * map that misses nothing and is not in here is completed by publishing its manifest again.
+   */
   completed: PublishedMap[]
 }
 
@@ -123,19 +137,30 @@ export interface Maps {
   /**
    * Publishes a map, or records a manifest and answers which of its chunks are missing. Doing so again is always safe.
    *
+   * A manifest of which no chunk is missing is verified first, one at a time per project.
+   *
    * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, `digest-mismatch`
-   *   for a manifest whose chunks are there and are not what it says, `invalid-argument` for a strange project id or
-   *   option, and what the store refuses with.
+   *   for a manifest whose chunks are there and are not what it says, `map-quota-exceeded` (with `limit` and `actual`),
+   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for a strange project id or
+   *   option, and what `admit` throws and the store refuses with. The manifest stays recorded if it cannot be verified
+   *   now.
    */
   publishMap(projectId: string, publication: Publication, options?: PublishOptions): Promise<PublishedMap>
-  /** Stores chunks that a manifest of the project names; the last one of a map completes it. `bytes` must not change. */
-  putChunks(projectId: string, chunks: readonly ChunkUpload[]): Promise<PutChunksResult>
+  /**
+   * Stores chunks that a manifest of the project names; the last one of a map completes it. `bytes` must not change. One
+   * call completes at most 16 maps, verifies none while another one of the project is verified, and begins none after
+   * 64 MiB.
+   *
+   * @throws {IngestError} `map-quota-exceeded` (with `limit` and `actual`), `invalid-argument` for a strange project id
+   */
+  putChunks(projectId: string, chunks: readonly ChunkUpload[], options?: VerificationOptions): Promise<PutChunksResult>
   /**
    * One chunk.
    *
-   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `invalid-argument`
+   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `map-quota-exceeded` (with `limit` and
+   *   `actual`), `invalid-argument`
    */
-  putChunk(projectId: string, digest: Digest, bytes: Uint8Array): Promise<PutChunkResult>
+  putChunk(projectId: string, digest: Digest, bytes: Uint8Array, options?: VerificationOptions): Promise<PutChunkResult>
   /** What is known of a map; undefined when nothing was ever published for it. */
   map(projectId: string, id: MapId): Promise<MapStatus | undefined>
   /**

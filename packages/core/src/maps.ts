@@ -6,12 +6,24 @@ import { digestIssue, isDigest } from './digest.ts'
 import { IngestError } from './error.ts'
 import { checkProjectId } from './event.ts'
 import type { Issue } from './issue.ts'
-import type { Digest, Manifest, MapId, MapKey, MapStatus, Maps, PublishedMap, PublishOptions } from './map.ts'
+import type {
+  Digest,
+  Manifest,
+  MapId,
+  MapKey,
+  MapStatus,
+  Maps,
+  PublishedMap,
+  PublishOptions,
+  VerificationOptions,
+} from './map.ts'
 import { mapContent } from './map-content.ts'
+import { checkPendingBytes, manifestBytes, pendingBytesMaxDefault } from './map-quota.ts'
 import { mapStatus, publishedMap } from './map-status.ts'
 import { chunkBytesMax, type ParsedPublication, parseMapId, parsePublication } from './publication.ts'
 import { putChunks } from './put-chunks.ts'
 import type { MapSlot, Store } from './store.ts'
+import { createVerificationQueue } from './verification-queue.ts'
 
 export interface MapRules {
   /**
@@ -19,6 +31,11 @@ export interface MapRules {
    * build pipeline. Without, it is accepted, once.
    */
   latePublish?: LatePublish
+  /**
+   * How many bytes the unfinished uploads of a project may hold: their manifests, and the chunks that no complete map
+   * names. 17,179,869,184 (16 GiB) without.
+   */
+  pendingBytesMax?: number
 }
 
 export interface MapsOptions {
@@ -38,12 +55,23 @@ const pageDefault = 100
 const pageChunksMax = 20_000
 /** So many maps of a page are read between turns of others. */
 const mapsAtOnce = 10
+/** The most maps that a chunk completes at once: any number of manifests may wait for the same one. */
+export const completionsMax = 16
+/** A chunk completes no further map after so many bytes were hashed. */
+export const completionBytesMax = 64 * 2 ** 20
 
-/** The maps of an Ingest on a store. */
+/**
+ * The maps of an Ingest on a store.
+ *
+ * @throws {IngestError} `invalid-argument` for rules that cannot be
+ */
 export function createMaps({ store, rules, now }: MapsOptions): Maps {
-  const latePublish = rules.latePublish ?? 'accept'
-  /** Completions under way, so that the last chunks of a map, sent at once, have it read once. */
-  const completing = new Map<string, Promise<PublishedMap | undefined>>()
+  const { latePublish = 'accept', pendingBytesMax = pendingBytesMaxDefault } = rules
+  if (!Number.isSafeInteger(pendingBytesMax) || pendingBytesMax < 1) {
+    throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
+  }
+  const verifications = createVerificationQueue()
+  let lastTurn: Promise<unknown> = Promise.resolve()
   let tidiedAt = Number.NEGATIVE_INFINITY
 
   async function tidy(): Promise<void> {
@@ -54,22 +82,53 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     await store.dropIdleMaps(at - idleMs).catch(() => {})
   }
 
-  function complete(key: MapKey, manifest: Manifest): Promise<PublishedMap | undefined> {
-    const name = JSON.stringify([key.projectId, key.placeId, key.buildId, manifest])
-    const underWay = completing.get(name)
-    if (underWay) return underWay
-    const completed = completeMap(store, key, manifest, now).finally(() => completing.delete(name))
-    completing.set(name, completed)
-    return completed
+  /** Resolves in a turn of the event loop in which no other verification hashes, over all projects. */
+  function takeTurn(): Promise<unknown> {
+    lastTurn = lastTurn.then(() => nextTurn())
+    return lastTurn
   }
 
-  /** The maps of a project whose last chunk has come; also those that a crash kept from completing. */
-  async function completeReady(projectId: string): Promise<PublishedMap[]> {
+  /** Verifies and completes a pending manifest that misses nothing; those who ask for it at once share the work. */
+  function complete(key: MapKey, manifest: Manifest, { admit, signal }: VerificationOptions) {
+    const { projectId, placeId, buildId } = key
+    const verification = {
+      projectId,
+      name: JSON.stringify(['complete', placeId, buildId, manifest]),
+      admit: () => admit?.(manifest.size),
+      work: (signal: AbortSignal) => completeMap(store, key, manifest, { now, signal, nextTurn: takeTurn }),
+    }
+    return verifications.run(verification, signal)
+  }
+
+  function verify(projectId: string, manifest: Manifest, { admit, signal }: VerificationOptions) {
+    const verification = {
+      projectId,
+      name: JSON.stringify(['verify', manifest]),
+      admit: () => admit?.(manifest.size),
+      work: (signal: AbortSignal) => verifyManifest(store, projectId, manifest, { signal, nextTurn: takeTurn }),
+    }
+    return verifications.run(verification, signal)
+  }
+
+  /**
+   * Completes maps of a project whose last chunk has come, also those that a crash kept from completing. Whatever stands
+   * in the way leaves a map to be completed later: the chunk that was put is stored.
+   */
+  async function completeReady(
+    projectId: string,
+    { admit = () => {}, signal }: VerificationOptions,
+  ): Promise<PublishedMap[]> {
     const completed: PublishedMap[] = []
-    for (const id of await store.readyMaps(projectId)) {
+    let bytes = 0
+    for (const id of await store.readyMaps(projectId, completionsMax)) {
       const key = { projectId, ...id }
       const { pending } = await store.map(key)
-      const published = pending && (await complete(key, pending.manifest))
+      if (bytes >= completionBytesMax || verifications.isBusy(projectId) || signal?.aborted) break
+      if (!pending || !isAdmitted(() => admit(pending.manifest.size))) continue
+      bytes += pending.manifest.size
+      const published = await complete(key, pending.manifest, signal ? { signal } : {}).catch((error) => {
+        if (!signal?.aborted) throw error
+      })
       if (published && published.outcome !== 'unchanged') completed.push(published)
     }
     return completed
@@ -98,8 +157,15 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
 
   async function dryRun(key: MapKey, publication: ParsedPublication, options: PublishOptions): Promise<PublishedMap> {
     const { slot, decided, published } = await tryOut(key, publication, options)
+    const { manifest } = publication
+    const isPinned = slot.frozenAt !== undefined && !slot.complete
+    // what it would free in place of another manifest is known to the store alone
+    if (decided.outcome === 'incomplete' && !slot.pending && !isPinned) {
+      const before = await store.pendingBytes(key.projectId)
+      checkPendingBytes(before, before + manifestBytes(manifest), pendingBytesMax)
+    }
     if (!isReady(decided)) return published
-    const issues = await verifyManifest(store, key.projectId, publication.manifest)
+    const issues = await verify(key.projectId, manifest, options)
     if (issues === undefined) return dryRun(key, publication, options)
     if (issues.length > 0) throw mismatch(issues)
     return { ...published, state: 'complete', outcome: slot.complete ? 'replaced' : 'created' }
@@ -110,7 +176,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     // most publications are the same map again: nothing is written for those, and no chunk is for what is refused
     const { decided, published } = await tryOut(key, publication, options)
     if (!decided.contents) return published
-    const chunks = uploads ? { uploads } : { digests: digestsOf(manifest) }
+    const chunks = uploads ? { uploads } : { digests: digestsOf(manifest), pendingBytesMax }
     for (;;) {
       const recorded = await store.updateMap(key, chunks, (slot, present) => {
         const decided = decidePublication(slot, present, proposal(key, manifest, uploads !== undefined, options))
@@ -118,7 +184,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
         return withContents(decided, { ready: isReady(decided), published })
       })
       if (!recorded.ready) return recorded.published
-      const completed = await complete(key, manifest)
+      const completed = await complete(key, manifest, options)
       if (completed?.issues) throw mismatch(completed.issues)
       if (completed) return completed
       // something else was published meanwhile: it is decided anew
@@ -135,10 +201,10 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       return options.dryRun ? dryRun(key, parsed, options) : publish(key, parsed, options)
     },
 
-    async putChunks(projectId, chunks) {
+    async putChunks(projectId, chunks, options = {}) {
       checkProjectId(projectId)
       await tidy()
-      const outcomes = await putChunks(store, projectId, chunks, now)
+      const outcomes = await putChunks(store, projectId, chunks, { now, pendingBytesMax })
       const rejected = outcomes.flatMap((outcome, index) => {
         if (typeof outcome === 'string') return []
         const digest: unknown = chunks[index]?.digest
@@ -146,16 +212,16 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       })
       const stored = outcomes.filter((outcome) => outcome === 'stored').length
       const existing = outcomes.length - stored - rejected.length
-      const completed = stored + existing > 0 ? await completeReady(projectId) : []
+      const completed = stored + existing > 0 ? await completeReady(projectId, options) : []
       return { stored, existing, rejected, completed }
     },
 
-    async putChunk(projectId, digest, bytes) {
+    async putChunk(projectId, digest, bytes, options = {}) {
       checkProjectId(projectId)
       await tidy()
-      const [outcome] = await putChunks(store, projectId, [{ digest, bytes }], now)
+      const [outcome] = await putChunks(store, projectId, [{ digest, bytes }], { now, pendingBytesMax })
       if (typeof outcome !== 'string') throw chunkRefusal(outcome as Issue, bytes.length)
-      return { outcome, completed: await completeReady(projectId) }
+      return { outcome, completed: await completeReady(projectId, options) }
     },
 
     async map(projectId, id) {
@@ -226,6 +292,15 @@ function digestsOf({ chunks }: Manifest): Digest[] {
 /** Whether all chunks of a manifest are there, so that it remains to be verified. */
 function isReady({ outcome, missing }: DecidedPublication): boolean {
   return outcome === 'incomplete' && missing.length === 0
+}
+
+function isAdmitted(admit: () => void): boolean {
+  try {
+    admit()
+    return true
+  } catch {
+    return false
+  }
 }
 
 function checkPreconditions({ ifNoneMatch, ifMatch }: PublishOptions): void {

@@ -4,6 +4,7 @@ import { type EventCursors, eventCursors, type StoreIdentity } from './cursor.ts
 import { IngestError } from './error.ts'
 import type { Project } from './key.ts'
 import type { Digest, Manifest, MapId } from './map.ts'
+import { checkPendingBytes, manifestBytes } from './map-quota.ts'
 import type { AppendBatch, BuildEntry, MapContents, MapSlot, Store, StoredEvent } from './store.ts'
 
 interface KeptMap {
@@ -101,23 +102,30 @@ export function openMemoryStore(): Store {
         .map(({ id }) => ({ ...id, slot: slotOf(project, id) }))
     },
 
-    async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [] }, decide) {
+    async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [], pendingBytesMax }, decide) {
       const project = of(projectId)
       const id = { placeId, buildId }
       const { contents, result } = decide(slotOf(project, id), presentOf(project, digests))
       if (contents) {
-        for (const { digest, bytes } of uploads) project.chunks.set(digest, Buffer.from(bytes))
-        project.maps.set(nameOf(id), { id, contents: { ...contents } })
+        const maps = new Map(project.maps).set(nameOf(id), { id, contents: { ...contents } })
+        const chunks = new Map(project.chunks)
+        for (const { digest, bytes } of uploads) chunks.set(digest, Buffer.from(bytes))
+        const after = pendingBytesOf({ ...project, maps, chunks })
+        checkPendingBytes(pendingBytesOf(project), after, pendingBytesMax)
+        Object.assign(project, { maps, chunks })
         sweep(project)
       }
       return result
     },
 
-    async putChunk(projectId, { digest, bytes, receivedAt }) {
+    async putChunk(projectId, { digest, bytes, receivedAt, pendingBytesMax }) {
       const project = of(projectId)
       if (!namedBy(project).has(digest)) return 'undeclared'
       if (project.chunks.has(digest)) return 'existing'
-      project.chunks.set(digest, Buffer.from(bytes))
+      const before = pendingBytesOf(project)
+      const chunks = new Map(project.chunks).set(digest, Buffer.from(bytes))
+      checkPendingBytes(before, pendingBytesOf({ ...project, chunks }), pendingBytesMax)
+      project.chunks = chunks
       for (const { contents } of project.maps.values()) {
         const { pending } = contents
         if (pending && names(pending.manifest, digest)) contents.pending = { ...pending, touchedAt: receivedAt }
@@ -134,11 +142,18 @@ export function openMemoryStore(): Store {
       return presentOf(of(projectId), digests)
     },
 
-    async readyMaps(projectId) {
+    async readyMaps(projectId, limit) {
       const { maps, chunks } = of(projectId)
       const isReady = ({ contents: { pending } }: KeptMap) =>
         pending?.manifest.chunks.every(({ digest }) => chunks.has(digest)) ?? false
-      return [...maps.values()].filter(isReady).map(({ id }) => id)
+      return [...maps.values()]
+        .filter(isReady)
+        .slice(0, limit)
+        .map(({ id }) => id)
+    },
+
+    async pendingBytes(projectId) {
+      return pendingBytesOf(of(projectId))
     },
 
     async dropIdleMaps(touchedBefore) {
@@ -263,6 +278,21 @@ function names({ chunks }: Manifest, digest: Digest): boolean {
 function namedBy({ maps }: Kept): Set<Digest> {
   const manifests = [...maps.values()].flatMap(({ contents: { complete, pending } }) => [complete, pending])
   return new Set(manifests.flatMap((each) => each?.manifest.chunks ?? []).map(({ digest }) => digest))
+}
+
+/** What is counted of a project, each time from the beginning. */
+function pendingBytesOf({ maps, chunks, frozenAt }: Kept): number {
+  const isPinned = ({ id, contents }: KeptMap) => frozenAt.has(id.buildId) && !contents.complete
+  const kept = new Set(
+    [...maps.values()]
+      .flatMap((map) => [map.contents.complete, isPinned(map) ? map.contents.pending : undefined])
+      .flatMap((each) => each?.manifest.chunks ?? [])
+      .map(({ digest }) => digest),
+  )
+  const counted = [...maps.values()].flatMap((map) => (isPinned(map) ? [] : (map.contents.pending ?? [])))
+  const named = new Set(counted.flatMap(({ manifest }) => manifest.chunks).map(({ digest }) => digest))
+  const sizes = [...named].filter((digest) => !kept.has(digest)).map((digest) => chunks.get(digest)?.length ?? 0)
+  return [...sizes, ...counted.map(({ manifest }) => manifestBytes(manifest))].reduce((sum, size) => sum + size, 0)
 }
 
 /** Forgets maps of which nothing is left, and chunks that nothing names. */

@@ -14,19 +14,27 @@ const chunksAtOnce = 16
 /** Hashing what is larger is felt by others: they get a turn after it. */
 const quickBytesMax = 65_536
 
+export interface PutChunksContext {
+  now: () => number
+  pendingBytesMax: number
+}
+
 /** Checks chunks, computing the digest of each, and stores those that are right; one outcome for each. */
 export async function putChunks(
   store: Store,
   projectId: string,
   chunks: readonly ChunkUpload[],
-  now: () => number,
+  { now, pendingBytesMax }: PutChunksContext,
 ): Promise<ChunkOutcome[]> {
   const outcomes: ChunkOutcome[] = []
   for (let at = 0; at < chunks.length; at += chunksAtOnce) {
     const puts: Promise<ChunkOutcome>[] = []
     for (const chunk of chunks.slice(at, at + chunksAtOnce)) {
       const issue = chunkIssue(chunk)
-      const put = issue ? Promise.resolve(issue) : putOne(store, projectId, { ...chunk, receivedAt: now() })
+      const { digest, bytes } = chunk ?? {}
+      const put = issue
+        ? Promise.resolve(issue)
+        : putOne(store, projectId, { digest, bytes, receivedAt: now(), pendingBytesMax })
       // one that fails while others are hashed is looked at below, and must not end the process before that
       put.catch(() => {})
       puts.push(put)

@@ -91,6 +91,8 @@ export interface MapChunks {
   digests?: readonly Digest[]
   /** Chunks that are stored in the same step, those of them that the new contents name. No digest twice. */
   uploads?: readonly ChunkUpload[]
+  /** Refuses, with `map-quota-exceeded`, contents that raise the project's pending bytes above this. */
+  pendingBytesMax?: number
 }
 
 export interface MapSelection {
@@ -110,6 +112,8 @@ export interface MapEntry extends MapId {
 export interface NewChunk extends ChunkUpload {
   /** Milliseconds since 1970. */
   receivedAt: number
+  /** Refuses, with `map-quota-exceeded`, a chunk that raises the project's pending bytes above this. */
+  pendingBytesMax?: number
 }
 
 /** What a project has stored. */
@@ -204,8 +208,14 @@ export interface Store {
   chunk<T>(projectId: string, digest: Digest, use: (bytes: Uint8Array) => T): Promise<T | undefined>
   /** Those of `digests` that are chunks of this project. */
   presentChunks(projectId: string, digests: readonly Digest[]): Promise<ReadonlySet<Digest>>
-  /** The pending maps of a project of which no chunk is missing. */
-  readyMaps(projectId: string): Promise<MapId[]>
+  /** The pending maps of a project of which no chunk is missing, at most so many. */
+  readyMaps(projectId: string, limit: number): Promise<MapId[]>
+  /**
+   * What unfinished uploads keep of a project's disk: {@link manifestBytes} of each pending manifest, and the sizes of
+   * the chunks that only these name. What is complete is not counted, nor is what a freeze has pinned: the pending
+   * manifest of a frozen build that has no complete map for the place.
+   */
+  pendingBytes(projectId: string): Promise<number>
   /** Drops the pending maps, of all projects, that were last touched before this time, unless their build is frozen. */
   dropIdleMaps(touchedBefore: number): Promise<void>
   /** What the project has stored so far. */

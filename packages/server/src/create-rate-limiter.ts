@@ -43,11 +43,12 @@ export interface RateLimiter {
    */
   takeEvents(projectId: string, count: number, bytes: number): void
   /**
-   * Takes the bytes that an upload is declared to have.
+   * Takes the bytes of an upload, or those of a verification. `taken` is what the same request has taken before, which is
+   * not held against it: else a map of more than the burst could never be verified.
    *
    * @throws {IngestError} `rate-limited`, with nothing taken.
    */
-  takeMapBytes(projectId: string, bytes: number): void
+  takeMapBytes(projectId: string, bytes: number, taken?: number): void
   /** Takes bytes of maps, however much is left: what an upload had beyond those declared. */
   oweMapBytes(projectId: string, bytes: number): void
   /**
@@ -195,10 +196,11 @@ export function createRateLimiter({ now = () => performance.now(), ...limits }: 
       debts.events += count * 1000
     },
 
-    takeMapBytes(projectId, bytes) {
+    takeMapBytes(projectId, bytes, taken = 0) {
       const debts = debtsOf(projectId)
-      const wait = waitSeconds(mapBytes, debts.mapBytes, Math.min(bytes, mapBytes.burst))
-      if (wait > 0) throw limited(mapBytes, wait)
+      const count = Math.min(bytes, mapBytes.burst)
+      const isFree = waitSeconds(mapBytes, Math.max(0, debts.mapBytes - taken * 1000), count) === 0
+      if (!isFree) throw limited(mapBytes, waitSeconds(mapBytes, debts.mapBytes, count))
       debts.mapBytes += bytes * 1000
     },
 

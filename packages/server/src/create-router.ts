@@ -54,16 +54,18 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
   const isDraining = () => draining?.aborted ?? false
   const limiter = rateLimits && createRateLimiter(rateLimits)
   const batches = { ingest, limiter, log, places: createPlaces(batchPlaces) }
+  const waits = createWaits(draining)
   const uploads = {
     ingest,
     limiter,
     log,
     places: createPlaces(uploadPlaces),
     spare: createSpareMemory(chunkBytesMax, spareUploadsMax),
+    waits,
+    endReason: () => (isDraining() ? aboutToStop() : leftEarly()),
   }
   const reads = { ingest, limiter, log, places: createPlaces(downloadPlaces) }
   const waiting = { ingest, limiter, log, places: createPlaces(waitPlaces) }
-  const waits = createWaits(draining)
   const bytesMax = options.publicationBytesMax ?? publicationBytesMaxDefault
   const open =
     (respond: Respond): Respond =>
@@ -193,6 +195,11 @@ function aboutToStop(): IngestError {
   return new IngestError('draining', 'This server is about to stop: try again, and you will reach another.', {
     retryAfterSeconds: 1,
   })
+}
+
+/** Seen by a sender that has closed its half of the connection only. */
+function leftEarly(): IngestError {
+  return new IngestError('request-timeout', 'The connection was closed before the map was verified: send it again.')
 }
 
 /** What to answer; what went wrong on this side is reported first. */

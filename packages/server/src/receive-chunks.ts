@@ -37,7 +37,7 @@ function chunkKind({ ingest }: UploadContext): UploadKind<PutChunkResult> {
       const { digest } = parseQuery(request.query, ['digest'])
       if (digest === undefined)
         throw new IngestError('invalid-argument', 'The query must name the chunk: ?digest=sha256:….')
-      return (projectId, body) => ingest.putChunk(projectId, digest, body)
+      return (projectId, body, options) => ingest.putChunk(projectId, digest, body, options)
     },
   }
 }
@@ -51,11 +51,12 @@ function chunksKind({ ingest }: UploadContext): UploadKind<PutChunksResult> {
     ),
     prepare(request) {
       parseQuery(request.query, [])
-      return async (projectId, body) => {
+      return async (projectId, body, options) => {
         const { uploads, rejected } = parseChunks(parseJson(withoutMark(body)))
         const result = await ingest.putChunks(
           projectId,
           uploads.map(({ chunk }) => chunk),
+          options,
         )
         const refused = result.rejected.map((each) => ({ ...each, index: uploads[each.index]?.index ?? each.index }))
         return { ...result, rejected: [...rejected, ...refused].sort((a, b) => a.index - b.index) }

@@ -27,9 +27,12 @@ export function createPublicationReceiver(context: UploadContext, bytesMax: numb
     limit,
     prepare(request) {
       const options = parsePublishOptions(request)
-      return (projectId, body) =>
+      return (projectId, body, verification) =>
         // what a publication is, and is not, the Ingest says
-        context.ingest.publishMap(projectId, parseJson(withoutMark(body)) as Publication, options)
+        context.ingest.publishMap(projectId, parseJson(withoutMark(body)) as Publication, {
+          ...options,
+          ...verification,
+        })
     },
   }
   const kinds = new Map([['application/json', kind]])

@@ -1,8 +1,9 @@
-import type { EmbeddedIngest } from '@ingest/core'
+import type { EmbeddedIngest, IngestError, VerificationOptions } from '@ingest/core'
 import { authenticateRequest } from './authenticate-request.ts'
 import { type BodyKind, checkBodyHeaders } from './body-headers.ts'
 import type { RateLimiter } from './create-rate-limiter.ts'
 import type { SpareMemory } from './create-spare-memory.ts'
+import type { Waits } from './create-waits.ts'
 import type { EdgeRequest } from './edge-request.ts'
 import type { Log } from './log.ts'
 import type { Places } from './places.ts'
@@ -14,6 +15,9 @@ export interface UploadContext {
   places: Places
   /** For bodies. */
   spare: SpareMemory
+  waits: Waits
+  /** Why a verification ends that nobody waits for any more. */
+  endReason: () => IngestError
 }
 
 /** What a route does with a body of one media type. */
@@ -22,7 +26,7 @@ export interface UploadKind<Result> extends BodyKind {
    * Reads what the request says besides its body, before that is read; returns what is to become of the body, which is
    * somebody else's as soon as that has settled.
    */
-  prepare(request: EdgeRequest): (projectId: string, body: Uint8Array) => Promise<Result>
+  prepare(request: EdgeRequest): (projectId: string, body: Uint8Array, options: VerificationOptions) => Promise<Result>
 }
 
 /**
@@ -44,7 +48,13 @@ export async function receiveUpload<Result>(
     const { kind, gzip } = checkBodyHeaders(request.headers, kinds)
     const take = kind.prepare(request)
     const read = () => request.readBody(gzip, kind.limit, memory)
-    return await take(projectId, await readLimited(read, projectId, context.limiter, request, headers))
+    try {
+      const { body, taken } = await readLimited(read, projectId, context.limiter, request)
+      const admit = (bytes: number) => context.limiter?.takeMapBytes(projectId, bytes, taken)
+      return await whileAwaited(context, request, (signal) => take(projectId, body, { signal, admit }))
+    } finally {
+      if (context.limiter) Object.assign(headers, context.limiter.mapHeaders(projectId))
+    }
   } finally {
     context.spare.giveBack(memory)
     leave()
@@ -57,16 +67,27 @@ async function readLimited(
   projectId: string,
   limiter: RateLimiter | undefined,
   request: EdgeRequest,
-  headers: Record<string, string>,
-): Promise<Uint8Array> {
-  if (!limiter) return read()
+): Promise<{ body: Uint8Array; taken: number }> {
+  if (!limiter) return { body: await read(), taken: 0 }
+  const announced = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
+  limiter.takeMapBytes(projectId, announced)
+  const body = await read()
+  const taken = Math.max(announced, body.length)
+  limiter.oweMapBytes(projectId, taken - announced)
+  return { body, taken }
+}
+
+/** Runs work with a signal that is aborted when its request is gone, or the server is about to stop. */
+async function whileAwaited<T>(
+  { waits, endReason }: UploadContext,
+  request: EdgeRequest,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ending = new AbortController()
+  const stopWatching = waits.begin(request, () => ending.abort(endReason()))
   try {
-    const announced = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
-    limiter.takeMapBytes(projectId, announced)
-    const body = await read()
-    limiter.oweMapBytes(projectId, Math.max(0, body.length - announced))
-    return body
+    return await work(ending.signal)
   } finally {
-    Object.assign(headers, limiter.mapHeaders(projectId))
+    stopWatching()
   }
 }

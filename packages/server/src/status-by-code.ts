@@ -22,6 +22,7 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   'malformed-request': 400,
   'map-frozen': 409,
   'map-not-found': 404,
+  'map-quota-exceeded': 413,
   'map-replaced': 503,
   'method-not-allowed': 405,
   'not-found': 404,

@@ -1,3 +1,4 @@
+import { createIngest, type EmbeddedIngest, openMemoryStore, type Publication } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { projectUploadsMax } from '../src/places.ts'
 import { serve } from '../src/serve.ts'
@@ -17,7 +18,78 @@ async function open(t: Test) {
   return { ...opened, served }
 }
 
+const chunk = bytesOf(1000)
+const [ref] = manifestOf([chunk]).chunks as [{ digest: string; size: number }]
+
+/** A manifest of so many times the same chunk, which is there. It is wrong, so that it can be verified any number of times. */
+async function prepareWrong(ingest: EmbeddedIngest, times: number): Promise<Publication> {
+  const keeper = manifestOf([chunk, bytesOf(1, 'missing')])
+  await ingest.publishMap(projectId, { placeId: 'keeper', buildId: 'b', manifest: keeper })
+  await ingest.putChunk(projectId, ref.digest, chunk)
+  const chunks = Array.from({ length: times }, () => ref)
+  return { ...id, manifest: { contentType: 'a/b', size: 1000 * times, digest: ref.digest, chunks } }
+}
+
 for (const { name, open } of edges) {
+  t.test(
+    `by ${name}, a verification is 429 until the project has its bytes, and waiting that long is enough`,
+    async (t) => {
+      for (const path of ['/v1/maps', '/v1/maps?dryRun=true']) {
+        let time = 0
+        const { ingest, key } = await openTestIngest()
+        const edge = await open(ingest, { rateLimits: { mapBytes: { perSecond: 1000, burst: 8000 }, now: () => time } })
+        t.teardown(() => edge.close())
+        // the larger one is more than the burst; until then, its body alone would be refused
+        for (const [times, laterMs] of [
+          [6, 0],
+          [12, 7000],
+        ] as const) {
+          const publication = await prepareWrong(ingest, times)
+          const text = JSON.stringify(publication)
+          const announced = ['Content-Length', String(text.length)] as const
+          const verify = () => edge.send(put(path, key, publication, [announced]))
+          t.match(await verify(), { status: 400, body: /digest-mismatch/ }, 'when nothing is owed')
+          time += laterMs
+          const refused = await verify()
+          t.equal(refused.status, 429)
+          t.match(JSON.parse(refused.body), { code: 'rate-limited', retryable: true })
+          const window = Math.ceil((text.length + times * 1000) / 1000)
+          t.match(refused.headers.ratelimit, /^"map-bytes";r=\d+;t=\d+$/)
+          time += Number(refused.headers['retry-after']) * 1000
+          t.match(await verify(), { status: 400, body: /digest-mismatch/ }, `after ${refused.headers['retry-after']} s`)
+          time += (window + 10) * 1000
+        }
+      }
+    },
+  )
+
+  t.test(
+    `by ${name}, a last chunk that the budget does not reach for is stored, and its map completed later`,
+    async (t) => {
+      let time = 0
+      const { ingest, key } = await openTestIngest()
+      const edge = await open(ingest, { rateLimits: { mapBytes: { perSecond: 1000, burst: 1500 }, now: () => time } })
+      t.teardown(() => edge.close())
+      const publication = { ...id, manifest: manifestOf([chunk, chunk]) }
+      await ingest.publishMap(projectId, publication)
+      const headers = headersOf(key).map(([name, value]): [string, string] =>
+        name === 'Content-Type' ? [name, 'application/octet-stream'] : [name, value],
+      )
+      const path = `/v1/maps/chunks?digest=${ref.digest}`
+      const published = () => edge.send(put('/v1/maps', key, publication))
+      // what is owed leaves room for the chunk, and not for all of the map
+      t.equal((await edge.send(put('/v1/maps?dryRun=true', key, { ...id, map: 1 }))).status, 201)
+      const stored = await edge.send({ method: 'PUT', path, headers, body: chunk })
+      t.equal(stored.status, 201)
+      t.strictSame(JSON.parse(stored.body).completed, [])
+      t.match(await ingest.map(projectId, id), { state: 'incomplete', missing: [] })
+      const refused = await published()
+      t.equal(refused.status, 429)
+      time += Number(refused.headers['retry-after']) * 1000
+      t.match(JSON.parse((await published()).body), { outcome: 'created' })
+    },
+  )
+
   t.test(`by ${name}, writing maps takes a key for that`, async (t) => {
     const { ingest } = await openTestIngest()
     const edge = await open(ingest)
@@ -89,6 +161,78 @@ for (const { name, open } of edges) {
       t.equal(answer.status, 503)
       t.equal(JSON.parse(answer.body).code, 'draining')
     }
+  })
+}
+
+/** A server and a map whose verification takes very many turns, and how many of its chunks were read so far. */
+async function openLarge(t: Test) {
+  const store = openMemoryStore()
+  let reads = 0
+  let onRead = () => {}
+  const counting = {
+    ...store,
+    chunk: ((...args) => {
+      reads++
+      onRead()
+      return store.chunk(...args)
+    }) as typeof store.chunk,
+  }
+  const ingest = createIngest({ store: counting })
+  const { key } = await ingest.keys.create(projectId)
+  const large = bytesOf(1_048_576)
+  const [own] = manifestOf([large]).chunks as [{ digest: string; size: number }]
+  await ingest.publishMap(projectId, { placeId: 'keeper', buildId: 'b', manifest: manifestOf([large]) })
+  await ingest.putChunk(projectId, own.digest, large)
+  const chunks = Array.from({ length: 10_000 }, () => own)
+  const manifest = { contentType: 'a/b', size: 10_000 * own.size, digest: ref.digest, chunks }
+  reads = 0
+  const served = await serve({ ingest, port: 0, closeTimeoutMs: 600_000 })
+  t.teardown(() => served.close())
+  return {
+    ingest,
+    served,
+    sent: (query: string) => requestBytes(put(`/v1/maps${query}`, key, { ...id, manifest })),
+    reads: () => reads,
+    /** Resolves once so many more chunks are read. */
+    readsMore: (count: number) =>
+      new Promise<void>((resolve) => {
+        const enough = reads + count
+        onRead = () => {
+          if (reads >= enough) resolve()
+        }
+      }),
+  }
+}
+
+for (const query of ['', '?dryRun=true']) {
+  t.test(`a verification ends when its sender has left: PUT /v1/maps${query}`, async (t) => {
+    const { served, sent, reads, readsMore } = await openLarge(t)
+    for (const leave of ['destroy', 'end'] as const) {
+      const raw = await openRaw(served.port)
+      raw.write(sent(query))
+      await readsMore(5)
+      raw.socket[leave]()
+      if (leave === 'end') t.match(await raw.read(), { status: 408, body: /request-timeout/ })
+      const other = await openRaw(served.port)
+      other.write(sent(query))
+      await readsMore(5)
+      other.socket.destroy()
+    }
+    await served.close()
+    t.ok(reads() < 10_000, `${reads()} chunks were read`)
+  })
+
+  t.test(`a verification ends when the server drains: PUT /v1/maps${query}`, async (t) => {
+    const { ingest, served, sent, reads, readsMore } = await openLarge(t)
+    const raws = await Promise.all([1, 2, 3].map(() => openRaw(served.port)))
+    for (const raw of raws) raw.write(sent(query))
+    await readsMore(5)
+    const closed = served.close()
+    for (const raw of raws)
+      t.match(await raw.read(), { status: 503, body: /draining/, headers: { 'retry-after': '1' } })
+    await closed
+    t.ok(reads() < 10_000, `${reads()} chunks were read`)
+    t.equal((await ingest.map(projectId, id)) === undefined, query !== '', 'what was recorded stays')
   })
 }
 

@@ -51,3 +51,26 @@ export function decodePending(bytes: Buffer): PendingRecord {
     name: bytes.subarray(pendingHeaderBytes),
   }
 }
+
+/** A chunk that is there. */
+export interface StoredRecord {
+  /** What tells the bytes of one upload from those of another. */
+  upload: Buffer
+  /** In bytes. */
+  size: number
+}
+
+/** The upload, then the size, 4 bytes little-endian. */
+const sizeBytes = 4
+
+export function encodeStored({ upload, size }: StoredRecord): Buffer {
+  const bytes = Buffer.allocUnsafe(upload.length + sizeBytes)
+  bytes.set(upload, 0)
+  bytes.writeUInt32LE(size, upload.length)
+  return bytes
+}
+
+export function decodeStored(bytes: Buffer): StoredRecord {
+  const end = bytes.length - sizeBytes
+  return { upload: bytes.subarray(0, end), size: bytes.readUInt32LE(end) }
+}

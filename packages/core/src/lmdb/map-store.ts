@@ -1,15 +1,15 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { Digest, MapId } from '../map.ts'
+import type { ChunkUpload, Digest, MapId } from '../map.ts'
 import type { MapDecision, MapEntry, MapSlot, Store } from '../store.ts'
 import type { ChunkBytes } from './chunks.ts'
-import { type FoundMap, type MapTables, openMapTables, type Place } from './maps.ts'
+import { type FoundMap, type MapTables, openMapTables, type Place, type WrittenChunk } from './maps.ts'
 import { openProjects, type Projects } from './projects.ts'
 import type { Writer } from './writer-handle.ts'
 
 type MapStore = Pick<
   Store,
-  'map' | 'maps' | 'updateMap' | 'putChunk' | 'chunk' | 'presentChunks' | 'readyMaps' | 'dropIdleMaps'
+  'map' | 'maps' | 'updateMap' | 'putChunk' | 'chunk' | 'presentChunks' | 'readyMaps' | 'pendingBytes' | 'dropIdleMaps'
 >
 
 export interface MapStoreOptions {
@@ -54,8 +54,41 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
     return known ?? inOneStep((_, projects) => projects.numberFor(projectId))
   }
 
-  function discardAll(maps: MapTables, places: ReadonlyMap<Digest, Place>): void {
-    for (const place of places.values()) maps.discard(place)
+  function discardAll(maps: MapTables, uploads: ReadonlyMap<Digest, WrittenChunk>): void {
+    for (const { place } of uploads.values()) maps.discard(place)
+  }
+
+  /** Writes the bytes of chunks, and says where they are. */
+  async function write(project: number, chunksOf: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>> {
+    const places = await chunks.write(project, chunksOf)
+    return new Map(
+      chunksOf.map(({ digest, bytes }) => [digest, { place: places.get(digest) as Place, size: bytes.length }]),
+    )
+  }
+
+  /** Disowns bytes that were written for a decision that is refused. */
+  async function orDiscard<T>(uploads: ReadonlyMap<Digest, WrittenChunk>, decided: Promise<T>): Promise<T> {
+    try {
+      return await decided
+    } catch (error) {
+      // what cannot be disowned now is found when the store is opened again
+      if (uploads.size > 0) await inOneStep((maps) => discardAll(maps, uploads)).catch(() => {})
+      throw error
+    }
+  }
+
+  /** Tells all manifests that wait for a chunk that it is there, some in each step. */
+  async function settleAll(projectId: string, digest: Digest, at?: number): Promise<void> {
+    for (;;) {
+      const project = lookAt<number | undefined>(projectId, undefined, (number) =>
+        maps.hasWaits(number, digest) && maps.placeOf(number, digest) ? number : undefined,
+      )
+      if (project === undefined) return
+      await inOneStep((maps) => {
+        // it may be gone by now, and then it is waited for again
+        if (maps.placeOf(project, digest)) maps.settle(project, digest, at)
+      })
+    }
   }
 
   function decideMap<T>(
@@ -64,11 +97,12 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
     projectId: string,
     id: MapId,
     digests: readonly Digest[],
-    places: ReadonlyMap<Digest, Place>,
+    uploads: ReadonlyMap<Digest, WrittenChunk>,
+    pendingBytesMax: number | undefined,
     decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
   ): { result: T } | { thrown: unknown } | 'again' {
-    if (![...places.values()].every((place) => chunks.canName(maps, place))) {
-      discardAll(maps, places)
+    if (![...uploads.values()].every(({ place }) => chunks.canName(maps, place))) {
+      discardAll(maps, uploads)
       return 'again'
     }
     const project = projects.numberOf(projectId)
@@ -79,12 +113,12 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
     try {
       decision = decide(slot, present)
     } catch (thrown) {
-      discardAll(maps, places)
+      discardAll(maps, uploads)
       return { thrown }
     }
     const { contents, result } = decision
-    if (contents) maps.put(projects.numberFor(projectId), id, found, contents, places)
-    else discardAll(maps, places)
+    if (contents) maps.put(projects.numberFor(projectId), id, found, contents, { uploads, pendingBytesMax })
+    else discardAll(maps, uploads)
     return { result }
   }
 
@@ -105,15 +139,17 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
       }
     },
 
-    async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [] }, decide) {
+    async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [], pendingBytesMax }, decide) {
       for (;;) {
-        const none = new Map<Digest, Place>()
-        const places = uploads.length > 0 ? await chunks.write(await numberFor(projectId), uploads) : none
-        const outcome = await inOneStep((maps, projects) =>
-          decideMap(maps, projects, projectId, { placeId, buildId }, digests, places, decide),
+        const none = new Map<Digest, WrittenChunk>()
+        const written = uploads.length > 0 ? await write(await numberFor(projectId), uploads) : none
+        const deciding = inOneStep((maps, projects) =>
+          decideMap(maps, projects, projectId, { placeId, buildId }, digests, written, pendingBytesMax, decide),
         )
+        const outcome = await orDiscard(written, deciding)
         if (outcome === 'again') continue
         if ('thrown' in outcome) throw outcome.thrown
+        for (const digest of written.keys()) await settleAll(projectId, digest)
         return outcome.result
       }
     },
@@ -123,12 +159,19 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
       for (;;) {
         const project = lookAt<number | undefined>(projectId, undefined, (number) => number)
         if (project === undefined || !look(() => maps.isNamed(project, digest))) return 'undeclared'
-        if (look(() => maps.placeOf(project, digest))) return 'existing'
-        const place = (await chunks.write(project, [chunk])).get(digest) as Place
-        const outcome = await inOneStep((maps) =>
-          chunks.canName(maps, place) ? maps.arrive(project, digest, place, receivedAt) : 'again',
+        if (look(() => maps.placeOf(project, digest))) {
+          await settleAll(projectId, digest, receivedAt)
+          return 'existing'
+        }
+        const written = await write(project, [chunk])
+        const own = written.get(digest) as WrittenChunk
+        const deciding = inOneStep((maps) =>
+          chunks.canName(maps, own.place) ? maps.arrive(project, digest, own, chunk) : 'again',
         )
-        if (outcome !== 'again') return outcome
+        const outcome = await orDiscard(written, deciding)
+        if (outcome === 'again') continue
+        await settleAll(projectId, digest, receivedAt)
+        return outcome
       }
     },
 
@@ -149,8 +192,12 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
       return lookAt<ReadonlySet<Digest>>(projectId, new Set(), (project) => maps.present(project, digests))
     },
 
-    async readyMaps(projectId) {
-      return lookAt(projectId, [], (project) => maps.ready(project))
+    async readyMaps(projectId, limit) {
+      return lookAt(projectId, [], (project) => maps.ready(project, limit))
+    },
+
+    async pendingBytes(projectId) {
+      return lookAt(projectId, 0, (project) => maps.pendingBytes(project))
     },
 
     async dropIdleMaps(touchedBefore) {

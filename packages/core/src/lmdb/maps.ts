@@ -1,12 +1,27 @@
 import type { Digest, Manifest, MapId } from '../map.ts'
-import type { CompleteMap, MapContents, MapEntry, MapSelection, MapSlot, PendingMap } from '../store.ts'
+import { checkPendingBytes, manifestBytes } from '../map-quota.ts'
+import type { CompleteMap, MapContents, MapEntry, MapSelection, MapSlot, NewChunk, PendingMap } from '../store.ts'
 import type { Rows } from './environment.ts'
 import { frozenAtIn } from './event-log.ts'
-import { decodeChunks, decodePending, encodeChunks, encodePending } from './map-records.ts'
+import { decodeChunks, decodePending, decodeStored, encodeChunks, encodePending, encodeStored } from './map-records.ts'
 import { projectKey, sequenceKey, sequenceOf } from './table-keys.ts'
 
 /** The key of the bytes of a chunk: project, digest, and what tells one upload of it from another. */
 export type Place = Buffer
+
+/** A chunk whose bytes are durable. */
+export interface WrittenChunk {
+  place: Place
+  size: number
+}
+
+/** What a write may leave, and what it is about. */
+export interface PutOptions {
+  /** Chunks whose bytes are durable; what is not needed of them becomes waste. */
+  uploads?: ReadonlyMap<Digest, WrittenChunk>
+  /** Refuses what raises the pending bytes above this: throws, with rows written that must be undone. */
+  pendingBytesMax?: number | undefined
+}
 
 /** A map as it stands, to be written back changed. */
 export interface FoundMap {
@@ -25,15 +40,32 @@ export interface MapTables {
   /** Where the bytes of a chunk are, if it is there. */
   placeOf(project: number, digest: Digest): Place | undefined
   isNamed(project: number, digest: Digest): boolean
-  ready(project: number): MapId[]
+  ready(project: number, limit: number): MapId[]
+  /** Whether manifests wait for a chunk, also for one that is there by now. */
+  hasWaits(project: number, digest: Digest): boolean
+  pendingBytes(project: number): number
   /** Pending maps that were last touched before, and whose build is open. */
   idle(touchedBefore: number): { project: number; id: MapId }[]
 
   // only inside a write transaction, or a decision
-  /** `uploads` are chunks whose bytes are durable; what is not needed of them becomes waste. */
-  put(project: number, id: MapId, found: FoundMap, contents: MapContents, uploads: ReadonlyMap<Digest, Place>): void
-  /** A chunk whose bytes are durable. */
-  arrive(project: number, digest: Digest, place: Place, at: number): 'stored' | 'existing' | 'undeclared'
+  /** @throws {IngestError} `map-quota-exceeded` */
+  put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
+  /**
+   * Makes a chunk present, and tells the first of the manifests that wait for it.
+   *
+   * @throws {IngestError} `map-quota-exceeded`, with nothing written
+   */
+  arrive(
+    project: number,
+    digest: Digest,
+    chunk: WrittenChunk,
+    options: Pick<NewChunk, 'receivedAt' | 'pendingBytesMax'>,
+  ): 'stored' | 'existing' | 'undeclared'
+  /**
+   * Tells a bounded number of the manifests that wait for a chunk that it is there; `at`, if this touches them. Called
+   * until {@link hasWaits} is false: any number may wait for the same chunk, and a write must not take long.
+   */
+  settle(project: number, digest: Digest, at?: number): void
   /** Drops what waits to replace a complete map of a build that freezes. */
   freeze(project: number, buildId: string): void
   dropIdle(project: number, id: MapId, touchedBefore: number): void
@@ -67,10 +99,14 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
   const pendings = table('pending-manifests')
   /** project, number → the name of its map: of each pending manifest of which no chunk is missing */
   const readies = table('ready-manifests')
-  /** project, digest → the last bytes of its place: of each chunk that is there */
+  /** project, digest → the last bytes of its place, and its size: of each chunk that is there */
   const chunks = table('chunks')
   /** project, digest, number → nothing: what names a chunk */
   const references = table('chunk-references')
+  /** project, digest, number → nothing: what keeps a chunk, so that it is not pending: complete maps, and what is pinned */
+  const keeps = table('chunk-keeps')
+  /** project → how many bytes are pending */
+  const pendingTotals = table('pending-bytes')
   /** project, digest, number → nothing: what waits for a chunk */
   const waits = table('chunk-waits')
   /** place → nothing */
@@ -112,8 +148,8 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
 
   function placeOf(project: number, digest: Digest): Place | undefined {
     const key = chunkKey(project, digest)
-    const last = chunks.getBinary(key)
-    return last && Buffer.concat([key, last])
+    const stored = chunks.getBinary(key)
+    return stored && Buffer.concat([key, decodeStored(stored).upload])
   }
 
   /** The numbers of the manifests in a table of project, digest and number. */
@@ -126,10 +162,51 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     return numbersIn(references, project, digest, 1).length > 0
   }
 
-  /** What is there from now on; `at`, if this touches those who wait for it. */
-  function markPresent(project: number, digest: Digest, place: Place, at?: number): void {
-    chunks.put(chunkKey(project, digest), place.subarray(-uploadBytes))
-    for (const number of numbersIn(waits, project, digest)) {
+  function hasWaits(project: number, digest: Digest): boolean {
+    return numbersIn(waits, project, digest, 1).length > 0
+  }
+
+  function pendingBytes(project: number): number {
+    return pendingTotals.getBinary(projectKey(project))?.readDoubleLE() ?? 0
+  }
+
+  function addPendingBytes(project: number, bytes: number): void {
+    if (bytes === 0) return
+    const total = Buffer.alloc(8)
+    total.writeDoubleLE(pendingBytes(project) + bytes)
+    pendingTotals.put(projectKey(project), total)
+  }
+
+  /** What a chunk adds to the pending bytes: nothing if it is not there, or if something keeps it. */
+  function countedSize(project: number, digest: Digest): number {
+    const stored = chunks.getBinary(chunkKey(project, digest))
+    return stored && !hasKeeper(project, digest) ? decodeStored(stored).size : 0
+  }
+
+  function hasKeeper(project: number, digest: Digest): boolean {
+    return numbersIn(keeps, project, digest, 1).length > 0
+  }
+
+  /** Keeps the chunks of a manifest, or ends that; returns what this changes of the pending bytes. */
+  function setKept(project: number, number: number, manifest: Manifest, isKeeper: boolean): number {
+    let change = 0
+    for (const digest of digestsOf(manifest)) {
+      const before = countedSize(project, digest)
+      const key = chunkKey(project, digest, number)
+      if (isKeeper) keeps.put(key, nothing)
+      else keeps.remove(key)
+      change += countedSize(project, digest) - before
+    }
+    return change
+  }
+
+  function store(project: number, digest: Digest, { place, size }: WrittenChunk): void {
+    chunks.put(chunkKey(project, digest), encodeStored({ upload: place.subarray(-uploadBytes), size }))
+    addPendingBytes(project, countedSize(project, digest))
+  }
+
+  function settle(project: number, digest: Digest, at?: number): void {
+    for (const number of numbersIn(waits, project, digest, settledAtOnce)) {
       waits.remove(chunkKey(project, digest, number))
       const pending = pendingOf(project, number)
       const touchedAt = at ?? pending.touchedAt
@@ -157,6 +234,16 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     putPending(project, number, { touchedAt, missing: missing.length, name: nameOf(id) })
   }
 
+  /** A pending manifest that was published again. */
+  function goOnWaiting(project: number, number: number, { manifest, touchedAt }: PendingMap): void {
+    const pending = pendingOf(project, number)
+    const isReady =
+      pending.missing === 0 || digestsOf(manifest).every((digest) => chunks.doesExist(chunkKey(project, digest)))
+    // a crash may have come between the last chunk and what waits for it
+    if (isReady && pending.missing > 0) stopWaiting(project, number, manifest)
+    putPending(project, number, { ...pending, touchedAt, missing: isReady ? 0 : pending.missing })
+  }
+
   function stopWaiting(project: number, number: number, manifest: Manifest): void {
     if (pendingOf(project, number).missing > 0) {
       for (const digest of digestsOf(manifest)) waits.remove(chunkKey(project, digest, number))
@@ -166,16 +253,20 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     readies.remove(key)
   }
 
-  function remove(project: number, number: number, manifest: Manifest): void {
+  /** Returns what this changes of the pending bytes. */
+  function remove(project: number, number: number, manifest: Manifest): number {
+    let change = 0
     manifests.remove(sequenceKey(number))
     for (const digest of digestsOf(manifest)) {
       references.remove(chunkKey(project, digest, number))
       if (isNamed(project, digest)) continue
       const place = placeOf(project, digest)
       if (!place) continue
+      change -= countedSize(project, digest)
       chunks.remove(chunkKey(project, digest))
       discard(place)
     }
+    return change
   }
 
   function put(
@@ -183,8 +274,10 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     id: MapId,
     { row: before, contents: { complete, pending } }: FoundMap,
     contents: MapContents,
-    uploads: ReadonlyMap<Digest, Place>,
+    { uploads = new Map(), pendingBytesMax }: PutOptions = {},
   ): void {
+    const bytesBefore = pendingBytes(project)
+    const isFrozen = frozenAt(project, id.buildId) !== undefined
     const old = [
       ...(before.complete && complete ? [{ number: before.complete.number, manifest: complete.manifest }] : []),
       ...(before.pending && pending ? [{ number: before.pending.number, manifest: pending.manifest }] : []),
@@ -198,9 +291,12 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
       row.complete = { ...outlineOf(contents.complete.manifest), number: numberOf(contents.complete), publishedAt }
     }
     if (contents.pending) row.pending = { ...outlineOf(contents.pending.manifest), number: numberOf(contents.pending) }
-    for (const [digest, place] of uploads) {
-      if (isNamed(project, digest) && !placeOf(project, digest)) markPresent(project, digest, place)
-      else discard(place)
+    for (const [digest, chunk] of uploads) {
+      if (!isNamed(project, digest) || placeOf(project, digest)) discard(chunk.place)
+      else {
+        store(project, digest, chunk)
+        settle(project, digest)
+      }
     }
     if (before.pending && pending && before.pending.number !== row.pending?.number) {
       stopWaiting(project, before.pending.number, pending.manifest)
@@ -208,11 +304,32 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     if (row.pending && contents.pending) {
       const { number } = row.pending
       if (number !== before.pending?.number) startWaiting(project, id, number, contents.pending)
-      else putPending(project, number, { ...pendingOf(project, number), touchedAt: contents.pending.touchedAt })
+      else goOnWaiting(project, number, contents.pending)
+    }
+    let change = 0
+    const keepersBefore = keepersOf(before, isFrozen)
+    const keepers = keepersOf(row, isFrozen)
+    const now = [
+      ...(row.complete && contents.complete
+        ? [{ number: row.complete.number, manifest: contents.complete.manifest }]
+        : []),
+      ...(row.pending && contents.pending ? [{ number: row.pending.number, manifest: contents.pending.manifest }] : []),
+    ]
+    for (const { number, manifest } of now) {
+      if (keepers.includes(number) && !keepersBefore.includes(number))
+        change += setKept(project, number, manifest, true)
     }
     for (const { number, manifest } of old) {
-      if (number !== row.complete?.number && number !== row.pending?.number) remove(project, number, manifest)
+      if (keepersBefore.includes(number) && !keepers.includes(number))
+        change += setKept(project, number, manifest, false)
+      if (number !== row.complete?.number && number !== row.pending?.number) change += remove(project, number, manifest)
     }
+    if (row.pending && contents.pending && !keepers.includes(row.pending.number))
+      change += manifestBytes(contents.pending.manifest)
+    if (before.pending && pending && !keepersBefore.includes(before.pending.number))
+      change -= manifestBytes(pending.manifest)
+    addPendingBytes(project, change)
+    checkPendingBytes(bytesBefore, pendingBytes(project), pendingBytesMax)
     const key = projectKey(project, nameOf(id))
     if (row.complete || row.pending) maps.put(key, Buffer.from(JSON.stringify(row)))
     else maps.remove(key)
@@ -220,7 +337,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
 
   function dropPending(project: number, id: MapId, found: FoundMap): void {
     const { complete } = found.contents
-    put(project, id, found, complete ? { complete } : {}, new Map())
+    put(project, id, found, complete ? { complete } : {})
   }
 
   function discard(place: Place): void {
@@ -262,8 +379,11 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
       return new Set(digests.filter((digest) => chunks.doesExist(chunkKey(project, digest))))
     },
 
-    ready(project) {
-      const keys = readies.getKeys({ start: projectKey(project), end: projectKey(project + 1) })
+    hasWaits,
+    pendingBytes,
+
+    ready(project, limit) {
+      const keys = readies.getKeys({ start: projectKey(project), end: projectKey(project + 1), limit })
       return Array.from(keys, (key) => idOf(readies.getBinary(key) as Buffer))
     },
 
@@ -276,18 +396,29 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
       return idle.filter(({ project, id }) => frozenAt(project, id.buildId) === undefined)
     },
 
-    arrive(project, digest, place, at) {
+    arrive(project, digest, chunk, { receivedAt, pendingBytesMax }) {
       const outcome = placeOf(project, digest) ? 'existing' : isNamed(project, digest) ? 'stored' : 'undeclared'
-      if (outcome === 'stored') markPresent(project, digest, place, at)
-      else discard(place)
+      if (outcome === 'stored') {
+        const before = pendingBytes(project)
+        checkPendingBytes(before, before + (hasKeeper(project, digest) ? 0 : chunk.size), pendingBytesMax)
+        store(project, digest, chunk)
+        settle(project, digest, receivedAt)
+      } else discard(chunk.place)
       return outcome
     },
+
+    settle,
 
     freeze(project, buildId) {
       for (const key of [...keysOf(project, buildId)]) {
         const id = idOf(key.subarray(projectBytes))
         const found = find(project, id)
-        if (found.contents.complete && found.contents.pending) dropPending(project, id, found)
+        const { complete, pending } = found.contents
+        if (complete && pending) dropPending(project, id, found)
+        else if (found.row.pending && pending) {
+          const { manifest } = pending
+          addPendingBytes(project, setKept(project, found.row.pending.number, manifest, true) - manifestBytes(manifest))
+        }
       }
     },
 
@@ -306,8 +437,8 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     },
 
     isKept(place) {
-      const last = chunks.getBinary(place.subarray(0, -uploadBytes))
-      return last?.equals(place.subarray(-uploadBytes)) ?? false
+      const stored = chunks.getBinary(place.subarray(0, -uploadBytes))
+      return stored !== undefined && decodeStored(stored).upload.equals(place.subarray(-uploadBytes))
     },
 
     forget(places) {
@@ -321,6 +452,8 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
 
 /** What tells the bytes of one upload from those of another, at the end of a place. */
 export const uploadBytes = 8
+/** How many manifests one write tells that a chunk is there. */
+const settledAtOnce = 256
 const projectBytes = 4
 const nothing = Buffer.alloc(0)
 const cleaningsKey = Buffer.from('count')
@@ -341,6 +474,12 @@ function nameOf({ placeId, buildId }: MapId): Buffer {
 function idOf(name: Buffer): MapId {
   const end = name.indexOf(0)
   return { placeId: name.toString('utf8', end + 1), buildId: name.toString('utf8', 0, end) }
+}
+
+/** The numbers of the manifests of a map whose chunks are not pending: what is complete, and what a freeze has pinned. */
+function keepersOf({ complete, pending }: MapRow, isFrozen: boolean): number[] {
+  if (complete) return [complete.number]
+  return pending && isFrozen ? [pending.number] : []
 }
 
 function outlineOf({ contentType, size, digest }: Manifest): Omit<Manifest, 'chunks'> {

@@ -335,7 +335,8 @@ async function openStore(
     putChunk: (projectId, chunk) => run(() => mapStore.putChunk(projectId, chunk)),
     chunk: (projectId, digest, use) => run(() => mapStore.chunk(projectId, digest, use)),
     presentChunks: (projectId, digests) => run(() => mapStore.presentChunks(projectId, digests)),
-    readyMaps: (projectId) => run(() => mapStore.readyMaps(projectId)),
+    readyMaps: (projectId, limit) => run(() => mapStore.readyMaps(projectId, limit)),
+    pendingBytes: (projectId) => run(() => mapStore.pendingBytes(projectId)),
     dropIdleMaps: (touchedBefore) => run(() => mapStore.dropIdleMaps(touchedBefore)),
 
     async totals(projectId) {

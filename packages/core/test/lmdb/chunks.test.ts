@@ -25,7 +25,7 @@ function record({ writer }: Parts, ...texts: string[]): Promise<void> {
     const project = openProjects(table).numberFor('p')
     const maps = openMapTables(table)
     const pending = { manifest: manifestOf(...texts), touchedAt: 1 }
-    maps.put(project, id, maps.find(project, id), { pending }, new Map())
+    maps.put(project, id, maps.find(project, id), { pending })
   })
 }
 
@@ -38,7 +38,7 @@ t.test('bytes that a crash left without a row are deleted by a sweep, and what i
   let parts = await openMapParts(directory)
   await record(parts, 'a', 'b')
   const kept = await write(parts, 'a')
-  await parts.decide((maps) => maps.arrive(1, upload('a').digest, kept, 1))
+  await parts.decide((maps) => maps.arrive(1, upload('a').digest, { place: kept, size: 1 }, { receivedAt: 1 }))
   const orphans: Place[] = []
   // more than a sweep looks at between turns
   for (let i = 0; i < 300; i++) orphans.push(await write(parts, `orphan ${i}`))
@@ -88,7 +88,7 @@ t.test('waste that a crash left is deleted by a sweep', async (t) => {
   let parts = await openMapParts(directory)
   await record(parts, 'a')
   const place = await write(parts, 'a')
-  await parts.decide((maps) => maps.arrive(1, upload('a').digest, place, 1))
+  await parts.decide((maps) => maps.arrive(1, upload('a').digest, { place: place, size: 1 }, { receivedAt: 1 }))
   // as after a crash between the rows and the bytes
   await parts.chunks.close()
   await record(parts, 'b')
@@ -124,7 +124,8 @@ t.test('each upload of a chunk has a place of its own', async (t) => {
   await record(parts, 'a')
   const digest = upload('a').digest
   const [first, second] = [await write(parts, 'a'), await write(parts, 'a')]
-  const arrive = (place: Place) => parts.decide((maps) => maps.arrive(1, digest, place, 1))
+  const arrive = (place: Place) =>
+    parts.decide((maps) => maps.arrive(1, digest, { place: place, size: 1 }, { receivedAt: 1 }))
   t.equal(await arrive(first), 'stored')
   t.equal(await arrive(second), 'existing')
   await parts.chunks.clean()

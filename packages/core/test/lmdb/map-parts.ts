@@ -3,10 +3,11 @@ import { join } from 'node:path'
 import { digestOf } from '../../src/digest.ts'
 import { openChunkBytes } from '../../src/lmdb/chunks.ts'
 import { type Environment, openEnvironment } from '../../src/lmdb/environment.ts'
-import { decodeChunks, decodePending } from '../../src/lmdb/map-records.ts'
+import { decodeChunks, decodePending, decodeStored } from '../../src/lmdb/map-records.ts'
 import { type MapTables, openMapTables } from '../../src/lmdb/maps.ts'
 import { openProjects } from '../../src/lmdb/projects.ts'
 import { startWriter } from '../../src/lmdb/writer-handle.ts'
+import { manifestBytes } from '../../src/map-quota.ts'
 
 /** The parts of a store that keep maps, without the rest of it. */
 export async function openMapParts(directory: string) {
@@ -80,10 +81,16 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
     const places = new Map(
       rowsOf(environment, 'chunks').map(({ key, value }) => [
         key.toString('hex'),
-        `${key.toString('hex')}${value.toString('hex')}`,
+        `${key.toString('hex')}${decodeStored(value).upload.toString('hex')}`,
       ]),
     )
+    const frozen = new Set(keysOf(environment, 'freezes'))
     const references = new Set<string>()
+    const keeps = new Set<string>()
+    /** By project. */
+    const pendingBytes = new Map<string, number>()
+    const addPending = (project: string, bytes: number) =>
+      pendingBytes.set(project, (pendingBytes.get(project) ?? 0) + bytes)
     const waits = new Set<string>()
     const pendings = new Map<string, number>()
     const numbers: string[] = []
@@ -96,6 +103,12 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
         const chunks = decodeChunks(manifests.get(name) as Buffer)
         const keys = chunks.map((chunk) => `${key.toString('hex', 0, 4)}${chunk.digest.slice(7)}`)
         for (const each of keys) references.add(`${each}${name}`)
+        const project = key.toString('hex', 0, 4)
+        // the key is project, build, U+0000, place
+        const isFrozen = frozen.has(key.toString('hex', 0, key.indexOf(0, 4)))
+        const isKeeper = role === 'complete' || (isFrozen && !row.complete)
+        if (isKeeper) for (const each of keys) keeps.add(`${each}${name}`)
+        else addPending(project, manifestBytes({ contentType: '', size, digest, chunks }))
         const missing = new Set(keys.filter((each) => !places.has(each)))
         if (role === 'pending') {
           pendings.set(`${key.toString('hex', 0, 4)}${name}`, missing.size)
@@ -110,6 +123,18 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
     }
     assert.deepEqual([...manifests.keys()].sort(), numbers.sort(), 'each manifest is that of one map')
     assert.deepEqual(keysOf(environment, 'chunk-references').sort(), [...references].sort())
+    assert.deepEqual(keysOf(environment, 'chunk-keeps').sort(), [...keeps].sort())
+    for (const [key, place] of places) {
+      if (![...keeps].some((each) => each.startsWith(key))) addPending(key.slice(0, 8), bytes.get(place)?.length ?? 0)
+    }
+    const totals = rowsOf(environment, 'pending-bytes').map(({ key, value }) => [
+      key.toString('hex'),
+      value.readDoubleLE(),
+    ])
+    assert.deepEqual(
+      totals.filter(([, total]) => total !== 0),
+      [...pendingBytes].sort(),
+    )
     assert.deepEqual(keysOf(environment, 'chunk-waits').sort(), [...waits].sort())
     assert.deepEqual(
       rowsOf(environment, 'pending-manifests').map(({ key, value }) => [

@@ -169,7 +169,15 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
 })
 
 t.test('an inspection fails where rows do not agree', async (t) => {
-  const damages = ['manifests', 'chunk-references', 'chunks', 'pending-manifests', 'ready-manifests']
+  const damages = [
+    'manifests',
+    'chunk-references',
+    'chunk-keeps',
+    'chunks',
+    'pending-bytes',
+    'pending-manifests',
+    'ready-manifests',
+  ]
   for (const table of damages) {
     const directory = t.testdir()
     const store = await openLmdbStore(directory)
@@ -200,7 +208,7 @@ t.test('maps are looked at a bounded number at once, however few are selected', 
   const ids = ['a', 'b', 'c', 'd', 'e'].map((buildId, i) => ({ buildId, placeId: String(i % 2) }))
   const manifest = { contentType: 'a/b', size: 0, digest: digestOf(Buffer.alloc(0)), chunks: [] }
   await parts.decide((maps) => {
-    for (const id of ids) maps.put(1, id, maps.find(1, id), { complete: { manifest, publishedAt: 1 } }, new Map())
+    for (const id of ids) maps.put(1, id, maps.find(1, id), { complete: { manifest, publishedAt: 1 } })
   })
   const seen: string[][] = []
   for (let after: MapId | undefined, isOver = false; !isOver; ) {
