@@ -1,4 +1,3 @@
-import { IngestError } from '../error.ts'
 import type { Environment } from './environment.ts'
 import { type Refusal, toRefusal } from './refusal.ts'
 import type { Outcome } from './serve-requests.ts'
@@ -20,14 +19,8 @@ interface Asked {
   id: number
 }
 
-export function createCommit({ root, lost, isFull }: Environment): Commit {
+export function createCommit({ write: writeAll, isFull }: Environment): Commit {
   let failure: Refusal | undefined
-
-  /** Before anything is acknowledged: what went into a file that is no longer there went nowhere. */
-  function checkFile(): void {
-    const what = lost()
-    if (what !== undefined) throw new IngestError('store-failed', `${what}.`)
-  }
 
   function refuse(requests: readonly Asked[], error: unknown): Outcome<never>[] {
     const refusal = toRefusal(error, isFull)
@@ -39,8 +32,7 @@ export function createCommit({ root, lost, isFull }: Environment): Commit {
     commit(requests, write, onUndone = () => {}) {
       if (failure) return requests.map(({ id }) => ({ id, refusal: failure as Refusal }))
       try {
-        const values = root.transactionSync(write)
-        checkFile()
+        const values = writeAll(write)
         return requests.map(({ id }, i) => ({ id, value: values[i] as (typeof values)[number] }))
       } catch (error) {
         onUndone()
