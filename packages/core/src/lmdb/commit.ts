@@ -1,9 +1,18 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Environment } from './environment.ts'
 import { type Refusal, toRefusal } from './refusal.ts'
 import type { Outcome } from './serve-requests.ts'
+import { lockedError, lockTimeoutMs } from './write-lock.ts'
 
 /** Writes for many requests at once; once the disk has failed, for none. */
 export interface Commit {
+  /**
+   * Resolves when no stopped process holds the write lock. Before each commit, as a thread that waits inside LMDB cannot
+   * be ended: neither its process nor the store could be closed.
+   *
+   * @throws {IngestError} `store-locked` when that takes longer than {@link lockTimeoutMs}
+   */
+  ready(): Promise<void>
   /**
    * Makes what `write` does durable, in one transaction, and answers each request with its value. When anything fails
    * the whole of it is undone, `onUndone` is called, and every request is refused.
@@ -19,8 +28,12 @@ interface Asked {
   id: number
 }
 
-export function createCommit({ write: writeAll, isFull }: Environment): Commit {
+/** How often a lock that a stopped process holds is looked at. */
+const pollMs = 50
+
+export function createCommit({ write: writeAll, lockHolder, isFull }: Environment): Commit {
   let failure: Refusal | undefined
+  let lockedSince: number | undefined
 
   function refuse(requests: readonly Asked[], error: unknown): Outcome<never>[] {
     const refusal = toRefusal(error, isFull)
@@ -29,6 +42,15 @@ export function createCommit({ write: writeAll, isFull }: Environment): Commit {
   }
 
   return {
+    async ready() {
+      for (let holder = lockHolder(); holder?.isStopped; holder = lockHolder()) {
+        lockedSince ??= performance.now()
+        if (performance.now() - lockedSince > lockTimeoutMs) throw lockedError(holder)
+        await sleep(pollMs)
+      }
+      lockedSince = undefined
+    },
+
     commit(requests, write, onUndone = () => {}) {
       if (failure) return requests.map(({ id }) => ({ id, refusal: failure as Refusal }))
       try {

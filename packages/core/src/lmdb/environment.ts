@@ -4,7 +4,7 @@ import { type Database, openAsClass, type RootDatabase } from 'lmdb'
 import { IngestError } from '../error.ts'
 import { checkDataFile, checkLockFile, pageSize } from './check-data-file.ts'
 import { makeDirectory, syncDirectory } from './make-directory.ts'
-import { findWriteLock, type LockHolder } from './write-lock.ts'
+import { findWriteLock, type LockHolder, processWith } from './write-lock.ts'
 
 /** A table with binary keys and values. */
 export type Table = Database<Buffer, Buffer>
@@ -81,6 +81,7 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
   checkAddressSpace()
   makeDirectory(directory)
   if (!existed || !hasLockFile) checkFreeSpace(directory)
+  if (existed && !hasLockFile) checkNotInUse(path, lockPath)
   checkFileDescriptors(directory)
   const settings = {
     path: directory,
@@ -186,6 +187,20 @@ export function checkFreeSpace(directory: string): void {
     actual,
     retryAfterSeconds: 5,
   })
+}
+
+/** A process that has the data file open, and a lock file that is gone, would not lock out this one. */
+function checkNotInUse(path: string, lockPath: string): void {
+  const pid = processWith(path)
+  // a process that starts at the same time makes the lock file first
+  if (pid === undefined || checkLockFile(lockPath)) return
+  throw new IngestError(
+    'store-locked',
+    `${lockPath} is missing, and process ${pid} has the store open: end it first.`,
+    {
+      retryAfterSeconds: 5,
+    },
+  )
 }
 
 /** Failing to map the file ends in a crash. */

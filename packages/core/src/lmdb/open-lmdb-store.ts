@@ -123,6 +123,7 @@ async function openStore(
     environment,
     data: {
       directory: eventsDirectory,
+      files: environment.files,
       idsDirectory: join(directory, 'ids'),
       seed: seed.toString('hex'),
       entriesPerFlush: internals.entriesPerFlush ?? entriesPerFlushDefault,
@@ -334,6 +335,8 @@ async function openStore(
     async check() {
       checkOpen()
       look(() => projects.numberOf('-'))
+      const refusal = writer.refusal()
+      if (refusal) throw refusal
       checkFreeSpace(eventsDirectory)
     },
 
@@ -368,13 +371,15 @@ function buildsOf(events: readonly AppendEvent[]): string[] {
 function openFormat(environment: Environment, directory: string): Buffer {
   const meta = environment.table('meta')
   const key = Buffer.from('format')
-  const format = environment.root.transactionSync(() => {
-    const existing = meta.getBinary(key)
-    if (existing) return existing
-    const made = Buffer.concat([Buffer.from([formatVersion]), randomBytes(8)])
-    meta.put(key, made)
-    return made
-  })
+  const format =
+    meta.getBinary(key) ??
+    environment.write(() => {
+      const existing = meta.getBinary(key)
+      if (existing) return existing
+      const made = Buffer.concat([Buffer.from([formatVersion]), randomBytes(8)])
+      meta.put(key, made)
+      return made
+    })
   if (format[0] !== formatVersion) {
     throw new IngestError(
       'store-incompatible',

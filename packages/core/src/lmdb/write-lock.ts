@@ -1,4 +1,5 @@
-import { closeSync, openSync, readFileSync, readSync, realpathSync } from 'node:fs'
+import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs'
+import { IngestError } from '../error.ts'
 
 /** A process other than this one that holds the write lock of an environment. */
 export interface LockHolder {
@@ -6,6 +7,18 @@ export interface LockHolder {
   pid: number | undefined
   /** Stopped by a signal or a debugger: it may hold the lock forever. */
   isStopped: boolean
+}
+
+/** How long another process may hold the write lock before requests that wait for it are refused. */
+export const lockTimeoutMs = 5000
+
+/** The refusal of what waits for the write lock. */
+export function lockedError({ pid, isStopped }: LockHolder): IngestError {
+  const who = pid === undefined ? 'A process that is not visible from here' : `Process ${pid}`
+  const why = isStopped
+    ? `holds the write lock of the store and is stopped: continue it (kill -CONT ${pid}), or end it`
+    : `has held the write lock of the store for ${lockTimeoutMs / 1000} seconds: try again later, or end it`
+  return new IngestError('store-locked', `${who} ${why}.`, { retryAfterSeconds: 5 })
 }
 
 /**
@@ -36,6 +49,14 @@ const mutexOffsets = [64, 128]
 const kindOffset = 16
 /** Robust, and shared between processes. */
 const mutexKind = 16 | 128
+
+/** Another process that has mapped the data file at `path`, as far as they are visible from here. */
+export function processWith(path: string): number | undefined {
+  if (process.platform !== 'linux') return undefined
+  const mapping = new RegExp(` ${statSync(path).ino} +.*data\\.mdb`)
+  const pids = readdirSync('/proc').map(Number)
+  return pids.find((pid) => pid > 0 && pid !== process.pid && mapping.test(readText(`/proc/${pid}/maps`) ?? ''))
+}
 
 function mutexAddress(lockPath: string): number | undefined {
   const line = readText('/proc/self/maps')

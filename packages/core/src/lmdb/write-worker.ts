@@ -13,7 +13,7 @@ if (data.task === 'bytes') standBack(5)
 
 const gate = gateAt(data.gates, data.task === 'log' ? writerGate : bytesGate)
 const port = parentPort as MessagePort
-const environment = openEnvironment(data.directory)
+const environment = openEnvironment(data.directory, data)
 await (data.task === 'log' ? runWriter(port, environment, data, gate) : runBytesWriter(port, environment, gate))
 await environment.root.close()
 gate.leave()

@@ -16,6 +16,8 @@ import { type FromThread, type Outcome, type Serving, serveRequests } from './se
 export interface WriterData {
   /** Of the log. */
   directory: string
+  /** Of the log, as {@link Environment} names them. */
+  files: string
   idsDirectory: string
   seed: string
   entriesPerFlush: number
@@ -80,6 +82,7 @@ async function openWriter(
     directory: idsDirectory,
     log,
     logDirectory: directory,
+    logFiles: environment.files,
     seed,
     entriesPerFlush,
     gates,
@@ -90,7 +93,7 @@ async function openWriter(
     hasWaste = true
   })
   const appender = createAppender(tables, eventLog, ids, maps.freeze)
-  const { commit, refuse, failure } = createCommit(environment)
+  const { commit, refuse, failure, ready } = createCommit(environment)
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
     root.resetReadTxn()
@@ -106,6 +109,7 @@ async function openWriter(
   async function room(): Promise<void> {
     const timer = setInterval(() => say({ type: 'waits' }), waitingMs)
     try {
+      await ready()
       await ids.room()
     } finally {
       clearInterval(timer)

@@ -9,7 +9,15 @@ import { type IndexWorker, startIndexWorker } from './index-worker-handle.ts'
 import type { LogReader } from './log-reader.ts'
 import { createRecentTable, type RecentTable } from './recent-table.ts'
 import { blockOf, DamagedRun, getPart, mergeWidth, type Run } from './run.ts'
-import { emptyRunList, type IdTables, openIdTables, readRevision, readRunList, writeRunList } from './run-list.ts'
+import {
+  emptyRunList,
+  type IdTables,
+  openIdTables,
+  type RunList,
+  readRevision,
+  readRunList,
+  writeRunList,
+} from './run-list.ts'
 
 /**
  * Finds where events may be stored, by their fingerprints, at a cost that does not grow with their number. It answers
@@ -42,6 +50,7 @@ export interface IdIndexOptions {
   log: LogReader
   /** The directory of the log, for the worker. */
   logDirectory: string
+  logFiles: string
   seed: string
   entriesPerFlush: number
   gates: Gates
@@ -98,7 +107,15 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
 
   function wake(): void {
     worker ??= startIndexWorker(
-      { directory, logDirectory: options.logDirectory, seed, entriesPerFlush, gates: options.gates },
+      {
+        directory,
+        files: environment.files,
+        logDirectory: options.logDirectory,
+        logFiles: options.logFiles,
+        seed,
+        entriesPerFlush,
+        gates: options.gates,
+      },
       {
         onFilter: (nonce, filter) => coming.set(nonce, filter),
         onDamage: markDamaged,
@@ -279,11 +296,18 @@ function isDamage(error: unknown): boolean {
 /** The tables of the index, emptied if they are of another log than this one. */
 function openTables(environment: Environment, log: LogReader, seed: string): IdTables {
   const tables = openIdTables(environment)
-  environment.root.transactionSync(() => {
-    const list = readRunList(tables)
+
+  function isCurrent(list: RunList | undefined): boolean {
     // an older look at the log might not have the record that the list speaks of
     log.refresh()
-    if (list && isOfLog(list, log, seed)) return
+    return list !== undefined && isOfLog(list, log, seed)
+  }
+
+  // a process that only reads needs no write lock
+  if (isCurrent(readRunList(tables))) return tables
+  environment.write(() => {
+    const list = readRunList(tables)
+    if (isCurrent(list)) return
     for (const table of [tables.meta, tables.blocks, tables.filters]) table.clearSync()
     writeRunList(tables, { ...emptyRunList(seed), revision: (list?.revision ?? 0) + 1 })
   })

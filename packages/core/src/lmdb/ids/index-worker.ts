@@ -17,10 +17,10 @@ const retryMs = 500
 // those who serve requests come first
 standBack(10)
 
-const { directory, logDirectory, seed, entriesPerFlush, gates } = workerData as IndexWorkerData
+const { directory, files, logDirectory, logFiles, seed, entriesPerFlush, gates } = workerData as IndexWorkerData
 const gate = gateAt(gates, indexerGate)
-const logEnvironment = openEnvironment(logDirectory)
-const tables = openIdTables(openEnvironment(directory))
+const logEnvironment = openEnvironment(logDirectory, { files: logFiles })
+const tables = openIdTables(openEnvironment(directory, { files }))
 const indexer = createIndexer({
   tables,
   log: createLogReader(logEnvironment, logEnvironment.table('log')),
@@ -47,7 +47,13 @@ async function work(): Promise<void> {
 }
 
 function step(): 'worked' | 'idle' | 'busy' | 'failed' {
+  // a transaction that waits for a stopped process would keep this one from ending
+  if (isLocked()) return 'busy'
   return attempt(() => indexer.step()) ?? 'failed'
+}
+
+function isLocked(): boolean {
+  return tables.environment.lockHolder()?.isStopped ?? false
 }
 
 function attempt<T>(work: () => T): T | undefined {
@@ -70,7 +76,7 @@ parentPort?.on('message', async (message: ToIndexWorker) => {
   } else {
     closing = true
     await working
-    attempt(() => indexer.release())
+    if (!isLocked()) attempt(() => indexer.release())
     gate.enter()
     await tables.environment.root.close()
     await logEnvironment.root.close()
