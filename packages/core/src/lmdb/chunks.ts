@@ -71,6 +71,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
       timeoutMs,
     }).catch((error) => {
       thread = undefined
+      if (error.code === 'store-failed') writer.fail(error)
       throw error
     })
     return thread

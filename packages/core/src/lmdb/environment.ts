@@ -71,11 +71,12 @@ const fileDescriptors = 8
  * (SIGSEGV, SIGBUS), so what may make it fail is checked first.
  *
  * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when a
- *   process with the same id has it open, `store-failed` for files that are not those of the options, or when the
- *   process may open no more files
+ *   process with the same id has it open, `overloaded` when the process may open no more files, `store-failed` for files
+ *   other than those of the options
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
   const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
+  if (options.files !== undefined) checkFiles(options.files)
   const existed = checkDataFile(path)
   const hasLockFile = checkLockFile(lockPath)
   checkAddressSpace()
@@ -109,6 +110,7 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
   // LMDB syncs the file and not the directory that names it
   if (!existed) for (const each of [directory, dirname(directory)]) syncDirectory(each)
   const files = options.files ?? identify()
+  checkFiles(files)
   const findHolder = findWriteLock(lockPath)
   const tables = new Map<string, Table>()
 
@@ -116,12 +118,12 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
     return [path, lockPath].map(identityOf).join()
   }
 
-  function lost(): string | undefined {
+  function lostOf(files: string): string | undefined {
     return identify() === files ? undefined : `${path} or its lock.mdb was deleted or replaced while it was open`
   }
 
-  function checkFiles(): void {
-    const what = lost()
+  function checkFiles(files: string): void {
+    const what = lostOf(files)
     if (what !== undefined) throw new IngestError('store-failed', `${what}.`)
   }
 
@@ -131,7 +133,6 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
     return existing ?? root.openDB<Buffer, Buffer>(name, binary)
   }
 
-  checkFiles()
   return {
     root,
     table(name) {
@@ -141,15 +142,15 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
     },
     write(work) {
       // before as well: the pages of this transaction may be those of another writer
-      checkFiles()
+      checkFiles(files)
       // a reader that was killed keeps all pages that were freed since its snapshot
       root.readerCheck()
       const result = root.transactionSync(work)
-      checkFiles()
+      checkFiles(files)
       return result
     },
     lockHolder: findHolder,
-    lost,
+    lost: () => lostOf(files),
     files,
     isFull: () => freeBytes(directory) < freeBytesMin,
   }
@@ -222,8 +223,9 @@ function checkFileDescriptors(directory: string): void {
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
     if (code !== 'EMFILE' && code !== 'ENFILE') throw cause
-    throw new IngestError('store-failed', `${directory} cannot be opened: ${message}. Raise the limit (ulimit -n).`, {
+    throw new IngestError('overloaded', `${directory} cannot be opened: ${message}. Raise the limit (ulimit -n).`, {
       cause,
+      retryAfterSeconds: 5,
     })
   } finally {
     for (const each of open) closeSync(each)

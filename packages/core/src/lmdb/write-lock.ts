@@ -1,4 +1,5 @@
 import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { IngestError } from '../error.ts'
 
 /** A process other than this one that holds the write lock of an environment. */
@@ -29,7 +30,7 @@ export function lockedError({ pid, isStopped }: LockHolder): IngestError {
  * from the memory to which this process has mapped the file, as closing the file would release the process's locks on it.
  */
 export function findWriteLock(lockPath: string): () => LockHolder | undefined {
-  const address = process.platform === 'linux' ? mutexAddress(realpathSync(lockPath)) : undefined
+  const address = process.platform === 'linux' ? mutexAddress(lockPath) : undefined
   if (address === undefined) return () => undefined
   return () => {
     const thread = readMemory(address, 4).readUInt32LE() & threadIdMask
@@ -59,9 +60,10 @@ export function processWith(path: string): number | undefined {
 }
 
 function mutexAddress(lockPath: string): number | undefined {
+  const mapped = join(realpathSync(dirname(lockPath)), basename(lockPath))
   const line = readText('/proc/self/maps')
     ?.split('\n')
-    .find((line) => line.endsWith(` ${lockPath}`))
+    .find((line) => line.endsWith(` ${mapped}`))
   if (line === undefined) return undefined
   const start = Number.parseInt(line, 16)
   const offset = mutexOffsets.find((offset) => readMemory(start + offset + kindOffset, 4).readUInt32LE() === mutexKind)
