@@ -7,10 +7,11 @@ import { lockedError, lockTimeoutMs } from './write-lock.ts'
 /** Writes for many requests at once; once the disk has failed, for none. */
 export interface Commit {
   /**
-   * Resolves when no stopped process holds the write lock. Before each commit, as a thread that waits inside LMDB cannot
+   * Resolves when a write can be tried: no stopped process holds the write lock, and a disk that was full has some
+   * space again. Before each commit, as a thread that waits inside LMDB cannot
    * be ended: neither its process nor the store could be closed.
    *
-   * @throws {IngestError} `store-locked` when that takes longer than {@link lockTimeoutMs}
+   * @throws {IngestError} `disk-full`, `store-locked` when it takes longer than {@link lockTimeoutMs}
    */
   ready(): Promise<void>
   /**
@@ -31,18 +32,22 @@ interface Asked {
 /** How often a lock that a stopped process holds is looked at. */
 const pollMs = 50
 
-export function createCommit({ write: writeAll, lockHolder, isFull }: Environment): Commit {
+export function createCommit({ write: writeAll, lockHolder, isFull, checkSpace }: Environment): Commit {
   let failure: Refusal | undefined
   let lockedSince: number | undefined
+  let isDiskFull = false
 
   function refuse(requests: readonly Asked[], error: unknown): Outcome<never>[] {
     const refusal = toRefusal(error, isFull)
     if (refusal.code === 'store-failed') failure ??= refusal
+    isDiskFull = refusal.code === 'disk-full'
     return requests.map(({ id }) => ({ id, refusal }))
   }
 
   return {
     async ready() {
+      // a write that is not tried costs nothing
+      if (isDiskFull) checkSpace()
       for (let holder = lockHolder(); holder?.isStopped; holder = lockHolder()) {
         lockedSince ??= performance.now()
         if (performance.now() - lockedSince > lockTimeoutMs) throw lockedError(holder)

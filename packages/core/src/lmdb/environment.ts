@@ -1,4 +1,5 @@
 import { closeSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs'
+import { devNull } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type Database, openAsClass, type RootDatabase } from 'lmdb'
 import { IngestError } from '../error.ts'
@@ -52,6 +53,8 @@ export interface Environment {
   files: string
   /** Whether the disk has next to no space left. */
   isFull(): boolean
+  /** @throws {IngestError} `disk-full` when the disk has next to no space left. */
+  checkSpace(): void
 }
 
 export interface EnvironmentOptions {
@@ -76,6 +79,7 @@ const fileDescriptors = 8
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
   const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
+  checkFileDescriptors(directory)
   if (options.files !== undefined) checkFiles(options.files)
   const existed = checkDataFile(path)
   const hasLockFile = checkLockFile(lockPath)
@@ -83,7 +87,6 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
   makeDirectory(directory)
   if (!existed || !hasLockFile) checkFreeSpace(directory)
   if (existed && !hasLockFile) checkNotInUse(path, lockPath)
-  checkFileDescriptors(directory)
   const settings = {
     path: directory,
     isRoot: true,
@@ -152,6 +155,7 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
     lockHolder: findHolder,
     lost: () => lostOf(files),
     files,
+    checkSpace: () => checkFreeSpace(directory),
     isFull: () => freeBytes(directory) < freeBytesMin,
   }
 }
@@ -219,7 +223,7 @@ function checkAddressSpace(): void {
 function checkFileDescriptors(directory: string): void {
   const open: number[] = []
   try {
-    while (open.length < fileDescriptors) open.push(openSync(directory, 'r'))
+    while (open.length < fileDescriptors) open.push(openSync(devNull, 'r'))
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
     if (code !== 'EMFILE' && code !== 'ENFILE') throw cause

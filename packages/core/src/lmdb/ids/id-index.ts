@@ -76,7 +76,7 @@ export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
     environment = openEnvironment(options.directory)
     return await openIndexIn(environment, options)
   } catch (error) {
-    if (!isDamage(error)) throw error
+    if (!isDamage(error) && !existsSync(join(options.directory, damagedMark))) throw error
     await environment?.root.close()
     removeDirectory(options.directory)
     return openIndexIn(openEnvironment(options.directory), options)
@@ -96,6 +96,8 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   let waiting: RecentTable[] = []
   /** All records up to this one are in a table or a run. */
   let reached = 0
+  /** What there was when the records of others were read, before this process added its own. */
+  let kept: { current: RecentTable; waiting: RecentTable[]; reached: number } | undefined
   let worker: IndexWorker | undefined
   let damage: IngestError | undefined
   /** What the worker has met last. */
@@ -134,7 +136,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   /** Damaged runs are of no use to any process: the next one that opens the index makes it again. */
   function markDamaged(message: string): IngestError {
     writeFileSync(join(directory, damagedMark), message)
-    damage = new IngestError('store-failed', `${message} The index is made again when the store is opened next.`)
+    damage ??= new IngestError('store-failed', `${message} The index is made again when the store is opened next.`)
     return damage
   }
 
@@ -163,6 +165,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     const made = fresh.map((run) => [run.nonce, coming.get(run.nonce) ?? getFilter(tables.filters, run)] as const)
     // nothing is changed before everything is read
     list = next
+    kept = undefined
     for (const [nonce, filter] of made) filters.set(nonce, filter)
     const listed = new Set(list.runs.map(({ nonce }) => nonce))
     for (const nonce of filters.keys()) if (!listed.has(nonce)) filters.delete(nonce)
@@ -210,8 +213,12 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   async function open(): Promise<void> {
     const total = log.lastSequence()
     takeOver()
-    while (reached < total) {
+    for (let [since, before] = [Date.now(), 0]; reached < total; ) {
       readLog(total, isFull)
+      if (reached > before) [since, before] = [Date.now(), reached]
+      if (Date.now() - since > roomTimeoutMs) {
+        throw new IngestError('overloaded', `The id index cannot be made${trouble}: try again later.`)
+      }
       if (reached < total) {
         onProgress({ done: reached, total })
         await waitForRoom()
@@ -222,6 +229,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   async function waitForRoom(): Promise<void> {
     wake()
     await worker?.changed(pollMs)
+    if (damage) throw damage
     takeOver()
   }
 
@@ -251,6 +259,8 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     catchUp(lastSequence) {
       guarded(takeOver)
       readLog(lastSequence)
+      current.keep()
+      kept = { current, waiting, reached }
     },
 
     search(fingerprints, count) {
@@ -265,9 +275,12 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     add: take,
 
     undone() {
-      waiting = []
-      current = newTable()
-      reached = list.watermark
+      // reading the log again since the last run takes long
+      kept ??= { current: newTable(), waiting: [], reached: list.watermark }
+      current = kept.current
+      waiting = kept.waiting
+      reached = kept.reached
+      current.undo()
     },
 
     async close() {
@@ -288,7 +301,7 @@ function removeDirectory(directory: string): void {
 const damageCodes = new Set<unknown>([-30797, -30796, -30795, -30794, -30793, -30784, -30782])
 
 /** Whether an error says that what is on disk is not what was written. */
-function isDamage(error: unknown): boolean {
+export function isDamage(error: unknown): boolean {
   if (error instanceof IngestError) return error.code === 'store-incompatible'
   return error instanceof DamagedRun || damageCodes.has((error as { code?: unknown }).code)
 }

@@ -3,10 +3,10 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { openEnvironment } from '../environment.ts'
 import { gateAt, indexerGate } from '../gates.ts'
 import { standBack } from '../stand-back.ts'
+import { isDamage } from './id-index.ts'
 import type { FromIndexWorker, IndexWorkerData, ToIndexWorker } from './index-worker-handle.ts'
 import { createIndexer } from './indexer.ts'
 import { createLogReader } from './log-reader.ts'
-import { DamagedRun } from './run.ts'
 import { openIdTables } from './run-list.ts'
 
 // The thread that flushes and merges. It has handles of its own on the log, which it only reads, and on the index.
@@ -61,7 +61,7 @@ function attempt<T>(work: () => T): T | undefined {
   try {
     return work()
   } catch (error) {
-    say({ type: 'failed', message: (error as Error).message, damaged: error instanceof DamagedRun })
+    say({ type: 'failed', message: (error as Error).message, damaged: isDamage(error) })
     return undefined
   } finally {
     gate.leave()
