@@ -73,8 +73,8 @@ const fileDescriptors = 8
  * Opens the environment in `directory`, and makes it when it is missing. When LMDB fails to open, it crashes the process
  * (SIGSEGV, SIGBUS), so what may make it fail is checked first.
  *
- * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when a
- *   process with the same id has it open, `overloaded` when the process may open no more files, `store-failed` for files
+ * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when
+ *   the lock file is gone and another process has it open, `overloaded` when the process may open no more files, `store-failed` for files
  *   other than those of the options
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
