@@ -56,6 +56,7 @@ export const exitCodes: Record<ErrorCode, number> = {
   'store-damaged': exitCode.invalid,
   'store-failed': exitCode.temporary,
   'store-incompatible': exitCode.invalid,
+  'store-locked': exitCode.temporary,
   'store-missing': exitCode.usage,
   'too-many-events': exitCode.invalid,
   unauthorized: exitCode.credentials,

@@ -40,6 +40,7 @@ const refusals = {
   'store-damaged': { title: 'Store damaged', retryable: false },
   'store-failed': { title: 'Store failed', retryable: true },
   'store-incompatible': { title: 'Store incompatible', retryable: false },
+  'store-locked': { title: 'Store locked', retryable: true },
   'store-missing': { title: 'Store missing', retryable: false },
   'too-many-events': { title: 'Too many events', retryable: false },
   unauthorized: { title: 'Unauthorized', retryable: false },

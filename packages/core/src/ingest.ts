@@ -83,7 +83,7 @@ export interface IngestOptions {
   /** In place of the keyring. What it throws is answered as "temporarily unavailable", never as "wrong key". */
   authenticate?: Authenticate
   maps?: MapRules
-  /** The clock, in milliseconds since 1970. */
+  /** The clock, in milliseconds since 1970. A time that is no time is refused with `internal-error`, and never stored. */
   now?: () => number
 }
 
@@ -93,10 +93,11 @@ export interface IngestOptions {
  * @throws {IngestError} `invalid-argument` for a store that is none, and for a schema that is broken.
  */
 export function createIngest(options: IngestOptions): EmbeddedIngest {
-  const { store, schemas = {}, authenticate, maps = {}, now = Date.now } = options
+  const { store, schemas = {}, authenticate, maps = {}, now: clock = Date.now } = options
   if (typeof store?.append !== 'function') {
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
+  const now = () => checkTime(clock())
   const context = { store, checkBySchema: compileEventSchemas(schemas), now }
   const keys = createKeyring(store, now)
   const arrivals = createArrivals()
@@ -143,4 +144,12 @@ export function createIngest(options: IngestOptions): EmbeddedIngest {
       return store.close()
     },
   }
+}
+
+/** The last time that a `Date` can hold. */
+const timeMax = 8.64e15
+
+function checkTime(time: unknown): number {
+  if (typeof time === 'number' && time >= 0 && time <= timeMax) return time
+  throw new IngestError('internal-error', `The clock (now) returned ${String(time)}, not milliseconds since 1970.`)
 }

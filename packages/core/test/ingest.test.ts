@@ -283,3 +283,15 @@ t.test('no bytes make anything but a refusal of the closed set', async (t) => {
   )
   t.pass('2,000 bodies')
 })
+
+t.test('a clock that returns no time is refused, and nothing of it is stored', async (t) => {
+  const store = openMemoryStore()
+  for (const time of [Number.NaN, Number.POSITIVE_INFINITY, -1, 8.64e15 + 1, '1', undefined, null, new Date()]) {
+    const ingest = createIngest({ store, now: () => time as number })
+    await t.rejects(ingest.submitBatch('p', { events: [{ projectId: 'p', eventId: 'a' }] }), { code: 'internal-error' })
+    await t.rejects(ingest.keys.create('p'), { code: 'internal-error' })
+    await t.rejects(ingest.publishMap('p', { placeId: '1', buildId: 'b', map: 1 }), { code: 'internal-error' })
+  }
+  t.equal((await store.totals('p')).events, 0)
+  t.strictSame(await store.projects(), [])
+})

@@ -12,6 +12,7 @@ const inside: ReadonlySet<ErrorCode> = new Set([
   'store-damaged',
   'store-failed',
   'store-incompatible',
+  'store-locked',
   'store-missing',
 ])
 

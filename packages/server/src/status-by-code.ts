@@ -37,6 +37,7 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   'store-damaged': 500,
   'store-failed': 503,
   'store-incompatible': 500,
+  'store-locked': 503,
   'store-missing': 500,
   'too-many-events': 413,
   unauthorized: 401,

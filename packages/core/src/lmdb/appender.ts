@@ -10,6 +10,7 @@ import {
   eventIdOf,
   eventsOf,
   fingerprintsOf,
+  headerOf,
   sealRecord,
   viewRecord,
 } from './record.ts'
@@ -50,7 +51,7 @@ export function createAppender(
     // a batch that is sent again is the same bytes, by the contract: its first event tells of all of them
     const again = ids.search(fingerprints, Math.min(1, count)).some(({ position }) => {
       const record = earlier(position.sequence)
-      return record?.project === project && record.payload.equals(payload)
+      return record.project === project && record.payload.equals(payload)
     })
     if (again) return 'none'
     const candidates = ids.search(fingerprints, count)
@@ -139,36 +140,44 @@ interface EarlierRecord {
   events(): Buffer[]
 }
 
-type Reader = (sequence: number) => EarlierRecord | undefined
+type Reader = (sequence: number) => EarlierRecord
 
 /** Reads records each once, for as long as one decision takes. */
 function readerOf(log: Table): Reader {
-  const records = new Map<number, EarlierRecord | undefined>()
+  const records = new Map<number, EarlierRecord>()
   return (sequence) => {
-    if (!records.has(sequence)) records.set(sequence, earlierRecord(log.getBinary(sequenceKey(sequence)), sequence))
-    return records.get(sequence)
+    const record = records.get(sequence) ?? earlierRecord(log.getBinary(sequenceKey(sequence)), sequence)
+    records.set(sequence, record)
+    return record
   }
 }
 
-function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierRecord | undefined {
-  if (!bytes) return undefined
-  const { project, payload } = viewRecord(bytes)
+function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierRecord {
+  // the index names no record that is missing or empty
+  headerOf(bytes, sequence)
+  const { project, payload } = viewRecord(bytes as Buffer)
   let events: Buffer[] | undefined
   return {
     project,
     payload,
     events() {
       // what is damaged cannot be taken apart
-      events ??= eventsOf(decodeRecord(bytes, sequence).payload)
+      events ??= eventsOf(decodeRecord(bytes as Buffer, sequence).payload)
       return events
     },
   }
 }
 
-/** The event of the project that stands there; undefined if what stands there is another project's. */
+/**
+ * The event of the project that stands there; undefined if what stands there is another project's.
+ *
+ * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown.
+ */
 function eventAt(project: number, { sequence, index }: Position, earlier: Reader): Buffer | undefined {
   const record = earlier(sequence)
-  return record?.project === project ? record.events()[index] : undefined
+  // read as a whole, because the number of the project may be what is damaged
+  const events = record.events()
+  return record.project === project ? events[index] : undefined
 }
 
 /** What is stored under the id of an event. */

@@ -8,6 +8,8 @@ import { serveRequests } from './serve-requests.ts'
 /** What the writer of bytes needs to know. */
 export interface BytesWriterData {
   directory: string
+  /** As {@link Environment} names them. */
+  files: string
   gates: Gates
 }
 
@@ -22,7 +24,7 @@ export type BytesValue = ArrayBuffer[]
 /** The one in a process who writes the bytes of chunks: many uploads, one transaction, one sync. */
 export function runBytesWriter(port: MessagePort, environment: Environment, gate: Gate): Promise<void> {
   const bytes = environment.table('bytes')
-  const { commit } = createCommit(environment)
+  const { commit, refuse, ready } = createCommit(environment)
 
   /** Answers with the memory that it was given, which is used again. */
   function write(request: BytesRequest): BytesValue {
@@ -36,7 +38,14 @@ export function runBytesWriter(port: MessagePort, environment: Environment, gate
 
   return serveRequests<BytesRequest>(port, gate, async () => ({
     bytesOf: (request) => (request.type === 'write' ? sizeOf(request) : 0),
-    answer: async (requests) => commit(requests, () => requests.map(write)),
+    async answer(requests) {
+      try {
+        await ready()
+      } catch (error) {
+        return refuse(requests, error)
+      }
+      return commit(requests, () => requests.map(write))
+    },
     transferOf: (outcomes) => outcomes.flatMap((outcome) => ('value' in outcome ? (outcome.value as BytesValue) : [])),
     async close() {},
   }))

@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
+import { accessSync, closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
 import { IngestError } from '../error.ts'
 
 /** The page size that every environment is made with. */
@@ -23,17 +23,40 @@ const dataVersion = 2
 export function checkDataFile(path: string): boolean {
   let file: number
   try {
-    file = openSync(path, 'r')
+    // a FIFO would wait for somebody who writes to it
+    file = openSync(path, constants.O_RDWR | (constants.O_NONBLOCK ?? 0))
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
     if (code === 'ENOENT' || code === 'ENOTDIR') return false
-    throw new IngestError('store-incompatible', `${path} cannot be read: ${(cause as Error).message}`, { cause })
+    throw new IngestError('store-incompatible', `${path} cannot be opened: ${(cause as Error).message}`, { cause })
   }
   try {
     return checkContent(path, file)
   } finally {
     closeSync(file)
   }
+}
+
+/**
+ * Looks at an LMDB lock file before LMDB does, which would crash the process over one that it cannot open. Says whether
+ * it is there and takes space on the disk. It is not opened: closing it again would give up the locks that this process
+ * holds on it.
+ *
+ * @throws {IngestError} `store-incompatible` for one that is not a file, or may not be written.
+ */
+export function checkLockFile(path: string): boolean {
+  let stat: Stats | undefined
+  try {
+    stat = statSync(path, { throwIfNoEntry: false })
+    if (stat) accessSync(path, constants.R_OK | constants.W_OK)
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOTDIR') return false
+    throw new IngestError('store-incompatible', `${path} cannot be opened: ${(cause as Error).message}`, { cause })
+  }
+  if (!stat) return false
+  if (!stat.isFile()) throw damaged(path, 'it is not a file')
+  // one that was copied without its holes gets its blocks when it is written to, which on a full disk is a SIGBUS
+  return stat.size > 0 && stat.blocks > 0
 }
 
 function checkContent(path: string, file: number): boolean {

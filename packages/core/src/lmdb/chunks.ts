@@ -61,16 +61,18 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
 
   /** The thread that writes, started for the first that there is to write. */
   function bytesWriter(): Promise<Thread<BytesRequest>> {
-    const data: BytesWriterData = { directory, gates }
+    const data: BytesWriterData = { directory, files: environment.files, gates }
     if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
     thread ??= startThread<BytesRequest>({
       task: 'bytes',
       data,
       gate: bytesGate,
       onFatal: writer.fail,
+      lockHolder: environment.lockHolder,
       timeoutMs,
     }).catch((error) => {
       thread = undefined
+      if (error.code === 'store-failed') writer.fail(error)
       throw error
     })
     return thread

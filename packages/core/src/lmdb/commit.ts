@@ -1,10 +1,19 @@
-import { IngestError } from '../error.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Environment } from './environment.ts'
 import { type Refusal, toRefusal } from './refusal.ts'
 import type { Outcome } from './serve-requests.ts'
+import { lockedError, lockTimeoutMs } from './write-lock.ts'
 
 /** Writes for many requests at once; once the disk has failed, for none. */
 export interface Commit {
+  /**
+   * Resolves when a write can be tried: no stopped process holds the write lock, and a disk that was full has some
+   * space again. Before each commit, as a thread that waits inside LMDB cannot
+   * be ended: neither its process nor the store could be closed.
+   *
+   * @throws {IngestError} `disk-full`, `store-locked` when it takes longer than {@link lockTimeoutMs}
+   */
+  ready(): Promise<void>
   /**
    * Makes what `write` does durable, in one transaction, and answers each request with its value. When anything fails
    * the whole of it is undone, `onUndone` is called, and every request is refused.
@@ -20,27 +29,37 @@ interface Asked {
   id: number
 }
 
-export function createCommit({ root, lost, isFull }: Environment): Commit {
-  let failure: Refusal | undefined
+/** How often a lock that a stopped process holds is looked at. */
+const pollMs = 50
 
-  /** Before anything is acknowledged: what went into a file that is no longer there went nowhere. */
-  function checkFile(): void {
-    const what = lost()
-    if (what !== undefined) throw new IngestError('store-failed', `${what}.`)
-  }
+export function createCommit({ write: writeAll, lockHolder, isFull, checkSpace }: Environment): Commit {
+  let failure: Refusal | undefined
+  let lockedSince: number | undefined
+  let isDiskFull = false
 
   function refuse(requests: readonly Asked[], error: unknown): Outcome<never>[] {
     const refusal = toRefusal(error, isFull)
     if (refusal.code === 'store-failed') failure ??= refusal
+    isDiskFull = refusal.code === 'disk-full'
     return requests.map(({ id }) => ({ id, refusal }))
   }
 
   return {
+    async ready() {
+      // a write that is not tried costs nothing
+      if (isDiskFull) checkSpace()
+      for (let holder = lockHolder(); holder?.isStopped; holder = lockHolder()) {
+        lockedSince ??= performance.now()
+        if (performance.now() - lockedSince > lockTimeoutMs) throw lockedError(holder)
+        await sleep(pollMs)
+      }
+      lockedSince = undefined
+    },
+
     commit(requests, write, onUndone = () => {}) {
       if (failure) return requests.map(({ id }) => ({ id, refusal: failure as Refusal }))
       try {
-        const values = root.transactionSync(write)
-        checkFile()
+        const values = writeAll(write)
         return requests.map(({ id }, i) => ({ id, value: values[i] as (typeof values)[number] }))
       } catch (error) {
         onUndone()

@@ -1,9 +1,11 @@
-import { closeSync, fsyncSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs'
-import { join } from 'node:path'
-import { type Database, open, type RootDatabase } from 'lmdb'
+import { closeSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs'
+import { devNull } from 'node:os'
+import { dirname, join } from 'node:path'
+import { type Database, openAsClass, type RootDatabase } from 'lmdb'
 import { IngestError } from '../error.ts'
-import { checkDataFile, pageSize } from './check-data-file.ts'
-import { makeDirectory } from './make-directory.ts'
+import { checkDataFile, checkLockFile, pageSize } from './check-data-file.ts'
+import { makeDirectory, syncDirectory } from './make-directory.ts'
+import { findWriteLock, type LockHolder, processWith } from './write-lock.ts'
 
 /** A table with binary keys and values. */
 export type Table = Database<Buffer, Buffer>
@@ -29,37 +31,65 @@ export interface Rows {
 export interface Environment {
   root: RootDatabase<Buffer, Buffer>
   /**
-   * Makes the table when it is missing. The first call for a name takes the write lock, so it belongs where nobody is
-   * served yet; and not into a transaction, which would take the table with it if it is undone.
+   * Opens a table. Creating one that is missing takes the write lock, so the first call for a name belongs before the
+   * first request; and not into a transaction, whose undo would remove the table.
    */
   table(name: string): Table
   /**
-   * What stands in the way of trusting the data file now: a file that was deleted or replaced under a running process
-   * takes every write and keeps none.
+   * Runs `work` in one write transaction, which is durable when this returns.
+   *
+   * @throws {IngestError} `store-failed` when the data file or the lock file was deleted or replaced: what was written
+   *   is in no file that another process reads, or another process writes to the same pages.
+   */
+  write<T>(work: () => T): T
+  /** The process that holds the write lock; undefined when it is free, held by this process, or cannot be determined. */
+  lockHolder(): LockHolder | undefined
+  /**
+   * Why the files cannot be trusted: one that was deleted or replaced under a running process takes every write and
+   * keeps none, and two lock files make two writers.
    */
   lost(): string | undefined
+  /** Identifies the two files. A thread that opens the environment later passes it to {@link openEnvironment}. */
+  files: string
   /** Whether the disk has next to no space left. */
   isFull(): boolean
+  /** @throws {IngestError} `disk-full` when the disk has next to no space left. */
+  checkSpace(): void
+}
+
+export interface EnvironmentOptions {
+  /** The files that another thread of this process has open. */
+  files?: string
 }
 
 // address space, not disk: the file grows as it is filled, except on Windows, where lmdb grows the map instead
 const mapBytes = 2 ** 40
-/** Creating a data file on a full disk is a SIGBUS, so there has to be this much. */
+/** Creating a data or lock file on a full disk is a SIGBUS, so this much must be free. */
 const freeBytesMin = 16 * 2 ** 20
+/** What opening needs at the most: two data files, one lock file, one in passing. */
+const fileDescriptors = 8
 
 /**
- * Opens the environment in `directory`, and makes it when it is missing.
+ * Opens the environment in `directory`, and makes it when it is missing. When LMDB fails to open, it crashes the process
+ * (SIGSEGV, SIGBUS), so what may make it fail is checked first.
  *
- * @throws {IngestError} `store-incompatible` for a data file that LMDB cannot open safely, `disk-full`
+ * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when
+ *   the lock file is gone and another process has it open, `overloaded` when the process may open no more files, `store-failed` for files
+ *   other than those of the options
  */
-export function openEnvironment(directory: string): Environment {
-  const path = join(directory, 'data.mdb')
+export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
+  const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
+  checkFileDescriptors(directory)
+  if (options.files !== undefined) checkFiles(options.files)
   const existed = checkDataFile(path)
+  const hasLockFile = checkLockFile(lockPath)
   checkAddressSpace()
   makeDirectory(directory)
-  if (!existed) checkFreeSpace(directory)
-  const root = open<Buffer, Buffer>({
+  if (!existed || !hasLockFile) checkFreeSpace(directory)
+  if (existed && !hasLockFile) checkNotInUse(path, lockPath)
+  const settings = {
     path: directory,
+    isRoot: true,
     // a name with a dot in it would be taken for a file
     noSubdir: false,
     maxDbs: 32,
@@ -73,27 +103,85 @@ export function openEnvironment(directory: string): Environment {
     noMemInit: false,
     cache: false,
     ...binary,
-  } as Parameters<typeof open<Buffer, Buffer>>[0])
-  // LMDB syncs the file and not the folder that names it
-  if (!existed) for (const folder of [directory, join(directory, '..')]) syncDirectory(folder)
-  const { ino } = statSync(path)
+  }
+  // the types of lmdb call its constructor a method
+  const Store = openAsClass({ ...settings } as Parameters<typeof openAsClass>[0]) as unknown as new (
+    name: null,
+    options: object,
+  ) => RootDatabase<Buffer, Buffer>
+  const root = withoutLock(Store.prototype, () => new Store(null, settings))
+  // LMDB syncs the file and not the directory that names it
+  if (!existed) for (const each of [directory, dirname(directory)]) syncDirectory(each)
+  const files = options.files ?? identify()
+  checkFiles(files)
+  const findHolder = findWriteLock(lockPath)
   const tables = new Map<string, Table>()
+
+  function identify(): string {
+    return [path, lockPath].map(identityOf).join()
+  }
+
+  function lostOf(files: string): string | undefined {
+    return identify() === files ? undefined : `${path} or its lock.mdb was deleted or replaced while it was open`
+  }
+
+  function checkFiles(files: string): void {
+    const what = lostOf(files)
+    if (what !== undefined) throw new IngestError('store-failed', `${what}.`)
+  }
+
+  function openTable(name: string): Table {
+    const options = { ...binary, create: false } as typeof binary
+    const existing = withoutLock(Store.prototype, () => root.openDB<Buffer, Buffer>(name, options))
+    return existing ?? root.openDB<Buffer, Buffer>(name, binary)
+  }
+
   return {
     root,
     table(name) {
-      const table = tables.get(name) ?? root.openDB<Buffer, Buffer>(name, binary)
+      const table = tables.get(name) ?? openTable(name)
       tables.set(name, table)
       return table
     },
-    lost() {
-      const now = statSync(path, { throwIfNoEntry: false })
-      return now?.ino === ino ? undefined : `${path} was deleted or replaced while it was open`
+    write(work) {
+      // before as well: the pages of this transaction may be those of another writer
+      checkFiles(files)
+      // a reader that was killed keeps all pages that were freed since its snapshot
+      root.readerCheck()
+      const result = root.transactionSync(work)
+      checkFiles(files)
+      return result
     },
+    lockHolder: findHolder,
+    lost: () => lostOf(files),
+    files,
+    checkSpace: () => checkFreeSpace(directory),
     isFull: () => freeBytes(directory) < freeBytesMin,
   }
 }
 
 const binary = { encoding: 'binary', keyEncoding: 'binary' } as const
+
+/** Opens a table in a read transaction: lmdb opens each in a write transaction, also one that exists. */
+function withoutLock<T>(prototype: Database, openTable: () => T): T {
+  const { transactionSync } = prototype
+  prototype.transactionSync = function lookOnly<Value>(this: Database, work: () => Value) {
+    const { resetReadTxn, ensureReadTxn } = this as Database & { ensureReadTxn(): void }
+    resetReadTxn.call(this)
+    ensureReadTxn.call(this)
+    return work()
+  } as Database['transactionSync']
+  try {
+    return openTable()
+  } finally {
+    prototype.transactionSync = transactionSync
+  }
+}
+
+function identityOf(path: string): string {
+  const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+  return stat ? `${stat.dev}:${stat.ino}` : 'none'
+}
 
 /** @throws {IngestError} `disk-full` when there is next to no space left for what is in `directory`. */
 export function checkFreeSpace(directory: string): void {
@@ -106,7 +194,21 @@ export function checkFreeSpace(directory: string): void {
   })
 }
 
-/** Mapping more than the process may have ends in a crash. */
+/** A process that has the data file open, and a lock file that is gone, would not lock out this one. */
+function checkNotInUse(path: string, lockPath: string): void {
+  const pid = processWith(path)
+  // a process that starts at the same time makes the lock file first
+  if (pid === undefined || checkLockFile(lockPath)) return
+  throw new IngestError(
+    'store-locked',
+    `${lockPath} is missing, and process ${pid} has the store open: end it first.`,
+    {
+      retryAfterSeconds: 5,
+    },
+  )
+}
+
+/** Failing to map the file ends in a crash. */
 function checkAddressSpace(): void {
   if (process.platform !== 'linux') return
   const [, limit] = /^Max address space +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -117,18 +219,24 @@ function checkAddressSpace(): void {
   )
 }
 
+/** Failing to open a file ends in a crash. */
+function checkFileDescriptors(directory: string): void {
+  const open: number[] = []
+  try {
+    while (open.length < fileDescriptors) open.push(openSync(devNull, 'r'))
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException
+    if (code !== 'EMFILE' && code !== 'ENFILE') throw cause
+    throw new IngestError('overloaded', `${directory} cannot be opened: ${message}. Raise the limit (ulimit -n).`, {
+      cause,
+      retryAfterSeconds: 5,
+    })
+  } finally {
+    for (const each of open) closeSync(each)
+  }
+}
+
 function freeBytes(directory: string): number {
   const { bavail, bsize } = statfsSync(directory)
   return bavail * bsize
-}
-
-function syncDirectory(path: string): void {
-  // Windows has no handle for a folder, and no need of one
-  if (process.platform === 'win32') return
-  const folder = openSync(path, 'r')
-  try {
-    fsyncSync(folder)
-  } finally {
-    closeSync(folder)
-  }
 }

@@ -55,13 +55,8 @@ export function openIdentity(
 ): LmdbIdentity {
   if (!tablesOf(events).includes(metaTable)) checkEvents(eventsDirectory, neighbours)
   const meta = events.table(metaTable)
-  const format = events.root.transactionSync(() => {
-    const existing = meta.getBinary(formatKey)
-    if (existing || neighbours.length > 0) return existing
-    const made = Buffer.concat([Buffer.of(formatVersion), randomBytes(3 * partBytes)])
-    meta.put(formatKey, made)
-    return made
-  })
+  // opening takes the write lock only where there is something to write
+  const format = meta.getBinary(formatKey) ?? (neighbours.length > 0 ? undefined : events.write(makeFormat))
   if (!format) throw lost(eventsDirectory, neighbours[0] as string)
   if (format[0] !== formatVersion) {
     throw new IngestError(
@@ -71,6 +66,13 @@ export function openIdentity(
   }
   const [seed, id, epoch] = [0, 1, 2].map((i) => format.subarray(1 + i * partBytes, 1 + (i + 1) * partBytes))
   return { seed, id, epoch } as LmdbIdentity
+
+  function makeFormat(): Buffer {
+    const existing = meta.getBinary(formatKey)
+    const format = existing ?? Buffer.concat([Buffer.of(formatVersion), randomBytes(3 * partBytes)])
+    if (!existing) meta.put(formatKey, format)
+    return format
+  }
 }
 
 /**
@@ -111,14 +113,14 @@ export function beginEpoch(events: Environment, chunks: Environment): void {
   format.set(randomBytes(partBytes), 1 + 2 * partBytes)
   const chunksMeta = chunks.table(metaTable)
   // a transaction whose callback returns a promise, as put does, would wait for it
-  events.root.transactionSync(() => void meta.put(formatKey, format))
-  chunks.root.transactionSync(() => void chunksMeta.put(storeKey, format.subarray(1 + partBytes)))
+  events.write(() => void meta.put(formatKey, format))
+  chunks.write(() => void chunksMeta.put(storeKey, format.subarray(1 + partBytes)))
 }
 
 /** Another process may be making the same store. */
 function writeOnce(chunks: Environment, own: Buffer): Buffer {
   const meta = chunks.table(metaTable)
-  return chunks.root.transactionSync(() => {
+  return chunks.write(() => {
     const existing = meta.getBinary(storeKey)
     if (!existing) meta.put(storeKey, own)
     return existing ?? own

@@ -1,9 +1,9 @@
-import { mkdirSync, statSync } from 'node:fs'
+import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
- * Makes a directory that only its owner may look into, and those above it that are missing. Node's own way of doing
- * that (`recursive`) never returns where the system refuses with ENOENT, as below /proc.
+ * Makes a directory that only its owner may look into, and those above it that are missing, so that they survive a power
+ * loss. Node's own way of doing that (`recursive`) never returns where the system refuses with ENOENT, as below /proc.
  */
 export function makeDirectory(path: string): void {
   const existing = statSync(path, { throwIfNoEntry: false })
@@ -15,5 +15,18 @@ export function makeDirectory(path: string): void {
     // another process was faster
     if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return
     throw error
+  }
+  syncDirectory(dirname(path))
+}
+
+/** Makes the names in a directory durable. */
+export function syncDirectory(path: string): void {
+  // Windows has no handle for a directory, and no need of one
+  if (process.platform === 'win32') return
+  const directory = openSync(path, 'r')
+  try {
+    fsyncSync(directory)
+  } finally {
+    closeSync(directory)
   }
 }

@@ -152,6 +152,7 @@ async function openStore(
     environment,
     data: {
       directory: eventsDirectory,
+      files: environment.files,
       idsDirectory: join(directory, 'ids'),
       seed: seed.toString('hex'),
       entriesPerFlush: internals.entriesPerFlush ?? entriesPerFlushDefault,
@@ -381,6 +382,8 @@ async function openStore(
     async check() {
       checkOpen()
       look(() => projects.numberOf('-'))
+      const refusal = writer.refusal()
+      if (refusal) throw refusal
       checkFreeSpace(eventsDirectory)
     },
 

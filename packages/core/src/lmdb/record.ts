@@ -61,10 +61,15 @@ export function sealRecord(record: Buffer, project: number, receivedAt: number):
  * @throws {IngestError} `store-damaged`
  */
 export function decodeRecord(bytes: Buffer | undefined, sequence: number): LogRecord {
-  if (!bytes || bytes.length < headerBytes || bytes[0] !== version) throw damagedRecord(sequence)
+  if (!isRecord(bytes)) throw damagedRecord(sequence)
   const sum = crc32(bytes.subarray(headerBytes), crc32(zeros, crc32(bytes.subarray(0, crcOffset))))
   if (sum !== bytes.readUInt32LE(crcOffset)) throw damagedRecord(sequence)
   return viewRecord(bytes)
+}
+
+/** Whether it may be a record, by its length and version. */
+function isRecord<Bytes extends Uint8Array>(bytes: Bytes | undefined): bytes is Bytes {
+  return bytes !== undefined && bytes.length >= headerBytes && bytes[0] === version
 }
 
 const zeros = Buffer.alloc(headerBytes - crcOffset)
@@ -86,15 +91,20 @@ export function viewRecord(bytes: Buffer): LogRecord {
 
 /** What stands at the beginning of a record, read on trust. */
 export function headerOf(bytes: Uint8Array | undefined, sequence: number): Pick<LogRecord, 'receivedAt' | 'count'> {
-  if (!bytes || bytes.length < headerBytes || bytes[0] !== version) throw damagedRecord(sequence)
+  if (!isRecord(bytes)) throw damagedRecord(sequence)
   const { receivedAt, count } = viewRecord(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
   return { receivedAt, count }
 }
 
-/** The high and the low half of the fingerprint of each event of a record. */
+/**
+ * The high and the low half of the fingerprint of each event of a record.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
 export function fingerprintsOf(bytes: Buffer | undefined, sequence: number): Uint32Array {
-  const count = bytes ? bytes.readUInt32LE(0) >>> 8 : 0
-  if (!bytes || headerBytes + count * fingerprintBytes > bytes.length) throw damagedRecord(sequence)
+  const count = isRecord(bytes) ? bytes.readUInt32LE(0) >>> 8 : 0
+  // no record is empty: a page of zeros would hide the ids that stood on it
+  if (!bytes || count === 0 || headerBytes + count * fingerprintBytes > bytes.length) throw damagedRecord(sequence)
   const fingerprints = new Uint32Array(count * 2)
   for (let i = 0; i < count * 2; i++) fingerprints[i] = bytes.readUInt32LE(headerBytes + i * 4)
   return fingerprints

@@ -4,12 +4,15 @@ import { IngestError } from '../error.ts'
 import { type Gate, type Gates, gateAt } from './gates.ts'
 import { toError } from './refusal.ts'
 import type { FromThread, ToThread } from './serve-requests.ts'
+import { type LockHolder, lockedError, lockTimeoutMs } from './write-lock.ts'
 
 /** More than this waiting means that the disk cannot keep up: what comes then is refused at once. */
 const waitingBytesMax = 64 * 2 ** 20
 /** How long a commit that is overdue has for its answer to be read. */
 const lastChanceMs = 20
-/** How long the thread may take to end after the store has failed; then it is left as it is. */
+/** How often a lock that another process holds is looked at, once requests were refused for it. */
+const lockCheckMs = 1000
+/** How long the thread may take to end when its commit may never end; then it is left as it is. */
 const failedCloseMs = 2000
 
 /** A thread that writes, as others see it. What it resolves with is durable. */
@@ -17,14 +20,14 @@ export interface Thread<Request> {
   /**
    * Asks for something. `bytes` is what it counts for while it waits; `transfer` is gone from this thread then.
    *
-   * @throws {IngestError} `overloaded`, `disk-full`, `store-failed`, `store-closed`
+   * @throws {IngestError} `overloaded`, `disk-full`, `store-locked`, `store-failed`, `store-closed`
    */
   ask<Value>(request: Request, bytes: number, transfer?: ArrayBuffer[]): Promise<Value>
   /** Ends everything for a reason that was found elsewhere; what is waiting and what comes is refused with it. */
   fail(refusal: IngestError): void
   /** Why nothing can be written any more, because something failed. */
   failure(): IngestError | undefined
-  /** Why nothing can be written any more, because something failed or it is closed. */
+  /** Why nothing can be written now: something failed, it is closed, or another process does not release the lock. */
   refusal(): IngestError | undefined
   /** Takes nothing more, and resolves when what was waiting is settled and the thread has ended, or cannot end. */
   close(): Promise<void>
@@ -41,9 +44,11 @@ export interface ThreadOptions {
   run?: (port: MessagePort, gate: Gate) => Promise<void>
   /** Called once when the store can no longer be trusted; everything is refused from then on. */
   onFatal: (error: IngestError) => void
+  /** Which other process holds the write lock. */
+  lockHolder?: () => LockHolder | undefined
   /** Told what the thread says that is its own. */
   onMessage?: (message: never) => void
-  /** Whoever waits longer waits for a commit that never ends, as LMDB's do after an I/O error. */
+  /** A commit that takes longer has failed, unless it waits for another process: after an I/O error, LMDB's never end. */
   timeoutMs: number
 }
 
@@ -55,12 +60,15 @@ interface Waiting {
 
 /** Starts a thread that writes, and resolves once it is ready to. */
 export async function startThread<Request extends { id: number }>(options: ThreadOptions): Promise<Thread<Request>> {
-  const { onFatal, onMessage = () => {}, timeoutMs } = options
+  const { onFatal, lockHolder = () => undefined, onMessage = () => {}, timeoutMs } = options
   const { port, ended, hold, letGo } = start<Request>(options)
   const waiting = new Map<number, Waiting>()
   let waitingBytes = 0
   let watchdog: NodeJS.Timeout | undefined
+  /** When the thread last showed progress. */
+  let progressAt = 0
   let failure: IngestError | undefined
+  let locked: IngestError | undefined
   let isReady = false
   let isClosed = false
   let onIdle = () => {}
@@ -81,11 +89,39 @@ export async function startThread<Request extends { id: number }>(options: Threa
     }
   }
 
-  /** It may be this thread that was busy, with the answers waiting for it: it looks at them first. */
-  function suspect(): void {
+  /** Watches the thread from now on. */
+  function watch(): void {
+    progressAt = performance.now()
+    locked = undefined
+    lookIn(Math.min(lockTimeoutMs, timeoutMs))
+  }
+
+  function lookIn(ms: number): void {
+    clearTimeout(watchdog)
+    // this thread may have been busy: responses that have come by now are read first
     watchdog = setTimeout(() => {
-      fail(new IngestError('store-failed', `A commit has not ended within ${timeoutMs} ms.`))
-    }, lastChanceMs)
+      watchdog = setTimeout(judge, lastChanceMs)
+    }, ms)
+  }
+
+  /** Tells a commit that waits for another process from one that does not end. */
+  function judge(): void {
+    const holder = lockHolder()
+    const now = performance.now()
+    if (holder) {
+      progressAt = now
+      locked = lockedError(holder)
+      // the thread still has them, so they count for what waits until it has settled them
+      for (const { reject } of waiting.values()) reject(locked)
+      onIdle()
+    } else {
+      locked = undefined
+      if (now - progressAt >= timeoutMs) {
+        fail(new IngestError('store-failed', `A commit has not ended within ${timeoutMs} ms.`))
+        return
+      }
+    }
+    lookIn(Math.min(lockCheckMs, timeoutMs))
   }
 
   function settle({ outcomes }: FromThread & { type: 'settled' }): void {
@@ -108,21 +144,20 @@ export async function startThread<Request extends { id: number }>(options: Threa
   }
 
   function calm(): void {
-    if (waiting.size === 0) return
-    clearTimeout(watchdog)
-    watchdog = setTimeout(suspect, timeoutMs)
+    if (waiting.size > 0) watch()
   }
 
   /** Nobody waits: the thread does not keep the process alive. */
   function rest(): void {
     waitingBytes = 0
+    locked = undefined
     clearTimeout(watchdog)
     letGo()
     onIdle()
   }
 
   function refusal(): IngestError | undefined {
-    return failure ?? (isClosed ? new IngestError('store-closed', 'The store is closed.') : undefined)
+    return failure ?? (isClosed ? new IngestError('store-closed', 'The store is closed.') : locked)
   }
 
   const ready = new Promise<void>((resolve, reject) => {
@@ -162,7 +197,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
         port.postMessage(request, transfer)
         if (waiting.size === 0) {
           hold()
-          watchdog = setTimeout(suspect, timeoutMs)
+          watch()
         }
         waiting.set(request.id, { bytes, resolve, reject })
         waitingBytes += bytes
@@ -175,7 +210,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
 
     async close() {
       isClosed = true
-      if (waiting.size > 0 && !failure) {
+      if (waiting.size > 0 && !failure && !locked) {
         await new Promise<void>((resolve) => {
           onIdle = resolve
         })
@@ -183,7 +218,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
       hold()
       port.postMessage({ type: 'close' })
       // a thread whose commit never ends does not end either
-      await (failure ? Promise.race([ended, sleep(failedCloseMs, undefined, { ref: false })]) : ended)
+      await (failure || locked ? Promise.race([ended, sleep(failedCloseMs, undefined, { ref: false })]) : ended)
       letGo()
     },
   }

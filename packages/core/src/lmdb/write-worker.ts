@@ -2,6 +2,8 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { type BytesWriterData, runBytesWriter } from './bytes-writer.ts'
 import { openEnvironment } from './environment.ts'
 import { bytesGate, gateAt, writerGate } from './gates.ts'
+import { toRefusal } from './refusal.ts'
+import type { FromThread } from './serve-requests.ts'
 import { standBack } from './stand-back.ts'
 import { runWriter, type WriterData } from './writer.ts'
 
@@ -13,8 +15,12 @@ if (data.task === 'bytes') standBack(5)
 
 const gate = gateAt(data.gates, data.task === 'log' ? writerGate : bytesGate)
 const port = parentPort as MessagePort
-const environment = openEnvironment(data.directory)
-await (data.task === 'log' ? runWriter(port, environment, data, gate) : runBytesWriter(port, environment, gate))
-await environment.root.close()
+try {
+  const environment = openEnvironment(data.directory, data)
+  await (data.task === 'log' ? runWriter(port, environment, data, gate) : runBytesWriter(port, environment, gate))
+  await environment.root.close()
+} catch (error) {
+  port.postMessage({ type: 'refused', refusal: toRefusal(error) } satisfies FromThread)
+}
 gate.leave()
 port.close()

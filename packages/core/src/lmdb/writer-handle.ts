@@ -26,6 +26,8 @@ export interface Writer {
   fail(refusal: IngestError): void
   /** Why nothing can be written any more. */
   failure(): IngestError | undefined
+  /** Why nothing can be written now. */
+  refusal(): IngestError | undefined
   /** Takes nothing more, and resolves when what was waiting is settled and the writer has ended, or cannot end. */
   close(): Promise<void>
 }
@@ -56,6 +58,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     data,
     gate: writerGate,
     onFatal,
+    lockHolder: environment.lockHolder,
     onMessage(message: FromWriter) {
       if (message.type === 'waste') onWaste()
       else if (message.type === 'progress') onProgress(message.progress)
@@ -137,6 +140,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
 
     fail: thread.fail,
     failure: thread.failure,
+    refusal: thread.refusal,
     close: thread.close,
   }
 }

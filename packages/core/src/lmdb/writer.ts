@@ -17,6 +17,8 @@ import { type FromThread, type Outcome, type Serving, serveRequests } from './se
 export interface WriterData {
   /** Of the log. */
   directory: string
+  /** Of the log, as {@link Environment} names them. */
+  files: string
   idsDirectory: string
   seed: string
   entriesPerFlush: number
@@ -81,6 +83,7 @@ async function openWriter(
     directory: idsDirectory,
     log,
     logDirectory: directory,
+    logFiles: environment.files,
     seed,
     entriesPerFlush,
     gates,
@@ -91,7 +94,7 @@ async function openWriter(
     hasWaste = true
   })
   const appender = createAppender(tables, eventLog, ids, maps.freeze)
-  const { commit, refuse, failure } = createCommit(environment)
+  const { commit, refuse, failure, ready } = createCommit(environment)
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
     root.resetReadTxn()
@@ -107,6 +110,7 @@ async function openWriter(
   async function room(): Promise<void> {
     const timer = setInterval(() => say({ type: 'waits' }), waitingMs)
     try {
+      await ready()
       await ids.room()
     } finally {
       clearInterval(timer)

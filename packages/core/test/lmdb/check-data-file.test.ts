@@ -1,10 +1,26 @@
-import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import {
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { createIngest } from '../../src/index.ts'
 import { checkDataFile } from '../../src/lmdb/check-data-file.ts'
 import { openLmdbStore } from '../../src/lmdb/open-lmdb-store.ts'
+import { builtStore } from './built-store.ts'
 import { startStoreProcess } from './store-process.ts'
+
+const notPosix = process.platform === 'win32' && 'Windows has no FIFOs and other limits'
+const noMount = (process.platform !== 'linux' || process.getuid?.() !== 0) && 'only root of Linux mounts a disk'
 
 /** A store with a few hundred events, closed, and the path of its data file. */
 async function filledStore(directory: string): Promise<string> {
@@ -64,6 +80,86 @@ t.test('a damaged file is refused in words, by the process and not by a signal, 
       await t.rejects(openLmdbStore(directory), { code: 'store-incompatible', message: path })
       t.same(damage === 'a directory' ? '' : readFileSync(path), before)
     })
+  }
+})
+
+const harms: Record<string, (events: string) => unknown> = {
+  'data.mdb is a FIFO': (events) => replaceBy(join(events, 'data.mdb'), (path) => spawnSync('mkfifo', [path])),
+  'data.mdb is a loop of links': (events) => replaceBy(join(events, 'data.mdb'), (path) => symlinkSync(path, path)),
+  'lock.mdb is a FIFO': (events) => replaceBy(join(events, 'lock.mdb'), (path) => spawnSync('mkfifo', [path])),
+  'lock.mdb is a directory': (events) => replaceBy(join(events, 'lock.mdb'), (path) => mkdirSync(path)),
+  'lock.mdb is a loop of links': (events) => replaceBy(join(events, 'lock.mdb'), (path) => symlinkSync(path, path)),
+}
+
+function replaceBy(path: string, make: (path: string) => unknown): void {
+  rmSync(path)
+  make(path)
+}
+
+for (const [harm, make] of Object.entries(harms)) {
+  t.test(`a store is refused by its process, and not by a signal, when ${harm}`, { skip: notPosix }, async (t) => {
+    for (const environment of ['events', 'ids', 'chunks']) {
+      const directory = t.testdir()
+      await filledStore(directory)
+      make(join(directory, environment))
+      const before = readdirSync(join(directory, environment))
+      if (environment === 'ids') {
+        // derived from the log
+        await (await startStoreProcess(directory)).kill()
+        continue
+      }
+      await t.rejects(startStoreProcess(directory), { code: 'store-incompatible' })
+      t.strictSame(readdirSync(join(directory, environment)), before)
+    }
+  })
+}
+
+t.test('a process that may open too few files is refused the store', { skip: notPosix }, async (t) => {
+  const directory = t.testdir()
+  await filledStore(directory)
+  const program = `
+    import { closeSync, openSync } from 'node:fs'
+    const { openLmdbStore } = await import('${builtStore}')
+    const open = []
+    try { for (;;) open.push(openSync('/dev/null')) } catch {}
+    // from none that is free to more than enough
+    const codes = []
+    for (let free = 0; free < 60; free++) {
+      await openLmdbStore('${directory}').then((store) => store.close(), ({ code }) => codes.push(code))
+      closeSync(open.pop())
+    }
+    console.log([...new Set(codes)].join())`
+  const command = 'ulimit -n 200; exec "$0" --input-type=module -e "$1"'
+  const { status, signal, stdout } = spawnSync('sh', ['-c', command, process.execPath, program], {
+    encoding: 'utf8',
+    env: { ...process.env, NODE_OPTIONS: '' },
+  })
+  t.strictSame({ status, signal }, { status: 0, signal: null })
+  t.match(stdout, /^overloaded/)
+})
+
+t.test('a full disk refuses a store without its lock file, and not a whole one', { skip: noMount }, async (t) => {
+  const directory = t.testdir({ disk: {} })
+  const disk = join(directory, 'disk')
+  spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', disk])
+  try {
+    const data = join(disk, 'data')
+    await filledStore(data)
+    const fill = (name: string) => spawnSync('dd', ['if=/dev/zero', `of=${join(disk, name)}`, 'bs=4096'])
+    fill('filler')
+    const child = await startStoreProcess(data)
+    await t.rejects(child.submit(['new']), { code: 'disk-full' })
+    await child.kill()
+    for (const environment of ['events', 'ids', 'chunks']) {
+      const lock = join(data, environment, 'lock.mdb')
+      renameSync(lock, `${lock}.moved`)
+      fill('more')
+      await t.rejects(startStoreProcess(data), { code: 'disk-full' })
+      renameSync(`${lock}.moved`, lock)
+    }
+    await (await startStoreProcess(data)).kill()
+  } finally {
+    spawnSync('umount', [disk])
   }
 })
 

@@ -1,4 +1,4 @@
-import { renameSync } from 'node:fs'
+import { copyFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { IngestError } from '../../src/index.ts'
@@ -7,8 +7,10 @@ import { openEnvironment } from '../../src/lmdb/environment.ts'
 
 const requests = [{ id: 7 }, { id: 8 }]
 
+let opened = 0
+
 function open(t: Test) {
-  const directory = t.testdir()
+  const directory = join(t.testdir(), String(++opened))
   const environment = openEnvironment(directory)
   t.teardown(() => environment.root.close())
   const rows = environment.table('rows')
@@ -79,6 +81,32 @@ t.test('once the data file is gone nothing is acknowledged any more, nor tried',
     refused,
   )
 })
+
+for (const file of ['data.mdb', 'lock.mdb']) {
+  t.test(
+    `what is written while ${file} is replaced is not acknowledged, and a write after that is not tried`,
+    async (t) => {
+      const { directory, commit, put } = open(t)
+      const replace = () => {
+        copyFileSync(join(directory, file), join(directory, 'copy'))
+        renameSync(join(directory, 'copy'), join(directory, file))
+      }
+      const refused = [{ id: 1, refusal: { code: 'store-failed', message: /deleted or replaced/ } }]
+      const during = commit([{ id: 1 }], () => {
+        replace()
+        return [put('during')]
+      })
+      t.match(during, refused)
+      const other = open(t)
+      copyFileSync(join(other.directory, file), join(other.directory, 'copy'))
+      renameSync(join(other.directory, 'copy'), join(other.directory, file))
+      t.match(
+        other.commit([{ id: 1 }], () => t.fail('it is not tried') as never),
+        refused,
+      )
+    },
+  )
+}
 
 t.test('what came up before anything was written is a refusal too', async (t) => {
   const { refuse, failure } = open(t)

@@ -1,7 +1,8 @@
-import { renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { copyFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { openEnvironment } from '../../src/lmdb/environment.ts'
+import { startStoreProcess } from './store-process.ts'
 
 t.test('a directory whose name holds a dot is a directory', async (t) => {
   const directory = join(t.testdir(), 'v1.2')
@@ -61,7 +62,7 @@ t.test('a throw in a synchronous transaction keeps nothing of what it wrote, and
   await root.close()
 })
 
-t.test('a table is opened once, because opening one takes the write lock', async (t) => {
+t.test('a table is opened once', async (t) => {
   const { root, table } = openEnvironment(t.testdir())
   t.equal(table('rows'), table('rows'))
   t.not(table('rows'), table('others'))
@@ -90,5 +91,39 @@ t.test('a data file that is deleted or replaced under an open environment is not
   rmSync(path)
   renameSync(`${path}.moved`, path)
   t.equal(lost(), undefined)
+  await root.close()
+})
+
+t.test(
+  'a lock file that is replaced under an open environment is noticed, in a thread that opens it later too',
+  async (t) => {
+    const directory = t.testdir()
+    const path = join(directory, 'lock.mdb')
+    const { root, lost, files, write } = openEnvironment(directory)
+    const later = openEnvironment(directory, { files })
+    t.equal(later.lost(), undefined)
+    copyFileSync(path, `${path}.copy`)
+    renameSync(`${path}.copy`, path)
+    t.match(lost(), /deleted or replaced/)
+    t.match(later.lost(), /deleted or replaced/)
+    t.throws(() => write(() => t.fail('nothing is written')), { code: 'store-failed' })
+    t.throws(() => openEnvironment(directory, { files }), { code: 'store-failed' })
+    await later.root.close()
+    await root.close()
+  },
+)
+
+t.test('a write clears the snapshots of processes that were killed', async (t) => {
+  const directory = t.testdir()
+  const reader = await startStoreProcess(directory)
+  const { root, write } = openEnvironment(join(directory, 'events'))
+  await reader.ask('look')
+  const readers = () => root.readerList().match(new RegExp(`^ *${reader.pid} `, 'gm'))?.length ?? 0
+  t.ok(readers() > 0, 'a process that reads is in the table')
+  write(() => {})
+  t.ok(readers() > 0, 'and stays there')
+  await reader.kill()
+  write(() => {})
+  t.equal(readers(), 0)
   await root.close()
 })

@@ -18,6 +18,7 @@ export async function openMapParts(directory: string) {
     environment,
     data: {
       directory: join(directory, 'events'),
+      files: environment.files,
       idsDirectory: join(directory, 'ids'),
       seed: '0102030405060708',
       entriesPerFlush: 1000,

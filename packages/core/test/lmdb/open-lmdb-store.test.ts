@@ -1,8 +1,11 @@
+import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { createIngest } from '../../src/index.ts'
 import { openLmdbStore } from '../../src/lmdb/open-lmdb-store.ts'
+import { builtStore } from './built-store.ts'
 import { noStrace, type StoreProcess, startStoreProcess } from './store-process.ts'
 
 const ids = (name: string, count = 20) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
@@ -296,4 +299,70 @@ t.test('many readers together read no more than a step in each turn of the event
   isReading = false
   t.ok(turnBytesMost < 2 * 32_768 + 2000, `${turnBytesMost} bytes in a turn`)
   await ingest.close()
+})
+
+for (const [where, entriesPerFlush] of [
+  ['in memory', 1000],
+  ['in a run', 20],
+] as const) {
+  t.test(`a page of zeros in the log does not let its ids, which are ${where}, in again`, async (t) => {
+    const directory = t.testdir()
+    const internals = { entriesPerFlush }
+    const ingest = createIngest({ store: await openLmdbStore(directory, { internals }) })
+    const batches = ['a', 'b', 'c', 'd'].map((name) => ({
+      events: ids(name).map((eventId) => ({ projectId: 'p', eventId, pad: 'x'.repeat(400) })),
+    }))
+    for (const batch of batches) await ingest.submitBatch('p', batch)
+    while (entriesPerFlush < 100 && !isIndexed(directory)) await nextTurn()
+    await ingest.close()
+    const path = join(directory, 'events', 'data.mdb')
+    const bytes = readFileSync(path)
+    const page = bytes.indexOf('"eventId":"b-0"') & ~4095
+    bytes.fill(0, page, page + 4096)
+    writeFileSync(path, bytes)
+    const again = openLmdbStore(directory, { internals })
+    if (entriesPerFlush > 100) return t.rejects(again, { code: 'store-damaged' })
+    const store = await again
+    await t.rejects(createIngest({ store }).submitBatch('p', batches[1] as (typeof batches)[number]), {
+      code: 'store-damaged',
+    })
+    await t.rejects(store.known('p', ['b-3']), { code: 'store-damaged' })
+    await store.close()
+  })
+}
+
+/** Whether all of four records are in runs. */
+function isIndexed(directory: string): boolean {
+  return readFileSync(join(directory, 'ids', 'data.mdb'), 'latin1').includes('"watermark":4')
+}
+
+t.test('the directories that name a new store are synced', { skip: noStrace }, async (t) => {
+  const directory = t.testdir()
+  const trace = join(directory, 'trace')
+  const data = join(directory, 'a', 'b')
+  const program = `const { openLmdbStore } = await import('${builtStore}'); await (await openLmdbStore('${data}')).close()`
+  const args = [
+    '-f',
+    '-qq',
+    '-y',
+    '-e',
+    'trace=fsync',
+    '-o',
+    trace,
+    process.execPath,
+    '--input-type=module',
+    '-e',
+    program,
+  ]
+  const { status } = spawnSync('strace', args, { env: { ...process.env, NODE_OPTIONS: '' } })
+  t.equal(status, 0)
+  const synced = readFileSync(trace, 'utf8')
+  for (const each of [
+    directory,
+    join(directory, 'a'),
+    data,
+    ...['events', 'ids', 'chunks'].map((name) => join(data, name)),
+  ]) {
+    t.match(synced, `<${each}>)`)
+  }
 })

@@ -1,11 +1,13 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { BatchResult, Maps } from '../../src/index.ts'
 
 export interface Question {
   id: number
-  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'count' | 'call'
+  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'call' | 'close'
   eventIds?: string[]
   /** What is called of the Ingest, for project `p`. */
   method?: keyof Maps
@@ -27,13 +29,18 @@ export interface StoreProcess {
   submit(eventIds: string[]): Promise<BatchResult>
   known(eventIds: string[]): Promise<boolean[]>
   /**
-   * `hold` and `hold-ids` take the write lock of the log or of the index for as long as the process lives; `count` adds
-   * 1 to when project `counted` was created.
+   * `hold` and `hold-ids` take the write lock of the log or of the index for as long as the process lives, and `look` a
+   * snapshot of the log; `count` adds 1 to when project `counted` was created.
    */
-  ask(ask: 'check' | 'hold' | 'hold-ids' | 'count'): Promise<unknown>
+  ask(ask: 'check' | 'hold' | 'hold-ids' | 'look' | 'count'): Promise<unknown>
   /** Calls a method of the maps of the Ingest for project `p`; what `readMap` reads comes as its bytes. */
   call<M extends keyof Maps>(method: M, ...args: Tail<Parameters<Maps[M]>>): Promise<CallAnswer<M>>
   kill(): Promise<void>
+  /** Stops the process (SIGSTOP), and resolves when it stands. */
+  stop(): Promise<void>
+  pid: number
+  /** Closes the store and lets the process end by itself; resolves with its exit code. */
+  end(): Promise<number>
   /** The codes told to `onFatal`, and rejections that nobody caught. */
   fatal: string[]
   unhandled: string[]
@@ -124,6 +131,17 @@ async function talkTo(child: ChildProcess): Promise<StoreProcess> {
       if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
         process.kill(-child.pid, 'SIGKILL')
       await exited
+    },
+    async stop() {
+      process.kill(-(child.pid as number), 'SIGSTOP')
+      while (!/^State:\tT/m.test(readFileSync(`/proc/${child.pid}/status`, 'utf8'))) await nextTurn()
+    },
+    pid: child.pid as number,
+    async end() {
+      await request('close')
+      child.disconnect()
+      const [code] = await exited
+      return code
     },
     fatal,
     unhandled,

@@ -25,7 +25,8 @@ const store = await openLmdbStore(directory, {
 const ingest = createIngest({ store })
 say({ ready: true })
 
-process.on('disconnect', () => process.exit())
+let isClosed = false
+process.on('disconnect', () => isClosed || process.exit())
 process.on('message', async (/** @type {Question} */ question) => {
   try {
     say({ id: question.id, answer: await answer(question) })
@@ -48,6 +49,9 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
       return store.known('p', eventIds)
     case 'call':
       return call(method ?? 'map', args)
+    case 'close':
+      isClosed = true
+      return ingest.close()
     case 'check':
       return store.check()
     case 'count':
@@ -55,6 +59,14 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
         const createdAt = (project?.createdAt ?? 0) + 1
         return { project: { projectId: 'counted', createdAt, keys: [] }, result: createdAt }
       })
+    case 'look': {
+      // takes a snapshot of the log and never gives it back
+      const root = open({ path: `${directory}/events`, noSubdir: false, overlappingSync: false, readOnly: true })
+      root.getStats()
+      say({ id, answer: 'looking' })
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+      return
+    }
     case 'hold':
     case 'hold-ids':
       // takes the write lock and never gives it back

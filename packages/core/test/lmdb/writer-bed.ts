@@ -22,6 +22,7 @@ export function openWriterBed(directory: string, entriesPerFlush = 1000): Writer
     environment,
     data: {
       directory: join(directory, 'events'),
+      files: environment.files,
       idsDirectory: join(directory, 'ids'),
       seed: seed.toString('hex'),
       entriesPerFlush,

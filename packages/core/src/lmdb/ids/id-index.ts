@@ -10,7 +10,15 @@ import { type IndexWorker, startIndexWorker } from './index-worker-handle.ts'
 import type { LogReader } from './log-reader.ts'
 import { createRecentTable, type RecentTable } from './recent-table.ts'
 import { blockOf, DamagedRun, getPart, mergeWidth, type Run } from './run.ts'
-import { emptyRunList, type IdTables, openIdTables, readRevision, readRunList, writeRunList } from './run-list.ts'
+import {
+  emptyRunList,
+  type IdTables,
+  openIdTables,
+  type RunList,
+  readRevision,
+  readRunList,
+  writeRunList,
+} from './run-list.ts'
 
 /**
  * Finds where events may be stored, by their fingerprints, at a cost that does not grow with their number. It answers
@@ -36,6 +44,7 @@ export interface IdIndexOptions {
   log: LogReader
   /** The directory of the log, for the worker. */
   logDirectory: string
+  logFiles: string
   seed: string
   entriesPerFlush: number
   gates: Gates
@@ -61,7 +70,7 @@ export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
     environment = openEnvironment(options.directory)
     return await openIndexIn(environment, options)
   } catch (error) {
-    if (!isDamage(error)) throw error
+    if (!isDamage(error) && !existsSync(join(options.directory, damagedMark))) throw error
     await environment?.root.close()
     removeDirectory(options.directory)
     return openIndexIn(openEnvironment(options.directory), options)
@@ -81,6 +90,8 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   let waiting: RecentTable[] = []
   /** All records up to this one are in a table or a run. */
   let reached = 0
+  /** What there was when the records of others were read, before this process added its own. */
+  let kept: { current: RecentTable; waiting: RecentTable[]; reached: number } | undefined
   let worker: IndexWorker | undefined
   let damage: IngestError | undefined
   /** What the worker has met last. */
@@ -92,7 +103,15 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
 
   function wake(): void {
     worker ??= startIndexWorker(
-      { directory, logDirectory: options.logDirectory, seed, entriesPerFlush, gates: options.gates },
+      {
+        directory,
+        files: environment.files,
+        logDirectory: options.logDirectory,
+        logFiles: options.logFiles,
+        seed,
+        entriesPerFlush,
+        gates: options.gates,
+      },
       {
         onFilter: (nonce, filter) => coming.set(nonce, filter),
         onDamage: markDamaged,
@@ -111,7 +130,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   /** Damaged runs are of no use to any process: the next one that opens the index makes it again. */
   function markDamaged(message: string): IngestError {
     writeFileSync(join(directory, damagedMark), message)
-    damage = new IngestError('store-failed', `${message} The index is made again when the store is opened next.`)
+    damage ??= new IngestError('store-failed', `${message} The index is made again when the store is opened next.`)
     return damage
   }
 
@@ -140,6 +159,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     const made = fresh.map((run) => [run.nonce, coming.get(run.nonce) ?? getFilter(tables.filters, run)] as const)
     // nothing is changed before everything is read
     list = next
+    kept = undefined
     for (const [nonce, filter] of made) filters.set(nonce, filter)
     const listed = new Set(list.runs.map(({ nonce }) => nonce))
     for (const nonce of filters.keys()) if (!listed.has(nonce)) filters.delete(nonce)
@@ -187,8 +207,12 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   async function open(): Promise<void> {
     const total = log.lastSequence()
     takeOver()
-    while (reached < total) {
+    for (let [since, before] = [Date.now(), 0]; reached < total; ) {
       readLog(total, isFull)
+      if (reached > before) [since, before] = [Date.now(), reached]
+      if (Date.now() - since > roomTimeoutMs) {
+        throw new IngestError('overloaded', `The id index cannot be made${trouble}: try again later.`)
+      }
       if (reached < total) {
         onProgress({ done: reached, total })
         await waitForRoom()
@@ -199,6 +223,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   async function waitForRoom(): Promise<void> {
     wake()
     await worker?.changed(pollMs)
+    if (damage) throw damage
     takeOver()
   }
 
@@ -228,6 +253,8 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     catchUp(lastSequence) {
       guarded(takeOver)
       readLog(lastSequence)
+      current.keep()
+      kept = { current, waiting, reached }
     },
 
     search(fingerprints, count) {
@@ -242,9 +269,12 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     add: take,
 
     undone() {
-      waiting = []
-      current = newTable()
-      reached = list.watermark
+      // reading the log again since the last run takes long
+      kept ??= { current: newTable(), waiting: [], reached: list.watermark }
+      current = kept.current
+      waiting = kept.waiting
+      reached = kept.reached
+      current.undo()
     },
 
     async close() {
@@ -265,7 +295,7 @@ function removeDirectory(directory: string): void {
 const damageCodes = new Set<unknown>([-30797, -30796, -30795, -30794, -30793, -30784, -30782])
 
 /** Whether an error says that what is on disk is not what was written. */
-function isDamage(error: unknown): boolean {
+export function isDamage(error: unknown): boolean {
   if (error instanceof IngestError) return error.code === 'store-incompatible'
   return error instanceof DamagedRun || damageCodes.has((error as { code?: unknown }).code)
 }
@@ -273,11 +303,18 @@ function isDamage(error: unknown): boolean {
 /** The tables of the index, emptied if they are of another log than this one. */
 function openTables(environment: Environment, log: LogReader, seed: string): IdTables {
   const tables = openIdTables(environment)
-  environment.root.transactionSync(() => {
-    const list = readRunList(tables)
+
+  function isCurrent(list: RunList | undefined): boolean {
     // an older look at the log might not have the record that the list speaks of
     log.refresh()
-    if (list && isOfLog(list, log, seed)) return
+    return list !== undefined && isOfLog(list, log, seed)
+  }
+
+  // a process that only reads needs no write lock
+  if (isCurrent(readRunList(tables))) return tables
+  environment.write(() => {
+    const list = readRunList(tables)
+    if (isCurrent(list)) return
     for (const table of [tables.meta, tables.blocks, tables.filters]) table.clearSync()
     writeRunList(tables, { ...emptyRunList(seed), revision: (list?.revision ?? 0) + 1 })
   })

@@ -4,7 +4,10 @@ import { type Gates, gateAt, indexerGate } from '../gates.ts'
 /** What the worker needs to know. */
 export interface IndexWorkerData {
   directory: string
+  /** As {@link Environment} names them. */
+  files: string
   logDirectory: string
+  logFiles: string
   seed: string
   entriesPerFlush: number
   gates: Gates

@@ -3,10 +3,10 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { openEnvironment } from '../environment.ts'
 import { gateAt, indexerGate } from '../gates.ts'
 import { standBack } from '../stand-back.ts'
+import { isDamage } from './id-index.ts'
 import type { FromIndexWorker, IndexWorkerData, ToIndexWorker } from './index-worker-handle.ts'
 import { createIndexer } from './indexer.ts'
 import { createLogReader } from './log-reader.ts'
-import { DamagedRun } from './run.ts'
 import { openIdTables } from './run-list.ts'
 
 // The thread that flushes and merges. It has handles of its own on the log, which it only reads, and on the index.
@@ -17,10 +17,10 @@ const retryMs = 500
 // those who serve requests come first
 standBack(10)
 
-const { directory, logDirectory, seed, entriesPerFlush, gates } = workerData as IndexWorkerData
+const { directory, files, logDirectory, logFiles, seed, entriesPerFlush, gates } = workerData as IndexWorkerData
 const gate = gateAt(gates, indexerGate)
-const logEnvironment = openEnvironment(logDirectory)
-const tables = openIdTables(openEnvironment(directory))
+const logEnvironment = openEnvironment(logDirectory, { files: logFiles })
+const tables = openIdTables(openEnvironment(directory, { files }))
 const indexer = createIndexer({
   tables,
   log: createLogReader(logEnvironment, logEnvironment.table('log')),
@@ -47,7 +47,13 @@ async function work(): Promise<void> {
 }
 
 function step(): 'worked' | 'idle' | 'busy' | 'failed' {
+  // a transaction that waits for a stopped process would keep this one from ending
+  if (isLocked()) return 'busy'
   return attempt(() => indexer.step()) ?? 'failed'
+}
+
+function isLocked(): boolean {
+  return tables.environment.lockHolder()?.isStopped ?? false
 }
 
 function attempt<T>(work: () => T): T | undefined {
@@ -55,7 +61,7 @@ function attempt<T>(work: () => T): T | undefined {
   try {
     return work()
   } catch (error) {
-    say({ type: 'failed', message: (error as Error).message, damaged: error instanceof DamagedRun })
+    say({ type: 'failed', message: (error as Error).message, damaged: isDamage(error) })
     return undefined
   } finally {
     gate.leave()
@@ -70,7 +76,7 @@ parentPort?.on('message', async (message: ToIndexWorker) => {
   } else {
     closing = true
     await working
-    attempt(() => indexer.release())
+    if (!isLocked()) attempt(() => indexer.release())
     gate.enter()
     await tables.environment.root.close()
     await logEnvironment.root.close()

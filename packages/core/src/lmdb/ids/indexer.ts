@@ -59,7 +59,7 @@ export function createIndexer({
   now = Date.now,
 }: IndexerOptions): Indexer {
   const claim = createClaim(tables, now)
-  const { root } = tables.environment
+  const { root, write } = tables.environment
   const entries = new Uint32Array((entriesPerFlush + log.entriesPerRecordMax) * wordsPerEntry)
   let gathered = { from: 0, to: 0, count: 0 }
   let merge: Merge | undefined
@@ -69,7 +69,7 @@ export function createIndexer({
   /** Runs `work` in a transaction if the right to work is ours; what another worker did meanwhile counts. */
   function claimed(work: (list: RunList) => StepOutcome): StepOutcome {
     try {
-      return root.transactionSync(() => {
+      return write(() => {
         const held = claim.hold()
         holding = held !== 'busy'
         if (held === 'busy') return 'busy'
@@ -92,7 +92,7 @@ export function createIndexer({
 
   function release(): void {
     if (!holding) return
-    root.transactionSync(() => claim.release())
+    write(() => claim.release())
     holding = false
   }
 

@@ -1,3 +1,4 @@
+import { IngestError } from '../../error.ts'
 import type { Environment, Table } from '../environment.ts'
 import { checksumOf, fingerprintsOf } from '../record.ts'
 import { sequenceKey, sequenceOf } from '../table-keys.ts'
@@ -20,6 +21,21 @@ export interface LogReader {
 const entriesPerRecordMax = 256
 
 export function createLogReader(environment: Environment, log: Table): LogReader {
+  /** What LMDB reports of the log is no damage of the index. */
+  function get(sequence: number): Buffer | undefined {
+    try {
+      return log.getBinaryFast(sequenceKey(sequence))
+    } catch (cause) {
+      throw new IngestError(
+        'store-damaged',
+        `Record ${sequence} of the log cannot be read: ${(cause as Error).message}.`,
+        {
+          cause,
+        },
+      )
+    }
+  }
+
   return {
     entriesPerRecordMax,
     refresh: () => environment.root.resetReadTxn(),
@@ -28,10 +44,10 @@ export function createLogReader(environment: Environment, log: Table): LogReader
       return last ? sequenceOf(last) : 0
     },
     fingerprints(sequence) {
-      return fingerprintsOf(log.getBinaryFast(sequenceKey(sequence)), sequence)
+      return fingerprintsOf(get(sequence), sequence)
     },
     checksum(sequence) {
-      return checksumOf(log.getBinaryFast(sequenceKey(sequence)))
+      return checksumOf(get(sequence))
     },
   }
 }

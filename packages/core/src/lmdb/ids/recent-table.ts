@@ -8,6 +8,10 @@ export interface RecentTable {
   lastSequence(): number
   /** Takes an entry; the records' numbers may only rise. */
   add(high: number, low: number, sequence: number, index: number): void
+  /** Keeps the entries that were added so far. */
+  keep(): void
+  /** Removes the entries that were added since they were last kept, at a cost that grows with their number only. */
+  undo(): void
   /** Adds to `found` each entry with one of `count` fingerprints. */
   search(fingerprints: Uint32Array, count: number, found: Candidate[]): void
 }
@@ -22,6 +26,9 @@ export function createRecentTable(capacity: number): RecentTable {
   const mask = slots - 1
   let count = 0
   let lastSequence = 0
+  /** The slots of the entries that are not kept yet, and the number of the last record before them. */
+  let added: number[] = []
+  let keptSequence = 0
   return {
     count: () => count,
     lastSequence: () => lastSequence,
@@ -30,8 +37,22 @@ export function createRecentTable(capacity: number): RecentTable {
       let slot = low & mask
       while (!isEmptyAt(words, slot * wordsPerEntry)) slot = (slot + 1) & mask
       putEntry(words, slot * wordsPerEntry, high, low, sequence, index)
+      added.push(slot)
       count++
       lastSequence = sequence
+    },
+
+    keep() {
+      added = []
+      keptSequence = lastSequence
+    },
+
+    undo() {
+      // no entry was placed behind one of these that is not removed as well
+      for (const slot of added) words.fill(0, slot * wordsPerEntry, (slot + 1) * wordsPerEntry)
+      count -= added.length
+      lastSequence = keptSequence
+      added = []
     },
 
     search(fingerprints, wanted, found) {

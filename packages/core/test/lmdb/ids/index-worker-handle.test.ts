@@ -7,7 +7,9 @@ function start(directory: string) {
   const worker = startIndexWorker(
     {
       directory: join(directory, 'ids'),
+      files: 'none',
       logDirectory: join(directory, 'events'),
+      logFiles: 'none',
       seed: 'seed',
       entriesPerFlush: 10,
       gates: new Int32Array(new SharedArrayBuffer(8)),

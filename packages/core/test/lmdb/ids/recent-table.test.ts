@@ -40,3 +40,19 @@ t.test('several are asked for at once, and each answer says which it is for', as
   table.search(Uint32Array.of(9, 9, 0, 0, 9, 9, 0, 0), 3, found)
   t.strictSame(found, [{ of: 1, position: { sequence: 5, index: 0 } }])
 })
+
+t.test('entries that are undone leave the table as it was when it was kept', async (t) => {
+  const table = createRecentTable(1000)
+  // all in one place, so that each stands behind the one before it
+  for (let i = 1; i <= 50; i++) table.add(i, 7, i, 0)
+  table.keep()
+  for (let i = 51; i <= 100; i++) table.add(i, 7, i, 0)
+  table.undo()
+  t.equal(table.count(), 50)
+  t.equal(table.lastSequence(), 50)
+  for (let i = 1; i <= 100; i++) t.equal(search(table, i, 7).length, i <= 50 ? 1 : 0)
+  table.undo()
+  t.equal(table.count(), 50, 'nothing more is undone')
+  table.add(51, 7, 51, 0)
+  t.strictSame(search(table, 51, 7), [{ of: 0, position: { sequence: 51, index: 0 } }])
+})
