@@ -50,6 +50,11 @@ t.test('a store that is damaged or foreign: exit 5 and one line, and nothing is 
   writeFileSync(path, intact)
   t.match(await ingest(['keys', 'list', ...store]), { code: 0, stderr: /^$/ }, 'a copy brings it back')
   rmSync(path)
-  t.match(await ingest(['export', ...store]), { code: 2, stdout: /^$/, stderr: /^ingest: There is no store in .*\n$/ })
+  t.match(await ingest(['export', ...store]), { code: 5, stderr: /^ingest: .* is missing or empty, and .*\n$/ })
   t.notOk(existsSync(path))
+  t.match(await ingest(['export', '--data', join(data, 'none'), '--project', projectId]), {
+    code: 2,
+    stdout: /^$/,
+    stderr: /^ingest: There is no store in .*\n$/,
+  })
 })

@@ -75,6 +75,11 @@ const cases: Record<string, Case> = {
     failed: [...map, ...store, '--file', files.events],
     code: 'digest-mismatch',
   },
+  restore: {
+    done: [data, '--data', join(directory, 'restored')],
+    failed: [`${data}-not`, '--data', join(directory, 'made')],
+    code: 'store-missing',
+  },
   serve: {
     done: ['--data', data, '--port', '0'],
     failed: ['--data', data, '--port', '0', '--host', '203.0.113.1'],

@@ -112,7 +112,9 @@ t.test('every variable that --help names is read, and an argument goes before it
       'INGEST_PORT',
       'INGEST_RATE_LIMIT',
       'INGEST_MAP_RATE_LIMIT',
+      'INGEST_READ_RATE_LIMIT',
       'INGEST_PUBLICATION_LIMIT',
+      'INGEST_PENDING_MAP_LIMIT',
       'INGEST_LOG_LEVEL',
       'INGEST_LOG_FORMAT',
       'INGEST_PROJECT_ID',
@@ -150,7 +152,9 @@ t.test('every variable that --help names is read, and an argument goes before it
       INGEST_PORT: '0',
       INGEST_RATE_LIMIT: 'off',
       INGEST_MAP_RATE_LIMIT: '1G',
+      INGEST_READ_RATE_LIMIT: '8M',
       INGEST_PUBLICATION_LIMIT: '2M',
+      INGEST_PENDING_MAP_LIMIT: '1G',
       INGEST_LOG_LEVEL: 'silent',
       INGEST_LOG_FORMAT: 'json',
     }
@@ -163,6 +167,8 @@ t.test('every variable that --help names is read, and an argument goes before it
     const bad: [string, string, RegExp][] = [
       ['INGEST_DATA', '', /'--data <dir>' value '' from env 'INGEST_DATA' is invalid/],
       ['INGEST_MAP_RATE_LIMIT', 'off', /value 'off' from env 'INGEST_MAP_RATE_LIMIT' is invalid/],
+      ['INGEST_READ_RATE_LIMIT', 'off', /value 'off' from env 'INGEST_READ_RATE_LIMIT' is invalid/],
+      ['INGEST_PENDING_MAP_LIMIT', 'off', /value 'off' from env 'INGEST_PENDING_MAP_LIMIT' is invalid/],
       ['INGEST_PUBLICATION_LIMIT', '0', /value '0' from env 'INGEST_PUBLICATION_LIMIT' is invalid/],
       ['INGEST_HOST', '203.0.113.1', /203\.0\.113\.1 is not an address of this machine/],
       ['INGEST_PORT', 'x', /'--port <n>' value 'x' from env 'INGEST_PORT' is invalid/],
@@ -177,6 +183,7 @@ t.test('every variable that --help names is read, and an argument goes before it
     const args = ['--data', data, '--host', '127.0.0.1', '--port', '0', '--rate-limit', '7,700', '--log-level', 'info']
     args.push('--log-format', 'text')
     args.push('--map-rate-limit', '1M', '--publication-limit', '1M')
+    args.push('--read-rate-limit', '1M', '--pending-map-limit', '1M')
     const loud = await startServe(t, args, { env: Object.fromEntries(bad) })
     const limited = await send({ ...loud, key }, ['a'])
     t.match(limited, { status: 202, body: { duplicates: 1 } })

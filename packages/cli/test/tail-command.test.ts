@@ -75,7 +75,7 @@ for (const [name, target] of [
     async (t) => {
       const tail = startTail(t, [...target, '--since', '1h', '--type', 'kill'])
       const line = await tail.line()
-      t.match(JSON.parse(line), { cursor: /^\d+-\d+$/, receivedAt: Number, event: { eventId: 'old' } })
+      t.match(JSON.parse(line), { cursor: /^[\w-]{32}$/, receivedAt: Number, event: { eventId: 'old' } })
       t.strictSame(Object.keys(JSON.parse(line)), ['cursor', 'receivedAt', 'event'])
       const ids = [`1 for ${name}`, `2 for ${name}`]
       await submit(eventOf(`no ${name}`, { type: 'join' }), eventOf(ids[0] ?? '', { type: 'kill', buildId: 'b2' }))

@@ -66,8 +66,8 @@ export interface EnvironmentOptions {
 const mapBytes = 2 ** 40
 /** Creating a data or lock file on a full disk is a SIGBUS, so this much must be free. */
 const freeBytesMin = 16 * 2 ** 20
-/** What opening needs at the most: two data files, one lock file, one in passing. */
-const fileDescriptors = 8
+/** What opening an environment needs at the most: two data files, one lock file, one in passing. */
+const fileDescriptorsMin = 8
 
 /**
  * Opens the environment in `directory`, and makes it when it is missing. When LMDB fails to open, it crashes the process
@@ -79,7 +79,7 @@ const fileDescriptors = 8
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
   const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
-  checkFileDescriptors(directory)
+  checkFileDescriptors(directory, fileDescriptorsMin)
   if (options.files !== undefined) checkFiles(options.files)
   const existed = checkDataFile(path)
   const hasLockFile = checkLockFile(lockPath)
@@ -219,11 +219,15 @@ function checkAddressSpace(): void {
   )
 }
 
-/** Failing to open a file ends in a crash. */
-function checkFileDescriptors(directory: string): void {
+/**
+ * Failing to open a file ends in a crash.
+ *
+ * @throws {IngestError} `overloaded` when this process may not open so many more files
+ */
+export function checkFileDescriptors(directory: string, count: number): void {
   const open: number[] = []
   try {
-    while (open.length < fileDescriptors) open.push(openSync(devNull, 'r'))
+    while (open.length < count) open.push(openSync(devNull, 'r'))
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
     if (code !== 'EMFILE' && code !== 'ENFILE') throw cause

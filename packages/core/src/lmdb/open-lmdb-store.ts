@@ -9,7 +9,7 @@ import { readActivity } from './activity.ts'
 import { listBuilds } from './builds.ts'
 import { checkDataFile } from './check-data-file.ts'
 import { openChunkBytes } from './chunks.ts'
-import { checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
+import { checkFileDescriptors, checkFreeSpace, type Environment, openEnvironment } from './environment.ts'
 import { createEventLog, type LoggedEvent, openEventLogTables, type SlicedReads } from './event-log.ts'
 import { createFingerprint, type Fingerprint } from './fingerprint.ts'
 import { type Gates, openGates } from './gates.ts'
@@ -45,6 +45,8 @@ export interface LmdbStoreOptions {
 }
 
 const commitTimeoutMsDefault = 30_000
+/** What three environments, each opened in one or two threads, and the threads themselves need at the most. */
+const fileDescriptorsMin = 64
 /** How long a store that has failed may take to close; then it is left as it is. */
 const failedCloseMs = 2000
 /** How many records a reader takes note of at once. */
@@ -56,16 +58,17 @@ const stepBytes = 32_768
 const openDirectories = new Set<string>()
 
 /**
- * Opens the store in a directory, and makes it when it is missing. A directory of which only a part is there is refused,
- * and not changed: without `events/` or `chunks/` data would be lost; `ids/` alone is made again. Any number of processes may have the same directory
- * open, each once; it must be on a local disk.
+ * Opens the store in a directory, and creates it when it is missing. A directory without `events/` or `chunks/` beside
+ * the others is refused and not changed, as going on without them would lose data; `ids/` is rebuilt. Any number of
+ * processes may have the same directory open, each once; it must be on a local disk.
  *
- * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or
- *   missing beside others; `store-missing`,
- *   `disk-full`, `invalid-argument` for a directory that cannot be made, or that this process has open already.
+ * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or missing beside
+ *   others; `store-missing`; `disk-full`; `store-locked` and `overloaded`, which may pass; `store-damaged` for a log that
+ *   cannot be read; `invalid-argument` for a directory that cannot be made, or that this process has open already.
  */
 export async function openLmdbStore(directory: string, options: LmdbStoreOptions = {}): Promise<Store> {
   const { create = true } = options
+  checkFileDescriptors(directory, fileDescriptorsMin)
   const eventsDirectory = join(directory, 'events')
   checkRestored(directory)
   const neighbours = neighboursOf(directory)
@@ -242,6 +245,7 @@ async function openStore(
   }
 
   async function append(projectId: string, { body, count, events, receivedAt }: AppendBatch): Promise<AppendResult> {
+    if (events.length === 0) return { stored: [], conflicts: 0 }
     const project =
       look(() => numberOf(projectId)) ??
       (await writer.decide((table) => look(() => openProjects(table).numberFor(projectId))))
