@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { setMaxListeners } from 'node:events'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { answerCalls } from '../answer-calls.js'
@@ -114,6 +115,8 @@ const attacks = {
   /** Readers that begin anew whenever they are done. @param {{ connections: number, path: string }} options */
   readers: ({ connections, path }) => {
     const ended = new AbortController()
+    // one listener for each request under way
+    setMaxListeners(0, ended.signal)
     async function read() {
       while (!ended.signal.aborted) {
         try {
