@@ -13,7 +13,7 @@ export interface CheckedEvent {
   issues: Issue[]
 }
 
-/** What a server without rules of its own says of an event that it does not know, by its JSON in bytes or its value. */
+/** The issues that a server without schemas of its own finds in a new event: its JSON as bytes, or its value. */
 export function checkEvent(projectId: string, event: unknown): CheckedEvent {
   const { unidentified, faulty, valid } = sortEvents(projectId, [parsedOf(event)])
   const [nobodys] = unidentified

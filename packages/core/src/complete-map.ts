@@ -6,9 +6,9 @@ import { publishedMap } from './map-status.ts'
 import { chunkBytesMax } from './publication.ts'
 import type { Store } from './store.ts'
 
-/** How much is hashed at most between two turns of the event loop: little beside what a batch of events costs. */
+/** The most bytes that are hashed in one turn of the event loop: cheap compared with a batch of events. */
 export const sliceBytesMax = 65_536
-/** How many chunks are read at most between two turns of the event loop. */
+/** The most chunks that are read in one turn of the event loop. */
 const sliceChunksMax = 64
 
 export interface VerifyOptions {
@@ -49,9 +49,9 @@ export function withContents<T>({ contents }: DecidedPublication, result: T) {
 }
 
 /**
- * What is wrong with the chunks of a manifest, hashed in slices of at most {@link sliceBytesMax}; nothing when the whole
- * is what the manifest says, undefined when a chunk is not there any more. Never hashes more than `manifest.size`, and
- * holds one chunk at most.
+ * Hashes the chunks of a manifest in slices of at most {@link sliceBytesMax}. Resolves to what is wrong, to an empty
+ * list if the map is what the manifest says, or to undefined if a chunk is no longer stored. Hashes at most
+ * `manifest.size` bytes, and holds at most one chunk.
  */
 export async function verifyManifest(
   store: Store,
@@ -60,12 +60,12 @@ export async function verifyManifest(
   { nextTurn, signal }: VerifyOptions,
 ): Promise<Issue[] | undefined> {
   const hash = createHash('sha256')
-  let memory: Buffer | undefined
-  // full, so that verifications that begin at once take turns, too
+  let buffer: Buffer | undefined
+  // full, so that the first chunk waits for its turn too
   let slice = { bytes: sliceBytesMax, chunks: 0 }
 
-  /** Ends the slice if so many bytes do not fit into it any more. */
-  async function makeRoom(bytes: number): Promise<void> {
+  /** Begins another slice, in another turn, if this one cannot take so many more bytes. */
+  async function reserve(bytes: number): Promise<void> {
     if (slice.bytes + bytes <= sliceBytesMax && slice.chunks < sliceChunksMax) return
     await nextTurn()
     signal.throwIfAborted()
@@ -74,13 +74,13 @@ export async function verifyManifest(
 
   for (const [i, chunk] of chunks.entries()) {
     signal.throwIfAborted()
-    await makeRoom(Math.min(chunk.size, sliceBytesMax))
+    await reserve(Math.min(chunk.size, sliceBytesMax))
     const isLarge = chunk.size > sliceBytesMax
-    if (isLarge) memory ??= Buffer.allocUnsafe(chunkBytesMax)
+    if (isLarge) buffer ??= Buffer.allocUnsafe(chunkBytesMax)
     const size = await store.chunk(projectId, chunk.digest, (bytes) => {
       if (bytes.length !== chunk.size) return bytes.length
-      // bytes are valid only in here, and a large chunk takes several turns
-      if (isLarge) memory?.set(bytes)
+      // a large chunk takes several turns, and `bytes` are valid in this callback only
+      if (isLarge) buffer?.set(bytes)
       else hash.update(bytes)
       return bytes.length
     })
@@ -92,8 +92,8 @@ export async function verifyManifest(
     slice.chunks++
     if (!isLarge) slice.bytes += size
     for (let at = 0; isLarge && at < size; at += sliceBytesMax) {
-      const part = (memory as Buffer).subarray(at, Math.min(at + sliceBytesMax, size))
-      await makeRoom(part.length)
+      const part = (buffer as Buffer).subarray(at, Math.min(at + sliceBytesMax, size))
+      await reserve(part.length)
       hash.update(part)
       slice.bytes += part.length
     }

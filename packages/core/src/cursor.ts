@@ -4,8 +4,8 @@ import { IngestError } from './error.ts'
 import type { Cursor } from './store.ts'
 
 /**
- * Which store it is, and which stretch of its life: restoring a backup begins a new epoch. Both are random, and 8 bytes
- * or longer; a copy of a store that is not restored has the same ones.
+ * The id of a store and its epoch: restoring a backup begins a new epoch. Both are random and at least 8 bytes long. A
+ * plain copy of a store has the same identity.
  */
 export interface StoreIdentity {
   id: Uint8Array
@@ -21,8 +21,8 @@ export interface EventCursors {
    */
   encode(position: number, record: number): Cursor
   /**
-   * The position of a cursor. `recordAt` gives the bits of the event of this project that stands at a position,
-   * undefined if none does.
+   * The position of a cursor. `recordAt` returns the bits of the project's event at a position, undefined if there is
+   * none.
    *
    * @throws {IngestError} `invalid-cursor` for a cursor of another store, epoch or project, and for one whose event the
    *   log does not have.
@@ -93,12 +93,12 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
   }
 }
 
-/** The lists whose pages are named by the last name on them. */
+/** The lists whose cursor is the name of the last item of a page. */
 export type ListKind = 'maps' | 'builds'
 
 const listKinds: Record<ListKind, number> = { maps: 2, builds: 3 }
 
-/** Where a list of a project goes on: behind what has these names. */
+/** The cursor after which a list of a project continues behind the item with these names. */
 export function encodeListCursor(kind: ListKind, projectId: string, names: readonly string[]): string {
   const text = Buffer.from(JSON.stringify(names))
   const check = Buffer.alloc(4)
@@ -107,7 +107,7 @@ export function encodeListCursor(kind: ListKind, projectId: string, names: reado
 }
 
 /**
- * What `parse` makes of the names in a cursor. Anybody can make a cursor, so it throws for names that cannot be.
+ * The names in a cursor, as `parse` returns them. Cursors can be forged, so `parse` throws for invalid names.
  *
  * @throws {IngestError} `invalid-cursor` for what {@link encodeListCursor} has not made for this list of this project.
  */
@@ -126,7 +126,7 @@ export function decodeListCursor<T>(
   throw invalidCursor(`The cursor is not one that this list of ${kind} has given out.`)
 }
 
-/** Undefined for any text that `toString('base64url')` does not make. */
+/** Undefined for text that is not canonical base64url. */
 function decodeBase64(text: string, length = text.length): Buffer | undefined {
   if (text.length !== length) return undefined
   const bytes = Buffer.from(text, 'base64url')

@@ -79,7 +79,7 @@ export class IngestError extends Error {
   readonly actual: number | undefined
   readonly retryAfterSeconds: number | undefined
   readonly issues: readonly Issue[] | undefined
-  /** The HTTP status of the response that a client throws this for; undefined for what no server said. */
+  /** The HTTP status of the response for which a client throws this; undefined without a response. */
   readonly status: number | undefined
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {

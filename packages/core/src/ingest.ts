@@ -83,7 +83,7 @@ export interface IngestOptions {
   /** In place of the keyring. What it throws is answered as "temporarily unavailable", never as "wrong key". */
   authenticate?: Authenticate
   maps?: MapRules
-  /** The clock, in milliseconds since 1970. A time that is no time is refused with `internal-error`, and never stored. */
+  /** The clock, in milliseconds since 1970. An invalid time is an `internal-error`, and is never stored. */
   now?: () => number
 }
 

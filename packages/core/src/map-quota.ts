@@ -1,19 +1,20 @@
 import { IngestError } from './error.ts'
 import type { Manifest } from './map.ts'
 
-/** The most pending bytes of a project, unless another limit is set: more than the largest map has. */
+/** The default limit of a project's pending bytes: more than the largest map. */
 export const pendingBytesMaxDefault = 16 * 2 ** 30
 
 const manifestRowBytes = 256
 const chunkRowsBytes = 160
 
-/** What a pending manifest counts besides its chunks: about what a store keeps to find them. */
+/** What a pending manifest adds to the pending bytes besides its chunks: about the size of its rows in a store. */
 export function manifestBytes({ chunks }: Manifest): number {
   return manifestRowBytes + chunkRowsBytes * chunks.length
 }
 
 /**
- * Checks a write that leaves a project with so many pending bytes; one that does not raise them may always pass.
+ * Checks a write that changes the pending bytes of a project from `before` to `after`. One that does not raise them is
+ * never refused.
  *
  * @throws {IngestError} `map-quota-exceeded`
  */
@@ -21,7 +22,7 @@ export function checkPendingBytes(before: number, after: number, limit: number |
   if (limit === undefined || after <= before || after <= limit) return
   throw new IngestError(
     'map-quota-exceeded',
-    `Unfinished uploads of maps may hold ${limit} bytes of the project, and would hold ${after}: complete them, replace them, or wait until they were idle for 7 days.`,
+    `The unfinished map uploads of a project may hold ${limit} bytes, and would hold ${after}: complete or replace some, or wait until they have been idle for 7 days.`,
     { limit, actual: after },
   )
 }

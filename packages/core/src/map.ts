@@ -37,11 +37,13 @@ export type Publication = { placeId: string | number; buildId: string } & ({ map
 /** What verifying maps may cost: their size in hashing. */
 export interface VerificationOptions {
   /**
-   * Called with the number of bytes to hash before the chunks of a map are verified. What it throws ends the call, or
-   * leaves the map as it is if it is a chunk that was put: the place for a rate limit.
+   * Called with the number of bytes to hash before the chunks of a map are verified. May throw, as a rate limiter does:
+   * `publishMap` rejects with that error; after `putChunk` and `putChunks` the map stays pending.
    */
   admit?: (bytes: number) => void
-  /** Ends a verification: the call rejects with the reason, or leaves the map as it is if a chunk was put. */
+  /**
+   * Ends a verification: `publishMap` rejects with its reason; after `putChunk` and `putChunks` the map stays pending.
+   */
   signal?: AbortSignal
 }
 
@@ -107,8 +109,8 @@ export interface PutChunksResult {
   existing: number
   rejected: { index: number; digest: string | null; issues: Issue[] }[]
   /**
-   * The maps that are complete since this call, and those that turned out to be wrong and were dropped, with `issues`. A
-   * map that misses nothing and is not in here is completed by publishing its manifest again.
+   * The maps that this call completed, and those that turned out to be wrong and were dropped, with `issues`. A map
+   * that misses nothing and is not in this list is completed by publishing its manifest again.
    */
   completed: PublishedMap[]
 }
@@ -132,7 +134,9 @@ export interface MapContent extends MapId {
   bytes(start?: number, end?: number): AsyncIterable<Uint8Array>
 }
 
-/** The maps of game builds: published, completed chunk by chunk, frozen by the first event of their build, read back. */
+/**
+ * The maps of game builds: published, completed chunk by chunk, frozen by the first event of their build, read back.
+ */
 export interface Maps {
   /**
    * Publishes a map, or records a manifest and answers which of its chunks are missing. Doing so again is always safe.
@@ -141,24 +145,24 @@ export interface Maps {
    *
    * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, `digest-mismatch`
    *   for a manifest whose chunks are there and are not what it says, `map-quota-exceeded` (with `limit` and `actual`),
-   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for a strange project id or
-   *   option, and what `admit` throws and the store refuses with. The manifest stays recorded if it cannot be verified
-   *   now.
+   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for an invalid project id or
+   *   option, and the errors of `admit` and the store. The manifest stays recorded if it cannot be verified now.
    */
   publishMap(projectId: string, publication: Publication, options?: PublishOptions): Promise<PublishedMap>
   /**
-   * Stores chunks that a manifest of the project names; the last one of a map completes it. `bytes` must not change. One
-   * call completes at most 16 maps, verifies none while another one of the project is verified, and begins none after
-   * 64 MiB.
+   * Stores chunks that a manifest of the project names; the last one of a map completes it. `bytes` must not change
+   * until this resolves. One call completes at most 16 maps, verifies none while another one of the project is
+   * verified, and begins no further one after 64 MiB.
    *
-   * @throws {IngestError} `map-quota-exceeded` (with `limit` and `actual`), `invalid-argument` for a strange project id
+   * @throws {IngestError} `map-quota-exceeded` (with `limit` and `actual`), `invalid-argument` for an invalid project
+   *   id
    */
   putChunks(projectId: string, chunks: readonly ChunkUpload[], options?: VerificationOptions): Promise<PutChunksResult>
   /**
    * One chunk.
    *
-   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `map-quota-exceeded` (with `limit` and
-   *   `actual`), `invalid-argument`
+   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `map-quota-exceeded` (with `limit`
+   *   and `actual`), `invalid-argument`
    */
   putChunk(projectId: string, digest: Digest, bytes: Uint8Array, options?: VerificationOptions): Promise<PutChunkResult>
   /** What is known of a map; undefined when nothing was ever published for it. */

@@ -33,7 +33,7 @@ export interface MapRules {
   latePublish?: LatePublish
   /**
    * How many bytes the unfinished uploads of a project may hold: their manifests, and the chunks that no complete map
-   * names. 17,179,869,184 (16 GiB) without.
+   * names. Default 17,179,869,184 (16 GiB).
    */
   pendingBytesMax?: number
 }
@@ -55,15 +55,15 @@ const pageDefault = 100
 const pageChunksMax = 20_000
 /** So many maps of a page are read between turns of others. */
 const mapsAtOnce = 10
-/** The most maps that a chunk completes at once: any number of manifests may wait for the same one. */
+/** The most maps that one upload of chunks completes: any number of manifests may wait for the same chunk. */
 export const completionsMax = 16
-/** A chunk completes no further map after so many bytes were hashed. */
+/** An upload of chunks completes no further map after so many bytes were hashed. */
 export const completionBytesMax = 64 * 2 ** 20
 
 /**
  * The maps of an Ingest on a store.
  *
- * @throws {IngestError} `invalid-argument` for rules that cannot be
+ * @throws {IngestError} `invalid-argument` for invalid rules
  */
 export function createMaps({ store, rules, now }: MapsOptions): Maps {
   const { latePublish = 'accept', pendingBytesMax = pendingBytesMaxDefault } = rules
@@ -88,7 +88,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     return lastTurn
   }
 
-  /** Verifies and completes a pending manifest that misses nothing; those who ask for it at once share the work. */
+  /** Verifies and completes a pending manifest that misses nothing. Concurrent calls share the work. */
   function complete(key: MapKey, manifest: Manifest, { admit, signal }: VerificationOptions) {
     const { projectId, placeId, buildId } = key
     const verification = {
@@ -111,8 +111,8 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
   }
 
   /**
-   * Completes maps of a project whose last chunk has come, also those that a crash kept from completing. Whatever stands
-   * in the way leaves a map to be completed later: the chunk that was put is stored.
+   * Completes maps of a project whose last chunk is stored, including those that a crash kept from completing. A map
+   * that cannot be verified now stays pending; the upload has succeeded all the same.
    */
   async function completeReady(
     projectId: string,
@@ -159,7 +159,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     const { slot, decided, published } = await tryOut(key, publication, options)
     const { manifest } = publication
     const isPinned = slot.frozenAt !== undefined && !slot.complete
-    // what it would free in place of another manifest is known to the store alone
+    // only the store knows what replacing a pending manifest would free
     if (decided.outcome === 'incomplete' && !slot.pending && !isPinned) {
       const before = await store.pendingBytes(key.projectId)
       checkPendingBytes(before, before + manifestBytes(manifest), pendingBytesMax)

@@ -235,7 +235,7 @@ function append(kept: Kept, { body, events, ...batch }: AppendBatch) {
       if (!bytes.equals(existing.bytes)) conflicts++
       return false
     }
-    // the position of an event is how many there are up to it
+    // the position of an event is its number in the project, from 1
     const event = { cursor: kept.cursors.encode(kept.events.length + 1, crc32(bytes)), receivedAt, bytes }
     kept.events.push(event)
     kept.byId.set(eventId, event)
@@ -280,7 +280,7 @@ function namedBy({ maps }: Kept): Set<Digest> {
   return new Set(manifests.flatMap((each) => each?.manifest.chunks ?? []).map(({ digest }) => digest))
 }
 
-/** What is counted of a project, each time from the beginning. */
+/** The pending bytes of a project, counted from scratch. */
 function pendingBytesOf({ maps, chunks, frozenAt }: Kept): number {
   const isPinned = ({ id, contents }: KeptMap) => frozenAt.has(id.buildId) && !contents.complete
   const kept = new Set(

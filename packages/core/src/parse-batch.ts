@@ -4,11 +4,11 @@ import { pointer } from './issue.ts'
 import { malformedBody } from './parse-json.ts'
 import type { Slice } from './slice-events.ts'
 
-/** An event of a batch, as far as that decides what becomes of it. */
+/** An event of a batch: what is needed to decide its outcome. */
 export interface ParsedEvent extends Slice {
   /**
-   * Its well-known members, the last of each name. One that is an object or an array is there without its content.
-   * Undefined for an event that is no object.
+   * Its well-known members, the last of each name; objects and arrays without their content. Undefined for an event
+   * that is not an object.
    */
   event: Event | undefined
   /** A JSON Pointer to the first value that nests too deep; undefined without one. */
@@ -16,9 +16,9 @@ export interface ParsedEvent extends Slice {
 }
 
 /**
- * The events of a batch of any content, in one pass over its bytes. It accepts exactly what `JSON.parse` does, but makes
- * no values of members that nobody looks at: an object of many distinct keys costs `JSON.parse` twenty times as much as
- * its bytes do. Depth is that of the bytes, also inside a member that a later one of the same name replaces.
+ * The events of a batch of any content, in one pass over its bytes. It accepts exactly what `JSON.parse` does, but
+ * creates no values for unused members: an object of many distinct keys costs `JSON.parse` twenty times as much as
+ * other JSON of its size. Depth is that of the bytes, also inside a member that a later one of the same name replaces.
  *
  * `body` must be UTF-8.
  *
@@ -78,13 +78,13 @@ interface Scan {
 
 let openSpare = new Uint8Array(1024)
 
-/** Nothing runs between its uses, so one is enough. */
+/** Shared by all calls, as parsing is synchronous. */
 function openOf(levels: number): Uint8Array {
   if (openSpare.length < levels) openSpare = new Uint8Array(levels)
   return openSpare
 }
 
-/** The end of the array that starts at `from`; `skipElement` is given the start of each element, and returns its end. */
+/** The end of the array at `from`; `skipElement` gets the start of each element, and returns its end. */
 function skipElements(body: Buffer, from: number, skipElement: (start: number) => number): number {
   let at = skipSpace(body, from + 1)
   if (body[at] === closeBracket) return at + 1
@@ -95,7 +95,7 @@ function skipElements(body: Buffer, from: number, skipElement: (start: number) =
   }
 }
 
-/** The end of the object that starts at `from`; `skipMember` is given each key and value, and returns the end of that. */
+/** The end of the object at `from`; `skipMember` gets each key and the start of its value, and returns its end. */
 function skipMembers(
   body: Buffer,
   from: number,
@@ -148,7 +148,7 @@ function valueAt(body: Buffer, start: number, end: number): unknown {
   return JSON.parse(body.toString('utf8', start, end))
 }
 
-/** By the length and the first byte of their names, of which no two have the same. */
+/** The known members by the length and the first byte of their names, which no two share. */
 const knownBySlot = new Map(names.map((name, i) => [slotOf(name.length, name.charCodeAt(0)), i]))
 const lengthMax = Math.max(...names.map(({ length }) => length))
 
@@ -156,7 +156,7 @@ function slotOf(length: number, first: number): number {
   return (length << 8) | first
 }
 
-/** Which of the known members the key from one quote to behind the other names; -1 for none. */
+/** The index of the known member that a key, from its first quote to behind the last, names; -1 for none. */
 function knownAt(body: Buffer, start: number, end: number): number {
   const length = end - start - 2
   const known = length > lengthMax ? undefined : knownBySlot.get(slotOf(length, body[start + 1] as number))
@@ -173,7 +173,7 @@ function hasEscape(body: Buffer, start: number, end: number): boolean {
 /** The length of `\u0065`. */
 const escapeBytes = 6
 
-/** Whether the key from one quote to behind the other is this ASCII name, with escapes or without. */
+/** Whether a key, from its first quote to behind the last, is this ASCII name, with escapes or without. */
 function spells(body: Buffer, start: number, end: number, name: string): boolean {
   let at = start + 1
   for (let i = 0; i < name.length; i++) {
@@ -235,7 +235,7 @@ function tooDeepPath(body: Buffer, start: number, from: number): string {
   )
 }
 
-/** The end of the value that starts at `from`; however deep it nests, no stack is needed. */
+/** The end of the value that starts at `from`. Not recursive, so any depth is safe. */
 function skipValue(scan: Scan, from: number): number {
   const { body, open } = scan
   let levels = 0

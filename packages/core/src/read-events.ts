@@ -27,8 +27,8 @@ export interface ReadEventsOptions extends EventFilter {
    */
   onProgress?: (cursor: Cursor) => void
   /**
-   * Called with the bytes of each event before it is looked at, wanted or not: the place for a rate limit. An embedded
-   * Ingest calls it, a client does not.
+   * Called with the size of each event that is scanned, wanted or not, before it is filtered: for rate limits. An
+   * embedded Ingest calls it, a client does not.
    */
   onScan?: (bytes: number) => void
 }

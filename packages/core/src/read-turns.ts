@@ -1,4 +1,4 @@
-/** What a reader may do now, until it is over: at the end of this turn of the event loop. */
+/** Permission to read, over at the end of the current turn of the event loop. */
 export interface ReadStep {
   isOver: boolean
 }
@@ -6,13 +6,13 @@ export interface ReadStep {
 /** Shares the event loop between long reads and everything else that runs in it. */
 export interface ReadTurns {
   /**
-   * Resolves when it is this reader's step: one step is under way at a time, round robin by project, and by reader
-   * within a project.
+   * Resolves with this reader's next step. There is one step at a time, round robin by project, and by reader within a
+   * project.
    */
   next(projectId: string): Promise<ReadStep>
 }
 
-/** How many times as long as the reads everything else may run while both have work. */
+/** The time for everything else, as a multiple of the time for reads, while both have work. */
 const othersShare = 4
 /** A turn in which everything else took less than this was idle, in milliseconds. */
 const idleTurnMs = 0.1
@@ -36,7 +36,7 @@ export function createReadTurns(effects: ReadTurnsEffects = {}): ReadTurns {
   let step: ReadStep = { isOver: true }
   let startedAt = 0
   let endedAt = Number.NEGATIVE_INFINITY
-  /** How long everything else is still to run before the next step. */
+  /** How much longer everything else runs before the next step. */
   let owedMs = 0
 
   function deferTurn(): void {

@@ -25,8 +25,8 @@ export interface SortedEvents {
 }
 
 /**
- * Sorts the events of a batch by what their own content says of them. `wholeOf` gives an event with all its members, for
- * `checkBySchema`.
+ * Sorts the events of a batch by what their own content says of them. `wholeOf` gives an event with all its members,
+ * for `checkBySchema`.
  */
 export function sortEvents(
   projectId: string,

@@ -2,8 +2,8 @@ import type { Project } from './key.ts'
 import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
 
 /**
- * The position of a reader in the events of one project of one store: an opaque string of at most 40 of `A-Z a-z 0-9 _ -`.
- * `eventCursors` makes them.
+ * The position of a reader in the events of one project of one store: an opaque string of at most 40 of
+ * `A-Z a-z 0-9 _ -`, made by `eventCursors`.
  */
 export type Cursor = string
 
@@ -75,7 +75,9 @@ export interface MapContents {
 
 /** What a store knows of one map. */
 export interface MapSlot extends MapContents {
-  /** When the first event that references the build was stored, in milliseconds since 1970; the build is open without. */
+  /**
+   * When the first event that references the build was stored, in milliseconds since 1970; the build is open without.
+   */
   frozenAt?: number
 }
 
@@ -131,7 +133,9 @@ export interface Activity {
   firstAt: number
   /** Of the last one. */
   lastAt: number
-  /** How many events came since then: what was asked for, or when the oldest came of as many batches as may be counted. */
+  /**
+   * How many events came since then: what was asked for, or when the oldest came of as many batches as may be counted.
+   */
   recent: { events: number; since: number }
 }
 
@@ -168,8 +172,9 @@ export interface ProjectDecision<T> {
 export interface Store {
   /**
    * Stores the events of `batch` that the project does not have yet, in their order, and freezes the builds that these
-   * reference, all in one step: a manifest that waits to replace a complete map of such a build is dropped. Of concurrent appends of one id, over all processes, exactly one stores it. Resolves
-   * once what it stored would survive a power cut; nobody sees it before.
+   * reference, all in one step: a manifest that waits to replace a complete map of such a build is dropped. Of
+   * concurrent appends of one id, over all processes, exactly one stores it. Resolves once what it stored would survive
+   * a power cut; nobody sees it before.
    */
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
   /** For each id, whether the project has an event with it. */
@@ -179,8 +184,8 @@ export interface Store {
   /**
    * The project's events, oldest first, each once, and those that arrive while it runs.
    *
-   * @throws {IngestError} `invalid-cursor` at the first step, for a cursor of another store, epoch or project, and for one
-   *   whose event is not stored here, also where another event has taken its position.
+   * @throws {IngestError} `invalid-cursor` at the first step, for a cursor of another store, epoch or project, and for
+   *   one whose event is not stored here, also where another event has taken its position.
    */
   read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
   /** The cursor of the last event; without events, one behind which all of them will come. */
@@ -204,15 +209,17 @@ export interface Store {
   ): Promise<T>
   /** Stores a chunk that a map of the project names, complete or pending; it is `undeclared` when none does. */
   putChunk(projectId: string, chunk: NewChunk): Promise<'stored' | 'existing' | 'undeclared'>
-  /** What `use` makes of the bytes of a chunk of this project, which are valid, and not to be changed, while it runs. */
+  /**
+   * What `use` makes of the bytes of a chunk of this project, which are valid, and not to be changed, while it runs.
+   */
   chunk<T>(projectId: string, digest: Digest, use: (bytes: Uint8Array) => T): Promise<T | undefined>
   /** Those of `digests` that are chunks of this project. */
   presentChunks(projectId: string, digests: readonly Digest[]): Promise<ReadonlySet<Digest>>
   /** The pending maps of a project of which no chunk is missing, at most so many. */
   readyMaps(projectId: string, limit: number): Promise<MapId[]>
   /**
-   * What unfinished uploads keep of a project's disk: {@link manifestBytes} of each pending manifest, and the sizes of
-   * the chunks that only these name. What is complete is not counted, nor is what a freeze has pinned: the pending
+   * The bytes that unfinished uploads of a project hold: {@link manifestBytes} of each pending manifest, and the sizes
+   * of the chunks that only these name. Complete maps are not counted, nor what a freeze has pinned: the pending
    * manifest of a frozen build that has no complete map for the place.
    */
   pendingBytes(projectId: string): Promise<number>

@@ -3,10 +3,10 @@ import { IngestError } from './error.ts'
 /** The most verifications of one project that wait for the one that is running. */
 export const verificationsWaitingMax = 16
 
-/** One verification, for everybody who asks for the same. */
+/** A verification, shared by all concurrent calls for the same work. */
 export interface Verification<T> {
   projectId: string
-  /** The same for the same work: those who ask for it meanwhile share one run. */
+  /** Identifies the work within the project: concurrent calls with one name share one run. */
   name: string
   /** Charges the caller before the work is queued. What it throws is what `run` rejects with. */
   admit(): void
@@ -16,8 +16,8 @@ export interface Verification<T> {
 /** Runs verifications one at a time per project, first come, first served. */
 export interface VerificationQueue {
   /**
-   * Resolves with what the work comes to; rejects with the reason of `signal` once that is aborted. The work ends when
-   * the last of its callers has left.
+   * Resolves with the result of the work; rejects with the reason of `signal` once that is aborted. The work is
+   * cancelled when all of its callers have aborted.
    *
    * @throws {IngestError} `overloaded` when {@link verificationsWaitingMax} others wait already
    */
@@ -51,7 +51,7 @@ export function createVerificationQueue(): VerificationQueue {
         work(canceller.signal).then(resolve, reject).finally(leave)
       },
       cancel(reason) {
-        // nobody may join it any more
+        // no later call may join it
         job.name = ''
         canceller.abort(reason)
         if (isStarted) return
@@ -64,7 +64,7 @@ export function createVerificationQueue(): VerificationQueue {
       if (jobs.length === 0) jobsByProject.delete(projectId)
       else if (isStarted) jobs[0]?.start()
     }
-    // its callers see this; one that was cancelled has none
+    // callers handle the rejection; a cancelled job has none
     promise.catch(() => {})
     jobsByProject.set(projectId, jobs)
     if (jobs.push(job) === 1) job.start()

@@ -23,7 +23,7 @@ const dataVersion = 2
 export function checkDataFile(path: string): boolean {
   let file: number
   try {
-    // a FIFO would wait for somebody who writes to it
+    // opening a FIFO would block until it has a writer
     file = openSync(path, constants.O_RDWR | (constants.O_NONBLOCK ?? 0))
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
@@ -38,11 +38,11 @@ export function checkDataFile(path: string): boolean {
 }
 
 /**
- * Looks at an LMDB lock file before LMDB does, which would crash the process over one that it cannot open. Says whether
- * it is there and takes space on the disk. It is not opened: closing it again would give up the locks that this process
- * holds on it.
+ * Checks an LMDB lock file before LMDB opens it, which crashes the process if it cannot. Returns whether the file
+ * exists and has blocks on the disk. The file is not opened here: closing it would release the locks of this process on
+ * it.
  *
- * @throws {IngestError} `store-incompatible` for one that is not a file, or may not be written.
+ * @throws {IngestError} `store-incompatible` if it is not a file, or not writable.
  */
 export function checkLockFile(path: string): boolean {
   let stat: Stats | undefined
@@ -55,7 +55,7 @@ export function checkLockFile(path: string): boolean {
   }
   if (!stat) return false
   if (!stat.isFile()) throw damaged(path, 'it is not a file')
-  // one that was copied without its holes gets its blocks when it is written to, which on a full disk is a SIGBUS
+  // writing to a sparse file allocates blocks, which is a SIGBUS on a full disk
   return stat.size > 0 && stat.blocks > 0
 }
 

@@ -8,8 +8,8 @@ import { lockedError, lockTimeoutMs } from './write-lock.ts'
 export interface Commit {
   /**
    * Resolves when a write can be tried: no stopped process holds the write lock, and a disk that was full has some
-   * space again. Before each commit, as a thread that waits inside LMDB cannot
-   * be ended: neither its process nor the store could be closed.
+   * space again. Called before each commit, because a thread that waits inside LMDB cannot be ended: neither its
+   * process nor the store could be closed.
    *
    * @throws {IngestError} `disk-full`, `store-locked` when it takes longer than {@link lockTimeoutMs}
    */
@@ -29,7 +29,7 @@ interface Asked {
   id: number
 }
 
-/** How often a lock that a stopped process holds is looked at. */
+/** How often the lock is polled while a stopped process holds it. */
 const pollMs = 50
 
 export function createCommit({ write: writeAll, lockHolder, isFull, checkSpace }: Environment): Commit {
@@ -46,7 +46,7 @@ export function createCommit({ write: writeAll, lockHolder, isFull, checkSpace }
 
   return {
     async ready() {
-      // a write that is not tried costs nothing
+      // a commit that fails is expensive
       if (isDiskFull) checkSpace()
       for (let holder = lockHolder(); holder?.isStopped; holder = lockHolder()) {
         lockedSince ??= performance.now()

@@ -42,7 +42,9 @@ export interface Environment {
    *   is in no file that another process reads, or another process writes to the same pages.
    */
   write<T>(work: () => T): T
-  /** The process that holds the write lock; undefined when it is free, held by this process, or cannot be determined. */
+  /**
+   * The process that holds the write lock; undefined when it is free, held by this process, or cannot be determined.
+   */
   lockHolder(): LockHolder | undefined
   /**
    * Why the files cannot be trusted: one that was deleted or replaced under a running process takes every write and
@@ -66,16 +68,16 @@ export interface EnvironmentOptions {
 const mapBytes = 2 ** 40
 /** Creating a data or lock file on a full disk is a SIGBUS, so this much must be free. */
 const freeBytesMin = 16 * 2 ** 20
-/** What opening an environment needs at the most: two data files, one lock file, one in passing. */
+/** How many file descriptors opening an environment takes at most: two data files, a lock file, a temporary one. */
 const fileDescriptorsMin = 8
 
 /**
- * Opens the environment in `directory`, and makes it when it is missing. When LMDB fails to open, it crashes the process
- * (SIGSEGV, SIGBUS), so what may make it fail is checked first.
+ * Opens the environment in `directory`, and creates it when it is missing. LMDB crashes the process (SIGSEGV, SIGBUS)
+ * when it fails to open, so the known causes are checked first.
  *
  * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when
- *   the lock file is gone and another process has it open, `overloaded` when the process may open no more files, `store-failed` for files
- *   other than those of the options
+ *   the lock file is gone and another process has it open, `overloaded` when the process may open no more files,
+ *   `store-failed` for files other than those of the options
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
   const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
@@ -162,7 +164,7 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
 
 const binary = { encoding: 'binary', keyEncoding: 'binary' } as const
 
-/** Opens a table in a read transaction: lmdb opens each in a write transaction, also one that exists. */
+/** Opens a table in a read transaction: lmdb always uses a write transaction, even for a table that exists. */
 function withoutLock<T>(prototype: Database, openTable: () => T): T {
   const { transactionSync } = prototype
   prototype.transactionSync = function lookOnly<Value>(this: Database, work: () => Value) {
@@ -208,7 +210,7 @@ function checkNotInUse(path: string, lockPath: string): void {
   )
 }
 
-/** Failing to map the file ends in a crash. */
+/** LMDB crashes the process when it cannot map the file. */
 function checkAddressSpace(): void {
   if (process.platform !== 'linux') return
   const [, limit] = /^Max address space +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -220,7 +222,7 @@ function checkAddressSpace(): void {
 }
 
 /**
- * Failing to open a file ends in a crash.
+ * LMDB crashes the process when it cannot open a file.
  *
  * @throws {IngestError} `overloaded` when this process may not open so many more files
  */

@@ -24,9 +24,9 @@ export function openEventLogTables(table: (name: string) => Table): EventLogTabl
   }
 }
 
-/** What a read of several steps needs. */
+/** How a long read is split into steps. */
 export interface SlicedReads {
-  /** Reads at one moment. */
+  /** Runs `read` on the latest snapshot. */
   look<T>(read: () => T): T
   /** Resolves when the next step may begin. */
   nextStep(): Promise<unknown>

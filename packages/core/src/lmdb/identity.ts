@@ -6,14 +6,14 @@ import { IngestError } from '../error.ts'
 import { checkDataFile } from './check-data-file.ts'
 import { type Environment, openEnvironment } from './environment.ts'
 
-/** What tells a store from others. It is kept in `events/`; `chunks/` has the id and the epoch too, `ids/` the seed. */
+/** The identity of a store. `events/` holds all of it, `chunks/` a copy of the id and the epoch, `ids/` of the seed. */
 export interface LmdbIdentity extends StoreIdentity {
-  /** Of the fingerprints of ids. Never shown, as whoever knows it can make ids that collide. */
+  /** The seed of the fingerprints of ids. Secret, because it allows to make ids that collide. */
   seed: Buffer
 }
 
 /*
- * A new store is made in this order, each step durable before the next, so that a crash on the way is no loss:
+ * A new store is created in this order, each step durable before the next, so that a crash in between loses nothing:
  * `events/` with its identity, `chunks/` with its identity, `ids/`. So `events/` is never missing beside one of the
  * others, and `chunks/` is missing only while the log names no chunk.
  */
@@ -23,7 +23,7 @@ const metaTable = 'meta'
 const formatKey = Buffer.from('format')
 const storeKey = Buffer.from('store')
 
-/** The directories beside `events/` that hold data. To be looked at before `events/` is, as `events/` is made first. */
+/** The directories beside `events/` that hold data. Call this before opening `events/`, which is created first. */
 export function neighboursOf(directory: string): string[] {
   return ['chunks', 'ids'].map((name) => join(directory, name)).filter(holdsData)
 }
@@ -32,7 +32,7 @@ function holdsData(path: string): boolean {
   try {
     return (statSync(join(path, 'data.mdb'), { throwIfNoEntry: false })?.size ?? 0) > 0
   } catch (error) {
-    // a file in the place of a directory; what cannot be looked at may hold anything
+    // ENOTDIR: a file instead of a directory; after any other error there may be data
     return (error as NodeJS.ErrnoException).code !== 'ENOTDIR'
   }
 }
@@ -44,7 +44,7 @@ export function checkEvents(eventsDirectory: string, neighbours: readonly string
 }
 
 /**
- * The identity in `events/`, which is made when there is none and nothing stands beside it.
+ * The identity in `events/`; created if there is none and no other directory holds data.
  *
  * @throws {IngestError} `store-incompatible`
  */
@@ -76,8 +76,8 @@ export function openIdentity(
 }
 
 /**
- * Opens `chunks/` and makes sure that it belongs to the store of `events/`. It is made when it is missing, as long as
- * the log names no chunk: nothing is lost then.
+ * Opens `chunks/` and checks that it belongs to the store of `events/`. A missing one is created if the log names no
+ * chunk, so that nothing is lost.
  *
  * @throws {IngestError} `store-incompatible`, with nothing changed
  */
@@ -106,7 +106,7 @@ export async function openChunksOf(
   }
 }
 
-/** Begins a new epoch, which makes all cursors invalid that were given out before. Only while nobody uses the store. */
+/** Begins a new epoch, which invalidates all earlier cursors. The store must not be in use. */
 export function beginEpoch(events: Environment, chunks: Environment): void {
   const meta = events.table(metaTable)
   const format = Buffer.from(meta.getBinary(formatKey) as Buffer)
@@ -127,14 +127,14 @@ function writeOnce(chunks: Environment, own: Buffer): Buffer {
   })
 }
 
-/** Whether the log says of any chunk that its bytes are there. */
+/** Whether the log names any chunk as stored. */
 function namesChunks(events: Environment): boolean {
   events.root.resetReadTxn()
   if (!tablesOf(events).includes('chunks')) return false
   return [...events.table('chunks').getKeys({ limit: 1 })].length > 0
 }
 
-/** The tables that there are, without making any. */
+/** The names of the existing tables. */
 function tablesOf({ root }: Environment): string[] {
   // lmdb ends their names with a NUL
   return Array.from(root.getKeys({}), (key) => key.toString().replace(/\0$/, ''))

@@ -2,8 +2,8 @@ import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
- * Makes a directory that only its owner may look into, and those above it that are missing, so that they survive a power
- * loss. Node's own way of doing that (`recursive`) never returns where the system refuses with ENOENT, as below /proc.
+ * Makes a directory that only its owner may access, and its missing parents, so that they survive a power loss. Node's
+ * own `recursive` never returns where the system refuses with ENOENT, as below /proc.
  */
 export function makeDirectory(path: string): void {
   const existing = statSync(path, { throwIfNoEntry: false })
@@ -21,7 +21,7 @@ export function makeDirectory(path: string): void {
 
 /** Makes the names in a directory durable. */
 export function syncDirectory(path: string): void {
-  // Windows has no handle for a directory, and no need of one
+  // Windows cannot sync a directory, and need not
   if (process.platform === 'win32') return
   const directory = openSync(path, 'r')
   try {

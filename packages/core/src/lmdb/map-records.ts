@@ -52,9 +52,9 @@ export function decodePending(bytes: Buffer): PendingRecord {
   }
 }
 
-/** A chunk that is there. */
+/** A stored chunk. */
 export interface StoredRecord {
-  /** What tells the bytes of one upload from those of another. */
+  /** Identifies the upload that wrote the bytes. */
   upload: Buffer
   /** In bytes. */
   size: number

@@ -66,18 +66,18 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
     )
   }
 
-  /** Disowns bytes that were written for a decision that is refused. */
+  /** Marks bytes as garbage when the decision for which they were written fails. */
   async function orDiscard<T>(uploads: ReadonlyMap<Digest, WrittenChunk>, decided: Promise<T>): Promise<T> {
     try {
       return await decided
     } catch (error) {
-      // what cannot be disowned now is found when the store is opened again
+      // bytes that cannot be marked now are found when the store is opened next
       if (uploads.size > 0) await inOneStep((maps) => discardAll(maps, uploads)).catch(() => {})
       throw error
     }
   }
 
-  /** Tells all manifests that wait for a chunk that it is there, some in each step. */
+  /** Settles all manifests that wait for a stored chunk, a bounded number in each step. */
   async function settleAll(projectId: string, digest: Digest, at?: number): Promise<void> {
     for (;;) {
       const project = lookAt<number | undefined>(projectId, undefined, (number) =>
@@ -85,7 +85,7 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
       )
       if (project === undefined) return
       await inOneStep((maps) => {
-        // it may be gone by now, and then it is waited for again
+        // a chunk that was deleted since is missing again
         if (maps.placeOf(project, digest)) maps.settle(project, digest, at)
       })
     }

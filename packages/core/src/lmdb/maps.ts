@@ -15,9 +15,8 @@ export interface WrittenChunk {
   size: number
 }
 
-/** What a write may leave, and what it is about. */
 export interface PutOptions {
-  /** Chunks whose bytes are durable; what is not needed of them becomes waste. */
+  /** Chunks whose bytes are durable; those that are not needed become garbage. */
   uploads?: ReadonlyMap<Digest, WrittenChunk>
   /** Refuses what raises the pending bytes above this: throws, with rows written that must be undone. */
   pendingBytesMax?: number | undefined
@@ -41,7 +40,7 @@ export interface MapTables {
   placeOf(project: number, digest: Digest): Place | undefined
   isNamed(project: number, digest: Digest): boolean
   ready(project: number, limit: number): MapId[]
-  /** Whether manifests wait for a chunk, also for one that is there by now. */
+  /** Whether manifests are recorded as waiting for a chunk, stored or not. */
   hasWaits(project: number, digest: Digest): boolean
   pendingBytes(project: number): number
   /** Pending maps that were last touched before, and whose build is open. */
@@ -51,7 +50,7 @@ export interface MapTables {
   /** @throws {IngestError} `map-quota-exceeded` */
   put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
   /**
-   * Makes a chunk present, and tells the first of the manifests that wait for it.
+   * Records a chunk as stored, and settles the first of the manifests that wait for it.
    *
    * @throws {IngestError} `map-quota-exceeded`, with nothing written
    */
@@ -62,8 +61,8 @@ export interface MapTables {
     options: Pick<NewChunk, 'receivedAt' | 'pendingBytesMax'>,
   ): 'stored' | 'existing' | 'undeclared'
   /**
-   * Tells a bounded number of the manifests that wait for a chunk that it is there; `at`, if this touches them. Called
-   * until {@link hasWaits} is false: any number may wait for the same chunk, and a write must not take long.
+   * Records in a bounded number of waiting manifests that a chunk is stored, and touches them at `at`, if given. Call
+   * it until {@link hasWaits} is false: any number may wait for the same chunk, and a write must not take long.
    */
   settle(project: number, digest: Digest, at?: number): void
   /** Drops what waits to replace a complete map of a build that freezes. */
@@ -95,15 +94,17 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
   const maps = table('maps')
   /** number → chunks */
   const manifests = table('manifests')
-  /** project, number → when it was touched, how many chunks are missing, which map it is of: of each pending manifest */
+  /**
+   * project, number → when it was touched, how many chunks are missing, which map it is of: of each pending manifest
+   */
   const pendings = table('pending-manifests')
   /** project, number → the name of its map: of each pending manifest of which no chunk is missing */
   const readies = table('ready-manifests')
-  /** project, digest → the last bytes of its place, and its size: of each chunk that is there */
+  /** project, digest → the last bytes of its place, and its size: of each stored chunk */
   const chunks = table('chunks')
   /** project, digest, number → nothing: what names a chunk */
   const references = table('chunk-references')
-  /** project, digest, number → nothing: what keeps a chunk, so that it is not pending: complete maps, and what is pinned */
+  /** project, digest, number → nothing: the complete and pinned manifests, whose chunks are not pending */
   const keeps = table('chunk-keeps')
   /** project → how many bytes are pending */
   const pendingTotals = table('pending-bytes')
@@ -177,7 +178,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     pendingTotals.put(projectKey(project), total)
   }
 
-  /** What a chunk adds to the pending bytes: nothing if it is not there, or if something keeps it. */
+  /** What a chunk adds to the pending bytes: nothing if it is missing, or kept by a manifest. */
   function countedSize(project: number, digest: Digest): number {
     const stored = chunks.getBinary(chunkKey(project, digest))
     return stored && !hasKeeper(project, digest) ? decodeStored(stored).size : 0
@@ -187,7 +188,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     return numbersIn(keeps, project, digest, 1).length > 0
   }
 
-  /** Keeps the chunks of a manifest, or ends that; returns what this changes of the pending bytes. */
+  /** Keeps the chunks of a manifest, or no longer does; returns the change of the pending bytes. */
   function setKept(project: number, number: number, manifest: Manifest, isKeeper: boolean): number {
     let change = 0
     for (const digest of digestsOf(manifest)) {
@@ -239,7 +240,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     const pending = pendingOf(project, number)
     const isReady =
       pending.missing === 0 || digestsOf(manifest).every((digest) => chunks.doesExist(chunkKey(project, digest)))
-    // a crash may have come between the last chunk and what waits for it
+    // after a crash between storing the last chunk and settling the manifest
     if (isReady && pending.missing > 0) stopWaiting(project, number, manifest)
     putPending(project, number, { ...pending, touchedAt, missing: isReady ? 0 : pending.missing })
   }
@@ -253,7 +254,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
     readies.remove(key)
   }
 
-  /** Returns what this changes of the pending bytes. */
+  /** Returns the change of the pending bytes. */
   function remove(project: number, number: number, manifest: Manifest): number {
     let change = 0
     manifests.remove(sequenceKey(number))
@@ -452,7 +453,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
 
 /** What tells the bytes of one upload from those of another, at the end of a place. */
 export const uploadBytes = 8
-/** How many manifests one write tells that a chunk is there. */
+/** How many manifests one write settles at most. */
 const settledAtOnce = 256
 const projectBytes = 4
 const nothing = Buffer.alloc(0)
@@ -476,7 +477,7 @@ function idOf(name: Buffer): MapId {
   return { placeId: name.toString('utf8', end + 1), buildId: name.toString('utf8', 0, end) }
 }
 
-/** The numbers of the manifests of a map whose chunks are not pending: what is complete, and what a freeze has pinned. */
+/** The numbers of the manifests of a map whose chunks are not pending: complete ones, and those that a freeze pins. */
 function keepersOf({ complete, pending }: MapRow, isFrozen: boolean): number[] {
   if (complete) return [complete.number]
   return pending && isFrozen ? [pending.number] : []

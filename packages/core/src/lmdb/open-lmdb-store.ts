@@ -45,7 +45,7 @@ export interface LmdbStoreOptions {
 }
 
 const commitTimeoutMsDefault = 30_000
-/** What three environments, each opened in one or two threads, and the threads themselves need at the most. */
+/** How many file descriptors three environments, each opened in one or two threads, and the threads take at most. */
 const fileDescriptorsMin = 64
 /** How long a store that has failed may take to close; then it is left as it is. */
 const failedCloseMs = 2000
@@ -63,8 +63,8 @@ const openDirectories = new Set<string>()
  * processes may have the same directory open, each once; it must be on a local disk.
  *
  * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or missing beside
- *   others; `store-missing`; `disk-full`; `store-locked` and `overloaded`, which may pass; `store-damaged` for a log that
- *   cannot be read; `invalid-argument` for a directory that cannot be made, or that this process has open already.
+ *   others; `store-missing`; `disk-full`; `store-locked` and `overloaded`, which may pass; `store-damaged` for a log
+ *   that cannot be read; `invalid-argument` for a directory that cannot be made, or that this process has open already.
  */
 export async function openLmdbStore(directory: string, options: LmdbStoreOptions = {}): Promise<Store> {
   const { create = true } = options
@@ -424,13 +424,13 @@ function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {
 
 /** Before the first record. */
 const beginning: Position = { sequence: 0, index: 0 }
-/** The events of one record. */
-const recordSize = 256
+/** No record holds more events. */
+const positionsPerRecord = 256
 
 function toCursor({ position, checksum }: Pick<LoggedEvent, 'position' | 'checksum'>, cursors: EventCursors): string {
-  return cursors.encode(position.sequence * recordSize + position.index, checksum)
+  return cursors.encode(position.sequence * positionsPerRecord + position.index, checksum)
 }
 
 function positionOf(position: number): Position {
-  return { sequence: Math.floor(position / recordSize), index: position % recordSize }
+  return { sequence: Math.floor(position / positionsPerRecord), index: position % positionsPerRecord }
 }

@@ -1,4 +1,4 @@
-/** How far the index has come while it is made again. */
+/** How far the rebuild of the id index is. */
 export interface RebuildProgress {
   /** Records of the log. */
   done: number

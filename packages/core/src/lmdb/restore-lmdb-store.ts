@@ -7,7 +7,9 @@ import { openEnvironment } from './environment.ts'
 import { beginEpoch, checkEvents, neighboursOf, openChunksOf, openIdentity } from './identity.ts'
 import { makeDirectory } from './make-directory.ts'
 
-/** Where a restore works. As long as it is there, everything in the directory is a restore that is not finished. */
+/**
+ * The staging directory of a restore. While it exists, the directory around it holds nothing but an unfinished restore.
+ */
 const stagingName = 'restoring'
 
 /** @throws {IngestError} `store-incompatible` for a directory in which a restore was cut short */
@@ -21,8 +23,8 @@ export function checkRestored(directory: string): void {
 
 /**
  * Restores a backup, which is a copy of the directory of a store that no process had open, into a directory that is
- * empty or missing. The backup is not changed. It begins a new epoch: cursors that were given out before the restore are
- * refused with `invalid-cursor`. A restore that is cut short is begun again by the next one.
+ * empty or missing. The backup is not changed. The restored store is in a new epoch: earlier cursors are refused with
+ * `invalid-cursor`. A restore that was cut short is started over by the next one.
  *
  * @throws {IngestError} `store-missing` without a store in `backup`, `store-incompatible` for one that is damaged or of
  *   which a part is missing, `invalid-argument` for a directory that is not empty.
@@ -51,7 +53,7 @@ export async function restoreLmdbStore(backup: string, directory: string): Promi
   await syncPath(directory)
 }
 
-/** Makes sure that the copy is a whole store, and gives it an epoch of its own. */
+/** Checks that the copy is a whole store, and begins its new epoch. */
 async function renew(staging: string): Promise<void> {
   const directory = join(staging, 'events')
   const events = openEnvironment(directory)
@@ -73,13 +75,13 @@ async function copyData(from: string, to: string): Promise<void> {
 
 /** Removes an unfinished restore. */
 async function empty(directory: string): Promise<void> {
-  // the mark last, so that what is left of it is still known for what it is
+  // the staging directory last: as long as it exists, the rest is known to be unfinished
   const names = readdirSync(directory).filter((name) => name !== stagingName)
   for (const name of [...names, stagingName]) await rm(join(directory, name), { recursive: true, force: true })
 }
 
 async function syncPath(path: string): Promise<void> {
-  // Windows has no handle for a folder that could be synced, and no need of one
+  // Windows cannot sync a directory, and need not
   if (process.platform === 'win32') return
   const handle = await open(path, 'r')
   try {

@@ -10,7 +10,7 @@ import { type LockHolder, lockedError, lockTimeoutMs } from './write-lock.ts'
 const waitingBytesMax = 64 * 2 ** 20
 /** How long a commit that is overdue has for its answer to be read. */
 const lastChanceMs = 20
-/** How often a lock that another process holds is looked at, once requests were refused for it. */
+/** How often the holder of the write lock is checked once requests were refused because of it. */
 const lockCheckMs = 1000
 /** How long the thread may take to end when its commit may never end; then it is left as it is. */
 const failedCloseMs = 2000
@@ -44,11 +44,13 @@ export interface ThreadOptions {
   run?: (port: MessagePort, gate: Gate) => Promise<void>
   /** Called once when the store can no longer be trusted; everything is refused from then on. */
   onFatal: (error: IngestError) => void
-  /** Which other process holds the write lock. */
+  /** The other process that holds the write lock. */
   lockHolder?: () => LockHolder | undefined
   /** Told what the thread says that is its own. */
   onMessage?: (message: never) => void
-  /** A commit that takes longer has failed, unless it waits for another process: after an I/O error, LMDB's never end. */
+  /**
+   * A commit that takes longer has failed, unless it waits for another process: after an I/O error it may never return.
+   */
   timeoutMs: number
 }
 
@@ -93,10 +95,10 @@ export async function startThread<Request extends { id: number }>(options: Threa
   function watch(): void {
     progressAt = performance.now()
     locked = undefined
-    lookIn(Math.min(lockTimeoutMs, timeoutMs))
+    judgeIn(Math.min(lockTimeoutMs, timeoutMs))
   }
 
-  function lookIn(ms: number): void {
+  function judgeIn(ms: number): void {
     clearTimeout(watchdog)
     // this thread may have been busy: responses that have come by now are read first
     watchdog = setTimeout(() => {
@@ -104,14 +106,14 @@ export async function startThread<Request extends { id: number }>(options: Threa
     }, ms)
   }
 
-  /** Tells a commit that waits for another process from one that does not end. */
+  /** Refuses what waits for another process that holds the lock; fails the store if its own commit takes too long. */
   function judge(): void {
     const holder = lockHolder()
     const now = performance.now()
     if (holder) {
       progressAt = now
       locked = lockedError(holder)
-      // the thread still has them, so they count for what waits until it has settled them
+      // they stay in `waiting`, and count towards its limit, until the thread has settled them
       for (const { reject } of waiting.values()) reject(locked)
       onIdle()
     } else {
@@ -121,7 +123,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
         return
       }
     }
-    lookIn(Math.min(lockCheckMs, timeoutMs))
+    judgeIn(Math.min(lockCheckMs, timeoutMs))
   }
 
   function settle({ outcomes }: FromThread & { type: 'settled' }): void {

@@ -23,11 +23,12 @@ export function lockedError({ pid, isStopped }: LockHolder): IngestError {
 }
 
 /**
- * A function that finds out which other process holds the write lock; it returns undefined when none does, and on
- * systems where this cannot be found out.
+ * Returns a function that finds the other process that holds the write lock: undefined when there is none, and always
+ * on systems other than Linux.
  *
- * The lock is a robust mutex of glibc in the lock file: its first word is the id of the thread that holds it. It is read
- * from the memory to which this process has mapped the file, as closing the file would release the process's locks on it.
+ * The lock is a robust mutex of glibc in the lock file: its first word is the id of the thread that holds it. It is
+ * read from the memory to which this process has mapped the file, as closing the file would release the process's locks
+ * on it.
  */
 export function findWriteLock(lockPath: string): () => LockHolder | undefined {
   const address = process.platform === 'linux' ? mutexAddress(lockPath) : undefined
@@ -43,7 +44,7 @@ export function findWriteLock(lockPath: string): () => LockHolder | undefined {
   }
 }
 
-/** The other bits say that threads wait, and that the holder has died. */
+/** The other bits are flags: threads wait, and the holder has died. */
 const threadIdMask = 0x3fffffff
 /** Where the mutex stands in the lock file, by the size of a mutex: x64, arm64. */
 const mutexOffsets = [64, 128]

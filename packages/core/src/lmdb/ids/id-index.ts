@@ -53,7 +53,9 @@ export interface IdIndexOptions {
 
 /** Full tables that wait to be flushed; with more of them, appends wait too. */
 const waitingTablesMax = 4
-/** Runs of level 0 that wait to be merged; with more of them, appends wait too, as each costs every look-up a little. */
+/**
+ * Runs of level 0 that wait to be merged; with more of them, appends wait too, as each costs every look-up a little.
+ */
 const waitingRunsMax = mergeWidth * 4
 /** An append that has waited for so long is refused instead, and may be sent again. */
 const roomTimeoutMs = 20_000
@@ -90,7 +92,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   let waiting: RecentTable[] = []
   /** All records up to this one are in a table or a run. */
   let reached = 0
-  /** What there was when the records of others were read, before this process added its own. */
+  /** The state when the records of other processes were read, before this process added its own. */
   let kept: { current: RecentTable; waiting: RecentTable[]; reached: number } | undefined
   let worker: IndexWorker | undefined
   let damage: IngestError | undefined

@@ -21,18 +21,13 @@ export interface LogReader {
 const entriesPerRecordMax = 256
 
 export function createLogReader(environment: Environment, log: Table): LogReader {
-  /** What LMDB reports of the log is no damage of the index. */
+  /** An error of LMDB here is damage of the log, not of the index. */
   function get(sequence: number): Buffer | undefined {
     try {
       return log.getBinaryFast(sequenceKey(sequence))
     } catch (cause) {
-      throw new IngestError(
-        'store-damaged',
-        `Record ${sequence} of the log cannot be read: ${(cause as Error).message}.`,
-        {
-          cause,
-        },
-      )
+      const { message } = cause as Error
+      throw new IngestError('store-damaged', `Record ${sequence} of the log cannot be read: ${message}.`, { cause })
     }
   }
 
