@@ -7,7 +7,7 @@ import { timeOf } from './time-of.ts'
 
 /** The most builds of one page. */
 export const buildsPageMax = 1_000
-/** What a build that is looked at is charged. */
+/** What a read is charged for each build. */
 export const buildReadBytes = 512
 
 /**

@@ -11,9 +11,9 @@ export const eventsReadMax = 10_000
 export const eventsReadDefault = 1_000
 /** How many events are looked at for one answer, however few of them are wanted. */
 export const eventsScannedMax = 100_000
-/** What an event is charged besides its bytes, wanted or not: about what its line has besides them. */
+/** What a read is charged for each event besides its bytes, wanted or not: about the rest of its line. */
 export const eventReadBytes = 64
-/** What a look-up by id is charged: the record that holds the event is read as a whole. */
+/** What a look-up by id is charged: it reads the whole record that holds the event. */
 export const lookUpReadBytes = 65_536
 /** Lines are sent together in pieces of at least so many bytes. */
 const pieceBytes = 65_536
@@ -81,8 +81,8 @@ interface BeginWait {
 }
 
 /**
- * A line for each event, until the project may read no more for now. Where that does not say it, a last one says how far was read, so that whoever goes on there
- * does not make the server look at the same events again.
+ * A line for each event, until the project's budget for reads is used up. Where the last of them does not have it, a
+ * line with the cursor alone follows, from which the next request continues without scanning the same events again.
  */
 async function* readLines(
   { ingest, charge, beginWait }: Pick<EventsContext, 'ingest' | 'charge'> & BeginWait,

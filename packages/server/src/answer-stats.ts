@@ -6,7 +6,7 @@ import { parseQuery } from './parse-query.ts'
 import type { ChargeRead } from './receive-read.ts'
 import { timeOf } from './time-of.ts'
 
-/** What counting the batches of the last minute is charged. */
+/** What a read is charged for counting the batches of the last minute. */
 export const statsReadBytes = 1_048_576
 
 /**

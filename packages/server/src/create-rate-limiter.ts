@@ -35,16 +35,16 @@ export interface RateLimiter {
   /** Takes the bytes that the body of a batch had beyond those declared, however much is left. */
   oweBatchBytes(projectId: string, bytes: number): void
   /**
-   * Takes the events of a request that was let through. `bytes` is what its body was charged, which waiting has to be
-   * enough for, too.
+   * Takes the events of a request that was let through. `bytes` is what its body was charged: `Retry-After` allows for
+   * as many again.
    *
    * @throws {IngestError} `rate-limited`, with no events taken; the request and its bytes stay taken, as they were
    *   received and parsed.
    */
   takeEvents(projectId: string, count: number, bytes: number): void
   /**
-   * Takes the bytes of an upload, or those of a verification. `taken` is what the same request has taken before, which is
-   * not held against it: else a map of more than the burst could never be verified.
+   * Takes the bytes of an upload or of a verification. `taken` is what the same request has taken before, and does not
+   * count against it: otherwise a map of more than the burst could never be verified.
    *
    * @throws {IngestError} `rate-limited`, with nothing taken.
    */
@@ -71,7 +71,7 @@ export interface RateLimiter {
 
 export type RateLimitHeaders = { RateLimit: string; 'RateLimit-Policy': string }
 
-/** By how many bytes of bodies an event is counted where no limit of these is set. */
+/** The default limit of bytes of batches, for each event of the limit of events. */
 export const bytesPerEvent = 512
 /** What a request that reads takes at least, in bytes. */
 export const readBytesMin = 4096
@@ -98,7 +98,7 @@ interface Quota extends RateLimit {
    * that policy, while without a unit it would take events for requests.
    */
   unit: 'requests' | 'content-bytes' | 'events'
-  /** What there are too many of, in a refusal. */
+  /** Its unit in error messages. */
   what: string
   /** The least burst. */
   burstMin: number
@@ -123,11 +123,9 @@ export function createRateLimiter({ now = () => performance.now(), ...limits }: 
   const { requests, events, batchBytes, mapBytes, readBytes } = quotas
   const debtsByProject = new Map<string, Debts>()
   const policyOf = (...names: QuotaName[]) => names.map((name) => policyText(quotas[name])).join(', ')
-  const [batchPolicy, mapPolicy, readPolicy] = [
-    policyOf('requests', 'events', 'batchBytes'),
-    policyOf('mapBytes'),
-    policyOf('readBytes'),
-  ]
+  const batchPolicy = policyOf('requests', 'events', 'batchBytes')
+  const mapPolicy = policyOf('mapBytes')
+  const readPolicy = policyOf('readBytes')
 
   /** What the project owes by now. */
   function debtsOf(projectId: string): Debts {

@@ -197,7 +197,7 @@ function aboutToStop(): IngestError {
   })
 }
 
-/** Seen by a sender that has closed its half of the connection only. */
+/** Only a client that has half-closed the connection still receives it. */
 function leftEarly(): IngestError {
   return new IngestError('request-timeout', 'The connection was closed before the map was verified: send it again.')
 }

@@ -14,8 +14,8 @@ import { sendAnswer } from './send-answer.ts'
 export const headersMax = 100
 
 /**
- * Answers one request to a node server, when those before it on its connection are answered. `awaitsContinue`: its
- * sender sends the body after a 100.
+ * Responds to one request to a node server, after those before it on its connection. `awaitsContinue`: the client sends
+ * the body after a 100.
  */
 export function handleExchange(
   router: Router,
@@ -55,18 +55,18 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
     .catch(() => res.destroy())
 }
 
-/** A server hides the headers behind its `maxHeadersCount`, or behind a few more: where there are as many, some may be. */
+/** Node drops the headers after about `maxHeadersCount` of them: with that many, some may be hidden. */
 function headersLimit({ socket }: { socket: Socket & { server?: { maxHeadersCount?: number | null } } }): number {
   const count = socket.server?.maxHeadersCount
   return typeof count === 'number' && count > 0 ? Math.min(headersMax, count - 1) : headersMax
 }
 
-/** What to do about headers that are too many, or too large: both look the same in some versions of Node. */
+/** The message for headers that are too many, or too large: some versions of Node do not distinguish these. */
 export function tooManyHeaders(limit: number): string {
   return `Send at most ${limit} headers, of 16,384 bytes together.`
 }
 
-/** The connection ends, as one of the headers that are not seen may announce a body. */
+/** The connection is closed, because one of the hidden headers may declare a body. */
 function refuseHeaders(req: IncomingMessage, res: ServerResponse, limit: number): void {
   const error = new IngestError('headers-too-large', tooManyHeaders(limit), {
     limit,

@@ -4,7 +4,7 @@ import { detachParser, guardRequests } from './node-parser.ts'
 
 /** How many requests of one connection may wait while the one before them is handled. */
 export const pipelinedRequestsMax = 16
-/** How much more is read of a connection that sent too many, and thrown away. */
+/** How much more is read of a connection that sent too many, and discarded. */
 const discardBytesMax = 64 * 1024
 
 interface Exchange {
@@ -25,13 +25,13 @@ const pipelines = new WeakMap<Socket, Pipeline>()
 
 /**
  * Handles the requests of an HTTP/1 connection one after the other, at most one in a turn of the event loop: a client
- * that sends many at once (RFC 9112 section 9.3.2) gets no more of the server than one that waits for each response.
- * With more than {@link pipelinedRequestsMax} waiting, the connection takes no further request, and is closed when
- * those before are answered.
+ * that pipelines (RFC 9112 section 9.3.2) gets no more of the server than one that waits for each response. With more
+ * than {@link pipelinedRequestsMax} waiting, the connection takes no further request, and is closed after the responses
+ * to those.
  */
 export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: () => void): void {
   const { socket } = req
-  // HTTP/2 has bounds of its own; and a response that is over would never let the next one begin
+  // HTTP/2 has limits of its own; a response that has ended emits no further 'close', which the next request waits for
   if (req.httpVersionMajor !== 1 || res.destroyed || res.writableFinished) {
     handle()
     return
@@ -61,11 +61,11 @@ function begin(socket: Socket, pipeline: Pipeline, { res, handle }: Exchange): v
 }
 
 function watch(socket: Socket, pipeline: Pipeline): Exchange[] {
-  // responses that wait behind another one of their connection are not told when it closes
+  // queued responses emit no 'close' when their connection closes
   socket.once('close', () => {
     pipeline.waiting = []
   })
-  // where this does nothing, the requests beyond the limit are only left unanswered
+  // without access to the parser, requests beyond the limit are parsed and ignored
   guardRequests(socket, () => takesMore(socket, pipeline))
   return []
 }
@@ -82,12 +82,12 @@ function takesMore(socket: Socket, pipeline: Pipeline): boolean {
   return false
 }
 
-/** Reads some more: to close a connection with bytes unread resets it, and responses may be lost. */
+/** Reads some more: closing a connection with unread bytes resets it, and responses may be lost. */
 function discardRest(socket: Socket): void {
   let left = discardBytesMax
   detachParser(socket, (bytes) => {
     left -= bytes.length
-    // again and again, as Node's HTTP server resumes it with each response
+    // each time, because Node's HTTP server resumes it after each response
     if (left < 0) socket.pause()
   })
 }

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net'
 
 /**
- * What is used of the parser of Node's HTTP server. It hands over all that one read of 64 KiB brought in one turn of the
- * event loop: thousands of small requests, or of small chunks of a body. Nothing public stops it, so this goes by its
- * internals, the same from Node 20 to 26; where they are missing, nothing is done.
+ * The internals of Node's HTTP parser that are used here. It delivers the content of one read, 64 KiB, in one turn of
+ * the event loop: thousands of small requests, or of small chunks of a body. No public API stops it. These internals
+ * are the same from Node 20 to 26; where they are missing, nothing is done.
  */
 interface Parser {
   /** Its callbacks, by number. */
@@ -12,10 +12,10 @@ interface Parser {
   onIncoming?: ((request: { upgrade?: boolean | null }, ...rest: unknown[]) => number) | null
 }
 
-/** What `onIncoming` returns for an upgrade to another protocol: the parser goes no further in the bytes that it has. */
+/** What `onIncoming` returns for an upgrade to another protocol: the parser ignores the rest of its bytes. */
 const stopParsing = 2
 
-/** Asks `mayTake` before each further request of a connection; the first no stops the parser. */
+/** Calls `mayTake` before each further request of a connection; false stops the parser. */
 export function guardRequests(socket: Socket, mayTake: () => boolean): void {
   const parser = parserOf(socket)
   const onIncoming = parser?.onIncoming
@@ -24,7 +24,7 @@ export function guardRequests(socket: Socket, mayTake: () => boolean): void {
   }
 }
 
-/** Gives no more of the body that is being received to anybody, and then what else comes to `onData`, unparsed. */
+/** Drops the rest of what was read of the body that is being received; later bytes go to `onData`, unparsed. */
 export function skipBody(socket: Socket, onData: (bytes: Uint8Array) => void): void {
   const parser = parserOf(socket)
   const index = parser ? indexOfBodyCallback(parser) : undefined
@@ -36,15 +36,15 @@ export function skipBody(socket: Socket, onData: (bytes: Uint8Array) => void): v
     return stopParsing
   }
   setImmediate(() => {
-    // Node uses parsers again, for other connections
+    // Node reuses parsers for other connections
     parser[index] = onBody
     detachParser(socket, onData)
   })
 }
 
-/** Gives what comes to `onData`, unparsed. Not to be called by a callback of the parser. */
+/** Passes what arrives to `onData`, unparsed. Must not be called from a callback of the parser. */
 export function detachParser(socket: Socket, onData: (bytes: Uint8Array) => void): void {
-  // Node's HTTP server lets go of a connection to which somebody else listens
+  // Node's HTTP server detaches its parser from a socket that gets a 'data' listener
   socket.removeAllListeners('data').on('data', onData)
 }
 

@@ -32,18 +32,20 @@ export function bodyConsumed(): IngestError {
   )
 }
 
-/** The refusal of a body whose sender left, which nobody is there to read: the sender knows only that it has to retry. */
+/**
+ * The refusal of a body whose sender left, which nobody is there to read: the sender knows only that it has to retry.
+ */
 export function bodyCutShort(): IngestError {
   return new IngestError('request-timeout', 'The body ended before all of it was here.')
 }
 
-/** The pieces in which any body may come; a larger one in one more for each {@link pieceBytesMin}. */
+/** How many chunks a body of any size may have; and one more for each {@link pieceBytesMin} bytes. */
 const piecesMax = 4096
 const pieceBytesMin = 8
 
-/** The refusal of a body in tiny chunks: each costs as much as a large one. */
+/** The refusal of a body in tiny chunks, each of which costs as much as a large one. */
 function chunksTooSmall(): IngestError {
-  return new IngestError('malformed-request', `Send the body in larger chunks: ${pieceBytesMin} bytes at least.`)
+  return new IngestError('malformed-request', `Send the body in larger chunks, of at least ${pieceBytesMin} bytes.`)
 }
 
 const nothing: Uint8Array = new Uint8Array()

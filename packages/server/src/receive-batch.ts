@@ -47,7 +47,7 @@ async function receiveFrom(
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   if (!limiter) return ingest.submitBatch(projectId, await request.readBody(gzip, limit), noOptions)
   try {
-    // a length that is not declared is taken for the least, and the rest is owed
+    // an undeclared length counts as 1, and the rest is owed
     const declared = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
     limiter.takeRequest(projectId, declared)
     const body = await request.readBody(gzip, limit)

@@ -19,9 +19,9 @@ export interface ReadContext {
 export type ChargeRead = (bytes: number) => boolean
 
 /**
- * A request that reads what a project has: checks its headers and its rate, and begins what `reply` makes of it. A body
- * whose length is known is charged when it begins; `reply` charges any other. The slot is released with the last of the
- * body; `onBreak` is called when the body fails on the way. The rate limits go into `limitHeaders`, whatever the response.
+ * Receives a request that reads: checks its headers and its rate limit, and begins the response of `reply`. A body of
+ * known length is charged when it begins; `reply` charges any other. The slot is released with the end of the body;
+ * `onBreak` is called when the body fails. The rate limits go into `limitHeaders`, whatever the response.
  *
  * @throws {IngestError}
  */
@@ -58,7 +58,7 @@ export async function receiveRead(
   }
 }
 
-/** Zero for a body that is not known yet. */
+/** Zero for a body of unknown length. */
 function lengthOf(body: Reply['body'], headers: Reply['headers']): number {
   return isMade(body) ? Number(headers['Content-Length'] ?? 0) : Buffer.byteLength(body)
 }

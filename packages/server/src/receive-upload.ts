@@ -16,7 +16,7 @@ export interface UploadContext {
   /** For bodies. */
   spare: SpareMemory
   waits: Waits
-  /** Why a verification ends that nobody waits for any more. */
+  /** The reason with which a verification ends when its request is gone or the server drains. */
   endReason: () => IngestError
 }
 
@@ -61,7 +61,9 @@ export async function receiveUpload<Result>(
   }
 }
 
-/** Reads a body within the limit of the project's bytes, which counts what was announced or what came, if that is more. */
+/**
+ * Reads a body within the limit of the project's bytes, which counts what was announced or what came, if that is more.
+ */
 async function readLimited(
   read: () => Promise<Uint8Array>,
   projectId: string,

@@ -66,7 +66,9 @@ export function parseFetchHeaders(headers: Headers): RequestHeaders {
   return { values, repeated }
 }
 
-/** Whether there is a comma outside of quoted strings (RFC 9110 section 5.6.4); one that does not end is none. */
+/**
+ * Whether there is a comma outside of quoted strings (RFC 9110 section 5.6.4), or a quoted string that does not end.
+ */
 function isJoined(value: string): boolean {
   if (!value.includes(',')) return false
   let isQuoted = false

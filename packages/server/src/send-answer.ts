@@ -3,14 +3,14 @@ import type { Socket } from 'node:net'
 import { type Answer, isPieces, type Pieces } from './answer.ts'
 import { skipBody } from './node-parser.ts'
 
-/** How much of a body that nobody wants is still read, so that its sender gets to the answer. */
+/** How much of an unwanted body is still read, so that its sender receives the response. */
 export const discardBytesMax = 8 * 1024 * 1024
-/** In how many pieces it may come before it is no longer parsed: a chunk of one byte costs as much as a large one. */
+/** After so many chunks it is no longer parsed, because a chunk of one byte costs as much as a large one. */
 const discardPiecesMax = 1024
 /** How long it is still read. */
 export const discardMs = 3000
 
-/** How long nothing may be taken of a response: a client that does not read would keep it, and its slot, forever. */
+/** How long a client may read nothing of a response: otherwise it would keep the response and its slot forever. */
 export const stalledMs = 120_000
 
 /**
@@ -39,7 +39,7 @@ export function sendAnswer(
   } else {
     res.end(body)
   }
-  // Node's server takes that back when the response is sent, or else closes the connection
+  // Node's server resets this once the response is sent, and closes the connection when it expires
   if (req.socket.writableLength > 0) req.socket.setTimeout(stalledMs)
 }
 
