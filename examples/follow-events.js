@@ -17,9 +17,9 @@ import { inDirectory } from './check.js'
  *
  * Two things have to agree: what is in the file, and up to which event. No write makes both durable at once, so a crash
  * may always come between them. Therefore what is saved is the cursor together with the length that the file has with
- * all events up to it, in one file that is replaced as a whole; and the lines are on disk before. Whatever a crash leaves
- * behind that length, a few lines or a half, was not saved, so it is cut off, and comes again. Nothing is doubled then,
- * and nothing is lost, as the cursor never stands behind a line that is not there.
+ * all events up to it, in one file that is replaced as a whole; and the lines are on disk before. Whatever a crash
+ * leaves behind that length, a few lines or a half, was not saved, so it is cut off, and comes again. Nothing is
+ * doubled then, and nothing is lost, as the cursor never stands behind a line that is not there.
  *
  * @param {import('@ingest/core').Ingest} ingest embedded, or a client
  * @param {string} projectId
@@ -66,8 +66,8 @@ if (url?.startsWith('http:')) {
   const client = createClient({ url, projectId: 'demo', key: process.env.INGEST_KEY ?? '' })
   await copyEvents(client, 'demo', path, (position) => console.log(position)).catch((error) => {
     if (error.code !== 'invalid-cursor') throw error
-    // a backup of the store was restored, or it is another store: no cursor from before is good any more
-    console.error(`${error.message} Remove ${path} and ${path}.cursor to copy all events anew.`)
+    // a backup of the store was restored, or it is another store: the cursor is invalid
+    console.error(`${error.message} Remove ${path} and ${path}.cursor to copy all events again.`)
     process.exitCode = 2
   })
 }

@@ -21,9 +21,9 @@ import { percentile, summarize, summarizeRatios } from './statistics.js'
 const names = scenarios.map(({ name }) => name)
 const help = `pnpm attack [${names.join('|')}] …   attacks the built "ingest serve" on this machine; all without a name
 
-  --rounds <n>    how many times each attack runs; 3 without
-  --seconds <n>   how long each attack is measured; 5 without
-  --senders <n>   honest projects; 1 without. One sends 9,500 events a second at most, just under its rate limit;
+  --rounds <n>    how many times each attack runs (default 3)
+  --seconds <n>   how long each attack is measured (default 5)
+  --senders <n>   honest projects (default 1). One sends 9,500 events a second at most, just under its rate limit;
                   16 keep the server busy, so that every loss shows
 
 Shares are of what the honest senders reach in the first line of each table, in the median of the rounds.`
@@ -37,9 +37,9 @@ const options = /** @type {const} */ ({
 
 const warmupSeconds = 1
 const attackerProject = 'attacker'
-/** How long a server may take to be itself again after an attack. */
+/** How long a server may take to recover from an attack. */
 const settleMsMax = 120_000
-/** How long an attack runs before the server is told to stop. */
+/** How long an attack runs before the server is drained. */
 const drainAfterMs = 1000
 
 process.exit(await main(process.argv.slice(2).filter((arg) => arg !== '--')))
@@ -140,7 +140,8 @@ async function runRound({ phases, hasChunk, drainUnder }, { seconds }, { store, 
 
 /**
  * @param {Phase} phase
- * @param {{ attacks: import('./start-program.js').Program, senders: import('./start-program.js').Program, seconds: number }} run
+ * @param {{ attacks: import('./start-program.js').Program, senders: import('./start-program.js').Program, seconds:
+ *   number }} run
  */
 async function runPhase({ attack }, { attacks, senders, seconds }) {
   // what is sent once meets the senders when they are measured; what goes on, when they are warm

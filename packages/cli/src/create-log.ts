@@ -28,7 +28,7 @@ export function isText({ stderr }: Pick<Io, 'stderr'>, format: LogFormat): boole
 
 type Style = Parameters<typeof styleText>[0]
 
-/** What is said of a level, and how it looks; nothing of what is as it should be. */
+/** The prefix and the style of each level; none for info. */
 const levels: Readonly<Record<number, [name: string, style: Style]>> = {
   20: ['debug: ', 'dim'],
   40: ['warning: ', 'yellow'],
@@ -36,7 +36,7 @@ const levels: Readonly<Record<number, [name: string, style: Style]>> = {
   60: ['fatal: ', 'red'],
 }
 
-/** A record of the log as a line for people: `17:51:00 drained accepted=3 duplicates=1`, and below it where an error is from. */
+/** A record of the log as a line for people, `17:51:00 drained accepted=3 duplicates=1`, and the stack of its error. */
 export function textOf(record: Record<string, unknown>, areColored: boolean): string {
   const styled = (style: Style, text: string) =>
     areColored && text !== '' ? styleText(style, text, { validateStream: false }) : text
@@ -53,7 +53,7 @@ function textOfValue(value: unknown): string {
   return visible(typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value))
 }
 
-/** Where an error, as pino writes it, is from. */
+/** The stack of an error as pino writes it, indented. */
 function stackOf(err: unknown): string {
   if (typeof err !== 'object' || err === null || !('stack' in err)) return ''
   return String(err.stack)

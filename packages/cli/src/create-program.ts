@@ -17,7 +17,7 @@ import { checkSettings, hasTarget, readSettings, settingOf } from './settings.ts
 import { statsCommand } from './stats-command.ts'
 import { tailCommand } from './tail-command.ts'
 
-/** All commands. They throw what goes wrong, and leave it to their caller to say it. */
+/** All commands. They throw their failures, and their caller reports them. */
 export function createProgram(io: Io): Command {
   const program = new Command('ingest')
     .description('Stores game events exactly once and durably, and publishes the maps of game builds.')
@@ -63,7 +63,7 @@ Start here:
   ingest serve --data data/games
 ${exitCodeHelp}`
 
-/** A command that was made by itself does not take the settings of its parent. */
+/** Commands that were created separately do not inherit the settings of their parent. */
 function adopt(command: Command, parent: Command, io: Io): Command {
   command.copyInheritedSettings(parent)
   if (command.commands.length > 0) command.helpCommand(true)
@@ -75,7 +75,7 @@ function adopt(command: Command, parent: Command, io: Io): Command {
   })
 }
 
-/** Arguments stand before options, and what cannot be left out stands between them. */
+/** Arguments, then required options, then the rest. */
 function commandUsage(command: Command): string {
   const names = [command.name()]
   for (let parent = command.parent; parent; parent = parent.parent) names.unshift(parent.name())

@@ -197,7 +197,10 @@ function sumOf(files: FilesExport['files']): { events: number; bytes: number } {
   })
 }
 
-/** A project that has neither events nor keys is most likely a slip of the pen, and its export would look like a good one. */
+/**
+ * A project that has neither events nor keys is most likely a slip of the pen, and its export would look like a good
+ * one.
+ */
 async function warnOfUnknown(io: Io, ingest: Ingest, project: string): Promise<void> {
   // a server that took the key knows the project
   if (!isEmbedded(ingest)) return

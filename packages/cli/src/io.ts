@@ -28,10 +28,10 @@ export type StopSignal = keyof typeof signalExitCodes
 /** The streams, the environment and the signals of this process. */
 export function processIo(): Io {
   const { stdout, stderr, env } = process
-  // a write that fails is reported to its caller; a log that nobody reads is no reason to end
+  // a failed write is reported to its caller; a closed log does not end the process
   for (const stream of [stdout, stderr]) stream.on('error', () => {})
   return {
-    // reading begins where it is needed: a pipe that is looked at keeps a process alive
+    // on demand, because a pipe keeps the process alive once process.stdin is accessed
     get stdin() {
       return process.stdin
     },

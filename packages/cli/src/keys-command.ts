@@ -21,7 +21,7 @@ export function keysCommand(io: Io): Command {
   return keys
 }
 
-/** What a key may do. The core knows, and a test compares; it is not loaded for `--help` and wrong use. */
+/** The scopes of the core, which is not loaded for `--help` and wrong use; a test compares them. */
 const scopes = ['events:write', 'maps:write', 'read']
 
 function createKey(io: Io): Command {
@@ -137,7 +137,7 @@ function parseExpiry(text: string): number {
   return at
 }
 
-/** What may be known of a key. */
+/** What is printed of a key. */
 function publicPart({ keyId, scopes, createdAt, expiresAt, revokedAt }: KeyRecord) {
   return {
     keyId,

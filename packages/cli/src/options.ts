@@ -22,8 +22,8 @@ export function jsonOption(): Option {
 }
 
 /**
- * A project id, for commander: checked before anything is opened, made or asked. The rule is that of `isProjectId`, which
- * would have the core loaded for it.
+ * Checks a project id for commander, before anything is opened. The rule is that of `isProjectId`, repeated so that the
+ * core is not loaded for it.
  */
 export function projectId(text: string): string {
   if (/^[A-Za-z0-9._-]{1,64}$/.test(text)) return text

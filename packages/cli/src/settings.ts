@@ -1,7 +1,7 @@
 import { type Command, CommanderError, InvalidArgumentError, type Option } from 'commander'
 import type { Io } from './io.ts'
 
-/** What may stand for an option, and whether it can be left out. */
+/** Whether an option is required, and the environment variable that may set it. */
 export interface Setting {
   isRequired: boolean
   /** The environment variable that has the value where the command line has none. */
@@ -15,8 +15,8 @@ export function settingOf(option: Option): Setting | undefined {
 }
 
 /**
- * Makes a command take the variables of its options from `env`, and name at once all that is missing. By itself,
- * commander reads those of the process, and ends at the first option or argument that is missing.
+ * Makes a command read the variables of its options from `env`, and report all missing options and arguments at once.
+ * Commander reads the variables of the process, and reports the first missing one only.
  */
 export function readSettings(command: Command, env: Io['env']): void {
   for (const option of command.options) {
@@ -51,7 +51,7 @@ function readVariable(command: Command, option: Option, env: Io['env']): void {
   }
 }
 
-/** The arguments and options that a command cannot do without and has not got, each with what may stand for it. */
+/** The required arguments and options that are missing, each with its environment variable. */
 function missingIn(command: Command): string[] {
   const isMissing = (option: Option) => command.getOptionValue(option.attributeName()) === undefined
   const missing = command.registeredArguments
@@ -65,7 +65,7 @@ function missingIn(command: Command): string[] {
   return missing
 }
 
-/** Whether a command is for a server or for a store, one of which has to be named. */
+/** Whether a command requires one of `--url` and `--data`. */
 export function hasTarget(command: Command): boolean {
   return targetOptions(command).length === 2
 }
@@ -79,7 +79,7 @@ function termOf(option: Option): string {
   return variable === undefined ? option.flags : `${option.flags} (or ${variable})`
 }
 
-/** Says what a command line lacks; `also` besides what is missing anyway. */
+/** The error for all that is missing on a command line, and for the options in `also`. */
 export function missingError(command: Command, also: readonly Option[] = []): CommanderError {
   const names: string[] = []
   for (let each: Command | null = command; each; each = each.parent) names.unshift(each.name())

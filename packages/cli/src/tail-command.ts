@@ -89,7 +89,7 @@ async function openOutput(io: Io, isJson: boolean): Promise<Write> {
   }
 }
 
-/** What is asked for the last cursor, here or over HTTP. */
+/** Reads the last cursor, in this process or over HTTP. */
 interface CursorSource {
   lastCursor(project: string, options?: CallOptions): Promise<Cursor>
 }
@@ -114,7 +114,7 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
   let isAway = false
   for (;;) {
     try {
-      // asked first, so that a time or a cursor that is followed later does not hide that the server is away
+      // first, because following from a time or a cursor may not show at once that the server is away
       const end = await source.lastCursor(project, { signal })
       if (after === undefined && start.from === undefined) after = end
       if (isAway) say(io, 'the server is back')

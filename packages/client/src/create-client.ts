@@ -32,13 +32,13 @@ import { mapCalls } from './map-calls.ts'
 import { statisticsCalls } from './statistics-calls.ts'
 import { type SourcePublication, type UploadedMap, type UploadOptions, uploadMap } from './upload-map.ts'
 
-/** What is undefined is as if it were left out; a call without `url`, `projectId` or `key` throws, and names it. */
+/** An option that is undefined has its default. A missing `url`, `projectId` or `key` is an `invalid-argument`. */
 export interface ClientOptions {
   /** Where the server is: `https://ingest.example`, or with a path in front of `/v1`. Required. */
   url: string | undefined
   /** Required. */
   projectId: string | undefined
-  /** An ingestion key of the project: `ik_…`. It is never shown, in no error either. Required. */
+  /** An ingestion key of the project: `ik_…`. Never part of a message. Required. */
   key: string | undefined
   /** How often what may be retried is: 408, 429, 5xx, a connection that fails, a time-out. Default 4; 0 for never. */
   retries?: number | undefined
@@ -154,7 +154,7 @@ export function createClientWith(options: ClientOptions, effects: RetryEffects):
   return client
 }
 
-/** What comes from the environment may be missing. */
+/** A required option, which may come from a variable that is not set. */
 function given(name: 'key' | 'projectId' | 'url', value: string | undefined): string {
   if (value !== undefined && value !== '') return value
   throw new IngestError('invalid-argument', `${name} is missing: it is ${value === '' ? 'empty' : 'undefined'}.`)

@@ -26,11 +26,11 @@ export interface Rejection {
 }
 
 export interface SenderOptions {
-  /** How long an event waits for others to share its batch: 2,000 ms without. */
+  /** How long an event waits for others to share its batch. Default 2,000 ms. */
   flushMs?: number | undefined
-  /** How many events wait, those in flight included: 10,000 without. What comes when there is no room is dropped. */
+  /** How many events may be queued, including those in flight; more are dropped. Default 10,000. */
   queueEventsMax?: number | undefined
-  /** How many bytes they may have: 16 MiB without. */
+  /** How many bytes they may have. Default 16 MiB. */
   queueBytesMax?: number | undefined
   /** A directory, of this sender alone, that keeps what waits over a crash or a restart of the process. */
   spool?: string | undefined
@@ -38,7 +38,9 @@ export interface SenderOptions {
   onRejected?: ((rejections: Rejection[]) => void) | undefined
   /** Called for all that is given up, whatever the reason, with the events as they would have been sent. */
   onDrop?: ((reason: DropReason, events: Event[]) => void) | undefined
-  /** Called when a batch was not taken and will be sent again in `pauseMs`: also before the five minutes after a 401. */
+  /**
+   * Called when a batch was not taken and will be sent again in `pauseMs`: also before the five minutes after a 401.
+   */
   onRetry?: ((error: unknown, pauseMs: number) => void) | undefined
   /** Ends the sender at once, as `close({ deadlineMs: 0 })` does. */
   signal?: AbortSignal | undefined
@@ -63,9 +65,9 @@ export interface SenderStats {
 export interface Sender {
   /**
    * Takes an event and returns its `eventId` at once; it is written as `JSON.stringify` does, so it may be changed
-   * afterwards. Bytes are those of a JSON object, and are kept as they are. A missing `eventId` is made (UUIDv7), a missing `projectId` is
-   * that of the client. With a spool the event outlives the process from now on. An event that finds no room, or is
-   * larger than a batch, is dropped: counted and told to `onDrop`, before this returns.
+   * afterwards. Bytes are those of a JSON object, and are kept as they are. A missing `eventId` is made (UUIDv7), a
+   * missing `projectId` is that of the client. With a spool the event outlives the process from now on. An event that
+   * exceeds the queue, or is larger than a batch, is dropped: counted and passed to `onDrop`, before this returns.
    *
    * @throws {IngestError} `invalid-argument` for what is no object, cannot be written as JSON, or has an unusable
    *   `eventId` (`issues` name the member); `malformed-body` for bytes that are no JSON; `store-closed` once closed.

@@ -16,10 +16,10 @@ export type Next =
 export const unauthorizedPauseMs = 5 * 60_000
 
 /**
- * The rules for clients, by the HTTP status alone; a gateway may send any `code`. 202 settles the batch, 400 and 413 drop
- * it, 401 and 403 are five minutes of silence. Everything else is sent again: 429, 5xx, no response, and what the
- * contract does not name, such as a 404 of a wrong url, a redirect or a page of a proxy. That goes away once somebody
- * has repaired it, and what is queued must not be lost until then.
+ * The rules for clients, by the HTTP status alone; a gateway may send any `code`. 202 settles the batch, 400 and 413
+ * drop it, 401 and 403 pause the sender for five minutes. After anything else the batch is sent again: 429, 5xx, no
+ * response, and what the contract does not name, such as a 404 of a wrong url, a redirect or a page of a proxy. These
+ * can be repaired, and the queue must not be lost until then.
  */
 export function decideNext(outcome: Outcome): Next {
   if ('result' in outcome) return { what: 'settle', result: outcome.result }

@@ -59,9 +59,9 @@ const settledBytes = 80
 
 /**
  * Opens a directory of segments, `0000000000000001.spool` and so on, which hold an event a line, in the order in which
- * they came. The first line of each says to which spool and project it belongs. The file `settled` holds the position up
- * to which the events are done with; what is before it is deleted segment by segment. Each line begins with the CRC-32 of
- * the rest, so that damage is noticed, and costs the events that it hit.
+ * they came. The first line of each says to which spool and project it belongs. The file `settled` holds the position
+ * up to which the events are done with; what is before it is deleted segment by segment. Each line begins with the
+ * CRC-32 of the rest, so that damage is noticed, and costs the events that it hit.
  *
  * Plain files and no database, because all that is ever done is to write at the end and delete at the start; because a
  * line is one `write`, a thousandth of what a durable transaction costs; because it needs nothing that has to be
@@ -69,8 +69,8 @@ const settledBytes = 80
  *
  * A line is handed to the operating system before `append` returns, so it survives the end of the process, also by
  * SIGKILL. It is not synced: a power loss may take the lines of the last seconds. A segment is synced when it is full,
- * and the last one on closing. `settled` is not synced either. It is believed only if it names a position that is there;
- * otherwise events are sent twice, and stored once.
+ * and the last one on closing. `settled` is not synced either. It is believed only if it names a position that is
+ * there; otherwise events are sent twice, and stored once.
  *
  * If the disk is full, nothing is read or written, and the process is warned.
  *
@@ -222,19 +222,18 @@ function writeLine(fd: number, line: Buffer, offset: number): void {
 
 /** A text with its checksum in front. */
 function lineOf(text: Uint8Array): Buffer {
-  const checksum = crc32(text)
-    .toString(16)
-    .padStart(checksumLength - 1, '0')
-  return Buffer.concat([Buffer.from(`${checksum} `), text, recordEnd])
+  return Buffer.concat([Buffer.from(checksumOf(text)), text, recordEnd])
+}
+
+function checksumOf(text: Uint8Array): string {
+  const digits = crc32(text).toString(16)
+  return `${digits.padStart(checksumLength - 1, '0')} `
 }
 
 /** The text of a line; undefined if it is not what was written. */
 function textOf(line: Buffer): Buffer | undefined {
   const text = line.subarray(checksumLength)
-  const checksum = `${crc32(text)
-    .toString(16)
-    .padStart(checksumLength - 1, '0')} `
-  return line.toString('latin1', 0, checksumLength) === checksum ? Buffer.from(text) : undefined
+  return line.toString('latin1', 0, checksumLength) === checksumOf(text) ? Buffer.from(text) : undefined
 }
 
 /** A position in the spool of this id. */
@@ -302,15 +301,15 @@ function takeLeft(found: readonly SegmentContent[], known: Settled | undefined, 
   /** Where each one ends. */
   const segments: SpoolPosition[] = []
   let damaged = 0
-  // a position that is ahead of the data, or in another spool, would let events go that nobody has stored
+  // a position ahead of the data, or of another spool, would delete events that were never stored
   const isBelieved = found.some(
     ({ segment, header, size }) => segment === known?.segment && header?.id === known.id && size >= known.offset,
   )
-  for (const { segment, header, events, damaged: places } of found) {
+  for (const { segment, header, events, damaged: damagedAt } of found) {
     const settled = isBelieved && header?.id === known?.id ? (known as Settled) : undefined
     const isLeft = (offset: number) =>
       settled === undefined || segment > settled.segment || (segment === settled.segment && offset > settled.offset)
-    damaged += places.filter(isLeft).length
+    damaged += damagedAt.filter(isLeft).length
     const here = events.filter(({ spooledTo }) => isLeft(spooledTo?.offset ?? 0))
     const sendable = here.filter(({ bytes }) => bytes.length <= eventBytesMax)
     for (const event of here) (event.bytes.length <= eventBytesMax ? left : tooLarge).push(event)

@@ -32,8 +32,8 @@ const codeByStatus: Readonly<Record<number, ErrorCode>> = {
 
 /**
  * The error that a response stands for: with the code and the details of its problem document (RFC 9457), or, if it is
- * from something in between or from a newer server, with the code that the status stands for. Whether to retry is decided
- * by the `status` alone.
+ * from something in between or from a newer server, with the code that the status stands for. Whether to retry is
+ * decided by the `status` alone.
  */
 export function refusalOf({ status, headers, body }: Refused, now: number): IngestError {
   const headerSeconds = parseRetryAfter(headers['retry-after'], now)

@@ -16,8 +16,8 @@ const searchDepthMax = 32
  * as `JSON.stringify` does. Bytes stay as they are, numbers beyond 2^53 too; only a line break between tokens becomes a
  * space.
  *
- * @throws {IngestError} `invalid-argument` for what is no object, cannot be written as JSON (`issues` name the member), or
- *   has an `eventId` that cannot be one (with `issues`); `malformed-body` for bytes that are no JSON in UTF-8.
+ * @throws {IngestError} `invalid-argument` for what is no object, cannot be written as JSON (`issues` name the member),
+ *   or has an `eventId` that cannot be one (with `issues`); `malformed-body` for bytes that are no JSON in UTF-8.
  */
 export function serializeEvent(
   event: Event | Uint8Array,

@@ -64,7 +64,7 @@ answerCalls({
 })
 
 const attacks = {
-  /** One request after the other on each connection: what everybody may do. @param {{ connections: number }} options */
+  /** One request after the other on each connection, as any client may. @param {{ connections: number }} options */
   plain: ({ connections }) => repeatOn(connections, () => unknownPath),
 
   /** Writes as fast as the server reads. @param {{ connections: number, isReading: boolean }} options */
@@ -89,7 +89,10 @@ const attacks = {
     return () => void socket.destroy()
   },
 
-  /** Manifests that name one stored chunk over and over. @param {{ connections: number, chunks: number, isDryRun: boolean }} options */
+  /**
+   * Manifests that name one stored chunk over and over. @param {{ connections: number, chunks: number, isDryRun:
+   * boolean }} options
+   */
   manifests: ({ connections, chunks, isDryRun }) => {
     const entry = JSON.stringify({ digest: chunkDigest, size: chunkBytes })
     const requests = Array.from({ length: connections }, (_, i) => {
@@ -103,7 +106,7 @@ const attacks = {
     return repeatOn(connections, (i) => /** @type {Buffer} */ (requests[i]))
   },
 
-  /** Readers that take nothing of their answer. @param {{ connections: number }} options */
+  /** Readers that read nothing of their response. @param {{ connections: number }} options */
   stalled: ({ connections }) => {
     const bytes = requestBytes('GET', '/v1/events?limit=10000')
     return keepOpen(connections, (socket) => {
@@ -112,7 +115,7 @@ const attacks = {
     })
   },
 
-  /** Readers that begin anew whenever they are done. @param {{ connections: number, path: string }} options */
+  /** Readers that start over when they are done. @param {{ connections: number, path: string }} options */
   readers: ({ connections, path }) => {
     const ended = new AbortController()
     // one listener for each request under way

@@ -13,7 +13,7 @@ import { percentile } from '../statistics.js'
  * @property {number} p50Ms of /livez, from a probe being due to its answer
  * @property {number} p99Ms
  * @property {number} maxMs
- * @property {number} unanswered probes that had no answer in time; they count as long as they were waited for
+ * @property {number} unanswered probes without a response in time; they count with the time they were open
  */
 
 const host = '127.0.0.1'
@@ -130,7 +130,7 @@ function retryMsOf(body) {
   }
 }
 
-/** Asks at an even pace, on another connection while none is idle, so that a slow answer hides no others. */
+/** Probes at a fixed rate, on another connection while none is idle, so that a slow response does not delay others. */
 function startProber() {
   /** @type {Set<number>} when each unanswered probe was due */
   const open = new Set()

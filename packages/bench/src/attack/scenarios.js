@@ -6,7 +6,7 @@
  * @property {number} [events] how many the attacking project has stored before
  * @property {boolean} [hasChunk] whether it has a chunk stored before
  * @property {readonly Phase[]} phases the first is what the others are compared with
- * @property {string} [drainUnder] title of the phase under which the server is told to stop
+ * @property {string} [drainUnder] title of the phase under which the server is drained
  */
 
 /** @typedef {{ title: string, attack?: Record<string, unknown> }} Phase */

@@ -38,7 +38,10 @@ export async function startServer(directory) {
   }
 }
 
-/** @param {string} directory @param {string} projectId @returns {Promise<Record<string, string>>} the headers of a request */
+/**
+ * @param {string} directory @param {string} projectId @returns {Promise<Record<string, string>>} the headers of a
+ *   request
+ */
 export async function createCredentials(directory, projectId) {
   const args = [command, 'keys', 'create', '--data', directory, '--project', projectId]
   const { stdout } = await promisify(execFile)(process.execPath, args)
