@@ -77,13 +77,8 @@ function refuseHeaders(req: IncomingMessage, res: ServerResponse, limit: number)
 
 function whenSilent(socket: Socket, action: () => void): () => void {
   if (socket.destroyed || socket.readableEnded) action()
-  // a connection may hold many requests that wait
-  socket.setMaxListeners(socket.getMaxListeners() + 1)
   socket.once('end', action).once('close', action)
-  return () => {
-    socket.setMaxListeners(socket.getMaxListeners() - 1)
-    socket.off('end', action).off('close', action)
-  }
+  return () => void socket.off('end', action).off('close', action)
 }
 
 /** Answers one request with a refusal. */

@@ -60,14 +60,12 @@ function send(piece: Uint8Array, res: ServerResponse, socket: Socket): Promise<u
   // a long answer must leave room for others, also where the other side reads as fast as it is sent
   if (res.write(piece)) return nextTurn()
   return new Promise<void>((resolve) => {
-    // a response that waits behind another one of its connection is not told when that closes; there may be many
-    socket.setMaxListeners(socket.getMaxListeners() + 1)
     const { timeout = 0 } = socket
     // after which Node's server closes it
     socket.setTimeout(stalledMs)
     function goOn(): void {
       socket.setTimeout(timeout)
-      socket.setMaxListeners(socket.getMaxListeners() - 1)
+      // the socket, because a response that is queued behind another one emits no 'close' when the connection closes
       socket.off('close', goOn)
       res.off('drain', goOn)
       resolve()
