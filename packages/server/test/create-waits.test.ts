@@ -70,19 +70,22 @@ t.test('who has closed one half of the connection gets what there is by then', a
   t.match(await raw.read(), { status: 200, body: /^\{"cursor":"[\w-]{32}"\}\n$/ })
 })
 
-t.test('of several long polls of one connection one waits at a time, and none is left behind when it ends', async (t) => {
-  const warnings: Error[] = []
-  const warn = (warning: Error) => void warnings.push(warning)
-  process.on('warning', warn)
-  t.teardown(() => process.off('warning', warn))
-  const { ask, key, reading } = await open(t)
-  const raw = await ask()
-  for (let i = 0; i < 9; i++) raw.write(requestBytes(get(path, key)))
-  await reading(1)
-  raw.socket.resetAndDestroy()
-  await reading(0)
-  t.strictSame(warnings, [])
-})
+t.test(
+  'of several long polls of one connection one waits at a time, and none is left behind when it ends',
+  async (t) => {
+    const warnings: Error[] = []
+    const warn = (warning: Error) => void warnings.push(warning)
+    process.on('warning', warn)
+    t.teardown(() => process.off('warning', warn))
+    const { ask, key, reading } = await open(t)
+    const raw = await ask()
+    for (let i = 0; i < 9; i++) raw.write(requestBytes(get(path, key)))
+    await reading(1)
+    raw.socket.resetAndDestroy()
+    await reading(0)
+    t.strictSame(warnings, [])
+  },
+)
 
 t.test('a server that is about to stop answers who waits at once', async (t) => {
   const { ask, served, reading } = await open(t, { closeTimeoutMs: 600_000 })
