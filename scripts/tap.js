@@ -33,7 +33,7 @@ const { NODE_OPTIONS: _, ...inherited } = process.env
 const env = {
   ...inherited,
   TAP: '1',
-  TAP_TIMEOUT: process.env.TAP_TIMEOUT ?? '300',
+  TAP_TIMEOUT: process.env.TAP_TIMEOUT ?? '600',
   ...(options.grep !== undefined && { TAP_GREP: options.grep }),
   ...(coverageDirectory !== undefined && { NODE_V8_COVERAGE: coverageDirectory }),
 }

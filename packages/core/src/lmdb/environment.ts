@@ -76,8 +76,14 @@ const fileDescriptorsMin = 8
  * when it fails to open, so the known causes are checked first.
  *
  * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when
+<<<<<<< HEAD
  *   the lock file is gone and another process has it open, `overloaded` when the process may open no more files,
  *   `store-failed` for files other than those of the options
+=======
+ *   the lock file is gone and another process has it open, or when a process with the id of this one has it open in
+ *   another container, `overloaded` when the process may open no more files, `store-failed` for files other than those
+ *   of the options
+>>>>>>> w-break2
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
   const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
@@ -169,14 +175,36 @@ function withoutLock<T>(prototype: Database, openTable: () => T): T {
   const { transactionSync } = prototype
   prototype.transactionSync = function lookOnly<Value>(this: Database, work: () => Value) {
     const { resetReadTxn, ensureReadTxn } = this as Database & { ensureReadTxn(): void }
-    resetReadTxn.call(this)
-    ensureReadTxn.call(this)
+    const begin = () => ensureReadTxn.call(this)
+    const end = () => resetReadTxn.call(this)
+    end()
+    checkProcessId(begin, end)
+    begin()
     return work()
   } as Database['transactionSync']
   try {
     return openTable()
   } finally {
     prototype.transactionSync = transactionSync
+  }
+}
+
+/**
+ * LMDB locks one byte of the lock file for each process, at the offset of its id, before the first read. While another
+ * process has that lock, lmdb tries for 10 seconds to begin a read transaction, and goes on without one.
+ *
+ * @throws {IngestError} `store-locked` for a process with the id of this one, in another PID namespace
+ */
+function checkProcessId(begin: () => void, end: () => void): void {
+  begin()
+  try {
+    end()
+  } catch (cause) {
+    throw new IngestError(
+      'store-locked',
+      `Another process with process id ${process.pid}, in another container, has the store open: let the containers share one PID namespace (docker run --pid=host), or end the other process.`,
+      { cause, retryAfterSeconds: 5 },
+    )
   }
 }
 

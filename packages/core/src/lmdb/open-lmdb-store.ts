@@ -24,6 +24,7 @@ import type { RebuildProgress } from './rebuild-progress.ts'
 import { encodePayload, encodeRecord } from './record.ts'
 import { toError, toRefusal } from './refusal.ts'
 import { checkRestored } from './restore-lmdb-store.ts'
+import { lockedError } from './write-lock.ts'
 import { startWriter } from './writer-handle.ts'
 
 export { restoreLmdbStore } from './restore-lmdb-store.ts'
@@ -33,7 +34,8 @@ export interface LmdbStoreOptions {
   create?: boolean
   /**
    * Called once when the store can no longer be trusted: the disk failed, or the data file is gone. Everything is
-   * refused with `store-failed` from then on; the process should be ended, with SIGKILL, and started again.
+   * refused with `store-failed` from then on; the process should be ended, with SIGKILL, and started again. Also called,
+   * with `store-locked`, when `close` leaves a thread behind that waits for another process: an orderly exit waits too.
    */
   onFatal?: (error: IngestError) => void
   /** A commit that takes longer, in milliseconds, is taken for one that never ends. 30 seconds without. */
@@ -388,6 +390,8 @@ async function openStore(
       look(() => projects.numberOf('-'))
       const refusal = writer.refusal()
       if (refusal) throw refusal
+      const holder = environment.lockHolder()
+      if (holder?.isStopped) throw lockedError(holder)
       checkFreeSpace(eventsDirectory)
     },
 

@@ -220,7 +220,9 @@ export async function startThread<Request extends { id: number }>(options: Threa
       hold()
       port.postMessage({ type: 'close' })
       // a thread whose commit never ends does not end either
-      await (failure || locked ? Promise.race([ended, sleep(failedCloseMs, undefined, { ref: false })]) : ended)
+      const isLeft = Promise.race([ended.then(() => false), sleep(failedCloseMs, true, { ref: false })])
+      if (!failure && !locked) await ended
+      else if ((await isLeft) && locked) fail(locked)
       letGo()
     },
   }

@@ -2,7 +2,7 @@ import { copyFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import t from 'tap'
 import { openEnvironment } from '../../src/lmdb/environment.ts'
-import { startStoreProcess } from './store-process.ts'
+import { noContainer, startStoreProcess } from './store-process.ts'
 
 t.test('a directory whose name holds a dot is a directory', async (t) => {
   const directory = join(t.testdir(), 'v1.2')
@@ -127,3 +127,23 @@ t.test('a write clears the snapshots of processes that were killed', async (t) =
   t.equal(readers(), 0)
   await root.close()
 })
+
+t.test(
+  'a process with the same id in another container is refused, until the first has ended',
+  { skip: noContainer },
+  async (t) => {
+    const directory = t.testdir()
+    const first = await startStoreProcess(directory, { inContainer: true })
+    t.teardown(first.kill)
+    await first.submit(['first'])
+    await t.rejects(startStoreProcess(directory, { inContainer: true }), { code: 'store-locked' })
+    const other = await startStoreProcess(directory)
+    await other.submit(['other'])
+    t.equal(await other.end(), 0)
+    await first.submit(['later'])
+    await first.kill()
+    const next = await startStoreProcess(directory, { inContainer: true })
+    t.strictSame(await next.known(['first', 'other', 'later']), [true, true, true])
+    t.equal(await next.end(), 0)
+  },
+)

@@ -57,7 +57,17 @@ export const noStrace =
     ? 'strace is not on this machine'
     : false
 
+const container = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
+
+/** Why a process cannot be given a PID namespace here, as a container has one; false if it can. */
+export const noContainer =
+  process.platform !== 'linux' || spawnSync('unshare', [...container.slice(1), 'true']).status !== 0
+    ? 'a PID namespace takes Linux and its root'
+    : false
+
 export interface StartOptions {
+  /** Runs it as process 1 of a PID namespace of its own, as in a container. */
+  inContainer?: boolean
   commitTimeoutMs?: number
   /** The size of a run of the id index; small ones make for many flushes and merges. */
   entriesPerFlush?: number
@@ -67,11 +77,16 @@ export interface StartOptions {
 
 /** Starts a process on the store in `directory`; rejects with the code with which the store refuses to open. */
 export async function startStoreProcess(directory: string, options: StartOptions = {}): Promise<StoreProcess> {
-  const { commitTimeoutMs = 30_000, entriesPerFlush = '', inject = [] } = options
+  const { commitTimeoutMs = 30_000, entriesPerFlush = '', inject = [], inContainer = false } = options
   const node = [process.execPath, program, directory, String(commitTimeoutMs), String(entriesPerFlush)]
   const faults = inject.flatMap((each) => ['-e', `inject=${each}`])
   const strace = ['strace', '-f', '-qq', '-o', '/dev/null', '-e', `trace=${names(inject)}`, ...faults]
-  const [command = '', ...args] = [...plain, ...(inject.length > 0 ? strace : []), ...node]
+  const [command = '', ...args] = [
+    ...plain,
+    ...(inContainer ? container : []),
+    ...(inject.length > 0 ? strace : []),
+    ...node,
+  ]
   const child = spawn(command, args, {
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     // bytes as bytes

@@ -48,6 +48,7 @@ t.test('a store opens and is read while a stopped process holds the write lock',
   t.strictSame(await reader.known(['before', 'none']), [true, false])
   t.strictSame(await reader.call('maps', {}), { maps: [], next: null })
   await t.rejects(reader.submit(['after']), { code: 'store-locked' })
+  await t.rejects(reader.ask('check'), { code: 'store-locked' })
   t.strictSame(reader.fatal, [])
   t.equal(await reader.end(), 0, 'and it ends by itself')
 })
@@ -74,11 +75,12 @@ t.test(
 )
 
 t.test('a store closes while another process holds its commit up', { skip: notLinux }, async (t) => {
-  const { ingest } = await openHeld(t, { commitTimeoutMs: 1000 })
+  const { ingest, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
   const waiting = ingest.submitBatch('p', batchOf('waiting'))
   const closed = ingest.close()
   await t.rejects(waiting, { code: 'store-locked' })
   await closed
+  t.strictSame(fatal, ['store-locked'], 'the process cannot end by itself')
 })
 
 t.test('a commit that hangs by itself fails the store', { skip: noStrace }, async (t) => {
