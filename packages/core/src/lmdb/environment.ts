@@ -76,14 +76,9 @@ const fileDescriptorsMin = 8
  * when it fails to open, so the known causes are checked first.
  *
  * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when
-<<<<<<< HEAD
- *   the lock file is gone and another process has it open, `overloaded` when the process may open no more files,
- *   `store-failed` for files other than those of the options
-=======
  *   the lock file is gone and another process has it open, or when a process with the id of this one has it open in
  *   another container, `overloaded` when the process may open no more files, `store-failed` for files other than those
  *   of the options
->>>>>>> w-break2
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
   const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
