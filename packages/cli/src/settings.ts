@@ -40,7 +40,8 @@ export function checkSettings(command: Command, env: Io['env']): void {
 function readVariable(command: Command, option: Option, env: Io['env']): void {
   const name = option.attributeName()
   const variable = settingOf(option)?.variable
-  const text = variable === undefined ? undefined : env[variable]
+  // an empty variable counts as not set, as INGEST_KEY does
+  const text = (variable === undefined ? undefined : env[variable]) || undefined
   const source = command.getOptionValueSource(name)
   if (text === undefined || (source !== undefined && source !== 'default')) return
   try {

@@ -33,6 +33,12 @@ t.test('an option wins over the environment', async (t) => {
   t.strictSame(parse(['--data', 'd'], { INGEST_URL: url }).url, undefined)
 })
 
+t.test('an empty variable counts as not set', async (t) => {
+  t.match(parse(['--data', 'd'], { INGEST_URL: '' }), { data: 'd', url: undefined })
+  t.match(parse(['--url', url], { INGEST_DATA: '' }), { url, data: undefined })
+  t.throws(() => parse([], { INGEST_URL: '' }), { message: /^missing --url/ })
+})
+
 t.test('neither of them, or both, is wrong use', async (t) => {
   t.throws(() => parse([]), { message: /^missing --url <url> \(or INGEST_URL\) or --data <dir> \(or INGEST_DATA\)/ })
   t.throws(() => parse(['--url', url, '--data', 'd']), { message: /not both/ })
