@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { eventBytesMax } from '../src/fill-batch.ts'
@@ -207,6 +216,17 @@ t.test('a settled position that is ahead of the data deletes nothing', async (t)
   t.strictSame(textsOf(again), [String(big)])
   const end = again.append(line(2)) as SpoolPosition
   t.ok(end.segment > 3, 'a number is not used twice')
+  again.close()
+})
+
+t.test('a settled position behind the end of a segment that was cut is not believed', async (t) => {
+  const { directory, spool } = openAt(t)
+  const [first, second] = [0, 1].map((n) => spool.append(line(n)))
+  spool.settle(second as SpoolPosition)
+  crash(directory)
+  truncateSync(join(directory, segmentName(1)), first?.offset)
+  const again = openSpool(directory)
+  t.strictSame(textsOf(again), [line(0).toString()], 'sent twice rather than lost')
   again.close()
 })
 

@@ -30,6 +30,7 @@ t.test('a refusal says what the cursor is of', async (t) => {
     [eventCursors({ ...identity, epoch: other }, 'p').encode(5, record), record, /before a backup .* was restored/],
     [eventCursors(identity, 'q').encode(5, record), record, /of another project/],
     [encode(5, record), undefined, /is not in the store/],
+    [encode(5, 0), undefined, /is not in the store/],
     [encode(5, record), record + 1, /is not in the store/],
     [encode(2 ** 53, record), record, /is not in the store/],
     [encodeListCursor('maps', 'p', ['12345678901']), record, /not one that this store has given out/],

@@ -410,6 +410,44 @@ t.test('a verification that waits for its turn is given up with its caller', asy
   t.match(await publishing, { outcome: 'created' })
   t.strictSame(reads, [chunk('a')[0]])
   t.match(await ingest.publishMap('p', second), { outcome: 'created' })
+  t.strictSame(reads, [chunk('a')[0], chunk('b')[0]], 'the first one ran once')
+})
+
+t.test('maps of all projects are hashed in turns of their own', async (t) => {
+  const { store } = setUp()
+  const projects = ['p', 'q', 'r']
+  const bytes = Buffer.alloc(65_536)
+  const ref = { digest: digestOf(bytes), size: bytes.length }
+  const chunks = Array.from({ length: 20 }, () => ref)
+  const digest = digestOf(...chunks.map(() => bytes))
+  const publication = { ...id, manifest: { contentType: 'a/b', size: ref.size * chunks.length, digest, chunks } }
+  const recording = createIngest({ store, now: () => 1_000 })
+  for (const projectId of projects) {
+    await recording.publishMap(projectId, publication)
+    await store.putChunk(projectId, { digest: ref.digest, bytes, receivedAt: 1 })
+  }
+  const readsByTurn = [0]
+  let isOver = false
+  function countTurns(): void {
+    readsByTurn.push(0)
+    if (!isOver) setImmediate(countTurns)
+  }
+  const counting = {
+    ...store,
+    chunk: ((...args) => {
+      readsByTurn[readsByTurn.length - 1] = (readsByTurn.at(-1) ?? 0) + 1
+      return store.chunk(...args)
+    }) as typeof store.chunk,
+  }
+  const ingest = createIngest({ store: counting, now: () => 2_000 })
+  setImmediate(countTurns)
+  await Promise.all(projects.map((projectId) => ingest.publishMap(projectId, publication)))
+  isOver = true
+  t.equal(
+    readsByTurn.reduce((sum, reads) => sum + reads),
+    projects.length * chunks.length,
+  )
+  t.equal(Math.max(...readsByTurn), 1)
 })
 
 t.test('a chunk whose caller has left is stored, and completes nothing', async (t) => {
@@ -418,6 +456,29 @@ t.test('a chunk whose caller has left is stored, and completes nothing', async (
   const signal = AbortSignal.abort(new RangeError('left'))
   t.strictSame(await ingest.putChunk('p', ...chunk('a'), { signal }), { outcome: 'stored', completed: [] })
   t.match(await ingest.publishMap('p', { ...id, manifest: manifestOf('a') }), { outcome: 'created' })
+})
+
+t.test('a map that a chunk completes is charged once, and none is when its caller has left', async (t) => {
+  for (const leaves of [false, true]) {
+    const { ingest, store } = setUp()
+    await recordAll(ingest, 3, 'shared')
+    const leaving = new AbortController()
+    const watched = createIngest({
+      now: () => 1_000,
+      store: {
+        ...store,
+        chunk: (...args) => {
+          if (leaves) leaving.abort(new RangeError('left'))
+          return store.chunk(...args)
+        },
+      },
+    })
+    const charged: number[] = []
+    const admit = (bytes: number) => void charged.push(bytes)
+    const { completed } = await watched.putChunk('p', ...chunk('shared'), { signal: leaving.signal, admit })
+    t.equal(completed.length, leaves ? 0 : 3)
+    t.strictSame(charged, leaves ? [7] : [7, 7, 7])
+  }
 })
 
 t.test(

@@ -72,10 +72,10 @@ t.test(
   'an event is its well-known members, the last of each name, without the content of objects and arrays',
   async (t) => {
     const [first, second] = parse(
-      '{"eventId":"a","x":{"eventId":"b"},"typ\\u0065":"k\\n","playerId":{"a":1},"serverId":[1],"eventId":"c"}',
+      '{"eventId":"a","x":{"eventId":"b"},"typ\\u0065":"k\\n","bui\\u006CdId":"1","playerId":{"a":1},"serverId":[1],"eventId":"c"}',
       '[{"eventId":"d"}]',
     )
-    t.strictSame(first?.event, { eventId: 'c', type: 'k\n', playerId: {}, serverId: [] })
+    t.strictSame(first?.event, { eventId: 'c', type: 'k\n', buildId: '1', playerId: {}, serverId: [] })
     t.equal(second?.event, undefined)
   },
 )
@@ -127,6 +127,8 @@ t.test('an envelope is read as JSON.parse reads it', async () => {
     '{"events":[01,-,1.,.5,1e]}',
     '{"events":["\\x"]}',
     '{"events":["\t"]}',
+    '{"events":["\\u00c4\\u00C4\\u00g0"]}',
+    '{"events":["\\u00c4\\uFFFF"]}',
     '{"events":[tru]}',
     '{"events":[]} x',
     '{"events":[[}]}',

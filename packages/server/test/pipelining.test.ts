@@ -1,5 +1,5 @@
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import type { EmbeddedIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { createHandler } from '../src/create-handler.ts'
@@ -190,3 +190,42 @@ for (const [name, listen] of servers) {
     other.socket.destroy()
   })
 }
+
+t.test('of a connection that sent too many, no further request is parsed, and little more is read', async (t) => {
+  let release = () => {}
+  const gate = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  const { ingest, headers } = await openTestIngest({
+    authenticate: async () => {
+      await gate
+      return true
+    },
+  })
+  const handler = createHandler(ingest)
+  const sockets: Socket[] = []
+  let parsed = 0
+  const server = createServer((req, res) => {
+    if (req.socket === sockets[0]) parsed++
+    handler(req, res)
+  })
+  server.on('connection', (socket: Socket) => void sockets.push(socket))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const { port } = server.address() as AddressInfo
+  const raw = await openRaw(port)
+  raw.write(requestBytes({ headers, body: batchOf(1) }))
+  raw.write(repeated(get('/nope'), 200_000))
+  const other = await openRaw(port)
+  for (let i = 0; i < 300; i++) {
+    other.write(get('/livez'))
+    await other.read()
+  }
+  t.equal(parsed, answeredMax)
+  t.ok((sockets[0]?.bytesRead ?? 0) < 1_000_000, `${sockets[0]?.bytesRead} bytes were read`)
+  release()
+  for (const { socket } of [raw, other]) socket.destroy()
+})

@@ -2,12 +2,14 @@ import { createHash } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import type { EmbeddedIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
+import { lookUpReadBytes } from '../src/answer-events.ts'
+import { readBytesMin } from '../src/create-rate-limiter.ts'
 import { projectDownloadsMax } from '../src/places.ts'
 import { type ServeOptions, serve } from '../src/serve.ts'
 import { toFetchHandler } from '../src/to-fetch-handler.ts'
 import { batchOf, openTestIngest, projectId } from './batches.ts'
-import { requestBytes } from './edges.ts'
-import { bytesOf, digestOf, get, manifestOf } from './map-parts.ts'
+import { edges, requestBytes } from './edges.ts'
+import { bytesOf, digestOf, get, manifestOf, publish } from './map-parts.ts'
 import { openRaw } from './raw-exchange.ts'
 
 const path = '/v1/maps/content?placeId=p&buildId=b'
@@ -318,3 +320,29 @@ t.test('a connection goes on after every kind of answer', async (t) => {
   }
   raw.socket.destroy()
 })
+
+for (const { name, open } of edges) {
+  t.test(`by ${name}, a read is charged for what it returns or looks up, and a HEAD or a 304 the least`, async (t) => {
+    const { ingest, key } = await openTestIngest()
+    const burst = 10_000_000
+    const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst }, now: () => 0 } })
+    t.teardown(() => edge.close())
+    const chunk = bytesOf(100_000)
+    await publish(ingest, [chunk], id)
+    let left = burst
+    for (const [sent, status, charged] of [
+      [get(path, key), 200, chunk.length],
+      [get(path, key, [['Range', 'bytes=100-50099']]), 206, 50_000],
+      [get(path, key, [['If-None-Match', '*']]), 304, 0],
+      [get(path, key, [], 'HEAD'), 200, 0],
+      [get(`/v1/maps/chunks?digest=${digestOf(chunk)}`, key), 200, chunk.length],
+      [get('/v1/maps', key), 200, undefined],
+      [get('/v1/events?eventId=e', key), 200, lookUpReadBytes],
+    ] as const) {
+      const answer = await edge.send(sent)
+      t.equal(answer.status, status)
+      left -= readBytesMin + (charged ?? answer.bytes.length)
+      t.match(answer.headers.ratelimit, `"read-bytes";r=${left};`, `${sent.method} ${sent.path} ${status}`)
+    }
+  })
+}
