@@ -24,10 +24,13 @@ export interface Change {
   rows: Row[]
 }
 
-/** Runs `decide` on tables that note what it reads, and what it would write. */
+/**
+ * Runs `decide` on tables that note what it reads, and what it would write. `rowCount` gives how many rows it has read
+ * and written so far.
+ */
 export function record<T>(
   table: (name: string) => Table,
-  decide: (table: (name: string) => Rows) => T,
+  decide: (table: (name: string) => Rows, rowCount: () => number) => T,
 ): { result: T; change: Change } {
   const change: Change = { rowsRead: [], keysRead: [], rows: [] }
   /** What was written so far, by table, in the order of keys: a decision sees what it has written. */
@@ -85,9 +88,12 @@ export function record<T>(
     }
   }
 
-  const result = decide(recorded)
-  change.rows.push(...[...written.values()].flat())
-  return { result, change }
+  function rowCount(): number {
+    return [...written.values()].reduce((count, rows) => count + rows.length, change.rowsRead.length)
+  }
+
+  const result = decide(recorded, rowCount)
+  return { result, change: { ...change, rows: [...written.values()].flat() } }
 }
 
 /** Where `key` stands among rows that are in the order of their keys, or would stand. */

@@ -44,6 +44,9 @@ export interface WriterOptions {
   timeoutMs: number
 }
 
+/** A commit takes no further decision after so many rows: its transaction must not take long. */
+export const decidedRowsMax = 4096
+
 interface Undecided {
   decide(table: (name: string) => Rows): unknown
   resolve: (value: never) => void
@@ -79,7 +82,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     isDeciding = false
   }
 
-  /** Makes decisions in one step, each on what those before it have written. */
+  /** Makes decisions in one step, or a few: each on what those before it have written. */
   async function decideTogether(group: Undecided[]): Promise<void> {
     let left = group
     try {
@@ -88,7 +91,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
         if (refusal) throw refusal
         environment.root.resetReadTxn()
         const results: unknown[] = []
-        const { result: thrower, change } = record(environment.table, (table) => {
+        const { result: thrower, change } = record(environment.table, (table, rowCount) => {
           for (const each of left) {
             try {
               results.push(each.decide(table))
@@ -96,14 +99,15 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
               each.reject(error)
               return each
             }
+            if (rowCount() >= decidedRowsMax) break
           }
           return undefined
         })
         // what it may have written before it threw is in this change, so the others decide anew
         if (thrower) left = left.filter((each) => each !== thrower)
         else if (change.rows.length === 0 || (await sendChange(change))) {
-          for (const [i, { resolve }] of left.entries()) resolve(results[i] as never)
-          return
+          for (const [i, result] of results.entries()) left[i]?.resolve(result as never)
+          left = left.slice(results.length)
         }
       }
     } catch (error) {

@@ -6,7 +6,7 @@ import { digestOf } from '../../src/digest.ts'
 import { createIngest, IngestError } from '../../src/index.ts'
 import type { Rows } from '../../src/lmdb/environment.ts'
 import { type LmdbStoreOptions, openLmdbStore as openFromSource } from '../../src/lmdb/open-lmdb-store.ts'
-import { startWriter, type WriterOptions } from '../../src/lmdb/writer-handle.ts'
+import { decidedRowsMax, startWriter, type WriterOptions } from '../../src/lmdb/writer-handle.ts'
 import { openLmdbStore } from './built-store.ts'
 import { startStoreProcess } from './store-process.ts'
 import { buildsFor, fingerprintsFor, openWriterBed, recordOf } from './writer-bed.ts'
@@ -58,6 +58,23 @@ t.test('decisions that come up together share a commit', async (t) => {
   await Promise.all(['a', 'b'].map(decide))
   t.strictSame(log, ['a is decided', 'b is decided', 'a is durable', 'b is durable'])
   t.strictSame(rows(), { a: 'a', b: 'b' })
+  await close()
+})
+
+t.test('large decisions that come up together are written in several commits', async (t) => {
+  const { writer, rows, close } = await start(t)
+  const log: string[] = []
+  async function decide(name: string) {
+    await writer.decide((table) => {
+      log.push(`${name} is decided`)
+      for (let i = 0; i < decidedRowsMax; i++) put(table, `${name}-${String(i).padStart(4, '0')}`, name)
+    })
+    log.push(`${name} is durable`)
+  }
+  const names = idsOf('decision', 3)
+  await Promise.all(names.map(decide))
+  t.ok(log.indexOf('decision-0 is durable') < log.indexOf('decision-2 is decided'))
+  t.equal(Object.keys(rows()).length, names.length * decidedRowsMax)
   await close()
 })
 
