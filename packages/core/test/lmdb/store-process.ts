@@ -119,8 +119,8 @@ async function talkTo(child: ChildProcess): Promise<StoreProcess> {
     else waiting.get(id)?.reject(Object.assign(new Error(code), { code }))
     waiting.delete(id)
   })
-  child.on('exit', () => {
-    for (const { reject } of waiting.values()) reject(new Error('the process has ended'))
+  child.on('exit', (code, signal) => {
+    for (const { reject } of waiting.values()) reject(new Error(`the process has ended with ${signal ?? code}`))
   })
   const [first] = (await Promise.race([once(child, 'message'), exited.then(() => [{ refused: 'exited' }])])) as [
     Message,
