@@ -1,6 +1,6 @@
 // @ts-check
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import { createHandler } from '@ingest/server'
 import express from 'express'
 import { checkServer } from './check.js'

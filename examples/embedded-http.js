@@ -1,7 +1,7 @@
 // @ts-check
 import { createServer } from 'node:http'
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import { createHandler } from '@ingest/server'
 import { checkServer } from './check.js'
 

@@ -1,7 +1,7 @@
 // @ts-check
 import { serve } from '@hono/node-server'
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import { toFetchHandler } from '@ingest/server'
 import { Hono } from 'hono'
 import { checkServer } from './check.js'

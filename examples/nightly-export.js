@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { gunzipSync } from 'node:zlib'
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import { inDirectory } from './check.js'
 
 const bin = fileURLToPath(new URL('../packages/cli/bin/ingest.js', import.meta.url))

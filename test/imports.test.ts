@@ -4,19 +4,20 @@ import { files, type Import, imports, type Manifest, manifests, packageOf, targe
 
 /** What each package may import of the others: arrows point down only. */
 const below: Record<string, string[]> = {
-  '@ingest/bench': ['@ingest/cli', '@ingest/client', '@ingest/server', '@ingest/core'],
+  '@ingest/bench': ['@ingest/cli', '@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/core'],
   '@ingest/bench-peers': ['@ingest/bench'],
-  '@ingest/cli': ['@ingest/client', '@ingest/server', '@ingest/core'],
+  '@ingest/cli': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/core'],
   '@ingest/client': ['@ingest/core'],
   '@ingest/core': [],
-  '@ingest/examples': ['@ingest/client', '@ingest/server', '@ingest/core'],
+  '@ingest/examples': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/core'],
+  '@ingest/lmdb': ['@ingest/core'],
   '@ingest/server': ['@ingest/core'],
 }
 
 /** Where alone the sources may import what everything else is to be independent of. */
 const confined: Record<string, RegExp> = {
   commander: /^packages\/cli\/src\//,
-  lmdb: /^packages\/core\/src\/lmdb\//,
+  lmdb: /^packages\/lmdb\/src\//,
   undici: /^packages\/client\/src\//,
 }
 

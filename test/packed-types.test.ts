@@ -13,7 +13,7 @@ const published = ['core', 'client', 'server', 'cli']
 /** A program of a user that takes something of each entry. */
 const program = `
 import { createIngest, IngestError, openMemoryStore, type BatchResult, type Ingest } from '@ingest/core'
-import { openLmdbStore, type LmdbStoreOptions } from '@ingest/core/lmdb'
+import { openLmdbStore, type LmdbStoreOptions } from '@ingest/lmdb'
 import { ingestChecks, storeChecks } from '@ingest/core/testing'
 import { createClient, createSender, type Client, type Sender } from '@ingest/client'
 import { createHandler, serve, toFetchHandler } from '@ingest/server'

@@ -1,5 +1,5 @@
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import { answerCalls } from '../src/answer-calls.js'
 import { makeBatch, newSeed, stampBatch } from '../src/make-batch.js'
 import { percentile } from '../src/statistics.js'

@@ -1,5 +1,5 @@
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import { serve } from '@ingest/server'
 import { answerCalls } from '../src/answer-calls.js'
 import { memoryAtRest } from './memory-at-rest.js'

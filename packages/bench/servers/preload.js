@@ -1,5 +1,5 @@
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import { answerCalls } from '../src/answer-calls.js'
 import { idOf, makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
 import { memoryAtRest } from './memory-at-rest.js'

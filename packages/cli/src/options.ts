@@ -1,7 +1,7 @@
 import type { EmbeddedIngest, IngestError, MapRules } from '@ingest/core'
 import { InvalidArgumentError, Option } from 'commander'
 import type { Io } from './io.ts'
-import { say } from './write-out.ts'
+import { say } from './io.ts'
 
 /** `--data <dir>`, or INGEST_DATA. */
 export function dataOption(): Option {
@@ -116,7 +116,7 @@ export async function withIngest<T>(
   use: (ingest: EmbeddedIngest) => Promise<T>,
 ): Promise<T> {
   // loaded here, so that --help and wrong use answer at once
-  const [core, { openLmdbStore }] = await Promise.all([import('@ingest/core'), import('@ingest/core/lmdb')])
+  const [core, { openLmdbStore }] = await Promise.all([import('@ingest/core'), import('@ingest/lmdb')])
   const { createIngest, IngestError, isProjectId } = core
   const { data, project, create = false, maps = {}, onFatal = () => {} } = options
   const report = options.onRebuild ?? ((percent: number) => say(io, `rebuilding the id index: ${percent} %`))

@@ -1,10 +1,9 @@
 import { CommanderError } from 'commander'
-import { wordsToComplete, writeSuggestions } from './completion-command.ts'
-import { createProgram, spellOut } from './create-program.ts'
-import { exitCode } from './exit-code.ts'
-import { failureOf } from './failure-of.ts'
+import { wordsToComplete, writeSuggestions } from './commands/completion.ts'
+import { exitCode, failureOf } from './exit-code.ts'
 import type { Io } from './io.ts'
-import { say, writeJson } from './write-out.ts'
+import { say, writeJson } from './io.ts'
+import { createProgram, spellOut } from './program.ts'
 
 /**
  * Runs one command line, without the name of the program, and resolves to its exit code. A failure is one line on

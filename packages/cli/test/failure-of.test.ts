@@ -1,8 +1,8 @@
 import { IngestError } from '@ingest/core'
 import { CommanderError } from 'commander'
 import t from 'tap'
-import { CommandFailure, failureOf } from '../src/failure-of.ts'
-import { Interrupted } from '../src/until-signal.ts'
+import { CommandFailure, failureOf } from '../src/exit-code.ts'
+import { Interrupted } from '../src/terminal/on-signal.ts'
 
 t.test('whatever goes wrong has an exit code, a code, a sentence, and whether to try again', async (t) => {
   const cases: [unknown, object][] = [

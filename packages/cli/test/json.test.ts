@@ -1,10 +1,10 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import type { Command } from 'commander'
 import t, { type Test } from 'tap'
-import { createProgram } from '../src/create-program.ts'
+import { createProgram } from '../src/program.ts'
 import { run } from '../src/run.ts'
 import { createIo } from './run-ingest.ts'
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import t from 'tap'
-import { createProgram } from '../src/create-program.ts'
+import { createProgram } from '../src/program.ts'
 import { createIo, ingest, isWrongUse } from './run-ingest.ts'
 
 t.test('--help names every command and every exit code', async (t) => {

@@ -1,5 +1,5 @@
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import { ingest } from './run-ingest.ts'
 
 export const projectId = 'game-1'

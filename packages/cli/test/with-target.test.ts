@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { Command } from 'commander'
 import t from 'tap'
+import { addTargetOptions, type Target, targetOf, withTarget } from '../src/connect.ts'
 import { readSettings } from '../src/settings.ts'
-import { addTargetOptions, type Target, targetOf, withTarget } from '../src/with-target.ts'
 import { createIo } from './run-ingest.ts'
 
 /** What a command line means, with an environment of its own. */

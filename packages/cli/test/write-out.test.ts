@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
 import { ended, ingestCommand, ownEnvironment, spawnIngest } from './ingest-process.ts'
 import { ingest } from './run-ingest.ts'

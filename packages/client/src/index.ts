@@ -1,9 +1,15 @@
-export { chunkBytesMax, chunkBytesMin } from './chunk-content.ts'
-export type { CallOptions } from './create-api.ts'
-export type { Backoff, BackoffOptions } from './create-backoff.ts'
-export { createBackoff } from './create-backoff.ts'
-export type { Client, ClientOptions } from './create-client.ts'
-export { createClient } from './create-client.ts'
+export type { CallOptions } from './calls/api.ts'
+export type { Client, ClientOptions } from './client.ts'
+export { createClient } from './client.ts'
+export type { Backoff, BackoffOptions } from './http/retry.ts'
+export { createBackoff } from './http/retry.ts'
+export { eventBytesMax } from './import/fill-batch.ts'
+export type { PreparedEvent, PreparedPiece, PrepareOptions, RejectedInput } from './import/prepare-events.ts'
+export { prepareEvents, rejectEvent } from './import/prepare-events.ts'
+export type { ValueForm } from './import/slice-values.ts'
+export type { EventSubmitter, SubmitEventsOptions, SubmittedEvents } from './import/submit-events.ts'
+export { submitEvents } from './import/submit-events.ts'
+export { lockDirectory } from './sender/lock-directory.ts'
 export type {
   DropReason,
   Rejection,
@@ -11,15 +17,9 @@ export type {
   SenderClient,
   SenderOptions,
   SenderStats,
-} from './create-sender.ts'
-export { createSender } from './create-sender.ts'
-export { eventBytesMax } from './fill-batch.ts'
-export { lockDirectory } from './lock-directory.ts'
-export type { MapSource } from './map-source.ts'
-export type { PreparedEvent, PreparedPiece, PrepareOptions, RejectedInput } from './prepare-events.ts'
-export { prepareEvents, rejectEvent } from './prepare-events.ts'
-export type { ValueForm } from './slice-values.ts'
-export type { EventSubmitter, SubmitEventsOptions, SubmittedEvents } from './submit-events.ts'
-export { submitEvents } from './submit-events.ts'
-export type { MapUploader, SourcePublication, UploadedMap, UploadOptions, UploadProgress } from './upload-map.ts'
-export { uploadMap } from './upload-map.ts'
+} from './sender/sender.ts'
+export { createSender } from './sender/sender.ts'
+export { chunkBytesMax, chunkBytesMin } from './upload/chunk-content.ts'
+export type { MapSource } from './upload/map-source.ts'
+export type { MapUploader, SourcePublication, UploadedMap, UploadOptions, UploadProgress } from './upload/upload-map.ts'
+export { uploadMap } from './upload/upload-map.ts'

@@ -4,7 +4,7 @@ import { createIngest, type IngestError, openMemoryStore } from '@ingest/core'
 import { ingestChecks } from '@ingest/core/testing'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
-import { createClient } from '../src/create-client.ts'
+import { createClient } from '../src/client.ts'
 import {
   cut,
   json,

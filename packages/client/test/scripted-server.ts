@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import type { Test } from 'tap'
-import { type ClientOptions, createClientWith } from '../src/create-client.ts'
+import { type ClientOptions, createClientWith } from '../src/client.ts'
 
 export const projectId = 'game-1'
 export const key = 'ik_secret'

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { openMemoryStore, type Store } from '@ingest/core'
-import { openLmdbStore } from '@ingest/core/lmdb'
+import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
-import { runParallel } from '../src/run-parallel.ts'
+import { runParallel } from '../src/upload/upload-map.ts'
 import { faultNames, openFaultyServer, runSender } from './sender-runs.ts'
 
 // more on demand: INGEST_SEEDS=2000; the seed of a failure once more: INGEST_SEEDS=1 INGEST_FIRST_SEED=1234

@@ -5,8 +5,8 @@ import { buffer } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
 import { createIngest, type EmbeddedIngest, type Event, type Store } from '@ingest/core'
 import { createHandler } from '@ingest/server'
-import { type Client, createClient } from '../src/create-client.ts'
-import { createSenderWith, type DropReason, type Sender } from '../src/create-sender.ts'
+import { type Client, createClient } from '../src/client.ts'
+import { createSenderWith, type DropReason, type Sender } from '../src/sender/sender.ts'
 import { createVirtualTime } from './virtual-time.ts'
 
 /** From 0 up to, not including, 1; the same for the same seed (mulberry32). */

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import type { RetryEffects } from '../src/create-retrier.ts'
+import type { RetryEffects } from '../src/http/retry.ts'
 
 /** A clock that goes to the next thing that somebody waits for, and only while nothing else is under way. */
 export function createVirtualTime() {

@@ -1,4 +1,4 @@
-import type { Issue } from './issue.ts'
+import type { Issue } from './validation.ts'
 
 /**
  * Every refusal that Ingest knows, with the title that people read and whether the same call may succeed later.

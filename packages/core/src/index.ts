@@ -1,28 +1,33 @@
-export type { BatchInput, BatchResult, RejectedEvent } from './batch.ts'
-export { batchBody, batchBytesMax, batchEventsMax, batchTooLarge, parseEvents } from './batch.ts'
-export { canonicalJson, mapDepthMax } from './canonical-json.ts'
-export type { CheckedEvent } from './check-event.ts'
-export { checkEvent } from './check-event.ts'
-export type { EventCursors, StoreIdentity } from './cursor.ts'
-export { eventCursors } from './cursor.ts'
-export { digestOf, isDigest } from './digest.ts'
 export type { ErrorCode, ErrorDetails } from './error.ts'
 export { errorCodes, IngestError } from './error.ts'
-export type { Event, KnownField } from './event.ts'
-export { EventSchema, eventDepthMax, eventIdBytesMax, eventIdIssue, isProjectId, knownFields } from './event.ts'
-export type { EventFilter } from './event-filter.ts'
-export { eventLine } from './event-line.ts'
-export type { EventSchemas } from './event-schemas.ts'
-export type { FollowOptions } from './follow-events.ts'
-export { followEvents } from './follow-events.ts'
+export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
+export { batchBody, batchBytesMax, batchEventsMax, batchTooLarge, parseEvents } from './events/batch.ts'
+export type { CheckedEvent } from './events/classify-events.ts'
+export { checkEvent } from './events/classify-events.ts'
+export type { EventCursors, StoreIdentity } from './events/cursor.ts'
+export { eventCursors } from './events/cursor.ts'
+export type { Event, KnownField } from './events/event.ts'
+export {
+  EventSchema,
+  eventDepthMax,
+  eventIdBytesMax,
+  eventIdIssue,
+  isProjectId,
+  knownFields,
+  parseTime,
+} from './events/event.ts'
+export { eventLine } from './events/event-line.ts'
+export type { EventSchemas } from './events/event-schemas.ts'
+export type { FollowOptions } from './events/follow-events.ts'
+export { followEvents } from './events/follow-events.ts'
+export type { EventFilter, ReadEventsOptions } from './events/read-events.ts'
+export { checkReadEventsOptions } from './events/read-events.ts'
 export type { EmbeddedIngest, Ingest, IngestOptions, SubmitOptions, Tally } from './ingest.ts'
 export { createIngest } from './ingest.ts'
-export type { Issue, IssueCode } from './issue.ts'
-export { issuesMax } from './issue.ts'
-export type { KeyRecord, Project, Scope } from './key.ts'
-export { isActive, keyIdOf, scopes } from './key.ts'
-export type { Authenticate, Credentials, KeyOptions, Keyring } from './keyring.ts'
-export { createKeyring } from './keyring.ts'
+export { canonicalJson, mapDepthMax } from './json/canonical-json.ts'
+export { sliceMember } from './json/json-scanner.ts'
+export { parseJson, withoutMark } from './json/parse-json.ts'
+export { digestOf, isDigest } from './maps/digest.ts'
 export type {
   ChunkRef,
   ChunkUpload,
@@ -42,17 +47,16 @@ export type {
   PutChunkResult,
   PutChunksResult,
   VerificationOptions,
-} from './map.ts'
-export { manifestBytes } from './map-quota.ts'
-export type { MapRules } from './maps.ts'
-export { openMemoryStore } from './memory-store.ts'
-export { parseJson, withoutMark } from './parse-json.ts'
-export { parseTime } from './parse-time.ts'
-export { chunkBytesMax, manifestChunksMax } from './publication.ts'
-export type { ReadEventsOptions } from './read-events.ts'
-export { checkReadEventsOptions } from './read-events.ts'
-export { sliceMember } from './slice-events.ts'
-export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, Statistics } from './statistics.ts'
+} from './maps/map.ts'
+export { manifestBytes } from './maps/map-quota.ts'
+export type { MapRules } from './maps/maps.ts'
+export { chunkBytesMax, manifestChunksMax } from './maps/publication.ts'
+export { openMemoryStore } from './memory/memory-store.ts'
+export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, Statistics } from './project-stats.ts'
+export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
+export { createKeyring } from './projects/keyring.ts'
+export type { KeyRecord, Project, Scope } from './projects/project.ts'
+export { isActive, keyIdOf, scopes } from './projects/project.ts'
 export type {
   Activity,
   AppendBatch,
@@ -76,3 +80,5 @@ export type {
   StoredEvent,
   Totals,
 } from './store.ts'
+export type { Issue, IssueCode } from './validation.ts'
+export { issuesMax } from './validation.ts'

@@ -1,5 +1,5 @@
-import type { Project } from './key.ts'
-import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
+import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './maps/map.ts'
+import type { Project } from './projects/project.ts'
 
 /**
  * The position of a reader in the events of one project of one store: an opaque string of at most 40 of

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
 import { Type } from 'typebox'
-import type { BatchResult } from '../src/batch.ts'
 import { errorCodes, IngestError } from '../src/error.ts'
+import type { BatchResult } from '../src/events/batch.ts'
 import { createIngest, type IngestOptions } from '../src/ingest.ts'
-import type { IssueCode } from '../src/issue.ts'
-import { openMemoryStore } from '../src/memory-store.ts'
+import { openMemoryStore } from '../src/memory/memory-store.ts'
 import type { ReadOptions, Store } from '../src/store.ts'
+import type { IssueCode } from '../src/validation.ts'
 
 function setUp(options: Partial<IngestOptions> = {}) {
   const store = openMemoryStore()

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { issuesMax, pointer } from '../src/issue.ts'
+import { issuesMax, pointer } from '../src/validation.ts'
 
 t.test('a pointer grows step by step', async (t) => {
   t.equal(pointer('', 'a'), '/a')

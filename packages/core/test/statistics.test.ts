@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createIngest } from '../src/ingest.ts'
-import { openMemoryStore } from '../src/memory-store.ts'
+import { openMemoryStore } from '../src/memory/memory-store.ts'
 
 /** An ingest whose clock stands at `clock.now`. */
 function setUp() {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { exceedsBytes, isNameText } from '../src/text.ts'
+import { exceedsBytes, isNameText } from '../src/validation.ts'
 
 t.test('a length is counted in bytes of UTF-8', async (t) => {
   t.equal(exceedsBytes('', 0), false)

@@ -1,9 +1,6 @@
-export type { Handler } from './create-handler.ts'
-export { createHandler } from './create-handler.ts'
-export type { RateLimit, RateLimiter, RateLimits } from './create-rate-limiter.ts'
-export { createRateLimiter, projectsTrackedMax, rateLimitsDefault } from './create-rate-limiter.ts'
-export type { HandlerOptions } from './create-router.ts'
-export type { Log } from './log.ts'
+export type { FetchHandler } from './fetch-handler.ts'
+export { toFetchHandler } from './fetch-handler.ts'
+export { statusByCode } from './http/response.ts'
 export {
   batchesInFlightMax,
   downloadsInFlightMax,
@@ -11,10 +8,13 @@ export {
   projectInFlightMax,
   projectUploadsMax,
   uploadsInFlightMax,
-} from './places.ts'
-export { publicationBytesMaxDefault } from './receive-publication.ts'
+} from './limits/concurrency.ts'
+export type { RateLimit, RateLimiter, RateLimits } from './limits/rate-limiter.ts'
+export { createRateLimiter, projectsTrackedMax, rateLimitsDefault } from './limits/rate-limiter.ts'
+export type { Log } from './log.ts'
+export type { Handler } from './node-handler.ts'
+export { createHandler } from './node-handler.ts'
+export type { HandlerOptions } from './router.ts'
+export { publicationBytesMaxDefault } from './routes/put-map.ts'
 export type { Served, ServeOptions } from './serve.ts'
 export { serve } from './serve.ts'
-export { statusByCode } from './status-by-code.ts'
-export type { FetchHandler } from './to-fetch-handler.ts'
-export { toFetchHandler } from './to-fetch-handler.ts'

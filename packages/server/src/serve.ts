@@ -2,11 +2,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse, S
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
-import { newRequestId } from './answer.ts'
-import { createRouter, type HandlerOptions } from './create-router.ts'
-import { handleExchange, headersMax, refuseExchange, tooManyHeaders } from './handle-exchange.ts'
-import { problemAnswer } from './problem-answer.ts'
-import { discardMs } from './send-answer.ts'
+import { newRequestId, problemAnswer } from './http/response.ts'
+import { discardMs } from './http/send-response.ts'
+import { handleExchange, headersMax, refuseExchange, tooManyHeaders } from './node-handler.ts'
+import { createRouter, type HandlerOptions } from './router.ts'
 
 export interface ServeOptions extends Omit<HandlerOptions, 'draining'> {
   ingest: EmbeddedIngest

@@ -1,7 +1,7 @@
 import type { Scope } from '@ingest/core'
 import t from 'tap'
-import { authenticateRequest } from '../src/authenticate-request.ts'
-import { parseRawHeaders } from '../src/request-headers.ts'
+import { authenticateRequest } from '../src/authenticate.ts'
+import { parseRawHeaders } from '../src/http/request.ts'
 import { headersOf, openTestIngest, projectId } from './batches.ts'
 
 t.test('a key opens its project for its scopes, and for no other', async (t) => {

@@ -1,9 +1,9 @@
 import { gzipSync } from 'node:zlib'
 import { batchBytesMax, createIngest, IngestError, openMemoryStore } from '@ingest/core'
 import t from 'tap'
-import { createRouter, type HandlerOptions } from '../src/create-router.ts'
-import { projectInFlightMax } from '../src/places.ts'
-import { parseRawHeaders } from '../src/request-headers.ts'
+import { parseRawHeaders } from '../src/http/request.ts'
+import { projectInFlightMax } from '../src/limits/concurrency.ts'
+import { createRouter, type HandlerOptions } from '../src/router.ts'
 import { batchOf, batchOfBytes, headersOf, openTestIngest, projectId } from './batches.ts'
 import { edges, type Sent } from './edges.ts'
 

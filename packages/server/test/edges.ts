@@ -1,10 +1,10 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { EmbeddedIngest } from '@ingest/core'
-import { createHandler } from '../src/create-handler.ts'
-import type { HandlerOptions } from '../src/create-router.ts'
+import { toFetchHandler } from '../src/fetch-handler.ts'
+import { createHandler } from '../src/node-handler.ts'
+import type { HandlerOptions } from '../src/router.ts'
 import { serve } from '../src/serve.ts'
-import { toFetchHandler } from '../src/to-fetch-handler.ts'
 import { openRaw, type RawAnswer } from './raw-exchange.ts'
 
 export interface Sent {

@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
-import { projectInFlightMax } from '../src/places.ts'
+import { projectInFlightMax } from '../src/limits/concurrency.ts'
 import { lingerMs, type ServeOptions, serve } from '../src/serve.ts'
 import { batchOf, openTestIngest, projectId } from './batches.ts'
 import { requestBytes } from './edges.ts'

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { createHandler } from '../src/create-handler.ts'
+import { createHandler } from '../src/node-handler.ts'
 import { batchOf, batchOfBytes, headersOf, openTestIngest } from './batches.ts'
 import { requestBytes } from './edges.ts'
 import { openRaw } from './raw-exchange.ts'

@@ -1,6 +1,6 @@
 import { batchBytesMax } from '@ingest/core'
 import t from 'tap'
-import { toFetchHandler } from '../src/to-fetch-handler.ts'
+import { toFetchHandler } from '../src/fetch-handler.ts'
 import { batchOf, openTestIngest } from './batches.ts'
 
 const url = 'http://localhost/v1/events/batch'

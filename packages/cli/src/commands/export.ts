@@ -1,0 +1,215 @@
+import { join } from 'node:path'
+import type { EmbeddedIngest, Ingest, ReadEventsOptions } from '@ingest/core'
+import { Command, Option } from 'commander'
+import { addTargetOptions, type Target, targetOf, withTarget } from '../connect.ts'
+import type { Period } from '../export/cut-events.ts'
+import type { EventSource, FilesExport } from '../export/export-files.ts'
+import type { Io } from '../io.ts'
+import { say, writeJson, writeOut } from '../io.ts'
+import { byteCount, notEmpty, timeOf, wholeNumber } from '../options.ts'
+import { formatBytes, formatCount, formatTime } from '../terminal/format.ts'
+import { untilSignal } from '../terminal/on-signal.ts'
+
+interface SelectionOptions {
+  after?: string
+  limit?: number
+  type?: string
+  build?: string
+  from?: string
+  to?: string
+}
+
+interface FileOptions extends SelectionOptions {
+  output: string
+  every?: Period
+  maxSize: number
+  format: 'ndjson' | 'parquet'
+  gzip?: true
+  cursorFile?: string
+  json?: true
+}
+
+type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
+
+/** What means something only for files. */
+const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'cursorFile'] as const
+
+/** `ingest export`. */
+export function exportCommand(io: Io): Command {
+  const command = addTargetOptions(
+    new Command('export')
+      .summary('print the stored events as lines of JSON, or write them to files')
+      .description(
+        'print the stored events of a project, oldest first, as NDJSON: { "cursor", "receivedAt", "event" } a line; or write them to files, each event once, however often it is run',
+      ),
+  )
+  return command
+    .option('--after <cursor>', 'start behind the event with this cursor')
+    .option('--limit <n>', 'at most n events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
+    .option('--type <type>', 'only events of this type', notEmpty)
+    .option('--build <id>', 'only events of this build', notEmpty)
+    .option('--from <time>', 'only what was received then or later: 2026-11-20T17:51:00Z, or 10m for ten minutes ago')
+    .option('--to <time>', 'only what was received before')
+    .option('--output <dir>', 'write files into this directory, and go on behind those of the last run', notEmpty)
+    .addOption(
+      new Option(
+        '--every <period>',
+        'a file for each of these, in UTC; one that is not over is left for later',
+      ).choices(['hour', 'day']),
+    )
+    .addOption(
+      new Option('--max-size <bytes>', 'the largest file, in bytes of NDJSON before any compression')
+        .default(256 * 2 ** 20, '256M')
+        .argParser(byteCount(1, 2 ** 40)),
+    )
+    .addOption(new Option('--format <format>', 'what the files are').choices(['ndjson', 'parquet']).default('ndjson'))
+    .option('--gzip', 'compress: .ndjson.gz, and the pages inside a Parquet file in place of snappy')
+    .option('--cursor-file <file>', 'where it stands; .ingest-export.json in the directory without', notEmpty)
+    .option('--json', 'with --output one JSON object; lines of JSON otherwise; in both cases an object on failure')
+    .addHelpText('after', exportHelp)
+    .action(async (options: ExportOptions) => {
+      const target = targetOf(command)
+      const { output } = options
+      if (output !== undefined) return toFiles(io, { ...options, output }, target)
+      const useless = fileOptions.find((name) => command.getOptionValueSource(name) === 'cli')
+      if (useless === 'cursorFile') {
+        command.error('--cursor-file needs --output: nobody knows what became of lines that went into a pipe')
+      }
+      if (useless !== undefined) command.error(`${nameOf(useless)} needs --output: it is about files`)
+      await toStdout(io, options, target)
+    })
+
+  function nameOf(option: string): string {
+    return command.options.find((each) => each.attributeName() === option)?.long ?? option
+  }
+}
+
+const exportHelp = `
+With --output, files are called <project>-<number>-<time of their first event>. A file is there once it is whole, and is
+never changed again: take it away when you like. The cursor file says where the next run begins; --after counts for
+the first run alone. A run that is ended at any moment, even by SIGKILL, is made up for by the next one.
+After a backup of the store was restored, the cursor file is refused: export into another directory, with --after and the
+cursor that \`ingest restore\` printed.
+
+Examples:
+  ingest export --data data/games --project demo > events.ndjson
+  ingest export --data data/games --project demo --output export --every day --gzip
+  INGEST_KEY=… ingest export --url http://127.0.0.1:8787 --project demo --type round.end --from 10m
+`
+
+/** Which events are asked for. */
+async function selectionOf(options: SelectionOptions): Promise<ReadEventsOptions> {
+  const { after, limit, type, build } = options
+  const from = options.from === undefined ? undefined : await timeOf('--from', options.from)
+  const to = options.to === undefined ? undefined : await timeOf('--to', options.to)
+  if (from !== undefined && to !== undefined && from >= to) {
+    const { IngestError } = await import('@ingest/core')
+    throw new IngestError('invalid-argument', '--from has to be before --to.')
+  }
+  return {
+    ...(after !== undefined && { after }),
+    ...(limit !== undefined && { limit }),
+    ...(type !== undefined && { type }),
+    ...(build !== undefined && { buildId: build }),
+    ...(from !== undefined && { from }),
+    ...(to !== undefined && { to }),
+  }
+}
+
+async function toStdout(io: Io, options: SelectionOptions, target: Target): Promise<void> {
+  const [{ eventLine }, { encodeNdjson }] = await Promise.all([
+    import('@ingest/core'),
+    import('../export/encode-ndjson.ts'),
+  ])
+  const selection = await selectionOf(options)
+  await withTarget(io, target, async (ingest) => {
+    async function* lines() {
+      for await (const event of ingest.readEvents(target.project, selection)) yield { line: eventLine(event) }
+    }
+    for await (const piece of encodeNdjson(lines())) if (!(await writeOut(io, piece))) return
+    await warnOfUnknown(io, ingest, target.project)
+  })
+}
+
+async function toFiles(io: Io, options: FileOptions, target: Target): Promise<void> {
+  const startedAt = performance.now()
+  const { output, maxSize, every, format, gzip = false, cursorFile, json } = options
+  const { exportFiles } = await import('../export/export-files.ts')
+  const selection = await selectionOf(options)
+  const result = await untilSignal(io, 'run it again, and it goes on behind the files that are there', (signal) =>
+    withTarget(io, target, async (ingest) => {
+      const source: EventSource = ingest
+      const result = await exportFiles(source, {
+        project: target.project,
+        selection,
+        output,
+        ...(cursorFile !== undefined && { cursorFile }),
+        lineBytesMax: maxSize,
+        ...(every && { every }),
+        now: Date.now(),
+        format,
+        gzip,
+        signal,
+        onFile: async ({ file, events, bytes }) => {
+          if (!json)
+            await writeOut(io, `wrote ${join(output, file)}: ${formatCount(events, 'event')}, ${formatBytes(bytes)}\n`)
+        },
+      })
+      if (result.cursor === undefined) await warnOfUnknown(io, ingest, target.project)
+      return result
+    }),
+  )
+  const durationMs = Math.round(performance.now() - startedAt)
+  if (json) await writeJson(io, resultOf(result, options, durationMs))
+  else await writeOut(io, lineOf(result, options, durationMs))
+}
+
+function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durationMs: number) {
+  const { events, bytes } = sumOf(files)
+  return {
+    ok: true,
+    events,
+    bytes,
+    files: files.map(({ file, cursor: _, firstReceivedAt, lastReceivedAt, ...rest }) => ({
+      file: join(output, file),
+      ...rest,
+      firstReceivedAt: formatTime(firstReceivedAt),
+      lastReceivedAt: formatTime(lastReceivedAt),
+    })),
+    cursor: cursor ?? null,
+    durationMs,
+  }
+}
+
+function lineOf({ files }: FilesExport, { every }: FileOptions, durationMs: number): string {
+  if (files.length === 0) {
+    const which = every ? ` of ${every === 'hour' ? 'an hour' : 'a day'} that is over` : ''
+    return `exported nothing: there are no new events${which}\n`
+  }
+  const { events, bytes } = sumOf(files)
+  const size = `${formatCount(files.length, 'file')}, ${formatBytes(bytes)}`
+  return `exported ${formatCount(events, 'event')}: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
+}
+
+function sumOf(files: FilesExport['files']): { events: number; bytes: number } {
+  return files.reduce((sum, { events, bytes }) => ({ events: sum.events + events, bytes: sum.bytes + bytes }), {
+    events: 0,
+    bytes: 0,
+  })
+}
+
+/**
+ * A project that has neither events nor keys is most likely a slip of the pen, and its export would look like a good
+ * one.
+ */
+async function warnOfUnknown(io: Io, ingest: Ingest, project: string): Promise<void> {
+  // a server that took the key knows the project
+  if (!isEmbedded(ingest)) return
+  for await (const _ of ingest.readEvents(project, { limit: 1 })) return
+  if ((await ingest.keys.list(project)).length > 0) return
+  say(io, `nothing is known of the project ${project} here: it has no events and no keys`)
+}
+
+function isEmbedded(ingest: Ingest): ingest is EmbeddedIngest {
+  return 'keys' in ingest
+}

@@ -1,0 +1,51 @@
+import { Command } from 'commander'
+import { addTargetOptions, targetOf, withTarget } from '../connect.ts'
+import { CommandFailure, exitCode } from '../exit-code.ts'
+import type { Io } from '../io.ts'
+import { writeOut } from '../io.ts'
+import { jsonOption } from '../options.ts'
+import { formatTime } from '../terminal/format.ts'
+
+/** `ingest find`. */
+export function findCommand(io: Io): Command {
+  const command = addTargetOptions(
+    new Command('find')
+      .description('say whether an event is stored, when it was received and where it stands, and print it')
+      .argument('<eventId>', 'the id of the event'),
+  )
+  return command
+    .addOption(jsonOption())
+    .addHelpText('after', findHelp)
+    .action(async (eventId: string, { json }: { json?: true }) => {
+      const { eventLine } = await import('@ingest/core')
+      const target = targetOf(command)
+      await withTarget(io, target, async (ingest) => {
+        const event = await ingest.findEvent(target.project, eventId)
+        if (!event) {
+          const message = `No event ${eventId} is stored for the project ${target.project}.`
+          throw new CommandFailure({ exitCode: exitCode.refused, code: 'event-not-found', message, retryable: false })
+        }
+        const { cursor, receivedAt, bytes } = event
+        const receivedText = formatTime(receivedAt)
+        const line = eventLine(event)
+        const text = json
+          ? Buffer.concat([
+              Buffer.from(JSON.stringify({ ok: true, cursor, receivedAt: receivedText }).replace(/}$/, ',')),
+              // the event as it was sent, in one line
+              line.subarray(line.indexOf('"event":')),
+            ])
+          : Buffer.concat([Buffer.from(`received  ${receivedText}\ncursor    ${cursor}\n\n`), bytes, Buffer.from('\n')])
+        const { visible } = await import('../terminal/format.ts')
+        // the space between the tokens of JSON stays as it is
+        await writeOut(io, io.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, visible) : text)
+      })
+    })
+}
+
+const findHelp = `
+An event that is not stored: exit code 3.
+
+Examples:
+  ingest find e-1 --data data/games --project demo
+  INGEST_KEY=… ingest find e-1 --url http://127.0.0.1:8787 --project demo --json
+`

@@ -1,0 +1,185 @@
+import type { Ingest, MapContent, MapId, MapStatus } from '@ingest/core'
+import { Command } from 'commander'
+import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from '../connect.ts'
+import { checkContent, checkFile } from '../files/check-content.ts'
+import { writeFile } from '../files/write-file.ts'
+import type { Io } from '../io.ts'
+import { writeJson, writeOut } from '../io.ts'
+import { jsonOption, notEmpty } from '../options.ts'
+import { formatCount, formatTable } from '../terminal/format.ts'
+import { untilSignal } from '../terminal/on-signal.ts'
+
+interface JsonOption {
+  json?: true
+}
+
+interface MapOptions {
+  place: string
+  build: string
+}
+
+/** `ingest maps list | show | download | verify`. */
+export function mapsCommand(io: Io): Command {
+  const maps = new Command('maps')
+    .description('look at published maps, and get them back')
+    .addHelpText('after', examples('list'))
+  maps.addCommand(listMaps(io))
+  maps.addCommand(showMap(io))
+  maps.addCommand(downloadMap(io))
+  maps.addCommand(verifyMap(io))
+  return maps
+}
+
+function listMaps(io: Io): Command {
+  const command = addTargetOptions(
+    new Command('list')
+      .description('show the maps of a project, complete or not, by build and then by place')
+      .addOption(placeOption())
+      .addOption(buildOption()),
+  )
+  return command
+    .addOption(jsonOption())
+    .addHelpText('after', examples('list', ''))
+    .action(async ({ place, build, json }: Partial<MapOptions> & JsonOption) => {
+      const target = targetOf(command)
+      const maps = await withTarget(io, target, (ingest) =>
+        allMaps(ingest, target, { ...(place && { placeId: place }), ...(build && { buildId: build }) }),
+      )
+      if (json) await writeJson(io, { ok: true, maps })
+      else await writeOut(io, `${table(maps).join('\n')}\n`)
+    })
+}
+
+function showMap(io: Io): Command {
+  const command = oneMap('show', 'show what is known of a map')
+  return command.addHelpText('after', examples('show')).action(async (options: MapOptions & JsonOption) => {
+    const target = targetOf(command)
+    const map = await withTarget(io, target, (ingest) => ingest.map(target.project, idOf(options)))
+    if (!map) throw await notFound('Nothing is published', options)
+    if (options.json) await writeJson(io, { ok: true, ...map })
+    else await writeOut(io, `${details(map).join('\n')}\n`)
+  })
+}
+
+function downloadMap(io: Io): Command {
+  const command = oneMap('download', 'write the bytes of a complete map, and check their digest')
+  return command
+    .option('--output <file>', 'where to; standard output by default', notEmpty)
+    .addHelpText('after', examples('download', ' --output map.json'))
+    .action(async (options: MapOptions & JsonOption & { output?: string }) => {
+      const target = targetOf(command)
+      const { output, json } = options
+      if (json && output === undefined)
+        command.error('--json needs --output: the bytes of the map go to standard output')
+      const { placeId, buildId, digest, size, contentType } = await untilSignal(
+        io,
+        'nothing was downloaded',
+        (signal) =>
+          withTarget(io, target, async (ingest) => {
+            const content = await findContent(ingest, target, options)
+            if (output === undefined) await checkContent(content, signal, (bytes) => writeOut(io, bytes))
+            else await writeFile(output, (write) => checkContent(content, signal, write))
+            return content
+          }),
+      )
+      if (json) await writeJson(io, { ok: true, placeId, buildId, digest, size, contentType, file: output })
+      else if (output !== undefined) await writeOut(io, `downloaded ${output}\n`)
+    })
+}
+
+function verifyMap(io: Io): Command {
+  const command = oneMap('verify', 'read a complete map, and compare its digest and size')
+  return command
+    .option('--file <file>', 'compare it with this file, too', notEmpty)
+    .addHelpText('after', examples('verify', ' --file map.json'))
+    .action(async (options: MapOptions & JsonOption & { file?: string }) => {
+      const target = targetOf(command)
+      const { file, json } = options
+      const content = await untilSignal(io, 'nothing was found', (signal) =>
+        withTarget(io, target, async (ingest) => {
+          const content = await findContent(ingest, target, options)
+          if (file !== undefined) await checkFile(content, file, signal)
+          await checkContent(content, signal)
+          return content
+        }),
+      )
+      const { placeId, buildId, digest, size, contentType } = content
+      if (json) await writeJson(io, { ok: true, placeId, buildId, digest, size, contentType })
+      else await writeOut(io, `verified ${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}\n`)
+    })
+}
+
+function oneMap(name: string, description: string): Command {
+  return addTargetOptions(
+    new Command(name)
+      .description(description)
+      .addOption(placeOption().makeOptionMandatory())
+      .addOption(buildOption().makeOptionMandatory()),
+  ).addOption(jsonOption())
+}
+
+function examples(name: string, more?: string): string {
+  const options = name === 'list' ? '' : ' --place 920587237 --build 2026.11.21'
+  return `
+Examples:
+  ingest maps ${name} --data data/games --project demo${options}${more ?? ''}
+  INGEST_KEY=… ingest maps ${name} --url http://127.0.0.1:8787 --project demo${options}${more ?? ''}
+`
+}
+
+function idOf({ place, build }: MapOptions): MapId {
+  return { placeId: place, buildId: build }
+}
+
+async function allMaps(ingest: Ingest, { project }: Target, selection: Partial<MapId>): Promise<MapStatus[]> {
+  const all: MapStatus[] = []
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const page = await ingest.maps(project, { ...selection, ...(cursor && { cursor }), limit: 1000 })
+    all.push(...page.maps)
+    cursor = page.next
+  }
+  return all
+}
+
+async function findContent(ingest: Ingest, { project }: Target, options: MapOptions): Promise<MapContent> {
+  const content = await ingest.readMap(project, idOf(options))
+  if (!content) throw await notFound('No map is complete', options)
+  return content
+}
+
+async function notFound(what: string, { place, build }: MapOptions): Promise<Error> {
+  const { IngestError } = await import('@ingest/core')
+  return new IngestError('map-not-found', `${what} for place ${place} and build ${build}.`)
+}
+
+function table(maps: readonly MapStatus[]): string[] {
+  const rows = maps.map(({ placeId, buildId, state, frozen, size, publishedAt, digest }) => [
+    placeId,
+    buildId,
+    state,
+    frozen ? 'frozen' : 'open',
+    String(size),
+    publishedAt ?? 'not yet',
+    digest,
+  ])
+  return formatTable([['PLACE', 'BUILD', 'STATE', 'BUILD IS', 'BYTES', 'PUBLISHED', 'DIGEST'], ...rows], [4])
+}
+
+function details(map: MapStatus): string[] {
+  const { pending } = map
+  const missing = pending?.missing ?? map.missing
+  return [
+    `place      ${map.placeId}`,
+    `build      ${map.buildId}, ${map.frozenAt === null ? 'open' : `frozen since ${map.frozenAt}`}`,
+    `state      ${map.state}`,
+    `digest     ${map.digest}`,
+    `size       ${formatCount(map.size, 'byte')} in ${formatCount(map.chunks, 'chunk')}, ${map.contentType}`,
+    `published  ${map.publishedAt ?? 'not yet'}`,
+    ...(pending
+      ? [
+          `pending    ${pending.digest}, ${formatCount(pending.size, 'byte')} in ${formatCount(pending.chunks, 'chunk')}`,
+        ]
+      : []),
+    ...(missing.length > 0 ? [`missing    ${formatCount(missing.length, 'chunk')}`] : []),
+  ]
+}

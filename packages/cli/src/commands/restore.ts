@@ -1,0 +1,41 @@
+import { Command } from 'commander'
+import type { Io } from '../io.ts'
+import { writeJson, writeOut } from '../io.ts'
+import { dataOption, jsonOption, notEmpty, withIngest } from '../options.ts'
+import { formatTable } from '../terminal/format.ts'
+
+/** `ingest restore`. */
+export function restoreCommand(io: Io): Command {
+  return new Command('restore')
+    .description('copy a backup of a store into an empty directory; prints the cursor at its end for each project')
+    .argument('<backup>', 'the directory of the backup, which is not changed', notEmpty)
+    .addOption(dataOption())
+    .addOption(jsonOption())
+    .addHelpText('after', restoreHelp)
+    .action(async (backup: string, { data, json }: { data: string; json?: true }) => {
+      const { restoreLmdbStore } = await import('@ingest/lmdb')
+      await restoreLmdbStore(backup, data)
+      await withIngest(io, { data }, async (ingest) => {
+        const rows: { projectId: string; events: number; cursor: string }[] = []
+        for (const projectId of await ingest.projects()) {
+          const { events } = await ingest.stats(projectId)
+          rows.push({ projectId, events, cursor: await ingest.lastCursor(projectId) })
+        }
+        if (json) await writeJson(io, { ok: true, projects: rows })
+        else await writeOut(io, `${table(rows).join('\n')}\n`)
+      })
+    })
+}
+
+const restoreHelp = `
+Cursors from before a restore are refused from then on. To export what is stored after it, name another directory:
+  ingest export --data <dir> --project <id> --output <new dir> --after <cursor>
+
+Example:
+  ingest restore data/games.backup --data data/games
+`
+
+function table(rows: readonly { projectId: string; events: number; cursor: string }[]): string[] {
+  const cells = rows.map(({ projectId, events, cursor }) => [projectId, events.toLocaleString('en-US'), cursor])
+  return formatTable([['PROJECT', 'EVENTS', 'CURSOR'], ...cells])
+}

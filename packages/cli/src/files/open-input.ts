@@ -1,0 +1,60 @@
+import { type BigIntStats, fstat } from 'node:fs'
+import { open, stat } from 'node:fs/promises'
+import type { Readable } from 'node:stream'
+import { promisify } from 'node:util'
+import type { Io } from '../io.ts'
+
+/** What a command reads. */
+export interface Input {
+  stream: Readable
+  /** In bytes; null for what is no file. */
+  size: number | null
+}
+
+const pieceBytes = 256 * 1024
+
+/**
+ * To be asked for big integers: after the plain numbers of a pipe, Node follows no links to the modules that are loaded
+ * next (https://github.com/nodejs/node/issues/51142).
+ */
+const statOf = promisify(fstat)
+
+/**
+ * Opens a file, or standard input for `-`.
+ *
+ * @throws {IngestError} `invalid-argument` for what cannot be read, and when what is written to is the same file.
+ */
+export async function openInput({ stdin }: Pick<Io, 'stdin'>, file: string, output?: string): Promise<Input> {
+  const { IngestError } = await import('@ingest/core')
+  const refusal = (reason: string, cause?: unknown) => new IngestError('invalid-argument', reason, { cause })
+  const handle = file === '-' ? undefined : await open(file).catch(unreadable)
+  try {
+    const stats = handle ? await handle.stat({ bigint: true }) : await statOfStream(stdin)
+    if (stats?.isDirectory()) throw refusal(`${nameOf(file)} is a directory, and events are in a file.`)
+    if (output !== undefined && stats && (await isSame(output, stats)))
+      throw refusal(`${output} is what is read: name another.`)
+    const stream = handle ? handle.createReadStream({ highWaterMark: pieceBytes }) : stdin
+    return { stream, size: stats?.isFile() ? Number(stats.size) : null }
+  } catch (error) {
+    await handle?.close()
+    if (error instanceof IngestError) throw error
+    return unreadable(error as Error)
+  }
+
+  function unreadable(error: Error): never {
+    throw refusal(`The file cannot be read: ${error.message}`, error)
+  }
+}
+
+async function statOfStream({ fd }: Io['stdin']): Promise<BigIntStats | undefined> {
+  return fd === undefined ? undefined : statOf(fd, { bigint: true })
+}
+
+function nameOf(file: string): string {
+  return file === '-' ? 'standard input' : file
+}
+
+async function isSame(path: string, { dev, ino }: BigIntStats): Promise<boolean> {
+  const other = await stat(path, { bigint: true }).catch(() => undefined)
+  return other?.dev === dev && other.ino === ino
+}

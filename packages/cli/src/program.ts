@@ -1,0 +1,123 @@
+import { readFileSync } from 'node:fs'
+import { styleText } from 'node:util'
+import { Command, type CommanderError, Help } from 'commander'
+import { checkCommand } from './commands/check.ts'
+import { completionCommand } from './commands/completion.ts'
+import { exportCommand } from './commands/export.ts'
+import { findCommand } from './commands/find.ts'
+import { keysCommand } from './commands/keys.ts'
+import { mapsCommand } from './commands/maps.ts'
+import { publishMapCommand } from './commands/publish-map.ts'
+import { restoreCommand } from './commands/restore.ts'
+import { sendCommand } from './commands/send.ts'
+import { serveCommand } from './commands/serve.ts'
+import { statsCommand } from './commands/stats.ts'
+import { tailCommand } from './commands/tail.ts'
+import { exitCodeHelp } from './exit-code.ts'
+import { hasColors, type Io } from './io.ts'
+import { checkSettings, hasTarget, readSettings, settingOf } from './settings.ts'
+
+/** All commands. They throw their failures, and their caller reports them. */
+export function createProgram(io: Io): Command {
+  const program = new Command('ingest')
+    .description('Stores game events exactly once and durably, and publishes the maps of game builds.')
+    .version(version())
+    .addHelpText('after', programHelp)
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => void io.stdout.write(text),
+      writeErr: () => {},
+      outputError: () => {},
+      getOutHelpWidth: () => (io.stdout.isTTY ? (io.stdout.columns ?? 80) : 100),
+      getOutHasColors: () => hasColors(io.stdout, io.env),
+    })
+    .configureHelp({
+      styleTitle: (title) => styleText('bold', title, { validateStream: false }),
+      optionDescription,
+      commandUsage,
+      subcommandTerm: (command) => [command.name(), ...argumentTerms(command)].join(' '),
+    })
+  const commands = [
+    serveCommand(io),
+    keysCommand(io),
+    sendCommand(io),
+    checkCommand(io),
+    exportCommand(io),
+    tailCommand(io),
+    findCommand(io),
+    statsCommand(io),
+    publishMapCommand(io),
+    mapsCommand(io),
+    restoreCommand(io),
+    completionCommand(io),
+  ]
+  for (const command of commands) program.addCommand(adopt(command, program, io))
+  return program
+}
+
+const programHelp = `
+\`ingest help <command>\` and \`ingest <command> --help\` show the options of a command, and examples.
+
+Start here:
+  ingest keys create --data data/games --project demo
+  ingest serve --data data/games
+${exitCodeHelp}`
+
+/** Commands that were created separately do not inherit the settings of their parent. */
+function adopt(command: Command, parent: Command, io: Io): Command {
+  command.copyInheritedSettings(parent)
+  if (command.commands.length > 0) command.helpCommand(true)
+  for (const child of command.commands) adopt(child, command, io)
+  readSettings(command, io.env)
+  return command.exitOverride((error: CommanderError) => {
+    if (error.code === 'commander.missingArgument') checkSettings(command, io.env)
+    throw error
+  })
+}
+
+/** Arguments, then required options, then the rest. */
+function commandUsage(command: Command): string {
+  const names = [command.name()]
+  for (let parent = command.parent; parent; parent = parent.parent) names.unshift(parent.name())
+  const required = command.options.filter((option) => settingOf(option)?.isRequired).map(({ flags }) => flags)
+  if (hasTarget(command)) required.unshift('(--url <url> | --data <dir>)')
+  const isGroup = command.commands.length > 0
+  return [...names, ...argumentTerms(command), ...(isGroup ? ['<command>'] : []), ...required, '[options]'].join(' ')
+}
+
+function argumentTerms(command: Command): string[] {
+  return command.registeredArguments.map((argument) => `<${argument.name()}>`)
+}
+
+function optionDescription(this: Help, option: Parameters<Help['optionDescription']>[0]): string {
+  const { isRequired = false, variable } = settingOf(option) ?? {}
+  const notes = [...(isRequired ? ['required'] : []), ...(variable === undefined ? [] : [`env: ${variable}`])]
+  const description = Help.prototype.optionDescription.call(this, option)
+  return notes.length === 0 ? description : `${description} (${notes.join(', ')})`
+}
+
+/**
+ * A command line as commander takes it: `help keys rotate` as `keys rotate --help`, a group without a command as its
+ * help, and an unknown command without `--help`, so that it is refused.
+ */
+export function spellOut(program: Command, args: readonly string[]): readonly string[] {
+  const isHelp = args[0] === 'help'
+  const words = isHelp ? args.slice(1) : args
+  let command = program
+  let depth = 0
+  for (const word of words) {
+    const child = command.commands.find((each) => each.name() === word)
+    if (!child) break
+    command = child
+    depth++
+  }
+  const [next] = words.slice(depth)
+  const isGroup = command.commands.length > 0
+  if (next === undefined) return isHelp || isGroup ? [...words, '--help'] : words
+  if (!isGroup) return isHelp ? [...words.slice(0, depth), '--help'] : words
+  return next.startsWith('-') || next === 'help' ? words : words.slice(0, depth + 1)
+}
+
+function version(): string {
+  return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version
+}

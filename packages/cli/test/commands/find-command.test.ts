@@ -1,0 +1,71 @@
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import t from 'tap'
+import { ingestCommand, startServe } from '../ingest-process.ts'
+import { ingest, isWrongUse } from '../run-ingest.ts'
+import { createKey, projectId, send } from '../sender.ts'
+
+const data = join(t.testdir(), 'data')
+const key = await createKey(data)
+const server = await startServe(t, ['--data', data])
+const odd = `{ "projectId":"${projectId}",\t"eventId": "a b/é",\n"n":12345678901234567890, "e":1.0E+2 }`
+await send({ ...server, key }, `{"events":[{"projectId":"${projectId}","eventId":"first"},${odd}]}`)
+
+for (const [name, env] of [
+  ['over HTTP', { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key }],
+  ['in a store', { INGEST_DATA: data, INGEST_PROJECT_ID: projectId }],
+] as const) {
+  t.test(`${name}, an event is shown with when and where it was stored`, async (t) => {
+    const { code, stdout, stderr } = await ingest(['find', 'first'], { env })
+    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
+    t.match(stdout, /^received {2}20\d\d-\S+Z\ncursor {4}[\w-]{32}\n\n\{"projectId":"game-1","eventId":"first"\}\n$/)
+    const exported = await ingest(['export', '--data', data, '--project', projectId])
+    const lines = exported.stdout.split('\n')
+    for (const [eventId, line = ''] of [
+      ['first', lines[0]],
+      ['a b/é', lines[1]],
+    ] as const) {
+      const { cursor, receivedAt } = JSON.parse(line)
+      const head = JSON.stringify({ ok: true, cursor, receivedAt: new Date(receivedAt).toISOString() }).slice(0, -1)
+      const event = line.slice(line.indexOf('"event":'))
+      t.equal((await ingest(['find', eventId, '--json'], { env })).stdout, `${head},${event}\n`, 'the very bytes')
+    }
+  })
+
+  t.test(`${name}, an event that is not stored: exit 3`, async (t) => {
+    const stderr = 'ingest: No event First is stored for the project game-1.\n'
+    t.match(await ingest(['find', 'First'], { env }), { code: 3, stdout: /^$/, stderr })
+    t.match(await ingest(['find', 'First', '--json'], { env }), { code: 3, stdout: /"code":"event-not-found"/, stderr })
+  })
+
+  t.test(`${name}, an id that cannot be is wrong use`, async (t) => {
+    await isWrongUse(t, ['find', ''], /Expected at least 1 byte/, { env })
+    await isWrongUse(t, ['find', 'x'.repeat(257)], /Expected at most 256 bytes/, { env })
+  })
+}
+
+t.test('an event of a store is printed byte for byte', async (t) => {
+  const { stdout } = await ingest(['find', 'a b/é', '--data', data, '--project', projectId])
+  t.equal(stdout.slice(stdout.indexOf('\n\n') + 2), `${odd}\n`)
+})
+
+const noTerminal = spawnSync('script', ['--version']).error ? 'no script(1) here, which makes terminals' : false
+t.test('on a terminal nothing of an event moves the cursor', { skip: noTerminal }, async (t) => {
+  const evil = `{"projectId":"${projectId}",\t"eventId":"evil",\n"text":"\u009b2J\u202e"}`
+  await send({ ...server, key }, `{"events":[${evil}]}`)
+  for (const [flags, shown] of [
+    [[], '{"projectId":"game-1",\t"eventId":"evil",\r\n"text":"\\u009b2J\\u202e"}\r\n'],
+    [['--json'], '{"projectId":"game-1",\t"eventId":"evil", "text":"\\u009b2J\\u202e"}}\r\n'],
+  ] as const) {
+    const command = ingestCommand(['find', 'evil', '--data', data, '--project', projectId, ...flags])
+    const quoted = command.map((word) => `'${word}'`).join(' ')
+    const { stdout } = spawnSync('script', ['-qec', quoted, '/dev/null'], { encoding: 'utf8' })
+    t.ok(stdout.endsWith(shown), JSON.stringify(stdout))
+  }
+})
+
+t.test('wrong use', async (t) => {
+  await isWrongUse(t, ['find', '--project', 'p'], /missing <eventId>/)
+  await isWrongUse(t, ['find', 'a', '--data', data], /missing --project <id> \(or INGEST_PROJECT_ID\)/)
+  await isWrongUse(t, ['find', 'a', '--project', 'p'], /missing --url <url>/)
+})

@@ -1,0 +1,218 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { scopes } from '@ingest/core'
+import t from 'tap'
+import { spawnIngest, startServe } from '../ingest-process.ts'
+import { ingest, isWrongUse } from '../run-ingest.ts'
+import { send } from '../sender.ts'
+
+const keyPattern = /^ik_[0-9a-z]{8}_[0-9a-z]{39}\n$/
+const isShownOnce = /^ingest: this key is shown once and not kept: [^\n]*\n$/
+const hourMs = 3_600_000
+
+const data = t.testdir()
+const server = await startServe(t, ['--data', data, '--rate-limit', 'off'])
+let projects = 0
+
+function idOf(key: string): string {
+  return key.slice(3, 11)
+}
+
+/** The `keys` commands for a project of its own, beside the running server. */
+function openKeys() {
+  const projectId = `project-${++projects}`
+  const store = ['--data', data, '--project', projectId]
+  const keys = (command: string, ...args: string[]) => ingest(['keys', command, ...args, ...store])
+  return {
+    store,
+    keys,
+    async create(...args: string[]): Promise<string> {
+      return (await keys('create', ...args)).stdout.trim()
+    },
+    async list() {
+      return JSON.parse((await keys('list', '--json')).stdout).keys
+    },
+    async status(key: string): Promise<number> {
+      return (await send({ url: server.url, key, projectId }, ['a'])).status
+    },
+  }
+}
+
+t.test('create prints the key and nothing else, and the key opens the project', async (t) => {
+  const { keys, status } = openKeys()
+  const { code, stdout, stderr } = await keys('create')
+  t.match({ code, stdout, stderr }, { code: 0, stdout: keyPattern, stderr: isShownOnce })
+  t.equal(await status(stdout.trim()), 202)
+  t.equal(await openKeys().status(stdout.trim()), 401, 'and no other project')
+})
+
+t.test('keys that are made at the same time in a new directory are all there', async (t) => {
+  const store = ['--data', t.testdir(), '--project', 'p']
+  const made = await Promise.all([1, 2, 3].map(() => spawnIngest(['keys', 'create', ...store])))
+  for (const { code, stderr } of made) t.match({ code, stderr }, { code: 0, stderr: isShownOnce })
+  const { stdout } = await ingest(['keys', 'list', ...store])
+  for (const { stdout: key } of made) t.match(stdout, idOf(key))
+})
+
+t.test('a key does what its scopes say', async (t) => {
+  const { store, create, list, status } = openKeys()
+  const made: [string, string[]][] = [
+    ['--scope events:write', ['events:write']],
+    ['--scope read', ['read']],
+    ['--scope maps:write read', ['maps:write', 'read']],
+    ['--scope read,events:write', ['read', 'events:write']],
+    ['--scope maps:write --scope events:write', ['maps:write', 'events:write']],
+  ]
+  for (const [args, scopes] of made) {
+    t.equal(await status(await create(...args.split(' '))), scopes.includes('events:write') ? 202 : 401, args)
+  }
+  t.strictSame(
+    (await list()).map(({ scopes }: { scopes: string[] }) => scopes),
+    made.map(([, scopes]) => scopes),
+  )
+  for (const [scope, word] of [
+    ['READ', 'READ'],
+    ['read,', ''],
+    ['read,nonsense', 'nonsense'],
+  ] as const) {
+    const pattern = new RegExp(`'${word}' is not one of the scopes events:write, maps:write, read\\.`)
+    await isWrongUse(t, ['keys', 'create', '--scope', scope, ...store], pattern)
+  }
+})
+
+t.test('a key ends when it expires, and not before', async (t) => {
+  const { create, list, status } = openKeys()
+  const key = await create('--expires', '2s')
+  const early = await status(key)
+  const answeredAt = Date.now()
+  const [{ expiresAt, createdAt }] = await list()
+  const endsAt = Date.parse(expiresAt)
+  t.ok(Math.abs(endsAt - Date.parse(createdAt) - 2000) < 1000)
+  if (answeredAt < endsAt) t.equal(early, 202)
+  while (Date.now() < endsAt) await delay(endsAt - Date.now())
+  t.equal(await status(key), 401)
+  t.equal((await list())[0].state, 'expired')
+})
+
+t.test('a key expires at the time that was named, or after the time', async (t) => {
+  const { create, list } = openKeys()
+  await create('--expires', '2100-01-02T03:04:05Z')
+  await create('--expires', '2100-01-02T03:04:05.678+02:30')
+  await create('--expires', '90d')
+  const [utc, zone, days] = await list()
+  t.equal(utc.expiresAt, '2100-01-02T03:04:05.000Z')
+  t.equal(zone.expiresAt, '2100-01-02T00:34:05.678Z')
+  t.ok(Math.abs(Date.parse(days.expiresAt) - Date.parse(days.createdAt) - 90 * 24 * hourMs) < 60_000)
+})
+
+t.test('a time that is over, or is none, is wrong use', async (t) => {
+  const { store } = openKeys()
+  for (const expires of ['2020-01-01T00:00:00Z', '0s']) {
+    await isWrongUse(t, ['keys', 'create', '--expires', expires, ...store], /Expected a time that is still to come/)
+  }
+  for (const expires of ['', 'never', '90', '2100-01-02', '2100-01-02T03:04:05', '2100-13-02T03:04:05Z', '-1d']) {
+    await isWrongUse(
+      t,
+      ['keys', 'create', `--expires=${expires}`, ...store],
+      /Expected a duration such as 90d, or an RFC 3339 time/,
+    )
+  }
+})
+
+t.test('list shows what is known of the keys, and never a key or its hash', async (t) => {
+  const { keys, create } = openKeys()
+  const all = await create()
+  const short = await create('--scope', 'read', '--expires', '2100-01-02T03:04:05Z')
+  await keys('revoke', idOf(short))
+
+  const table = await keys('list')
+  const day = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z'
+  const lines = [
+    'KEY {7}STATE {4}CREATED {19}EXPIRES {19}SCOPES',
+    `${idOf(all)}  active   ${day}  never {19}  events:write,maps:write,read`,
+    `${idOf(short)}  revoked  ${day}  2100-01-02T03:04:05.000Z  read`,
+  ]
+  t.match(table, { code: 0, stdout: new RegExp(`^${lines.join('\\n')}\\n$`), stderr: /^$/ })
+
+  const json = await keys('list', '--json')
+  const time = new RegExp(`^${day}$`)
+  t.match(JSON.parse(json.stdout).keys, [
+    { keyId: idOf(all), state: 'active', createdAt: time, expiresAt: null, revokedAt: null },
+    { keyId: idOf(short), state: 'revoked', createdAt: time, expiresAt: '2100-01-02T03:04:05.000Z', revokedAt: time },
+  ])
+  for (const { stdout } of [table, json]) {
+    for (const key of [all, short]) {
+      t.notMatch(stdout, key.slice(12), 'not the secret')
+      for (const encoding of ['hex', 'base64', 'base64url'] as const) {
+        t.notMatch(stdout, createHash('sha256').update(key).digest(encoding))
+      }
+    }
+  }
+})
+
+t.test('a project without keys has an empty list', async (t) => {
+  const { keys } = openKeys()
+  const stderr = /^ingest: the project \S+ has no keys here\n$/
+  t.match(await keys('list'), { code: 0, stdout: /^KEY .*\n$/, stderr })
+  t.match(await keys('list', '--json'), { code: 0, stdout: /"keys":\[\]/, stderr })
+})
+
+t.test('a running server minds a key that is made or revoked within a second', async (t) => {
+  const { keys, create, status } = openKeys()
+  const first = await create()
+  t.equal(await statusAfter(401, () => status(first)), 202)
+  const second = await create()
+  t.equal(await statusAfter(401, () => status(second)), 202)
+
+  t.match(await keys('revoke', idOf(first)), { code: 0, stdout: `revoked ${idOf(first)}\n`, stderr: /^$/ })
+  t.equal(await statusAfter(202, () => status(first)), 401)
+  t.equal(await status(second), 202, 'the other goes on')
+  t.match(await keys('revoke', idOf(first)), { code: 0 }, 'revoking twice is revoking once')
+})
+
+/** The first status that is another one than before, or what it still is after a second. */
+async function statusAfter(before: number, ask: () => Promise<number>): Promise<number> {
+  const deadline = Date.now() + 1000
+  let status = await ask()
+  while (status === before && Date.now() < deadline) status = await ask()
+  return status
+}
+
+t.test('rotate makes a key of the same scopes, and the old one goes on for the overlap', async (t) => {
+  const { keys, create, list, status } = openKeys()
+  const old = await create('--scope', 'events:write')
+  const before = Date.now()
+  const { code, stdout, stderr } = await keys('rotate', idOf(old))
+  const after = Date.now()
+  t.match({ code, stdout, stderr }, { code: 0, stdout: keyPattern, stderr: isShownOnce })
+  const fresh = stdout.trim()
+  for (const key of [old, fresh]) t.equal(await status(key), 202)
+  const [oldRecord, freshRecord] = await list()
+  const endedAt = Date.parse(oldRecord.expiresAt) - 48 * hourMs
+  t.ok(endedAt >= before && endedAt <= after, '48 hours, unless told otherwise')
+  t.match(freshRecord, { keyId: idOf(fresh), scopes: ['events:write'], expiresAt: null })
+
+  const last = (await keys('rotate', idOf(fresh), '--overlap', '0s')).stdout.trim()
+  t.equal(await status(fresh), 401, 'no overlap, no old key')
+  t.equal(await status(last), 202)
+})
+
+t.test('a key that is not known, or has ended, is refused with exit 3', async (t) => {
+  const { keys, create } = openKeys()
+  const key = await create()
+  for (const command of ['revoke', 'rotate']) {
+    t.match(await keys(command, '00000000'), {
+      code: 3,
+      stdout: /^$/,
+      stderr: 'ingest: The project has no key 00000000.\n',
+    })
+  }
+  t.match(await openKeys().keys('revoke', idOf(key)), { code: 3, stdout: /^$/ }, "nor is another project's")
+  await keys('revoke', idOf(key))
+  t.match(await keys('rotate', idOf(key)), { code: 3, stdout: /^$/, stderr: /^ingest: .* has ended: .*\n$/ })
+})
+
+t.test('the scopes are those of the core, for completion and for the help', async (t) => {
+  const { stdout } = await ingest(['completion', '--', 'keys', 'create', '--scope', ''])
+  t.strictSame(stdout.trimEnd().split('\n'), [...scopes])
+})

@@ -1,0 +1,111 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createIngest } from '@ingest/core'
+import { openLmdbStore } from '@ingest/lmdb'
+import t from 'tap'
+import { startServe } from '../ingest-process.ts'
+import { ingest, isWrongUse } from '../run-ingest.ts'
+import { createKey, projectId, send } from '../sender.ts'
+
+const directory = t.testdir()
+const data = join(directory, 'data')
+const key = await createKey(data)
+const server = await startServe(t, ['--data', data])
+const served = { env: { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key } }
+const stored = { env: { INGEST_DATA: data, INGEST_PROJECT_ID: projectId } }
+
+const events = Array.from({ length: 100 }, (_, i) => ({ projectId, eventId: `e-${i}`, buildId: `b-${i % 2}` }))
+for (let i = 0; i < 12; i++) {
+  await send(
+    { ...server, key },
+    JSON.stringify({ events: events.map((each) => ({ ...each, eventId: `${i}-${each.eventId}` })) }),
+  )
+}
+const file = join(directory, 'map.json')
+writeFileSync(file, '{}')
+for (const build of ['b-0', 'b-2']) await ingest(['publish-map', file, '--place', '1', '--build', build], served)
+
+/** The cells of a table, which two spaces at least keep apart. */
+function cellsOf(stdout: string): string[][] {
+  return stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.trim().split(/ {2,}/))
+}
+
+const heading = ['PROJECT', 'EVENTS', 'BATCHES', 'BYTES', 'EVENTS/S', 'BUILDS FROZEN', 'MAPS', 'FIRST', 'LAST']
+const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+const number = /^\d[\d,.]*$/
+const row = [projectId, '1,200', '12', /^\d+\.\d kB$/, number, '2 of 3', '2', time, time]
+
+for (const [name, settings] of [
+  ['over HTTP', served],
+  ['in a store', stored],
+] as const) {
+  t.test(`${name}, a project is counted`, async (t) => {
+    const { code, stdout, stderr } = await ingest(['stats'], settings)
+    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
+    t.match(cellsOf(stdout), [heading, row])
+    t.equal(cellsOf(stdout).length, 2)
+    const { projects } = JSON.parse((await ingest(['stats', '--json'], settings)).stdout)
+    t.equal(projects.length, 1)
+    const [json] = projects
+    t.match(json, { projectId, events: 1200, batches: 12, builds: 3, frozenBuilds: 2, maps: 2 })
+    t.match(json, { firstAt: time, lastAt: time, eventsPerSecond: Number, bytes: Number })
+    t.ok(json.firstAt <= json.lastAt)
+  })
+
+  t.test(`${name}, its builds are listed`, async (t) => {
+    const { stdout } = await ingest(['stats', '--builds'], settings)
+    t.match(cellsOf(stdout), [
+      ['BUILD', 'FROZEN SINCE', 'MAPS'],
+      ['b-0', time, '1'],
+      ['b-1', time, '0'],
+      ['b-2', 'open', '1'],
+    ])
+    t.match(JSON.parse((await ingest(['stats', '--builds', '--json'], settings)).stdout), {
+      ok: true,
+      projectId,
+      builds: [
+        { buildId: 'b-0', maps: 1, frozenAt: time },
+        { buildId: 'b-1', maps: 0, frozenAt: time },
+        { buildId: 'b-2', maps: 1, frozenAt: null },
+      ],
+    })
+  })
+}
+
+t.test('without a project, all those of a store are counted', async (t) => {
+  const own = join(t.testdir(), 'own')
+  const { submitBatch, keys, close } = createIngest({ store: await openLmdbStore(own) })
+  await keys.create('quiet')
+  await submitBatch('busy', { events: [{ projectId: 'busy', eventId: 'a' }] })
+  await close()
+  const { stdout, stderr } = await ingest(['stats', '--data', own])
+  t.equal(stderr, '')
+  t.match(cellsOf(stdout), [
+    heading,
+    ['busy', '1', '1', /^\d+ B$/, number, '0 of 0', '0', time, time],
+    ['quiet', '0', '0', '0 B', '0', '0 of 0', '0', 'never', 'never'],
+  ])
+  t.match(JSON.parse((await ingest(['stats', '--data', own, '--json'])).stdout).projects, [
+    { projectId: 'busy', events: 1 },
+    { projectId: 'quiet', events: 0, firstAt: null },
+  ])
+})
+
+t.test('a project that is not known here is told so', async (t) => {
+  const { code, stdout, stderr } = await ingest(['stats', '--data', data, '--project', 'gmae-1', '--json'])
+  t.equal(code, 0)
+  t.match(JSON.parse(stdout), { projects: [{ projectId: 'gmae-1', events: 0 }] })
+  t.equal(stderr, 'ingest: nothing is known of the project gmae-1 here: it has no events and no keys\n')
+})
+
+t.test('one project is meant where not all can be', async (t) => {
+  const pattern = /missing --project <id> \(or INGEST_PROJECT_ID\)/
+  await isWrongUse(t, ['stats', '--url', server.url], pattern)
+  await isWrongUse(t, ['stats', '--data', data, '--builds'], pattern)
+  await isWrongUse(t, ['stats'], /missing --url <url>/)
+  await isWrongUse(t, ['stats', '--data', data, '--project', 'a b'], /A project id is/)
+  t.match(await ingest(['stats'], { env: { ...served.env, INGEST_KEY: 'wrong' } }), { code: 4, stdout: /^$/ })
+})

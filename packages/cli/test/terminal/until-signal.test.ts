@@ -1,0 +1,38 @@
+import t from 'tap'
+import { processIo } from '../../src/io.ts'
+import { Interrupted, untilSignal } from '../../src/terminal/on-signal.ts'
+
+const io = processIo()
+
+for (const [signal, exitCode] of [
+  ['SIGINT', 130],
+  ['SIGTERM', 143],
+] as const) {
+  t.test(`${signal} aborts the work with what is to be done`, async (t) => {
+    const before = process.listenerCount(signal)
+    const work = untilSignal(io, 'run it again', async (abort) => {
+      process.kill(process.pid, signal)
+      const alive = setInterval(() => {}, 1000)
+      await new Promise((resolve) => abort.addEventListener('abort', resolve))
+      clearInterval(alive)
+      abort.throwIfAborted()
+    })
+    await t.rejects(work, new Interrupted(signal, 'run it again'))
+    await t.rejects(work, { exitCode, message: `${signal}: run it again` })
+    t.equal(process.listenerCount(signal), before)
+  })
+}
+
+t.test('what is ended on purpose need not say anything', async (t) => {
+  t.match(new Interrupted('SIGINT', ''), { exitCode: 130, message: /^$/ })
+})
+
+t.test('without a signal it is what the work is', async (t) => {
+  const before = process.listenerCount('SIGINT')
+  t.equal(await untilSignal(io, '', async ({ aborted }) => aborted), false)
+  await t.rejects(
+    untilSignal(io, '', () => Promise.reject(new Error('its own'))),
+    { message: 'its own' },
+  )
+  t.equal(process.listenerCount('SIGINT'), before)
+})

@@ -1,0 +1,202 @@
+import t from 'tap'
+import { cut, json, openScriptedClient, problem, projectId, text } from '../scripted-server.ts'
+
+const id = { placeId: '1', buildId: 'b' }
+const digest = `sha256:${'0a'.repeat(32)}`
+const other = `sha256:${'0b'.repeat(32)}`
+const status = {
+  ...id,
+  state: 'complete',
+  digest,
+  size: 5,
+  contentType: 'application/json',
+  chunks: 1,
+  frozen: false,
+  missing: [],
+  publishedAt: '2026-11-20T17:51:00.000Z',
+  frozenAt: null,
+  pending: null,
+}
+const { frozenAt, pending, ...rest } = status
+const published = { ...rest, outcome: 'created' }
+const missing = problem(404, 'map-not-found')
+const bytes = Buffer.from([0, 1, 2, 255])
+
+t.test('a map is published as it is', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, cut, json(201, published))
+  t.strictSame(await client.publishMap(projectId, { ...id, map: { a: [1.5, 'é'] } }), published)
+  t.equal(received.length, 2)
+  for (const request of received) {
+    t.match(request, { method: 'PUT', path: '/v1/maps', headers: { 'content-type': 'application/json' } })
+    t.equal(request.body.toString(), '{"placeId":"1","buildId":"b","map":{"a":[1.5,"é"]}}')
+    t.strictSame(request.query, {})
+    t.notOk('if-match' in request.headers || 'if-none-match' in request.headers)
+  }
+})
+
+t.test('a manifest is published, on conditions', async (t) => {
+  const incomplete = { ...published, outcome: 'incomplete', state: 'incomplete', missing: [digest], publishedAt: null }
+  const { client, received } = await openScriptedClient(t, {}, json(202, incomplete))
+  const manifest = { contentType: 'application/json', size: 5, digest: other, chunks: [{ digest, size: 5 }] }
+  const publication = { placeId: 1, buildId: 'b', manifest }
+  t.strictSame(await client.publishMap(projectId, publication, { ifNoneMatch: '*', dryRun: true }), incomplete)
+  await client.publishMap(projectId, publication, { ifMatch: other, dryRun: false })
+  t.match(received[0], { query: { dryRun: 'true' }, headers: { 'if-none-match': '*', 'if-match': undefined } })
+  t.match(received[1], { headers: { 'if-none-match': undefined, 'if-match': `"${other}"` } })
+  t.strictSame(received[1]?.query, {})
+  t.strictSame(JSON.parse(received[0]?.body.toString() ?? ''), publication)
+})
+
+t.test('a publication that is refused is refused as the server says', async (t) => {
+  const issues = [{ code: 'required', path: '/placeId', message: 'Required.' }]
+  const refusals = [
+    problem(400, 'invalid-publication', { issues }),
+    problem(409, 'map-frozen'),
+    problem(412, 'precondition-failed'),
+    problem(413, 'body-too-large', { limit: 1, actual: 2 }),
+  ]
+  const { client, received } = await openScriptedClient(t, {}, ...refusals)
+  const publish = () => client.publishMap(projectId, { ...id, map: {} })
+  await t.rejects(publish(), { code: 'invalid-publication', issues })
+  await t.rejects(publish(), { code: 'map-frozen', message: 'Refused: map-frozen.' })
+  await t.rejects(publish(), { code: 'precondition-failed' })
+  await t.rejects(publish(), { code: 'body-too-large', limit: 1, actual: 2 })
+  t.equal(received.length, 4)
+  await t.rejects(client.publishMap(projectId, { ...id, map: 1n }), { code: 'invalid-publication' })
+  await t.rejects(client.publishMap(projectId, { ...id, map: {} }, { ifMatch: 'a"\r\nb' }), {
+    code: 'invalid-argument',
+  })
+  t.equal(received.length, 4)
+})
+
+t.test('one chunk goes as its bytes', async (t) => {
+  const { client, received } = await openScriptedClient(
+    t,
+    {},
+    problem(503, 'overloaded'),
+    json(201, { completed: [published] }),
+    json(200, { completed: [] }),
+    problem(409, 'chunk-undeclared'),
+  )
+  t.strictSame(await client.putChunk(projectId, digest, bytes), { outcome: 'stored', completed: [published] })
+  t.strictSame(await client.putChunk(projectId, digest, bytes), { outcome: 'existing', completed: [] })
+  await t.rejects(client.putChunk(projectId, digest, bytes), { code: 'chunk-undeclared' })
+  await t.rejects(client.putChunk(projectId, 'sha256:', bytes), { code: 'invalid-argument' })
+  t.equal(received.length, 4)
+  for (const request of received) {
+    t.match(request, {
+      method: 'PUT',
+      path: '/v1/maps/chunks',
+      query: { digest },
+      headers: { 'content-type': 'application/octet-stream', 'content-length': '4' },
+    })
+    t.ok(request.body.equals(bytes))
+  }
+})
+
+t.test('several chunks go in JSON, in as many requests as it takes, and the answers are one', async (t) => {
+  const rejected = [{ index: 1, digest, issues: [{ code: 'undeclared', path: '', message: '' }] }]
+  const { client, received } = await openScriptedClient(
+    t,
+    {},
+    json(200, { stored: 62, existing: 1, rejected, completed: [] }),
+    json(200, { stored: 1, existing: 0, rejected, completed: [published] }),
+  )
+  const whole = new Uint8Array(10).fill(7)
+  const chunks = Array.from({ length: 66 }, (_, i) => ({
+    digest: i === 65 ? other : digest,
+    bytes: whole.subarray(i % 10),
+  }))
+  t.strictSame(await client.putChunks(projectId, chunks), {
+    stored: 63,
+    existing: 1,
+    rejected: [rejected[0], { ...rejected[0], index: 65 }],
+    completed: [published],
+  })
+  t.match(received, [
+    { method: 'PUT', path: '/v1/maps/chunks', headers: { 'content-type': 'application/json' } },
+    { method: 'PUT', path: '/v1/maps/chunks' },
+  ])
+  const sent = received.flatMap(({ body }) => JSON.parse(body.toString()).chunks)
+  t.strictSame(
+    sent,
+    chunks.map(({ digest, bytes }) => ({ digest, data: Buffer.from(bytes).toString('base64') })),
+  )
+  t.strictSame(await client.putChunks(projectId, []), { stored: 0, existing: 0, rejected: [], completed: [] })
+  t.equal(received.length, 2)
+})
+
+t.test('what is known of a map is asked for, and may be nothing', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, json(200, status), missing, text(404, 'no such page'))
+  t.strictSame(await client.map(projectId, { placeId: 'a/b ?', buildId: 'ü' }), status)
+  t.equal(await client.map(projectId, id), undefined)
+  await t.rejects(client.map(projectId, id), { code: 'not-found' }, 'a wrong address is not a missing map')
+  t.match(received, [{ method: 'GET', path: '/v1/maps', query: { placeId: 'a/b ?', buildId: 'ü' } }, {}, {}])
+  await t.rejects(client.map(projectId, { placeId: '1' } as never), { code: 'invalid-argument' })
+  t.equal(received.length, 3)
+})
+
+t.test('maps are listed', async (t) => {
+  const { client, received } = await openScriptedClient(
+    t,
+    {},
+    json(200, { maps: [status], next: 'n' }),
+    json(200, { maps: [], next: null }),
+    json(200, status),
+    missing,
+    problem(400, 'invalid-cursor'),
+  )
+  t.strictSame(await client.maps(projectId), { maps: [status], next: 'n' })
+  t.strictSame(await client.maps(projectId, { placeId: '1', cursor: 'n', limit: 7 }), { maps: [], next: null })
+  t.strictSame(received[0]?.query, {})
+  t.strictSame(received[1]?.query, { placeId: '1', cursor: 'n', limit: '7' })
+  t.strictSame(await client.maps(projectId, id), { maps: [status], next: null }, 'one map is a list of one')
+  t.strictSame(await client.maps(projectId, id), { maps: [], next: null })
+  await t.rejects(client.maps(projectId, { cursor: 'x' }), { code: 'invalid-cursor' })
+})
+
+t.test('only a complete map can be read', async (t) => {
+  const incomplete = { ...status, state: 'incomplete', publishedAt: null }
+  const { client } = await openScriptedClient(t, {}, json(200, incomplete), missing, json(200, status))
+  t.equal(await client.readMap(projectId, id), undefined)
+  t.equal(await client.readMap(projectId, id), undefined)
+  t.match(await client.readMap(projectId, id), {
+    ...id,
+    digest,
+    size: 5,
+    contentType: 'application/json',
+    frozen: false,
+  })
+})
+
+t.test('a chunk is read, and may not be there', async (t) => {
+  const { client, received } = await openScriptedClient(
+    t,
+    {},
+    (res) => void res.end(bytes),
+    problem(404, 'chunk-not-found'),
+    text(404, ''),
+  )
+  t.ok(bytes.equals((await client.readChunk(projectId, digest)) ?? Buffer.alloc(0)))
+  t.equal(await client.readChunk(projectId, digest), undefined)
+  await t.rejects(client.readChunk(projectId, digest), { code: 'not-found' })
+  t.match(received[0], { method: 'GET', path: '/v1/maps/chunks', query: { digest } })
+  await t.rejects(client.readChunk(projectId, '../'), { code: 'invalid-argument' })
+})
+
+t.test('a signal ends a call, with its reason', async (t) => {
+  const reason = new Error('no longer wanted')
+  const { client, received } = await openScriptedClient(t, {}, json(200, status))
+  const options = { signal: AbortSignal.abort(reason) }
+  const calls: (() => Promise<unknown>)[] = [
+    () => client.publishMap(projectId, { ...id, map: {} }, options),
+    () => client.putChunks(projectId, [{ digest, bytes }], options),
+    () => client.putChunk(projectId, digest, bytes, options),
+    () => client.map(projectId, id, options),
+    () => client.maps(projectId, options),
+    () => client.readMap(projectId, id, options),
+    () => client.readChunk(projectId, digest, options),
+  ]
+  for (const call of calls) await t.rejects(call(), reason)
+  t.equal(received.length, 0)
+})

@@ -1,0 +1,161 @@
+import { createHash } from 'node:crypto'
+import fc from 'fast-check'
+import t from 'tap'
+import { chunkBytesMax, chunkBytesMin, chunkContent, chunkEnd, type ReadAt } from '../../src/upload/chunk-content.ts'
+
+/** The same bytes for everybody: SHA-256 of a seed and a counter, one after another. */
+function madeUp(size: number, seed: string): Buffer {
+  const blocks = Array.from({ length: Math.ceil(size / 32) }, (_, i) =>
+    createHash('sha256').update(`${seed} ${i}`).digest(),
+  )
+  return Buffer.concat(blocks).subarray(0, size)
+}
+
+/** Reads as much as is asked for, or at most `pieceBytes()`. */
+function reader(bytes: Buffer, pieceBytes = () => Number.POSITIVE_INFINITY): ReadAt {
+  return async (target, position) => {
+    const part = bytes.subarray(position, position + Math.min(target.length, pieceBytes()))
+    target.set(part)
+    return part.length
+  }
+}
+
+async function chunksOf(readAt: ReadAt): Promise<{ size: number; digest: string }[]> {
+  const chunks = []
+  for await (const bytes of chunkContent(readAt)) {
+    chunks.push({ size: bytes.length, digest: createHash('sha256').update(bytes).digest('hex').slice(0, 16) })
+  }
+  return chunks
+}
+
+/** Made once, by this code; whoever writes it in another language has to come to the same. */
+const golden = {
+  random: [
+    { size: 285373, digest: 'ccec427ad6f541d6' },
+    { size: 312335, digest: 'c8c17a8051ce0636' },
+    { size: 338203, digest: 'd99f4b37b2a9c275' },
+    { size: 284494, digest: 'd2968c2e6af44b8d' },
+    { size: 329889, digest: '5a30634f2c6a90f6' },
+    { size: 305267, digest: 'f02aa0aa3fe9a1f1' },
+    { size: 241591, digest: 'c0da674d0df32bdf' },
+  ],
+  json: [
+    { size: 320442, digest: '2b566419505d958c' },
+    { size: 220595, digest: '57d4db5f7383036e' },
+    { size: 308142, digest: '134f63638a330ced' },
+    { size: 218116, digest: '59459e8bc2c60602' },
+    { size: 32966, digest: 'aaedba5f5a9a56d1' },
+  ],
+  /** SHA-256 over the sizes of the chunks of all the random bytes, a line each. */
+  sizes: '0f8cbc7ffd9eec6a36ba023944cd920ed6cab08baa5f7d821ba212cf49f81d70',
+}
+
+const random = madeUp(8 * 1024 * 1024, 'golden')
+
+t.test('boundaries are where they have always been', async (t) => {
+  t.strictSame(await chunksOf(reader(random.subarray(0, 2 * 1024 * 1024))), golden.random)
+  const json = Buffer.from(
+    JSON.stringify(Array.from({ length: 40_000 }, (_, i) => ({ part: i, at: [i % 97, i % 89] }))),
+  )
+  t.strictSame(await chunksOf(reader(json)), golden.json)
+  const sizes = (await chunksOf(reader(random))).map(({ size }) => size)
+  t.ok(
+    sizes.some((size) => size < 208 * 1024),
+    'one boundary is of the rare kind',
+  )
+  t.equal(createHash('sha256').update(sizes.join('\n')).digest('hex'), golden.sizes)
+})
+
+/** Where the chunk that begins the bytes ends, a byte at a time: what the others are held against. */
+function plainEnd(bytes: Buffer): number {
+  const end = Math.min(bytes.length, chunkBytesMax)
+  let hash = 0
+  for (let at = chunkBytesMin; at < end; ) {
+    const zeros = at < 208 * 1024 ? 20 : 16
+    hash = ((hash << 1) + (gear[bytes[at++] as number] as number)) | 0
+    if (hash >>> (32 - zeros) === 0) return at
+  }
+  return end
+}
+
+const gear = Array.from({ length: 256 }, (_, value) =>
+  createHash('sha256').update(`ingest gear ${value}`).digest().readInt32BE(0),
+)
+
+t.test('a boundary is found at every place, also where the rates change and near the end', async (t) => {
+  // of the hash of 32 bytes, so that this is a boundary wherever it stands
+  let boundary = Buffer.alloc(0)
+  for (let i = 0; boundary.length === 0; i++) {
+    const bytes = createHash('sha256').update(`boundary ${i}`).digest()
+    if (bytes.reduce((hash, byte) => ((hash << 1) + (gear[byte] as number)) | 0, 0) >>> 12 === 0) boundary = bytes
+  }
+  const calm = Buffer.alloc(chunkBytesMax + 8, 'calm')
+  t.equal(plainEnd(calm), chunkBytesMax, 'without it there is none')
+  const near = (place: number) => Array.from({ length: 80 }, (_, i) => place - 40 + i)
+  for (const place of [chunkBytesMin + 32, 208 * 1024, chunkBytesMax].flatMap(near)) {
+    const bytes = Buffer.from(calm)
+    boundary.copy(bytes, place - 32)
+    for (const behind of [1, 2, bytes.length]) {
+      const part = bytes.subarray(0, place + behind)
+      t.equal(chunkEnd(part, 0), plainEnd(part), `at ${place} of ${part.length}`)
+    }
+  }
+})
+
+t.test('a chunk is of 64 KiB to 1 MiB, about 256 KiB on average; the last one may be smaller', async (t) => {
+  const sizes = (await chunksOf(reader(random))).map(({ size }) => size)
+  t.equal(
+    sizes.reduce((sum, size) => sum + size, 0),
+    random.length,
+  )
+  for (const size of sizes.slice(0, -1)) t.ok(size >= chunkBytesMin && size <= chunkBytesMax, String(size))
+  const average = random.length / sizes.length / 1024
+  t.ok(average > 200 && average < 320, String(average))
+})
+
+t.test('bytes that are all alike are cut, at the largest size or at the least', async (t) => {
+  for (const fill of [0, 1, 0x20, 0xff]) {
+    const sizes = (await chunksOf(reader(Buffer.alloc(3 * chunkBytesMax + 5, fill)))).map(({ size }) => size)
+    t.ok(sizes.slice(0, -1).every((size) => size === sizes[0] && size >= chunkBytesMin && size <= chunkBytesMax))
+  }
+})
+
+t.test('nothing gives no chunk, and little gives one', async (t) => {
+  t.strictSame(await chunksOf(reader(Buffer.alloc(0))), [])
+  for (const size of [1, chunkBytesMin - 1, chunkBytesMin]) {
+    t.match(await chunksOf(reader(random.subarray(0, size))), [{ size }])
+  }
+})
+
+t.test('the pieces in which the bytes come change nothing, and the chunks together are the input', async (t) => {
+  const bytes = random.subarray(0, 3 * 1024 * 1024 + 17)
+  const expected = await chunksOf(reader(bytes))
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 700_000 }), { minLength: 1, maxLength: 5 }), async (sizes) => {
+      let turn = 0
+      const readAt = reader(bytes, () => (sizes[turn++ % sizes.length] as number) + 1000)
+      const whole = createHash('sha256')
+      for await (const chunk of chunkContent(readAt)) whole.update(chunk)
+      turn = 0
+      t.strictSame(await chunksOf(readAt), expected)
+      t.equal(whole.digest('hex'), createHash('sha256').update(bytes).digest('hex'))
+    }),
+    { numRuns: 20 },
+  )
+})
+
+t.test('an insertion, a removal or a change in the middle changes few chunks', async (t) => {
+  const before = await chunksOf(reader(random))
+  const middle = random.length / 2
+  const head = random.subarray(0, middle)
+  const variants: Record<string, Buffer> = {
+    insertion: Buffer.concat([head, Buffer.from('something new'), random.subarray(middle)]),
+    removal: Buffer.concat([head, random.subarray(middle + 1000)]),
+    change: Buffer.concat([head, Buffer.from('!'), random.subarray(middle + 1)]),
+  }
+  for (const [name, bytes] of Object.entries(variants)) {
+    const known = new Set(before.map(({ digest }) => digest))
+    const fresh = (await chunksOf(reader(bytes))).filter(({ digest }) => !known.has(digest))
+    t.ok(fresh.length >= 1 && fresh.length <= 3, `${name}: ${fresh.length}`)
+  }
+})

@@ -1,0 +1,98 @@
+import { execFileSync } from 'node:child_process'
+import { readdirSync, writeFileSync } from 'node:fs'
+import { appendFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import t, { type Test } from 'tap'
+import { type OpenedSource, openSource } from '../../src/upload/map-source.ts'
+
+const content = Buffer.from('0123456789'.repeat(50_000))
+
+async function readAll({ readAt }: OpenedSource, pieceBytes = 70_000): Promise<Buffer> {
+  const pieces = []
+  const target = new Uint8Array(pieceBytes)
+  for (let position = 0; ; ) {
+    const count = await readAt(target, position)
+    if (count === 0) return Buffer.concat(pieces)
+    pieces.push(Buffer.from(target.subarray(0, count)))
+    position += count
+  }
+}
+
+/** The directory for temporary files, for this test alone. */
+function useTemporary(t: Test): string {
+  const directory = t.testdir()
+  const { TMPDIR } = process.env
+  process.env.TMPDIR = directory
+  t.teardown(() => {
+    if (TMPDIR === undefined) delete process.env.TMPDIR
+    else process.env.TMPDIR = TMPDIR
+  })
+  return directory
+}
+
+t.test('a file, bytes and a stream are read as often as one likes', async (t) => {
+  const path = join(useTemporary(t), 'map.json')
+  writeFileSync(path, content)
+  const stream = () => Readable.from([content.subarray(0, 7), content.subarray(7, 400_000), content.subarray(400_000)])
+  for (const source of [path, content, new Uint8Array(content), stream(), Readable.toWeb(stream())]) {
+    const opened = await openSource(source as string)
+    t.equal(opened.size, content.length)
+    for (let i = 0; i < 2; i++) t.ok((await readAll(opened)).equals(content))
+    await opened.close()
+  }
+})
+
+t.test('a stream is put aside in a file that only its owner reads, and that is gone at the end', async (t) => {
+  const directory = useTemporary(t)
+  const told: number[] = []
+  const opened = await openSource(Readable.from([Buffer.from('abc'), Buffer.from('de')]), {
+    onSpooled: (bytes) => told.push(bytes),
+  })
+  t.strictSame(told, [3, 5])
+  t.equal(readdirSync(directory).length, 1)
+  const [name = ''] = readdirSync(directory)
+  if (process.platform !== 'win32') {
+    t.match(execFileSync('ls', ['-l', join(directory, name)], { encoding: 'utf8' }), /^-rw------- /m)
+  }
+  await opened.close()
+  t.strictSame(readdirSync(directory), [])
+})
+
+t.test('a stream that fails leaves nothing behind', async (t) => {
+  const directory = useTemporary(t)
+  const failing = async function* () {
+    yield content
+    throw new Error('broken')
+  }
+  await t.rejects(openSource(failing()), { message: 'broken' })
+  await t.rejects(openSource(Readable.from(['text'])), { code: 'invalid-argument' })
+  const controller = new AbortController()
+  const reason = new Error('no longer wanted')
+  const endless = async function* () {
+    for (;;) yield content
+  }
+  const opening = openSource(endless(), { signal: controller.signal, onSpooled: () => controller.abort(reason) })
+  await t.rejects(opening, reason)
+  t.strictSame(readdirSync(directory), [])
+})
+
+t.test(
+  'a path that leads to a stream is one',
+  { skip: process.platform === 'win32' && 'no mkfifo here' },
+  async (t) => {
+    const path = join(useTemporary(t), 'pipe')
+    execFileSync('mkfifo', [path])
+    const written = appendFile(path, content)
+    const opened = await openSource(path)
+    await written
+    t.ok((await readAll(opened)).equals(content))
+    await opened.close()
+  },
+)
+
+t.test('what cannot be read is refused', async (t) => {
+  const directory = t.testdir()
+  await t.rejects(openSource(directory), { code: 'invalid-argument', message: /directory/ })
+  await t.rejects(openSource(join(directory, 'missing')), { code: 'invalid-argument', message: /ENOENT/ })
+})

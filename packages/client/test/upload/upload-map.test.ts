@@ -1,0 +1,345 @@
+import { createHash } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { createIngest, IngestError, openMemoryStore, type PublishedMap } from '@ingest/core'
+import { serve } from '@ingest/server'
+import t, { type Test } from 'tap'
+import { createClientWith } from '../../src/client.ts'
+import { type MapUploader, type UploadProgress, uploadMap } from '../../src/upload/upload-map.ts'
+
+const projectId = 'game-1'
+const id = { placeId: '1', buildId: 'b' }
+const mebibyte = 1024 * 1024
+
+/** The same bytes in every run. */
+function madeUp(size: number): Buffer {
+  const blocks = Array.from({ length: Math.ceil(size / 32) }, (_, i) => createHash('sha256').update(`${i}`).digest())
+  return Buffer.concat(blocks).subarray(0, size)
+}
+
+const content = madeUp(3 * mebibyte)
+const digest = `sha256:${createHash('sha256').update(content).digest('hex')}`
+
+/** An embedded Ingest, and what of it an upload called. */
+function open(t: Test, around: (call: () => Promise<unknown>, name: string) => Promise<unknown> = (call) => call()) {
+  const ingest = createIngest({ store: openMemoryStore() })
+  t.teardown(() => ingest.close())
+  const calls: string[] = []
+  const watch =
+    (name: 'publishMap' | 'putChunk') =>
+    (...args: unknown[]) => {
+      calls.push(name)
+      return around(() => (ingest[name] as (...args: unknown[]) => Promise<unknown>)(...args), name)
+    }
+  const uploader = { publishMap: watch('publishMap'), putChunk: watch('putChunk') } as unknown as MapUploader
+  const countOf = (name: string) => calls.filter((each) => each === name).length
+  return { ingest, uploader, calls, countOf }
+}
+
+async function contentOf(ingest: ReturnType<typeof createIngest>, of = id): Promise<Buffer> {
+  const map = await ingest.readMap(projectId, of)
+  const pieces = []
+  for await (const piece of map?.bytes() ?? []) pieces.push(piece)
+  return Buffer.concat(pieces)
+}
+
+t.test('a map comes from a file, from bytes or from a stream', async (t) => {
+  const path = join(t.testdir(), 'map.json')
+  writeFileSync(path, content)
+  const pieces = Array.from({ length: 100 }, (_, i) => content.subarray(i * 32_000, (i + 1) * 32_000))
+  for (const source of [path, content, Readable.from(pieces)]) {
+    const { ingest, uploader, calls } = open(t)
+    const result = await uploadMap(uploader, projectId, { ...id, source, contentType: 'text/plain' })
+    t.match(result, {
+      ...id,
+      outcome: 'created',
+      state: 'complete',
+      digest,
+      size: content.length,
+      contentType: 'text/plain',
+      missing: [],
+      uploadedChunks: result.chunks,
+      uploadedBytes: content.length,
+      reusedChunks: 0,
+    })
+    t.ok(result.chunks > 5)
+    t.equal(calls.length, 1 + result.chunks, 'one publication, and each chunk once')
+    t.ok((await contentOf(ingest)).equals(content))
+  }
+})
+
+t.test('the same map again sends nothing', async (t) => {
+  const { uploader, countOf } = open(t)
+  const first = await uploadMap(uploader, projectId, { ...id, source: content })
+  const again = await uploadMap(uploader, projectId, { ...id, source: content })
+  t.match(again, { outcome: 'unchanged', uploadedChunks: 0, uploadedBytes: 0, reusedChunks: first.chunks })
+  t.equal(countOf('putChunk'), first.chunks)
+})
+
+t.test('of a map that changed a little, little is sent', async (t) => {
+  const { ingest, uploader } = open(t)
+  const first = await uploadMap(uploader, projectId, { ...id, source: content })
+  const changed = Buffer.concat([content.subarray(0, mebibyte), Buffer.from('new'), content.subarray(mebibyte)])
+  const build = { placeId: '1', buildId: 'c' }
+  const second = await uploadMap(uploader, projectId, { ...build, source: changed })
+  t.ok(second.uploadedChunks <= 2, String(second.uploadedChunks))
+  t.equal(second.uploadedChunks + second.reusedChunks, second.chunks)
+  t.ok(second.uploadedBytes < first.uploadedBytes / 2)
+  t.ok((await contentOf(ingest, build)).equals(changed))
+})
+
+t.test('a chunk that comes several times in a map is sent once', async (t) => {
+  const { ingest, uploader } = open(t)
+  const source = Buffer.alloc(4 * mebibyte + 1, 'x')
+  const result = await uploadMap(uploader, projectId, { placeId: 920587237, buildId: 'b', source })
+  t.match(result, { placeId: '920587237', uploadedChunks: 2, reusedChunks: 0 })
+  t.ok(result.chunks > 2)
+  t.ok((await contentOf(ingest, { placeId: '920587237', buildId: 'b' })).equals(source))
+})
+
+t.test('an upload that was ended goes on where it was', async (t) => {
+  const controller = new AbortController()
+  const reason = new Error('no longer wanted')
+  let put = 0
+  const { ingest, uploader } = open(t, async (call, name) => {
+    const result = await call()
+    if (name === 'putChunk' && ++put === 4) controller.abort(reason)
+    return result
+  })
+  const source = { ...id, source: content }
+  await t.rejects(uploadMap(uploader, projectId, source, { signal: controller.signal, concurrency: 1 }), reason)
+  t.match(await ingest.map(projectId, id), { state: 'incomplete' })
+  const result = await uploadMap(uploader, projectId, source)
+  t.match(result, { outcome: 'created', uploadedChunks: result.chunks - 4, reusedChunks: 4 })
+})
+
+t.test('so many chunks are on their way at once, and no more', async (t) => {
+  for (const [concurrency, expected] of [
+    [1, 1],
+    [3, 3],
+    [undefined, 8],
+  ] as const) {
+    let running = 0
+    let most = 0
+    const { uploader } = open(t, async (call, name) => {
+      if (name === 'putChunk') most = Math.max(most, ++running)
+      await new Promise((resolve) => setImmediate(resolve))
+      const result = await call()
+      if (name === 'putChunk') running--
+      return result
+    })
+    await uploadMap(uploader, projectId, { ...id, source: content }, concurrency === undefined ? {} : { concurrency })
+    t.equal(most, expected)
+  }
+})
+
+t.test('it tells how far it is', async (t) => {
+  const { uploader } = open(t)
+  const told: UploadProgress[] = []
+  const pieces = [content.subarray(0, mebibyte), content.subarray(mebibyte)]
+  const { chunks } = await uploadMap(
+    uploader,
+    projectId,
+    { ...id, source: Readable.from(pieces) },
+    { onProgress: (progress) => told.push(progress) },
+  )
+  const last = (phase: string) => told.filter((each) => each.phase === phase).at(-1)
+  const bytesDone = content.length
+  t.strictSame(last('spool'), { phase: 'spool', bytesDone, bytesTotal: null, chunksDone: 0, chunksTotal: null })
+  t.strictSame(last('hash'), { phase: 'hash', bytesDone, bytesTotal: bytesDone, chunksDone: chunks, chunksTotal: null })
+  const sent = { bytesDone, bytesTotal: bytesDone, chunksDone: chunks, chunksTotal: chunks }
+  t.strictSame(last('upload'), { phase: 'upload', ...sent })
+  t.equal(told.length, 2 + chunks + 1 + chunks)
+})
+
+t.test('with dryRun nothing is written', async (t) => {
+  const { ingest, uploader, calls } = open(t)
+  const result = await uploadMap(uploader, projectId, { ...id, source: content }, { dryRun: true })
+  t.match(result, { outcome: 'incomplete', state: 'incomplete', uploadedChunks: 0, uploadedBytes: 0 })
+  t.equal(result.missing.length, result.chunks)
+  t.strictSame(calls, ['publishMap'])
+  t.equal(await ingest.map(projectId, id), undefined)
+})
+
+t.test('conditions hold', async (t) => {
+  const { ingest, uploader, countOf } = open(t)
+  const other = Buffer.from('{}')
+  const first = await uploadMap(uploader, projectId, { ...id, source: content }, { ifNoneMatch: '*' })
+  const before = countOf('putChunk')
+  for (const options of [{ ifNoneMatch: '*' }, { ifMatch: `sha256:${'0'.repeat(64)}` }] as const) {
+    await t.rejects(uploadMap(uploader, projectId, { ...id, source: other }, options), { code: 'precondition-failed' })
+  }
+  t.equal(countOf('putChunk'), before)
+  t.match(await uploadMap(uploader, projectId, { ...id, source: other }, { ifMatch: first.digest }), {
+    outcome: 'replaced',
+  })
+  t.ok((await contentOf(ingest)).equals(other))
+})
+
+t.test('a condition that fails because this very map is there is met', async (t) => {
+  const { uploader } = open(t)
+  const publication = { ...id, source: content }
+  const { publishedAt } = await uploadMap(uploader, projectId, publication, { ifNoneMatch: '*' })
+  const conditions = [{ ifNoneMatch: '*' }, { ifMatch: `sha256:${'0'.repeat(64)}` }] as const
+  for (const options of [...conditions, { ...conditions[0], dryRun: true }]) {
+    t.match(await uploadMap(uploader, projectId, publication, options), { outcome: 'unchanged', publishedAt })
+  }
+  const otherType = { ...publication, contentType: 'text/plain' }
+  for (const options of conditions) {
+    await t.rejects(uploadMap(uploader, projectId, otherType, options), { code: 'precondition-failed' })
+  }
+})
+
+t.test('an empty map is refused, unless it is meant', async (t) => {
+  const path = join(t.testdir(), 'empty.json')
+  writeFileSync(path, '')
+  for (const source of [path, Buffer.alloc(0), Readable.from([])]) {
+    const { uploader, calls } = open(t)
+    await t.rejects(uploadMap(uploader, projectId, { ...id, source }), { code: 'invalid-publication' })
+    t.strictSame(calls, [])
+  }
+  const { uploader } = open(t)
+  const empty = await uploadMap(uploader, projectId, { ...id, source: path }, { allowEmpty: true })
+  t.match(empty, { outcome: 'created', size: 0 })
+})
+
+t.test('a manifest that is replaced meanwhile is said so', async (t) => {
+  const { ingest, uploader } = open(t, async (call, name) => {
+    if (name === 'putChunk') await ingest.publishMap(projectId, { ...id, map: 'of somebody else' })
+    return call()
+  })
+  await t.rejects(uploadMap(uploader, projectId, { ...id, source: content }), {
+    code: 'chunk-undeclared',
+    message: /Another publication/,
+  })
+})
+
+t.test('when no answer told that the map is complete, it is asked for', async (t) => {
+  for (const options of [{}, { ifNoneMatch: '*' }] as const) {
+    const { uploader, countOf } = open(t, async (call, name) => {
+      const result = await call()
+      return name === 'putChunk' ? { outcome: 'existing', completed: [] } : result
+    })
+    const result = await uploadMap(uploader, projectId, { ...id, source: content }, options)
+    t.match(result, { outcome: 'unchanged', state: 'complete', uploadedChunks: result.chunks })
+    t.equal(countOf('putChunk'), result.chunks)
+  }
+})
+
+t.test('and a condition is not taken for met when the map that came is another one', async (t) => {
+  const { ingest, uploader } = open(t, async (call, name) => {
+    if (name === 'publishMap') return call()
+    await call().catch(() => {})
+    await ingest.publishMap(projectId, { ...id, map: 'of somebody else' })
+    return { outcome: 'existing', completed: [] }
+  })
+  const upload = uploadMap(uploader, projectId, { ...id, source: Buffer.from('{}') }, { ifNoneMatch: '*' })
+  await t.rejects(upload, { code: 'precondition-failed' })
+  t.equal((await contentOf(ingest)).toString(), '"of somebody else"')
+})
+
+t.test('chunks that are missing after all are sent again, but not for ever', async (t) => {
+  let lost = 0
+  const loseOnce = open(t, async (call, name) => {
+    if (name === 'putChunk' && lost++ === 2) return { outcome: 'stored', completed: [] }
+    return call()
+  })
+  const result = await uploadMap(loseOnce.uploader, projectId, { ...id, source: content })
+  t.match(result, { outcome: 'created', uploadedChunks: result.chunks, reusedChunks: 0 })
+  t.ok(result.uploadedBytes > content.length)
+
+  const loseAll = open(t, async (call, name) => (name === 'putChunk' ? { outcome: 'stored', completed: [] } : call()))
+  await t.rejects(uploadMap(loseAll.uploader, projectId, { ...id, source: content }), { code: 'unexpected-answer' })
+})
+
+t.test('a source that changes between its readings is noticed', async (t) => {
+  const path = join(t.testdir(), 'map.json')
+  const changes: Record<string, () => void> = {
+    'other bytes': () => writeFileSync(path, Buffer.alloc(content.length, 'x')),
+    'fewer bytes': () => writeFileSync(path, content.subarray(0, 1000)),
+  }
+  for (const [name, change] of Object.entries(changes)) {
+    writeFileSync(path, content)
+    const { ingest, uploader } = open(t, async (call, name) => {
+      const result = await call()
+      if (name === 'publishMap') change()
+      return result
+    })
+    await t.rejects(uploadMap(uploader, projectId, { ...id, source: path }), { code: 'source-changed' }, name)
+    t.match(await ingest.map(projectId, id), { state: 'incomplete' })
+  }
+  const bytes = Buffer.from(content)
+  const { uploader } = open(t, async (call, name) => {
+    const result = await call()
+    if (name === 'publishMap') bytes[5] = 0
+    return result
+  })
+  await t.rejects(uploadMap(uploader, projectId, { ...id, source: bytes }), { code: 'source-changed' })
+  t.ok(readFileSync(path).length > 0, 'the file is left where it is')
+})
+
+t.test('the refusal of a chunk ends it, and so does that of the publication', async (t) => {
+  for (const refused of ['putChunk', 'publishMap']) {
+    const { uploader, countOf } = open(t, async (call, name) => {
+      if (name === refused) throw new IngestError('map-frozen', 'no')
+      return call()
+    })
+    await t.rejects(uploadMap(uploader, projectId, { ...id, source: content }), { code: 'map-frozen' })
+    t.ok(countOf('putChunk') <= 8)
+  }
+})
+
+t.test('a map that the server dropped, or does not know, is not complete', async (t) => {
+  const issues = [{ code: 'digest_mismatch', path: '/digest', message: 'Another.' }]
+  let published: PublishedMap | undefined
+  const dropping = open(t, async (call, name) => {
+    if (name === 'publishMap') published = (await call()) as PublishedMap
+    return name === 'publishMap' ? published : { outcome: 'stored', completed: [{ ...published, issues }] }
+  })
+  await t.rejects(uploadMap(dropping.uploader, projectId, { ...id, source: content }), {
+    code: 'digest-mismatch',
+    issues,
+  })
+
+  const strange = open(t, async (call) => ({ ...((await call()) as PublishedMap), missing: [digest] }))
+  await t.rejects(uploadMap(strange.uploader, projectId, { ...id, source: content }), { code: 'unexpected-answer' })
+})
+
+t.test('a frozen build keeps its map', async (t) => {
+  const { ingest, uploader } = open(t)
+  await uploadMap(uploader, projectId, { ...id, source: content })
+  await ingest.submitBatch(projectId, { events: [{ projectId, eventId: 'e', buildId: 'b' }] })
+  t.match(await uploadMap(uploader, projectId, { ...id, source: content }), { outcome: 'unchanged', frozen: true })
+  const other = uploadMap(uploader, projectId, { ...id, source: Buffer.from('{}') })
+  await t.rejects(other, { code: 'map-frozen' })
+})
+
+t.test('a concurrency that cannot be is refused', async (t) => {
+  for (const concurrency of [0, -1, 1.5, Number.NaN]) {
+    const { uploader, calls } = open(t)
+    const upload = uploadMap(uploader, projectId, { ...id, source: content }, { concurrency })
+    await t.rejects(upload, { code: 'invalid-argument' })
+    t.strictSame(calls, [])
+  }
+})
+
+t.test('a map whose verification the budget does not reach for is completed after Retry-After', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const { key } = await ingest.keys.create(projectId)
+  let time = 0
+  const rateLimits = { mapBytes: { perSecond: mebibyte, burst: 4 * mebibyte }, now: () => time }
+  const server = await serve({ ingest, port: 0, closeTimeoutMs: 1, rateLimits })
+  const pauses: number[] = []
+  const sleep = async (ms: number) => {
+    pauses.push(ms)
+    time += ms
+  }
+  const client = createClientWith({ url: server.url, projectId, key }, { sleep, random: () => 0 })
+  t.teardown(() => Promise.all([client.close(), server.close()]))
+  const uploaded = await uploadMap(client, projectId, { ...id, source: content })
+  t.match(uploaded, { outcome: 'created', state: 'complete', uploadedBytes: content.length })
+  // 3 MiB were sent, and 3 MiB are verified
+  t.ok(pauses.length === 1 && (pauses[0] ?? 0) >= 2000, pauses.join())
+  t.ok((await contentOf(ingest)).equals(content))
+})

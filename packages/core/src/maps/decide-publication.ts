@@ -1,0 +1,130 @@
+import { IngestError } from '../error.ts'
+import type { MapContents, MapSlot } from '../store.ts'
+import type { Digest, Manifest, MapId, PublishOptions, PublishOutcome } from './map.ts'
+
+/** What becomes of the first map for a place of a build that is frozen already. */
+export type LatePublish = 'accept' | 'reject'
+
+/** A publication, as far as it has to be known to decide it. */
+export interface Proposal extends Pick<PublishOptions, 'ifNoneMatch' | 'ifMatch'> {
+  id: MapId
+  manifest: Manifest
+  /** The bytes come with it, and its digest was made from them. */
+  whole: boolean
+  latePublish: LatePublish
+  /** Milliseconds since 1970. */
+  at: number
+}
+
+export interface DecidedPublication {
+  outcome: PublishOutcome
+  /** The distinct chunks that are to be uploaded, in the order of the manifest. */
+  missing: Digest[]
+  /** The manifest that the outcome is about: the stored one where it is unchanged. */
+  manifest: Manifest
+  /** When it became complete, in milliseconds since 1970. */
+  publishedAt?: number
+  /** What is published from now on; nothing changes without. */
+  contents?: MapContents
+}
+
+/**
+ * Decides a publication: every rule of freezing is here, and in {@link decideCompletion}.
+ *
+ * What is *pinned* is the complete map, else the incomplete manifest, else nothing. On a frozen build a publication is
+ * accepted if and only if nothing is pinned for that place, or its identity (digest and content type) is the pinned one.
+ *
+ * `incomplete` with nothing missing is to be verified, and then completed by {@link decideCompletion}.
+ *
+ * @throws {IngestError} `precondition-failed`, `map-frozen`
+ */
+export function decidePublication(slot: MapSlot, present: ReadonlySet<Digest>, proposal: Proposal): DecidedPublication {
+  const { manifest, whole, at } = proposal
+  const { complete, pending } = slot
+  checkPreconditions(slot, proposal)
+  if (complete && isSameMap(complete.manifest, manifest)) {
+    return { outcome: 'unchanged', missing: [], ...complete }
+  }
+  checkFrozen(slot, proposal)
+  if (whole) {
+    // whatever else was on its way was published before this
+    const outcome = complete ? 'replaced' : 'created'
+    return { outcome, missing: [], manifest, publishedAt: at, contents: { complete: { manifest, publishedAt: at } } }
+  }
+  const known = pending && isSameCut(pending.manifest, manifest) ? pending.manifest : manifest
+  return {
+    outcome: 'incomplete',
+    missing: missingOf(manifest, present),
+    manifest: known,
+    contents: { ...(complete && { complete }), pending: { manifest: known, touchedAt: at } },
+  }
+}
+
+/**
+ * Decides what becomes of a pending manifest whose chunks were all there and were found to be right: nothing, if it is
+ * not what is pending any more, or not with all of its chunks.
+ */
+export function decideCompletion(
+  slot: MapSlot,
+  present: ReadonlySet<Digest>,
+  manifest: Manifest,
+  at: number,
+): DecidedPublication | undefined {
+  const { complete, pending, frozenAt } = slot
+  if (complete && isSameMap(complete.manifest, manifest)) return { outcome: 'unchanged', missing: [], ...complete }
+  if (!pending || !isSameCut(pending.manifest, manifest) || missingOf(manifest, present).length > 0) return undefined
+  // the freeze has made the replacement void
+  if (complete && frozenAt !== undefined) return undefined
+  const completed = { manifest: pending.manifest, publishedAt: at }
+  return { outcome: complete ? 'replaced' : 'created', missing: [], ...completed, contents: { complete: completed } }
+}
+
+/** The distinct chunks of a manifest that are not there, in its order. */
+export function missingOf(manifest: Manifest, present: ReadonlySet<Digest>): Digest[] {
+  return [...new Set(manifest.chunks.map(({ digest }) => digest))].filter((digest) => !present.has(digest))
+}
+
+/** Whether two manifests are of the same map, however it is cut. */
+export function isSameMap(a: Manifest, b: Manifest): boolean {
+  return a.digest === b.digest && a.contentType === b.contentType
+}
+
+/** Whether two manifests are the same map, cut the same way. */
+export function isSameCut(a: Manifest, b: Manifest): boolean {
+  if (a === b) return true
+  return (
+    isSameMap(a, b) &&
+    a.chunks.length === b.chunks.length &&
+    a.chunks.every(({ digest, size }, i) => digest === b.chunks[i]?.digest && size === b.chunks[i]?.size)
+  )
+}
+
+function checkPreconditions({ complete }: MapSlot, { id, ifNoneMatch, ifMatch }: Proposal): void {
+  const is = complete ? `is ${complete.manifest.digest}` : 'is not published'
+  const of = `The map of place "${id.placeId}" in build "${id.buildId}" ${is}`
+  if (ifNoneMatch === '*' && complete) {
+    throw new IngestError('precondition-failed', `${of}, and was to be published only if there was none.`)
+  }
+  if (ifMatch !== undefined && complete?.manifest.digest !== ifMatch) {
+    throw new IngestError('precondition-failed', `${of}, and was to be replaced only if it was ${ifMatch}.`)
+  }
+}
+
+function checkFrozen({ frozenAt, complete, pending }: MapSlot, { id, manifest, latePublish }: Proposal): void {
+  if (frozenAt === undefined) return
+  const pinned = (complete ?? pending)?.manifest
+  if (pinned ? isSameMap(pinned, manifest) : latePublish === 'accept') return
+  const froze = `Build "${id.buildId}" froze at ${new Date(frozenAt).toISOString()}`
+  const its = `its map for place "${id.placeId}"`
+  const [stays, refused] = pinned ? toldApart(pinned, manifest) : ['', manifest.digest]
+  throw new IngestError(
+    'map-frozen',
+    `${froze}: ${its} ${pinned ? `stays ${stays}` : 'came too late'}, so ${refused} is refused. Publish it under a new buildId.`,
+  )
+}
+
+/** By digest, or by content type where that is all that differs. */
+function toldApart(a: Manifest, b: Manifest): [string, string] {
+  if (a.digest !== b.digest) return [a.digest, b.digest]
+  return [`${a.digest} as ${a.contentType}`, `${b.digest} as ${b.contentType}`]
+}

@@ -1,0 +1,25 @@
+import { createHash } from 'node:crypto'
+import type { Issue } from '../validation.ts'
+import type { Digest } from './map.ts'
+
+const digestPattern = /^sha256:[0-9a-f]{64}$/
+
+/** Whether `value` is `sha256:` and 64 lower-case hex digits. */
+export function isDigest(value: unknown): value is Digest {
+  return typeof value === 'string' && digestPattern.test(value)
+}
+
+/** What is wrong with `value` as a digest; undefined when it is one. */
+export function digestIssue(value: unknown, path: string): Issue | undefined {
+  if (isDigest(value)) return undefined
+  const message = 'Expected sha256: and 64 lower-case hex digits.'
+  if (value === undefined) return { code: 'required', path, message }
+  return { code: typeof value === 'string' ? 'invalid_format' : 'invalid_type', path, message }
+}
+
+/** The digest of `parts` one after another. */
+export function digestOf(...parts: readonly Uint8Array[]): Digest {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(part)
+  return `sha256:${hash.digest('hex')}`
+}

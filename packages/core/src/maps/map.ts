@@ -1,0 +1,179 @@
+import type { Issue } from '../validation.ts'
+
+/** `sha256:` and 64 lower-case hex digits: of the bytes of a chunk, or of a whole map. */
+export type Digest = string
+
+/** What a map is published for, inside a project. */
+export interface MapId {
+  placeId: string
+  buildId: string
+}
+
+/** What a map is published for. */
+export interface MapKey extends MapId {
+  projectId: string
+}
+
+/** A piece of a map, named by the SHA-256 of its bytes. */
+export interface ChunkRef {
+  digest: Digest
+  /** In bytes, 1 to 1,048,576. */
+  size: number
+}
+
+/** The ordered list of the chunks that make a map. */
+export interface Manifest {
+  contentType: string
+  /** The sum of the sizes of the chunks, in bytes. */
+  size: number
+  /** Over the bytes of all chunks one after another. */
+  digest: Digest
+  chunks: readonly ChunkRef[]
+}
+
+/** A full map, any JSON value, kept as its canonical bytes (RFC 8785); or a manifest. `placeId` may be an integer. */
+export type Publication = { placeId: string | number; buildId: string } & ({ map: unknown } | { manifest: Manifest })
+
+/** What verifying maps may cost: their size in hashing. */
+export interface VerificationOptions {
+  /**
+   * Called with the number of bytes to hash before the chunks of a map are verified. May throw, as a rate limiter does:
+   * `publishMap` rejects with that error; after `putChunk` and `putChunks` the map stays pending.
+   */
+  admit?: (bytes: number) => void
+  /**
+   * Ends a verification: `publishMap` rejects with its reason; after `putChunk` and `putChunks` the map stays pending.
+   */
+  signal?: AbortSignal
+}
+
+export interface PublishOptions extends VerificationOptions {
+  /** Only if nothing is complete yet for this key; `precondition-failed` otherwise. */
+  ifNoneMatch?: '*'
+  /** Only if the complete map has this digest; `precondition-failed` otherwise. */
+  ifMatch?: Digest
+  /** Decide everything and write nothing. */
+  dryRun?: boolean
+}
+
+export type PublishOutcome = 'created' | 'replaced' | 'unchanged' | 'incomplete'
+
+/** Where a publication stands: what every success of a PUT answers. */
+export interface PublishedMap extends MapId {
+  outcome: PublishOutcome
+  state: 'complete' | 'incomplete'
+  digest: Digest
+  size: number
+  contentType: string
+  /** How many. */
+  chunks: number
+  frozen: boolean
+  /** The distinct digests that are to be uploaded, in the order of the manifest. */
+  missing: Digest[]
+  /** RFC 3339, when this map became complete; null while it is not. */
+  publishedAt: string | null
+  /** Why a manifest was dropped when its last chunk came: the whole is not what its digest or its sizes say. */
+  issues?: Issue[]
+}
+
+/** What is known of one map: the complete one, else the incomplete one. */
+export interface MapStatus extends Omit<PublishedMap, 'outcome' | 'issues'> {
+  /** RFC 3339; null while the build is open. */
+  frozenAt: string | null
+  /** A manifest that is recorded beside a complete map, to replace it once its chunks are there. */
+  pending: { digest: Digest; size: number; contentType: string; chunks: number; missing: Digest[] } | null
+}
+
+export interface MapPageOptions {
+  placeId?: string
+  buildId?: string
+  /** `next` of the page before. */
+  cursor?: string
+  /** 1 to 1,000; 100 without. */
+  limit?: number
+}
+
+export interface MapPage {
+  maps: MapStatus[]
+  /** The cursor of what follows, as long as it is not null: a page may be shorter than its limit. */
+  next: string | null
+}
+
+export interface ChunkUpload {
+  digest: Digest
+  bytes: Uint8Array
+}
+
+export interface PutChunksResult {
+  stored: number
+  existing: number
+  rejected: { index: number; digest: string | null; issues: Issue[] }[]
+  /**
+   * The maps that this call completed, and those that turned out to be wrong and were dropped, with `issues`. A map
+   * that misses nothing and is not in this list is completed by publishing its manifest again.
+   */
+  completed: PublishedMap[]
+}
+
+export interface PutChunkResult {
+  outcome: 'stored' | 'existing'
+  completed: PublishedMap[]
+}
+
+/** A complete map, to be read. */
+export interface MapContent extends MapId {
+  digest: Digest
+  size: number
+  contentType: string
+  frozen: boolean
+  /**
+   * The bytes from `start` up to, not including, `end`; all of them without. Read chunk by chunk.
+   *
+   * @throws {IngestError} in the middle: `map-replaced`, which cannot happen to a frozen map
+   */
+  bytes(start?: number, end?: number): AsyncIterable<Uint8Array>
+}
+
+/**
+ * The maps of game builds: published, completed chunk by chunk, frozen by the first event of their build, read back.
+ */
+export interface Maps {
+  /**
+   * Publishes a map, or records a manifest and answers which of its chunks are missing. Doing so again is always safe.
+   *
+   * A manifest of which no chunk is missing is verified first, one at a time per project.
+   *
+   * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, `digest-mismatch`
+   *   for a manifest whose chunks are there and are not what it says, `map-quota-exceeded` (with `limit` and `actual`),
+   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for an invalid project id or
+   *   option, and the errors of `admit` and the store. The manifest stays recorded if it cannot be verified now.
+   */
+  publishMap(projectId: string, publication: Publication, options?: PublishOptions): Promise<PublishedMap>
+  /**
+   * Stores chunks that a manifest of the project names; the last one of a map completes it. `bytes` must not change
+   * until this resolves. One call completes at most 16 maps, verifies none while another one of the project is
+   * verified, and begins no further one after 64 MiB.
+   *
+   * @throws {IngestError} `map-quota-exceeded` (with `limit` and `actual`), `invalid-argument` for an invalid project
+   *   id
+   */
+  putChunks(projectId: string, chunks: readonly ChunkUpload[], options?: VerificationOptions): Promise<PutChunksResult>
+  /**
+   * One chunk.
+   *
+   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `map-quota-exceeded` (with `limit`
+   *   and `actual`), `invalid-argument`
+   */
+  putChunk(projectId: string, digest: Digest, bytes: Uint8Array, options?: VerificationOptions): Promise<PutChunkResult>
+  /** What is known of a map; undefined when nothing was ever published for it. */
+  map(projectId: string, id: MapId): Promise<MapStatus | undefined>
+  /**
+   * The maps of a project, complete or not, by build and then by place, in the order of their bytes.
+   *
+   * @throws {IngestError} `invalid-cursor`, `invalid-argument`
+   */
+  maps(projectId: string, options?: MapPageOptions): Promise<MapPage>
+  /** The complete map; undefined when there is none. */
+  readMap(projectId: string, id: MapId): Promise<MapContent | undefined>
+  readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
+}

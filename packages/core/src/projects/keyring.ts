@@ -1,0 +1,162 @@
+import { IngestError } from '../error.ts'
+import { checkProjectId, isProjectId } from '../events/event.ts'
+import type { Store } from '../store.ts'
+import {
+  hashKey,
+  isActive,
+  isKeyOf,
+  type KeyRecord,
+  keyIdLength,
+  keyIdOf,
+  makeKey,
+  type Project,
+  type Scope,
+  scopes,
+} from './project.ts'
+
+/** What a request shows of itself. */
+export interface Credentials {
+  projectId: string
+  key: string
+  scope: Scope
+}
+
+/** Whether the credentials open the project for the scope. What it throws means "cannot tell now", not "no". */
+export type Authenticate = (credentials: Credentials) => boolean | Promise<boolean>
+
+export interface KeyOptions {
+  /** What the key may do; everything without. */
+  scopes?: readonly Scope[]
+  /** Milliseconds since 1970; never without. */
+  expiresAt?: number
+}
+
+/** The ingestion keys of all projects of one store. */
+export interface Keyring {
+  authenticate: Authenticate
+  /**
+   * Makes a key, and the project if it is new. The key itself is returned this once and kept nowhere.
+   *
+   * @throws {IngestError} `invalid-argument` for a project id, scope or time that cannot be one.
+   */
+  create(projectId: string, options?: KeyOptions): Promise<{ key: string; record: KeyRecord }>
+  /**
+   * What is known of the project's keys, oldest first.
+   *
+   * @throws {IngestError} `invalid-argument` for a project id that cannot be one; so do `revoke` and `rotate`.
+   */
+  list(projectId: string): Promise<readonly KeyRecord[]>
+  /**
+   * Ends a key, at once and for ever.
+   *
+   * @throws {IngestError} `unknown-key`
+   */
+  revoke(projectId: string, keyId: string): Promise<KeyRecord>
+  /**
+   * Makes a key with the scopes of an old one, which goes on working for `overlapMs`: game servers that are refused
+   * keep silent for minutes, so the new key has to be everywhere before the old one ends.
+   *
+   * @throws {IngestError} `unknown-key`, also for a key that is expired or revoked; `invalid-argument` for an overlap
+   *   that is not a whole number from 0.
+   */
+  rotate(
+    projectId: string,
+    keyId: string,
+    options?: { overlapMs?: number },
+  ): Promise<{ key: string; record: KeyRecord }>
+}
+
+const overlapMsDefault = 48 * 3600 * 1000
+
+/** The keyring of a store. */
+export function createKeyring(store: Store, now: () => number = Date.now): Keyring {
+  return {
+    async authenticate({ projectId, key, scope }) {
+      const keyId = keyIdOf(key)
+      if (keyId === undefined || !isProjectId(projectId)) return false
+      const record = (await store.project(projectId))?.keys.find((each) => each.keyId === keyId)
+      return record !== undefined && isKeyOf(record, key, scope, now())
+    },
+
+    async create(projectId, options = {}) {
+      checkKeyOptions(projectId, options)
+      const made = newKey(options.scopes ?? scopes, options.expiresAt, now())
+      await store.updateProject(projectId, (project) => ({
+        project: withKeys(project, projectId, now(), (keys) => [...keys, made.record]),
+        result: undefined,
+      }))
+      return made
+    },
+
+    async list(projectId) {
+      checkProjectId(projectId)
+      return (await store.project(projectId))?.keys ?? []
+    },
+
+    async revoke(projectId, keyId) {
+      checkProjectId(projectId)
+      return store.updateProject(projectId, (project) => {
+        const old = findKey(project, keyId)
+        const record = old.revokedAt === undefined ? { ...old, revokedAt: now() } : old
+        return { project: withKeys(project, projectId, now(), replace(old, record)), result: record }
+      })
+    },
+
+    async rotate(projectId, keyId, { overlapMs = overlapMsDefault } = {}) {
+      checkProjectId(projectId)
+      if (!(Number.isSafeInteger(overlapMs) && overlapMs >= 0)) {
+        throw new IngestError('invalid-argument', 'overlapMs is a whole number of milliseconds.')
+      }
+      return store.updateProject(projectId, (project) => {
+        const old = findKey(project, keyId)
+        if (!isActive(old, now())) throw new IngestError('unknown-key', `The key ${keyId} has ended: create a new one.`)
+        const made = newKey(old.scopes, undefined, now())
+        const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now() + overlapMs) }
+        const keys = withKeys(project, projectId, now(), (all) => [...replace(old, ending)(all), made.record])
+        return { project: keys, result: made }
+      })
+    },
+  }
+}
+
+function newKey(scopes: readonly Scope[], expiresAt: number | undefined, createdAt: number) {
+  const { key, keyId } = makeKey()
+  const record: KeyRecord = { keyId, hash: hashKey(key), scopes, createdAt }
+  if (expiresAt !== undefined) record.expiresAt = expiresAt
+  return { key, record }
+}
+
+function checkKeyOptions(projectId: string, options: KeyOptions): void {
+  checkProjectId(projectId)
+  const strange = options.scopes?.find((scope) => !scopes.includes(scope))
+  if (strange !== undefined || options.scopes?.length === 0) {
+    throw new IngestError('invalid-argument', `A key needs one or more of the scopes ${scopes.join(', ')}.`)
+  }
+  if (options.expiresAt !== undefined && !Number.isSafeInteger(options.expiresAt)) {
+    throw new IngestError('invalid-argument', 'expiresAt is a number of milliseconds since 1970.')
+  }
+}
+
+function findKey(project: Project | undefined, keyId: string): KeyRecord {
+  const record = project?.keys.find((each) => each.keyId === keyId)
+  if (!record) {
+    // not repeated when it may be a whole key
+    const name = keyId.length > keyIdLength ? 'by this name: it is the 8 characters after ik_' : keyId
+    throw new IngestError('unknown-key', `The project has no key ${name}.`)
+  }
+  return record
+}
+
+function replace(old: KeyRecord, record: KeyRecord) {
+  return (keys: readonly KeyRecord[]) => keys.map((each) => (each === old ? record : each))
+}
+
+function withKeys(
+  project: Project | undefined,
+  projectId: string,
+  now: number,
+  change: (keys: readonly KeyRecord[]) => readonly KeyRecord[],
+): Project {
+  const base = project ?? { projectId, createdAt: now, keys: [] }
+  return { ...base, keys: change(base.keys) }
+}

@@ -1,0 +1,689 @@
+import assert from 'node:assert/strict'
+import { isDeepStrictEqual } from 'node:util'
+import fc from 'fast-check'
+import t from 'tap'
+import { IngestError } from '../../src/error.ts'
+import { batchBody } from '../../src/events/batch.ts'
+import { sortEvents } from '../../src/events/classify-events.ts'
+import { parseBatch } from '../../src/events/parse-batch.ts'
+import { scanBatch } from '../../src/events/scan-batch.ts'
+import type { AppendEvent } from '../../src/store.ts'
+import { isNameText } from '../../src/validation.ts'
+import { escaped, member, number, space, string, value } from '../json-text.ts'
+
+const projectId = 'pro_ject-1'
+const start = `{"projectId":"${projectId}","eventId":"e-1"`
+/** An event with these further members. */
+const event = (...members: string[]) => `${[start, ...members]}}`
+const batch = (...events: string[]) => `{"events":[${events}]}`
+const nested = (levels: number, open: string, close: string) => open.repeat(levels) + close.repeat(levels)
+
+/** What the checks that decide make of a body: its events if all of them are valid. */
+function decide(body: Buffer): AppendEvent[] | undefined {
+  try {
+    const { unidentified, faulty, valid, repeats } = sortEvents(projectId, parseBatch(body))
+    if (unidentified.length + faulty.length > 0) return undefined
+    return [...valid, ...repeats].sort((a, b) => a.start - b.start)
+  } catch (error) {
+    if (error instanceof IngestError) return undefined
+    throw error
+  }
+}
+
+/** Taken, and made of it what the checks make of it. */
+function takes(body: string, message = body): void {
+  const bytes = Buffer.from(body)
+  const scanned = scanBatch(bytes, projectId)
+  assert.ok(scanned, `taken: ${message}`)
+  assert.deepEqual(scanned, decide(bytes), message)
+}
+
+/** Not taken, because it is not valid. */
+function refuses(body: string | Buffer, message = String(body)): void {
+  const bytes = Buffer.from(body)
+  assert.equal(decide(bytes), undefined, `not valid: ${message}`)
+  assert.equal(scanBatch(bytes, projectId), undefined, `not taken: ${message}`)
+}
+
+/** Not taken, although it is valid: it is left to others. */
+function leaves(body: string, message = body): void {
+  const bytes = Buffer.from(body)
+  assert.ok(decide(bytes), `valid: ${message}`)
+  assert.equal(scanBatch(bytes, projectId), undefined, `not taken: ${message}`)
+}
+
+t.test('of each event the id, the build and the place are told', async (t) => {
+  const body = Buffer.from(
+    batch(
+      `{"projectId":"${projectId}","eventId":"a","type":"kill","buildId":"2026.1","n":1}`,
+      `{"eventId":"b","projectId":"${projectId}"}`,
+      `{"buildId":null,"eventId":"c","projectId":"${projectId}"}`,
+    ),
+  )
+  const scanned = scanBatch(body, projectId) ?? []
+  t.strictSame(
+    scanned.map(({ start, end, ...ids }) => [ids, JSON.parse(body.toString('utf8', start, end)).eventId]),
+    [
+      [{ eventId: 'a', buildId: '2026.1' }, 'a'],
+      [{ eventId: 'b' }, 'b'],
+      [{ eventId: 'c' }, 'c'],
+    ],
+  )
+  takes(body.toString())
+})
+
+t.test('empty events are a batch', async () => {
+  takes('{"events":[]}')
+  takes(' { "events" : [ ] } ')
+})
+
+t.test('space may stand wherever JSON lets it', async () => {
+  const tokens = ['{', '"events"', ':', '[', '{', '"projectId"', ':', `"${projectId}"`, ',', '"eventId"', ':', '"a"']
+  tokens.push(',', '"list"', ':', '[', '1', ',', '{', '"a"', ':', 'null', ',', '"b"', ':', '[', ']', '}', ']', '}')
+  tokens.push(',', ...tokens.slice(4, 12), '}', ']', '}')
+  for (const space of [' ', '\t', '\n', '\r', '\r\n  \t']) takes(`${space}${tokens.join(space)}${space}`)
+  for (let i = 0; i <= tokens.length; i++) {
+    takes([...tokens.slice(0, i), ' ', ...tokens.slice(i)].join(''))
+    // nothing else is space
+    for (const no of ['\v', '\f', '\0', '\u00a0', '\u2028', '\ufeff', '\u001f', '\u007f', '/**/']) {
+      refuses([...tokens.slice(0, i), no, ...tokens.slice(i)].join(''))
+    }
+  }
+})
+
+t.test('ids and texts may be of any letters', async () => {
+  for (const text of [
+    'é',
+    'e\u0301',
+    '日本',
+    '🎮',
+    '\u0080',
+    '\u00a0',
+    '\ufeff',
+    '\u2028',
+    ' ',
+    "'",
+    '/',
+    '__proto__',
+  ]) {
+    takes(batch(`{"projectId":"${projectId}","eventId":"${text}","buildId":"${text}","type":"${text}"}`))
+    takes(batch(event(`"${text}":"${text}"`)))
+  }
+})
+
+t.test('escapes in members that nobody looks at are text', async () => {
+  for (const text of [
+    '\\"',
+    '\\\\',
+    '\\/',
+    '\\b\\f\\n\\r\\t',
+    '\\u0000',
+    '\\uD83C\\udfae',
+    '\\ud800',
+    '\\u00Ff',
+    '\\\\"',
+  ]) {
+    const body = batch(event(`"other":"${text}"`, '"more":[{"a":"}]"}]'))
+    if (text.endsWith('\\\\"')) refuses(body)
+    else takes(body)
+    if (text.endsWith('\\\\"')) continue
+    takes(batch(event(`"other":{"${text}":["${text}"]}`)))
+    takes(batch(event(`"other":"${text}"`), `{"projectId":"${projectId}","eventId":"b","type":"kill"}`))
+  }
+})
+
+t.test('escapes in members that are looked at, and in the names of members, are left to others', async () => {
+  for (const name of ['type', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId']) {
+    leaves(batch(event(`"${name}":"a\\u0062"`)))
+    leaves(batch(event(`"${name}":"\\\\"`)))
+  }
+  leaves(batch(`{"projectId":"${projectId}","eventId":"\\u0061"}`))
+  leaves(batch(`{"projectId":"${projectId.replace('_', '\\u005f')}","eventId":"a"}`))
+  leaves(batch(event('"timestamp":"2026-11-20T17:51:00\\u005a"')))
+  leaves(batch(event('"\\u0074ype":"a"')))
+  leaves(batch(event('"\\n":1')))
+  leaves(`{"\\u0065vents":[${event()}]}`)
+  leaves(batch(`{"projectId":"${projectId}","eventId":"a","event\\u0049d":"b"}`), 'an eventId in disguise')
+  refuses(batch(event('"\\u0062uildId":5')))
+  refuses(batch(`{"projectId":"${projectId}","eventId":"\\u0000"}`))
+  refuses(batch(`{"projectId":"${projectId}","eventId":"\\ud800"}`))
+  refuses(batch(event('"buildId":"\\u007f"')))
+})
+
+t.test('well-known members may be null, but the ids may not', async () => {
+  const names = ['type', 'timestamp', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId']
+  takes(batch(event(...names.map((name) => `"${name}":null`))))
+  for (const name of names) takes(batch(event(`"${name}":null`)))
+  refuses(batch(`{"projectId":null,"eventId":"a"}`))
+  refuses(batch(`{"projectId":"${projectId}","eventId":null}`))
+})
+
+t.test('integers may stand for some ids', async () => {
+  for (const name of ['placeId', 'sessionId', 'serverId', 'playerId']) {
+    for (const digits of ['0', '-0', '7', '-7', '920587237', '999999999999999', '-999999999999999']) {
+      takes(batch(event(`"${name}":${digits}`)))
+    }
+    for (const odd of ['9007199254740991', '-9007199254740991', '1000000000000000', '1e3', '1.0', '10E-1', '0e0']) {
+      leaves(batch(event(`"${name}":${odd}`)))
+    }
+    for (const no of ['9007199254740992', '-9007199254740992', '0.5', '1e400', '-1e-1']) {
+      refuses(batch(event(`"${name}":${no}`)))
+    }
+  }
+  for (const name of ['projectId', 'eventId', 'type', 'buildId']) refuses(batch(event(`"${name}":1`)))
+})
+
+t.test('a timestamp is an RFC 3339 time or milliseconds since 1970', async () => {
+  for (const time of ['"2026-11-20T17:51:00Z"', '"2024-02-29t23:59:60.123456789+14:00"', '0', '1795203225083']) {
+    takes(batch(event(`"timestamp":${time}`)))
+  }
+  for (const time of ['""', '"2026-11-20"', '"2026-02-29T00:00:00Z"', '"2026-11-20T17:51:00"', '-1', '0.5', '"é"']) {
+    refuses(batch(event(`"timestamp":${time}`)))
+  }
+  leaves(batch(event('"timestamp":1795203225083.0')))
+  leaves(batch(event('"timestamp":9007199254740991')))
+})
+
+t.test('texts are as long as their rules let them be, in bytes', async () => {
+  const lengths = { eventId: 256, type: 200, buildId: 128, placeId: 128, sessionId: 256, serverId: 256, playerId: 256 }
+  for (const [name, bytes] of Object.entries(lengths)) {
+    const withText = (text: string) =>
+      batch(`{"projectId":"${projectId}"${name === 'eventId' ? '' : ',"eventId":"a"'},"${name}":"${text}"}`)
+    takes(withText('x'.repeat(bytes)))
+    takes(withText('é'.repeat(bytes / 2)))
+    refuses(withText('x'.repeat(bytes + 1)))
+    refuses(withText(`x${'é'.repeat(bytes / 2)}`))
+    if (/^(session|server|player)Id$/.test(name)) takes(withText(''))
+    else refuses(withText(''))
+  }
+})
+
+t.test('well-known members of another kind are refused', async () => {
+  for (const name of ['type', 'timestamp', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId', 'eventId']) {
+    for (const no of ['true', 'false', '{}', '[]', '["a"]', '{"a":1}']) {
+      const others = name === 'eventId' ? `{"projectId":"${projectId}"` : start
+      refuses(batch(`${others},"${name}":${no}}`))
+    }
+  }
+})
+
+t.test('members whose names only look like those that are known are others', async () => {
+  for (const name of [
+    'Type',
+    'types',
+    'typ',
+    'buildid',
+    'buildId ',
+    'eventID',
+    'tipe',
+    'xuildId',
+    '',
+    'timestamps',
+    '4ype',
+  ]) {
+    takes(batch(event(`"${name}":true`)))
+  }
+  takes(batch(event(`"${'x'.repeat(1000)}":true`)))
+  takes(batch(event('"__proto__":{"buildId":5}', '"constructor":1')))
+  takes(batch(event('"nested":{"eventId":1,"projectId":2,"buildId":3,"events":[4]}')))
+})
+
+t.test('of members that stand twice the last would count, which is left to others', async () => {
+  for (const name of ['type', 'timestamp', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId']) {
+    leaves(batch(event(`"${name}":null`, `"${name}":null`)))
+    refuses(batch(event(`"${name}":null`, `"${name}":true`)))
+  }
+  leaves(batch(event('"eventId":"b"')))
+  leaves(batch(event(`"projectId":"${projectId}"`)))
+  refuses(batch(event('"eventId":5')))
+  refuses(batch(event('"projectId":"other"')))
+  takes(batch(event('"other":1', '"other":2', '"more":{"a":1,"a":2}')), 'of no matter where nobody looks')
+})
+
+t.test('events with one id are all told, in their order', async () => {
+  takes(batch(event(), event('"a":1'), `{"projectId":"${projectId}","eventId":"b"}`, event()))
+})
+
+t.test('an envelope with anything else in it is left to others', async () => {
+  leaves(`{"events":[${event()}],"more":1}`)
+  leaves(`{"more":1,"events":[${event()}]}`)
+  leaves(`{"events":[],"events":[${event()}]}`)
+  leaves(`{"events":[${event()}],"\\u0065vents":[]}`)
+  leaves(`{"events":[],"":0}`)
+  refuses(`{"events":[${event()}],"events":5}`)
+  for (const body of ['', ' ', '{}', '[]', 'null', '{"event":[]}', '{"events":{}}', '{"events":null}', '{"events"}']) {
+    refuses(body)
+  }
+  for (const body of ['{"events" []}', '{events:[]}', "{'events':[]}", '"events":[]', '{"events":[]', '{"events":[}']) {
+    refuses(body)
+  }
+})
+
+t.test('100 events are a batch, and 101 are none', async () => {
+  const events = Array.from({ length: 101 }, (_, i) => `{"projectId":"${projectId}","eventId":"e-${i}"}`)
+  takes(batch(...events.slice(1)), '100')
+  refuses(batch(...events), '101')
+  refuses(`{"events":[${events.join(' , ')}]}`, '101')
+})
+
+t.test('an event is an object that says whose it is', async () => {
+  for (const no of ['1', 'null', '"a"', '[]', '{}', `[${event()}]`, 'true', '']) {
+    refuses(batch(no, event()))
+    refuses(batch(event(), no))
+  }
+  refuses(batch('{"eventId":"a"}'))
+  refuses(batch(`{"projectId":"${projectId}"}`))
+  for (const other of [
+    'other',
+    '',
+    projectId.slice(0, -1),
+    `${projectId}x`,
+    projectId.toUpperCase(),
+    ` ${projectId}`,
+  ]) {
+    refuses(batch(`{"projectId":"${other}","eventId":"a"}`))
+  }
+  refuses(batch(`{"projectId":1,"eventId":"a"}`))
+})
+
+t.test('32 levels are deep enough', async () => {
+  for (const [open, close] of [
+    ['[', ']'],
+    ['{"a":', '}'],
+    ['[{"a":', '}]'],
+  ] as const) {
+    const step = open.length > 5 ? 2 : 1
+    const filled = (levels: number) => `${open.repeat(levels / step)}1${close.repeat(levels / step)}`
+    const deepest = step === 2 ? 30 : 31
+    takes(batch(event(`"a":${filled(deepest)}`)))
+    refuses(batch(event(`"a":${filled(deepest + step)}`)))
+    refuses(batch(event(`"a":${filled(deepest + step)}`, '"a":1')), 'too deep, also where another replaces it')
+  }
+  takes(batch(event(`"a":${nested(31, '[', ']')}`)))
+  refuses(batch(event(`"a":${nested(32, '[', ']')}`)))
+  takes(batch(event(`"a":${'['.repeat(30)}{}${']'.repeat(30)}`)))
+  refuses(batch(event(`"a":${'['.repeat(31)}{}${']'.repeat(31)}`)))
+  refuses(batch(event(`"a":${nested(100_000, '[', ']')}`)), 'and no stack is needed to say so')
+})
+
+/** Places for a value: by itself, as a member that is known, and inside of others. */
+const places: ((value: string) => string)[] = [
+  (value) => batch(event(`"a":${value}`)),
+  (value) => batch(event(`"a":${value}`, '"b":1')),
+  (value) => batch(event(`"playerId":${value}`)),
+  (value) => batch(event(`"a":[${value}]`)),
+  (value) => batch(event(`"a":[1,${value},2]`)),
+  (value) => batch(event(`"a":{"b":${value}}`)),
+  (value) => batch(event(`"a":{"b":1,"c":${value},"d":[]}`)),
+]
+
+t.test('numbers are those of JSON', async () => {
+  for (const number of [
+    '0',
+    '-0',
+    '10',
+    '0.0',
+    '-0.50',
+    '1e5',
+    '1E+05',
+    '1e-0',
+    '12.34E-56',
+    '1e999',
+    '9'.repeat(400),
+  ]) {
+    takes(batch(event(`"a":${number}`)))
+    takes(batch(event(`"a":[${number}]`)))
+  }
+  const no = [
+    '01',
+    '-01',
+    '00',
+    '-',
+    '--1',
+    '+1',
+    '1.',
+    '.5',
+    '-.5',
+    '1.e5',
+    '1e',
+    '1E+',
+    '1e-',
+    '1e5.5',
+    '1e+-5',
+    '1.2.3',
+  ]
+  no.push('0x1', '1_0', 'NaN', 'Infinity', '-Infinity', '1n', '１', '1a', '- 1', '1 2', '1-', '0-', '1e5e5', '１0')
+  for (const number of no) for (const place of places) refuses(place(number))
+})
+
+t.test('literals are those of JSON', async () => {
+  for (const literal of ['true', 'false', 'null']) takes(batch(event(`"a":${literal}`, `"b":[${literal}]`)))
+  const no = [
+    'True',
+    'TRUE',
+    'tru',
+    'truee',
+    'trux',
+    't',
+    'fals',
+    'falsey',
+    'False',
+    'nul',
+    'nulll',
+    'nil',
+    'n',
+    'Null',
+  ]
+  no.push('undefined', 'truefalse', 'null null', 'nan', 'tr ue')
+  for (const literal of no) for (const place of places) refuses(place(literal))
+})
+
+t.test('strings are those of JSON', async () => {
+  const no = [
+    '"',
+    '"a',
+    'a',
+    "'a'",
+    '"a"b"',
+    '"a""',
+    '""""',
+    '"\\"',
+    '"\\\\\\"',
+    '"\\x"',
+    '"\\0"',
+    '"\\\'"',
+    '"\\U0041"',
+  ]
+  no.push(
+    '"\\u"',
+    '"\\u1"',
+    '"\\u12"',
+    '"\\u123"',
+    '"\\u123g"',
+    '"\\u12 4"',
+    '"\\uG234"',
+    '"\\u{61}"',
+    '"\\ u0061"',
+    '"\\',
+  )
+  for (const string of no) for (const place of places) refuses(place(string))
+  for (let byte = 0; byte < 0x20; byte++) {
+    const character = String.fromCharCode(byte)
+    for (const place of places) refuses(place(`"${character}"`))
+    refuses(batch(event(`"${character}":1`)))
+    refuses(batch(`{"projectId":"${projectId}","eventId":"a${character}"}`))
+    refuses(batch(event(`"a":"\\${character}"`)))
+  }
+  // DEL may stand in a string, but not in a name
+  refuses(batch(`{"projectId":"${projectId}","eventId":"a\u007f"}`))
+  refuses(batch(event('"buildId":"a\u007f"')))
+  leaves(batch(event('"type":"a\u007f"')))
+  leaves(batch(event('"a\u007f":"\u007f"')))
+})
+
+t.test('objects and arrays are those of JSON', async () => {
+  const no = [
+    '[',
+    ']',
+    '[1',
+    '[1,',
+    '[1,]',
+    '[,]',
+    '[,1]',
+    '[1 2]',
+    '[1,,2]',
+    '[1}',
+    '[:]',
+    '[1:2]',
+    '{',
+    '}',
+    '{"a"',
+    '{"a"}',
+  ]
+  no.push(
+    '{"a":}',
+    '{"a":1',
+    '{"a":1,',
+    '{"a":1,}',
+    '{,}',
+    '{a:1}',
+    '{1:1}',
+    '{"a" 1}',
+    '{"a":1 "b":2}',
+    '{"a":1,,"b":2}',
+  )
+  no.push(
+    '{"a":1]',
+    '{"a"::1}',
+    '{"a":1:2}',
+    '{"a",1}',
+    '{null:1}',
+    '{[]:1}',
+    '{:1}',
+    '[]]',
+    '{}}',
+    '[[]',
+    '{{}}',
+    '()',
+    '<>',
+  )
+  for (const text of no) for (const place of places) refuses(place(text))
+})
+
+const usual = batch(
+  event('"type":"kill"', '"timestamp":"2026-11-20T17:51:00Z"', '"buildId":"2026.1"', '"placeId":1', '"at":[1.5,-2e3]'),
+  `{"projectId":"${projectId}", "eventId":"日本", "note":"a\\n\\u00e9", "nested":{"a":{},"b":[true,false,null]}}`,
+)
+
+t.test('a batch that is cut anywhere is none, and neither is one with anything behind it', async () => {
+  takes(usual)
+  const bytes = Buffer.from(usual)
+  for (let end = 0; end < bytes.length; end++) refuses(bytes.subarray(0, end), `the first ${end} bytes`)
+  for (const junk of ['}', ']', ',', '{}', '0', '"', 'null', '\0', '\u00a0', ';', '{"events":[]}']) {
+    refuses(`${usual}${junk}`)
+    refuses(`${usual} ${junk}`)
+    refuses(`${junk}${usual}`)
+  }
+})
+
+t.test('a body may be a part of a larger buffer', async (t) => {
+  const larger = Buffer.from(`[${usual}]`)
+  t.strictSame(scanBatch(larger.subarray(1, -1), projectId), scanBatch(Buffer.from(usual), projectId))
+})
+
+/** Whether what is taken is what the checks would take. */
+function agrees(bytes: Buffer): boolean {
+  let body: Buffer
+  try {
+    body = batchBody(bytes)
+  } catch {
+    // not UTF-8, so never scanned
+    return true
+  }
+  const scanned = scanBatch(body, projectId)
+  return scanned === undefined || isDeepStrictEqual(scanned, decide(body))
+}
+
+t.test('any one byte may be another one, be missing or be too many', async (t) => {
+  const bytes = Buffer.from(usual)
+  const wrong: string[] = []
+  const check = (body: Buffer) => {
+    if (!agrees(body)) wrong.push(body.toString('latin1'))
+  }
+  for (let at = 0; at < bytes.length; at++) {
+    const [before, after] = [bytes.subarray(0, at), bytes.subarray(at)]
+    check(Buffer.concat([before, after.subarray(1)]))
+    for (let byte = 0; byte < 0x80; byte++) {
+      check(Buffer.concat([before, Buffer.of(byte), after]))
+      check(Buffer.concat([before, Buffer.of(byte), after.subarray(1)]))
+    }
+  }
+  t.strictSame(wrong, [])
+})
+
+const numRuns = Number(process.env.INGEST_SCAN_RUNS ?? 2_000)
+
+const quoted = (text: fc.Arbitrary<string>) => text.map((text) => JSON.stringify(text))
+const name = (maxLength: number) =>
+  fc.string({ unit: 'grapheme', minLength: 1, maxLength }).filter((text) => isNameText(text) && !/["\\]/.test(text))
+const id = quoted(name(5))
+const integer = fc.oneof(fc.integer().map(String), fc.constantFrom('0', '-0', '999999999999999'))
+const time = fc.oneof(
+  quoted(fc.date({ noInvalidDate: true, min: new Date(0), max: new Date(8e12) }).map((date) => date.toISOString())),
+  fc.nat({ max: 2 ** 45 }).map(String),
+)
+const orNull = (text: fc.Arbitrary<string>) => fc.option(text, { nil: 'null', freq: 5 })
+const idOrInteger = orNull(fc.oneof(id, integer))
+const plainFields: Record<string, fc.Arbitrary<string>> = {
+  type: orNull(id),
+  timestamp: orNull(time),
+  buildId: orNull(id),
+  placeId: idOrInteger,
+  sessionId: fc.oneof(idOrInteger, fc.constant('""')),
+  serverId: idOrInteger,
+  playerId: idOrInteger,
+}
+const knownNames = ['projectId', 'eventId', ...Object.keys(plainFields)]
+const otherName = quoted(name(8)).filter((key) => !knownNames.includes(JSON.parse(key)))
+const withoutDelete = value.filter((text) => !text.includes('\u007f'))
+const textOf = (texts: fc.Arbitrary<string>[]) => fc.tuple(...texts).map((parts) => parts.join(''))
+
+/** An event as anybody would send it. */
+const plainEvent = fc
+  .tuple(
+    textOf([fc.constant('"projectId"'), space, fc.constant(':'), space, fc.constant(`"${projectId}"`)]),
+    member(fc.constant('"eventId"'), id),
+    fc.subarray(Object.entries(plainFields)).chain((fields) => {
+      return fc.tuple(...fields.map(([name, value]) => member(fc.constant(`"${name}"`), value)))
+    }),
+    fc.array(member(otherName, withoutDelete), { maxLength: 3 }),
+  )
+  .chain(([project, event, fields, others]) => {
+    const members = [project, event, ...fields, ...others]
+    return fc.shuffledSubarray(members, { minLength: members.length, maxLength: members.length })
+  })
+  .map((members) => `{${members}}`)
+
+const batchOf = (event: fc.Arbitrary<string>) =>
+  fc
+    .tuple(space, space, space, space, fc.array(fc.tuple(space, event, space), { maxLength: 4 }), space, space)
+    .map(([a, b, c, d, events, e, f]) => {
+      return `${a}{${b}"events"${c}:${d}[${events.map((parts) => parts.join(''))}]${e}}${f}`
+    })
+const plainBatch = batchOf(plainEvent)
+
+t.test('every plain batch of valid events is taken, and made of it what the checks make of it', async (t) => {
+  fc.assert(
+    fc.property(plainBatch, (body) => {
+      const bytes = Buffer.from(body)
+      const scanned = scanBatch(bytes, projectId)
+      return scanned !== undefined && isDeepStrictEqual(scanned, decide(bytes))
+    }),
+    { numRuns },
+  )
+  t.pass(`${numRuns} batches`)
+})
+
+/** A name as it is, or spelled otherwise. */
+const spelled = (name: string) =>
+  fc.oneof(
+    { weight: 10, arbitrary: fc.constant(`"${name}"`) },
+    fc.constant(`"\\u00${name.charCodeAt(0).toString(16)}${name.slice(1)}"`),
+    fc.constantFrom(`"${name} "`, `"${name.slice(1)}"`, `"${name.toLowerCase()}"`, name),
+  )
+const oddNumber = fc.oneof(
+  number,
+  fc
+    .tuple(fc.constantFrom('', '-'), fc.nat({ max: 100 }), fc.constantFrom('', '.', '.0', 'e', 'e1', 'e-1', 'E+'))
+    .map(String),
+  fc.constantFrom('-0', '00', '-1', '999999999999999', '1000000000000000', '9007199254740991', '9007199254740993', '-'),
+  fc.bigInt({ min: -(10n ** 17n), max: 10n ** 17n }).map(String),
+)
+const oddText = fc.oneof(
+  string,
+  fc.nat({ max: 300 }).map((length) => `"${'x'.repeat(length)}"`),
+  fc.nat({ max: 150 }).map((length) => `"${'é'.repeat(length)}"`),
+  escaped.map((text) => `"a${text}"`),
+  fc.nat({ max: 0x9f }).map((code) => `"${String.fromCharCode(code)}"`),
+  fc.constantFrom('"', '""', '"\\', '"\\u12', "'a'", `"${projectId}"`, `"${projectId.toUpperCase()}"`, '"e-1"'),
+  time,
+)
+const deep = fc
+  .tuple(fc.integer({ min: 28, max: 34 }), fc.constantFrom(['[', ']'], ['{"a":', '}']), value)
+  .map(([levels, [open = '', close = ''], inside]) => `${open.repeat(levels)}${inside}${close.repeat(levels)}`)
+const oddValue = fc.oneof(
+  { weight: 3, arbitrary: value },
+  { weight: 3, arbitrary: oddNumber },
+  { weight: 3, arbitrary: oddText },
+  deep,
+  fc.constantFrom('null', 'tru', 'true', '[1,]', '{"a"}', '{', ']', ''),
+)
+/** An event with a little wrong with it, or nothing. */
+const oddEvent = fc.oneof(
+  { weight: 3, arbitrary: plainEvent },
+  fc
+    .tuple(
+      fc.array(
+        fc.constantFrom(...knownNames).chain((name) => {
+          const usual = plainFields[name] ?? (name === 'eventId' ? id : fc.constant(`"${projectId}"`))
+          return member(spelled(name), fc.oneof({ weight: 2, arbitrary: usual }, oddValue))
+        }),
+        { maxLength: 3 },
+      ),
+      fc.array(member(fc.oneof(otherName, string), oddValue), { maxLength: 2 }),
+      fc.boolean(),
+    )
+    .map(([known, others, isIdentified]) => {
+      return `{${[...(isIdentified ? [`"projectId":"${projectId}","eventId":"e-1"`] : []), ...known, ...others]}}`
+    }),
+  { weight: 1, arbitrary: value },
+)
+const envelope = fc
+  .tuple(
+    fc.constantFrom('{"events":[', '{"\\u0065vents":[', '{"a":1,"events":[', '[', '{"events":{"events":['),
+    batchOf(oddEvent),
+    fc.constantFrom(']}', '],"events":[]}', '],"events":5}', '],}', ']]}', ']}}'),
+  )
+  .map(
+    ([before, events, after]) => `${before}${events.slice(events.indexOf('[') + 1, events.lastIndexOf(']'))}${after}`,
+  )
+
+t.test('of odd batches, none is taken but as the checks would take it', async (t) => {
+  let taken = 0
+  fc.assert(
+    fc.property(fc.oneof({ weight: 5, arbitrary: batchOf(oddEvent) }, envelope), (text) => {
+      const body = Buffer.from(text)
+      if (scanBatch(body, projectId)) taken++
+      return agrees(body)
+    }),
+    { numRuns },
+  )
+  t.ok(taken > numRuns / 10 && taken < numRuns, `${taken} of ${numRuns} were taken`)
+})
+
+const signs = Buffer.from('{}[]",:\\/ \t\n\r0123456789+-.eEtruefalsn\0\u001f\u007fé')
+const mutation = fc.record({
+  at: fc.nat({ max: 2 ** 16 }),
+  length: fc.nat({ max: 3 }),
+  put: fc.oneof(
+    fc.uint8Array({ maxLength: 2 }),
+    fc.array(fc.constantFrom(...signs), { maxLength: 3 }).map((bytes) => Uint8Array.from(bytes)),
+  ),
+})
+
+t.test('of batches with some bytes changed, none is taken but as the checks would take it', async (t) => {
+  let taken = 0
+  fc.assert(
+    fc.property(plainBatch, fc.array(mutation, { minLength: 1, maxLength: 3 }), (text, mutations) => {
+      let body: Buffer = Buffer.from(text)
+      for (const { at, length, put } of mutations) {
+        const from = at % (body.length + 1)
+        body = Buffer.concat([body.subarray(0, from), put, body.subarray(from + length)])
+      }
+      if (scanBatch(body, projectId)) taken++
+      return agrees(body)
+    }),
+    { numRuns },
+  )
+  t.ok(taken > 0 && taken < numRuns, `${taken} of ${numRuns} were taken`)
+})

@@ -1,0 +1,119 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { canonicalJson, mapDepthMax } from '../../src/json/canonical-json.ts'
+
+const canonical = (value: unknown) => canonicalJson(value, '/map').toString()
+
+t.test('the example of RFC 8785 section 3.2.2', async (t) => {
+  const text = String.raw`{
+    "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
+    "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
+    "literals": [null, true, false]
+  }`
+  t.equal(
+    canonical(JSON.parse(text)),
+    String.raw`{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`,
+  )
+})
+
+t.test('members are in the order of RFC 8785 section 3.2.3: by UTF-16 code units', async (t) => {
+  const values = {
+    '\u20ac': 'Euro Sign',
+    '\r': 'Carriage Return',
+    '\ufb33': 'Hebrew Letter Dalet With Dagesh',
+    '1': 'One',
+    '\ud83d\ude00': 'Emoji: Grinning Face',
+    '\u0080': 'Control',
+    '\u00f6': 'Latin Small Letter O With Diaeresis',
+  }
+  t.strictSame(Object.values(JSON.parse(canonical(values).replace('"1":', '"\\t1":'))), [
+    'Carriage Return',
+    'One',
+    'Control',
+    'Latin Small Letter O With Diaeresis',
+    'Euro Sign',
+    'Emoji: Grinning Face',
+    'Hebrew Letter Dalet With Dagesh',
+  ])
+})
+
+t.test('numbers are written as in RFC 8785 appendix B', async (t) => {
+  const numbers: [string, string][] = [
+    ['0000000000000000', '0'],
+    ['8000000000000000', '0'],
+    ['0000000000000001', '5e-324'],
+    ['8000000000000001', '-5e-324'],
+    ['7fefffffffffffff', '1.7976931348623157e+308'],
+    ['ffefffffffffffff', '-1.7976931348623157e+308'],
+    ['4340000000000000', '9007199254740992'],
+    ['c340000000000000', '-9007199254740992'],
+    ['4430000000000000', '295147905179352830000'],
+    ['44b52d02c7e14af5', '9.999999999999997e+22'],
+    ['44b52d02c7e14af6', '1e+23'],
+    ['44b52d02c7e14af7', '1.0000000000000001e+23'],
+    ['444b1ae4d6e2ef4e', '999999999999999700000'],
+    ['444b1ae4d6e2ef4f', '999999999999999900000'],
+    ['444b1ae4d6e2ef50', '1e+21'],
+    ['3eb0c6f7a0b5ed8c', '9.999999999999997e-7'],
+    ['3eb0c6f7a0b5ed8d', '0.000001'],
+    ['41b3de4355555553', '333333333.3333332'],
+    ['41b3de4355555554', '333333333.33333325'],
+    ['41b3de4355555555', '333333333.3333333'],
+    ['41b3de4355555556', '333333333.3333334'],
+    ['41b3de4355555557', '333333333.33333343'],
+    ['becbf647612f3696', '-0.0000033333333333333333'],
+    ['43143ff3c1cb0959', '1424953923781206.2'],
+  ]
+  for (const [bits, text] of numbers) t.equal(canonical(Buffer.from(bits, 'hex').readDoubleBE()), text, bits)
+  for (const bits of ['7fffffffffffffff', '7ff0000000000000', 'fff0000000000000']) {
+    t.throws(() => canonical(Buffer.from(bits, 'hex').readDoubleBE()), { code: 'invalid-publication' }, bits)
+  }
+})
+
+t.test('what has no canonical bytes is refused, and it is said where it stands', async (t) => {
+  const deep = JSON.parse(`${'['.repeat(mapDepthMax + 1)}${']'.repeat(mapDepthMax + 1)}`)
+  t.equal(canonical(deep[0]).length, mapDepthMax * 2)
+  const refused: [unknown, string, string][] = [
+    ['\ud800', 'invalid_format', '/map'],
+    [['a', '\udc00\ud800'], 'invalid_format', '/map/1'],
+    [{ 'a/b': { '\udfff': 1 } }, 'invalid_format', '/map/a~1b/\udfff'],
+    [JSON.parse('{"a":[1e400]}'), 'out_of_range', '/map/a/0'],
+    [Number.NaN, 'out_of_range', '/map'],
+    [deep, 'too_deep', `/map${'/0'.repeat(mapDepthMax)}`],
+    [undefined, 'invalid_type', '/map'],
+    [[undefined], 'invalid_type', '/map/0'],
+    [{ a: 5n }, 'invalid_type', '/map/a'],
+    [{ a: () => 1 }, 'invalid_type', '/map/a'],
+    [{ a: Symbol('a') }, 'invalid_type', '/map/a'],
+    [[new Date(0)], 'invalid_type', '/map/0'],
+    [new Map(), 'invalid_type', '/map'],
+    [Buffer.from('a'), 'invalid_type', '/map'],
+  ]
+  for (const [value, code, path] of refused) {
+    t.throws(() => canonical(value), { code: 'invalid-publication', issues: [{ code, path }] }, path)
+  }
+  // as deep as a body can be, and no stack ends
+  t.throws(() => canonical(JSON.parse(`${'['.repeat(500_000)}${']'.repeat(500_000)}`)), { code: 'invalid-publication' })
+})
+
+t.test('members that are undefined are left out, and names mean nothing', async (t) => {
+  t.equal(canonical({ b: undefined, a: Object.assign(Object.create(null), { c: 1 }) }), '{"a":{"c":1}}')
+  t.equal(canonical(JSON.parse('{"__proto__":{"a":1},"toJSON":2}')), '{"__proto__":{"a":1},"toJSON":2}')
+})
+
+t.test('any JSON value survives, and the order of its members does not matter', async (t) => {
+  const reversed = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(reversed)
+    if (typeof value !== 'object' || value === null) return value
+    const entries = Object.entries(value).reverse()
+    return Object.fromEntries(entries.map(([name, member]) => [name, reversed(member)]))
+  }
+  fc.assert(
+    fc.property(fc.jsonValue(), (value) => {
+      const text = canonical(value)
+      return text === canonical(JSON.parse(text)) && text === canonical(reversed(value))
+    }),
+    { numRuns: 500 },
+  )
+  t.pass('500 values')
+})

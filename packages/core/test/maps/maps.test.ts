@@ -1,0 +1,574 @@
+import t from 'tap'
+import { IngestError } from '../../src/error.ts'
+import { createIngest, type IngestOptions } from '../../src/ingest.ts'
+import { digestOf } from '../../src/maps/digest.ts'
+import type { Digest, Manifest } from '../../src/maps/map.ts'
+import { openMemoryStore } from '../../src/memory/memory-store.ts'
+
+const id = { placeId: '1', buildId: 'b' }
+const hour = 3_600_000
+const day = 24 * hour
+
+function setUp(options: Partial<IngestOptions> = {}) {
+  const store = openMemoryStore()
+  const clock = { now: 1_000 }
+  const ingest = createIngest({ store, now: () => clock.now, ...options })
+  return {
+    store,
+    clock,
+    ingest,
+    freeze: () => ingest.submitBatch('p', { events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] }),
+  }
+}
+
+function manifestOf(...texts: string[]): Manifest {
+  const chunks = texts.map((text) => ({ digest: digestOf(Buffer.from(text)), size: text.length }))
+  const whole = Buffer.from(texts.join(''))
+  return { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks }
+}
+
+const chunk = (text: string): [Digest, Buffer] => [digestOf(Buffer.from(text)), Buffer.from(text)]
+
+t.test('latePublish: reject refuses a first map for a frozen build', async (t) => {
+  const { ingest, freeze } = setUp({ maps: { latePublish: 'reject' } })
+  await freeze()
+  await t.rejects(ingest.publishMap('p', { ...id, map: 1 }), { code: 'map-frozen' })
+  t.equal(await ingest.map('p', id), undefined)
+})
+
+t.test('an idle manifest that cannot be dropped now is in nobody’s way', async (t) => {
+  const { store } = setUp()
+  const dropIdleMaps = () => Promise.reject(new IngestError('disk-full', 'Full.'))
+  const { ingest } = setUp({ store: { ...store, dropIdleMaps } })
+  t.equal(await ingest.map('p', id), undefined)
+  t.match(await ingest.maps('p'), { maps: [] })
+})
+
+t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) => {
+  const { ingest, clock } = setUp()
+  await ingest.publishMap('p', { ...id, manifest: manifestOf('a', 'b', 'c') })
+  clock.now += 6 * day
+  await ingest.putChunk('p', ...chunk('a'))
+  clock.now += 6 * day
+  await ingest.publishMap('p', { ...id, manifest: manifestOf('a', 'b', 'c') })
+  clock.now += 7 * day
+  t.match(await ingest.map('p', id), { state: 'incomplete' }, 'touched at that time is not before it')
+  clock.now += 1
+  t.match(await ingest.map('p', id), { state: 'incomplete' }, 'it is looked for once an hour')
+  clock.now += hour
+  t.equal(await ingest.map('p', id), undefined)
+  await t.rejects(ingest.putChunk('p', ...chunk('b')), { code: 'chunk-undeclared' })
+})
+
+t.test('an incomplete manifest that is pinned by a freeze stays for ever', async (t) => {
+  const { ingest, clock, freeze } = setUp()
+  await ingest.publishMap('p', { ...id, manifest: manifestOf('a', 'b') })
+  await freeze()
+  clock.now += 700 * day
+  await ingest.putChunks('p', [])
+  t.match(await ingest.map('p', id), { state: 'incomplete', frozen: true })
+})
+
+t.test('a map that a crash kept from completing is completed by the next chunk, or by its manifest', async (t) => {
+  for (const finish of ['chunk', 'manifest']) {
+    const { ingest, store } = setUp()
+    const manifest = manifestOf('a', 'b')
+    await ingest.publishMap('p', { ...id, manifest })
+    for (const text of ['a', 'b']) {
+      const [digest, bytes] = chunk(text)
+      await store.putChunk('p', { digest, bytes, receivedAt: 1 })
+    }
+    t.match(await ingest.map('p', id), { state: 'incomplete', missing: [] })
+    if (finish === 'chunk') t.match(await ingest.putChunk('p', ...chunk('a')), { outcome: 'existing', completed: [id] })
+    else t.match(await ingest.publishMap('p', { ...id, manifest }), { outcome: 'created' })
+    t.match(await ingest.map('p', id), { state: 'complete' })
+  }
+})
+
+t.test('the last chunks of a map, sent at once, have it read once', async (t) => {
+  const { ingest, store } = setUp()
+  const texts = ['a', 'b', 'c', 'd']
+  await ingest.publishMap('p', { ...id, manifest: manifestOf(...texts) })
+  let reads = 0
+  const counting = createIngest({
+    now: () => 1_000,
+    store: {
+      ...store,
+      chunk: (...args) => {
+        reads++
+        return store.chunk(...args)
+      },
+    },
+  })
+  const results = await Promise.all(texts.map((text) => counting.putChunk('p', ...chunk(text))))
+  t.ok(results.some(({ completed }) => completed.length === 1))
+  t.equal(reads, texts.length)
+})
+
+t.test('a map that is replaced while it is read ends the reading, with a refusal', async (t) => {
+  const { ingest } = setUp()
+  const texts = ['a', 'b', 'c']
+  await ingest.publishMap('p', { ...id, manifest: manifestOf(...texts) })
+  for (const text of texts) await ingest.putChunk('p', ...chunk(text))
+  const reading = (await ingest.readMap('p', id))?.bytes()[Symbol.asyncIterator]()
+  t.strictSame(await reading?.next(), { done: false, value: Buffer.from('a') })
+  await ingest.publishMap('p', { ...id, map: 'other' })
+  await t.rejects(Promise.resolve(reading?.next()), { code: 'map-replaced', retryable: true })
+})
+
+t.test('a map that is republished unchanged is not written', async (t) => {
+  const { store } = setUp()
+  const refuse = async () => {
+    throw new Error('written')
+  }
+  const ingest = createIngest({ store })
+  await ingest.publishMap('p', { ...id, map: { a: 1 } })
+  const reader = createIngest({ store: { ...store, updateMap: refuse, putChunk: refuse } })
+  t.match(await reader.publishMap('p', { ...id, map: { a: 1 } }), { outcome: 'unchanged' })
+  await t.rejects(reader.publishMap('p', { ...id, map: { a: 2 } }), { message: 'written' })
+})
+
+t.test('what was decided on a look is decided again when it is written', async (t) => {
+  const { store, freeze } = setUp()
+  await createIngest({ store }).publishMap('p', { ...id, map: 'first' })
+  const ingest = createIngest({
+    store: {
+      ...store,
+      updateMap: async (...args) => {
+        await freeze()
+        return store.updateMap(...args)
+      },
+    },
+  })
+  await t.rejects(ingest.publishMap('p', { ...id, map: 'second' }), { code: 'map-frozen' })
+})
+
+t.test('strange arguments are refused as such', async (t) => {
+  const { ingest } = setUp()
+  const invalid = { code: 'invalid-argument' }
+  const digest = digestOf()
+  for (const projectId of ['', 'a b', '../p']) {
+    await t.rejects(ingest.publishMap(projectId, { ...id, map: 1 }), invalid)
+    await t.rejects(ingest.putChunks(projectId, []), invalid)
+    await t.rejects(ingest.putChunk(projectId, digest, Buffer.of(1)), invalid)
+    await t.rejects(ingest.map(projectId, id), invalid)
+    await t.rejects(ingest.maps(projectId), invalid)
+    await t.rejects(ingest.readMap(projectId, id), invalid)
+    await t.rejects(ingest.readChunk(projectId, digest), invalid)
+  }
+  await t.rejects(ingest.map('p', { placeId: '', buildId: 'b' }), invalid)
+  await t.rejects(ingest.readMap('p', { placeId: '1', buildId: 'a\n' }), invalid)
+  await t.rejects(ingest.readChunk('p', 'abc'), invalid)
+  await t.rejects(ingest.putChunk('p', 'abc', Buffer.of(1)), invalid)
+  await t.rejects(ingest.putChunk('p', digest, Buffer.of()), invalid)
+  await t.rejects(ingest.putChunk('p', digest, 'abc' as never), invalid)
+  for (const limit of [0, 1_001, 1.5, Number.NaN]) await t.rejects(ingest.maps('p', { limit }), invalid)
+  await t.rejects(ingest.publishMap('p', { ...id, map: 1 }, { ifMatch: 'abc' }), invalid)
+  await t.rejects(ingest.publishMap('p', { ...id, map: 1 }, { ifNoneMatch: 'abc' as never }), invalid)
+  const { rejected } = await ingest.putChunks('p', [5 as never, { digest: 5 as never, bytes: Buffer.of(1) }])
+  t.match(rejected, [
+    { index: 0, digest: null, issues: [{ code: 'not_object' }] },
+    { index: 1, digest: null, issues: [{ code: 'invalid_type' }] },
+  ])
+})
+
+t.test('chunks of a request are stored even if the store refuses another one, and the refusal is told', async (t) => {
+  const { store, ingest } = setUp()
+  await ingest.publishMap('p', { ...id, manifest: manifestOf('a', 'b') })
+  const failing = createIngest({
+    now: () => 1_000,
+    store: {
+      ...store,
+      putChunk: (projectId, each) =>
+        each.digest === chunk('a')[0] ? Promise.reject(new RangeError('full')) : store.putChunk(projectId, each),
+    },
+  })
+  const uploads = ['a', 'b'].map((text) => ({ digest: chunk(text)[0], bytes: chunk(text)[1] }))
+  await t.rejects(failing.putChunks('p', uploads), { message: 'full' })
+  t.match(await ingest.map('p', id), { missing: [chunk('a')[0]] })
+})
+
+t.test('large chunks that the store refuses at once are a refusal that the caller gets', async (t) => {
+  const { ingest } = setUp()
+  const bytes = Buffer.alloc(100_000)
+  const digest = digestOf(bytes)
+  await ingest.close()
+  await t.rejects(ingest.putChunk('p', digest, bytes), { code: 'store-closed' })
+  const uploads = [1, 2, 3].map(() => ({ digest, bytes }))
+  await t.rejects(ingest.putChunks('p', uploads), { code: 'store-closed' })
+})
+
+t.test('a page ends early at manifests of very many chunks, and the next one goes on', async (t) => {
+  const { ingest } = setUp()
+  const chunks = Array.from({ length: 2_500 }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 1 }))
+  const manifest = { contentType: 'a/b', size: chunks.length, digest: digestOf(Buffer.from('all')), chunks }
+  const ids = Array.from({ length: 25 }, (_, i) => ({ placeId: String(10 + i), buildId: 'b' }))
+  for (const each of ids) await ingest.publishMap('p', { ...each, manifest })
+  const pages = [await ingest.maps('p')]
+  for (let next = pages[0]?.next; next; next = pages.at(-1)?.next) pages.push(await ingest.maps('p', { cursor: next }))
+  t.ok(pages.length > 1, `${pages.length} pages`)
+  const maps = pages.flatMap((page) => page.maps)
+  t.match(maps, ids)
+  t.equal(maps.length, ids.length)
+  t.ok(maps.every(({ missing }) => missing.length === chunks.length))
+})
+
+/** As many manifests as there are places, all of these texts. */
+async function recordAll(ingest: ReturnType<typeof createIngest>, places: number, ...texts: string[]) {
+  for (let i = 0; i < places; i++) {
+    await ingest.publishMap('p', { placeId: `${i}`, buildId: 'b', manifest: manifestOf(...texts, `${i}`) })
+    await ingest.putChunk('p', ...chunk(`${i}`))
+  }
+}
+
+/** A store whose chunks are read only after `open` was called, and how often one was. */
+function gated(store: ReturnType<typeof openMemoryStore>) {
+  let open = () => {}
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  const reads: Digest[] = []
+  let begin = () => {}
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve
+  })
+  return {
+    open: () => open(),
+    /** Resolves once a chunk is read. */
+    begun,
+    reads,
+    store: {
+      ...store,
+      async chunk<T>(projectId: string, digest: Digest, use: (bytes: Uint8Array) => T) {
+        reads.push(digest)
+        begin()
+        await opened
+        return store.chunk(projectId, digest, use)
+      },
+    },
+  }
+}
+
+/** A manifest that is recorded and misses nothing, and is not complete. */
+async function recordReady(store: ReturnType<typeof openMemoryStore>, placeId: string, ...texts: string[]) {
+  const manifest = manifestOf(...texts)
+  await createIngest({ store, now: () => 1_000 }).publishMap('p', { placeId, buildId: 'b', manifest })
+  for (const text of texts) {
+    const [digest, bytes] = chunk(text)
+    await store.putChunk('p', { digest, bytes, receivedAt: 1 })
+  }
+  return { placeId, buildId: 'b', manifest }
+}
+
+const refuse = () => {
+  throw new IngestError('rate-limited', 'Later.', { retryAfterSeconds: 7 })
+}
+
+t.test(
+  'a map is charged with its size before any of it is read, and a refusal leaves its manifest as it is',
+  async (t) => {
+    for (const dryRun of [false, true]) {
+      const { store } = setUp()
+      const publication = await recordReady(store, '1', 'a', 'bb', 'a')
+      const { reads, open, ...gate } = gated(store)
+      open()
+      const ingest = createIngest({ store: gate.store, now: () => 2_000 })
+      await t.rejects(ingest.publishMap('p', publication, { dryRun, admit: refuse }), {
+        code: 'rate-limited',
+        retryAfterSeconds: 7,
+      })
+      t.strictSame(reads, [])
+      t.match(await ingest.map('p', publication), { state: 'incomplete', missing: [] })
+      const charged: number[] = []
+      const admit = (bytes: number) => void charged.push(bytes)
+      t.match(await ingest.publishMap('p', publication, { dryRun, admit }), { outcome: 'created', state: 'complete' })
+      t.strictSame(charged, [4])
+      t.equal(reads.length, 3)
+      if (!dryRun) await ingest.publishMap('p', publication, { admit: refuse })
+    }
+  },
+)
+
+t.test('nothing is charged for what is not verified', async (t) => {
+  const { ingest } = setUp()
+  const admit = refuse
+  await ingest.publishMap('p', { ...id, map: 'whole' }, { admit })
+  await ingest.publishMap('p', { ...id, map: 'other' }, { admit, dryRun: true })
+  const manifest = manifestOf('a', 'b')
+  await ingest.publishMap('p', { ...id, manifest }, { admit })
+  await ingest.publishMap('p', { ...id, manifest }, { admit, dryRun: true })
+  t.match(await ingest.putChunk('p', ...chunk('a'), { admit }), { outcome: 'stored', completed: [] })
+})
+
+t.test('a last chunk that is not let through is stored, and its map is completed by its manifest', async (t) => {
+  const { ingest } = setUp()
+  const manifest = manifestOf('a', 'b')
+  await ingest.publishMap('p', { ...id, manifest })
+  await ingest.putChunk('p', ...chunk('a'))
+  t.strictSame(await ingest.putChunk('p', ...chunk('b'), { admit: refuse }), { outcome: 'stored', completed: [] })
+  t.match(await ingest.map('p', id), { state: 'incomplete', missing: [] })
+  const uploads = [{ digest: chunk('b')[0], bytes: chunk('b')[1] }]
+  t.match(await ingest.putChunks('p', uploads, { admit: refuse }), { existing: 1, completed: [] })
+  t.match(await ingest.publishMap('p', { ...id, manifest }), { outcome: 'created' })
+})
+
+t.test('maps of a project are verified one at a time, and the same one once', async (t) => {
+  const { store } = setUp()
+  const first = await recordReady(store, '1', 'a')
+  const second = await recordReady(store, '2', 'b')
+  const { reads, open, begun, ...gate } = gated(store)
+  const ingest = createIngest({ store: gate.store, now: () => 2_000 })
+  const charged: number[] = []
+  const admit = (bytes: number) => void charged.push(bytes)
+  const done: string[] = []
+  const publish = (publication: typeof first) =>
+    ingest.publishMap('p', publication, { admit }).then(({ placeId }) => done.push(placeId))
+  const publishing = [publish(first), publish(second), publish(first)]
+  await begun
+  await new Promise((resolve) => setImmediate(resolve))
+  t.equal(reads.length, 1)
+  t.strictSame(charged, [1, 1], 'the same map is charged once')
+  const other = await ingest.putChunk('p', ...chunk('b'))
+  t.strictSame(other.completed, [], 'a chunk does not wait for its turn')
+  open()
+  await Promise.all(publishing)
+  t.strictSame(done.sort(), ['1', '1', '2'])
+  t.equal(reads.length, 2)
+})
+
+t.test('one verification too many that waits is refused, and charged nothing', async (t) => {
+  const { store } = setUp()
+  const publications: Awaited<ReturnType<typeof recordReady>>[] = []
+  for (let i = 0; i < 18; i++) publications.push(await recordReady(store, `${i}`, `text ${i}`))
+  const { open, begun, ...gate } = gated(store)
+  const ingest = createIngest({ store: gate.store, now: () => 2_000 })
+  let charged = 0
+  const publish = (publication: (typeof publications)[0]) =>
+    ingest.publishMap('p', publication, {
+      admit() {
+        charged++
+      },
+    })
+  const publishing = publications.slice(0, 17).map(publish)
+  await begun
+  await t.rejects(publish(publications[17] as (typeof publications)[0]), { code: 'overloaded', retryAfterSeconds: 1 })
+  t.equal(charged, 17)
+  open()
+  await Promise.all(publishing)
+})
+
+t.test('a verification ends when the last of those who wait for it has left, and not before', async (t) => {
+  const { store } = setUp()
+  const bytes = Buffer.alloc(262_144)
+  const ref = { digest: digestOf(bytes), size: bytes.length }
+  const chunks = Array.from({ length: 1_000 }, () => ref)
+  const digest = digestOf(...chunks.map(() => bytes))
+  const publication = {
+    ...id,
+    manifest: { contentType: 'a/b', size: ref.size * chunks.length, digest, chunks },
+  }
+  await createIngest({ store, now: () => 1_000 }).publishMap('p', publication)
+  await store.putChunk('p', { digest: ref.digest, bytes, receivedAt: 1 })
+  const callers = [new AbortController(), new AbortController()]
+  const [first, second] = callers as [AbortController, AbortController]
+  let reads = 0
+  const counting = {
+    ...store,
+    chunk: ((...args) => {
+      reads++
+      if (reads === 10) first.abort(new RangeError('first left'))
+      if (reads === 20) second.abort(new RangeError('second left'))
+      return store.chunk(...args)
+    }) as typeof store.chunk,
+  }
+  const ingest = createIngest({ store: counting, now: () => 2_000 })
+  const results = callers.map(({ signal }) => ingest.publishMap('p', publication, { signal }))
+  await Promise.all([
+    t.rejects(results[0] as Promise<unknown>, { message: 'first left' }),
+    t.rejects(results[1] as Promise<unknown>, { message: 'second left' }),
+  ])
+  t.equal(reads, 20)
+  t.match(await ingest.map('p', id), { state: 'incomplete', missing: [] })
+  t.match(await ingest.publishMap('p', publication), { outcome: 'created' }, 'and can be begun again')
+})
+
+t.test('a verification that waits for its turn is given up with its caller', async (t) => {
+  const { store } = setUp()
+  const first = await recordReady(store, '1', 'a')
+  const second = await recordReady(store, '2', 'b')
+  const { reads, open, begun, ...gate } = gated(store)
+  const ingest = createIngest({ store: gate.store, now: () => 2_000 })
+  const publishing = ingest.publishMap('p', first)
+  await begun
+  const leaving = new AbortController()
+  const waiting = ingest.publishMap('p', second, {
+    signal: leaving.signal,
+    admit: () => setImmediate(() => leaving.abort(new RangeError('left'))),
+  })
+  await t.rejects(waiting, { message: 'left' })
+  open()
+  t.match(await publishing, { outcome: 'created' })
+  t.strictSame(reads, [chunk('a')[0]])
+  t.match(await ingest.publishMap('p', second), { outcome: 'created' })
+  t.strictSame(reads, [chunk('a')[0], chunk('b')[0]], 'the first one ran once')
+})
+
+t.test('maps of all projects are hashed in turns of their own', async (t) => {
+  const { store } = setUp()
+  const projects = ['p', 'q', 'r']
+  const bytes = Buffer.alloc(65_536)
+  const ref = { digest: digestOf(bytes), size: bytes.length }
+  const chunks = Array.from({ length: 20 }, () => ref)
+  const digest = digestOf(...chunks.map(() => bytes))
+  const publication = { ...id, manifest: { contentType: 'a/b', size: ref.size * chunks.length, digest, chunks } }
+  const recording = createIngest({ store, now: () => 1_000 })
+  for (const projectId of projects) {
+    await recording.publishMap(projectId, publication)
+    await store.putChunk(projectId, { digest: ref.digest, bytes, receivedAt: 1 })
+  }
+  const readsByTurn = [0]
+  let isOver = false
+  function countTurns(): void {
+    readsByTurn.push(0)
+    if (!isOver) setImmediate(countTurns)
+  }
+  const counting = {
+    ...store,
+    chunk: ((...args) => {
+      readsByTurn[readsByTurn.length - 1] = (readsByTurn.at(-1) ?? 0) + 1
+      return store.chunk(...args)
+    }) as typeof store.chunk,
+  }
+  const ingest = createIngest({ store: counting, now: () => 2_000 })
+  setImmediate(countTurns)
+  await Promise.all(projects.map((projectId) => ingest.publishMap(projectId, publication)))
+  isOver = true
+  t.equal(
+    readsByTurn.reduce((sum, reads) => sum + reads),
+    projects.length * chunks.length,
+  )
+  t.equal(Math.max(...readsByTurn), 1)
+})
+
+t.test('a chunk whose caller has left is stored, and completes nothing', async (t) => {
+  const { ingest } = setUp()
+  await ingest.publishMap('p', { ...id, manifest: manifestOf('a') })
+  const signal = AbortSignal.abort(new RangeError('left'))
+  t.strictSame(await ingest.putChunk('p', ...chunk('a'), { signal }), { outcome: 'stored', completed: [] })
+  t.match(await ingest.publishMap('p', { ...id, manifest: manifestOf('a') }), { outcome: 'created' })
+})
+
+t.test('a map that a chunk completes is charged once, and none is when its caller has left', async (t) => {
+  for (const leaves of [false, true]) {
+    const { ingest, store } = setUp()
+    await recordAll(ingest, 3, 'shared')
+    const leaving = new AbortController()
+    const watched = createIngest({
+      now: () => 1_000,
+      store: {
+        ...store,
+        chunk: (...args) => {
+          if (leaves) leaving.abort(new RangeError('left'))
+          return store.chunk(...args)
+        },
+      },
+    })
+    const charged: number[] = []
+    const admit = (bytes: number) => void charged.push(bytes)
+    const { completed } = await watched.putChunk('p', ...chunk('shared'), { signal: leaving.signal, admit })
+    t.equal(completed.length, leaves ? 0 : 3)
+    t.strictSame(charged, leaves ? [7] : [7, 7, 7])
+  }
+})
+
+t.test(
+  'a chunk completes 16 maps at most; the others are completed by the next one, or by their manifest',
+  async (t) => {
+    const { ingest } = setUp()
+    await recordAll(ingest, 40, 'shared')
+    const { completed } = await ingest.putChunk('p', ...chunk('shared'))
+    t.equal(completed.length, 16)
+    const states = async () => (await ingest.maps('p')).maps.map(({ state }) => state)
+    t.equal((await states()).filter((state) => state === 'complete').length, 16)
+    const [left] = (await ingest.maps('p')).maps.filter(({ state }) => state === 'incomplete')
+    const { placeId = '' } = left ?? {}
+    const manifest = manifestOf('shared', placeId)
+    t.match(await ingest.publishMap('p', { placeId, buildId: 'b', manifest }), { outcome: 'created' })
+    for (const count of [16, 7, 0]) {
+      t.equal((await ingest.putChunk('p', ...chunk('shared'))).completed.length, count)
+    }
+    t.notOk((await states()).includes('incomplete'))
+  },
+)
+
+t.test('a chunk completes no further map once 64 MiB were hashed for it', async (t) => {
+  const { ingest } = setUp()
+  const bytes = Buffer.alloc(1_048_576)
+  const ref = { digest: digestOf(bytes), size: bytes.length }
+  const chunks = Array.from({ length: 33 }, () => ref)
+  const manifest = { size: 33 * ref.size, digest: digestOf(...chunks.map(() => bytes)), chunks }
+  for (let i = 0; i < 3; i++) {
+    await ingest.publishMap('p', { placeId: `${i}`, buildId: 'b', manifest: { ...manifest, contentType: `a/${i}` } })
+  }
+  t.equal((await ingest.putChunk('p', ref.digest, bytes)).completed.length, 2)
+  t.equal((await ingest.putChunk('p', ref.digest, bytes)).completed.length, 1)
+})
+
+t.test('what is verified while it is replaced, frozen or gone is decided anew', async (t) => {
+  for (const [what, meddle, expected] of [
+    ['a whole map', (i) => i.publishMap('p', { ...id, map: 1 }), { outcome: 'replaced' }],
+    ['a map again', (i) => i.publishMap('p', { ...id, manifest: manifestOf('c') }), { outcome: 'created' }],
+    [
+      'a freeze',
+      (i) => i.submitBatch('p', { events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] }),
+      { outcome: 'created', frozen: true },
+    ],
+    [
+      'a whole map that freezes',
+      async (i) => {
+        await i.publishMap('p', { ...id, map: 1 })
+        await i.submitBatch('p', { events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] })
+      },
+      { code: 'map-frozen' },
+    ],
+  ] as [string, (ingest: ReturnType<typeof createIngest>) => Promise<unknown>, object][]) {
+    const { store } = setUp()
+    const publication = await recordReady(store, '1', 'a', 'b')
+    const { open, begun, ...gate } = gated(store)
+    const ingest = createIngest({ store: gate.store, now: () => 2_000 })
+    const publishing = ingest.publishMap('p', publication).catch((error) => error)
+    await begun
+    await meddle(createIngest({ store, now: () => 2_000 }))
+    open()
+    const result = await publishing
+    if ('missing' in result && result.missing.length > 0) {
+      for (const text of ['a', 'b']) await ingest.putChunk('p', ...chunk(text))
+      t.match(await ingest.map('p', id), { state: 'complete', digest: publication.manifest.digest }, what)
+    } else t.match(result, expected, what)
+  }
+})
+
+t.test('unfinished uploads hold so many bytes of a project, and what is refused says the numbers', async (t) => {
+  const { ingest, freeze } = setUp({ maps: { pendingBytesMax: 256 + 160 + 10 } })
+  const over = { code: 'map-quota-exceeded', limit: 426, retryable: false }
+  const large = manifestOf('x'.repeat(11))
+  await ingest.publishMap('p', { ...id, manifest: large })
+  await t.rejects(ingest.putChunk('p', ...chunk('x'.repeat(11))), { ...over, actual: 427 })
+  t.match(await ingest.map('p', id), { missing: [large.chunks[0]?.digest] })
+  const other = { placeId: '2', buildId: 'b', manifest: manifestOf('y') }
+  for (const dryRun of [true, false]) {
+    await t.rejects(ingest.publishMap('p', other, { dryRun }), { ...over, actual: 832 })
+  }
+  t.equal(await ingest.map('p', other), undefined)
+  t.match(await ingest.publishMap('p', { ...id, manifest: manifestOf('y') }), { outcome: 'incomplete' }, 'replaces it')
+  t.match(await ingest.putChunk('p', ...chunk('y')), { completed: [{ outcome: 'created' }] })
+  t.match(await ingest.publishMap('p', { ...other, manifest: large }), { outcome: 'incomplete' }, 'there is room again')
+  await freeze()
+  t.match(await ingest.putChunk('p', ...chunk('x'.repeat(11))), { completed: [{ frozen: true }] }, 'it is pinned')
+})
+
+t.test('a quota that cannot be is refused when it is set', async (t) => {
+  for (const pendingBytesMax of [0, -1, 1.5, Number.NaN]) {
+    t.throws(() => setUp({ maps: { pendingBytesMax } }), { code: 'invalid-argument' })
+  }
+})

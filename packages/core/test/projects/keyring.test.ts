@@ -1,0 +1,191 @@
+import t from 'tap'
+import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import { createKeyring, type KeyOptions } from '../../src/projects/keyring.ts'
+import { makeKey, scopes } from '../../src/projects/project.ts'
+
+const hourMs = 3_600_000
+
+function setUp() {
+  const store = openMemoryStore()
+  const clock = { now: 1_000 }
+  const keys = createKeyring(store, () => clock.now)
+  const opens = (key: string, projectId = 'p', scope: (typeof scopes)[number] = 'events:write') =>
+    keys.authenticate({ projectId, key, scope })
+  return { store, clock, keys, opens }
+}
+
+t.test('a created key opens its project', async (t) => {
+  const { keys, opens } = setUp()
+  const { key, record } = await keys.create('p')
+  t.equal(await opens(key), true)
+  t.match(record, { keyId: key.slice(3, 11), scopes, createdAt: 1_000, expiresAt: undefined, revokedAt: undefined })
+  t.strictSame(await keys.list('p'), [record])
+})
+
+t.test('the first key makes the project', async (t) => {
+  const { store, clock, keys } = setUp()
+  t.strictSame(await keys.list('p'), [])
+  await keys.create('p')
+  clock.now = 2_000
+  await keys.create('p')
+  t.match(await store.project('p'), {
+    projectId: 'p',
+    createdAt: 1_000,
+    keys: [{ createdAt: 1_000 }, { createdAt: 2_000 }],
+  })
+})
+
+t.test('the key itself is kept nowhere', async (t) => {
+  const { store, keys } = setUp()
+  const { key } = await keys.create('p')
+  t.notMatch(JSON.stringify(await store.project('p')), key.slice(12))
+})
+
+t.test('several keys of a project work side by side', async (t) => {
+  const { keys, opens } = setUp()
+  const made = await Promise.all(Array.from({ length: 10 }, () => keys.create('p')))
+  for (const { key } of made) t.equal(await opens(key), true)
+  t.equal((await keys.list('p')).length, 10)
+})
+
+t.test('a key opens nothing but its project and its scopes', async (t) => {
+  const { keys, opens } = setUp()
+  const { key } = await keys.create('p', { scopes: ['read'] })
+  await keys.create('q')
+  t.equal(await opens(key, 'p', 'read'), true)
+  t.equal(await opens(key, 'p', 'events:write'), false)
+  t.equal(await opens(key, 'p', 'maps:write'), false)
+  for (const projectId of ['q', 'unknown', 'P', 'p ', '', '../p', 'x'.repeat(65)])
+    t.equal(await opens(key, projectId, 'read'), false)
+})
+
+t.test('a wrong key opens nothing', async (t) => {
+  const { keys, opens } = setUp()
+  const { key } = await keys.create('p')
+  for (const other of ['', 'junk', key.slice(0, -1), `${key} `, key.toUpperCase(), makeKey().key])
+    t.equal(await opens(other), false)
+})
+
+t.test('a key with the id of another does not open what that opens', async (t) => {
+  const { keys, opens } = setUp()
+  let id: Uint8Array = new Uint8Array(8)
+  const withId = (fill: number) => makeKey((size) => Uint8Array.from({ length: size }, (_, at) => id[at] ?? fill))
+  const { record, key } = await keys.create('p')
+  id = Uint8Array.from(record.keyId, (character) => '0123456789abcdefghjkmnpqrstvwxyz'.indexOf(character))
+  const forged = withId(7)
+  t.equal(forged.keyId, record.keyId)
+  t.equal(await opens(forged.key), false)
+  t.equal(await opens(key), true)
+})
+
+t.test('junk is refused without asking the store', async (t) => {
+  const { store, keys, opens } = setUp()
+  const { key } = await keys.create('p')
+  await store.close()
+  t.equal(await opens('junk'), false)
+  t.equal(await opens(key, 'no project'), false)
+})
+
+t.test('a store that cannot be read is an error and no answer', async (t) => {
+  const { store, keys, opens } = setUp()
+  const { key } = await keys.create('p')
+  await store.close()
+  await t.rejects(async () => opens(key), { code: 'store-closed' })
+})
+
+t.test('a key ends when it expires', async (t) => {
+  const { clock, keys, opens } = setUp()
+  const { key } = await keys.create('p', { expiresAt: 5_000 })
+  clock.now = 4_999
+  t.equal(await opens(key), true)
+  clock.now = 5_000
+  t.equal(await opens(key), false)
+})
+
+t.test('a revoked key ends at once, and revoking it again changes nothing', async (t) => {
+  const { clock, keys, opens } = setUp()
+  const { key, record } = await keys.create('p')
+  const other = await keys.create('p')
+  clock.now = 3_000
+  t.strictSame(await keys.revoke('p', record.keyId), { ...record, revokedAt: 3_000 })
+  t.equal(await opens(key), false)
+  t.equal(await opens(other.key), true)
+  clock.now = 9_000
+  t.equal((await keys.revoke('p', record.keyId)).revokedAt, 3_000)
+  t.strictSame(await keys.list('p'), [{ ...record, revokedAt: 3_000 }, other.record])
+})
+
+t.test('a rotated key works beside the new one for 48 hours', async (t) => {
+  const { clock, keys, opens } = setUp()
+  const old = await keys.create('p', { scopes: ['read', 'events:write'] })
+  const made = await keys.rotate('p', old.record.keyId)
+  t.strictSame(made.record.scopes, old.record.scopes)
+  t.equal(made.record.expiresAt, undefined)
+  clock.now = 1_000 + 48 * hourMs - 1
+  t.strictSame([await opens(old.key), await opens(made.key)], [true, true])
+  clock.now++
+  t.strictSame([await opens(old.key), await opens(made.key)], [false, true])
+})
+
+t.test('the overlap of a rotation may be chosen, and lengthens no life', async (t) => {
+  const { clock, keys, opens } = setUp()
+  const first = await keys.create('p')
+  await keys.rotate('p', first.record.keyId, { overlapMs: 0 })
+  t.equal(await opens(first.key), false)
+  const short = await keys.create('p', { expiresAt: 2_000 })
+  await keys.rotate('p', short.record.keyId, { overlapMs: hourMs })
+  t.equal((await keys.list('p')).find(({ keyId }) => keyId === short.record.keyId)?.expiresAt, 2_000)
+  clock.now = 2_000
+  t.equal(await opens(short.key), false)
+})
+
+t.test('a key that has ended cannot be rotated', async (t) => {
+  const { clock, keys } = setUp()
+  const revoked = await keys.create('p')
+  await keys.revoke('p', revoked.record.keyId)
+  const expired = await keys.create('p', { expiresAt: 2_000 })
+  clock.now = 2_000
+  for (const { record } of [revoked, expired]) await t.rejects(keys.rotate('p', record.keyId), { code: 'unknown-key' })
+  t.equal((await keys.list('p')).length, 2, 'no key was made')
+})
+
+t.test('no key ends by an argument that cannot be meant', async (t) => {
+  const { keys, opens } = setUp()
+  const { key, record } = await keys.create('p')
+  const invalid = { code: 'invalid-argument' }
+  for (const overlapMs of [Number.NaN, -1, 0.5]) {
+    await t.rejects(keys.rotate('p', record.keyId, { overlapMs }), invalid)
+  }
+  for (const projectId of ['', 'a b', 'x'.repeat(65)]) {
+    await t.rejects(keys.list(projectId), invalid)
+    await t.rejects(keys.revoke(projectId, record.keyId), invalid)
+    await t.rejects(keys.rotate(projectId, record.keyId), invalid)
+  }
+  t.equal(await opens(key), true)
+})
+
+t.test('a key that is not there is unknown', async (t) => {
+  const { store, keys } = setUp()
+  const { record } = await keys.create('p')
+  for (const [projectId, keyId] of [
+    ['p', 'nothing0'],
+    ['q', record.keyId],
+    ['p', ''],
+  ] as const) {
+    await t.rejects(keys.revoke(projectId, keyId), { name: 'IngestError', code: 'unknown-key' })
+    await t.rejects(keys.rotate(projectId, keyId), { name: 'IngestError', code: 'unknown-key' })
+  }
+  t.equal(await store.project('q'), undefined, 'no project was made')
+})
+
+t.test('what cannot be a project, scope or time is an invalid argument, and makes nothing', async (t) => {
+  const { store, keys } = setUp()
+  const invalid = { name: 'IngestError', code: 'invalid-argument' }
+  for (const projectId of ['', 'a b', 'é', 'x'.repeat(65)]) await t.rejects(keys.create(projectId), invalid)
+  await t.rejects(keys.create('p', { scopes: [] }), invalid)
+  const strange = JSON.parse('{"scopes":["read","admin"]}') as KeyOptions
+  await t.rejects(keys.create('p', strange), invalid)
+  for (const expiresAt of [Number.NaN, 1.5, Number.POSITIVE_INFINITY])
+    await t.rejects(keys.create('p', { expiresAt }), invalid)
+  t.equal(await store.project('p'), undefined)
+})

@@ -1,0 +1,14 @@
+import t from 'tap'
+import { createIngest } from '../../src/ingest.ts'
+import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import { ingestChecks } from '../../src/testing/ingest-checks.ts'
+
+t.test('an ingest on the memory store keeps its promises', async (t) => {
+  for (const { name, run } of ingestChecks) {
+    await t.test(name, () => run(async () => ({ ingest: createIngest({ store: openMemoryStore() }), projectId: 'p' })))
+  }
+})
+
+t.test('the checks have names of their own', async (t) => {
+  t.equal(new Set(ingestChecks.map(({ name }) => name)).size, ingestChecks.length)
+})

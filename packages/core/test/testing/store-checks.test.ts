@@ -1,0 +1,175 @@
+import { randomBytes } from 'node:crypto'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { crc32 } from 'node:zlib'
+import t from 'tap'
+import { eventCursors } from '../../src/events/cursor.ts'
+import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import type { AppendBatch, Store, StoredEvent } from '../../src/store.ts'
+import { durableStoreChecks, restoreChecks, storeChecks } from '../../src/testing/store-checks.ts'
+
+t.test('the memory store keeps the contract', async (t) => {
+  for (const { name, run } of storeChecks) t.test(name, () => run(openMemoryStore))
+})
+
+t.test('the checks have names of their own', async (t) => {
+  const names = [...storeChecks, ...durableStoreChecks, ...restoreChecks].map(({ name }) => name)
+  t.equal(new Set(names).size, names.length)
+})
+
+t.test('a store that looks, waits and then writes fails the races, and nothing else', async (t) => {
+  t.strictSame(await failing(openCheckThenActStore), [
+    'of 50 concurrent updates of a map none is lost',
+    'of publications and appends that race, each sees the other or comes before it, as all readers do',
+    'of 50 concurrent updates of a project none is lost',
+    'of 16 concurrent appends of a batch exactly one stores each event',
+    'of overlapping concurrent batches each event is stored once, as the one that says so sent it',
+    'concurrent appends that freeze one build agree on when',
+    'readers during appends see every event once, in one order, whole batches, and their builds frozen',
+  ])
+})
+
+t.test('a store that forgets fails every durable check', async (t) => {
+  for (const { name, run } of durableStoreChecks) {
+    await t.rejects(
+      run(openMemoryStore, () => openMemoryStore()),
+      { code: 'ERR_ASSERTION' },
+      name,
+    )
+  }
+})
+
+async function failing(open: () => Store): Promise<string[]> {
+  const names: string[] = []
+  for (const { name, run } of storeChecks) {
+    await run(open).catch((error: { code?: string }) => names.push(error.code === 'ERR_ASSERTION' ? name : `${error}`))
+  }
+  return names
+}
+
+interface Kept {
+  log: StoredEvent[]
+  byId: Map<string, StoredEvent>
+  batches: { receivedAt: number; events: number }[]
+  bytes: number
+}
+
+/** Right as long as one caller waits for the other: it does in several steps what must be done in one. */
+function openCheckThenActStore(): Store {
+  const memory = openMemoryStore()
+  const identity = { id: randomBytes(8), epoch: randomBytes(8) }
+  const kept = new Map<string, Kept>()
+  const frozen = new Map<string, number>()
+  let appending: Promise<unknown> = Promise.resolve()
+
+  function of(projectId: string) {
+    const project: Kept = kept.get(projectId) ?? { log: [], byId: new Map(), batches: [], bytes: 0 }
+    kept.set(projectId, project)
+    return project
+  }
+
+  async function append(projectId: string, { body, events, ...batch }: AppendBatch) {
+    await memory.check()
+    const project = of(projectId)
+    const receivedAt = Math.max(batch.receivedAt, project.log.at(-1)?.receivedAt ?? 0)
+    const existing = events.map(({ eventId }) => project.byId.get(eventId))
+    const texts = events.map(({ start, end }) => Buffer.from(body.subarray(start, end)))
+    for (const [i, { eventId, buildId }] of events.entries()) {
+      if (existing[i]) continue
+      await nextTurn()
+      const bytes = texts[i] as Buffer
+      const cursor = eventCursors(identity, projectId).encode(project.log.length + 1, crc32(bytes))
+      const event = { cursor, receivedAt, bytes }
+      project.log.push(event)
+      project.byId.set(eventId, event)
+      project.bytes += event.bytes.length
+      if (buildId === undefined) continue
+      const key = JSON.stringify([projectId, buildId])
+      const frozenAt = frozen.get(key) ?? receivedAt
+      await nextTurn()
+      frozen.set(key, frozenAt)
+      const body = Buffer.from(JSON.stringify({ events: [{ eventId: key }] }))
+      await memory.append(projectId, {
+        body,
+        count: 1,
+        events: [{ eventId: key, buildId, start: 11, end: body.length - 2 }],
+        receivedAt: frozenAt,
+      })
+    }
+    const stored = existing.map((each) => each === undefined)
+    if (stored.includes(true)) project.batches.push({ receivedAt, events: stored.filter(Boolean).length })
+    const conflicts = existing.filter((each, i) => each && !texts[i]?.equals(each.bytes)).length
+    return { stored, conflicts }
+  }
+
+  return {
+    ...memory,
+    append(projectId, batch) {
+      const appended = append(projectId, batch)
+      appending = Promise.allSettled([appending, appended])
+      return appended
+    },
+    async known(projectId, eventIds) {
+      await memory.check()
+      return eventIds.map((eventId) => of(projectId).byId.has(eventId))
+    },
+    async find(projectId, eventId) {
+      await memory.check()
+      return of(projectId).byId.get(eventId)
+    },
+    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY, from = 0 } = {}) {
+      await memory.check()
+      const { log } = of(projectId)
+      const recordAt = (position: number) => log[position - 1] && crc32((log[position - 1] as StoredEvent).bytes)
+      const behind = after === undefined ? 0 : eventCursors(identity, projectId).decode(after, recordAt)
+      const since = log.findIndex(({ receivedAt }) => receivedAt >= from)
+      const first = Math.max(behind, since === -1 ? log.length : since)
+      for (let i = first; i < log.length && i < first + limit; i++) {
+        await memory.check()
+        yield log[i] as StoredEvent
+      }
+    },
+    async lastCursor(projectId) {
+      await memory.check()
+      return of(projectId).log.at(-1)?.cursor ?? eventCursors(identity, projectId).encode(0, 0)
+    },
+    async map(key) {
+      const slot = await memory.map(key)
+      const frozenAt = frozen.get(JSON.stringify([key.projectId, key.buildId]))
+      return frozenAt === undefined ? slot : { ...slot, frozenAt }
+    },
+    async updateMap(key, chunks, decide) {
+      const present = await memory.presentChunks(key.projectId, chunks.digests ?? [])
+      const { contents, result } = decide(await memory.map(key), present)
+      await nextTurn()
+      return memory.updateMap(key, chunks, () => ({ ...(contents && { contents }), result }))
+    },
+    async totals(projectId) {
+      await memory.check()
+      const { log, batches, bytes } = of(projectId)
+      return { events: log.length, batches: batches.length, bytes }
+    },
+    async activity(projectId, { since, batchesMax }) {
+      await memory.check()
+      const { batches } = of(projectId)
+      const [first, last] = [batches[0], batches.at(-1)]
+      if (!first || !last) return undefined
+      const recent = batches.slice(-batchesMax).filter(({ receivedAt }) => receivedAt >= since)
+      const events = recent.reduce((sum, batch) => sum + batch.events, 0)
+      const from = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
+      return { firstAt: first.receivedAt, lastAt: last.receivedAt, recent: { events, since: from ?? since } }
+    },
+    async projects() {
+      const used = [...kept].flatMap(([projectId, { batches }]) => (batches.length > 0 ? [projectId] : []))
+      return [...new Set([...used, ...(await memory.projects())])].sort()
+    },
+    async updateProject(projectId, decide) {
+      const { project, result } = decide(await memory.project(projectId))
+      await nextTurn()
+      return memory.updateProject(projectId, () => (project ? { project, result } : { result }))
+    },
+    async close() {
+      await appending
+      await memory.close()
+    },
+  }
+}

@@ -1,0 +1,97 @@
+import { accessSync, closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
+import { IngestError } from '@ingest/core'
+
+/** The page size that every environment is made with. */
+export const pageSize = 4096
+
+// the layout of a meta page in LMDB's data format 2, which lmdb 3.5 writes: a page header of 24 bytes, then MDB_meta
+const metaBytes = 168
+const magicOffset = 24
+const versionOffset = 28
+const pageSizeOffset = 48
+const lastPageOffset = 144
+const transactionOffset = 152
+const magic = 0xbeefc0de
+const dataVersion = 2
+
+/**
+ * Looks at an LMDB data file before LMDB does, which would crash the process over a damaged one (SIGSEGV, SIGBUS).
+ * Says whether the file is there and holds anything; changes nothing.
+ *
+ * @throws {IngestError} `store-incompatible` for a file that is not one of ours, or is cut.
+ */
+export function checkDataFile(path: string): boolean {
+  let file: number
+  try {
+    // opening a FIFO would block until it has a writer
+    file = openSync(path, constants.O_RDWR | (constants.O_NONBLOCK ?? 0))
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR') return false
+    throw new IngestError('store-incompatible', `${path} cannot be opened: ${(cause as Error).message}`, { cause })
+  }
+  try {
+    return checkContent(path, file)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/**
+ * Checks an LMDB lock file before LMDB opens it, which crashes the process if it cannot. Returns whether the file
+ * exists and has blocks on the disk. The file is not opened here: closing it would release the locks of this process on
+ * it.
+ *
+ * @throws {IngestError} `store-incompatible` if it is not a file, or not writable.
+ */
+export function checkLockFile(path: string): boolean {
+  let stat: Stats | undefined
+  try {
+    stat = statSync(path, { throwIfNoEntry: false })
+    if (stat) accessSync(path, constants.R_OK | constants.W_OK)
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOTDIR') return false
+    throw new IngestError('store-incompatible', `${path} cannot be opened: ${(cause as Error).message}`, { cause })
+  }
+  if (!stat) return false
+  if (!stat.isFile()) throw damaged(path, 'it is not a file')
+  // writing to a sparse file allocates blocks, which is a SIGBUS on a full disk
+  return stat.size > 0 && stat.blocks > 0
+}
+
+function checkContent(path: string, file: number): boolean {
+  const stat = fstatSync(file)
+  if (!stat.isFile()) throw damaged(path, 'it is not a file')
+  // a process that was killed while it made the file leaves it empty, and LMDB starts afresh
+  if (stat.size === 0) return false
+  const metas = [readMeta(path, file, 0), readMeta(path, file, 1)]
+  const newest = metas.reduce((a, b) => (a.transaction >= b.transaction ? a : b))
+  // looked at after the headers: the file of a store that is in use grows, and only then is a header written
+  const { size } = fstatSync(file)
+  if (size < (newest.lastPage + 1) * pageSize) {
+    throw damaged(path, `it is cut: ${size} bytes of ${(newest.lastPage + 1) * pageSize}`)
+  }
+  return true
+}
+
+function readMeta(path: string, file: number, page: number): { transaction: number; lastPage: number } {
+  const meta = Buffer.alloc(metaBytes)
+  if (readSync(file, meta, 0, metaBytes, page * pageSize) < metaBytes) throw damaged(path, 'it is cut in its header')
+  if (meta.readUInt32LE(magicOffset) !== magic) throw damaged(path, 'it is not an LMDB file')
+  // the upper bits of the version are flags
+  const version = meta.readUInt32LE(versionOffset) & 0xffff
+  if (version !== dataVersion) throw damaged(path, `it has LMDB data version ${version}, not ${dataVersion}`)
+  const size = meta.readUInt32LE(pageSizeOffset)
+  if (size !== pageSize) throw damaged(path, `it has pages of ${size} bytes, not ${pageSize}`)
+  return {
+    transaction: Number(meta.readBigUInt64LE(transactionOffset)),
+    lastPage: Number(meta.readBigUInt64LE(lastPageOffset)),
+  }
+}
+
+function damaged(path: string, why: string): IngestError {
+  return new IngestError(
+    'store-incompatible',
+    `${path} cannot be opened: ${why}. Nothing was changed; restore it from a backup, or name another directory.`,
+  )
+}

@@ -1,0 +1,156 @@
+import { randomBytes } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { IngestError, type StoreIdentity } from '@ingest/core'
+import { checkDataFile } from './data-file.ts'
+import { type Environment, openEnvironment } from './environment.ts'
+
+/** The identity of a store. `events/` holds all of it, `chunks/` a copy of the id and the epoch, `ids/` of the seed. */
+export interface LmdbIdentity extends StoreIdentity {
+  /** The seed of the fingerprints of ids. Secret, because it allows to make ids that collide. */
+  seed: Buffer
+}
+
+/*
+ * A new store is created in this order, each step durable before the next, so that a crash in between loses nothing:
+ * `events/` with its identity, `chunks/` with its identity, `ids/`. So `events/` is never missing beside one of the
+ * others, and `chunks/` is missing only while the log names no chunk.
+ */
+const formatVersion = 2
+const partBytes = 8
+const metaTable = 'meta'
+const formatKey = Buffer.from('format')
+const storeKey = Buffer.from('store')
+
+/** The directories beside `events/` that hold data. Call this before opening `events/`, which is created first. */
+export function neighboursOf(directory: string): string[] {
+  return ['chunks', 'ids'].map((name) => join(directory, name)).filter(holdsData)
+}
+
+function holdsData(path: string): boolean {
+  try {
+    return (statSync(join(path, 'data.mdb'), { throwIfNoEntry: false })?.size ?? 0) > 0
+  } catch (error) {
+    // ENOTDIR: a file instead of a directory; after any other error there may be data
+    return (error as NodeJS.ErrnoException).code !== 'ENOTDIR'
+  }
+}
+
+/** @throws {IngestError} `store-incompatible` for `events/` without data beside directories with data */
+export function checkEvents(eventsDirectory: string, neighbours: readonly string[]): void {
+  const [neighbour] = neighbours
+  if (neighbour !== undefined) throw lost(eventsDirectory, neighbour)
+}
+
+/**
+ * The identity in `events/`; created if there is none and no other directory holds data.
+ *
+ * @throws {IngestError} `store-incompatible`
+ */
+export function openIdentity(
+  events: Environment,
+  eventsDirectory: string,
+  neighbours: readonly string[],
+): LmdbIdentity {
+  if (!tablesOf(events).includes(metaTable)) checkEvents(eventsDirectory, neighbours)
+  const meta = events.table(metaTable)
+  // opening takes the write lock only where there is something to write
+  const format = meta.getBinary(formatKey) ?? (neighbours.length > 0 ? undefined : events.write(makeFormat))
+  if (!format) throw lost(eventsDirectory, neighbours[0] as string)
+  if (format[0] !== formatVersion) {
+    throw new IngestError(
+      'store-incompatible',
+      `${eventsDirectory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that made it.`,
+    )
+  }
+  const [seed, id, epoch] = [0, 1, 2].map((i) => format.subarray(1 + i * partBytes, 1 + (i + 1) * partBytes))
+  return { seed, id, epoch } as LmdbIdentity
+
+  function makeFormat(): Buffer {
+    const existing = meta.getBinary(formatKey)
+    const format = existing ?? Buffer.concat([Buffer.of(formatVersion), randomBytes(3 * partBytes)])
+    if (!existing) meta.put(formatKey, format)
+    return format
+  }
+}
+
+/**
+ * Opens `chunks/` and checks that it belongs to the store of `events/`. A missing one is created if the log names no
+ * chunk, so that nothing is lost.
+ *
+ * @throws {IngestError} `store-incompatible`, with nothing changed
+ */
+export async function openChunksOf(
+  events: Environment,
+  directory: string,
+  identity: StoreIdentity,
+): Promise<Environment> {
+  const chunksDirectory = join(directory, 'chunks')
+  const eventsDirectory = join(directory, 'events')
+  const own = Buffer.concat([identity.id, identity.epoch])
+  if (!checkDataFile(join(chunksDirectory, 'data.mdb')) && namesChunks(events)) {
+    throw lost(chunksDirectory, eventsDirectory)
+  }
+  const chunks = openEnvironment(chunksDirectory)
+  try {
+    const tables = tablesOf(chunks)
+    const known = tables.includes(metaTable) ? chunks.table(metaTable).getBinary(storeKey) : undefined
+    if (!known && tables.some((name) => name !== metaTable)) throw foreign(chunksDirectory, eventsDirectory)
+    if (!known && namesChunks(events)) throw lost(chunksDirectory, eventsDirectory)
+    if (!(known ?? writeOnce(chunks, own)).equals(own)) throw foreign(chunksDirectory, eventsDirectory)
+    return chunks
+  } catch (error) {
+    await chunks.root.close()
+    throw error
+  }
+}
+
+/** Begins a new epoch, which invalidates all earlier cursors. The store must not be in use. */
+export function beginEpoch(events: Environment, chunks: Environment): void {
+  const meta = events.table(metaTable)
+  const format = Buffer.from(meta.getBinary(formatKey) as Buffer)
+  format.set(randomBytes(partBytes), 1 + 2 * partBytes)
+  const chunksMeta = chunks.table(metaTable)
+  // a transaction whose callback returns a promise, as put does, would wait for it
+  events.write(() => void meta.put(formatKey, format))
+  chunks.write(() => void chunksMeta.put(storeKey, format.subarray(1 + partBytes)))
+}
+
+/** Another process may be making the same store. */
+function writeOnce(chunks: Environment, own: Buffer): Buffer {
+  const meta = chunks.table(metaTable)
+  return chunks.write(() => {
+    const existing = meta.getBinary(storeKey)
+    if (!existing) meta.put(storeKey, own)
+    return existing ?? own
+  })
+}
+
+/** Whether the log names any chunk as stored. */
+function namesChunks(events: Environment): boolean {
+  events.root.resetReadTxn()
+  if (!tablesOf(events).includes('chunks')) return false
+  return [...events.table('chunks').getKeys({ limit: 1 })].length > 0
+}
+
+/** The names of the existing tables. */
+function tablesOf({ root }: Environment): string[] {
+  // lmdb ends their names with a NUL
+  return Array.from(root.getKeys({}), (key) => key.toString().replace(/\0$/, ''))
+}
+
+const remedy = 'Nothing was changed. Put back what was moved away, or restore the whole directory from a backup.'
+
+function lost(path: string, neighbour: string): IngestError {
+  return new IngestError(
+    'store-incompatible',
+    `${path} is missing or empty, and ${neighbour} beside it belongs to a store: to go on without it would lose data. ${remedy}`,
+  )
+}
+
+function foreign(path: string, neighbour: string): IngestError {
+  return new IngestError(
+    'store-incompatible',
+    `${path} does not belong to the same store as ${neighbour}, or is of another backup of it. ${remedy}`,
+  )
+}

@@ -1,0 +1,91 @@
+import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { IngestError } from '@ingest/core'
+
+/** A process other than this one that holds the write lock of an environment. */
+export interface LockHolder {
+  /** Undefined for a process that is not visible from here, such as one in another container. */
+  pid: number | undefined
+  /** Stopped by a signal or a debugger: it may hold the lock forever. */
+  isStopped: boolean
+}
+
+/** How long another process may hold the write lock before requests that wait for it are refused. */
+export const lockTimeoutMs = 5000
+
+/** The refusal of what waits for the write lock. */
+export function lockedError({ pid, isStopped }: LockHolder): IngestError {
+  const who = pid === undefined ? 'A process that is not visible from here' : `Process ${pid}`
+  const why = isStopped
+    ? `holds the write lock of the store and is stopped: continue it (kill -CONT ${pid}), or end it`
+    : `has held the write lock of the store for ${lockTimeoutMs / 1000} seconds: try again later, or end it`
+  return new IngestError('store-locked', `${who} ${why}.`, { retryAfterSeconds: 5 })
+}
+
+/**
+ * Returns a function that finds the other process that holds the write lock: undefined when there is none, and always
+ * on systems other than Linux.
+ *
+ * The lock is a robust mutex of glibc in the lock file: its first word is the id of the thread that holds it. It is
+ * read from the memory to which this process has mapped the file, as closing the file would release the process's locks
+ * on it.
+ */
+export function findWriteLock(lockPath: string): () => LockHolder | undefined {
+  const address = process.platform === 'linux' ? mutexAddress(lockPath) : undefined
+  if (address === undefined) return () => undefined
+  return () => {
+    const thread = readMemory(address, 4).readUInt32LE() & threadIdMask
+    if (thread === 0 || readText(`/proc/self/task/${thread}/status`) !== undefined) return undefined
+    const status = readText(`/proc/${thread}/status`) ?? ''
+    const [, pid] = /^Tgid:\t(\d+)$/m.exec(status) ?? []
+    // an id from another container may be the id of an unrelated thread here
+    const isKnown = pid !== undefined && readText(`/proc/${pid}/maps`)?.includes('/lock.mdb')
+    return { pid: isKnown ? Number(pid) : undefined, isStopped: isKnown === true && /^State:\t[Tt]/m.test(status) }
+  }
+}
+
+/** The other bits are flags: threads wait, and the holder has died. */
+const threadIdMask = 0x3fffffff
+/** Where the mutex stands in the lock file, by the size of a mutex: x64, arm64. */
+const mutexOffsets = [64, 128]
+const kindOffset = 16
+/** Robust, and shared between processes. */
+const mutexKind = 16 | 128
+
+/** Another process that has mapped the data file at `path`, as far as they are visible from here. */
+export function processWith(path: string): number | undefined {
+  if (process.platform !== 'linux') return undefined
+  const mapping = new RegExp(` ${statSync(path).ino} +.*data\\.mdb`)
+  const pids = readdirSync('/proc').map(Number)
+  return pids.find((pid) => pid > 0 && pid !== process.pid && mapping.test(readText(`/proc/${pid}/maps`) ?? ''))
+}
+
+function mutexAddress(lockPath: string): number | undefined {
+  const mapped = join(realpathSync(dirname(lockPath)), basename(lockPath))
+  const line = readText('/proc/self/maps')
+    ?.split('\n')
+    .find((line) => line.endsWith(` ${mapped}`))
+  if (line === undefined) return undefined
+  const start = Number.parseInt(line, 16)
+  const offset = mutexOffsets.find((offset) => readMemory(start + offset + kindOffset, 4).readUInt32LE() === mutexKind)
+  return offset && start + offset
+}
+
+function readMemory(address: number, bytes: number): Buffer {
+  const memory = openSync('/proc/self/mem', 'r')
+  try {
+    const read = Buffer.alloc(bytes)
+    readSync(memory, read, 0, bytes, address)
+    return read
+  } finally {
+    closeSync(memory)
+  }
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}

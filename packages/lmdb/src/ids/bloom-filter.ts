@@ -1,0 +1,72 @@
+import type { Table } from '../environment/environment.ts'
+import { getPart, putPart, type Run } from './run.ts'
+
+/**
+ * A blocked Bloom filter (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters", 2007): all bits
+ * of an id are in one line of the processor's cache, so that asking costs one miss. With 10 bits an id and 6 bits set,
+ * about one in a hundred answers is "perhaps" for an id that is not there.
+ */
+export type BloomFilter = Uint32Array
+
+const bitsPerId = 10
+const bitsSet = 6
+const lineWords = 16
+const lineBits = lineWords * 32
+
+/** An empty filter for `count` ids, in memory that threads can share. */
+export function createFilter(count: number): BloomFilter {
+  return new Uint32Array(new SharedArrayBuffer(filterWords(count) * 4))
+}
+
+function filterWords(count: number): number {
+  return Math.max(1, Math.ceil((count * bitsPerId) / lineBits)) * lineWords
+}
+
+export function addToFilter(filter: BloomFilter, high: number, low: number): void {
+  const line = lineOf(filter, high, low)
+  for (let i = 0, hash = low; i < bitsSet; i++) {
+    hash = next(hash)
+    const word = line + (hash >>> 28)
+    filter[word] = (filter[word] as number) | (1 << ((hash >>> 23) & 31))
+  }
+}
+
+/** False only if it was never added. */
+export function mayHave(filter: BloomFilter, high: number, low: number): boolean {
+  const line = lineOf(filter, high, low)
+  for (let i = 0, hash = low; i < bitsSet; i++) {
+    hash = next(hash)
+    if (((filter[line + (hash >>> 28)] as number) & (1 << ((hash >>> 23) & 31))) === 0) return false
+  }
+  return true
+}
+
+/** Chosen by other bits than the block of a run is: else the ids of one block would share a few lines. */
+function lineOf(filter: BloomFilter, high: number, low: number): number {
+  const hash = Math.imul(high ^ (low << 7), 0x9e3779b1) >>> 0
+  return Math.floor((hash / 0x1_0000_0000) * (filter.length / lineWords)) * lineWords
+}
+
+/** A step of a full-period generator modulo 2^32; only its upper bits are used. */
+function next(hash: number): number {
+  return (Math.imul(hash, 0x85ebca6b) + 0x27d4eb2f) | 0
+}
+
+/** A filter is kept in parts of so many words, as LMDB likes values under 1 MiB. */
+const wordsPerPart = 2 ** 17
+
+/** Writes the filter of a run. Only inside a write transaction. */
+export function putFilter(table: Table, run: Run, filter: BloomFilter): void {
+  for (let part = 0; part * wordsPerPart < filter.length; part++) {
+    putPart(table, run.id, part, filter.subarray(part * wordsPerPart, (part + 1) * wordsPerPart))
+  }
+}
+
+/** Reads the filter of a run. */
+export function getFilter(table: Table, run: Run): BloomFilter {
+  const filter = new Uint32Array(filterWords(run.count))
+  for (let part = 0; part * wordsPerPart < filter.length; part++) {
+    filter.set(getPart(table, run.id, part), part * wordsPerPart)
+  }
+  return filter
+}

@@ -1,0 +1,55 @@
+import { IngestError } from '@ingest/core'
+import type { Environment, Table } from '../environment/environment.ts'
+import { sequenceKey, sequenceOf } from '../environment/row-keys.ts'
+import { checksumOf, fingerprintsOf } from '../log/record.ts'
+
+/** What the index reads of the log. */
+export interface LogReader {
+  /** The most events of one record. */
+  entriesPerRecordMax: number
+  /** Reads from now on see what is committed by now. */
+  refresh(): void
+  /** The number of the last record, 0 for an empty log. */
+  lastSequence(): number
+  /** The fingerprints of the events of a record, high and low halves. */
+  fingerprints(sequence: number): Uint32Array
+  /** The checksum of a record; undefined for one that is not there. */
+  checksum(sequence: number): number
+}
+
+/** Positions have 8 bits for the index of an event in its record. */
+const entriesPerRecordMax = 256
+
+export function createLogReader(environment: Environment, log: Table): LogReader {
+  /** An error of LMDB here is damage of the log, not of the index. */
+  function get(sequence: number): Buffer | undefined {
+    try {
+      return log.getBinaryFast(sequenceKey(sequence))
+    } catch (cause) {
+      const { message } = cause as Error
+      throw new IngestError('store-damaged', `Record ${sequence} of the log cannot be read: ${message}.`, { cause })
+    }
+  }
+
+  return {
+    entriesPerRecordMax,
+    refresh: () => environment.root.resetReadTxn(),
+    lastSequence() {
+      const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
+      return last ? sequenceOf(last) : 0
+    },
+    fingerprints(sequence) {
+      return fingerprintsOf(get(sequence), sequence)
+    },
+    checksum(sequence) {
+      return checksumOf(get(sequence))
+    },
+  }
+}
+
+/** How far the rebuild of the id index is. */
+export interface RebuildProgress {
+  /** Records of the log. */
+  done: number
+  total: number
+}

@@ -1,0 +1,121 @@
+import { randomInt } from 'node:crypto'
+import type { Environment, Table } from '../environment/environment.ts'
+import type { Run } from './run.ts'
+
+/** Which runs there are, newest first, and how much of the log they hold. Changed as a whole, in one transaction. */
+export interface RunList {
+  /** Goes up with every change. */
+  revision: number
+  /** The seed of the store whose log this is the index of. */
+  seed: string
+  /** Every id in the log up to and with this record is in a run. */
+  watermark: number
+  /** The checksum of that record: a log that was replaced by another one has another record there. */
+  watermarkChecksum: number
+  lastRun: number
+  runs: Run[]
+}
+
+/** The tables of `data/ids/`. */
+export interface IdTables {
+  environment: Environment
+  /** One row each: the list of runs, its revision, and who works on them. */
+  meta: Table
+  blocks: Table
+  filters: Table
+}
+
+export function openIdTables(environment: Environment): IdTables {
+  return {
+    environment,
+    meta: environment.table('meta'),
+    blocks: environment.table('blocks'),
+    filters: environment.table('filters'),
+  }
+}
+
+const listKey = Buffer.from('list')
+const revisionKey = Buffer.from('revision')
+const claimKey = Buffer.from('claim')
+
+/** The list of a store that has no runs yet. */
+export function emptyRunList(seed: string): RunList {
+  return { revision: 0, seed, watermark: 0, watermarkChecksum: 0, lastRun: 0, runs: [] }
+}
+
+/** The revision of the list: cheap enough to be asked for in every transaction. */
+export function readRevision({ meta }: IdTables): number {
+  return meta.getBinary(revisionKey)?.readDoubleLE() ?? 0
+}
+
+export function readRunList({ meta }: IdTables): RunList | undefined {
+  const bytes = meta.getBinary(listKey)
+  return bytes && JSON.parse(bytes.toString())
+}
+
+/** Replaces the list. Only inside a write transaction. */
+export function writeRunList({ meta }: IdTables, list: RunList): void {
+  const revision = Buffer.allocUnsafe(8)
+  revision.writeDoubleLE(list.revision)
+  meta.put(revisionKey, revision)
+  meta.put(listKey, Buffer.from(JSON.stringify(list)))
+}
+
+/** A claim that was not renewed for so long belongs to nobody any more: its process stands still, or is elsewhere. */
+const claimMs = 10_000
+
+/** The right to flush and merge, which one worker over all processes has at a time. */
+export interface Claim {
+  /**
+   * Takes or renews the right, unless somebody else has it. `kept`: nobody else had it since this one took it, so what
+   * was begun still stands. Only inside a write transaction.
+   */
+  hold(): 'kept' | 'taken' | 'busy'
+  /** Gives it back. Only inside a write transaction. */
+  release(): void
+}
+
+export function createClaim({ meta }: IdTables, now: () => number = Date.now): Claim {
+  const own = randomInt(1, 2 ** 48 - 1)
+
+  function read(): { owner: number; process: number; until: number } {
+    const bytes = meta.getBinary(claimKey)
+    if (!bytes) return { owner: 0, process: 0, until: 0 }
+    return { owner: bytes.readDoubleLE(0), process: bytes.readDoubleLE(8), until: bytes.readDoubleLE(16) }
+  }
+
+  function write(until: number): void {
+    const bytes = Buffer.allocUnsafe(24)
+    bytes.writeDoubleLE(own, 0)
+    bytes.writeDoubleLE(process.pid, 8)
+    bytes.writeDoubleLE(until, 16)
+    meta.put(claimKey, bytes)
+  }
+
+  /** To be wrong here costs work that is done twice, and nothing else. */
+  function isHeld({ process, until }: { process: number; until: number }): boolean {
+    // a clock that was set back must not lock everybody out
+    return until > now() && until <= now() + claimMs && isAlive(process)
+  }
+
+  return {
+    hold() {
+      const claim = read()
+      if (claim.owner !== own && isHeld(claim)) return 'busy'
+      write(now() + claimMs)
+      return claim.owner === own ? 'kept' : 'taken'
+    },
+    release() {
+      if (read().owner === own) write(0)
+    },
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
+}

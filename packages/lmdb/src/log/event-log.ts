@@ -1,0 +1,133 @@
+import type { Totals } from '@ingest/core'
+import type { Rows, Table } from '../environment/environment.ts'
+import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
+import type { Position } from '../ids/entry.ts'
+import { checksumOf, decodeRecord, eventsOf, headerOf } from './record.ts'
+
+export interface EventLogTables {
+  /** sequence → record */
+  log: Table
+  /** project, sequence → nothing: what a project reads */
+  projectLog: Table
+  /** project, buildId → when the build froze */
+  freezes: Table
+  /** project → its totals */
+  totals: Table
+}
+
+export function openEventLogTables(table: (name: string) => Table): EventLogTables {
+  return {
+    log: table('log'),
+    projectLog: table('project-log'),
+    freezes: table('freezes'),
+    totals: table('totals'),
+  }
+}
+
+/** How a long read is split into steps. */
+export interface SlicedReads {
+  /** Runs `read` on the latest snapshot. */
+  look<T>(read: () => T): T
+  /** Resolves when the next step may begin. */
+  nextStep(): Promise<unknown>
+}
+
+/** An event as it stands in the log. */
+export interface LoggedEvent {
+  position: Position
+  /** The checksum of its record. */
+  checksum: number
+  receivedAt: number
+  bytes: Buffer
+}
+
+/** The log of batches, and what is frozen and counted by it, to be read. Projects go by number here. */
+export interface EventLog {
+  /** The number of the last record, 0 for an empty log. */
+  lastSequence(): number
+  /** When this record was received, in milliseconds since 1970. Along the log it never decreases. */
+  receivedAt(sequence: number): number
+  /** The first record that was received then or later; the one that would come next if there is none. */
+  firstSince(receivedAt: number): number
+  /** The project's last event, if it has any. */
+  last(project: number): Pick<LoggedEvent, 'position' | 'checksum'> | undefined
+  /** The checksum of the record of the project's event at this position; undefined if there is none. */
+  checksumAt(project: number, position: Position): number | undefined
+  /** The sequence numbers of up to `limit` of the project's records, from `sequence` on. */
+  sequences(project: number, sequence: number, limit: number): number[]
+  /**
+   * The events of one record.
+   *
+   * @throws {IngestError} `store-damaged`
+   */
+  events(sequence: number): LoggedEvent[]
+  frozenAt(project: number, buildId: string): number | undefined
+  totals(project: number): Totals
+}
+
+export function createEventLog({ log, projectLog, freezes, totals }: EventLogTables): EventLog {
+  function lastSequence(): number {
+    const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
+    return last ? sequenceOf(last) : 0
+  }
+
+  function receivedAtIn(sequence: number): number {
+    return headerOf(log.getBinaryFast(sequenceKey(sequence)), sequence).receivedAt
+  }
+
+  return {
+    lastSequence,
+    receivedAt: receivedAtIn,
+
+    firstSince(receivedAt) {
+      // the log has no gaps, and its times never decrease
+      let [first, behind] = [1, lastSequence() + 1]
+      while (first < behind) {
+        const middle = Math.floor((first + behind) / 2)
+        if (receivedAtIn(middle) < receivedAt) first = middle + 1
+        else behind = middle
+      }
+      return first
+    },
+
+    last(project) {
+      const range = { start: projectKey(project + 1), end: projectKey(project), limit: 1, reverse: true }
+      const [last] = Array.from(projectLog.getKeys(range), sequenceOf)
+      if (last === undefined) return undefined
+      const bytes = log.getBinary(sequenceKey(last))
+      const { count } = decodeRecord(bytes, last)
+      return { position: { sequence: last, index: count - 1 }, checksum: checksumOf(bytes) }
+    },
+
+    checksumAt(project, { sequence, index }) {
+      if (!projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) return undefined
+      const bytes = log.getBinaryFast(sequenceKey(sequence))
+      return index < headerOf(bytes, sequence).count ? checksumOf(bytes) : undefined
+    },
+
+    sequences(project, sequence, limit) {
+      const range = { start: projectKey(project, sequenceKey(sequence)), end: projectKey(project + 1), limit }
+      return Array.from(projectLog.getKeys(range), sequenceOf)
+    },
+
+    events(sequence) {
+      const record = log.getBinary(sequenceKey(sequence))
+      const { receivedAt, payload } = decodeRecord(record, sequence)
+      const checksum = checksumOf(record)
+      return eventsOf(payload).map((bytes, index) => ({ position: { sequence, index }, checksum, receivedAt, bytes }))
+    },
+
+    frozenAt: (project, buildId) => frozenAtIn(freezes, project, buildId),
+
+    totals(project) {
+      const value = totals.getBinary(projectKey(project))
+      if (!value) return { events: 0, batches: 0, bytes: 0 }
+      return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
+    },
+  }
+}
+
+/** When a build froze, in milliseconds since 1970, by the table of freezes. */
+export function frozenAtIn(freezes: Rows, project: number, buildId: string): number | undefined {
+  return freezes.getBinary(projectKey(project, Buffer.from(buildId)))?.readDoubleLE()
+}

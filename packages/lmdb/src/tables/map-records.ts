@@ -1,0 +1,76 @@
+import type { ChunkRef } from '@ingest/core'
+
+/** A chunk of a manifest is its digest, 32 bytes, and its size, 4 bytes little-endian. */
+const digestBytes = 32
+const chunkRefBytes = digestBytes + 4
+
+export function encodeChunks(chunks: readonly ChunkRef[]): Buffer {
+  const bytes = Buffer.allocUnsafe(chunks.length * chunkRefBytes)
+  for (const [i, { digest, size }] of chunks.entries()) {
+    bytes.write(digest.slice('sha256:'.length), i * chunkRefBytes, 'hex')
+    bytes.writeUInt32LE(size, i * chunkRefBytes + digestBytes)
+  }
+  return bytes
+}
+
+export function decodeChunks(bytes: Buffer): ChunkRef[] {
+  return Array.from({ length: bytes.length / chunkRefBytes }, (_, i) => {
+    const at = i * chunkRefBytes
+    return {
+      digest: `sha256:${bytes.toString('hex', at, at + digestBytes)}`,
+      size: bytes.readUInt32LE(at + digestBytes),
+    }
+  })
+}
+
+/** What changes of a pending manifest while its chunks come. */
+export interface PendingRecord {
+  /** Milliseconds since 1970. */
+  touchedAt: number
+  /** How many distinct chunks it waits for. */
+  missing: number
+  /** The map that it is of, as in the key of that. */
+  name: Buffer
+}
+
+/** When it was touched, 8 bytes, how many are missing, 4 bytes, little-endian, then the name. */
+const pendingHeaderBytes = 12
+
+export function encodePending({ touchedAt, missing, name }: PendingRecord): Buffer {
+  const bytes = Buffer.allocUnsafe(pendingHeaderBytes + name.length)
+  bytes.writeDoubleLE(touchedAt, 0)
+  bytes.writeUInt32LE(missing, 8)
+  bytes.set(name, pendingHeaderBytes)
+  return bytes
+}
+
+export function decodePending(bytes: Buffer): PendingRecord {
+  return {
+    touchedAt: bytes.readDoubleLE(0),
+    missing: bytes.readUInt32LE(8),
+    name: bytes.subarray(pendingHeaderBytes),
+  }
+}
+
+/** A stored chunk. */
+export interface StoredRecord {
+  /** Identifies the upload that wrote the bytes. */
+  upload: Buffer
+  /** In bytes. */
+  size: number
+}
+
+/** The upload, then the size, 4 bytes little-endian. */
+const sizeBytes = 4
+
+export function encodeStored({ upload, size }: StoredRecord): Buffer {
+  const bytes = Buffer.allocUnsafe(upload.length + sizeBytes)
+  bytes.set(upload, 0)
+  bytes.writeUInt32LE(size, upload.length)
+  return bytes
+}
+
+export function decodeStored(bytes: Buffer): StoredRecord {
+  const end = bytes.length - sizeBytes
+  return { upload: bytes.subarray(0, end), size: bytes.readUInt32LE(end) }
+}

@@ -1,0 +1,56 @@
+import type { Project } from '@ingest/core'
+import type { Rows } from '../environment/environment.ts'
+import { projectKey } from '../environment/row-keys.ts'
+
+/** Projects by id: the number that stands for each in the other tables, and what is kept of it. */
+export interface Projects {
+  /** The number of a project; undefined for one that has stored nothing. */
+  numberOf(projectId: string): number | undefined
+  /** The number of a project, given out at its first use. Only inside a write transaction, or a decision. */
+  numberFor(projectId: string): number
+  get(projectId: string): Project | undefined
+  /** The projects that have a number, in the order of their bytes. */
+  ids(): string[]
+  /** Only inside a write transaction, or a decision. */
+  put(project: Project): void
+}
+
+/** An entry is the number, 4 bytes big-endian, then the project as JSON, or nothing if only events named it so far. */
+const numberBytes = 4
+
+export function openProjects(table: (name: string) => Rows): Projects {
+  const entries = table('projects')
+  const numbers = table('project-numbers')
+
+  function entryOf(projectId: string): Buffer | undefined {
+    return entries.getBinary(Buffer.from(projectId))
+  }
+
+  function numberOf(projectId: string): number | undefined {
+    return entryOf(projectId)?.readUInt32BE()
+  }
+
+  function numberFor(projectId: string): number {
+    const known = numberOf(projectId)
+    if (known !== undefined) return known
+    const [last] = [...numbers.getKeys({ reverse: true, limit: 1 })]
+    const number = (last?.readUInt32BE() ?? 0) + 1
+    numbers.put(projectKey(number), Buffer.from(projectId))
+    entries.put(Buffer.from(projectId), projectKey(number))
+    return number
+  }
+
+  return {
+    numberOf,
+    numberFor,
+    get(projectId) {
+      const entry = entryOf(projectId)
+      return entry && entry.length > numberBytes ? JSON.parse(entry.toString('utf8', numberBytes)) : undefined
+    },
+    ids: () => Array.from(entries.getKeys({}), String),
+    put(project) {
+      const entry = projectKey(numberFor(project.projectId), Buffer.from(JSON.stringify(project)))
+      entries.put(Buffer.from(project.projectId), entry)
+    },
+  }
+}

@@ -1,0 +1,189 @@
+import type { AppendResult } from '@ingest/core'
+import type { Table } from '../environment/environment.ts'
+import { projectKey, sequenceKey } from '../environment/row-keys.ts'
+import type { Position } from '../ids/entry.ts'
+import type { IdIndex } from '../ids/id-index.ts'
+import type { EventLog, EventLogTables } from '../log/event-log.ts'
+import {
+  decodeRecord,
+  encodePayload,
+  encodeRecord,
+  eventIdOf,
+  eventsOf,
+  fingerprintsOf,
+  headerOf,
+  sealRecord,
+  viewRecord,
+} from '../log/record.ts'
+
+/** What an append stored. Mostly it is all or nothing, and that is short to tell another thread. */
+export type Appended = 'all' | 'none' | AppendResult
+
+/** Puts batches at the end of the log, and finds what stands in it. Projects go by number here. */
+export interface Appender {
+  /** Finds the end of the log, which other processes move too: first in each write transaction. */
+  begin(): void
+  /**
+   * Stores what is new of a batch, which comes as the record that it will be if all is new; no id stands twice in it.
+   * `builds` are those that its events reference. Only inside a write transaction.
+   */
+  append(project: number, batch: Buffer, builds: readonly string[]): Appended
+  /** Where the events with these ids stand. */
+  locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
+}
+
+/** @param onFreeze called in the transaction that freezes a build */
+export function createAppender(
+  tables: EventLogTables,
+  eventLog: EventLog,
+  ids: IdIndex,
+  onFreeze: (project: number, buildId: string) => void,
+): Appender {
+  const { log, projectLog, freezes, totals } = tables
+  let nextSequence = 0
+  /** When the last record was received: none is older than the one before it, which is what readers search by. */
+  let lastAt = Number.NEGATIVE_INFINITY
+
+  function append(project: number, batch: Buffer, builds: readonly string[]): Appended {
+    const { count, receivedAt, payload } = viewRecord(batch)
+    const fingerprints = fingerprintsOf(batch, nextSequence)
+    const earlier = readerOf(log)
+    // a batch that is sent again is the same bytes, by the contract: its first event tells of all of them
+    const again = ids.search(fingerprints, Math.min(1, count)).some(({ position }) => {
+      const record = earlier(position.sequence)
+      return record.project === project && record.payload.equals(payload)
+    })
+    if (again) return 'none'
+    const candidates = ids.search(fingerprints, count)
+    if (candidates.length === 0) {
+      write(project, batch, fingerprints, builds)
+      return 'all'
+    }
+    const events = eventsOf(payload)
+    const eventIds: string[] = []
+    const eventIdAt = (of: number) => {
+      eventIds[of] ??= eventIdOf(events[of] as Buffer)
+      return eventIds[of]
+    }
+    const found: (Match | undefined)[] = []
+    for (const { of, position } of candidates) {
+      const bytes = found[of] ? undefined : eventAt(project, position, earlier)
+      if (bytes?.equals(events[of] as Buffer)) found[of] = 'same'
+      else if (bytes && eventIdOf(bytes) === eventIdAt(of)) found[of] = 'conflict'
+    }
+    const stored = events.map((_, i) => found[i] === undefined)
+    const fresh = events.filter((_, i) => stored[i])
+    if (fresh.length > 0) {
+      // the fingerprints of those that are stored, two words each
+      const own = fingerprints.filter((_, word) => stored[word >> 1])
+      write(project, encodeRecord(receivedAt, own, encodePayload(fresh)), own, buildsOf(fresh))
+    }
+    return { stored, conflicts: found.filter((match) => match === 'conflict').length }
+  }
+
+  function write(project: number, record: Buffer, fingerprints: Uint32Array, builds: readonly string[]): void {
+    const { count, receivedAt, payload } = viewRecord(record)
+    const sequence = nextSequence++
+    const key = sequenceKey(sequence)
+    lastAt = Math.max(lastAt, receivedAt)
+    sealRecord(record, project, lastAt)
+    log.put(key, record)
+    projectLog.put(projectKey(project, key), nothing)
+    ids.add(sequence, fingerprints, count)
+    for (const buildId of builds) freeze(project, buildId, lastAt)
+    const { events, batches, bytes } = eventLog.totals(project)
+    const after = Buffer.allocUnsafe(24)
+    after.writeDoubleLE(events + count, 0)
+    after.writeDoubleLE(batches + 1, 8)
+    after.writeDoubleLE(bytes + payload.length, 16)
+    totals.put(projectKey(project), after)
+  }
+
+  function freeze(project: number, buildId: string, at: number): void {
+    const key = projectKey(project, Buffer.from(buildId))
+    if (freezes.doesExist(key)) return
+    const value = Buffer.allocUnsafe(8)
+    value.writeDoubleLE(at)
+    freezes.put(key, value)
+    onFreeze(project, buildId)
+  }
+
+  return {
+    begin() {
+      const last = eventLog.lastSequence()
+      ids.catchUp(last)
+      nextSequence = last + 1
+      lastAt = last === 0 ? Number.NEGATIVE_INFINITY : eventLog.receivedAt(last)
+    },
+
+    append,
+
+    locate(project, eventIds, fingerprints) {
+      ids.catchUp(eventLog.lastSequence())
+      const earlier = readerOf(log)
+      const positions: (Position | undefined)[] = eventIds.map(() => undefined)
+      for (const { of, position } of ids.search(fingerprints, eventIds.length)) {
+        const bytes = eventAt(project, position, earlier)
+        if (bytes && eventIdOf(bytes) === eventIds[of]) positions[of] = position
+      }
+      return positions
+    },
+  }
+}
+
+const nothing = Buffer.alloc(0)
+
+interface EarlierRecord {
+  project: number
+  payload: Buffer
+  /** The exact bytes of each event. */
+  events(): Buffer[]
+}
+
+type Reader = (sequence: number) => EarlierRecord
+
+/** Reads records each once, for as long as one decision takes. */
+function readerOf(log: Table): Reader {
+  const records = new Map<number, EarlierRecord>()
+  return (sequence) => {
+    const record = records.get(sequence) ?? earlierRecord(log.getBinary(sequenceKey(sequence)), sequence)
+    records.set(sequence, record)
+    return record
+  }
+}
+
+function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierRecord {
+  // the index names no record that is missing or empty
+  headerOf(bytes, sequence)
+  const { project, payload } = viewRecord(bytes as Buffer)
+  let events: Buffer[] | undefined
+  return {
+    project,
+    payload,
+    events() {
+      // what is damaged cannot be taken apart
+      events ??= eventsOf(decodeRecord(bytes as Buffer, sequence).payload)
+      return events
+    },
+  }
+}
+
+/**
+ * The event of the project that stands there; undefined if what stands there is another project's.
+ *
+ * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown.
+ */
+function eventAt(project: number, { sequence, index }: Position, earlier: Reader): Buffer | undefined {
+  const record = earlier(sequence)
+  // read as a whole, because the number of the project may be what is damaged
+  const events = record.events()
+  return record.project === project ? events[index] : undefined
+}
+
+/** What is stored under the id of an event. */
+type Match = 'same' | 'conflict'
+
+function buildsOf(events: readonly Buffer[]): string[] {
+  const builds = events.map((bytes) => JSON.parse(bytes.toString()).buildId)
+  return [...new Set(builds)].filter((buildId) => typeof buildId === 'string')
+}

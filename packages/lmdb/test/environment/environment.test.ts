@@ -1,0 +1,149 @@
+import { copyFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { openEnvironment } from '../../src/environment/environment.ts'
+import { noContainer, startStoreProcess } from '../store-process.ts'
+
+t.test('a directory whose name holds a dot is a directory', async (t) => {
+  const directory = join(t.testdir(), 'v1.2')
+  const { root } = openEnvironment(directory)
+  t.ok(statSync(directory).isDirectory())
+  await root.close()
+})
+
+t.test(
+  'nobody else may read what is stored',
+  { skip: process.platform === 'win32' && 'Windows has no modes' },
+  async (t) => {
+    const directory = join(t.testdir(), 'events')
+    const { root } = openEnvironment(directory)
+    t.equal(statSync(directory).mode & 0o777, 0o700)
+    t.equal(statSync(join(directory, 'data.mdb')).mode & 0o777, 0o600)
+    await root.close()
+  },
+)
+
+t.test('a throw in a child transaction keeps nothing of what it wrote', async (t) => {
+  const { root, table } = openEnvironment(t.testdir())
+  const rows = table('rows')
+  const key = Buffer.from('key')
+  await root.childTransaction(() => rows.put(key, Buffer.from('before')))
+  await t.rejects(
+    root.childTransaction(() => {
+      rows.put(key, Buffer.from('after'))
+      throw new Error('no')
+    }),
+    { message: 'no' },
+  )
+  t.equal(rows.getBinary(key)?.toString(), 'before')
+  await root.close()
+})
+
+t.test('a throw in a synchronous transaction keeps nothing of what it wrote, and is what is thrown', async (t) => {
+  const { root, table } = openEnvironment(t.testdir())
+  const [rows, others] = [table('rows'), table('others')]
+  const key = Buffer.from('key')
+  root.transactionSync(() => void rows.put(key, Buffer.from('before')))
+  const thrown = new Error('no')
+  t.throws(
+    () =>
+      root.transactionSync(() => {
+        rows.put(key, Buffer.from('after'))
+        others.put(key, Buffer.from('new'))
+        throw thrown
+      }),
+    thrown,
+  )
+  root.resetReadTxn()
+  t.equal(rows.getBinary(key)?.toString(), 'before')
+  t.equal(others.getBinary(key), undefined)
+  root.transactionSync(() => void rows.put(key, Buffer.from('later')))
+  t.equal(rows.getBinary(key)?.toString(), 'later')
+  await root.close()
+})
+
+t.test('a table is opened once', async (t) => {
+  const { root, table } = openEnvironment(t.testdir())
+  t.equal(table('rows'), table('rows'))
+  t.not(table('rows'), table('others'))
+  await root.close()
+})
+
+t.test('an empty value is a value', async (t) => {
+  const { root, table } = openEnvironment(t.testdir())
+  const rows = table('rows')
+  await root.childTransaction(() => rows.put(Buffer.from('key'), Buffer.alloc(0)))
+  t.equal(rows.doesExist(Buffer.from('key')), true)
+  t.equal(rows.getBinary(Buffer.from('key'))?.length, 0)
+  t.equal(rows.doesExist(Buffer.from('other')), false)
+  await root.close()
+})
+
+t.test('a data file that is deleted or replaced under an open environment is noticed', async (t) => {
+  const directory = t.testdir()
+  const path = join(directory, 'data.mdb')
+  const { root, lost } = openEnvironment(directory)
+  t.equal(lost(), undefined)
+  renameSync(path, `${path}.moved`)
+  t.match(lost(), /deleted or replaced/)
+  writeFileSync(path, 'another')
+  t.match(lost(), /deleted or replaced/)
+  rmSync(path)
+  renameSync(`${path}.moved`, path)
+  t.equal(lost(), undefined)
+  await root.close()
+})
+
+t.test(
+  'a lock file that is replaced under an open environment is noticed, in a thread that opens it later too',
+  async (t) => {
+    const directory = t.testdir()
+    const path = join(directory, 'lock.mdb')
+    const { root, lost, files, write } = openEnvironment(directory)
+    const later = openEnvironment(directory, { files })
+    t.equal(later.lost(), undefined)
+    copyFileSync(path, `${path}.copy`)
+    renameSync(`${path}.copy`, path)
+    t.match(lost(), /deleted or replaced/)
+    t.match(later.lost(), /deleted or replaced/)
+    t.throws(() => write(() => t.fail('nothing is written')), { code: 'store-failed' })
+    t.throws(() => openEnvironment(directory, { files }), { code: 'store-failed' })
+    await later.root.close()
+    await root.close()
+  },
+)
+
+t.test('a write clears the snapshots of processes that were killed', async (t) => {
+  const directory = t.testdir()
+  const reader = await startStoreProcess(directory)
+  const { root, write } = openEnvironment(join(directory, 'events'))
+  await reader.ask('look')
+  const readers = () => root.readerList().match(new RegExp(`^ *${reader.pid} `, 'gm'))?.length ?? 0
+  t.ok(readers() > 0, 'a process that reads is in the table')
+  write(() => {})
+  t.ok(readers() > 0, 'and stays there')
+  await reader.kill()
+  write(() => {})
+  t.equal(readers(), 0)
+  await root.close()
+})
+
+t.test(
+  'a process with the same id in another container is refused, until the first has ended',
+  { skip: noContainer },
+  async (t) => {
+    const directory = t.testdir()
+    const first = await startStoreProcess(directory, { inContainer: true })
+    t.teardown(first.kill)
+    await first.submit(['first'])
+    await t.rejects(startStoreProcess(directory, { inContainer: true }), { code: 'store-locked' })
+    const other = await startStoreProcess(directory)
+    await other.submit(['other'])
+    t.equal(await other.end(), 0)
+    await first.submit(['later'])
+    await first.kill()
+    const next = await startStoreProcess(directory, { inContainer: true })
+    t.strictSame(await next.known(['first', 'other', 'later']), [true, true, true])
+    t.equal(await next.end(), 0)
+  },
+)

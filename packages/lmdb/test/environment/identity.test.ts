@@ -1,0 +1,177 @@
+import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createIngest } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { openEnvironment } from '../../src/environment/environment.ts'
+import { openLmdbStore } from '../../src/open-lmdb-store.ts'
+
+const event = { projectId: 'p', eventId: 'a', buildId: 'b' }
+const id = { placeId: '1', buildId: 'b' }
+const names = ['events', 'ids', 'chunks'] as const
+
+/** A store with an event, and with a map that it froze, if there is to be one. */
+async function makeStore(directory: string, { withMap = true } = {}): Promise<string> {
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  if (withMap) await ingest.publishMap('p', { ...id, map: { walls: 4 } })
+  await ingest.submitBatch('p', { events: [event] })
+  await ingest.close()
+  return directory
+}
+
+/** Every file of a directory, with its bytes; LMDB's locks are no part of the store. */
+function filesOf(directory: string): Record<string, string> {
+  const paths = readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name !== 'lock.mdb')
+    .map((entry) => join(entry.parentPath, entry.name))
+  return Object.fromEntries(paths.sort().map((path) => [path, readFileSync(path, 'base64')]))
+}
+
+/** What may become of one of the directories; each leaves the others alone. */
+const losses: Record<string, (path: string) => void> = {
+  'is missing': (path) => rmSync(path, { recursive: true }),
+  'is an empty directory': (path) => {
+    rmSync(path, { recursive: true })
+    mkdirSync(path)
+  },
+  'has lost its data file': (path) => rmSync(join(path, 'data.mdb')),
+  'has an empty data file': (path) => writeFileSync(join(path, 'data.mdb'), ''),
+  'has a new data file': (path) => {
+    rmSync(path, { recursive: true })
+    return openEnvironment(path).root.close()
+  },
+}
+
+async function isWhole(t: Test, directory: string, { withMap = true } = {}): Promise<void> {
+  const ingest = createIngest({ store: await openLmdbStore(directory, { create: false }) })
+  t.strictSame(await ingest.submitBatch('p', { events: [event] }), { accepted: 0, duplicates: 1, rejected: [] })
+  const parts: Uint8Array[] = []
+  for await (const part of (await ingest.readMap('p', id))?.bytes() ?? []) parts.push(part)
+  t.equal(Buffer.concat(parts).toString(), withMap ? '{"walls":4}' : '')
+  await ingest.close()
+}
+
+async function isRefused(t: Test, directory: string, message: string): Promise<void> {
+  const before = filesOf(directory)
+  for (const create of [true, false]) {
+    await t.rejects(openLmdbStore(directory, { create }), { code: 'store-incompatible', message })
+  }
+  t.strictSame(filesOf(directory), before, 'nothing was changed')
+}
+
+for (const name of ['events', 'chunks'] as const) {
+  for (const [what, lose] of Object.entries(losses)) {
+    t.test(`a store with maps whose ${name}/ ${what} is refused, and nothing in it changes`, async (t) => {
+      const directory = await makeStore(join(t.testdir(), 'data'))
+      const path = join(directory, name)
+      cpSync(path, `${directory}-kept`, { recursive: true })
+      await lose(path)
+      await isRefused(t, directory, `${path} is missing or empty`)
+      rmSync(path, { recursive: true, force: true })
+      renameSync(`${directory}-kept`, path)
+      await isWhole(t, directory)
+    })
+  }
+
+  t.test(`a store whose ${name}/ is of another store is refused, and nothing in it changes`, async (t) => {
+    for (const withMap of [true, false]) {
+      t.testdir()
+      const directory = await makeStore(join(t.testdirName, `data-${withMap}`), { withMap })
+      const other = await makeStore(join(t.testdirName, `other-${withMap}`))
+      const path = join(directory, name)
+      renameSync(path, `${directory}-kept`)
+      renameSync(join(other, name), path)
+      await isRefused(t, directory, `${join(directory, 'chunks')} does not belong to the same store as`)
+      await isRefused(t, other, `${join(other, name)} is missing or empty`)
+      rmSync(path, { recursive: true })
+      renameSync(`${directory}-kept`, path)
+      await isWhole(t, directory, { withMap })
+    }
+  })
+}
+
+t.test('events/ that is missing beside ids/ alone is refused', async (t) => {
+  const directory = await makeStore(join(t.testdir(), 'data'))
+  for (const name of ['events', 'chunks']) rmSync(join(directory, name), { recursive: true })
+  await isRefused(t, directory, `${join(directory, 'events')} is missing or empty, and ${join(directory, 'ids')}`)
+})
+
+t.test('chunks/ in the place of events/ is refused', async (t) => {
+  const directory = await makeStore(join(t.testdir(), 'data'))
+  rmSync(join(directory, 'events'), { recursive: true })
+  cpSync(join(directory, 'chunks'), join(directory, 'events'), { recursive: true })
+  await isRefused(t, directory, `${join(directory, 'events')} is missing or empty`)
+})
+
+t.test('ids/ is made again when it is lost or of another store', async (t) => {
+  const foreign = async (path: string) => {
+    const other = await makeStore(join(t.testdirName, 'other'))
+    rmSync(path, { recursive: true })
+    renameSync(join(other, 'ids'), path)
+  }
+  t.testdir()
+  for (const [what, lose] of Object.entries({ ...losses, 'is of another store': foreign })) {
+    const directory = await makeStore(join(t.testdirName, what))
+    await lose(join(directory, 'ids'))
+    await isWhole(t, directory)
+  }
+})
+
+t.test('chunks/ is made again when it is lost and no map needs it', async (t) => {
+  t.testdir()
+  for (const [what, lose] of Object.entries(losses)) {
+    const directory = await makeStore(join(t.testdirName, what), { withMap: false })
+    await lose(join(directory, 'chunks'))
+    await isWhole(t, directory, { withMap: false })
+    const ingest = createIngest({ store: await openLmdbStore(directory) })
+    await ingest.publishMap('p', { ...id, map: { walls: 4 } })
+    await ingest.close()
+    await isWhole(t, directory)
+  }
+})
+
+t.test('a store whose making was cut short anywhere is made by the next opening', async (t) => {
+  t.testdir()
+  const blank = (path: string) => openEnvironment(path).root.close()
+  const emptyFile = (path: string) => {
+    mkdirSync(path)
+    writeFileSync(join(path, 'data.mdb'), '')
+  }
+  const withTable = async (path: string) => {
+    const environment = openEnvironment(path)
+    environment.table('meta')
+    await environment.root.close()
+  }
+  const whole = await makeStore(join(t.testdirName, 'whole'), { withMap: false })
+  const copy = (path: string) => cpSync(join(whole, 'events'), path, { recursive: true })
+  const states: Partial<Record<(typeof names)[number], (path: string) => unknown>>[] = [
+    {},
+    { events: (path) => mkdirSync(path) },
+    { events: emptyFile },
+    { events: blank },
+    { events: withTable },
+    { events: copy },
+    { events: copy, chunks: (path) => mkdirSync(path) },
+    { events: copy, chunks: emptyFile },
+    { events: copy, chunks: blank },
+    { events: copy, chunks: withTable },
+  ]
+  for (const [i, state] of states.entries()) {
+    const directory = join(t.testdirName, `data-${i}`)
+    mkdirSync(directory)
+    for (const name of names) await state[name]?.(join(directory, name))
+    await makeStore(directory)
+    await isWhole(t, directory)
+  }
+})
+
+t.test('a store of another format is refused, and left as it is', async (t) => {
+  const directory = await makeStore(join(t.testdir(), 'data'))
+  const environment = openEnvironment(join(directory, 'events'))
+  const meta = environment.table('meta')
+  const key = Buffer.from('format')
+  const format = Buffer.from(meta.getBinary(key) as Buffer)
+  format[0] = 99
+  environment.root.transactionSync(() => void meta.put(key, format))
+  await environment.root.close()
+  await isRefused(t, directory, 'is of format 99')
+})

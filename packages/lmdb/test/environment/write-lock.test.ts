@@ -1,0 +1,102 @@
+import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { createIngest, type IngestError } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { openEnvironment } from '../../src/environment/environment.ts'
+import type { LmdbStoreOptions } from '../../src/open-lmdb-store.ts'
+import { openLmdbStore } from '../built-store.ts'
+import { noStrace, startStoreProcess } from '../store-process.ts'
+
+const notLinux = process.platform !== 'linux' && 'who holds a lock is known on Linux only'
+const batchOf = (eventId: string) => ({ events: [{ projectId: 'p', eventId }] })
+const update = () => ({ project: { projectId: 'p', createdAt: 1, keys: [] }, result: 'done' })
+
+/** A store with one event whose write lock another process holds. */
+async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
+  const directory = t.testdir()
+  const fatal: string[] = []
+  const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code), ...options })
+  const ingest = createIngest({ store })
+  await ingest.submitBatch('p', batchOf('before'))
+  const holder = await startStoreProcess(directory)
+  t.teardown(holder.kill)
+  await holder.ask('hold')
+  return { directory, store, ingest, holder, fatal }
+}
+
+t.test('the process that holds the write lock is known, and whether it is stopped', { skip: notLinux }, async (t) => {
+  const directory = t.testdir()
+  const holder = await startStoreProcess(directory)
+  const { root, lockHolder, write } = openEnvironment(join(directory, 'events'))
+  t.equal(lockHolder(), undefined)
+  t.equal(write(lockHolder), undefined, 'it is not this process')
+  await holder.ask('hold')
+  t.strictSame(lockHolder(), { pid: holder.pid, isStopped: false })
+  await holder.stop()
+  t.strictSame(lockHolder(), { pid: holder.pid, isStopped: true })
+  await holder.kill()
+  t.equal(lockHolder(), undefined)
+  await root.close()
+})
+
+t.test('a store opens and is read while a stopped process holds the write lock', { skip: notLinux }, async (t) => {
+  const { directory, ingest, holder } = await openHeld(t)
+  await ingest.close()
+  await holder.stop()
+  // in a process of its own: one that waits for the lock could not be ended
+  const reader = await startStoreProcess(directory)
+  t.strictSame(await reader.known(['before', 'none']), [true, false])
+  t.strictSame(await reader.call('maps', {}), { maps: [], next: null })
+  await t.rejects(reader.submit(['after']), { code: 'store-locked' })
+  await t.rejects(reader.ask('check'), { code: 'store-locked' })
+  t.strictSame(reader.fatal, [])
+  t.equal(await reader.end(), 0, 'and it ends by itself')
+})
+
+t.test(
+  'a commit that another process holds up is refused, and the store goes on once it may',
+  { skip: notLinux },
+  async (t) => {
+    const { store, ingest, holder, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
+    const locked = { code: 'store-locked', message: new RegExp(`${holder.pid}`), retryAfterSeconds: 5 }
+    await t.rejects(ingest.submitBatch('p', batchOf('waiting')), locked)
+    await t.rejects(ingest.submitBatch('p', batchOf('later')), locked)
+    await t.rejects(store.updateProject('p', update), locked)
+    await t.rejects(store.check(), locked)
+    t.equal((await store.totals('p')).events, 1, 'reading goes on')
+    await holder.kill()
+    while (!(await ingest.submitBatch('p', batchOf('waiting')).catch(() => undefined))) await nextTurn()
+    t.equal(await store.updateProject('p', update), 'done')
+    await store.check()
+    t.strictSame(fatal, [])
+    t.equal((await store.totals('p')).events, 2)
+    await ingest.close()
+  },
+)
+
+t.test('a store closes while another process holds its commit up', { skip: notLinux }, async (t) => {
+  const { ingest, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
+  const waiting = ingest.submitBatch('p', batchOf('waiting'))
+  const closed = ingest.close()
+  await t.rejects(waiting, { code: 'store-locked' })
+  await closed
+  t.strictSame(fatal, ['store-locked'], 'the process cannot end by itself')
+})
+
+t.test('a commit that hangs by itself fails the store', { skip: noStrace }, async (t) => {
+  const directory = t.testdir()
+  await (await openLmdbStore(directory)).close()
+  const child = await startStoreProcess(directory, {
+    commitTimeoutMs: 1000,
+    inject: ['fdatasync:delay_enter=600000000:when=3+'],
+  })
+  let failed: IngestError | undefined
+  for (let i = 0; !failed && i < 10; i++) {
+    await child.submit([`${i}`]).catch((error) => {
+      failed = error
+    })
+  }
+  t.equal(failed?.code, 'store-failed')
+  t.strictSame(child.fatal, ['store-failed'])
+  await child.kill()
+})

@@ -1,0 +1,330 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createIngest, type EmbeddedIngest } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { openEnvironment } from '../../src/environment/environment.ts'
+import { sequenceKey } from '../../src/environment/row-keys.ts'
+import { openIdIndex } from '../../src/ids/id-index.ts'
+import { createLogReader } from '../../src/ids/log-reader.ts'
+import { emptyRunList, openIdTables, readRevision, writeRunList } from '../../src/ids/run-list.ts'
+import type { LmdbStoreOptions } from '../../src/open-lmdb-store.ts'
+import { builtStore, openLmdbStore } from '../built-store.ts'
+import { startStoreProcess } from '../store-process.ts'
+import { fingerprintsFor, openWriterBed, recordOf } from '../writer-bed.ts'
+
+// the index as its store uses it: with its worker, on disk, over restarts
+
+const small: LmdbStoreOptions = { internals: { entriesPerFlush: 60 } }
+
+async function open(directory: string, options = small): Promise<EmbeddedIngest> {
+  return createIngest({ store: await openLmdbStore(directory, options) })
+}
+
+const batchOf = (name: string, count = 50) => ({
+  events: Array.from({ length: count }, (_, i) => ({ projectId: 'p', eventId: `${name}-${i}` })),
+})
+
+async function fill(ingest: EmbeddedIngest, batches: number, prefix = ''): Promise<void> {
+  for (let i = 0; i < batches; i++) await ingest.submitBatch('p', batchOf(`${prefix}${i}`))
+}
+
+/** Every id is known, whichever run or table it is in, and none that was never sent is. */
+async function checkAllKnown(t: Test, ingest: EmbeddedIngest, batches: number, prefix = ''): Promise<void> {
+  let duplicates = 0
+  for (let i = 0; i < batches; i++) duplicates += (await ingest.submitBatch('p', batchOf(`${prefix}${i}`))).duplicates
+  t.equal(duplicates, batches * 50, 'all that was stored is known')
+  t.equal(await ingest.findEvent('p', `${prefix}0-50`), undefined)
+}
+
+/** Waits for the worker to have nothing to do, by what it leaves on disk. */
+async function settled(directory: string): Promise<void> {
+  for (let last = '', same = 0; same < 5; ) {
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    const now = readFileSync(join(directory, 'ids', 'data.mdb'))
+      .subarray(0, 8192)
+      .toString('latin1')
+    same = now === last ? same + 1 : 0
+    last = now
+  }
+}
+
+t.test('ids are known through flushes, merges and a restart', async (t) => {
+  const directory = t.testdir()
+  const ingest = await open(directory)
+  await fill(ingest, 60)
+  await checkAllKnown(t, ingest, 60)
+  await settled(directory)
+  await checkAllKnown(t, ingest, 60)
+  await ingest.close()
+  const again = await open(directory)
+  await checkAllKnown(t, again, 60)
+  await again.close()
+})
+
+const harms: Record<string, (ids: string) => void> = {
+  'its folder is deleted': (ids) => rmSync(ids, { recursive: true }),
+  'its file is zeroed': (ids) => writeFileSync(join(ids, 'data.mdb'), Buffer.alloc(100_000)),
+  'its file is cut': (ids) =>
+    writeFileSync(join(ids, 'data.mdb'), readFileSync(join(ids, 'data.mdb')).subarray(0, 9000)),
+  'its file is empty': (ids) => writeFileSync(join(ids, 'data.mdb'), ''),
+  'its file is another one': (ids) => writeFileSync(join(ids, 'data.mdb'), 'not LMDB'.repeat(2000)),
+}
+
+for (const [harm, harmIt] of Object.entries(harms)) {
+  t.test(`the index is made again when ${harm}`, async (t) => {
+    const directory = t.testdir()
+    const ingest = await open(directory)
+    await fill(ingest, 30)
+    await settled(directory)
+    await ingest.close()
+    harmIt(join(directory, 'ids'))
+    const again = await open(directory)
+    await checkAllKnown(t, again, 30)
+    await again.close()
+  })
+}
+
+t.test('while it is made again it says how far it has come', async (t) => {
+  const directory = t.testdir()
+  const ingest = await open(directory)
+  await fill(ingest, 60)
+  await ingest.close()
+  rmSync(join(directory, 'ids'), { recursive: true })
+  const told: { done: number; total: number }[] = []
+  const again = await open(directory, { ...small, onRebuild: (progress) => told.push(progress) })
+  t.ok(told.length > 0)
+  t.ok(told.every(({ done, total }, i) => total === 60 && done >= (told[i - 1]?.done ?? 0)))
+  await checkAllKnown(t, again, 60)
+  await again.close()
+})
+
+/** Puts everything into one block, which has a page of its own then, as blocks have in runs of the usual size. */
+const oneBlock: LmdbStoreOptions = {
+  internals: {
+    entriesPerFlush: 300,
+    fingerprint(_project, eventId, into, at) {
+      into[at] = 0
+      into[at + 1] = Buffer.from(eventId).reduce((sum, byte) => (sum * 31 + byte) >>> 0, 7)
+    },
+  },
+}
+
+t.test('a damaged run fails the store, and is made again when it is opened next', async (t) => {
+  const directory = t.testdir()
+  const ingest = await open(directory, oneBlock)
+  await fill(ingest, 30)
+  await settled(directory)
+  await ingest.close()
+  const path = join(directory, 'ids', 'data.mdb')
+  const bytes = readFileSync(path)
+  for (let at = 2 * 4096; at < bytes.length; at += 4096) {
+    // the blocks of runs stand in pages of their own, which LMDB calls overflow pages
+    const isOverflow = bytes.readUInt16LE(at + 18) === 4 && bytes.readBigUInt64LE(at) === BigInt(at / 4096)
+    if (isOverflow) bytes[at + 1000] = (bytes[at + 1000] as number) ^ 0xff
+  }
+  writeFileSync(path, bytes)
+  const codes: string[] = []
+  const store = await openLmdbStore(directory, { ...oneBlock, onFatal: ({ code }) => codes.push(code) })
+  const hurt = createIngest({ store })
+  await t.rejects(checkAllKnown(t, hurt, 30), { code: 'store-failed', message: 'made again' })
+  t.strictSame(codes, ['store-failed'])
+  await hurt.close()
+  t.ok(existsSync(join(directory, 'ids', 'damaged')))
+  const again = await open(directory, oneBlock)
+  t.notOk(readdirSync(join(directory, 'ids')).includes('damaged'))
+  await checkAllKnown(t, again, 30)
+  await again.close()
+})
+
+t.test('an index that belongs to another log, or to what this one was before, is not believed', async (t) => {
+  const directory = t.testdir({ one: {}, other: {} })
+  const [one, other] = [join(directory, 'one'), join(directory, 'other')]
+  for (const [place, prefix] of [
+    [one, 'a'],
+    [other, 'b'],
+  ] as const) {
+    const ingest = await open(place)
+    await fill(ingest, 30, prefix)
+    await settled(place)
+    await ingest.close()
+  }
+  writeFileSync(join(one, 'ids', 'data.mdb'), readFileSync(join(other, 'ids', 'data.mdb')))
+  const ingest = await open(one)
+  await checkAllKnown(t, ingest, 30, 'a')
+  t.equal((await ingest.submitBatch('p', batchOf('b0'))).accepted, 50)
+  await ingest.close()
+
+  // the log goes back to an older copy, the index does not
+  const before = readFileSync(join(one, 'events', 'data.mdb'))
+  const later = await open(one)
+  await fill(later, 30, 'later')
+  await settled(one)
+  await later.close()
+  writeFileSync(join(one, 'events', 'data.mdb'), before)
+  const restored = await open(one)
+  t.equal((await restored.submitBatch('p', batchOf('later0'))).accepted, 50, 'what is not in the log is not known')
+  await checkAllKnown(t, restored, 30, 'a')
+  await restored.close()
+})
+
+t.test('a process takes over what another one has flushed and merged', async (t) => {
+  const directory = t.testdir()
+  const [writer, reader] = await Promise.all([
+    startStoreProcess(directory, { entriesPerFlush: 30 }),
+    startStoreProcess(directory, { entriesPerFlush: 30 }),
+  ])
+  for (let round = 0; round < 30; round++) {
+    const eventIds = Array.from({ length: 60 }, (_, i) => `${round}-${i}`)
+    await writer.submit(eventIds)
+    t.notOk((await reader.known(eventIds)).includes(false), 'known as soon as they are acknowledged')
+  }
+  await settled(directory)
+  for (let round = 0; round < 30; round++) {
+    const eventIds = Array.from({ length: 60 }, (_, i) => `${round}-${i}`)
+    t.equal((await reader.submit(eventIds)).duplicates, 60, 'and still after they were merged')
+  }
+  await writer.kill()
+  await reader.kill()
+})
+
+t.test('an index that another process emptied fails the store, which knows nothing for sure any more', async (t) => {
+  const directory = t.testdir()
+  const codes: string[] = []
+  const store = await openLmdbStore(directory, { ...small, onFatal: ({ code }) => codes.push(code) })
+  const ingest = createIngest({ store })
+  await fill(ingest, 10)
+  await settled(directory)
+  await ingest.submitBatch('p', batchOf('last'))
+  const tables = openIdTables(openEnvironment(join(directory, 'ids')))
+  tables.environment.root.transactionSync(() => {
+    const revision = readRevision(tables) + 1
+    writeRunList(tables, { ...emptyRunList('other'), revision })
+  })
+  await t.rejects(ingest.submitBatch('p', batchOf('0')), { code: 'store-failed', message: 'made again' })
+  t.strictSame(codes, ['store-failed'])
+  await tables.environment.root.close()
+  await ingest.close()
+  const again = await open(directory)
+  await checkAllKnown(t, again, 10)
+  await again.close()
+})
+
+t.test('an index whose folder is taken away fails the store, and is made again when it is opened next', async (t) => {
+  const directory = t.testdir()
+  const codes: string[] = []
+  const store = await openLmdbStore(directory, { ...small, onFatal: ({ code }) => codes.push(code) })
+  const ingest = createIngest({ store })
+  await fill(ingest, 10)
+  rmSync(join(directory, 'ids'), { recursive: true })
+  await t.rejects(ingest.submitBatch('p', batchOf('10')), { code: 'store-failed', message: 'made again' })
+  t.strictSame(codes, ['store-failed'])
+  await ingest.close()
+  const again = await open(directory)
+  await checkAllKnown(t, again, 10)
+  await again.close()
+})
+
+t.test('a process that forgets to close its store ends all the same', async (t) => {
+  const directory = t.testdir()
+  const program = `
+    const { openLmdbStore } = await import(${JSON.stringify(builtStore)})
+    const store = await openLmdbStore(${JSON.stringify(directory)}, { internals: { entriesPerFlush: 20 } })
+    for (let i = 0; i < 60; i++) {
+      const body = Buffer.from(JSON.stringify({ events: [{ eventId: 'e-' + i }] }))
+      const event = { eventId: 'e-' + i, start: body.indexOf('[') + 1, end: body.indexOf(']') }
+      await store.append('p', { body, count: 1, events: [event], receivedAt: 0 })
+    }
+    process.stdout.write('done')`
+  const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { timeout: 20_000 })
+  t.equal(String(stdout), 'done')
+  t.equal(status, 0)
+})
+
+t.test('appends wait for the index to keep up, and none of them fails', async (t) => {
+  const directory = t.testdir()
+  const ingest = await open(directory)
+  await fill(ingest, 1)
+  const holder = await startStoreProcess(directory)
+  // the worker cannot write now
+  await holder.ask('hold-ids')
+  let done = 0
+  const all = Array.from({ length: 40 }, async (_, i) => {
+    for (let j = 0; j < 5; j++) {
+      await ingest.submitBatch('p', batchOf(`wait-${i}-${j}`))
+      done++
+    }
+  })
+  const finished = Promise.allSettled(all)
+  let before = -1
+  while (before !== done) {
+    before = done
+    await new Promise((resolve) => setTimeout(resolve, 200))
+  }
+  t.ok(done < 200, `only ${done} of 200 went in while nothing could be flushed`)
+  await holder.kill()
+  t.ok((await finished).every(({ status }) => status === 'fulfilled'))
+  t.equal(done, 200)
+  await checkAllKnown(t, ingest, 5, 'wait-39-')
+  await ingest.close()
+})
+
+t.test('an append that is undone reads nothing of the log again', async (t) => {
+  const { environment, data } = openWriterBed(t.testdir())
+  const log = environment.table('log')
+  const put = (sequence: number, ...eventIds: string[]) =>
+    environment.write(() => void log.put(sequenceKey(sequence), recordOf(1, eventIds)))
+  for (let i = 1; i <= 10; i++) put(i, `${i}`)
+  const reader = createLogReader(environment, log)
+  let reads = 0
+  const counted = {
+    ...reader,
+    fingerprints(sequence: number) {
+      reads++
+      return reader.fingerprints(sequence)
+    },
+  }
+  const ids = await openIdIndex({ ...data, directory: data.idsDirectory, log: counted, logDirectory: '', logFiles: '' })
+  ids.catchUp(10)
+  t.equal(reads, 10)
+  ids.add(11, fingerprintsFor(1, ['undone']), 1)
+  t.equal(ids.search(fingerprintsFor(1, ['undone']), 1).length, 1)
+  ids.undone()
+  t.equal(ids.search(fingerprintsFor(1, ['undone']), 1).length, 0)
+  put(11, 'of another process')
+  reader.refresh()
+  ids.catchUp(11)
+  t.equal(reads, 11)
+  for (const eventId of ['1', '10', 'of another process']) {
+    t.equal(ids.search(fingerprintsFor(1, [eventId]), 1).length, 1)
+  }
+  await ids.close()
+  await environment.root.close()
+})
+
+t.test('an index whose damage LMDB itself reports is made again while the store opens', async (t) => {
+  const directory = t.testdir()
+  let ingest = await open(directory)
+  await fill(ingest, 20)
+  await settled(directory)
+  await ingest.close()
+  // more than memory holds when it is opened with small runs: they have to be flushed first
+  ingest = await open(directory, {})
+  await fill(ingest, 40, 'later-')
+  await ingest.close()
+  const path = join(directory, 'ids', 'data.mdb')
+  const bytes = readFileSync(path)
+  let damaged = 0
+  for (let page = 2; page * 4096 < bytes.length; page++) {
+    // the pages to which a branch page points
+    if (bytes.readUInt16LE(page * 4096 + 18) !== 1 || bytes.readUInt32LE(page * 4096) !== page) continue
+    bytes.fill(0xff, page * 4096 + 2000, (page + 1) * 4096)
+    damaged++
+  }
+  t.ok(damaged > 0)
+  writeFileSync(path, bytes)
+  ingest = await open(directory)
+  await checkAllKnown(t, ingest, 20)
+  await checkAllKnown(t, ingest, 40, 'later-')
+  await ingest.close()
+})

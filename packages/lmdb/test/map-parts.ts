@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { digestOf, manifestBytes } from '@ingest/core'
+import { openChunkBytes } from '../src/chunks/chunk-blobs.ts'
+import { type Environment, openEnvironment } from '../src/environment/environment.ts'
+import { decodeChunks, decodePending, decodeStored } from '../src/tables/map-records.ts'
+import { type MapTables, openMapTables } from '../src/tables/maps.ts'
+import { openProjects } from '../src/tables/projects.ts'
+import { startWriter } from '../src/writer/writer-client.ts'
+
+/** The parts of a store that keep maps, without the rest of it. */
+export async function openMapParts(directory: string) {
+  const environment = openEnvironment(join(directory, 'events'))
+  const fatal: string[] = []
+  const gates = new Int32Array(new SharedArrayBuffer(12))
+  const writer = await startWriter({
+    environment,
+    data: {
+      directory: join(directory, 'events'),
+      files: environment.files,
+      idsDirectory: join(directory, 'ids'),
+      seed: '0102030405060708',
+      entriesPerFlush: 1000,
+      gates,
+    },
+    onFatal: ({ code }) => fatal.push(code),
+    onProgress: () => {},
+    onWaste: () => void chunks.clean(),
+    timeoutMs: 30_000,
+  })
+  const maps = openMapTables(environment.table)
+  function look<T>(read: () => T): T {
+    environment.root.resetReadTxn()
+    return read()
+  }
+  const chunks = openChunkBytes({
+    environment: openEnvironment(join(directory, 'chunks')),
+    directory: join(directory, 'chunks'),
+    maps,
+    writer,
+    look,
+    gates,
+    timeoutMs: 30_000,
+  })
+  return {
+    environment,
+    projects: openProjects(environment.table),
+    writer,
+    /** Decides and writes in one step. */
+    async decide<T>(decide: (maps: MapTables) => T): Promise<T> {
+      const result = await writer.decide((table) => decide(openMapTables(table)))
+      await chunks.clean()
+      return result
+    },
+    maps,
+    chunks,
+    look,
+    fatal,
+    async close() {
+      await Promise.all([chunks.close(), writer.close()])
+      await Promise.all([chunks.closeEnvironment(), environment.root.close()])
+    },
+  }
+}
+
+const rowsOf = (environment: Environment, name: string) =>
+  Array.from(environment.table(name).getRange({}), ({ key, value }) => ({
+    key: Buffer.from(key),
+    value: Buffer.from(value),
+  }))
+const keysOf = (environment: Environment, name: string) =>
+  rowsOf(environment, name).map(({ key }) => key.toString('hex'))
+
+/** Looks at every row of a store that nobody has open, and asserts that they agree; says how many bytes nobody needs. */
+export async function inspectMaps(directory: string): Promise<{ orphans: number; waste: number }> {
+  const environment = openEnvironment(join(directory, 'events'))
+  const bytesEnvironment = openEnvironment(join(directory, 'chunks'))
+  try {
+    const bytes = new Map(rowsOf(bytesEnvironment, 'bytes').map(({ key, value }) => [key.toString('hex'), value]))
+    const manifests = new Map(rowsOf(environment, 'manifests').map(({ key, value }) => [key.toString('hex'), value]))
+    const places = new Map(
+      rowsOf(environment, 'chunks').map(({ key, value }) => [
+        key.toString('hex'),
+        `${key.toString('hex')}${decodeStored(value).upload.toString('hex')}`,
+      ]),
+    )
+    const frozen = new Set(keysOf(environment, 'freezes'))
+    const references = new Set<string>()
+    const keeps = new Set<string>()
+    /** By project. */
+    const pendingBytes = new Map<string, number>()
+    const addPending = (project: string, bytes: number) =>
+      pendingBytes.set(project, (pendingBytes.get(project) ?? 0) + bytes)
+    const waits = new Set<string>()
+    const pendings = new Map<string, number>()
+    const numbers: string[] = []
+    for (const { key, value } of rowsOf(environment, 'maps')) {
+      const row = JSON.parse(value.toString()) as Record<string, { number: number; digest: string; size: number }>
+      assert.ok(row.complete || row.pending)
+      for (const [role, { number, digest, size }] of Object.entries(row)) {
+        const name = number.toString(16).padStart(16, '0')
+        numbers.push(name)
+        const chunks = decodeChunks(manifests.get(name) as Buffer)
+        const keys = chunks.map((chunk) => `${key.toString('hex', 0, 4)}${chunk.digest.slice(7)}`)
+        for (const each of keys) references.add(`${each}${name}`)
+        const project = key.toString('hex', 0, 4)
+        // the key is project, build, U+0000, place
+        const isFrozen = frozen.has(key.toString('hex', 0, key.indexOf(0, 4)))
+        const isKeeper = role === 'complete' || (isFrozen && !row.complete)
+        if (isKeeper) for (const each of keys) keeps.add(`${each}${name}`)
+        else addPending(project, manifestBytes({ contentType: '', size, digest, chunks }))
+        const missing = new Set(keys.filter((each) => !places.has(each)))
+        if (role === 'pending') {
+          pendings.set(`${key.toString('hex', 0, 4)}${name}`, missing.size)
+          for (const each of missing) waits.add(`${each}${name}`)
+          continue
+        }
+        assert.equal(missing.size, 0, 'a complete map has all of its chunks')
+        const whole = keys.map((each) => bytes.get(places.get(each) as string) as Buffer)
+        assert.equal(digestOf(...whole), digest)
+        assert.equal(Buffer.concat(whole).length, size)
+      }
+    }
+    assert.deepEqual([...manifests.keys()].sort(), numbers.sort(), 'each manifest is that of one map')
+    assert.deepEqual(keysOf(environment, 'chunk-references').sort(), [...references].sort())
+    assert.deepEqual(keysOf(environment, 'chunk-keeps').sort(), [...keeps].sort())
+    for (const [key, place] of places) {
+      if (![...keeps].some((each) => each.startsWith(key))) addPending(key.slice(0, 8), bytes.get(place)?.length ?? 0)
+    }
+    const totals = rowsOf(environment, 'pending-bytes').map(({ key, value }) => [
+      key.toString('hex'),
+      value.readDoubleLE(),
+    ])
+    assert.deepEqual(
+      totals.filter(([, total]) => total !== 0),
+      [...pendingBytes].sort(),
+    )
+    assert.deepEqual(keysOf(environment, 'chunk-waits').sort(), [...waits].sort())
+    assert.deepEqual(
+      rowsOf(environment, 'pending-manifests').map(({ key, value }) => [
+        key.toString('hex'),
+        decodePending(value).missing,
+      ]),
+      [...pendings].sort(),
+    )
+    const ready = [...pendings].filter(([, missing]) => missing === 0).map(([key]) => key)
+    assert.deepEqual(keysOf(environment, 'ready-manifests').sort(), ready.sort())
+    for (const [key, place] of places) {
+      assert.ok(
+        [...references].some((each) => each.startsWith(key)),
+        'a chunk is named',
+      )
+      assert.equal(digestOf(bytes.get(place) as Buffer), `sha256:${key.slice(8)}`, 'a chunk is what its digest says')
+    }
+    const waste = new Set(keysOf(environment, 'chunk-garbage'))
+    const kept = new Set(places.values())
+    for (const each of waste) assert.ok(!kept.has(each), 'waste is not kept')
+    const orphans = [...bytes.keys()].filter((each) => !kept.has(each) && !waste.has(each))
+    return { orphans: orphans.length, waste: waste.size }
+  } finally {
+    await Promise.all([environment.root.close(), bytesEnvironment.root.close()])
+  }
+}

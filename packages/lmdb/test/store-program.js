@@ -1,0 +1,96 @@
+// A process of its own around one store, driven by messages: what the tests kill, stop and lay faults on. It is plain
+// JavaScript on the built package, because it is started many times and a loader for TypeScript takes a second.
+// @ts-check
+import { createIngest } from '@ingest/core'
+import { openLmdbStore } from '@ingest/lmdb'
+import { open } from 'lmdb'
+
+/** @import { Question } from './store-process.ts' */
+
+const [directory = '', commitTimeoutMs = '30000', entriesPerFlush = ''] = process.argv.slice(2)
+
+/** @param {object} message */
+const say = (message) => process.send?.(message)
+
+process.on('unhandledRejection', (error) => say({ unhandled: String(error) }))
+
+const store = await openLmdbStore(directory, {
+  commitTimeoutMs: Number(commitTimeoutMs),
+  onFatal: (error) => say({ fatal: error.code }),
+  ...(entriesPerFlush && { internals: { entriesPerFlush: Number(entriesPerFlush) } }),
+}).catch((error) => {
+  say({ refused: error.code })
+  process.exit(3)
+})
+const ingest = createIngest({ store })
+say({ ready: true })
+
+let isClosed = false
+process.on('disconnect', () => isClosed || process.exit())
+process.on('message', async (/** @type {Question} */ question) => {
+  try {
+    say({ id: question.id, answer: await answer(question) })
+  } catch (error) {
+    say({ id: question.id, code: /** @type {{ code?: string }} */ (error).code ?? String(error) })
+  }
+})
+
+/**
+ * @param {Question} question
+ * @returns {Promise<unknown>}
+ */
+async function answer({ id, ask, eventIds = [], method, args = [] }) {
+  switch (ask) {
+    case 'submit':
+      return ingest.submitBatch('p', {
+        events: eventIds.map((eventId) => ({ projectId: 'p', eventId, buildId: `build-${eventId}` })),
+      })
+    case 'known':
+      return store.known('p', eventIds)
+    case 'call':
+      return call(method ?? 'map', args)
+    case 'close':
+      isClosed = true
+      return ingest.close()
+    case 'check':
+      return store.check()
+    case 'count':
+      return store.updateProject('counted', (project) => {
+        const createdAt = (project?.createdAt ?? 0) + 1
+        return { project: { projectId: 'counted', createdAt, keys: [] }, result: createdAt }
+      })
+    case 'look': {
+      // takes a snapshot of the log and never gives it back
+      const root = open({ path: `${directory}/events`, noSubdir: false, overlappingSync: false, readOnly: true })
+      root.getStats()
+      say({ id, answer: 'looking' })
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+      return
+    }
+    case 'hold':
+    case 'hold-ids':
+      // takes the write lock and never gives it back
+      return open({
+        path: `${directory}/${ask === 'hold' ? 'events' : 'ids'}`,
+        noSubdir: false,
+        overlappingSync: false,
+      }).transactionSync(() => {
+        say({ id, answer: 'held' })
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+      })
+  }
+}
+
+/**
+ * @param {keyof import('@ingest/core').Maps} method
+ * @param {unknown[]} args
+ */
+async function call(method, args) {
+  /** @type {(projectId: string, ...args: any[]) => Promise<any>} */
+  const run = ingest[method]
+  const result = await run('p', ...args)
+  if (!result || !('bytes' in result)) return result
+  const parts = []
+  for await (const part of result.bytes()) parts.push(part)
+  return Buffer.concat(parts)
+}

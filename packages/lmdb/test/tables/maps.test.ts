@@ -1,0 +1,224 @@
+import { canonicalJson, type Digest, digestOf, type Manifest, type MapId } from '@ingest/core'
+import t from 'tap'
+import { openLmdbStore } from '../built-store.ts'
+import { inspectMaps, openMapParts } from '../map-parts.ts'
+import { type StoreProcess, startStoreProcess } from '../store-process.ts'
+
+const range = (count: number) => Array.from({ length: count }, (_, i) => i)
+const placeId = '1'
+
+const builds = Number(process.env.INGEST_RACE_BUILDS ?? 100)
+
+t.test(`three processes publish and append ${builds} builds at once, and no frozen map ever changes`, async (t) => {
+  const directory = t.testdir()
+  const processes = await Promise.all(range(3).map(() => startStoreProcess(directory)))
+  const violations: string[] = []
+  let seenFrozen = 0
+
+  async function race(build: number): Promise<void> {
+    // the event of `e` references the build `build-e`
+    const eventId = `race-${build}`
+    const buildId = `build-${eventId}`
+    const [a, b, c] = range(3).map((i) => processes[(build + i) % 3]) as [StoreProcess, StoreProcess, StoreProcess]
+    const violate = (what: string) => violations.push(`${buildId}: ${what}`)
+    const published = new Set<Digest>()
+    let answers = 0
+    let accepted = false
+    let running = true
+
+    async function publishOn(process: StoreProcess, name: string): Promise<void> {
+      for (const version of range(30)) {
+        const map = `${buildId} ${name} ${version}`
+        const before = accepted
+        const answer = await process.call('publishMap', { placeId, buildId, map }).catch((error) => {
+          if (error.code !== 'map-frozen') throw error
+        })
+        answers++
+        if (before && answer && !answer.frozen) violate('a publication after the answer to the batch found it open')
+        if (answer?.frozen && answer.outcome === 'replaced') violate('a frozen map was replaced')
+        if (answer) published.add(answer.digest)
+        if (!answer || answer.frozen) return
+      }
+    }
+
+    async function append(): Promise<Digest | undefined> {
+      while (running && answers < build % 7) await c.call('map', { placeId, buildId })
+      await c.submit([eventId])
+      accepted = true
+      return (await a.call('map', { placeId, buildId }))?.digest
+    }
+
+    async function watch(process: StoreProcess): Promise<void> {
+      let fixed: Digest | undefined
+      while (running) {
+        const status = await process.call('map', { placeId, buildId })
+        if (fixed !== undefined && status?.digest !== fixed) violate('a reader saw a frozen map change')
+        if (status?.frozen && fixed === undefined) {
+          fixed = status.digest
+          seenFrozen++
+        }
+      }
+    }
+
+    const working = Promise.all([append(), publishOn(a, 'a'), publishOn(b, 'b')]).finally(() => {
+      running = false
+    })
+    const [[atAnswer]] = await Promise.all([working, watch(b), watch(c)])
+    const statuses = await Promise.all(processes.map((each) => each.call('map', { placeId, buildId })))
+    const digests = new Set(statuses.map((status) => status?.digest))
+    if (digests.size !== 1 || statuses.some((status) => !status?.frozen)) violate('the processes do not agree')
+    const [digest] = [...digests] as [Digest]
+    if (!published.has(digest)) violate('it is none of those that were published')
+    if (atAnswer !== undefined && atAnswer !== digest) violate('it changed after the answer to the batch')
+    const bytes = await c.call('readMap', { placeId, buildId })
+    if (!bytes || digestOf(bytes) !== digest) violate('its bytes are not what its digest says')
+  }
+
+  for (let at = 0; at < builds; at += 10) {
+    await Promise.all(range(Math.min(10, builds - at)).map((i) => race(at + i)))
+  }
+  await Promise.all(processes.map((each) => each.kill()))
+  t.strictSame(violations, [])
+  t.ok(seenFrozen > 0, `readers saw ${seenFrozen} builds freeze`)
+  await inspectMaps(directory)
+})
+
+const cycles = Number(process.env.INGEST_MAP_KILL_CYCLES ?? 10)
+
+/** Texts of a map of a cycle; every third is shared with all others. */
+function textsOf(cycle: number, map: number): string[] {
+  return range(24).map((i) => (i % 3 === 0 ? `shared ${i} `.repeat(400) : `${cycle} ${map} ${i} `.repeat(500)))
+}
+
+function manifestOf(texts: string[]): Manifest {
+  const chunks = texts.map((text) => ({ digest: digestOf(Buffer.from(text)), size: Buffer.byteLength(text) }))
+  const whole = Buffer.from(texts.join(''))
+  return { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks }
+}
+
+function uploadsOf(texts: string[]) {
+  return texts.map((text) => ({ digest: digestOf(Buffer.from(text)), bytes: Buffer.from(text) }))
+}
+
+t.test(`a process that is killed ${cycles} times while it uploads leaves what can be completed`, async (t) => {
+  const directory = t.testdir()
+  const left = { orphans: 0, waste: 0 }
+  for (const cycle of range(cycles)) {
+    const child = await startStoreProcess(directory)
+    const completed = new Map<string, Digest>()
+    let answers = 0
+    const killAfter = 3 + ((cycle * 11) % 40)
+    const answered = async () => {
+      // with calls of the other lanes under way
+      if (++answers === killAfter) await child.kill()
+    }
+    const lanes = range(3).map(async (map) => {
+      const texts = textsOf(cycle, map)
+      const buildId = `${cycle}-${map}`
+      await child.call('publishMap', { placeId, buildId, manifest: manifestOf(texts) })
+      await Promise.all(
+        range(6).map(async (part) => {
+          const result = await child.call('putChunks', uploadsOf(texts.slice(part * 4, part * 4 + 4)))
+          for (const each of result.completed) completed.set(each.buildId, each.digest)
+          await answered()
+        }),
+      )
+    })
+    // maps that are replaced all the time, so that chunks go all the time
+    const churn = range(2).map(async (lane) => {
+      for (const i of range(100)) {
+        const map = `${cycle} ${lane} ${i} `.repeat(2_000)
+        await child.call('publishMap', { placeId: `churn-${lane}`, buildId: 'churn', map })
+        await answered()
+      }
+    })
+    await Promise.allSettled([...lanes, ...churn])
+    await child.kill()
+    const { orphans, waste } = await inspectMaps(directory)
+    left.orphans += orphans
+    left.waste += waste
+
+    const store = await openLmdbStore(directory)
+    for (const [buildId, digest] of completed) {
+      const { complete } = await store.map({ projectId: 'p', placeId, buildId })
+      t.equal(complete?.manifest.digest, digest, 'what was answered as complete is complete')
+    }
+    await store.close()
+    const next = await startStoreProcess(directory)
+    for (const map of range(3)) {
+      const texts = textsOf(cycle, map)
+      const manifest = manifestOf(texts)
+      const id = { placeId, buildId: `${cycle}-${map}` }
+      const { missing } = await next.call('publishMap', { ...id, manifest })
+      await next.call(
+        'putChunks',
+        uploadsOf([...new Set(texts)]).filter(({ digest }) => missing.includes(digest)),
+      )
+      t.equal((await next.call('publishMap', { ...id, manifest })).outcome, 'unchanged', `cycle ${cycle}, map ${map}`)
+      t.equal((await next.call('readMap', id))?.toString(), texts.join(''))
+    }
+    await next.kill()
+  }
+  t.comment(`${left.orphans} orphans and ${left.waste} pieces of waste were left by the kills`)
+  const parts = await openMapParts(directory)
+  await parts.chunks.sweep()
+  await parts.close()
+  t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 0 }, 'and all of that is deleted')
+})
+
+t.test('an inspection fails where rows do not agree', async (t) => {
+  const damages = [
+    'manifests',
+    'chunk-references',
+    'chunk-keeps',
+    'chunks',
+    'pending-bytes',
+    'pending-manifests',
+    'ready-manifests',
+  ]
+  for (const table of damages) {
+    const directory = t.testdir()
+    const store = await openLmdbStore(directory)
+    const bytes = canonicalJson('a')
+    const chunk = { digest: digestOf(bytes), bytes }
+    const manifest = { contentType: 'a/b', size: 3, digest: chunk.digest, chunks: [{ digest: chunk.digest, size: 3 }] }
+    const pending = { manifest: { ...manifest, contentType: 'c/d' }, touchedAt: 1 }
+    const contents = { complete: { manifest, publishedAt: 1 }, pending }
+    await store.updateMap({ projectId: 'p', placeId, buildId: 'b' }, { uploads: [chunk] }, () => ({
+      contents,
+      result: 1,
+    }))
+    await store.close()
+    await inspectMaps(directory)
+    const parts = await openMapParts(directory)
+    await parts.writer.decide((tableOf) => {
+      const rows = tableOf(table)
+      const [first] = [...rows.getKeys({ limit: 1 })]
+      rows.remove(first as Buffer)
+    })
+    await parts.close()
+    await t.rejects(inspectMaps(directory), table)
+  }
+})
+
+t.test('maps are looked at a bounded number at once, however few are selected', async (t) => {
+  const parts = await openMapParts(t.testdir())
+  const ids = ['a', 'b', 'c', 'd', 'e'].map((buildId, i) => ({ buildId, placeId: String(i % 2) }))
+  const manifest = { contentType: 'a/b', size: 0, digest: digestOf(Buffer.alloc(0)), chunks: [] }
+  await parts.decide((maps) => {
+    for (const id of ids) maps.put(1, id, maps.find(1, id), { complete: { manifest, publishedAt: 1 } })
+  })
+  const seen: string[][] = []
+  for (let after: MapId | undefined, isOver = false; !isOver; ) {
+    const page = parts.look(() => parts.maps.list(1, { placeId: '1', limit: 9, ...(after && { after }) }, 2))
+    seen.push(page.entries.map(({ buildId }) => buildId))
+    after = page.last
+    isOver = after === undefined
+  }
+  t.strictSame(seen, [['b'], ['d'], []])
+  t.match(
+    parts.look(() => parts.maps.list(1, { limit: 1 }, 2)),
+    { entries: [{ buildId: 'a' }] },
+  )
+  await parts.close()
+})

@@ -1,0 +1,426 @@
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Worker } from 'node:worker_threads'
+import { createIngest, digestOf, IngestError } from '@ingest/core'
+import t, { type Test } from 'tap'
+import type { Rows } from '../../src/environment/environment.ts'
+import { type LmdbStoreOptions, openLmdbStore as openFromSource } from '../../src/open-lmdb-store.ts'
+import { decidedRowsMax, startWriter, type WriterOptions } from '../../src/writer/writer-client.ts'
+import { openLmdbStore } from '../built-store.ts'
+import { startStoreProcess } from '../store-process.ts'
+import { buildsFor, fingerprintsFor, openWriterBed, recordOf } from '../writer-bed.ts'
+
+const notLinux = process.platform !== 'linux' && 'who has a file open is known on Linux only'
+const idsOf = (name: string | number, count = 20) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
+const batchOf = (...eventIds: string[]) => ({ events: eventIds.map((eventId) => ({ projectId: 'p', eventId })) })
+const project = (createdAt: number) => ({ projectId: 'p', createdAt, keys: [] })
+
+async function start(t: Test, options: Partial<WriterOptions> = {}) {
+  const bed = openWriterBed(t.testdir())
+  const fatal: string[] = []
+  const writer = await startWriter({
+    environment: bed.environment,
+    data: bed.data,
+    onFatal: ({ code }) => fatal.push(code),
+    onProgress: () => {},
+    onWaste: () => {},
+    timeoutMs: 10_000,
+    ...options,
+  })
+  return {
+    ...bed,
+    fatal,
+    writer,
+    append: (...eventIds: string[]) => writer.append(1, recordOf(1, eventIds), buildsFor(eventIds)),
+    locate: (...eventIds: string[]) => writer.locate(1, eventIds, fingerprintsFor(1, eventIds)),
+    async close() {
+      await writer.close()
+      await bed.environment.root.close()
+    },
+  }
+}
+
+type Tables = (name: string) => Rows
+const get = (table: Tables, key: string) => table('rows').getBinary(Buffer.from(key))?.toString()
+const put = (table: Tables, key: string, value: unknown) => table('rows').put(Buffer.from(key), Buffer.from(`${value}`))
+
+t.test('decisions that come up together share a commit', async (t) => {
+  const { writer, rows, close } = await start(t)
+  const log: string[] = []
+  async function decide(name: string) {
+    await writer.decide((table) => {
+      log.push(`${name} is decided`)
+      put(table, name, name)
+    })
+    log.push(`${name} is durable`)
+  }
+  await Promise.all(['a', 'b'].map(decide))
+  t.strictSame(log, ['a is decided', 'b is decided', 'a is durable', 'b is durable'])
+  t.strictSame(rows(), { a: 'a', b: 'b' })
+  await close()
+})
+
+t.test('large decisions that come up together are written in several commits', async (t) => {
+  const { writer, rows, close } = await start(t)
+  const log: string[] = []
+  async function decide(name: string) {
+    await writer.decide((table) => {
+      log.push(`${name} is decided`)
+      for (let i = 0; i < decidedRowsMax; i++) put(table, `${name}-${String(i).padStart(4, '0')}`, name)
+    })
+    log.push(`${name} is durable`)
+  }
+  const names = idsOf('decision', 3)
+  await Promise.all(names.map(decide))
+  t.ok(log.indexOf('decision-0 is durable') < log.indexOf('decision-2 is decided'))
+  t.equal(Object.keys(rows()).length, names.length * decidedRowsMax)
+  await close()
+})
+
+t.test('what is sent at once is written in that order, and each has its own outcome', async (t) => {
+  const { writer, append, locate, sequences, rows, close } = await start(t)
+  const outcomes = await Promise.all([
+    append('a', 'b'),
+    append('b', 'c'),
+    writer.decide((table) => put(table, 'one', 1)),
+    locate('a'),
+    append('d'),
+  ])
+  t.equal(outcomes[0], 'all')
+  t.strictSame(outcomes[1], { stored: [false, true], conflicts: 0 })
+  t.equal(outcomes[4], 'all')
+  t.strictSame(sequences(), [1, 2, 3])
+  t.strictSame(rows(), { one: '1' })
+  t.strictSame(await locate('c', 'none'), [{ sequence: 2, index: 0 }, undefined])
+  await close()
+})
+
+t.test('decisions of one process are made together, each on what those before it have written', async (t) => {
+  const { writer, rows, close } = await start(t)
+  let calls = 0
+  const add = () =>
+    writer.decide((table) => {
+      calls++
+      const count = Number(get(table, 'count') ?? 0) + 1
+      put(table, 'count', count)
+      return count
+    })
+  const counts = await Promise.all(Array.from({ length: 20 }, add))
+  t.strictSame(
+    counts.sort((a, b) => a - b),
+    Array.from({ length: 20 }, (_, i) => i + 1),
+  )
+  t.strictSame(rows(), { count: '20' })
+  t.equal(calls, 20, 'none has lost a race to another')
+  await close()
+})
+
+t.test(
+  'of decisions that are made together, one that throws takes back what it has written and nothing else',
+  async (t) => {
+    const { writer, rows, close } = await start(t)
+    const thrown = new Error('no')
+    const outcomes = await Promise.allSettled(
+      ['a', 'b', 'c', 'd'].map((name, i) =>
+        writer.decide((table) => {
+          put(table, name, i)
+          if (name === 'c') throw thrown
+          return Object.fromEntries(['a', 'b', 'c'].map((each) => [each, get(table, each)]))
+        }),
+      ),
+    )
+    t.same(rows(), { a: '0', b: '1', d: '3' })
+    t.strictSame(
+      outcomes.map((outcome) => (outcome.status === 'fulfilled' ? 'made' : outcome.reason)),
+      ['made', 'made', thrown, 'made'],
+    )
+    await close()
+  },
+)
+
+t.test('decisions of three processes race, and none is lost', async (t) => {
+  const directory = t.testdir()
+  const processes = await Promise.all([0, 1, 2].map(() => startStoreProcess(directory)))
+  const counts = await Promise.all(
+    processes.flatMap((each) => Array.from({ length: 20 }, () => each.ask('count') as Promise<number>)),
+  )
+  t.strictSame(
+    counts.sort((a, b) => a - b),
+    Array.from({ length: 60 }, (_, i) => i + 1),
+  )
+  await Promise.all(processes.map((each) => each.kill()))
+})
+
+t.test('a decision that throws writes nothing, and what it throws is told', async (t) => {
+  const { writer, rows, fatal, close } = await start(t)
+  const thrown = Object.assign(new Error('no'), { code: 5 })
+  const decided = writer.decide((table) => {
+    put(table, 'one', 1)
+    throw thrown
+  })
+  t.equal(await decided.catch((error) => error), thrown)
+  t.equal(await writer.decide((table) => get(table, 'one') ?? 'none'), 'none', 'one that only looks')
+  t.strictSame(rows(), {})
+  t.strictSame(fatal, [])
+  await close()
+})
+
+t.test('what an embedder’s decision throws is the embedder’s, whatever its code', async (t) => {
+  const store = await openFromSource(t.testdir())
+  const thrown = Object.assign(new Error('no'), { code: 5 })
+  const decided = store.updateProject('p', () => {
+    throw thrown
+  })
+  t.equal(await decided.catch((error) => error), thrown)
+  t.equal(await store.project('p'), undefined)
+  await store.check()
+  await store.close()
+})
+
+t.test('closing finishes what waits, and takes nothing more', async (t) => {
+  const { writer, append, sequences, environment } = await start(t)
+  const before = [append('a'), append('b')]
+  const closed = writer.close()
+  await t.rejects(append('after'), { code: 'store-closed' })
+  await t.rejects(
+    writer.decide((table) => put(table, 'one', 1)),
+    { code: 'store-closed' },
+  )
+  await closed
+  t.strictSame(await Promise.all(before), ['all', 'all'])
+  t.strictSame(sequences(), [1, 2])
+  await environment.root.close()
+})
+
+for (const [from, open] of Object.entries({ source: openFromSource, build: openLmdbStore })) {
+  t.test(
+    `an operation of several steps that has begun is finished before the store closes, from ${from}`,
+    async (t) => {
+      const directory = t.testdir()
+      const store = await open(directory)
+      const ingest = createIngest({ store })
+      const begun = [
+        // the first of a project, which has no number yet
+        ...['a', 'b'].map((eventId) => ingest.submitBatch('p', batchOf(eventId))),
+        ...Array.from({ length: 10 }, () =>
+          store.updateProject('p', (before) => ({ project: project((before?.createdAt ?? 0) + 1), result: undefined })),
+        ),
+      ]
+      await Promise.all([store.close(), ...begun])
+      const again = await open(directory)
+      t.same(await again.known('p', ['a', 'b']), [true, true])
+      t.equal((await again.project('p'))?.createdAt, 10)
+      await again.close()
+    },
+  )
+}
+
+t.test('a refusal of one is no failure, and a failure is everybody’s, and told once', async (t) => {
+  const { writer, append, fatal, close } = await start(t)
+  // in memory of its own, as only that can change hands
+  const broken = Buffer.allocUnsafeSlow(30)
+  recordOf(1, ['x', 'y']).copy(broken)
+  await t.rejects(writer.append(1, broken, []), { code: 'store-damaged' })
+  t.equal(await append('a'), 'all')
+  t.strictSame(fatal, [])
+  const waiting = append('b')
+  writer.fail(new IngestError('store-failed', 'It is gone.'))
+  writer.fail(new IngestError('store-failed', 'Another.'))
+  await t.rejects(waiting, { message: 'It is gone.' })
+  await t.rejects(append('c'), { message: 'It is gone.' })
+  await t.rejects(
+    writer.decide(() => 1),
+    { message: 'It is gone.' },
+  )
+  t.equal(writer.failure()?.message, 'It is gone.')
+  t.strictSame(fatal, ['store-failed'])
+  await close()
+})
+
+for (const environment of ['events', 'ids', 'chunks']) {
+  for (const file of ['data.mdb', 'lock.mdb']) {
+    t.test(`${environment}/${file} that is deleted while it is open ends the acknowledgements`, async (t) => {
+      const directory = t.testdir()
+      const fatal: string[] = []
+      const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) })
+      const ingest = createIngest({ store })
+      await ingest.submitBatch('p', batchOf('before'))
+      const bytes = Buffer.from('chunk')
+      const chunks = [{ digest: digestOf(bytes), size: bytes.length }]
+      const manifest = { contentType: 'text/plain', size: bytes.length, digest: digestOf(bytes), chunks }
+      await ingest.publishMap('p', { placeId: '1', buildId: 'b', manifest })
+      rmSync(join(directory, environment, file))
+      const write: Promise<unknown> =
+        environment === 'chunks'
+          ? // its thread starts with this, when the file is gone already
+            ingest.putChunks('p', [{ digest: digestOf(bytes), bytes }])
+          : ingest.submitBatch('p', batchOf('after'))
+      await t.rejects(write, { code: 'store-failed', message: 'deleted or replaced' })
+      t.strictSame(fatal, ['store-failed'])
+      await ingest.close()
+    })
+  }
+}
+
+t.test(
+  'a second process cannot open a store whose lock file is gone under a running one',
+  { skip: notLinux },
+  async (t) => {
+    const directory = t.testdir()
+    const first = await startStoreProcess(directory)
+    await first.submit(['before'])
+    rmSync(join(directory, 'events', 'lock.mdb'))
+    await t.rejects(startStoreProcess(directory), { code: 'store-locked' })
+    await t.rejects(first.submit(['after']), { code: 'store-failed' })
+    await first.kill()
+    const second = await startStoreProcess(directory)
+    t.strictSame(await second.known(['before']), [true])
+    await second.kill()
+  },
+)
+
+t.test('a decision holds up nobody else while another process writes', async (t) => {
+  const directory = t.testdir()
+  const store = await openLmdbStore(directory)
+  await store.updateProject('p', () => ({ project: project(1), result: undefined }))
+  const holder = await startStoreProcess(directory)
+  await holder.ask('hold')
+  let settled = false
+  const update = store
+    .updateProject('p', () => ({ project: project(2), result: 'done' }))
+    .finally(() => {
+      settled = true
+    })
+  await new Promise(setImmediate)
+  t.equal((await store.project('p'))?.createdAt, 1)
+  t.notOk(settled, 'and it waits itself')
+  await holder.kill()
+  t.equal(await update, 'done')
+  t.equal((await store.project('p'))?.createdAt, 2)
+  await store.close()
+})
+
+/** A store with one event, whose write lock somebody else has. */
+async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
+  const directory = t.testdir()
+  const store = await openLmdbStore(directory, options)
+  const ingest = createIngest({ store })
+  await ingest.submitBatch('p', batchOf('before'))
+  const holder = await startStoreProcess(directory)
+  await holder.ask('hold')
+  return { store, ingest, holder }
+}
+
+t.test('a store that has failed refuses everything from then on, and can be closed', async (t) => {
+  const directory = t.testdir()
+  const fatal: string[] = []
+  const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) })
+  const ingest = createIngest({ store })
+  await ingest.submitBatch('p', batchOf('before'))
+  rmSync(join(directory, 'events', 'lock.mdb'))
+  const failed = { code: 'store-failed' }
+  await t.rejects(ingest.submitBatch('p', batchOf('after')), failed)
+  await t.rejects(ingest.submitBatch('p', batchOf('later')), failed)
+  await t.rejects(store.known('p', ['before']), failed)
+  await t.rejects(store.find('p', 'before'), failed)
+  await t.rejects(store.project('p'), failed)
+  await t.rejects(
+    store.updateProject('p', () => ({ result: 1 })),
+    failed,
+  )
+  await t.rejects(store.check(), failed)
+  t.strictSame(fatal, ['store-failed'])
+  await store.close()
+})
+
+t.test('what waits to be written is bounded: the rest is refused at once, and loses nothing', async (t) => {
+  const { store, ingest, holder } = await openHeld(t)
+  const body = (i: number) => ({ events: [{ projectId: 'p', eventId: `wait-${i}`, pad: 'x'.repeat(250_000) }] })
+  const settled = Array.from({ length: 400 }, (_, i) => ingest.submitBatch('p', body(i)))
+  const outcomes = Promise.allSettled(settled)
+  await t.rejects(settled.at(-1) as Promise<unknown>, { code: 'overloaded', retryAfterSeconds: 1 })
+  await holder.kill()
+  const stored = (await outcomes).filter(({ status }) => status === 'fulfilled').length
+  t.ok(stored >= 200 && stored < 400, `${stored} of 400 were stored once the lock was free`)
+  t.equal((await store.totals('p')).events, stored + 1)
+  await ingest.close()
+})
+
+t.test('questions that wait are bounded as well', async (t) => {
+  const { store, ingest, holder } = await openHeld(t)
+  const blocked = ingest.submitBatch('p', batchOf('blocked'))
+  await new Promise(setImmediate)
+  const eventIds = idsOf('x'.repeat(250), 100)
+  const asked = Array.from({ length: 4000 }, () => store.known('p', eventIds))
+  const outcomes = Promise.allSettled(asked)
+  await t.rejects(asked.at(-1) as Promise<unknown>, { code: 'overloaded' })
+  await holder.kill()
+  t.equal((await blocked).accepted, 1)
+  const answered = (await outcomes).filter(({ status }) => status === 'fulfilled').length
+  t.ok(answered >= 2000 && answered < 4000, `${answered} of 4,000`)
+  await ingest.close()
+})
+
+t.test('a wait for room in the index is no commit that does not end', async (t) => {
+  const directory = t.testdir()
+  const fatal: string[] = []
+  const store = await openLmdbStore(directory, {
+    commitTimeoutMs: 2000,
+    onFatal: ({ code }) => fatal.push(code),
+    internals: { entriesPerFlush: 20 },
+  })
+  const ingest = createIngest({ store })
+  await ingest.submitBatch('p', batchOf('first'))
+  const holder = await startStoreProcess(directory)
+  await holder.ask('hold-ids')
+  let done = 0
+  const all = Array.from({ length: 20 }, async (_, i) => {
+    for (let j = 0; j < 5; j++, done++) await ingest.submitBatch('p', batchOf(...idsOf(`${i}-${j}`)))
+  })
+  const outcomes = Promise.allSettled(all)
+  // longer than any commit may take
+  await new Promise((resolve) => setTimeout(resolve, 3000))
+  t.ok(done < 100, `${done} of 100 went in`)
+  await holder.kill()
+  t.ok((await outcomes).every(({ status }) => status === 'fulfilled'))
+  t.strictSame(fatal, [])
+  await ingest.close()
+})
+
+/** Opens a store and takes a hold of the thread that writes. */
+async function openWithThread(t: Test) {
+  const fatal: IngestError[] = []
+  let worker: Worker | undefined
+  process.once('worker', (started) => {
+    worker = started
+  })
+  const store = await openLmdbStore(t.testdir(), { onFatal: (error) => fatal.push(error) })
+  await createIngest({ store }).submitBatch('p', batchOf('before'))
+  return { store, fatal, worker: worker as unknown as Worker }
+}
+
+const ends = [
+  ['is ended from outside', 'has ended', (worker: Worker) => worker.terminate()],
+  ['meets what it cannot understand', 'null', (worker: Worker) => worker.postMessage(null)],
+] as const
+
+for (const [what, message, end] of ends) {
+  t.test(`a thread that ${what} fails the store, for everybody who waits and who comes`, async (t) => {
+    const { store, fatal, worker } = await openWithThread(t)
+    const ingest = createIngest({ store })
+    end(worker)
+    const waiting = ingest.submitBatch('p', batchOf('waiting'))
+    await t.rejects(waiting, { code: 'store-failed' })
+    await t.rejects(ingest.submitBatch('p', batchOf('later')), { code: 'store-failed' })
+    await t.rejects(store.check(), { code: 'store-failed' })
+    t.match(fatal, [{ code: 'store-failed', message }])
+    t.equal(fatal.length, 1)
+    await store.close()
+  })
+}
+
+t.test('a thread that cannot start refuses the store', async (t) => {
+  const directory = t.testdir({ ids: 'a file' })
+  await t.rejects(openLmdbStore(directory), { code: 'store-failed' })
+  await t.rejects(openFromSource(directory), { code: 'store-failed' })
+})

@@ -1,0 +1,288 @@
+import { once } from 'node:events'
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { MessageChannel, type MessagePort } from 'node:worker_threads'
+import t, { type Test } from 'tap'
+import { sequenceKey } from '../../src/environment/row-keys.ts'
+import { decodeRecord, sealRecord } from '../../src/log/record.ts'
+import type { Outcome, ToThread } from '../../src/threads/request-loop.ts'
+import type { Change } from '../../src/writer/change.ts'
+import { type FromWriter, runWriter, type WriterRequest } from '../../src/writer/writer.ts'
+import { startStoreProcess } from '../store-process.ts'
+import { buildsFor, fingerprintsFor, openWriterBed, recordOf, type WriterBed } from '../writer-bed.ts'
+
+type Request = Exclude<ToThread<WriterRequest>, { type: 'close' }>
+
+interface Talk extends WriterBed {
+  /** Sends all at once, and resolves with what became of them, in this order. */
+  ask(...requests: Request[]): Promise<Outcome[]>
+  /** Everything that it has said. */
+  said: FromWriter[]
+  /** How many transactions were committed. */
+  transactions(): number
+  port: MessagePort
+  ended: Promise<void>
+  end(): Promise<void>
+}
+
+/** Nobody ends this thread in between. */
+const openGate = { enter() {}, leave() {} }
+
+async function start(directory: string, entriesPerFlush?: number): Promise<Talk> {
+  const bed = openWriterBed(directory, entriesPerFlush)
+  const { root } = bed.environment
+  const { port1: port, port2 } = new MessageChannel()
+  const said: FromWriter[] = []
+  let listeners: (() => void)[] = []
+  port.on('message', (message: FromWriter) => {
+    said.push(message)
+    const all = listeners
+    listeners = []
+    for (const listener of all) listener()
+  })
+  const ended = runWriter(port2, bed.environment, bed.data, openGate)
+
+  async function until(isSo: () => boolean): Promise<void> {
+    while (!isSo()) await new Promise<void>((resolve) => listeners.push(resolve))
+  }
+
+  await until(() => said.some(({ type }) => type === 'ready'))
+  return {
+    ...bed,
+    port,
+    said,
+    ended,
+    transactions: () => (root.getStats() as { lastTxnId: number }).lastTxnId,
+    async ask(...requests) {
+      const find = ({ id }: Request) =>
+        said
+          .flatMap((message) => (message.type === 'settled' ? message.outcomes : []))
+          .find((outcome) => outcome.id === id)
+      for (const request of requests) port.postMessage(request)
+      await until(() => requests.every(find))
+      return requests.map((request) => find(request) as Outcome)
+    },
+    async end() {
+      port.postMessage({ type: 'close' } satisfies ToThread<WriterRequest>)
+      await ended
+      port.close()
+      await root.close()
+    },
+  }
+}
+
+let lastId = 0
+
+function append(eventIds: string[], record = recordOf(1, eventIds)): Request {
+  return { type: 'append', id: ++lastId, project: 1, record, builds: buildsFor(eventIds) }
+}
+
+function change(change: Partial<Change>): Request {
+  return { type: 'change', id: ++lastId, rowsRead: [], keysRead: [], rows: [], ...change }
+}
+
+function locate(eventIds: string[], project = 1): Request {
+  return { type: 'locate', id: ++lastId, project, eventIds, fingerprints: fingerprintsFor(project, eventIds) }
+}
+
+function row(key: string, value: string | null) {
+  return { table: 'rows', key: Buffer.from(key), value: value === null ? null : Buffer.from(value) }
+}
+
+const idsOf = (name: string | number, count = 10) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
+const valuesOf = (outcomes: Outcome[]) => outcomes.map((each) => ('value' in each ? each.value : each.refusal.code))
+/** A record that says it has more events than it has room for, so that it cannot be read. */
+const broken = () => recordOf(1, ['x', 'y']).subarray(0, 30)
+
+t.test('requests that wait share a transaction, in their order, and each gets its own outcome', async (t) => {
+  const writer = await start(t.testdir())
+  const before = writer.transactions()
+  const outcomes = await writer.ask(
+    append(['a', 'b']),
+    change({ rows: [row('one', '1')] }),
+    append(['b', 'c']),
+    append(['a', 'b']),
+    change({ rowsRead: [row('one', '1')], rows: [row('one', '2'), row('two', '2')] }),
+    change({ rowsRead: [row('one', '1')], rows: [row('one', '3')] }),
+    change({ rowsRead: [row('two', '2')], rows: [row('two', null)] }),
+  )
+  t.strictSame(valuesOf(outcomes), ['all', true, { stored: [false, true], conflicts: 0 }, 'none', true, false, true])
+  t.equal(writer.transactions() - before, 1, 'one transaction for seven requests')
+  t.strictSame(writer.sequences(), [1, 2])
+  t.strictSame(writer.rows(), { one: '2' })
+  await writer.end()
+})
+
+t.test('what is asked for is where it stands, by what is committed', async (t) => {
+  const writer = await start(t.testdir())
+  await writer.ask(append(['a', 'b']), append(['c']))
+  const [found] = valuesOf(await writer.ask(locate(['c', 'none', 'b'])))
+  t.strictSame(found, [{ sequence: 2, index: 0 }, undefined, { sequence: 1, index: 1 }])
+  t.strictSame(valuesOf(await writer.ask(locate(['a'], 2))), [[undefined]], 'it is another project’s')
+  t.strictSame(valuesOf(await writer.ask(append(['d']), locate(['d']))).at(1), [undefined], 'not committed yet')
+  t.strictSame(valuesOf(await writer.ask(locate(['d']))), [[{ sequence: 3, index: 0 }]])
+  await writer.end()
+})
+
+t.test('one request that throws undoes the whole transaction, and everybody in it is told', async (t) => {
+  const writer = await start(t.testdir())
+  await writer.ask(append(['before']))
+  const group = [append(['a']), change({ rows: [row('one', '1')] }), append(['x'], broken()), append(['b'])]
+  t.strictSame(valuesOf(await writer.ask(...group)), Array(4).fill('store-damaged'))
+  t.strictSame(writer.sequences(), [1])
+  t.strictSame(writer.rows(), {})
+  t.strictSame(valuesOf(await writer.ask(locate(['a', 'before']))), [[undefined, { sequence: 1, index: 0 }]])
+  // the index has forgotten it, too
+  const [again] = valuesOf(await writer.ask(append(['a', 'before', 'b'])))
+  t.strictSame(again, { stored: [true, false, true], conflicts: 0 })
+  t.strictSame(writer.sequences(), [1, 2], 'its place in the log is taken by the next one')
+  await writer.end()
+})
+
+t.test('what another process appends in the place of what was undone is known', async (t) => {
+  const writer = await start(t.testdir())
+  const { root, table } = writer.environment
+  await writer.ask(append(['before']))
+  t.strictSame(valuesOf(await writer.ask(append(['a']), append(['x'], broken()))), Array(2).fill('store-damaged'))
+  const others = recordOf(1, ['b'])
+  sealRecord(others, 1, 2_000)
+  root.transactionSync(() => void table('log').put(sequenceKey(2), others))
+  t.strictSame(valuesOf(await writer.ask(locate(['a', 'b']))), [[undefined, { sequence: 2, index: 0 }]])
+  t.strictSame(valuesOf(await writer.ask(append(['b']))), ['none'])
+  t.strictSame(valuesOf(await writer.ask(append(['c']))), ['all'])
+  root.resetReadTxn()
+  const last = decodeRecord(table('log').getBinary(sequenceKey(3)), 3)
+  t.equal(last.receivedAt, 2_000, 'and no record is older than the one before it')
+  await writer.end()
+})
+
+t.test('a table that a change names first is there, also when the transaction is undone', async (t) => {
+  const writer = await start(t.testdir())
+  const fresh = { table: 'fresh', key: Buffer.from('a'), value: Buffer.from('1') }
+  t.strictSame(
+    valuesOf(await writer.ask(change({ rows: [fresh] }), append(['x'], broken()))),
+    Array(2).fill('store-damaged'),
+  )
+  t.strictSame(valuesOf(await writer.ask(change({ rows: [fresh] }))), [true])
+  writer.environment.root.resetReadTxn()
+  t.equal(writer.environment.table('fresh').getBinary(Buffer.from('a'))?.toString(), '1')
+  await writer.end()
+})
+
+t.test('a group is bounded by its bytes', async (t) => {
+  const writer = await start(t.testdir())
+  const before = writer.transactions()
+  const pad = 'x'.repeat(10 * 2 ** 20)
+  const large = idsOf('large', 6).map((eventId) => append([eventId], recordOf(1, [eventId], { pad })))
+  t.strictSame(valuesOf(await writer.ask(...large)), Array(6).fill('all'))
+  const count = writer.transactions() - before
+  t.ok(count >= 3, `${count} transactions for 60 MiB`)
+  t.strictSame(writer.sequences(), [1, 2, 3, 4, 5, 6])
+  await writer.end()
+})
+
+t.test('what came before the order to close is finished', async (t) => {
+  const writer = await start(t.testdir())
+  const asked = writer.ask(append(['a']), append(['b']))
+  writer.port.postMessage({ type: 'close' })
+  t.strictSame(valuesOf(await asked), ['all', 'all'])
+  await writer.ended
+  t.strictSame(writer.sequences(), [1, 2])
+  writer.port.close()
+  await writer.environment.root.close()
+})
+
+t.test('nothing is acknowledged into a file that is gone, and nothing is written any more', async (t) => {
+  const directory = t.testdir()
+  const writer = await start(directory)
+  const [path, moved] = ['data.mdb', 'moved.mdb'].map((name) => join(directory, 'events', name)) as [string, string]
+  const refused = { refusal: { code: 'store-failed', message: 'deleted or replaced' } }
+  renameSync(path, moved)
+  t.match(await writer.ask(append(['a'])), [refused])
+  renameSync(moved, path)
+  const before = writer.transactions()
+  t.match(await writer.ask(append(['b']), change({ rows: [row('one', '1')] })), [refused, refused])
+  t.equal(writer.transactions(), before)
+  t.strictSame(writer.rows(), {})
+  await writer.end()
+})
+
+/** Appends until there is no room in the index, which there is not before the process that is returned has ended. */
+async function fillIndex(t: Test) {
+  const directory = t.testdir()
+  const holder = await startStoreProcess(directory)
+  const writer = await start(directory, 10)
+  await holder.ask('hold-ids')
+  const asked: Promise<Outcome[]>[] = []
+  while (!writer.said.some(({ type }) => type === 'waits')) {
+    asked.push(writer.ask(append(idsOf(asked.length))))
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    if (asked.length > 200) throw new Error('there is room without end')
+  }
+  return { holder, writer, asked }
+}
+
+t.test('without room in the index it waits, and says so', async (t) => {
+  const { holder, writer, asked } = await fillIndex(t)
+  t.ok(writer.sequences().length < asked.length, 'not all are written')
+  await holder.kill()
+  t.strictSame((await Promise.all(asked)).flatMap(valuesOf), Array(asked.length).fill('all'))
+  t.equal(writer.sequences().length, asked.length)
+  await writer.end()
+})
+
+t.test('who waits for room in vain is refused, and the writer goes on', async (t) => {
+  const { holder, writer, asked } = await fillIndex(t)
+  const now = Date.now
+  Date.now = () => now() + 60_000
+  const values = (await Promise.all(asked)).flatMap(valuesOf)
+  Date.now = now
+  const refused = values.filter((each) => each === 'overloaded').length
+  t.ok(refused > 0)
+  t.equal(writer.sequences().length, asked.length - refused, 'nothing of what was refused is written')
+  await holder.kill()
+  const retried = await Promise.all(asked.map((_, n) => writer.ask(append(idsOf(n)))))
+  t.strictSame(
+    retried.flatMap(valuesOf),
+    values.map((each) => (each === 'overloaded' ? 'all' : 'none')),
+  )
+  await writer.end()
+})
+
+t.test('an index that cannot be opened is told, and nothing is served', async (t) => {
+  const { environment, data } = openWriterBed(t.testdir())
+  writeFileSync(data.idsDirectory, 'a file')
+  const { port1, port2 } = new MessageChannel()
+  const first = once(port1, 'message')
+  await runWriter(port2, environment, data, openGate)
+  t.match(await first, [{ type: 'refused', refusal: { code: 'store-failed' } }])
+  port1.close()
+  await environment.root.close()
+})
+
+t.test('it says how far it has come with what the index has missed', async (t) => {
+  const directory = t.testdir()
+  const first = await start(directory, 10)
+  for (let i = 0; i < 20; i++) await first.ask(append(idsOf(i)))
+  await first.end()
+  rmSync(join(directory, 'ids'), { recursive: true })
+  mkdirSync(join(directory, 'ids'))
+  const again = await start(directory, 10)
+  const told = again.said.flatMap((message) => (message.type === 'progress' ? [message.progress] : []))
+  t.ok(told.length > 0)
+  t.ok(told.every(({ done, total }) => done < 20 && total === 20))
+  t.strictSame(valuesOf(await again.ask(append(['0-0', '19-9', 'new']))), [
+    { stored: [false, false, true], conflicts: 0 },
+  ])
+  await again.end()
+})
+
+t.test('what it cannot understand ends it, and it says why', async (t) => {
+  const writer = await start(t.testdir())
+  const refused = once(writer.port, 'message')
+  writer.port.postMessage(null)
+  await writer.ended
+  t.match(await refused, [{ type: 'refused', refusal: { code: 'store-failed', message: /null/ } }])
+  writer.port.close()
+  await writer.environment.root.close()
+})

@@ -1,0 +1,33 @@
+import { type EmbeddedIngest, IngestError, isProjectId, type Scope } from '@ingest/core'
+import type { RequestHeaders } from './http/request.ts'
+import type { Log } from './log.ts'
+
+/**
+ * The project whose key a request shows.
+ *
+ * @throws {IngestError} `unauthorized`; `key-store-unavailable` when nobody can tell.
+ */
+export async function authenticateRequest(
+  { ingest, log }: { ingest: EmbeddedIngest; log: Log | undefined },
+  { values, repeated }: RequestHeaders,
+  scope: Scope,
+): Promise<string> {
+  const { 'x-project-id': projectId, 'x-ingestion-key': key } = values
+  const isRepeated = repeated.includes('x-project-id') || repeated.includes('x-ingestion-key')
+  if (isRepeated || !isProjectId(projectId) || key === undefined || key === '') throw unauthorized()
+  let isAuthentic: boolean
+  try {
+    isAuthentic = await ingest.authenticate({ projectId, key, scope })
+  } catch (error) {
+    // a 401 would make a game server keep silent for minutes
+    log?.error({ err: error, projectId }, 'keys cannot be checked')
+    throw new IngestError('key-store-unavailable', 'Keys cannot be checked now: try again later.')
+  }
+  if (isAuthentic !== true) throw unauthorized()
+  return projectId
+}
+
+/** The same for every cause, so that nothing is learnt from it. */
+function unauthorized(): IngestError {
+  return new IngestError('unauthorized', 'X-Project-Id and X-Ingestion-Key must be those of an active key.')
+}

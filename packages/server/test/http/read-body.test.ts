@@ -1,0 +1,110 @@
+import { gzipSync } from 'node:zlib'
+import { batchBytesMax } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { batchesInFlightMax } from '../../src/limits/concurrency.ts'
+import { serve } from '../../src/serve.ts'
+import { batchOf, batchOfBytes, openTestIngest } from '../batches.ts'
+import { requestBytes } from '../edges.ts'
+import { openRaw } from '../raw-exchange.ts'
+
+async function open(t: Test) {
+  const opened = await openTestIngest()
+  const served = await serve({ ingest: opened.ingest, port: 0, closeTimeoutMs: 1 })
+  t.teardown(() => served.close())
+  return { ...opened, port: served.port, raw: await openRaw(served.port) }
+}
+
+const chunked = ['Transfer-Encoding', 'chunked'] as const
+
+function inChunks(body: Uint8Array, size: number): Buffer {
+  const parts: Uint8Array[] = []
+  for (let start = 0; start < body.length; start += size) {
+    const part = body.subarray(start, start + size)
+    parts.push(Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from('\r\n'))
+  }
+  return Buffer.concat([...parts, Buffer.from('0\r\n\r\n')])
+}
+
+t.test('a body of 262,144 bytes in chunks is taken, one of 262,145 is not', async (t) => {
+  for (const [size, status] of [
+    [batchBytesMax - 1, 202],
+    [batchBytesMax, 202],
+    [batchBytesMax + 1, 413],
+  ] as const) {
+    const { raw, headers, storedCount } = await open(t)
+    raw.write(requestBytes({ headers: [...headers, chunked], body: inChunks(Buffer.from(batchOfBytes(size)), 1000) }))
+    t.equal((await raw.read()).status, status)
+    t.equal(await storedCount(), status === 202 ? 1 : 0)
+    raw.socket.destroy()
+  }
+})
+
+t.test('compressed bytes have the same limit, whatever is inside', async (t) => {
+  const { raw, headers } = await open(t)
+  const body = Buffer.concat(Array.from({ length: 20_000 }, () => gzipSync('')))
+  t.ok(body.length > batchBytesMax)
+  raw.write(
+    requestBytes({ headers: [...headers, ['Content-Encoding', 'gzip'], chunked], body: inChunks(body, 10_000) }),
+  )
+  t.equal((await raw.read()).status, 413)
+  raw.socket.destroy()
+})
+
+t.test('a body may come byte by byte', async (t) => {
+  const { raw, headers, storedCount } = await open(t)
+  raw.socket.setNoDelay(true)
+  for (const byte of requestBytes({ headers, body: batchOf(2) })) {
+    await new Promise((resolve) => raw.socket.write(Buffer.of(byte), resolve))
+  }
+  t.equal((await raw.read()).status, 202)
+  t.equal(await storedCount(), 2)
+  raw.socket.destroy()
+})
+
+t.test('an event is kept byte for byte, however its body was cut', async (t) => {
+  const { ingest, raw, headers } = await open(t)
+  const event = '{ "projectId":"game-1",\t"eventId":"\\u00e4ö", "n": 12345678901234567890.10 }'
+  const body = inChunks(Buffer.from(`{"events":[${event}]}`), 7)
+  raw.write(requestBytes({ headers: [...headers, chunked], body }))
+  t.equal((await raw.read()).status, 202)
+  t.equal(Buffer.from((await ingest.findEvent('game-1', 'äö'))?.bytes ?? []).toString(), event)
+  raw.socket.destroy()
+})
+
+t.test(
+  'a client that leaves in the middle of its body leaves nothing behind, not even a place in the queue',
+  async (t) => {
+    const { port, headers, storedCount, raw: last } = await open(t)
+    const body = batchOf(1)
+    const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body })
+    for (let left = batchesInFlightMax; left > 0; left -= 64) {
+      await Promise.all(
+        Array.from({ length: 64 }, async () => {
+          const raw = await openRaw(port)
+          raw.write(bytes.subarray(0, -body.length))
+          t.equal((await raw.read()).status, 100, 'its place is taken')
+          raw.write(bytes.subarray(-body.length, -1))
+          raw.socket.resetAndDestroy()
+        }),
+      )
+    }
+    last.write(requestBytes({ headers, body: batchOf(1, 'other') }))
+    t.equal((await last.read()).status, 202)
+    t.equal(await storedCount(), 1)
+    last.socket.destroy()
+  },
+)
+
+t.test(
+  'a client that closes its half in the middle of the body gets no answer that would make it drop the batch',
+  async (t) => {
+    for (const framing of [[], [chunked]]) {
+      const { raw, headers, storedCount } = await open(t)
+      const body = framing.length > 0 ? inChunks(Buffer.from(batchOf(3)), 30) : batchOf(3)
+      raw.socket.end(requestBytes({ headers: [...headers, ...framing], body }).subarray(0, -10))
+      await raw.ended
+      await t.rejects(raw.read(), /ended after ""/)
+      t.equal(await storedCount(), 0)
+    }
+  },
+)

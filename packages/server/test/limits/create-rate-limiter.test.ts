@@ -1,0 +1,290 @@
+import { batchBytesMax, IngestError } from '@ingest/core'
+import fc from 'fast-check'
+import t from 'tap'
+import {
+  createRateLimiter,
+  projectsTrackedMax,
+  type RateLimit,
+  rateLimitsDefault,
+  readBytesMin,
+} from '../../src/limits/rate-limiter.ts'
+
+/** A bucket that fills up, in thousandths: the simplest thing that limits a rate. */
+function createBucket({ perSecond, burst }: RateLimit) {
+  let level = burst * 1000
+  return {
+    pass(ms: number) {
+      level = Math.min(burst * 1000, level + ms * perSecond)
+    },
+    take(count: number) {
+      level -= count * 1000
+    },
+    waitSeconds: (count: number) => Math.ceil(Math.max(0, count === 0 ? 0 : count * 1000 - level) / (perSecond * 1000)),
+    left: () => Math.floor(level / 1000),
+  }
+}
+
+function refusalOf(action: () => void): IngestError | undefined {
+  try {
+    action()
+  } catch (error) {
+    if (error instanceof IngestError) return error
+    throw error
+  }
+  return undefined
+}
+
+const limitOf = (burstMin: number) =>
+  fc.record({ perSecond: fc.integer({ min: 1, max: 50 }), burst: fc.integer({ min: burstMin, max: burstMin + 50 }) })
+const stepsOf = fc.array(
+  fc.record({
+    passMs: fc.nat(3000),
+    count: fc.option(fc.nat(100), { nil: undefined, freq: 3 }),
+    bytes: fc.oneof(fc.nat(100), fc.nat(batchBytesMax)),
+  }),
+  { maxLength: 60 },
+)
+
+t.test('it decides as buckets for requests, events and bytes of batches do', async () => {
+  const bytesOf = limitOf(batchBytesMax)
+  fc.assert(
+    fc.property(
+      limitOf(1),
+      limitOf(100),
+      bytesOf,
+      fc.nat(1e9),
+      stepsOf,
+      (requests, events, batchBytes, start, steps) => {
+        let time = start
+        const limiter = createRateLimiter({ requests, events, batchBytes, now: () => time })
+        const buckets = {
+          requests: createBucket(requests),
+          events: createBucket(events),
+          bytes: createBucket(batchBytes),
+        }
+        for (const { passMs, count = 100, bytes } of steps) {
+          time += passMs
+          for (const bucket of Object.values(buckets)) bucket.pass(passMs)
+          const waits = () => [buckets.requests.waitSeconds(1), buckets.bytes.waitSeconds(bytes)]
+          let wait = Math.max(...waits())
+          if (wait > 0) wait = Math.max(wait, buckets.events.waitSeconds(100))
+          else {
+            buckets.requests.take(1)
+            buckets.bytes.take(bytes)
+            wait = buckets.events.waitSeconds(count)
+            if (wait > 0) wait = Math.max(wait, ...waits())
+            else buckets.events.take(count)
+          }
+          const refusal = refusalOf(() => {
+            limiter.takeRequest('p', bytes)
+            limiter.takeEvents('p', count, bytes)
+          })
+          if ((refusal?.retryAfterSeconds ?? 0) !== wait)
+            throw new Error(`${refusal?.retryAfterSeconds} is not ${wait}`)
+          const left = `"requests";r=${buckets.requests.left()};`
+          if (!limiter.headers('p').RateLimit.startsWith(left))
+            throw new Error(`${limiter.headers('p').RateLimit} ${left}`)
+        }
+      },
+    ),
+  )
+})
+
+t.test('waiting for as long as it says is enough, and is said in whole seconds from 1', async () => {
+  fc.assert(
+    fc.property(limitOf(1), limitOf(100), fc.double({ min: 0, max: 1e9, noNaN: true }), (requests, events, start) => {
+      let time = start
+      const limiter = createRateLimiter({ requests, events, now: () => time })
+      const take = () =>
+        refusalOf(() => {
+          limiter.takeRequest('p', 0)
+          limiter.takeEvents('p', 100, 0)
+        })
+      for (let i = 0; i < 30; i++) {
+        const wait = take()?.retryAfterSeconds
+        if (wait === undefined) continue
+        if (!Number.isInteger(wait) || wait < 1) throw new Error(`${wait}`)
+        time += wait * 1000
+        if (take()) throw new Error('refused again')
+      }
+    }),
+  )
+})
+
+t.test(
+  'a refused request takes nothing; a batch that is refused for its events was received and costs that',
+  async (t) => {
+    const limiter = createRateLimiter({
+      requests: { perSecond: 1, burst: 3 },
+      events: { perSecond: 1, burst: 100 },
+      batchBytes: { perSecond: 100, burst: batchBytesMax },
+      now: () => 0,
+    })
+    limiter.takeRequest('p', 1000)
+    limiter.takeEvents('p', 60, 1000)
+    const refusedForBytes = { code: 'rate-limited', retryAfterSeconds: 60, limit: 100 }
+    for (let i = 0; i < 5; i++) t.throws(() => limiter.takeRequest('p', batchBytesMax), refusedForBytes)
+    for (let i = 0; i < 2; i++) {
+      limiter.takeRequest('p', 500)
+      t.throws(() => limiter.takeEvents('p', 41, 500), { code: 'rate-limited', retryAfterSeconds: 1 })
+    }
+    t.throws(() => limiter.takeRequest('p', 0), { code: 'rate-limited', limit: 1 })
+    limiter.takeEvents('p', 40, 0)
+    t.match(
+      limiter.headers('p').RateLimit,
+      `"requests";r=0;t=3, "events";r=0;t=100, "batch-bytes";r=${batchBytesMax - 2000};t=20`,
+    )
+  },
+)
+
+t.test('bytes of a batch that were not declared are owed', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({ batchBytes: { perSecond: 1000, burst: batchBytesMax }, now: () => time })
+  limiter.takeRequest('p', 100)
+  limiter.oweBatchBytes('p', batchBytesMax + 1900)
+  t.throws(() => limiter.takeRequest('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
+  time = 3000
+  limiter.takeRequest('p', 1)
+})
+
+t.test('without a limit of its own, bytes of batches follow the limit of events', async (t) => {
+  const limiter = createRateLimiter({ events: { perSecond: 10, burst: 1000 } })
+  t.match(limiter.headers('p')['RateLimit-Policy'], '"batch-bytes";q=512000;qu="content-bytes";w=100')
+  t.match(createRateLimiter({ events: { perSecond: 10, burst: 100 } }).headers('p'), {
+    RateLimit: `"batch-bytes";r=${batchBytesMax};t=0`,
+  })
+  t.throws(() => createRateLimiter({ batchBytes: { perSecond: 1, burst: batchBytesMax - 1 } }), {
+    code: 'invalid-argument',
+  })
+})
+
+t.test('a read takes a little at once and what it reads as it goes, until nothing is left', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({ readBytes: { perSecond: 1000, burst: 10_000 }, now: () => time })
+  limiter.takeRead('p')
+  t.equal(limiter.oweReadBytes('p', 10_000 - readBytesMin - 1), true)
+  t.equal(limiter.oweReadBytes('p', 1), false)
+  t.strictSame(limiter.readHeaders('p'), {
+    RateLimit: '"read-bytes";r=0;t=10',
+    'RateLimit-Policy': '"read-bytes";q=10000;qu="content-bytes";w=10',
+  })
+  const refused = refusalOf(() => limiter.takeRead('p'))
+  t.match(refused, { code: 'rate-limited', limit: 1000, retryAfterSeconds: 5 })
+  time += (refused?.retryAfterSeconds ?? 0) * 1000
+  limiter.takeRead('p')
+  limiter.takeRead('q')
+  t.match(limiter.headers('p').RateLimit, '"requests";r=200')
+})
+
+t.test('a batch without events is not held up by the limit of events', async () => {
+  const limiter = createRateLimiter({ events: { perSecond: 1, burst: 100 }, now: () => 0 })
+  limiter.takeEvents('p', 100, 0)
+  limiter.takeEvents('p', 0, 0)
+})
+
+t.test('projects do not share', async (t) => {
+  const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => 0 })
+  limiter.takeRequest('p', 0)
+  limiter.takeRequest('q', 0)
+  t.throws(() => limiter.takeRequest('p', 0), { code: 'rate-limited' })
+})
+
+t.test('the headers say the limits and what is left of them', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({ now: () => time })
+  const policy =
+    '"requests";q=200;qu="requests";w=2, "events";q=100000;qu="events";w=5, "batch-bytes";q=51200000;qu="content-bytes";w=5'
+  t.strictSame(limiter.headers('p'), {
+    RateLimit: '"requests";r=200;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
+    'RateLimit-Policy': policy,
+  })
+  for (let i = 0; i < 50; i++) limiter.takeRequest('p', 1000)
+  limiter.takeEvents('p', 30_000, 0)
+  t.strictSame(limiter.headers('p'), {
+    RateLimit: '"requests";r=150;t=1, "events";r=70000;t=2, "batch-bytes";r=51150000;t=1',
+    'RateLimit-Policy': policy,
+  })
+  time = 1500
+  t.equal(limiter.headers('p').RateLimit, '"requests";r=200;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0')
+})
+
+t.test('limits that are not whole and positive are refused when it is made', async (t) => {
+  for (const perSecond of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY]) {
+    t.throws(() => createRateLimiter({ requests: { perSecond, burst: 1 } }), { code: 'invalid-argument' })
+    t.throws(() => createRateLimiter({ requests: { perSecond: 1, burst: perSecond } }), { code: 'invalid-argument' })
+  }
+})
+
+t.test('a burst of events that a full batch could never pass is refused when it is made', async (t) => {
+  t.throws(() => createRateLimiter({ events: { perSecond: 1, burst: 99 } }), { code: 'invalid-argument' })
+  createRateLimiter({ events: { perSecond: 1, burst: 100 } })
+})
+
+t.test('it remembers so many projects and no more, first of all forgetting those with full buckets', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => time })
+  for (let i = 0; i < projectsTrackedMax; i++) limiter.takeRequest(`old-${i}`, 0)
+  time = 1000
+  limiter.takeRequest('busy', 0)
+  t.equal(limiter.trackedCount(), 1)
+  for (let i = 0; i < projectsTrackedMax * 2; i++) {
+    limiter.takeRequest(`new-${i}`, 0)
+    if (limiter.trackedCount() > projectsTrackedMax) t.fail('too many')
+  }
+  t.throws(() => limiter.takeRequest(`new-${projectsTrackedMax * 2 - 1}`, 0), { code: 'rate-limited' })
+})
+
+t.test('without limits of its own it has the usual ones, and a clock', async (t) => {
+  const limiter = createRateLimiter()
+  for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.takeRequest('p', 0)
+  t.match(limiter.headers('p')['RateLimit-Policy'], '"requests";q=200;qu="requests";w=2')
+})
+
+t.test('bytes of maps have a bucket of their own, which may be overdrawn by what was not announced', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({
+    requests: { perSecond: 1, burst: 1 },
+    mapBytes: { perSecond: 1000, burst: 5000 },
+    now: () => time,
+  })
+  limiter.takeRequest('p', 0)
+  limiter.takeMapBytes('p', 4000)
+  t.throws(() => limiter.takeMapBytes('p', 1001), { code: 'rate-limited', retryAfterSeconds: 1, limit: 1000 })
+  limiter.takeMapBytes('p', 1000)
+  limiter.takeMapBytes('q', 5000)
+  limiter.oweMapBytes('p', 2500)
+  t.strictSame(limiter.mapHeaders('p'), {
+    RateLimit: '"map-bytes";r=0;t=8',
+    'RateLimit-Policy': '"map-bytes";q=5000;qu="content-bytes";w=5',
+  })
+  t.throws(() => limiter.takeMapBytes('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
+  time = 3000
+  limiter.takeMapBytes('p', 1)
+  t.equal(limiter.headers('p').RateLimit, '"requests";r=1;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0')
+})
+
+t.test('a body that is larger than the burst passes when nothing is owed, and is paid for afterwards', async (t) => {
+  let time = 0
+  const limiter = createRateLimiter({ mapBytes: { perSecond: 10, burst: 100 }, now: () => time })
+  limiter.takeMapBytes('p', 1000)
+  t.throws(() => limiter.takeMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 100 })
+  time = 99_999
+  t.throws(() => limiter.takeMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 1 })
+  time = 100_000
+  limiter.takeMapBytes('p', 1000)
+})
+
+t.test('a rate in bytes is exact, however long the clock has run', async (t) => {
+  let time = 2 ** 40
+  const mapBytes = { perSecond: 33_554_432, burst: 268_435_456 }
+  const limiter = createRateLimiter({ mapBytes, now: () => time })
+  limiter.takeMapBytes('p', mapBytes.burst)
+  for (let i = 0; i < 100; i++) {
+    time += 7
+    limiter.takeMapBytes('p', 0)
+  }
+  time += 1
+  const back = Math.floor((mapBytes.perSecond * 701) / 1000)
+  t.throws(() => limiter.takeMapBytes('p', back + 1), { code: 'rate-limited' })
+  limiter.takeMapBytes('p', back)
+})

@@ -1,0 +1,153 @@
+import type { EmbeddedIngest } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { toFetchHandler } from '../../src/fetch-handler.ts'
+import type { EdgeRequest } from '../../src/http/request.ts'
+import { projectDownloadsMax, projectWaitsMax } from '../../src/limits/concurrency.ts'
+import { createWaits } from '../../src/limits/long-polls.ts'
+import { type ServeOptions, serve } from '../../src/serve.ts'
+import { openTestIngest, projectId } from '../batches.ts'
+import { requestBytes } from '../edges.ts'
+import { get } from '../map-parts.ts'
+import { openRaw } from '../raw-exchange.ts'
+
+const path = '/v1/events?wait=60'
+
+/** A server, and how many of its readers read or wait. */
+async function open(t: Test, options: Partial<ServeOptions> = {}) {
+  const { ingest, key } = await openTestIngest()
+  const books = { reading: 0, onChange: () => {} }
+  const watched: EmbeddedIngest = {
+    ...ingest,
+    async *readEvents(...args) {
+      books.reading++
+      books.onChange()
+      try {
+        yield* ingest.readEvents(...args)
+      } finally {
+        books.reading--
+        books.onChange()
+      }
+    },
+  }
+  const served = await serve({ ingest: watched, port: 0, closeTimeoutMs: 1, ...options })
+  t.teardown(() => served.close())
+  return {
+    ingest: watched,
+    key,
+    served,
+    /** Resolves when so many read. */
+    reading: (count: number) =>
+      new Promise<void>((resolve) => {
+        books.onChange = () => {
+          if (books.reading === count) resolve()
+        }
+        books.onChange()
+      }),
+    async ask(target = path) {
+      const raw = await openRaw(served.port)
+      t.teardown(() => raw.socket.destroy())
+      raw.write(requestBytes(get(target, key)))
+      return raw
+    },
+  }
+}
+
+t.test('who asked and is gone is not waited for, however the connection ended', async (t) => {
+  const { ask, reading } = await open(t)
+  for (const leave of ['destroy', 'resetAndDestroy', 'end'] as const) {
+    const raw = await ask()
+    await reading(1)
+    raw.socket[leave]()
+    await reading(0)
+  }
+})
+
+t.test('who has closed one half of the connection gets what there is by then', async (t) => {
+  const { ask, reading } = await open(t)
+  const raw = await ask('/v1/events?wait=60&after=end')
+  await reading(1)
+  raw.socket.end()
+  t.match(await raw.read(), { status: 200, body: /^\{"cursor":"[\w-]{32}"\}\n$/ })
+})
+
+t.test(
+  'of several long polls of one connection one waits at a time, and none is left behind when it ends',
+  async (t) => {
+    const warnings: Error[] = []
+    const warn = (warning: Error) => void warnings.push(warning)
+    process.on('warning', warn)
+    t.teardown(() => process.off('warning', warn))
+    const { ask, key, reading } = await open(t)
+    const raw = await ask()
+    for (let i = 0; i < 9; i++) raw.write(requestBytes(get(path, key)))
+    await reading(1)
+    raw.socket.resetAndDestroy()
+    await reading(0)
+    t.strictSame(warnings, [])
+  },
+)
+
+t.test('a server that is about to stop answers who waits at once', async (t) => {
+  const { ask, served, reading } = await open(t, { closeTimeoutMs: 600_000 })
+  const raws = await Promise.all([ask('/v1/events?wait=60&after=end'), ask()])
+  await reading(2)
+  const closed = served.close()
+  t.match(await raws[0]?.read(), {
+    status: 200,
+    headers: { connection: 'close' },
+    body: /^\{"cursor":"[\w-]{32}"\}\n$/,
+  })
+  t.match(await raws[1]?.read(), { status: 200, headers: { connection: 'close' }, body: '' })
+  await closed
+})
+
+t.test('so many wait and no more, and reading goes on beside them', async (t) => {
+  const { ask, ingest, key, reading } = await open(t)
+  const raws = await Promise.all(Array.from({ length: projectWaitsMax }, () => ask()))
+  await reading(projectWaitsMax)
+  t.ok(projectWaitsMax > projectDownloadsMax, 'more than there are places for reading')
+  const other = await ask()
+  const refused = await other.read()
+  t.match(refused, { status: 503, headers: { 'retry-after': /^[1-9]/ } })
+  t.equal(JSON.parse(refused.body).code, 'overloaded')
+  other.write(requestBytes(get('/v1/events', key)))
+  t.equal((await other.read()).status, 200)
+  await ingest.submitBatch(projectId, { events: [{ projectId, eventId: 'a' }] })
+  for (const raw of raws) t.match(await raw.read(), { status: 200, body: /"eventId":"a"/ })
+  other.write(requestBytes(get(path, key)))
+  t.equal((await other.read()).status, 200)
+})
+
+t.test('how long a request may take to arrive does not limit a wait', async (t) => {
+  const { ask } = await open(t, { requestTimeoutMs: 50 })
+  // time-outs of requests are looked at every second
+  const raw = await ask('/v1/events?wait=3&after=end')
+  t.match(await raw.read(), { status: 200, body: /^\{"cursor":"[\w-]{32}"\}\n$/ })
+})
+
+t.test('by fetch, the signal of the request ends a wait', async (t) => {
+  const { ingest, key, reading } = await open(t)
+  const controller = new AbortController()
+  const { headers = [] } = get(path, key)
+  const request = new Request(`http://localhost${path}`, {
+    headers: headers.map(([name, value]): [string, string] => [name, value]),
+    signal: controller.signal,
+  })
+  const response = toFetchHandler(ingest)(request)
+  await reading(1)
+  controller.abort()
+  t.equal((await response).status, 200)
+  await reading(0)
+})
+
+t.test('a wait that begins when the server is about to stop already is none', async (t) => {
+  let ignored = 0
+  const request = { onLeave: () => () => ignored++ } as Pick<EdgeRequest, 'onLeave'> as EdgeRequest
+  let ended = 0
+  const end = createWaits(AbortSignal.abort()).begin(request, () => ended++)
+  t.equal(ended, 1)
+  end()
+  t.equal(ignored, 1)
+  createWaits(undefined).begin(request, () => ended++)()
+  t.equal(ended, 1)
+})
