@@ -22,11 +22,10 @@ import { inDirectory } from './check.js'
  * doubled then, and nothing is lost, as the cursor never stands behind a line that is not there.
  *
  * @param {import('@ingest/core').Ingest} ingest embedded, or a client
- * @param {string} projectId
  * @param {string} path
  * @param {(position: number) => void} onSaved
  */
-async function copyEvents(ingest, projectId, path, onSaved) {
+async function copyEvents(ingest, path, onSaved) {
   const saved = await readFile(`${path}.cursor`, 'utf8').catch(() => '{"position":0}')
   /** @type {{ after?: string, position: number }} */
   let { after, position } = JSON.parse(saved)
@@ -35,7 +34,7 @@ async function copyEvents(ingest, projectId, path, onSaved) {
   for (;;) {
     const lines = []
     // as many as there are, up to a thousand; when there is none, it waits for the next one
-    for await (const event of ingest.readEvents(projectId, { ...(after && { after }), limit: 1000, waitMs: 60_000 })) {
+    for await (const event of ingest.readEvents({ ...(after && { after }), limit: 1000, waitMs: 60_000 })) {
       lines.push(eventLine(event))
       after = event.cursor
     }
@@ -64,7 +63,7 @@ async function replaceFile(path, text) {
 const [, , url, path = ''] = process.argv
 if (url?.startsWith('http:')) {
   const client = createClient({ url, projectId: 'demo', key: process.env.INGEST_KEY ?? '' })
-  await copyEvents(client, 'demo', path, (position) => console.log(position)).catch((error) => {
+  await copyEvents(client, path, (position) => console.log(position)).catch((error) => {
     if (error.code !== 'invalid-cursor') throw error
     // a backup of the store was restored, or it is another store: the cursor is invalid
     console.error(`${error.message} Remove ${path} and ${path}.cursor to copy all events again.`)
@@ -89,13 +88,13 @@ await inDirectory(async (directory) => {
     process.once('exit', () => child.kill('SIGKILL'))
     const saved = createInterface(child.stdout)[Symbol.asyncIterator]()
     // something has been copied, and while more is sent, the process is killed
-    await send(ingest, `${run}-${i}-a`)
+    await send(ingest.project('demo'), `${run}-${i}-a`)
     await saved.next()
-    const sending = send(ingest, `${run}-${i}-b`)
+    const sending = send(ingest.project('demo'), `${run}-${i}-b`)
     // the last one ends when everything is there
     if (i === crashes) {
       await sending
-      const size = Buffer.concat(await linesOf(ingest)).length
+      const size = Buffer.concat(await linesOf(ingest.project('demo'))).length
       while (Number((await saved.next()).value) < size);
     }
     child.kill('SIGKILL')
@@ -104,7 +103,7 @@ await inDirectory(async (directory) => {
     if (i < crashes) await appendFile(copy, '{"cursor":"1-0","receivedAt":1,"eve')
   }
 
-  assert.equal(await readFile(copy, 'utf8'), Buffer.concat(await linesOf(ingest)).toString())
+  assert.equal(await readFile(copy, 'utf8'), Buffer.concat(await linesOf(ingest.project('demo'))).toString())
   await server.close()
   await ingest.close()
   return `each event was copied once, by ${crashes + 1} processes of which each was killed`
@@ -117,13 +116,13 @@ await inDirectory(async (directory) => {
 async function send(ingest, name) {
   for (let i = 0; i < 20; i++) {
     const events = Array.from({ length: 50 }, (_, k) => ({ projectId: 'demo', eventId: `${name}-${i}-${k}` }))
-    await ingest.submitBatch('demo', { events })
+    await ingest.submitBatch({ events })
   }
 }
 
 /** @param {import('@ingest/core').Ingest} ingest */
 async function linesOf(ingest) {
   const lines = []
-  for await (const event of ingest.readEvents('demo')) lines.push(eventLine(event))
+  for await (const event of ingest.readEvents()) lines.push(eventLine(event))
   return lines
 }

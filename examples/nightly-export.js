@@ -48,7 +48,7 @@ await inDirectory(async (directory) => {
   const play = async (/** @type {number} */ day) => {
     now = days[day] ?? 0
     const events = ['round.start', 'round.end'].map((type) => ({ projectId: 'demo', eventId: `${type}-${day}`, type }))
-    await ingest.submitBatch('demo', { events })
+    await ingest.project('demo').submitBatch({ events })
   }
   /** @param {string} path @param {string} name */
   const ship = (path, name) => copyFile(path, join(bucket, name))

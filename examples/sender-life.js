@@ -57,7 +57,7 @@ await inDirectory(async (directory) => {
   assert.equal(await game.stop(), 0)
 
   const stored = []
-  for await (const { bytes } of ingest.readEvents('demo'))
+  for await (const { bytes } of ingest.project('demo').readEvents())
     stored.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
   assert.deepEqual(
     stored.filter((id) => ids.includes(id)),

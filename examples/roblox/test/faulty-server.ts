@@ -54,7 +54,7 @@ export async function openFaultyServer(projectId: string, choose: () => string |
     if (name === undefined) return handle(req, res)
     await faults[name]?.(req, res, async () => {
       const body = await buffer(req)
-      await ingest.submitBatch(projectId, req.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body)
+      await ingest.project(projectId).submitBatch(req.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body)
     })
     if (name.startsWith('no answer')) onSilence()
   })

@@ -132,7 +132,8 @@ async function run(seed: number): Promise<{ sent: number; dropped: number; store
 
 async function numbersIn(ingest: EmbeddedIngest, projectId: string): Promise<number[]> {
   const numbers: number[] = []
-  for await (const { bytes } of ingest.readEvents(projectId)) numbers.push(JSON.parse(Buffer.from(bytes).toString()).n)
+  for await (const { bytes } of ingest.project(projectId).readEvents())
+    numbers.push(JSON.parse(Buffer.from(bytes).toString()).n)
   return numbers
 }
 

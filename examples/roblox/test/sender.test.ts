@@ -84,7 +84,8 @@ async function openIngest(t: Test) {
 
 async function storedIn(ingest: EmbeddedIngest) {
   const events = []
-  for await (const { bytes } of ingest.readEvents(projectId)) events.push(JSON.parse(Buffer.from(bytes).toString()))
+  for await (const { bytes } of ingest.project(projectId).readEvents())
+    events.push(JSON.parse(Buffer.from(bytes).toString()))
   return events
 }
 

@@ -32,7 +32,7 @@ async function send({ projectId, count, connections, seconds, warmupSeconds = 0 
       const sentAt = performance.now()
       if (sentAt >= end && latenciesMs.length > 0) return
       stampBatch(batch, seed, number++)
-      const { accepted } = await ingest.submitBatch(projectId, batch.body)
+      const { accepted } = await ingest.project(projectId).submitBatch(batch.body)
       if (accepted !== count) throw new Error(`a wrong answer: ${accepted} of ${count} new events accepted`)
       const now = performance.now()
       // on a machine that is busy with something else, a short run may see no answer in its time

@@ -35,7 +35,7 @@ answerCalls({
 
 /** @param {Buffer} source @param {string} buildId */
 function put(source, buildId) {
-  return client.publishMap(projectId, { placeId: '1', buildId, source, contentType: 'application/octet-stream' })
+  return client.publishMap({ placeId: '1', buildId, source, contentType: 'application/octet-stream' })
 }
 
 /** @param {() => Promise<unknown>} work */

@@ -14,7 +14,7 @@ t.test('a batch is valid, and all of its events are new', async (t) => {
   ] as const) {
     const batch = makeBatch('bench', count, options)
     stampBatch(batch, seed, count)
-    t.strictSame(await ingest.submitBatch('bench', Buffer.from(batch.body)), {
+    t.strictSame(await ingest.project('bench').submitBatch(Buffer.from(batch.body)), {
       accepted: count,
       duplicates: 0,
       rejected: [],

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import type { Ingest } from '@ingest/core'
+import type { EmbeddedIngest, Ingest } from '@ingest/core'
 import { type Command, Option } from 'commander'
 import type { Io } from './io.ts'
 import { duration, notEmpty, projectOption, wholeNumber, withIngest } from './options.ts'
@@ -93,14 +93,19 @@ export function targetOf(command: Command): Target {
 const tryTimeoutMsMax = 30_000
 
 /**
- * Reaches a project for as long as `use` takes.
+ * Reaches a project for as long as `use` takes, with the store as well where the target is one.
  *
  * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for what cannot be, and what opening a store
  *   refuses with.
  */
-export async function withTarget<T>(io: Io, target: Target, use: (ingest: Ingest) => Promise<T>): Promise<T> {
+export async function withTarget<T>(
+  io: Io,
+  target: Target,
+  use: (ingest: Ingest, embedded?: EmbeddedIngest) => Promise<T>,
+): Promise<T> {
   const { url, data = '', project, keyFile, retries, timeout, quiet } = target
-  if (url === undefined) return withIngest(io, { data, project }, use)
+  if (url === undefined)
+    return withIngest(io, { data, project }, (embedded) => use(embedded.project(project), embedded))
   const key = await readKey(io, keyFile)
   const { createClient } = await import('@ingest/client')
   const tryTimeoutMs = Math.min(timeout, tryTimeoutMsMax)

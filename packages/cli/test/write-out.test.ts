@@ -16,7 +16,7 @@ async function openFilled(t: Test): Promise<string[]> {
   const ids = idsOf('e', eventCount)
   for (let at = 0; at < ids.length; at += 100) {
     const events = ids.slice(at, at + 100).map((eventId) => ({ projectId, eventId, filler: 'x'.repeat(1000) }))
-    await store.submitBatch(projectId, { events })
+    await store.project(projectId).submitBatch({ events })
   }
   await store.close()
   return ['--data', data, '--project', projectId]

@@ -8,6 +8,7 @@ import {
   type Digest,
   type Ingest,
   IngestError,
+  type IngestEvent,
   isProjectId,
   type MapContent,
   type MapId,
@@ -51,40 +52,34 @@ export interface ClientOptions {
 }
 
 /**
- * An Ingest over HTTP. The project of each call must be that of the client. Besides what an embedded Ingest refuses
- * with, a call rejects with `unauthorized`, `rate-limited`, `overloaded` and the like as the server says, with
- * `connection-failed` and `request-timeout` when all tries have failed, with `unexpected-answer` for what is no answer
- * of Ingest, such as a redirect, and with the reason of its signal.
+ * An Ingest over HTTP. Besides the errors of an embedded Ingest, a call rejects with `unauthorized`, `rate-limited`,
+ * `overloaded` and the like as the server says, with `connection-failed` and `request-timeout` when all tries have
+ * failed, with `unexpected-answer` for a response that Ingest does not send, such as a redirect, and with the reason of
+ * its signal.
  */
-export interface Client extends Ingest {
-  /** The project that it is for. */
-  readonly projectId: string
-  /** Sent again until it is known what became of it, always the same bytes; from 1 KiB on, compressed. */
-  submitBatch(
-    projectId: string,
-    body: Uint8Array | BatchInput,
-    options?: SubmitOptions & CallOptions,
-  ): Promise<BatchResult>
+export interface Client<E = IngestEvent> extends Ingest<E> {
+  /** Retried until the outcome is known, always with the same bytes; compressed from 1 KiB on. */
+  submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
   /**
-   * Asked for page by page, as fast as the reader reads. A line break between the tokens of an event is a space here. A
-   * wait is one of whole seconds, up to the next one.
+   * Reads page by page, as fast as the reader consumes. A line break between the tokens of an event becomes a space. A
+   * long poll lasts whole seconds, rounded up.
    */
-  readEvents(projectId: string, options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
-  lastCursor(projectId: string, options?: CallOptions): Promise<Cursor>
-  findEvent(projectId: string, eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
+  readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
+  lastCursor(options?: CallOptions): Promise<Cursor>
+  findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
   /** Uploads a map of any size, as {@link uploadMap} does. */
-  publishMap(projectId: string, publication: SourcePublication, options?: UploadOptions): Promise<UploadedMap>
-  publishMap(projectId: string, publication: Publication, options?: PublishOptions & CallOptions): Promise<PublishedMap>
-  putChunks(projectId: string, chunks: readonly ChunkUpload[], options?: CallOptions): Promise<PutChunksResult>
-  putChunk(projectId: string, digest: Digest, bytes: Uint8Array, options?: CallOptions): Promise<PutChunkResult>
-  map(projectId: string, id: MapId, options?: CallOptions): Promise<MapStatus | undefined>
-  maps(projectId: string, options?: MapPageOptions & CallOptions): Promise<MapPage>
+  publishMap(publication: SourcePublication, options?: UploadOptions): Promise<UploadedMap>
+  publishMap(publication: Publication, options?: PublishOptions & CallOptions): Promise<PublishedMap>
+  putChunks(chunks: readonly ChunkUpload[], options?: CallOptions): Promise<PutChunksResult>
+  putChunk(digest: Digest, bytes: Uint8Array, options?: CallOptions): Promise<PutChunkResult>
+  getMap(id: MapId, options?: CallOptions): Promise<MapStatus | undefined>
+  listMaps(options?: MapPageOptions & CallOptions): Promise<MapPage>
   /** The signal ends reading the bytes as well. */
-  readMap(projectId: string, id: MapId, options?: CallOptions): Promise<MapContent | undefined>
-  readChunk(projectId: string, digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
-  stats(projectId: string, options?: CallOptions): Promise<ProjectStats>
-  builds(projectId: string, options?: BuildPageOptions & CallOptions): Promise<BuildPage>
-  /** Lets the tries that have begun end, without any further ones, and ends what streams. */
+  getMapContent(id: MapId, options?: CallOptions): Promise<MapContent | undefined>
+  getChunk(digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
+  getStats(options?: CallOptions): Promise<ProjectStats>
+  listBuilds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>
+  /** Lets the tries that have begun end, without any further ones, and ends streams. */
   close(): Promise<void>
 }
 
@@ -93,17 +88,17 @@ export interface Client extends Ingest {
  *
  * ```ts
  * const ingest = createClient({ url: 'https://ingest.example', projectId: 'game-1', key: process.env.INGEST_KEY })
- * await ingest.submitBatch('game-1', { events: [{ projectId: 'game-1', eventId: 'e-1' }] })
+ * await ingest.submitBatch({ events: [{ projectId: 'game-1', eventId: 'e-1' }] })
  * ```
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function createClient(options: ClientOptions): Client {
+export function createClient<E = IngestEvent>(options: ClientOptions): Client<E> {
   return createClientWith(options, {})
 }
 
 /** A client whose time and chance are given. */
-export function createClientWith(options: ClientOptions, effects: RetryEffects): Client {
+export function createClientWith<E = IngestEvent>(options: ClientOptions, effects: RetryEffects): Client<E> {
   const { retries = 4, tryTimeoutMs = 30_000, timeoutMs = 120_000, onRetry } = options
   const url = given('url', options.url)
   const projectId = given('projectId', options.projectId)
@@ -118,34 +113,13 @@ export function createClientWith(options: ClientOptions, effects: RetryEffects):
   const calls = { ...eventCalls(api), ...mapCalls(api), ...statisticsCalls(api) }
   let closed: Promise<void> | undefined
 
-  /** The calls, to the project that they are for. */
-  function to(project: string): typeof calls {
-    if (project === projectId) return calls
-    throw new IngestError('invalid-argument', `This client is for the project ${projectId} alone.`)
-  }
-
-  const client: Client = {
+  const client: Client<E> = {
     projectId,
-    submitBatch: async (project, ...rest) => to(project).submitBatch(...rest),
-    async *readEvents(project, options) {
-      yield* to(project).readEvents(options)
-    },
-    lastCursor: async (project, ...rest) => to(project).lastCursor(...rest),
-    findEvent: async (project, ...rest) => to(project).findEvent(...rest),
-    publishMap: (async (project: string, publication: Publication | SourcePublication, options?: UploadOptions) => {
-      const { publishMap } = to(project)
-      return 'source' in publication
-        ? uploadMap(client, project, publication, options)
-        : publishMap(publication, options)
+    ...calls,
+    publishMap: ((publication: Publication | SourcePublication, options?: UploadOptions) => {
+      if ('source' in publication) return uploadMap(client, publication, options)
+      return calls.publishMap(publication, options)
     }) as Client['publishMap'],
-    putChunks: async (project, ...rest) => to(project).putChunks(...rest),
-    putChunk: async (project, ...rest) => to(project).putChunk(...rest),
-    map: async (project, ...rest) => to(project).map(...rest),
-    maps: async (project, ...rest) => to(project).maps(...rest),
-    readMap: async (project, ...rest) => to(project).readMap(...rest),
-    readChunk: async (project, ...rest) => to(project).readChunk(...rest),
-    stats: async (project, ...rest) => to(project).stats(...rest),
-    builds: async (project, ...rest) => to(project).builds(...rest),
     close() {
       closed ??= retrier.close().then(() => connection.close())
       return closed

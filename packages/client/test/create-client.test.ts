@@ -42,14 +42,14 @@ t.test('a batch is stored by a real server, and again is a duplicate', async (t)
   for (const extra of ['', 'x'.repeat(5000)]) {
     const { events } = batch(3, extra)
     const sent = events.map((event) => ({ ...event, eventId: `${event.eventId}-${extra.length}` }))
-    t.strictSame(await ingest.submitBatch(projectId, { events: sent }), { accepted: 3, duplicates: 0, rejected: [] })
-    t.strictSame(await ingest.submitBatch(projectId, Buffer.from(JSON.stringify({ events: sent }))), {
+    t.strictSame(await ingest.submitBatch({ events: sent }), { accepted: 3, duplicates: 0, rejected: [] })
+    t.strictSame(await ingest.submitBatch(Buffer.from(JSON.stringify({ events: sent }))), {
       accepted: 0,
       duplicates: 3,
       rejected: [],
     })
   }
-  t.match(await embedded.findEvent(projectId, 'e-2-5000'), { bytes: /x{5000}/ })
+  t.match(await embedded.project(projectId).findEvent('e-2-5000'), { bytes: /x{5000}/ })
 })
 
 t.test('a map of any size is sent to a real server, goes on where it was ended, and comes back', async (t) => {
@@ -59,7 +59,6 @@ t.test('a map of any size is sent to a real server, goes on where it was ended, 
   const controller = new AbortController()
   const reason = new Error('no longer wanted')
   const upload = ingest.publishMap(
-    projectId,
     { ...id, source: Readable.from([content]) },
     {
       concurrency: 1,
@@ -68,12 +67,12 @@ t.test('a map of any size is sent to a real server, goes on where it was ended, 
     },
   )
   await t.rejects(upload, reason)
-  t.equal(await ingest.readMap(projectId, id), undefined)
-  const result = await ingest.publishMap(projectId, { ...id, source: content })
+  t.equal(await ingest.getMapContent(id), undefined)
+  const result = await ingest.publishMap({ ...id, source: content })
   t.match(result, { outcome: 'created', size: content.length, reusedChunks: 3 })
   t.equal(result.uploadedChunks, result.chunks - 3)
   for (const each of [ingest, embedded]) {
-    const map = await each.readMap(projectId, id)
+    const map = await each.getMapContent(id)
     const pieces = []
     for await (const piece of map?.bytes(5) ?? []) pieces.push(piece)
     t.ok(Buffer.concat(pieces).equals(content.subarray(5)))
@@ -90,14 +89,17 @@ t.test('what a real server refuses comes as it is refused by an embedded Ingest'
     ['batch-too-large', Buffer.alloc(262_145, ' ')],
   ]
   for (const [code, body] of bodies) {
-    const expected = await embedded.submitBatch(projectId, body).catch((error: IngestError) => error)
+    const expected = await embedded
+      .project(projectId)
+      .submitBatch(body)
+      .catch((error: IngestError) => error)
     t.match(expected, { code })
     const { message, limit, actual } = expected as IngestError
-    await t.rejects(ingest.submitBatch(projectId, body), { name: 'IngestError', code, message, limit, actual })
+    await t.rejects(ingest.submitBatch(body), { name: 'IngestError', code, message, limit, actual })
   }
   const stranger = createClient({ url: served.url, projectId, key: 'ik_unknown' })
   t.teardown(() => stranger.close())
-  await t.rejects(stranger.submitBatch(projectId, batch(1)), { code: 'unauthorized' })
+  await t.rejects(stranger.submitBatch(batch(1)), { code: 'unauthorized' })
 })
 
 t.test('a client is for one project', async (t) => {
@@ -106,17 +108,17 @@ t.test('a client is for one project', async (t) => {
   const digest = `sha256:${'0'.repeat(64)}`
   const id = { placeId: 'p', buildId: 'b' }
   const calls: (() => Promise<unknown>)[] = [
-    () => client.submitBatch(other, batch(1)),
-    () => client.readEvents(other)[Symbol.asyncIterator]().next(),
-    () => client.findEvent(other, 'e'),
-    () => client.publishMap(other, { ...id, map: {} }),
-    () => client.publishMap(other, { ...id, source: Buffer.from('{}') }),
-    () => client.putChunks(other, []),
-    () => client.putChunk(other, digest, Buffer.from('x')),
-    () => client.map(other, id),
-    () => client.maps(other),
-    () => client.readMap(other, id),
-    () => client.readChunk(other, digest),
+    () => client.submitBatch(batch(1)),
+    () => client.readEvents()[Symbol.asyncIterator]().next(),
+    () => client.findEvent('e'),
+    () => client.publishMap({ ...id, map: {} }),
+    () => client.publishMap({ ...id, source: Buffer.from('{}') }),
+    () => client.putChunks([]),
+    () => client.putChunk(digest, Buffer.from('x')),
+    () => client.getMap(id),
+    () => client.listMaps(),
+    () => client.getMapContent(id),
+    () => client.getChunk(digest),
   ]
   for (const call of calls) await t.rejects(call(), { code: 'invalid-argument', message: /game-1/ })
   t.strictSame(received, [])
@@ -130,12 +132,12 @@ t.test('a call goes by the status, whatever the code says', async (t) => {
     problem(500, 'map-not-found'),
     problem(400, 'overloaded'),
   )
-  await t.rejects(client.submitBatch(projectId, batch(1)), { code: 'overloaded', status: 400, retryable: false })
+  await t.rejects(client.submitBatch(batch(1)), { code: 'overloaded', status: 400, retryable: false })
   t.equal(received.length, 3)
   const answering = await openScriptedClient(t, { retries: 0 }, problem(503, 'map-not-found'))
   const id = { placeId: 'p', buildId: 'b' }
-  await t.rejects(answering.client.map(projectId, id), { code: 'map-not-found', status: 503 })
-  await t.rejects(answering.client.readChunk(projectId, `sha256:${'0'.repeat(64)}`), {
+  await t.rejects(answering.client.getMap(id), { code: 'map-not-found', status: 503 })
+  await t.rejects(answering.client.getChunk(`sha256:${'0'.repeat(64)}`), {
     code: 'map-not-found',
     status: 503,
   })
@@ -204,7 +206,7 @@ t.test('no error holds the key', async (t) => {
   const steps = [cut, stall, problem(401, 'unauthorized'), text(200, 'hello'), text(302, '', { Location: '/' })]
   for (const step of steps) {
     const { client } = await openScriptedClient(t, { retries: 0, tryTimeoutMs: 50 }, step)
-    const error = await client.submitBatch(projectId, batch(1)).catch((error) => error)
+    const error = await client.submitBatch(batch(1)).catch((error) => error)
     t.match(error, { name: 'IngestError' })
     t.notMatch(inspect(error, { depth: 20, showHidden: true }), new RegExp(key))
   }
@@ -220,22 +222,22 @@ t.test('closing lets what has begun end, and nothing begin', async (t) => {
   const arrived = new Promise<void>((resolve) => {
     arrive = resolve
   })
-  const result = client.submitBatch(projectId, batch(1))
+  const result = client.submitBatch(batch(1))
   await arrived
   const closed = client.close()
   t.equal(client.close(), closed)
-  await t.rejects(client.submitBatch(projectId, batch(1)), { code: 'store-closed' })
+  await t.rejects(client.submitBatch(batch(1)), { code: 'store-closed' })
   answer()
   t.match(await result, { accepted: 1 })
   await closed
-  await t.rejects(client.maps(projectId), { code: 'store-closed' })
-  await t.rejects(client.readEvents(projectId)[Symbol.asyncIterator]().next(), { code: 'store-closed' })
+  await t.rejects(client.listMaps(), { code: 'store-closed' })
+  await t.rejects(client.readEvents()[Symbol.asyncIterator]().next(), { code: 'store-closed' })
 })
 
 t.test('closing ends what streams, and begins no retry', async (t) => {
   const line = '{"cursor":"1","receivedAt":1,"event":{}}\n'
   const { client } = await openScriptedClient(t, {}, (res) => void res.writeHead(200).write(line))
-  const events = client.readEvents(projectId)[Symbol.asyncIterator]()
+  const events = client.readEvents()[Symbol.asyncIterator]()
   t.match(await events.next(), { value: { cursor: '1' } })
   const next = t.rejects(events.next(), { code: 'store-closed' })
   await client.close()
@@ -243,7 +245,7 @@ t.test('closing ends what streams, and begins no retry', async (t) => {
 
   const { url, received } = await openScriptedServer(t, problem(503, 'overloaded', {}, { 'Retry-After': '50' }))
   const patient = createClient({ url, projectId, key })
-  const refused = t.rejects(patient.submitBatch(projectId, batch(1)), { code: 'overloaded', retryAfterSeconds: 50 })
+  const refused = t.rejects(patient.submitBatch(batch(1)), { code: 'overloaded', retryAfterSeconds: 50 })
   while (received.length === 0) await new Promise((resolve) => setImmediate(resolve))
   await patient.close()
   await refused
@@ -265,6 +267,6 @@ t.test('a map of any size is published from a source', async (t) => {
     }
     json(200, { ...published, outcome: 'unchanged', state: 'complete' })(res, received[0] as never)
   })
-  const result = await client.publishMap(projectId, { placeId: '1', buildId: 'b', source: Buffer.from('{}') })
+  const result = await client.publishMap({ placeId: '1', buildId: 'b', source: Buffer.from('{}') })
   t.match(result, { outcome: 'unchanged', size: 2, uploadedChunks: 0, reusedChunks: 1 })
 })

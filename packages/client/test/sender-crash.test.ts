@@ -58,7 +58,7 @@ t.test(`a sender that is killed ${kills} times loses nothing that send has retur
   })
 
   const stored: string[] = []
-  for await (const { bytes } of server.ingest.readEvents(projectId)) {
+  for await (const { bytes } of server.ingest.project(projectId).readEvents()) {
     stored.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
   }
   const sent = said()

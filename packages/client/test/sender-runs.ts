@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
-import { createIngest, type EmbeddedIngest, type Event, type Store } from '@ingest/core'
+import { createIngest, type EmbeddedIngest, type Store } from '@ingest/core'
 import { createHandler } from '@ingest/server'
 import { type Client, createClient } from '../src/client.ts'
 import { createSenderWith, type DropReason, type Sender } from '../src/sender/sender.ts'
@@ -76,7 +76,7 @@ export async function openFaultyServer(store: Store) {
     try {
       await faults[name]?.(req, res, async () => {
         const body = await buffer(req)
-        await ingest.submitBatch(project, req.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body)
+        await ingest.project(project).submitBatch(req.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body)
       })
     } catch {
       // the sender has left in the middle of its request
@@ -135,7 +135,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
     requests++
     if (unanswered && !Buffer.from(unanswered).equals(body as Uint8Array)) fault('another batch instead of a retry')
     unanswered = body as Uint8Array
-    const result = await time.during(client.submitBatch(project, body, options))
+    const result = await time.during(client.submitBatch(body, options))
     if (result.accepted + result.duplicates + result.rejected.length > 0) unanswered = undefined
     return result
   }
@@ -160,7 +160,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
   function start(): Sender {
     unanswered = undefined
     const effects = { ...time.effects, random }
-    const onDrop = (reason: DropReason, events: Event[]) => {
+    const onDrop = (reason: DropReason, events: JsonObject[]) => {
       if (reason === 'bad_request' || reason === 'too_large') unanswered = undefined
       for (const { eventId } of events) drops.push({ reason, eventId: String(eventId) })
     }
@@ -175,9 +175,9 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
     if (accepted + duplicates + gone + queuedEvents !== sent.length + before) throw fault('counts do not add up')
   }
 
-  function makeEvent(): Event {
+  function makeEvent(): JsonObject {
     const kind = below(40)
-    const event: Event = { n: sent.length }
+    const event: JsonObject = { n: sent.length }
     if (kind === 0) return { ...event, buildId: 7 }
     if (kind === 1) return { ...event, text: '€'.repeat(below(30_000)) }
     if (kind === 2) return { ...event, text: 'x'.repeat(262_000 + below(300)) }
@@ -215,7 +215,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
 
 async function idsIn(ingest: EmbeddedIngest, projectId: string): Promise<string[]> {
   const ids: string[] = []
-  for await (const { bytes } of ingest.readEvents(projectId))
+  for await (const { bytes } of ingest.project(projectId).readEvents())
     ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
   return ids
 }

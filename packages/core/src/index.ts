@@ -6,7 +6,7 @@ export type { CheckedEvent } from './events/classify-events.ts'
 export { checkEvent } from './events/classify-events.ts'
 export type { EventCursors, StoreIdentity } from './events/cursor.ts'
 export { eventCursors } from './events/cursor.ts'
-export type { Event, KnownField } from './events/event.ts'
+export type { IngestEvent, KnownField } from './events/event.ts'
 export {
   EventSchema,
   eventDepthMax,
@@ -17,7 +17,7 @@ export {
   parseTime,
 } from './events/event.ts'
 export { eventLine } from './events/event-line.ts'
-export type { EventSchemas } from './events/event-schemas.ts'
+export type { EventOf, EventSchemas } from './events/event-schemas.ts'
 export type { FollowOptions } from './events/follow-events.ts'
 export { followEvents } from './events/follow-events.ts'
 export type { EventFilter, ReadEventsOptions } from './events/read-events.ts'

@@ -1,8 +1,8 @@
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
-import { checkProjectId, eventIdIssue } from './events/event.ts'
+import { checkProjectId, eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createArrivals } from './events/event-notifier.ts'
-import { compileEventSchemas, type EventSchemas } from './events/event-schemas.ts'
+import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './events/read-events.ts'
 import { submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
@@ -19,40 +19,35 @@ export interface SubmitOptions {
   admit?: (eventCount: number) => void
 }
 
-/** Takes batches of events and maps, and gives them back. The same whether it is embedded or reached over HTTP. */
-export interface Ingest extends Maps, Statistics {
+/** The events and maps of one project: the same interface embedded and over HTTP. `E` is the type of its events. */
+export interface Ingest<E = IngestEvent> extends Maps, Statistics {
+  readonly projectId: string
   /**
-   * Stores the valid events of a batch that are new, each once and for ever, and says what became of the others.
-   * Resolves once every accepted event would survive a power cut. Sending the same batch again is always safe.
+   * Stores the valid events of a batch that are new, each exactly once and permanently, and says what became of the
+   * others. Resolves once every accepted event would survive power loss. Sending the same batch again is always safe.
    *
    * `body` is the bytes of a JSON document as they came, or the object: `{ events: [{ projectId, eventId, … }] }`. An
    * event that came in bytes is kept byte for byte; the bytes must not be changed before the promise settles.
    *
    * @throws {IngestError} with nothing stored: `malformed-body`, `invalid-envelope`, `batch-too-large`,
-   *   `too-many-events` for the batch, `invalid-argument` for the project id, and what `Store.append` refuses with.
+   *   `too-many-events` for the batch, and the errors of the store.
    */
-  submitBatch(projectId: string, body: Uint8Array | BatchInput, options?: SubmitOptions): Promise<BatchResult>
+  submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions): Promise<BatchResult>
   /**
-   * The project's events, oldest first, with the bytes that were sent: all of them, or those that are wanted. For what
-   * comes later as well there is `followEvents`.
+   * The project's events, oldest first, with the bytes that were sent: all of them, or those that match the options.
+   * `followEvents` also yields those that are stored later.
    *
-   * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`; `store-closed` while it waits
+   * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`; `store-closed` during a long poll
    */
-  readEvents(projectId: string, options?: ReadEventsOptions): AsyncIterable<StoredEvent>
-  /**
-   * The cursor of the last event by now: behind it comes only what is stored later. There is one without events, too.
-   *
-   * @throws {IngestError} `invalid-argument`
-   */
-  lastCursor(projectId: string): Promise<Cursor>
+  readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
+  /** The cursor of the last event: only events that are stored later come after it. There is one without events, too. */
+  lastCursor(): Promise<Cursor>
   /**
    * The event with this id, if it is stored.
    *
    * @throws {IngestError} `invalid-argument`
    */
-  findEvent(projectId: string, eventId: string): Promise<StoredEvent | undefined>
-  /** Finishes what has begun, ends who waits for events, and closes the store. */
-  close(): Promise<void>
+  findEvent(eventId: string): Promise<StoredEvent | undefined>
 }
 
 /** What has become of all events since this Ingest was created, over all projects. */
@@ -64,23 +59,34 @@ export interface Tally {
   conflicts: number
 }
 
-/** An Ingest in this process, with what only the one who runs it may do. */
-export interface EmbeddedIngest extends Ingest {
-  /** Whether the credentials open the project; the keyring's own, unless another was given. */
+/** All projects of a store in this process. */
+export interface EmbeddedIngest<E = IngestEvent> {
+  /**
+   * The events and maps of one project. Costs nothing, and need not exist: storing an event creates the project.
+   *
+   * @throws {IngestError} `invalid-argument` for an invalid project id
+   */
+  project(projectId: string): Ingest<E>
+  /** Whether credentials are valid for a project; the keyring's own, unless another was given. */
   authenticate: Authenticate
   keys: Keyring
-  /** The projects that the store keeps anything of, in the order of their bytes. */
-  projects(): Promise<string[]>
-  /** Resolves if a batch could be stored now; rejects with what stands in its way. */
-  check(): Promise<void>
+  /** The projects of which the store keeps anything, in the order of their bytes. */
+  listProjects(): Promise<string[]>
+  /** Resolves if a batch could be stored now; rejects with the reason otherwise. */
+  checkReady(): Promise<void>
   tally(): Readonly<Tally>
+  /** Finishes what has begun, ends long polls, and closes the store. */
+  close(): Promise<void>
 }
 
-export interface IngestOptions {
+export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
   store: Store
-  /** Further rules by event `type`, in TypeBox or plain JSON Schema; they add issues to the rules of Ingest. */
-  schemas?: EventSchemas
-  /** In place of the keyring. What it throws is answered as "temporarily unavailable", never as "wrong key". */
+  /**
+   * Further rules by event `type`, in TypeBox or plain JSON Schema; they add issues to the rules of Ingest, and TypeBox
+   * schemas type the events of `submitBatch`.
+   */
+  schemas?: Schemas
+  /** In place of the keyring. What it throws becomes "temporarily unavailable", never "wrong key". */
   authenticate?: Authenticate
   maps?: MapRules
   /** The clock, in milliseconds since 1970. An invalid time is an `internal-error`, and is never stored. */
@@ -90,10 +96,12 @@ export interface IngestOptions {
 /**
  * An Ingest on a store.
  *
- * @throws {IngestError} `invalid-argument` for a store that is none, and for a schema that is broken.
+ * @throws {IngestError} `invalid-argument` for an invalid store or schema
  */
-export function createIngest(options: IngestOptions): EmbeddedIngest {
-  const { store, schemas = {}, authenticate, maps = {}, now: clock = Date.now } = options
+export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
+  options: IngestOptions<Schemas>,
+): EmbeddedIngest<EventOf<Schemas>> {
+  const { store, schemas = {}, authenticate, maps: rules = {}, now: clock = Date.now } = options
   if (typeof store?.append !== 'function') {
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
@@ -101,44 +109,47 @@ export function createIngest(options: IngestOptions): EmbeddedIngest {
   const context = { store, checkBySchema: compileEventSchemas(schemas), now }
   const keys = createKeyring(store, now)
   const arrivals = createArrivals()
+  const mapsOf = createMaps({ store, rules, now })
+  const statisticsOf = createStatistics(store, now)
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
   return {
-    async submitBatch(projectId, body, { admit = () => {} } = {}) {
+    project(projectId) {
       checkProjectId(projectId)
-      const { result, conflicts } = await submitBatch(context, projectId, body, admit)
-      tally.accepted += result.accepted
-      tally.duplicates += result.duplicates
-      tally.rejected += result.rejected.length
-      tally.conflicts += conflicts
-      if (result.accepted > 0) arrivals.announce(projectId)
-      return result
-    },
+      return {
+        projectId,
 
-    async *readEvents(projectId, options = {}) {
-      checkProjectId(projectId)
-      checkReadEventsOptions(options)
-      yield* readEvents({ store, arrivals, now }, projectId, options)
-    },
+        async submitBatch(body, { admit = () => {} } = {}) {
+          const { result, conflicts } = await submitBatch(context, projectId, body, admit)
+          tally.accepted += result.accepted
+          tally.duplicates += result.duplicates
+          tally.rejected += result.rejected.length
+          tally.conflicts += conflicts
+          if (result.accepted > 0) arrivals.announce(projectId)
+          return result
+        },
 
-    async lastCursor(projectId) {
-      checkProjectId(projectId)
-      return store.lastCursor(projectId)
-    },
+        async *readEvents(options = {}) {
+          checkReadEventsOptions(options)
+          yield* readEvents({ store, arrivals, now }, projectId, options)
+        },
 
-    async findEvent(projectId, eventId) {
-      checkProjectId(projectId)
-      const issue = eventIdIssue(eventId)
-      if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
-      return store.find(projectId, eventId)
-    },
+        lastCursor: () => store.lastCursor(projectId),
 
-    ...createMaps({ store, rules: maps, now }),
-    ...createStatistics(store, now),
+        async findEvent(eventId) {
+          const issue = eventIdIssue(eventId)
+          if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
+          return store.find(projectId, eventId)
+        },
+
+        ...mapsOf(projectId),
+        ...statisticsOf(projectId),
+      }
+    },
     authenticate: authenticate ?? keys.authenticate,
     keys,
-    projects: () => store.projects(),
+    listProjects: () => store.projects(),
     tally: () => ({ ...tally }),
-    check: () => store.check(),
+    checkReady: () => store.check(),
     close() {
       arrivals.close()
       return store.close()

@@ -1,6 +1,5 @@
 import { IngestError } from './error.ts'
 import { decodeListCursor, encodeListCursor } from './events/cursor.ts'
-import { checkProjectId } from './events/event.ts'
 import { buildIdIssue } from './maps/publication.ts'
 import type { BuildEntry, Store } from './store.ts'
 
@@ -52,16 +51,14 @@ export interface BuildPage {
 export interface Statistics {
   /**
    * Counts what the project has stored. The cost grows with the number of its builds, and not with that of its events.
-   *
-   * @throws {IngestError} `invalid-argument`
    */
-  stats(projectId: string): Promise<ProjectStats>
+  getStats(): Promise<ProjectStats>
   /**
    * The builds of a project that are frozen, or that maps are published for, in the order of their bytes.
    *
    * @throws {IngestError} `invalid-cursor`, `invalid-argument`
    */
-  builds(projectId: string, options?: BuildPageOptions): Promise<BuildPage>
+  listBuilds(options?: BuildPageOptions): Promise<BuildPage>
 }
 
 const pageMax = 1_000
@@ -73,8 +70,8 @@ const rateMsMin = 1_000
 /** The most batches that the rate is measured by. */
 const rateBatchesMax = 10_000
 
-/** The statistics of an Ingest on a store; `now` is its clock, in milliseconds since 1970. */
-export function createStatistics(store: Store, now: () => number): Statistics {
+/** The statistics of each project of a store; `now` is its clock, in milliseconds since 1970. */
+export function createStatistics(store: Store, now: () => number): (projectId: string) => Statistics {
   async function* allBuilds(projectId: string): AsyncGenerator<BuildEntry> {
     for (let after: string | undefined; ; ) {
       const page = await store.builds(projectId, { ...(after !== undefined && { after }), limit: pageMax })
@@ -84,9 +81,8 @@ export function createStatistics(store: Store, now: () => number): Statistics {
     }
   }
 
-  return {
-    async stats(projectId) {
-      checkProjectId(projectId)
+  return (projectId) => ({
+    async getStats() {
       const at = now()
       const activity = await store.activity(projectId, { since: at - rateMs, batchesMax: rateBatchesMax })
       const { firstAt, lastAt, recent = { events: 0, since: at - rateMs } } = activity ?? {}
@@ -108,8 +104,7 @@ export function createStatistics(store: Store, now: () => number): Statistics {
       }
     },
 
-    async builds(projectId, { cursor, limit = pageDefault } = {}) {
-      checkProjectId(projectId)
+    async listBuilds({ cursor, limit = pageDefault } = {}) {
       if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
         throw new IngestError('invalid-argument', `limit is a number of builds from 1 to ${pageMax}.`)
       }
@@ -122,7 +117,7 @@ export function createStatistics(store: Store, now: () => number): Statistics {
         next: last && entries.length > limit ? encodeListCursor('builds', projectId, [last.buildId]) : null,
       }
     },
-  }
+  })
 }
 
 function parseBuildName([buildId]: readonly unknown[]): string {

@@ -15,10 +15,10 @@ function setUp(options: Partial<IngestOptions> = {}) {
   return {
     store,
     ingest,
-    submit: (...events: unknown[]) => ingest.submitBatch('p', { events }),
+    submit: (...events: unknown[]) => ingest.project('p').submitBatch({ events }),
     async read(options?: ReadOptions): Promise<string[]> {
       const texts: string[] = []
-      for await (const { bytes } of ingest.readEvents('p', options)) texts.push(Buffer.from(bytes).toString())
+      for await (const { bytes } of ingest.project('p').readEvents(options)) texts.push(Buffer.from(bytes).toString())
       return texts
     },
   }
@@ -30,22 +30,22 @@ const badProjectIds = ['', 'a b', 'é', 'x'.repeat(65), 'a/b', '../p']
 t.test('a submitted event is found and read as it was sent, with the time it was received', async (t) => {
   const { ingest, read } = setUp()
   const text = '{"projectId":"p", "eventId":"a","n":12345678901234567890}'
-  t.strictSame(await ingest.submitBatch('p', Buffer.from(`{"events":[${text}]}`)), {
+  t.strictSame(await ingest.project('p').submitBatch(Buffer.from(`{"events":[${text}]}`)), {
     accepted: 1,
     duplicates: 0,
     rejected: [],
   })
-  const found = await ingest.findEvent('p', 'a')
+  const found = await ingest.project('p').findEvent('a')
   t.equal(Buffer.from(found?.bytes ?? '').toString(), text)
   t.equal(found?.receivedAt, 1_000)
   t.strictSame(await read(), [text])
-  t.equal(await ingest.findEvent('p', 'b'), undefined)
+  t.equal(await ingest.project('p').findEvent('b'), undefined)
 })
 
 t.test('events are read in parts', async (t) => {
   const { ingest, submit, read } = setUp()
   await submit(event('a'), event('b'), event('c'))
-  const cursor = (await ingest.findEvent('p', 'a'))?.cursor as string
+  const cursor = (await ingest.project('p').findEvent('a'))?.cursor as string
   t.strictSame(await read({ after: cursor, limit: 1 }), ['{"projectId":"p","eventId":"b"}'])
   t.strictSame(await read({ limit: 0 }), [])
   await t.rejects(read({ after: 'x' }), { code: 'invalid-cursor' })
@@ -54,21 +54,22 @@ t.test('events are read in parts', async (t) => {
 t.test('projects do not see each other', async (t) => {
   const { ingest, submit } = setUp()
   await submit(event('a'))
-  t.equal(await ingest.findEvent('q', 'a'), undefined)
-  t.match(await ingest.submitBatch('q', { events: [{ projectId: 'q', eventId: 'a' }] }), { accepted: 1 })
+  t.equal(await ingest.project('q').findEvent('a'), undefined)
+  t.match(await ingest.project('q').submitBatch({ events: [{ projectId: 'q', eventId: 'a' }] }), { accepted: 1 })
 })
 
 t.test('what cannot name a project, an event or a limit is an invalid argument', async (t) => {
   const { ingest, store } = setUp()
   const invalid = { name: 'IngestError', code: 'invalid-argument' }
   for (const projectId of badProjectIds) {
-    await t.rejects(ingest.submitBatch(projectId, { events: [] }), invalid, projectId)
-    await t.rejects(ingest.findEvent(projectId, 'a'), invalid, projectId)
-    await t.rejects(first(ingest.readEvents(projectId)), invalid, projectId)
+    await t.rejects(ingest.project(projectId).submitBatch({ events: [] }), invalid, projectId)
+    await t.rejects(ingest.project(projectId).findEvent('a'), invalid, projectId)
+    await t.rejects(first(ingest.project(projectId).readEvents()), invalid, projectId)
   }
-  for (const eventId of ['', 'a\n', '\ud800', 'x'.repeat(257)]) await t.rejects(ingest.findEvent('p', eventId), invalid)
+  for (const eventId of ['', 'a\n', '\ud800', 'x'.repeat(257)])
+    await t.rejects(ingest.project('p').findEvent(eventId), invalid)
   for (const limit of [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])
-    await t.rejects(first(ingest.readEvents('p', { limit })), invalid)
+    await t.rejects(first(ingest.project('p').readEvents({ limit })), invalid)
   t.match(await store.totals('p'), { events: 0 })
 })
 
@@ -104,7 +105,7 @@ t.test('a batch that is not admitted stores nothing and is not tallied', async (
     counts.push(count)
     throw refusal
   }
-  const submitted = ingest.submitBatch('p', { events: [event('a'), 5] }, { admit })
+  const submitted = ingest.project('p').submitBatch({ events: [event('a'), 5] }, { admit })
   t.equal(await submitted.catch((error: unknown) => error), refusal)
   t.strictSame(counts, [2])
   t.strictSame(await read(), [])
@@ -116,7 +117,7 @@ t.test('the tally counts what became of all events of all projects', async (t) =
   await submit(event('a'), event('a'), event('b', { buildId: 5 }), 1)
   t.strictSame(ingest.tally(), { accepted: 1, duplicates: 1, rejected: 2, conflicts: 0 })
   await submit(event('a', { other: 1 }))
-  await ingest.submitBatch('q', { events: [{ projectId: 'q', eventId: 'a' }] })
+  await ingest.project('q').submitBatch({ events: [{ projectId: 'q', eventId: 'a' }] })
   t.strictSame(ingest.tally(), { accepted: 2, duplicates: 2, rejected: 2, conflicts: 1 })
 })
 
@@ -163,25 +164,25 @@ t.test('what is stored here wakes who waits, long before they would look again',
   }
   const ingest = createIngest({ store })
   const turns = () => new Promise((resolve) => setTimeout(resolve, 0))
-  const found = first(ingest.readEvents('p', { waitMs: 60_000, type: 'a' }))
+  const found = first(ingest.project('p').readEvents({ waitMs: 60_000, type: 'a' }))
   await turns()
   const before = looks
-  await ingest.submitBatch('p', { events: [event('b')] })
+  await ingest.project('p').submitBatch({ events: [event('b')] })
   await turns()
   t.equal(looks, before + 1)
-  await ingest.submitBatch('p', { events: [event('b')] })
-  await ingest.submitBatch('q', { events: [{ projectId: 'q', eventId: 'a' }] })
+  await ingest.project('p').submitBatch({ events: [event('b')] })
+  await ingest.project('q').submitBatch({ events: [{ projectId: 'q', eventId: 'a' }] })
   await turns()
   t.equal(looks, before + 1, 'and not by duplicates, or by other projects')
-  await ingest.submitBatch('p', { events: [event('c', { type: 'a' })] })
+  await ingest.project('p').submitBatch({ events: [event('c', { type: 'a' })] })
   t.match(await found, { done: false })
 })
 
 t.test('the clock is the real one unless another is given', async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })
   const before = Date.now()
-  await ingest.submitBatch('p', { events: [event('a')] })
-  const { receivedAt = 0 } = (await ingest.findEvent('p', 'a')) ?? {}
+  await ingest.project('p').submitBatch({ events: [event('a')] })
+  const { receivedAt = 0 } = (await ingest.project('p').findEvent('a')) ?? {}
   t.ok(receivedAt >= before && receivedAt <= Date.now())
 })
 
@@ -215,13 +216,13 @@ t.test('whatever is sent, the answer is a refusal or says what became of each ev
       let acceptedBefore = 0
       for (const events of sent) {
         const body = Buffer.from(JSON.stringify({ events }))
-        const first = await ingest.submitBatch('p', body)
+        const first = await ingest.project('p').submitBatch(body)
         assertAnswers(first, events.length)
         const ids = (await read()).map((text) => (JSON.parse(text) as { eventId: string }).eventId)
         acceptedBefore += first.accepted
         assert.equal(ids.length, acceptedBefore)
         assert.equal(new Set(ids).size, ids.length)
-        const second = await ingest.submitBatch('p', body)
+        const second = await ingest.project('p').submitBatch(body)
         assertAnswers(second, events.length)
         assert.equal(second.accepted, 0)
         // what is stored by now is known, however faulty its repeats in the batch are
@@ -268,7 +269,7 @@ t.test('no bytes make anything but a refusal of the closed set', async (t) => {
     fc.asyncProperty(fc.oneof(mutated, fc.uint8Array({ maxLength: 40 })), async (body) => {
       const { ingest, read } = setUp()
       try {
-        const { accepted } = await ingest.submitBatch('p', body)
+        const { accepted } = await ingest.project('p').submitBatch(body)
         return (await read()).length === accepted
       } catch (error) {
         return (
@@ -288,9 +289,11 @@ t.test('a clock that returns no time is refused, and nothing of it is stored', a
   const store = openMemoryStore()
   for (const time of [Number.NaN, Number.POSITIVE_INFINITY, -1, 8.64e15 + 1, '1', undefined, null, new Date()]) {
     const ingest = createIngest({ store, now: () => time as number })
-    await t.rejects(ingest.submitBatch('p', { events: [{ projectId: 'p', eventId: 'a' }] }), { code: 'internal-error' })
+    await t.rejects(ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'a' }] }), {
+      code: 'internal-error',
+    })
     await t.rejects(ingest.keys.create('p'), { code: 'internal-error' })
-    await t.rejects(ingest.publishMap('p', { placeId: '1', buildId: 'b', map: 1 }), { code: 'internal-error' })
+    await t.rejects(ingest.project('p').publishMap({ placeId: '1', buildId: 'b', map: 1 }), { code: 'internal-error' })
   }
   t.equal((await store.totals('p')).events, 0)
   t.strictSame(await store.projects(), [])

@@ -12,9 +12,9 @@ function setUp() {
     clock,
     async submit(events: number) {
       const batch = Array.from({ length: events }, () => ({ projectId: 'p', eventId: `e-${count++}` }))
-      await ingest.submitBatch('p', { events: batch })
+      await ingest.project('p').submitBatch({ events: batch })
     },
-    rate: async () => (await ingest.stats('p')).eventsPerSecond,
+    rate: async () => (await ingest.project('p').getStats()).eventsPerSecond,
   }
 }
 
@@ -61,26 +61,26 @@ t.test('builds are counted beyond one page', async (t) => {
       eventId: `${i}-${n}`,
       buildId: `${i}-${n}`,
     }))
-    await ingest.submitBatch('p', { events })
+    await ingest.project('p').submitBatch({ events })
   }
-  await ingest.publishMap('p', { placeId: '1', buildId: 'open', map: 1 })
-  t.match(await ingest.stats('p'), { builds: 2_501, frozenBuilds: 2_500, maps: 1 })
+  await ingest.project('p').publishMap({ placeId: '1', buildId: 'open', map: 1 })
+  t.match(await ingest.project('p').getStats(), { builds: 2_501, frozenBuilds: 2_500, maps: 1 })
 })
 
 t.test('a page that holds the last build is the last page', async (t) => {
   const { ingest } = setUp()
-  for (const buildId of ['a', 'b', 'c']) await ingest.publishMap('p', { placeId: '1', buildId, map: 1 })
-  const first = await ingest.builds('p', { limit: 2 })
+  for (const buildId of ['a', 'b', 'c']) await ingest.project('p').publishMap({ placeId: '1', buildId, map: 1 })
+  const first = await ingest.project('p').listBuilds({ limit: 2 })
   t.equal(typeof first.next, 'string')
-  t.match(await ingest.builds('p', { limit: 1, cursor: first.next as string }), {
+  t.match(await ingest.project('p').listBuilds({ limit: 1, cursor: first.next as string }), {
     builds: [{ buildId: 'c' }],
     next: null,
   })
-  t.equal((await ingest.builds('p', { limit: 3 })).next, null)
+  t.equal((await ingest.project('p').listBuilds({ limit: 3 })).next, null)
 })
 
 t.test('a project that cannot be is refused', async (t) => {
   const { ingest } = setUp()
-  await t.rejects(ingest.stats('a b'), { code: 'invalid-argument' })
-  await t.rejects(ingest.builds('a b'), { code: 'invalid-argument' })
+  await t.rejects(ingest.project('a b').getStats(), { code: 'invalid-argument' })
+  await t.rejects(ingest.project('a b').listBuilds(), { code: 'invalid-argument' })
 })

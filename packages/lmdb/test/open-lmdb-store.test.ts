@@ -50,7 +50,7 @@ t.test('one process opens a directory once at a time', async (t) => {
 t.test('a damaged record is refused, not returned', async (t) => {
   const directory = t.testdir()
   const ingest = createIngest({ store: await openLmdbStore(directory) })
-  await ingest.submitBatch('p', { events: [{ projectId: 'p', eventId: 'a', marker: 'undamaged' }] })
+  await ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'a', marker: 'undamaged' }] })
   await ingest.close()
   const path = join(directory, 'events', 'data.mdb')
   writeFileSync(path, readFileSync(path, 'latin1').replaceAll('undamaged', 'undamagEd'), 'latin1')
@@ -65,7 +65,7 @@ t.test('a record that is damaged where it is taken apart stops nobody else', asy
   const fatal: string[] = []
   const ingest = createIngest({ store: await openLmdbStore(directory) })
   const events = [{ projectId: 'p', eventId: 'a', marker: 'undamaged' }]
-  await ingest.submitBatch('p', { events })
+  await ingest.project('p').submitBatch({ events })
   await ingest.close()
   const path = join(directory, 'events', 'data.mdb')
   // brackets that are never closed
@@ -73,9 +73,9 @@ t.test('a record that is damaged where it is taken apart stops nobody else', asy
   const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) })
   const again = createIngest({ store })
   const mixed = { events: [...events, { projectId: 'p', eventId: 'b' }] }
-  await t.rejects(again.submitBatch('p', mixed), { code: 'store-damaged' })
+  await t.rejects(again.project('p').submitBatch(mixed), { code: 'store-damaged' })
   await t.rejects(store.known('p', ['a']), { code: 'store-damaged' })
-  t.equal((await again.submitBatch('p', { events: mixed.events.slice(1) })).accepted, 1)
+  t.equal((await again.project('p').submitBatch({ events: mixed.events.slice(1) })).accepted, 1)
   t.strictSame(fatal, [])
   await again.close()
 })
@@ -277,7 +277,7 @@ t.test('many readers together read no more than a step in each turn of the event
   const note = 'x'.repeat(1000)
   for (let batch = 0; batch < 8; batch++) {
     const events = ids(`e${batch}`, 90).map((eventId) => ({ projectId: 'p', eventId, note }))
-    await ingest.submitBatch('p', { events })
+    await ingest.project('p').submitBatch({ events })
   }
   let turnBytes = 0
   let turnBytesMost = 0
@@ -312,7 +312,7 @@ for (const [where, entriesPerFlush] of [
     const batches = ['a', 'b', 'c', 'd'].map((name) => ({
       events: ids(name).map((eventId) => ({ projectId: 'p', eventId, pad: 'x'.repeat(400) })),
     }))
-    for (const batch of batches) await ingest.submitBatch('p', batch)
+    for (const batch of batches) await ingest.project('p').submitBatch(batch)
     while (entriesPerFlush < 100 && !isIndexed(directory)) await nextTurn()
     await ingest.close()
     const path = join(directory, 'events', 'data.mdb')
@@ -323,9 +323,14 @@ for (const [where, entriesPerFlush] of [
     const again = openLmdbStore(directory, { internals })
     if (entriesPerFlush > 100) return t.rejects(again, { code: 'store-damaged' })
     const store = await again
-    await t.rejects(createIngest({ store }).submitBatch('p', batches[1] as (typeof batches)[number]), {
-      code: 'store-damaged',
-    })
+    await t.rejects(
+      createIngest({ store })
+        .project('p')
+        .submitBatch(batches[1] as (typeof batches)[number]),
+      {
+        code: 'store-damaged',
+      },
+    )
     await t.rejects(store.known('p', ['b-3']), { code: 'store-damaged' })
     await store.close()
   })

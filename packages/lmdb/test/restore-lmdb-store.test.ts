@@ -9,8 +9,8 @@ const event = { projectId: 'p', eventId: 'a', buildId: 'b' }
 
 async function makeBackup(directory: string): Promise<string> {
   const ingest = createIngest({ store: await openLmdbStore(directory) })
-  await ingest.publishMap('p', { ...id, map: { walls: 4 } })
-  await ingest.submitBatch('p', { events: [event] })
+  await ingest.project('p').publishMap({ ...id, map: { walls: 4 } })
+  await ingest.project('p').submitBatch({ events: [event] })
   await ingest.close()
   return directory
 }
@@ -29,9 +29,9 @@ t.test('a backup comes back whole, is left as it is, and cursors from before are
     t.strictSame(readdirSync(directory).sort(), ['chunks', 'events'])
     const [old, restored] = await Promise.all([openLmdbStore(backup), openLmdbStore(directory)])
     const ingest = createIngest({ store: restored })
-    t.match(await ingest.submitBatch('p', { events: [event] }), { accepted: 0, duplicates: 1 })
-    t.equal((await ingest.map('p', id))?.frozen, true)
-    t.ok(await ingest.readMap('p', id))
+    t.match(await ingest.project('p').submitBatch({ events: [event] }), { accepted: 0, duplicates: 1 })
+    t.equal((await ingest.project('p').getMap(id))?.frozen, true)
+    t.ok(await ingest.project('p').getMapContent(id))
     const after = await old.lastCursor('p')
     await t.rejects(restored.read('p', { after })[Symbol.asyncIterator]().next(), {
       code: 'invalid-cursor',

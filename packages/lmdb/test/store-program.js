@@ -42,7 +42,7 @@ process.on('message', async (/** @type {Question} */ question) => {
 async function answer({ id, ask, eventIds = [], method, args = [] }) {
   switch (ask) {
     case 'submit':
-      return ingest.submitBatch('p', {
+      return ingest.project('p').submitBatch({
         events: eventIds.map((eventId) => ({ projectId: 'p', eventId, buildId: `build-${eventId}` })),
       })
     case 'known':

@@ -1,4 +1,4 @@
-import { chunkBytesMax, type EmbeddedIngest, IngestError, type PublishOutcome } from '@ingest/core'
+import { chunkBytesMax, type EmbeddedIngest, type Ingest, IngestError, type PublishOutcome } from '@ingest/core'
 import type { EdgeRequest } from './http/request.ts'
 import { type Answer, jsonAnswer, newRequestId, problemAnswer, type Reply, statusByCode } from './http/response.ts'
 import { batchPlaces, createPlaces, downloadPlaces, uploadPlaces, waitPlaces } from './limits/concurrency.ts'
@@ -140,8 +140,7 @@ const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
 
 /** What reads for a project, and the headers of the answer, whatever it will be. */
 type ReplyTo = (
-  ingest: EmbeddedIngest,
-  projectId: string,
+  ingest: Ingest,
   request: EdgeRequest,
   headers: Record<string, string>,
   charge: ChargeRead,
@@ -152,7 +151,7 @@ function respondToReads(context: ReadContext, replyTo: ReplyTo): Respond {
   return async (request, headers, requestId) => {
     const answer = await receiveRead(
       context,
-      (projectId, charge) => replyTo(ingest, projectId, request, headers, charge),
+      (projectId, charge) => replyTo(ingest.project(projectId), request, headers, charge),
       request,
       headers,
       (error) => void toRefusal(error, requestId, log),
@@ -164,8 +163,7 @@ function respondToReads(context: ReadContext, replyTo: ReplyTo): Respond {
 
 /** Who waits holds next to nothing, for long, and has places of their own. */
 function respondToEvents(reads: ReadContext, waiting: ReadContext, waits: Waits): Respond {
-  const replyTo: ReplyTo = (ingest, projectId, request, _headers, charge) =>
-    answerEvents({ waits, ingest, charge }, projectId, request)
+  const replyTo: ReplyTo = (ingest, request, _headers, charge) => answerEvents({ waits, ingest, charge }, request)
   const [read, wait] = [respondToReads(reads, replyTo), respondToReads(waiting, replyTo)]
   return (request, ...exchange) => {
     const respond = new URLSearchParams(request.query).has('wait') ? wait : read
@@ -179,7 +177,7 @@ function respondReady(ingest: EmbeddedIngest, isDraining: () => boolean): Respon
   return async (_request, _headers, requestId) => {
     if (isDraining()) throw aboutToStop()
     try {
-      await ingest.check()
+      await ingest.checkReady()
     } catch (error) {
       if (error instanceof IngestError && statusByCode[error.code] === 503) throw error
       throw new IngestError('store-failed', 'The store cannot take batches now.', { cause: error })

@@ -31,6 +31,6 @@ export function batchOfBytes(size: number, eventId = 'big'): string {
 
 async function countEvents(ingest: EmbeddedIngest): Promise<number> {
   let count = 0
-  for await (const _ of ingest.readEvents(projectId)) count++
+  for await (const _ of ingest.project(projectId).readEvents()) count++
   return count
 }

@@ -27,17 +27,14 @@ export async function publish(
   chunks: readonly Uint8Array[],
   id = { placeId: 'p', buildId: 'b' },
 ): Promise<Buffer> {
-  await ingest.publishMap(projectId, { ...id, manifest: manifestOf(chunks) })
-  await ingest.putChunks(
-    projectId,
-    chunks.map((bytes) => ({ digest: digestOf(bytes), bytes })),
-  )
+  await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf(chunks) })
+  await ingest.project(projectId).putChunks(chunks.map((bytes) => ({ digest: digestOf(bytes), bytes })))
   return Buffer.concat(chunks)
 }
 
 /** Stores an event that references the build. */
 export async function freeze(ingest: EmbeddedIngest, buildId = 'b'): Promise<void> {
-  await ingest.submitBatch(projectId, { events: [{ projectId, eventId: `freezes ${buildId}`, buildId }] })
+  await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: `freezes ${buildId}`, buildId }] })
 }
 
 /** A PUT of an object as JSON. */

@@ -222,7 +222,11 @@ t.test('while it closes, what was in flight is done and what comes new is sent e
   await closed
   t.equal(await storedCount(), 1)
   await t.rejects(openConnection(), { code: 'ECONNREFUSED' })
-  t.equal((await ingest.submitBatch(projectId, Buffer.from(batchOf(1, 'later')))).accepted, 1, 'the ingest is open')
+  t.equal(
+    (await ingest.project(projectId).submitBatch(Buffer.from(batchOf(1, 'later')))).accepted,
+    1,
+    'the ingest is open',
+  )
 })
 
 t.test('it listens for a while after the last request is done, then closes idle connections', async (t) => {

@@ -1,5 +1,5 @@
 import type { PreparedEvent, PreparedPiece, RejectedInput, ValueForm } from '@ingest/client'
-import type { Event } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 import { Command } from 'commander'
 import { CommandFailure, exitCode, type Failure, failureOf } from '../exit-code.ts'
 import { openInput } from '../files/open-input.ts'
@@ -107,14 +107,14 @@ async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece
   const { checkEvent, IngestError, isProjectId, parseJson } = core
   const places = createFirstPlaces()
 
-  function projectOf({ projectId }: Event): string {
+  function projectOf({ projectId }: JsonObject): string {
     if (isProjectId(projectId)) return projectId
     throw new IngestError('invalid-argument', 'The first event names no project: name it by --project.')
   }
 
   /** The event, if it would be rejected. */
   function judge(prepared: PreparedEvent, form: ValueForm | undefined): RejectedInput | undefined {
-    tally.projectId ??= projectOf(parseJson(prepared.bytes) as Event)
+    tally.projectId ??= projectOf(parseJson(prepared.bytes) as JsonObject)
     const { eventId, isIdentified, issues } = checkEvent(tally.projectId, prepared.bytes)
     const first = eventId !== null && isIdentified ? places.find(eventId) : undefined
     if (eventId !== null && first !== undefined) {

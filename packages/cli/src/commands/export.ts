@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { EmbeddedIngest, Ingest, ReadEventsOptions } from '@ingest/core'
+import type { EmbeddedIngest, ReadEventsOptions } from '@ingest/core'
 import { Command, Option } from 'commander'
 import { addTargetOptions, type Target, targetOf, withTarget } from '../connect.ts'
 import type { Period } from '../export/cut-events.ts'
@@ -122,12 +122,12 @@ async function toStdout(io: Io, options: SelectionOptions, target: Target): Prom
     import('../export/encode-ndjson.ts'),
   ])
   const selection = await selectionOf(options)
-  await withTarget(io, target, async (ingest) => {
+  await withTarget(io, target, async (ingest, embedded) => {
     async function* lines() {
-      for await (const event of ingest.readEvents(target.project, selection)) yield { line: eventLine(event) }
+      for await (const event of ingest.readEvents(selection)) yield { line: eventLine(event) }
     }
     for await (const piece of encodeNdjson(lines())) if (!(await writeOut(io, piece))) return
-    await warnOfUnknown(io, ingest, target.project)
+    await warnOfUnknown(io, embedded, target.project)
   })
 }
 
@@ -137,7 +137,7 @@ async function toFiles(io: Io, options: FileOptions, target: Target): Promise<vo
   const { exportFiles } = await import('../export/export-files.ts')
   const selection = await selectionOf(options)
   const result = await untilSignal(io, 'run it again, and it goes on behind the files that are there', (signal) =>
-    withTarget(io, target, async (ingest) => {
+    withTarget(io, target, async (ingest, embedded) => {
       const source: EventSource = ingest
       const result = await exportFiles(source, {
         project: target.project,
@@ -155,7 +155,7 @@ async function toFiles(io: Io, options: FileOptions, target: Target): Promise<vo
             await writeOut(io, `wrote ${join(output, file)}: ${formatCount(events, 'event')}, ${formatBytes(bytes)}\n`)
         },
       })
-      if (result.cursor === undefined) await warnOfUnknown(io, ingest, target.project)
+      if (result.cursor === undefined) await warnOfUnknown(io, embedded, target.project)
       return result
     }),
   )
@@ -202,14 +202,10 @@ function sumOf(files: FilesExport['files']): { events: number; bytes: number } {
  * A project that has neither events nor keys is most likely a slip of the pen, and its export would look like a good
  * one.
  */
-async function warnOfUnknown(io: Io, ingest: Ingest, project: string): Promise<void> {
+async function warnOfUnknown(io: Io, ingest: EmbeddedIngest | undefined, project: string): Promise<void> {
   // a server that took the key knows the project
-  if (!isEmbedded(ingest)) return
-  for await (const _ of ingest.readEvents(project, { limit: 1 })) return
+  if (!ingest) return
+  for await (const _ of ingest.project(project).readEvents({ limit: 1 })) return
   if ((await ingest.keys.list(project)).length > 0) return
   say(io, `nothing is known of the project ${project} here: it has no events and no keys`)
-}
-
-function isEmbedded(ingest: Ingest): ingest is EmbeddedIngest {
-  return 'keys' in ingest
 }

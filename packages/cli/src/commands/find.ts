@@ -20,7 +20,7 @@ export function findCommand(io: Io): Command {
       const { eventLine } = await import('@ingest/core')
       const target = targetOf(command)
       await withTarget(io, target, async (ingest) => {
-        const event = await ingest.findEvent(target.project, eventId)
+        const event = await ingest.findEvent(eventId)
         if (!event) {
           const message = `No event ${eventId} is stored for the project ${target.project}.`
           throw new CommandFailure({ exitCode: exitCode.refused, code: 'event-not-found', message, retryable: false })

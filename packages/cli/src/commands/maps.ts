@@ -43,7 +43,7 @@ function listMaps(io: Io): Command {
     .action(async ({ place, build, json }: Partial<MapOptions> & JsonOption) => {
       const target = targetOf(command)
       const maps = await withTarget(io, target, (ingest) =>
-        allMaps(ingest, target, { ...(place && { placeId: place }), ...(build && { buildId: build }) }),
+        allMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) }),
       )
       if (json) await writeJson(io, { ok: true, maps })
       else await writeOut(io, `${table(maps).join('\n')}\n`)
@@ -54,7 +54,7 @@ function showMap(io: Io): Command {
   const command = oneMap('show', 'show what is known of a map')
   return command.addHelpText('after', examples('show')).action(async (options: MapOptions & JsonOption) => {
     const target = targetOf(command)
-    const map = await withTarget(io, target, (ingest) => ingest.map(target.project, idOf(options)))
+    const map = await withTarget(io, target, (ingest) => ingest.getMap(idOf(options)))
     if (!map) throw await notFound('Nothing is published', options)
     if (options.json) await writeJson(io, { ok: true, ...map })
     else await writeOut(io, `${details(map).join('\n')}\n`)
@@ -131,10 +131,10 @@ function idOf({ place, build }: MapOptions): MapId {
   return { placeId: place, buildId: build }
 }
 
-async function allMaps(ingest: Ingest, { project }: Target, selection: Partial<MapId>): Promise<MapStatus[]> {
+async function allMaps(ingest: Ingest, selection: Partial<MapId>): Promise<MapStatus[]> {
   const all: MapStatus[] = []
   for (let cursor: string | null | undefined; cursor !== null; ) {
-    const page = await ingest.maps(project, { ...selection, ...(cursor && { cursor }), limit: 1000 })
+    const page = await ingest.listMaps({ ...selection, ...(cursor && { cursor }), limit: 1000 })
     all.push(...page.maps)
     cursor = page.next
   }
@@ -142,7 +142,7 @@ async function allMaps(ingest: Ingest, { project }: Target, selection: Partial<M
 }
 
 async function findContent(ingest: Ingest, { project }: Target, options: MapOptions): Promise<MapContent> {
-  const content = await ingest.readMap(project, idOf(options))
+  const content = await ingest.getMapContent(idOf(options))
   if (!content) throw await notFound('No map is complete', options)
   return content
 }

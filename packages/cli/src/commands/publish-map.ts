@@ -114,7 +114,7 @@ async function upload(io: Io, { file, options, target, signal }: Upload): Promis
   if (file === '-') signal.addEventListener('abort', () => io.stdin.destroy(signal.reason))
   try {
     return await withTarget(io, target, (maps) =>
-      uploadMap(maps, target.project, publicationOf(io, file, options), {
+      uploadMap(maps, publicationOf(io, file, options), {
         ...uploadOptionsOf(options),
         signal,
         ...(progress && { onProgress: (uploaded) => progress.show(progressOf(uploaded)) }),

@@ -17,9 +17,9 @@ export function restoreCommand(io: Io): Command {
       await restoreLmdbStore(backup, data)
       await withIngest(io, { data }, async (ingest) => {
         const rows: { projectId: string; events: number; cursor: string }[] = []
-        for (const projectId of await ingest.projects()) {
-          const { events } = await ingest.stats(projectId)
-          rows.push({ projectId, events, cursor: await ingest.lastCursor(projectId) })
+        for (const projectId of await ingest.listProjects()) {
+          const { events } = await ingest.project(projectId).getStats()
+          rows.push({ projectId, events, cursor: await ingest.project(projectId).lastCursor() })
         }
         if (json) await writeJson(io, { ok: true, projects: rows })
         else await writeOut(io, `${table(rows).join('\n')}\n`)

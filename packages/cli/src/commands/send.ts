@@ -111,7 +111,7 @@ async function submit(io: Io, { file, options, target }: Request, sending: Sendi
       withRejected(io, options, async (report) => {
         const progress = quiet ? undefined : await showProgress(io.stderr)
         try {
-          await submitEvents(ingest, target.project, input.stream, {
+          await submitEvents(ingest, input.stream, {
             concurrency,
             makeIds,
             signal,

@@ -185,8 +185,8 @@ function nextSignal(io: Io): { first: Promise<StopSignal>; off: () => void } {
 }
 
 /** A server without a key refuses every request, which is hard to see from outside. */
-async function warnOfNoKeys({ projects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
-  for (const projectId of await projects()) if ((await keys.list(projectId)).length > 0) return
+async function warnOfNoKeys({ listProjects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
+  for (const projectId of await listProjects()) if ((await keys.list(projectId)).length > 0) return
   const command = `ingest keys create --data ${/^[\w./-]+$/.test(data) ? data : `'${data}'`} --project <id>`
   log.warn(`the store has no key yet, and every request is refused; make one: ${command}`)
 }

@@ -29,14 +29,14 @@ export function statsCommand(io: Io): Command {
         throw missingError(command, [project])
       }
       if (builds) {
-        const all = await withProjects(io, target, async (ingest, [projectId = '']) => allBuilds(ingest, projectId))
+        const all = await withProjects(io, target, async ([ingest]) => (ingest ? allBuilds(ingest) : []))
         if (json) await writeJson(io, { ok: true, projectId: target.project, builds: all.map(buildJson) })
         else await writeOut(io, `${buildsTable(all).join('\n')}\n`)
         return
       }
-      const all = await withProjects(io, target, async (ingest, projectIds) => {
+      const all = await withProjects(io, target, async (ingests) => {
         const all: [projectId: string, ProjectStats][] = []
-        for (const projectId of projectIds) all.push([projectId, await ingest.stats(projectId)])
+        for (const ingest of ingests) all.push([ingest.projectId, await ingest.getStats()])
         return all
       })
       if (json) await writeJson(io, { ok: true, projects: all.map(statsJson) })
@@ -57,26 +57,24 @@ Examples:
 `
 
 /** Reaches the project that is meant, or all of a store. */
-function withProjects<T>(
-  io: Io,
-  target: StatsTarget,
-  use: (ingest: Ingest, projectIds: string[]) => Promise<T>,
-): Promise<T> {
+function withProjects<T>(io: Io, target: StatsTarget, use: (ingests: Ingest[]) => Promise<T>): Promise<T> {
   const { data = '', project } = target
-  if (project === undefined) return withIngest(io, { data }, async (ingest) => use(ingest, await ingest.projects()))
-  if (target.url !== undefined) return withTarget(io, { ...target, project }, (ingest) => use(ingest, [project]))
+  if (project === undefined) {
+    return withIngest(io, { data }, async (ingest) => use((await ingest.listProjects()).map(ingest.project)))
+  }
+  if (target.url !== undefined) return withTarget(io, { ...target, project }, (ingest) => use([ingest]))
   return withIngest(io, { data, project }, async (ingest) => {
-    if (!(await ingest.projects()).includes(project)) {
+    if (!(await ingest.listProjects()).includes(project)) {
       say(io, `nothing is known of the project ${project} here: it has no events and no keys`)
     }
-    return use(ingest, [project])
+    return use([ingest.project(project)])
   })
 }
 
-async function allBuilds(ingest: Ingest, project: string): Promise<BuildStatus[]> {
+async function allBuilds(ingest: Ingest): Promise<BuildStatus[]> {
   const all: BuildStatus[] = []
   for (let cursor: string | null | undefined; cursor !== null; ) {
-    const page = await ingest.builds(project, { ...(cursor && { cursor }), limit: 1000 })
+    const page = await ingest.listBuilds({ ...(cursor && { cursor }), limit: 1000 })
     all.push(...page.builds)
     cursor = page.next
   }

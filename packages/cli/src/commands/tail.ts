@@ -90,7 +90,7 @@ async function openOutput(io: Io, isJson: boolean): Promise<Write> {
 
 /** Reads the last cursor, in this process or over HTTP. */
 interface CursorSource {
-  lastCursor(project: string, options?: CallOptions): Promise<Cursor>
+  lastCursor(options?: CallOptions): Promise<Cursor>
 }
 
 interface Following {
@@ -102,7 +102,7 @@ interface Following {
 
 /** Resolves when the reader has gone away. */
 async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: Following): Promise<void> {
-  const { project, url } = target
+  const { url } = target
   const source: CursorSource = ingest
   const [{ followEvents, IngestError }, { createBackoff }] = await Promise.all([
     import('@ingest/core'),
@@ -114,12 +114,12 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
   for (;;) {
     try {
       // first, because following from a time or a cursor may not show at once that the server is away
-      const end = await source.lastCursor(project, { signal })
+      const end = await source.lastCursor({ signal })
       if (after === undefined && start.from === undefined) after = end
       if (isAway) say(io, 'the server is back')
       isAway = false
       const options = { ...start, ...(after !== undefined && { after }), signal, onProgress }
-      for await (const event of followEvents(ingest, project, options)) {
+      for await (const event of followEvents(ingest, options)) {
         if (!(await write(event))) return
       }
     } catch (error) {

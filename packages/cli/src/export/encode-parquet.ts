@@ -1,5 +1,6 @@
 import { gzipSync } from 'node:zlib'
-import { type Event, knownFields, type StoredEvent } from '@ingest/core'
+import { knownFields, type StoredEvent } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 import { ByteWriter, ParquetWriter, type SchemaElement } from 'hyparquet-writer'
 
 export interface ParquetOptions {
@@ -68,7 +69,7 @@ export async function* encodeParquet(
 
 interface Column {
   element: SchemaElement
-  read(event: StoredEvent, fields: Event): string | bigint | Buffer | null
+  read(event: StoredEvent, fields: JsonObject): string | bigint | Buffer | null
   encoding?: 'PLAIN'
   statistics?: false
 }
@@ -109,7 +110,7 @@ const columns: Column[] = [
   },
 ]
 
-function fieldsOf({ bytes }: StoredEvent): Event {
+function fieldsOf({ bytes }: StoredEvent): JsonObject {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString())
 }
 

@@ -11,7 +11,7 @@ import { cursorFileName, type ExportedFile, type FileContent, openExportDirector
 
 /** What an export reads from: an Ingest, here or over HTTP. */
 export interface EventSource {
-  readEvents(project: string, options?: ReadEventsOptions & CallOptions): ReturnType<Ingest['readEvents']>
+  readEvents(options?: ReadEventsOptions & CallOptions): ReturnType<Ingest['readEvents']>
 }
 
 export interface ExportFilesOptions extends CutRules {
@@ -66,7 +66,7 @@ export async function exportFiles(source: EventSource, options: ExportFilesOptio
   try {
     if (directory.completed) await report(directory.completed)
     const after = directory.last?.cursor ?? selection.after
-    const events = source.readEvents(project, { ...selection, ...(after !== undefined && { after }), signal })
+    const events = source.readEvents({ ...selection, ...(after !== undefined && { after }), signal })
     for await (const part of cutEvents(withLines(events), options)) {
       signal.throwIfAborted()
       const name = { receivedAt: part.first.receivedAt, extension: extensionOf(options) }

@@ -8,7 +8,8 @@ import { createKey, parseExport, projectId } from '../sender.ts'
 
 async function store(data: string, ...eventIds: string[]): Promise<void> {
   const to = createIngest({ store: await openLmdbStore(data) })
-  for (const eventId of eventIds) await to.submitBatch(projectId, { events: [{ projectId, eventId, buildId: 'b' }] })
+  for (const eventId of eventIds)
+    await to.project(projectId).submitBatch({ events: [{ projectId, eventId, buildId: 'b' }] })
   await to.close()
 }
 

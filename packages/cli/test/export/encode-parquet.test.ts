@@ -17,7 +17,7 @@ async function exported(t: Test, batches: readonly (readonly string[])[], args: 
   const path = t.testdir({})
   const store = createIngest({ store: await openLmdbStore(join(path, 'data')), now: () => receivedAt })
   for (const events of batches) {
-    const { accepted } = await store.submitBatch(projectId, Buffer.from(`{"events":[${events.join(',')}]}`))
+    const { accepted } = await store.project(projectId).submitBatch(Buffer.from(`{"events":[${events.join(',')}]}`))
     if (accepted !== events.length) throw new Error('not all are events')
   }
   await store.close()

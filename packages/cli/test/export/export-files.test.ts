@@ -29,7 +29,7 @@ function openStore(t: Test, now = Date.now) {
 async function store(to: EmbeddedIngest, ids: readonly string[], filler = ''): Promise<void> {
   for (let at = 0; at < ids.length; at += 100) {
     const events = ids.slice(at, at + 100).map((eventId) => ({ projectId, eventId, ...(filler && { filler }) }))
-    await to.submitBatch(projectId, { events })
+    await to.project(projectId).submitBatch({ events })
   }
 }
 
@@ -103,7 +103,7 @@ t.test('--after is where the first run begins, and counts for no other', async (
   const { open, args, output } = openStore(t)
   const to = await open()
   await store(to, idsOf('a', 10))
-  const { cursor = '' } = (await to.findEvent(projectId, 'a-3')) ?? {}
+  const { cursor = '' } = (await to.project(projectId).findEvent('a-3')) ?? {}
   for (const _ of [1, 2]) t.match(await spawnIngest([...args, '--after', cursor]), { code: 0 })
   t.strictSame(idsIn(output), idsOf('a', 10).slice(4))
   await to.close()

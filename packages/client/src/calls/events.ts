@@ -23,7 +23,7 @@ import { parseEventLines, type ReadMark } from './parse-event-lines.ts'
 
 /** What a client does with events; the project is known. */
 export interface EventCalls {
-  submitBatch(body: Uint8Array | BatchInput, options?: SubmitOptions & CallOptions): Promise<BatchResult>
+  submitBatch(body: Uint8Array | BatchInput<unknown>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
   readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
   lastCursor(options?: CallOptions): Promise<Cursor>
   findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
@@ -123,7 +123,7 @@ async function* once<T>(item: T): AsyncGenerator<T, void> {
 }
 
 /** Bytes go as they are: whoever receives them looks into them. */
-function bytesOf(input: Uint8Array | BatchInput, admit: SubmitOptions['admit']): Uint8Array {
+function bytesOf(input: Uint8Array | BatchInput<unknown>, admit: SubmitOptions['admit']): Uint8Array {
   if (input instanceof Uint8Array && !admit) {
     if (input.length > batchBytesMax) throw batchTooLarge(input.length)
     return input

@@ -57,10 +57,10 @@ export interface MapCalls {
   publishMap(publication: Publication, options?: PublishOptions & CallOptions): Promise<PublishedMap>
   putChunks(chunks: readonly ChunkUpload[], options?: CallOptions): Promise<PutChunksResult>
   putChunk(digest: Digest, bytes: Uint8Array, options?: CallOptions): Promise<PutChunkResult>
-  map(id: MapId, options?: CallOptions): Promise<MapStatus | undefined>
-  maps(options?: MapPageOptions & CallOptions): Promise<MapPage>
-  readMap(id: MapId, options?: CallOptions): Promise<MapContent | undefined>
-  readChunk(digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
+  getMap(id: MapId, options?: CallOptions): Promise<MapStatus | undefined>
+  listMaps(options?: MapPageOptions & CallOptions): Promise<MapPage>
+  getMapContent(id: MapId, options?: CallOptions): Promise<MapContent | undefined>
+  getChunk(digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
 }
 
 const json = { 'content-type': 'application/json' }
@@ -77,7 +77,7 @@ export function mapCalls(api: Api): MapCalls {
   }
 
   return {
-    map: findMap,
+    getMap: findMap,
 
     async publishMap(publication, { ifNoneMatch, ifMatch, dryRun, ...options } = {}) {
       if (ifMatch !== undefined) checkDigest(ifMatch)
@@ -133,14 +133,14 @@ export function mapCalls(api: Api): MapCalls {
       return { outcome: status === 201 ? 'stored' : 'existing', completed: parseCompleted(body).completed }
     },
 
-    async maps({ placeId, buildId, cursor, limit, ...options } = {}) {
+    async listMaps({ placeId, buildId, cursor, limit, ...options } = {}) {
       const query = { placeId, buildId, cursor, limit }
       // both together ask for one map, and not for a list of it
       if (placeId !== undefined && buildId !== undefined) return pageOfOne(await findMap({ placeId, buildId }, options))
       return parseMapPage((await api.call({ method: 'GET', path: '/v1/maps', query, expect: [200] }, options)).body)
     },
 
-    async readMap(id, options) {
+    async getMapContent(id, options) {
       const found = await findMap(id, options)
       if (found?.state !== 'complete') return undefined
       const { placeId, buildId, digest, size, contentType, frozen } = found
@@ -155,7 +155,7 @@ export function mapCalls(api: Api): MapCalls {
       }
     },
 
-    async readChunk(digest, options) {
+    async getChunk(digest, options) {
       checkDigest(digest)
       const request = { method: 'GET', path: '/v1/maps/chunks', query: { digest }, expect: [200] } as const
       return (await orMissing('chunk-not-found', api.call(request, options)))?.body

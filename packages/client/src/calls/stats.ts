@@ -4,19 +4,19 @@ import type { Api, CallOptions } from './api.ts'
 
 /** What a client asks for in numbers; the project is known. */
 export interface StatisticsCalls {
-  stats(options?: CallOptions): Promise<ProjectStats>
-  builds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>
+  getStats(options?: CallOptions): Promise<ProjectStats>
+  listBuilds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>
 }
 
 export function statisticsCalls(api: Api): StatisticsCalls {
   return {
-    async stats(options) {
+    async getStats(options) {
       const { body } = await api.call({ method: 'GET', path: '/v1/stats', expect: [200] }, options)
       const stats = parseProjectStats(body)
       return { ...stats, firstAt: timeOf(stats.firstAt), lastAt: timeOf(stats.lastAt) }
     },
 
-    async builds({ cursor, limit, ...options } = {}) {
+    async listBuilds({ cursor, limit, ...options } = {}) {
       const query = { cursor, limit }
       const { body } = await api.call({ method: 'GET', path: '/v1/builds', query, expect: [200] }, options)
       const { builds, next } = parseBuildPage(body)

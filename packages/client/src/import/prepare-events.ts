@@ -1,12 +1,5 @@
-import {
-  type Event,
-  eventIdIssue,
-  IngestError,
-  type Issue,
-  parseJson,
-  type RejectedEvent,
-  sliceMember,
-} from '@ingest/core'
+import { eventIdIssue, IngestError, type Issue, parseJson, type RejectedEvent, sliceMember } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 import { createEventIds } from './event-ids.ts'
 import { eventBytesMax } from './fill-batch.ts'
 import { addMembers, oneLine } from './serialize-event.ts'
@@ -141,7 +134,7 @@ const nullText = Buffer.from('null')
 /** The members of lines that are made around an event. */
 const wrappings = new Set(['cursor,receivedAt,event', 'line,eventId,issues,event', 'index,eventId,issues,event'])
 
-function unwrap(value: Event, bytes: Buffer): { given: Event; text: Buffer } {
+function unwrap(value: JsonObject, bytes: Buffer): { given: JsonObject; text: Buffer } {
   const { event } = value
   const isWrapped = isObject(event) && wrappings.has(Object.keys(value).join())
   return isWrapped ? { given: event, text: sliceMember(bytes, 'event') as Buffer } : { given: value, text: bytes }
@@ -156,12 +149,12 @@ function parse(bytes: Buffer): unknown {
   }
 }
 
-function isObject(value: unknown): value is Event {
+function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** The body of a request, which would be stored as an event if it were given an id. */
-function isBatch({ events, projectId, eventId, type }: Event): boolean {
+function isBatch({ events, projectId, eventId, type }: JsonObject): boolean {
   return Array.isArray(events) && [projectId, eventId, type].every((member) => member === undefined)
 }
 
@@ -169,6 +162,6 @@ function asString(bytes: Buffer): Buffer {
   return Buffer.from(JSON.stringify(bytes.toString()))
 }
 
-function usableId({ eventId }: Event): string | null {
+function usableId({ eventId }: JsonObject): string | null {
   return eventIdIssue(eventId) === undefined ? (eventId as string) : null
 }

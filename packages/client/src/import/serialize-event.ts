@@ -1,10 +1,11 @@
-import { type Event, eventIdIssue, IngestError, parseJson, withoutMark } from '@ingest/core'
+import { eventIdIssue, IngestError, parseJson, withoutMark } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 
 /**
  * The text of an event, of which `given` is the value, with those of the members that it lacks in front of its own. All
  * else stays as it is, byte for byte.
  */
-export function addMembers(text: Buffer, given: Event, members: Event): Buffer {
+export function addMembers(text: Buffer, given: JsonObject, members: JsonObject): Buffer {
   const lacking = Object.entries(members).filter(([name]) => !Object.hasOwn(given, name))
   if (lacking.length === 0) return text
   const added = JSON.stringify(Object.fromEntries(lacking)).slice(0, -1)
@@ -43,7 +44,7 @@ const searchDepthMax = 32
  *   or has an `eventId` that cannot be one (with `issues`); `malformed-body` for bytes that are no JSON in UTF-8.
  */
 export function serializeEvent(
-  event: Event | Uint8Array,
+  event: JsonObject | Uint8Array,
   projectId: string,
   makeEventId: () => string,
 ): SerializedEvent {
@@ -51,13 +52,13 @@ export function serializeEvent(
   // what was written is looked at, not the object: toJSON, getters and proxies may say something else the next time
   const given = parseJson(text)
   if (typeof given !== 'object' || given === null || Array.isArray(given)) throw notAnObject()
-  const { eventId = makeEventId() } = given as Event
+  const { eventId = makeEventId() } = given as JsonObject
   const issue = eventIdIssue(eventId)
   if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
-  return { eventId: eventId as string, bytes: addMembers(text, given as Event, { projectId, eventId }) }
+  return { eventId: eventId as string, bytes: addMembers(text, given as JsonObject, { projectId, eventId }) }
 }
 
-function textOf(event: Event): string {
+function textOf(event: JsonObject): string {
   let text: string | undefined
   let kind: string | undefined
   if (typeof event !== 'object') throw notAnObject()
@@ -73,7 +74,7 @@ function textOf(event: Event): string {
 }
 
 /** The name of the class of an object that is not a plain one. */
-function kindOf(event: Event): string | undefined {
+function kindOf(event: JsonObject): string | undefined {
   const prototype = Object.getPrototypeOf(event)
   // that of an object from another realm has no prototype either
   if (prototype === null || Object.getPrototypeOf(prototype) === null) return undefined
@@ -84,7 +85,7 @@ function notAnObject(): IngestError {
   return new IngestError('invalid-argument', 'An event is an object.')
 }
 
-function unwritable(event: Event, cause: unknown): IngestError {
+function unwritable(event: JsonObject, cause: unknown): IngestError {
   const path = faultPath(event, [])
   const [reason = ''] = cause instanceof Error ? String(cause.message).split('\n') : ['it threw what is no Error']
   const message = `The event cannot be written as JSON${path && `, because of ${path}`}: ${reason}`
@@ -100,7 +101,7 @@ function faultPath(value: unknown, parents: readonly unknown[]): string {
   for (const name of namesOf(value)) {
     let member: unknown
     try {
-      member = (value as Event)[name]
+      member = (value as JsonObject)[name]
       JSON.stringify(member)
     } catch {
       return `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}${faultPath(member, [...parents, value])}`

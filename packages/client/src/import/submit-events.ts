@@ -8,11 +8,8 @@ import type { ValueForm } from './slice-values.ts'
 
 /** What of an Ingest is needed to submit events; a client is told of the signal as well. */
 export interface EventSubmitter {
-  submitBatch(
-    projectId: string,
-    body: Uint8Array,
-    options?: SubmitOptions & { signal?: AbortSignal },
-  ): Promise<BatchResult>
+  readonly projectId: string
+  submitBatch(body: Uint8Array, options?: SubmitOptions & { signal?: AbortSignal }): Promise<BatchResult>
 }
 
 /** How far it is, and in the end what became of each event: `events` is the sum of the other three. */
@@ -49,7 +46,7 @@ const concurrencyDefault = 8
 /**
  * Submits all events of a text of any size, as {@link prepareEvents} finds them, in full batches, and resolves when it is
  * known what became of each. Nothing is dropped: reading waits for the answers, and what is read waits for others only
- * as long as a batch is in flight. A missing `projectId` is that of the call.
+ * as long as a batch is in flight. A missing `projectId` is that of `ingest`.
  *
  * The first batch that fails ends the work, after the retries of the client; a stream is destroyed then. Doing it again
  * goes on, as the ids are the same.
@@ -59,7 +56,6 @@ const concurrencyDefault = 8
  */
 export async function submitEvents(
   ingest: EventSubmitter,
-  projectId: string,
   source: AsyncIterable<Uint8Array>,
   options: SubmitEventsOptions = {},
 ): Promise<SubmittedEvents> {
@@ -67,6 +63,7 @@ export async function submitEvents(
   if (!(Number.isSafeInteger(concurrency) && concurrency > 0)) {
     throw new IngestError('invalid-argument', 'concurrency is a whole number from 1.')
   }
+  const { projectId } = ingest
   const failing = new AbortController()
   const either = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal
   // each batch listens to it, and Node would take that for a leak
@@ -85,7 +82,7 @@ export async function submitEvents(
   }
 
   async function submit(body: Buffer, events: readonly PreparedEvent[]): Promise<void> {
-    const result = await ingest.submitBatch(projectId, body, { signal: either })
+    const result = await ingest.submitBatch(body, { signal: either })
     if (!accountsFor(result, events.length)) throw unexpectedAnswer('it does not say what became of each event')
     done.events += result.accepted + result.duplicates
     done.accepted += result.accepted

@@ -1,5 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { type BatchResult, type Event, IngestError, type Issue } from '@ingest/core'
+import { type BatchResult, IngestError, type Issue } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 import type { Client } from '../client.ts'
 import { unexpectedAnswer } from '../http/error-from-response.ts'
 import type { RetryEffects } from '../http/retry.ts'
@@ -20,7 +21,7 @@ export type DropReason = 'bad_request' | 'closed' | 'damaged' | 'queue_overflow'
 
 /** An event that the server will never store, and why. */
 export interface Rejection {
-  event: Event
+  event: JsonObject
   issues: readonly Issue[]
 }
 
@@ -36,7 +37,7 @@ export interface SenderOptions {
   /** Called once for each batch of which the server rejected some. They are not sent again. */
   onRejected?: ((rejections: Rejection[]) => void) | undefined
   /** Called for all that is given up, whatever the reason, with the events as they would have been sent. */
-  onDrop?: ((reason: DropReason, events: Event[]) => void) | undefined
+  onDrop?: ((reason: DropReason, events: JsonObject[]) => void) | undefined
   /**
    * Called when a batch was not taken and will be sent again in `pauseMs`: also before the five minutes after a 401.
    */
@@ -71,7 +72,7 @@ export interface Sender {
    * @throws {IngestError} `invalid-argument` for what is no object, cannot be written as JSON, or has an unusable
    *   `eventId` (`issues` name the member); `malformed-body` for bytes that are no JSON; `store-closed` once closed.
    */
-  send(event: Event | Uint8Array): string
+  send(event: JsonObject | Uint8Array): string
   /** Sends what waits without waiting for more. Resolves when it is stored or dropped, or when the sender ends. */
   flush(): Promise<void>
   stats(): SenderStats
@@ -102,7 +103,7 @@ export function createSender(client: SenderClient, options: SenderOptions = {}):
 }
 
 /** What a sender needs of a client. */
-export type SenderClient = Pick<Client, 'projectId' | 'submitBatch'>
+export type SenderClient = Pick<Client<unknown>, 'projectId' | 'submitBatch'>
 
 /** A sender whose time and chance are given. */
 export function createSenderWith(client: SenderClient, options: SenderOptions, effects: RetryEffects): Sender {
@@ -195,7 +196,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
 
   async function submit(body: Buffer, count: number): Promise<Outcome> {
     try {
-      const result = await client.submitBatch(projectId, body, { signal: ending.signal, retries: 0 })
+      const result = await client.submitBatch(body, { signal: ending.signal, retries: 0 })
       if (!accountsFor(result, count)) throw unexpectedAnswer('it does not say what became of each event')
       return { result }
     } catch (error) {
@@ -323,7 +324,7 @@ function bytesOf(events: readonly { bytes: Buffer }[]): number {
   return events.reduce((sum, { bytes }) => sum + bytes.length, 0)
 }
 
-function eventOf({ bytes }: { bytes: Buffer }): Event {
+function eventOf({ bytes }: { bytes: Buffer }): JsonObject {
   return JSON.parse(bytes.toString())
 }
 

@@ -88,17 +88,8 @@ export interface UploadedMap extends PublishedMap {
 
 /** What of an Ingest an upload needs; a client is told of the signal as well. */
 export interface MapUploader {
-  publishMap(
-    projectId: string,
-    publication: Publication,
-    options?: PublishOptions & { signal?: AbortSignal },
-  ): Promise<PublishedMap>
-  putChunk(
-    projectId: string,
-    digest: Digest,
-    bytes: Uint8Array,
-    options?: { signal?: AbortSignal },
-  ): Promise<PutChunkResult>
+  publishMap(publication: Publication, options?: PublishOptions & { signal?: AbortSignal }): Promise<PublishedMap>
+  putChunk(digest: Digest, bytes: Uint8Array, options?: { signal?: AbortSignal }): Promise<PutChunkResult>
 }
 
 const concurrencyDefault = 8
@@ -117,7 +108,6 @@ const roundsMax = 5
  */
 export async function uploadMap(
   ingest: MapUploader,
-  projectId: string,
   { placeId, buildId, source, contentType = 'application/json' }: SourcePublication,
   options: UploadOptions = {},
 ): Promise<UploadedMap> {
@@ -177,7 +167,7 @@ export async function uploadMap(
         concurrency,
         async (chunk, signal) => {
           const bytes = await readPlace(opened, chunk)
-          const { completed } = await ingest.putChunk(projectId, chunk.digest, bytes, { signal }).catch(translate)
+          const { completed } = await ingest.putChunk(chunk.digest, bytes, { signal }).catch(translate)
           over = completed.find((map) => isSame(map, { placeId, buildId, manifest })) ?? over
           sent.add(chunk.digest)
           uploadedBytes += chunk.size
@@ -194,11 +184,11 @@ export async function uploadMap(
     /** A condition that fails may do so by this upload, or an earlier one whose answer was lost: this map is there. */
     async function publish(): Promise<PublishedMap> {
       try {
-        return await ingest.publishMap(projectId, publication, { ...preconditions, ...withSignal })
+        return await ingest.publishMap(publication, { ...preconditions, ...withSignal })
       } catch (error) {
         if (!(error instanceof IngestError && error.code === 'precondition-failed')) throw error
         const isThere = { ifMatch: manifest.digest, dryRun: true, ...withSignal }
-        const there = await ingest.publishMap(projectId, publication, isThere).catch(() => undefined)
+        const there = await ingest.publishMap(publication, isThere).catch(() => undefined)
         signal?.throwIfAborted()
         if (there?.outcome !== 'unchanged') throw error
         return there

@@ -19,7 +19,7 @@ const body = Buffer.from('{ "events" : [] }')
 
 t.test('a batch goes as it is, byte for byte, with the credentials of the client', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, json(202, done))
-  t.strictSame(await client.submitBatch(projectId, body), done)
+  t.strictSame(await client.submitBatch(body), done)
   t.match(received, [
     {
       method: 'POST',
@@ -34,15 +34,15 @@ t.test('a batch goes as it is, byte for byte, with the credentials of the client
       body,
     },
   ])
-  await client.submitBatch(projectId, { events: [{ a: 'é' }] })
+  await client.submitBatch({ events: [{ a: 'é' }] })
   t.equal(received[1]?.body.toString(), '{"events":[{"a":"é"}]}')
 })
 
 t.test('a batch is compressed from 1 KiB on', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, json(202, done))
   const bytes = Buffer.alloc(gzipBytesMin, ' ')
-  await client.submitBatch(projectId, bytes.subarray(1))
-  await client.submitBatch(projectId, bytes)
+  await client.submitBatch(bytes.subarray(1))
+  await client.submitBatch(bytes)
   t.match(received, [{ headers: { 'content-encoding': undefined } }, { headers: { 'content-encoding': 'gzip' } }])
   t.ok(gunzipSync(received[1]?.body as Buffer).equals(bytes))
 })
@@ -62,7 +62,7 @@ for (const [name, step] of passing) {
   t.test(`after ${name}, the same bytes are sent again`, async (t) => {
     const options = name === 'no answer' ? { tryTimeoutMs: 500 } : {}
     const { client, received, pauses } = await openScriptedClient(t, options, step, step, json(202, done))
-    t.strictSame(await client.submitBatch(projectId, Buffer.alloc(5000, 'x')), done)
+    t.strictSame(await client.submitBatch(Buffer.alloc(5000, 'x')), done)
     t.equal(received.length, 3)
     t.ok(received.every(({ body }) => body.equals(received[0]?.body as Buffer) && body.length > 0))
     t.strictSame(pauses, [500, 1000])
@@ -83,7 +83,7 @@ const lasting: [string, Step, string][] = [
 for (const [name, step, code] of lasting) {
   t.test(`${name} is ${code}, and nothing is sent again`, async (t) => {
     const { client, received } = await openScriptedClient(t, {}, step)
-    await t.rejects(client.submitBatch(projectId, body), { name: 'IngestError', code })
+    await t.rejects(client.submitBatch(body), { name: 'IngestError', code })
     t.equal(received.length, 1)
   })
 }
@@ -91,19 +91,19 @@ for (const [name, step, code] of lasting) {
 t.test('Retry-After is waited for, and when no retry is left it is told', async (t) => {
   const limited = problem(429, 'rate-limited', { retryAfter: 7 }, { 'Retry-After': '7' })
   const { client, pauses } = await openScriptedClient(t, { retries: 2 }, limited)
-  await t.rejects(client.submitBatch(projectId, body), { code: 'rate-limited', retryAfterSeconds: 7 })
+  await t.rejects(client.submitBatch(body), { code: 'rate-limited', retryAfterSeconds: 7 })
   t.strictSame(pauses, [7500, 8000])
 })
 
 t.test('what cannot be sent is not sent', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, json(202, done))
-  await t.rejects(client.submitBatch(projectId, Buffer.alloc(262_145)), { code: 'batch-too-large', actual: 262_145 })
-  await t.rejects(client.submitBatch(projectId, { events: [1n] }), { code: 'malformed-body' })
-  await t.rejects(client.submitBatch(projectId, { events: Array(101).fill({}) }), { code: 'too-many-events' })
+  await t.rejects(client.submitBatch(Buffer.alloc(262_145)), { code: 'batch-too-large', actual: 262_145 })
+  await t.rejects(client.submitBatch({ events: [1n] }), { code: 'malformed-body' })
+  await t.rejects(client.submitBatch({ events: Array(101).fill({}) }), { code: 'too-many-events' })
   const admit = (count: number) => {
     throw new Error(`no ${count}`)
   }
-  await t.rejects(client.submitBatch(projectId, Buffer.from('{"events":[1,2]}'), { admit }), { message: 'no 2' })
+  await t.rejects(client.submitBatch(Buffer.from('{"events":[1,2]}'), { admit }), { message: 'no 2' })
   t.equal(received.length, 0)
 })
 
@@ -111,8 +111,8 @@ t.test('a signal ends a call, with its reason', async (t) => {
   const controller = new AbortController()
   const reason = new Error('no longer wanted')
   const { client } = await openScriptedClient(t, {}, () => controller.abort(reason))
-  await t.rejects(client.submitBatch(projectId, body, { signal: controller.signal }), reason)
-  await t.rejects(client.findEvent(projectId, 'e', { signal: controller.signal }), reason)
+  await t.rejects(client.submitBatch(body, { signal: controller.signal }), reason)
+  await t.rejects(client.findEvent('e', { signal: controller.signal }), reason)
 })
 
 const event = (n: number) => ({ cursor: `c-${n}`, receivedAt: n, bytes: Buffer.from(`{ "n":${n}.0 }`) })
@@ -134,7 +134,7 @@ const texts = (to: number) => Array.from({ length: to }, (_, n) => [`c-${n}`, n,
 
 t.test('events are read page by page, until there are no more', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, page(0, 3), page(3, 4), page(4, 4))
-  t.strictSame(await read(client.readEvents(projectId)), texts(4))
+  t.strictSame(await read(client.readEvents()), texts(4))
   t.match(received, [
     { path: '/v1/events', query: { limit: '1000' } },
     { query: { after: 'c-2' } },
@@ -145,12 +145,12 @@ t.test('events are read page by page, until there are no more', async (t) => {
 
 t.test('no more events are asked for than are wanted', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, page(1, 3), page(3, 4))
-  const events = client.readEvents(projectId, { after: 'c-0', limit: 3 })
+  const events = client.readEvents({ after: 'c-0', limit: 3 })
   t.strictSame(await read(events), texts(4).slice(1))
   t.match(received, [{ query: { after: 'c-0', limit: '3' } }, { query: { after: 'c-2', limit: '1' } }])
   t.equal(received.length, 2)
   t.equal(pageEventsMax, 1000)
-  t.strictSame(await read(client.readEvents(projectId, { limit: 0 })), [])
+  t.strictSame(await read(client.readEvents({ limit: 0 })), [])
   t.equal(received.length, 2)
 })
 
@@ -161,7 +161,7 @@ t.test('a project that has read its budget waits as long as it is asked to, and 
     { retries: 1 },
     ...[limited, page(0, 2), limited, page(2, 3), limited, page(3, 4), page(4, 4)],
   )
-  t.strictSame(await read(client.readEvents(projectId)), texts(4))
+  t.strictSame(await read(client.readEvents()), texts(4))
   t.strictSame(
     received.map(({ query }) => query.after),
     [undefined, undefined, 'c-1', 'c-1', 'c-2', 'c-2', 'c-3'],
@@ -172,7 +172,7 @@ t.test('a project that has read its budget waits as long as it is asked to, and 
 t.test('a page that breaks is read on behind its last whole event', async (t) => {
   const broken = cutAfter(linesOf(0, 3).subarray(0, -5))
   const { client, received, pauses } = await openScriptedClient(t, {}, broken, cut, page(2, 4), page(4, 4))
-  t.strictSame(await read(client.readEvents(projectId)), texts(4))
+  t.strictSame(await read(client.readEvents()), texts(4))
   t.strictSame(
     received.map(({ query }) => query.after),
     [undefined, 'c-1', 'c-1', 'c-3'],
@@ -191,7 +191,7 @@ t.test('what the server left out is not asked for again, and progress is told of
   const { client, received } = await openScriptedClient(t, {}, ...steps)
   const told: string[] = []
   const onProgress = (cursor: string) => void told.push(cursor)
-  const events = client.readEvents(projectId, { type: 'a&b', buildId: 'é', from: 1, to: 2, limit: 3, onProgress })
+  const events = client.readEvents({ type: 'a&b', buildId: 'é', from: 1, to: 2, limit: 3, onProgress })
   t.strictSame(await read(events), texts(2))
   t.strictSame(told, ['c-0', 'm-1', 'm-2', 'c-1', 'm-3', 'm-3'])
   const wanted = { type: 'a&b', buildId: 'é', from: '1', to: '2' }
@@ -208,7 +208,7 @@ t.test('what the server left out is not asked for again, and progress is told of
 
 t.test('a long wait is several requests, and what has come is not waited for again', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, page(0, 0), marked(0, 0, 'm'), page(0, 1), page(0, 0))
-  t.strictSame(await read(client.readEvents(projectId, { waitMs: 600_000 })), texts(1))
+  t.strictSame(await read(client.readEvents({ waitMs: 600_000 })), texts(1))
   t.strictSame(
     received.map(({ query }) => [query.after, query.wait]),
     [
@@ -223,26 +223,26 @@ t.test('a long wait is several requests, and what has come is not waited for aga
 t.test('a wait takes as long as it takes, besides what a try may', async (t) => {
   const late: Step = (res) => void setTimeout(() => res.writeHead(200).end(linesOf(0, 1)), 300)
   const { client, received } = await openScriptedClient(t, { tryTimeoutMs: 100, retries: 0 }, late, page(0, 0))
-  t.strictSame(await read(client.readEvents(projectId, { waitMs: 500 })), texts(1))
+  t.strictSame(await read(client.readEvents({ waitMs: 500 })), texts(1))
   t.equal(received[0]?.query.wait, '1', 'in whole seconds')
 })
 
 t.test('a wait whose time is over is an end', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, page(0, 0))
-  t.strictSame(await read(client.readEvents(projectId, { waitMs: 0 })), [])
+  t.strictSame(await read(client.readEvents({ waitMs: 0 })), [])
   t.equal(received.length, 1)
 })
 
 t.test('an answer that breaks behind the last event that is wanted is the end', async (t) => {
   const broken = cutAfter(linesOf(0, 2), { 'Content-Length': '1000' })
   const { client, received } = await openScriptedClient(t, {}, broken, problem(400, 'invalid-argument'))
-  t.strictSame(await read(client.readEvents(projectId, { limit: 2 })), texts(2))
+  t.strictSame(await read(client.readEvents({ limit: 2 })), texts(2))
   t.equal(received.length, 1)
 })
 
 t.test('a server that has nothing to wait for is not asked again and again', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, marked(0, 0, 'm'), marked(0, 0, 'm'))
-  t.strictSame(await read(client.readEvents(projectId, { to: 1, waitMs: 600_000 })), [])
+  t.strictSame(await read(client.readEvents({ to: 1, waitMs: 600_000 })), [])
   t.strictSame(
     received.map(({ query }) => query.wait),
     ['30', '30'],
@@ -251,15 +251,15 @@ t.test('a server that has nothing to wait for is not asked again and again', asy
 
 t.test('the end of the events is asked for, and has to be told', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, marked(0, 0, 'm'), marked(0, 1, 'n'), page(0, 0))
-  t.equal(await client.lastCursor(projectId), 'm')
+  t.equal(await client.lastCursor(), 'm')
   t.match(received, [{ path: '/v1/events', query: { after: 'end', limit: '1' } }])
-  t.equal(await client.lastCursor(projectId), 'n', 'with what has come meanwhile')
-  await t.rejects(client.lastCursor(projectId), { code: 'unexpected-answer' })
+  t.equal(await client.lastCursor(), 'n', 'with what has come meanwhile')
+  await t.rejects(client.lastCursor(), { code: 'unexpected-answer' })
 })
 
 t.test('a reader that leaves asks for nothing more', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, page(0, 3))
-  for await (const _ of client.readEvents(projectId)) break
+  for await (const _ of client.readEvents()) break
   t.equal(received.length, 1)
 })
 
@@ -284,7 +284,7 @@ t.test('a reader that takes its time stops the server', async (t) => {
     },
     page(0, 0),
   )
-  const events = client.readEvents(projectId)[Symbol.asyncIterator]()
+  const events = client.readEvents()[Symbol.asyncIterator]()
   await events.next()
   // until what is between them is full
   for (let before = -1; before !== sent; await new Promise((resolve) => setTimeout(resolve, 200))) before = sent
@@ -296,19 +296,19 @@ t.test('a reader that takes its time stops the server', async (t) => {
 
 t.test('a cursor and a limit that cannot be are refused', async (t) => {
   const { client } = await openScriptedClient(t, {}, problem(400, 'invalid-cursor'))
-  await t.rejects(read(client.readEvents(projectId, { after: 'x' })), { code: 'invalid-cursor' })
+  await t.rejects(read(client.readEvents({ after: 'x' })), { code: 'invalid-cursor' })
   for (const limit of [-1, 0.5, Number.NaN]) {
-    await t.rejects(read(client.readEvents(projectId, { limit })), { code: 'invalid-argument' })
+    await t.rejects(read(client.readEvents({ limit })), { code: 'invalid-argument' })
   }
 })
 
 t.test('an event is found by its id, or is not there', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, page(7, 8), page(0, 0), page(0, 0))
-  t.match(await client.findEvent(projectId, 'e +&é'), { cursor: 'c-7', receivedAt: 7, bytes: event(7).bytes })
-  t.equal(await client.findEvent(projectId, 'e'), undefined)
+  t.match(await client.findEvent('e +&é'), { cursor: 'c-7', receivedAt: 7, bytes: event(7).bytes })
+  t.equal(await client.findEvent('e'), undefined)
   t.match(received, [{ path: '/v1/events', query: { eventId: 'e +&é' } }, {}])
   for (const id of ['', 'a\n', 'a\ud800', undefined as never]) {
-    await t.rejects(client.findEvent(projectId, id), { code: 'invalid-argument', issues: [{ path: '/eventId' }] })
+    await t.rejects(client.findEvent(id), { code: 'invalid-argument', issues: [{ path: '/eventId' }] })
   }
   t.equal(received.length, 2)
 })

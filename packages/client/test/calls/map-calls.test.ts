@@ -24,7 +24,7 @@ const bytes = Buffer.from([0, 1, 2, 255])
 
 t.test('a map is published as it is', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, cut, json(201, published))
-  t.strictSame(await client.publishMap(projectId, { ...id, map: { a: [1.5, 'é'] } }), published)
+  t.strictSame(await client.publishMap({ ...id, map: { a: [1.5, 'é'] } }), published)
   t.equal(received.length, 2)
   for (const request of received) {
     t.match(request, { method: 'PUT', path: '/v1/maps', headers: { 'content-type': 'application/json' } })
@@ -39,8 +39,8 @@ t.test('a manifest is published, on conditions', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, json(202, incomplete))
   const manifest = { contentType: 'application/json', size: 5, digest: other, chunks: [{ digest, size: 5 }] }
   const publication = { placeId: 1, buildId: 'b', manifest }
-  t.strictSame(await client.publishMap(projectId, publication, { ifNoneMatch: '*', dryRun: true }), incomplete)
-  await client.publishMap(projectId, publication, { ifMatch: other, dryRun: false })
+  t.strictSame(await client.publishMap(publication, { ifNoneMatch: '*', dryRun: true }), incomplete)
+  await client.publishMap(publication, { ifMatch: other, dryRun: false })
   t.match(received[0], { query: { dryRun: 'true' }, headers: { 'if-none-match': '*', 'if-match': undefined } })
   t.match(received[1], { headers: { 'if-none-match': undefined, 'if-match': `"${other}"` } })
   t.strictSame(received[1]?.query, {})
@@ -56,14 +56,14 @@ t.test('a publication that is refused is refused as the server says', async (t) 
     problem(413, 'body-too-large', { limit: 1, actual: 2 }),
   ]
   const { client, received } = await openScriptedClient(t, {}, ...refusals)
-  const publish = () => client.publishMap(projectId, { ...id, map: {} })
+  const publish = () => client.publishMap({ ...id, map: {} })
   await t.rejects(publish(), { code: 'invalid-publication', issues })
   await t.rejects(publish(), { code: 'map-frozen', message: 'Refused: map-frozen.' })
   await t.rejects(publish(), { code: 'precondition-failed' })
   await t.rejects(publish(), { code: 'body-too-large', limit: 1, actual: 2 })
   t.equal(received.length, 4)
-  await t.rejects(client.publishMap(projectId, { ...id, map: 1n }), { code: 'invalid-publication' })
-  await t.rejects(client.publishMap(projectId, { ...id, map: {} }, { ifMatch: 'a"\r\nb' }), {
+  await t.rejects(client.publishMap({ ...id, map: 1n }), { code: 'invalid-publication' })
+  await t.rejects(client.publishMap({ ...id, map: {} }, { ifMatch: 'a"\r\nb' }), {
     code: 'invalid-argument',
   })
   t.equal(received.length, 4)
@@ -78,10 +78,10 @@ t.test('one chunk goes as its bytes', async (t) => {
     json(200, { completed: [] }),
     problem(409, 'chunk-undeclared'),
   )
-  t.strictSame(await client.putChunk(projectId, digest, bytes), { outcome: 'stored', completed: [published] })
-  t.strictSame(await client.putChunk(projectId, digest, bytes), { outcome: 'existing', completed: [] })
-  await t.rejects(client.putChunk(projectId, digest, bytes), { code: 'chunk-undeclared' })
-  await t.rejects(client.putChunk(projectId, 'sha256:', bytes), { code: 'invalid-argument' })
+  t.strictSame(await client.putChunk(digest, bytes), { outcome: 'stored', completed: [published] })
+  t.strictSame(await client.putChunk(digest, bytes), { outcome: 'existing', completed: [] })
+  await t.rejects(client.putChunk(digest, bytes), { code: 'chunk-undeclared' })
+  await t.rejects(client.putChunk('sha256:', bytes), { code: 'invalid-argument' })
   t.equal(received.length, 4)
   for (const request of received) {
     t.match(request, {
@@ -107,7 +107,7 @@ t.test('several chunks go in JSON, in as many requests as it takes, and the answ
     digest: i === 65 ? other : digest,
     bytes: whole.subarray(i % 10),
   }))
-  t.strictSame(await client.putChunks(projectId, chunks), {
+  t.strictSame(await client.putChunks(chunks), {
     stored: 63,
     existing: 1,
     rejected: [rejected[0], { ...rejected[0], index: 65 }],
@@ -122,17 +122,17 @@ t.test('several chunks go in JSON, in as many requests as it takes, and the answ
     sent,
     chunks.map(({ digest, bytes }) => ({ digest, data: Buffer.from(bytes).toString('base64') })),
   )
-  t.strictSame(await client.putChunks(projectId, []), { stored: 0, existing: 0, rejected: [], completed: [] })
+  t.strictSame(await client.putChunks([]), { stored: 0, existing: 0, rejected: [], completed: [] })
   t.equal(received.length, 2)
 })
 
 t.test('what is known of a map is asked for, and may be nothing', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, json(200, status), missing, text(404, 'no such page'))
-  t.strictSame(await client.map(projectId, { placeId: 'a/b ?', buildId: 'ü' }), status)
-  t.equal(await client.map(projectId, id), undefined)
-  await t.rejects(client.map(projectId, id), { code: 'not-found' }, 'a wrong address is not a missing map')
+  t.strictSame(await client.getMap({ placeId: 'a/b ?', buildId: 'ü' }), status)
+  t.equal(await client.getMap(id), undefined)
+  await t.rejects(client.getMap(id), { code: 'not-found' }, 'a wrong address is not a missing map')
   t.match(received, [{ method: 'GET', path: '/v1/maps', query: { placeId: 'a/b ?', buildId: 'ü' } }, {}, {}])
-  await t.rejects(client.map(projectId, { placeId: '1' } as never), { code: 'invalid-argument' })
+  await t.rejects(client.getMap({ placeId: '1' } as never), { code: 'invalid-argument' })
   t.equal(received.length, 3)
 })
 
@@ -146,21 +146,21 @@ t.test('maps are listed', async (t) => {
     missing,
     problem(400, 'invalid-cursor'),
   )
-  t.strictSame(await client.maps(projectId), { maps: [status], next: 'n' })
-  t.strictSame(await client.maps(projectId, { placeId: '1', cursor: 'n', limit: 7 }), { maps: [], next: null })
+  t.strictSame(await client.listMaps(), { maps: [status], next: 'n' })
+  t.strictSame(await client.listMaps({ placeId: '1', cursor: 'n', limit: 7 }), { maps: [], next: null })
   t.strictSame(received[0]?.query, {})
   t.strictSame(received[1]?.query, { placeId: '1', cursor: 'n', limit: '7' })
-  t.strictSame(await client.maps(projectId, id), { maps: [status], next: null }, 'one map is a list of one')
-  t.strictSame(await client.maps(projectId, id), { maps: [], next: null })
-  await t.rejects(client.maps(projectId, { cursor: 'x' }), { code: 'invalid-cursor' })
+  t.strictSame(await client.listMaps(id), { maps: [status], next: null }, 'one map is a list of one')
+  t.strictSame(await client.listMaps(id), { maps: [], next: null })
+  await t.rejects(client.listMaps({ cursor: 'x' }), { code: 'invalid-cursor' })
 })
 
 t.test('only a complete map can be read', async (t) => {
   const incomplete = { ...status, state: 'incomplete', publishedAt: null }
   const { client } = await openScriptedClient(t, {}, json(200, incomplete), missing, json(200, status))
-  t.equal(await client.readMap(projectId, id), undefined)
-  t.equal(await client.readMap(projectId, id), undefined)
-  t.match(await client.readMap(projectId, id), {
+  t.equal(await client.getMapContent(id), undefined)
+  t.equal(await client.getMapContent(id), undefined)
+  t.match(await client.getMapContent(id), {
     ...id,
     digest,
     size: 5,
@@ -177,11 +177,11 @@ t.test('a chunk is read, and may not be there', async (t) => {
     problem(404, 'chunk-not-found'),
     text(404, ''),
   )
-  t.ok(bytes.equals((await client.readChunk(projectId, digest)) ?? Buffer.alloc(0)))
-  t.equal(await client.readChunk(projectId, digest), undefined)
-  await t.rejects(client.readChunk(projectId, digest), { code: 'not-found' })
+  t.ok(bytes.equals((await client.getChunk(digest)) ?? Buffer.alloc(0)))
+  t.equal(await client.getChunk(digest), undefined)
+  await t.rejects(client.getChunk(digest), { code: 'not-found' })
   t.match(received[0], { method: 'GET', path: '/v1/maps/chunks', query: { digest } })
-  await t.rejects(client.readChunk(projectId, '../'), { code: 'invalid-argument' })
+  await t.rejects(client.getChunk('../'), { code: 'invalid-argument' })
 })
 
 t.test('a signal ends a call, with its reason', async (t) => {
@@ -189,13 +189,13 @@ t.test('a signal ends a call, with its reason', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, json(200, status))
   const options = { signal: AbortSignal.abort(reason) }
   const calls: (() => Promise<unknown>)[] = [
-    () => client.publishMap(projectId, { ...id, map: {} }, options),
-    () => client.putChunks(projectId, [{ digest, bytes }], options),
-    () => client.putChunk(projectId, digest, bytes, options),
-    () => client.map(projectId, id, options),
-    () => client.maps(projectId, options),
-    () => client.readMap(projectId, id, options),
-    () => client.readChunk(projectId, digest, options),
+    () => client.publishMap({ ...id, map: {} }, options),
+    () => client.putChunks([{ digest, bytes }], options),
+    () => client.putChunk(digest, bytes, options),
+    () => client.getMap(id, options),
+    () => client.listMaps(options),
+    () => client.getMapContent(id, options),
+    () => client.getChunk(digest, options),
   ]
   for (const call of calls) await t.rejects(call(), reason)
   t.equal(received.length, 0)

@@ -46,7 +46,7 @@ const serveFirst =
 
 async function open(t: Parameters<typeof openScriptedClient>[0], ...steps: Step[]) {
   const opened = await openScriptedClient(t, { retries: 2 }, json(200, status), ...steps)
-  const map = await opened.client.readMap(projectId, id)
+  const map = await opened.client.getMapContent(id)
   if (!map) throw new Error('There is no map.')
   return { ...opened, map }
 }

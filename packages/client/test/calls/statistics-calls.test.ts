@@ -13,9 +13,9 @@ t.test('statistics are asked for, and their times are numbers', async (t) => {
     json(200, { ...counts, ...times }),
     json(200, { ...counts, ...times, events: -1 }),
   )
-  t.strictSame(await client.stats(projectId), { ...counts, firstAt: at, lastAt: null })
+  t.strictSame(await client.getStats(), { ...counts, firstAt: at, lastAt: null })
   t.match(received[0], { method: 'GET', path: '/v1/stats', query: {} })
-  await t.rejects(client.stats(projectId), { code: 'unexpected-answer' })
+  await t.rejects(client.getStats(), { code: 'unexpected-answer' })
 })
 
 t.test('builds are listed', async (t) => {
@@ -28,19 +28,19 @@ t.test('builds are listed', async (t) => {
     json(200, { builds: [], next: null }),
     problem(400, 'invalid-cursor'),
   )
-  t.strictSame(await client.builds(projectId), { builds: [open, { ...frozen, frozenAt: at }], next: 'n' })
-  t.strictSame(await client.builds(projectId, { cursor: 'n', limit: 7 }), { builds: [], next: null })
+  t.strictSame(await client.listBuilds(), { builds: [open, { ...frozen, frozenAt: at }], next: 'n' })
+  t.strictSame(await client.listBuilds({ cursor: 'n', limit: 7 }), { builds: [], next: null })
   t.match(received[0], { method: 'GET', path: '/v1/builds' })
   t.strictSame(received[0]?.query, {})
   t.strictSame(received[1]?.query, { cursor: 'n', limit: '7' })
-  await t.rejects(client.builds(projectId, { cursor: 'x' }), { code: 'invalid-cursor' })
+  await t.rejects(client.listBuilds({ cursor: 'x' }), { code: 'invalid-cursor' })
 })
 
 t.test('a signal ends a call, with its reason', async (t) => {
   const reason = new Error('no longer wanted')
   const { client, received } = await openScriptedClient(t, {}, json(200, counts))
   const options = { signal: AbortSignal.abort(reason) }
-  await t.rejects(client.stats(projectId, options), reason)
-  await t.rejects(client.builds(projectId, options), reason)
+  await t.rejects(client.getStats(options), reason)
+  await t.rejects(client.listBuilds(options), reason)
   t.equal(received.length, 0)
 })

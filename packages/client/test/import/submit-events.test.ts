@@ -17,7 +17,7 @@ async function* source(text: string, pieceBytes = 1000): AsyncGenerator<Uint8Arr
 
 async function storedIn(ingest: ReturnType<typeof createIngest>): Promise<string[]> {
   const texts: string[] = []
-  for await (const { bytes } of ingest.readEvents('p')) texts.push(bytes.toString())
+  for await (const { bytes } of ingest.project('p').readEvents()) texts.push(bytes.toString())
   return texts
 }
 
@@ -29,7 +29,8 @@ function openScripted(answer: (count: number, batch: number) => Promise<BatchRes
   let running = 0
   let most = 0
   const ingest: EventSubmitter = {
-    async submitBatch(_, body, { signal } = {}) {
+    projectId: 'p',
+    async submitBatch(body, { signal } = {}) {
       const { length } = JSON.parse(body.toString()).events
       batches.push(length)
       most = Math.max(most, ++running)
@@ -53,10 +54,10 @@ t.test('all events of lines or of an array are stored, byte for byte, and again 
   for (const text of [`${texts.join('\n')}\n`, `[\n${texts.join(' ,\n')}\n]`]) {
     const ingest = openIngest()
     const bytes = Buffer.byteLength(text)
-    const first = await submitEvents(ingest, 'p', source(text), { concurrency: 1 })
+    const first = await submitEvents(ingest, source(text), { concurrency: 1 })
     t.strictSame(first, { ...nothing, bytes, events: 251, accepted: 251 })
     t.strictSame(await storedIn(ingest), texts, 'in their order, as there was one batch at a time')
-    const again = await submitEvents(ingest, 'p', source(text))
+    const again = await submitEvents(ingest, source(text))
     t.strictSame(again, { ...nothing, bytes, events: 251, duplicates: 251 })
   }
 })
@@ -64,7 +65,7 @@ t.test('all events of lines or of an array are stored, byte for byte, and again 
 t.test('each event is in one batch, whatever its size, and several are in flight', async (t) => {
   const ingest = openIngest()
   const texts = Array.from({ length: 60 }, (_, i) => event(i, `,"x":"${'x'.repeat(i * 2000)}"`))
-  const done = await submitEvents(ingest, 'p', source(texts.join('\n'), 100_000), { concurrency: 4 })
+  const done = await submitEvents(ingest, source(texts.join('\n'), 100_000), { concurrency: 4 })
   t.match(done, { events: 60, accepted: 60 })
   t.strictSame((await storedIn(ingest)).sort(), [...texts].sort())
 })
@@ -86,7 +87,7 @@ t.test('what is rejected is told, with its place and its bytes, and keeps nothin
     '{"eventId":"e-2","projectId":"other"}',
     event(3),
   ]
-  const done = await submitEvents(ingest, 'p', source(texts.join('\n')), {
+  const done = await submitEvents(ingest, source(texts.join('\n')), {
     async onRejected(some, form) {
       t.equal(form, 'lines')
       rejected.push(...some)
@@ -109,8 +110,8 @@ t.test('what is rejected is told, with its place and its bytes, and keeps nothin
 t.test('ids are made for those that have none, and a projectId', async (t) => {
   const ingest = openIngest()
   const text = '{"n":1}\n{"n":2,"eventId":"own"}'
-  t.match(await submitEvents(ingest, 'p', source(text), { makeIds: true }), { accepted: 2, madeIds: 1 })
-  t.match(await submitEvents(ingest, 'p', source(text), { makeIds: true }), { accepted: 1, duplicates: 1, madeIds: 1 })
+  t.match(await submitEvents(ingest, source(text), { makeIds: true }), { accepted: 2, madeIds: 1 })
+  t.match(await submitEvents(ingest, source(text), { makeIds: true }), { accepted: 1, duplicates: 1, madeIds: 1 })
   t.match(
     (await storedIn(ingest)).map((text) => JSON.parse(text)),
     [{ projectId: 'p', n: 1 }, { projectId: 'p', eventId: 'own' }, { n: 1 }],
@@ -195,31 +196,31 @@ t.test('a signal ends it with its reason, also while the source gives nothing', 
   const stream = new PassThrough()
   const { ingest, batches } = openScripted(accept)
   stream.write(`${event(0)}\n`)
-  const done = submitEvents(ingest, 'p', stream, { signal: controller.signal })
+  const done = submitEvents(ingest, stream, { signal: controller.signal })
   while (batches.length === 0) await turn()
   controller.abort(reason)
   await t.rejects(done, reason)
-  await t.rejects(submitEvents(ingest, 'p', source(event(1)), { signal: controller.signal }), reason)
+  await t.rejects(submitEvents(ingest, source(event(1)), { signal: controller.signal }), reason)
   t.strictSame(batches, [1])
 })
 
 t.test('a source that is broken, or fails: what stands before is submitted', async (t) => {
   const texts = events(150)
   const ingest = openIngest()
-  await t.rejects(submitEvents(ingest, 'p', source(`[${texts.join()}`)), { code: 'malformed-body' })
+  await t.rejects(submitEvents(ingest, source(`[${texts.join()}`)), { code: 'malformed-body' })
   t.equal((await storedIn(ingest)).length, 149, 'all but the last, of which nobody knows whether it is whole')
   const failing = openIngest()
   async function* cut() {
     yield* source(`${texts.join('\n')}\n`)
     throw new Error('cut')
   }
-  await t.rejects(submitEvents(failing, 'p', Readable.from(cut())), { message: 'cut' })
+  await t.rejects(submitEvents(failing, Readable.from(cut())), { message: 'cut' })
   t.equal((await storedIn(failing)).length, 150)
 })
 
 t.test('an answer that does not say what became of each event is none', async (t) => {
   const { ingest } = openScripted((count) => accept(count - 1))
-  await t.rejects(submitEvents(ingest, 'p', source(event(0))), { code: 'unexpected-answer' })
+  await t.rejects(submitEvents(ingest, source(event(0))), { code: 'unexpected-answer' })
 })
 
 t.test('what a callback throws ends it', async (t) => {

@@ -30,7 +30,7 @@ function open(t: Test, around: (call: () => Promise<unknown>, name: string) => P
     (name: 'publishMap' | 'putChunk') =>
     (...args: unknown[]) => {
       calls.push(name)
-      return around(() => (ingest[name] as (...args: unknown[]) => Promise<unknown>)(...args), name)
+      return around(() => (ingest.project(projectId)[name] as (...args: unknown[]) => Promise<unknown>)(...args), name)
     }
   const uploader = { publishMap: watch('publishMap'), putChunk: watch('putChunk') } as unknown as MapUploader
   const countOf = (name: string) => calls.filter((each) => each === name).length
@@ -38,7 +38,7 @@ function open(t: Test, around: (call: () => Promise<unknown>, name: string) => P
 }
 
 async function contentOf(ingest: ReturnType<typeof createIngest>, of = id): Promise<Buffer> {
-  const map = await ingest.readMap(projectId, of)
+  const map = await ingest.project(projectId).getMapContent(of)
   const pieces = []
   for await (const piece of map?.bytes() ?? []) pieces.push(piece)
   return Buffer.concat(pieces)
@@ -50,7 +50,7 @@ t.test('a map comes from a file, from bytes or from a stream', async (t) => {
   const pieces = Array.from({ length: 100 }, (_, i) => content.subarray(i * 32_000, (i + 1) * 32_000))
   for (const source of [path, content, Readable.from(pieces)]) {
     const { ingest, uploader, calls } = open(t)
-    const result = await uploadMap(uploader, projectId, { ...id, source, contentType: 'text/plain' })
+    const result = await uploadMap(uploader, { ...id, source, contentType: 'text/plain' })
     t.match(result, {
       ...id,
       outcome: 'created',
@@ -71,18 +71,18 @@ t.test('a map comes from a file, from bytes or from a stream', async (t) => {
 
 t.test('the same map again sends nothing', async (t) => {
   const { uploader, countOf } = open(t)
-  const first = await uploadMap(uploader, projectId, { ...id, source: content })
-  const again = await uploadMap(uploader, projectId, { ...id, source: content })
+  const first = await uploadMap(uploader, { ...id, source: content })
+  const again = await uploadMap(uploader, { ...id, source: content })
   t.match(again, { outcome: 'unchanged', uploadedChunks: 0, uploadedBytes: 0, reusedChunks: first.chunks })
   t.equal(countOf('putChunk'), first.chunks)
 })
 
 t.test('of a map that changed a little, little is sent', async (t) => {
   const { ingest, uploader } = open(t)
-  const first = await uploadMap(uploader, projectId, { ...id, source: content })
+  const first = await uploadMap(uploader, { ...id, source: content })
   const changed = Buffer.concat([content.subarray(0, mebibyte), Buffer.from('new'), content.subarray(mebibyte)])
   const build = { placeId: '1', buildId: 'c' }
-  const second = await uploadMap(uploader, projectId, { ...build, source: changed })
+  const second = await uploadMap(uploader, { ...build, source: changed })
   t.ok(second.uploadedChunks <= 2, String(second.uploadedChunks))
   t.equal(second.uploadedChunks + second.reusedChunks, second.chunks)
   t.ok(second.uploadedBytes < first.uploadedBytes / 2)
@@ -92,7 +92,7 @@ t.test('of a map that changed a little, little is sent', async (t) => {
 t.test('a chunk that comes several times in a map is sent once', async (t) => {
   const { ingest, uploader } = open(t)
   const source = Buffer.alloc(4 * mebibyte + 1, 'x')
-  const result = await uploadMap(uploader, projectId, { placeId: 920587237, buildId: 'b', source })
+  const result = await uploadMap(uploader, { placeId: 920587237, buildId: 'b', source })
   t.match(result, { placeId: '920587237', uploadedChunks: 2, reusedChunks: 0 })
   t.ok(result.chunks > 2)
   t.ok((await contentOf(ingest, { placeId: '920587237', buildId: 'b' })).equals(source))
@@ -108,9 +108,9 @@ t.test('an upload that was ended goes on where it was', async (t) => {
     return result
   })
   const source = { ...id, source: content }
-  await t.rejects(uploadMap(uploader, projectId, source, { signal: controller.signal, concurrency: 1 }), reason)
-  t.match(await ingest.map(projectId, id), { state: 'incomplete' })
-  const result = await uploadMap(uploader, projectId, source)
+  await t.rejects(uploadMap(uploader, source, { signal: controller.signal, concurrency: 1 }), reason)
+  t.match(await ingest.project(projectId).getMap(id), { state: 'incomplete' })
+  const result = await uploadMap(uploader, source)
   t.match(result, { outcome: 'created', uploadedChunks: result.chunks - 4, reusedChunks: 4 })
 })
 
@@ -129,7 +129,7 @@ t.test('so many chunks are on their way at once, and no more', async (t) => {
       if (name === 'putChunk') running--
       return result
     })
-    await uploadMap(uploader, projectId, { ...id, source: content }, concurrency === undefined ? {} : { concurrency })
+    await uploadMap(uploader, { ...id, source: content }, concurrency === undefined ? {} : { concurrency })
     t.equal(most, expected)
   }
 })
@@ -140,7 +140,6 @@ t.test('it tells how far it is', async (t) => {
   const pieces = [content.subarray(0, mebibyte), content.subarray(mebibyte)]
   const { chunks } = await uploadMap(
     uploader,
-    projectId,
     { ...id, source: Readable.from(pieces) },
     { onProgress: (progress) => told.push(progress) },
   )
@@ -155,23 +154,23 @@ t.test('it tells how far it is', async (t) => {
 
 t.test('with dryRun nothing is written', async (t) => {
   const { ingest, uploader, calls } = open(t)
-  const result = await uploadMap(uploader, projectId, { ...id, source: content }, { dryRun: true })
+  const result = await uploadMap(uploader, { ...id, source: content }, { dryRun: true })
   t.match(result, { outcome: 'incomplete', state: 'incomplete', uploadedChunks: 0, uploadedBytes: 0 })
   t.equal(result.missing.length, result.chunks)
   t.strictSame(calls, ['publishMap'])
-  t.equal(await ingest.map(projectId, id), undefined)
+  t.equal(await ingest.project(projectId).getMap(id), undefined)
 })
 
 t.test('conditions hold', async (t) => {
   const { ingest, uploader, countOf } = open(t)
   const other = Buffer.from('{}')
-  const first = await uploadMap(uploader, projectId, { ...id, source: content }, { ifNoneMatch: '*' })
+  const first = await uploadMap(uploader, { ...id, source: content }, { ifNoneMatch: '*' })
   const before = countOf('putChunk')
   for (const options of [{ ifNoneMatch: '*' }, { ifMatch: `sha256:${'0'.repeat(64)}` }] as const) {
-    await t.rejects(uploadMap(uploader, projectId, { ...id, source: other }, options), { code: 'precondition-failed' })
+    await t.rejects(uploadMap(uploader, { ...id, source: other }, options), { code: 'precondition-failed' })
   }
   t.equal(countOf('putChunk'), before)
-  t.match(await uploadMap(uploader, projectId, { ...id, source: other }, { ifMatch: first.digest }), {
+  t.match(await uploadMap(uploader, { ...id, source: other }, { ifMatch: first.digest }), {
     outcome: 'replaced',
   })
   t.ok((await contentOf(ingest)).equals(other))
@@ -180,14 +179,14 @@ t.test('conditions hold', async (t) => {
 t.test('a condition that fails because this very map is there is met', async (t) => {
   const { uploader } = open(t)
   const publication = { ...id, source: content }
-  const { publishedAt } = await uploadMap(uploader, projectId, publication, { ifNoneMatch: '*' })
+  const { publishedAt } = await uploadMap(uploader, publication, { ifNoneMatch: '*' })
   const conditions = [{ ifNoneMatch: '*' }, { ifMatch: `sha256:${'0'.repeat(64)}` }] as const
   for (const options of [...conditions, { ...conditions[0], dryRun: true }]) {
-    t.match(await uploadMap(uploader, projectId, publication, options), { outcome: 'unchanged', publishedAt })
+    t.match(await uploadMap(uploader, publication, options), { outcome: 'unchanged', publishedAt })
   }
   const otherType = { ...publication, contentType: 'text/plain' }
   for (const options of conditions) {
-    await t.rejects(uploadMap(uploader, projectId, otherType, options), { code: 'precondition-failed' })
+    await t.rejects(uploadMap(uploader, otherType, options), { code: 'precondition-failed' })
   }
 })
 
@@ -196,20 +195,20 @@ t.test('an empty map is refused, unless it is meant', async (t) => {
   writeFileSync(path, '')
   for (const source of [path, Buffer.alloc(0), Readable.from([])]) {
     const { uploader, calls } = open(t)
-    await t.rejects(uploadMap(uploader, projectId, { ...id, source }), { code: 'invalid-publication' })
+    await t.rejects(uploadMap(uploader, { ...id, source }), { code: 'invalid-publication' })
     t.strictSame(calls, [])
   }
   const { uploader } = open(t)
-  const empty = await uploadMap(uploader, projectId, { ...id, source: path }, { allowEmpty: true })
+  const empty = await uploadMap(uploader, { ...id, source: path }, { allowEmpty: true })
   t.match(empty, { outcome: 'created', size: 0 })
 })
 
 t.test('a manifest that is replaced meanwhile is said so', async (t) => {
   const { ingest, uploader } = open(t, async (call, name) => {
-    if (name === 'putChunk') await ingest.publishMap(projectId, { ...id, map: 'of somebody else' })
+    if (name === 'putChunk') await ingest.project(projectId).publishMap({ ...id, map: 'of somebody else' })
     return call()
   })
-  await t.rejects(uploadMap(uploader, projectId, { ...id, source: content }), {
+  await t.rejects(uploadMap(uploader, { ...id, source: content }), {
     code: 'chunk-undeclared',
     message: /Another publication/,
   })
@@ -221,7 +220,7 @@ t.test('when no answer told that the map is complete, it is asked for', async (t
       const result = await call()
       return name === 'putChunk' ? { outcome: 'existing', completed: [] } : result
     })
-    const result = await uploadMap(uploader, projectId, { ...id, source: content }, options)
+    const result = await uploadMap(uploader, { ...id, source: content }, options)
     t.match(result, { outcome: 'unchanged', state: 'complete', uploadedChunks: result.chunks })
     t.equal(countOf('putChunk'), result.chunks)
   }
@@ -231,10 +230,10 @@ t.test('and a condition is not taken for met when the map that came is another o
   const { ingest, uploader } = open(t, async (call, name) => {
     if (name === 'publishMap') return call()
     await call().catch(() => {})
-    await ingest.publishMap(projectId, { ...id, map: 'of somebody else' })
+    await ingest.project(projectId).publishMap({ ...id, map: 'of somebody else' })
     return { outcome: 'existing', completed: [] }
   })
-  const upload = uploadMap(uploader, projectId, { ...id, source: Buffer.from('{}') }, { ifNoneMatch: '*' })
+  const upload = uploadMap(uploader, { ...id, source: Buffer.from('{}') }, { ifNoneMatch: '*' })
   await t.rejects(upload, { code: 'precondition-failed' })
   t.equal((await contentOf(ingest)).toString(), '"of somebody else"')
 })
@@ -266,8 +265,8 @@ t.test('a source that changes between its readings is noticed', async (t) => {
       if (name === 'publishMap') change()
       return result
     })
-    await t.rejects(uploadMap(uploader, projectId, { ...id, source: path }), { code: 'source-changed' }, name)
-    t.match(await ingest.map(projectId, id), { state: 'incomplete' })
+    await t.rejects(uploadMap(uploader, { ...id, source: path }), { code: 'source-changed' }, name)
+    t.match(await ingest.project(projectId).getMap(id), { state: 'incomplete' })
   }
   const bytes = Buffer.from(content)
   const { uploader } = open(t, async (call, name) => {
@@ -275,7 +274,7 @@ t.test('a source that changes between its readings is noticed', async (t) => {
     if (name === 'publishMap') bytes[5] = 0
     return result
   })
-  await t.rejects(uploadMap(uploader, projectId, { ...id, source: bytes }), { code: 'source-changed' })
+  await t.rejects(uploadMap(uploader, { ...id, source: bytes }), { code: 'source-changed' })
   t.ok(readFileSync(path).length > 0, 'the file is left where it is')
 })
 
@@ -285,7 +284,7 @@ t.test('the refusal of a chunk ends it, and so does that of the publication', as
       if (name === refused) throw new IngestError('map-frozen', 'no')
       return call()
     })
-    await t.rejects(uploadMap(uploader, projectId, { ...id, source: content }), { code: 'map-frozen' })
+    await t.rejects(uploadMap(uploader, { ...id, source: content }), { code: 'map-frozen' })
     t.ok(countOf('putChunk') <= 8)
   }
 })
@@ -308,17 +307,17 @@ t.test('a map that the server dropped, or does not know, is not complete', async
 
 t.test('a frozen build keeps its map', async (t) => {
   const { ingest, uploader } = open(t)
-  await uploadMap(uploader, projectId, { ...id, source: content })
-  await ingest.submitBatch(projectId, { events: [{ projectId, eventId: 'e', buildId: 'b' }] })
-  t.match(await uploadMap(uploader, projectId, { ...id, source: content }), { outcome: 'unchanged', frozen: true })
-  const other = uploadMap(uploader, projectId, { ...id, source: Buffer.from('{}') })
+  await uploadMap(uploader, { ...id, source: content })
+  await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: 'e', buildId: 'b' }] })
+  t.match(await uploadMap(uploader, { ...id, source: content }), { outcome: 'unchanged', frozen: true })
+  const other = uploadMap(uploader, { ...id, source: Buffer.from('{}') })
   await t.rejects(other, { code: 'map-frozen' })
 })
 
 t.test('a concurrency that cannot be is refused', async (t) => {
   for (const concurrency of [0, -1, 1.5, Number.NaN]) {
     const { uploader, calls } = open(t)
-    const upload = uploadMap(uploader, projectId, { ...id, source: content }, { concurrency })
+    const upload = uploadMap(uploader, { ...id, source: content }, { concurrency })
     await t.rejects(upload, { code: 'invalid-argument' })
     t.strictSame(calls, [])
   }
@@ -337,7 +336,7 @@ t.test('a map whose verification the budget does not reach for is completed afte
   }
   const client = createClientWith({ url: server.url, projectId, key }, { sleep, random: () => 0 })
   t.teardown(() => Promise.all([client.close(), server.close()]))
-  const uploaded = await uploadMap(client, projectId, { ...id, source: content })
+  const uploaded = await uploadMap(client, { ...id, source: content })
   t.match(uploaded, { outcome: 'created', state: 'complete', uploadedBytes: content.length })
   // 3 MiB were sent, and 3 MiB are verified
   t.ok(pauses.length === 1 && (pauses[0] ?? 0) >= 2000, pauses.join())

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { IngestError } from '../error.ts'
 import { parseJson, withoutMark } from '../json/parse-json.ts'
 import type { Issue } from '../validation.ts'
-import { isObject } from './event.ts'
+import { type IngestEvent, isObject } from './event.ts'
 
 /** The largest body of a batch, in bytes. */
 export const batchBytesMax = 262_144
@@ -10,8 +10,8 @@ export const batchBytesMax = 262_144
 export const batchEventsMax = 100
 
 /** A batch as a program has it: `{ events: [{ projectId, eventId, … }] }`. */
-export interface BatchInput {
-  events: readonly unknown[]
+export interface BatchInput<E = IngestEvent> {
+  events: readonly E[]
 }
 
 /** An event that was not stored, and why: sending it again unchanged is of no use. */
@@ -35,7 +35,7 @@ export interface BatchResult {
  *
  * @throws {IngestError} `batch-too-large` over 262,144 bytes, `malformed-body` for what is not UTF-8.
  */
-export function batchBody(input: Uint8Array | BatchInput): Buffer {
+export function batchBody(input: Uint8Array | BatchInput<unknown>): Buffer {
   const bytes = input instanceof Uint8Array ? input : serialize(input)
   if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
   const { buffer, byteOffset, length } = withoutMark(bytes)
@@ -83,7 +83,7 @@ export function batchTooLarge(actual: number): IngestError {
   )
 }
 
-function serialize(input: BatchInput): Uint8Array {
+function serialize(input: BatchInput<unknown>): Uint8Array {
   if (!isObject(input)) throw new IngestError('malformed-body', 'A batch is bytes, or an object { events: [ … ] }.')
   let text: string | undefined
   try {

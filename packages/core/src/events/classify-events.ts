@@ -2,7 +2,7 @@ import type { Slice } from '../json/json-scanner.ts'
 import type { AppendEvent } from '../store.ts'
 import { type Issue, issuesMax } from '../validation.ts'
 import type { RejectedEvent } from './batch.ts'
-import { type Event, eventIdIssue, eventIssues, identityIssues, isObject } from './event.ts'
+import { eventIdIssue, eventIssues, identityIssues, isObject, type JsonObject } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 
@@ -32,7 +32,7 @@ export function sortEvents(
   projectId: string,
   events: readonly ParsedEvent[],
   checkBySchema: CheckBySchema = () => [],
-  wholeOf?: (slice: Slice) => Event,
+  wholeOf?: (slice: Slice) => JsonObject,
 ): SortedEvents {
   const unidentified: RejectedEvent[] = []
   const faulty: FaultyEvent[] = []
@@ -44,7 +44,7 @@ export function sortEvents(
       unidentified.push({ index, eventId: usableEventId(parsed.event), issues: [...nobodys] })
       continue
     }
-    const event = parsed.event as Event & { eventId: string }
+    const event = parsed.event as JsonObject & { eventId: string }
     const { start, end, tooDeepAt } = parsed
     const issues = eventIssues(event, tooDeepAt)
     // a schema that refers to itself would follow a deep event until the stack ends
@@ -72,13 +72,13 @@ export function takeOutRepeats(events: readonly AppendEvent[]): Pick<SortedEvent
   return { valid, repeats }
 }
 
-function appendEvent(event: Event & { eventId: string }, start: number, end: number): AppendEvent {
+function appendEvent(event: JsonObject & { eventId: string }, start: number, end: number): AppendEvent {
   const { eventId, buildId } = event
   return typeof buildId === 'string' ? { eventId, buildId, start, end } : { eventId, start, end }
 }
 
 function usableEventId(event: unknown): string | null {
-  const eventId = (event as Event | null)?.eventId
+  const eventId = (event as JsonObject | null)?.eventId
   return eventIdIssue(eventId) === undefined ? (eventId as string) : null
 }
 

@@ -1,19 +1,29 @@
-import type { TSchema } from 'typebox'
+import type { Static, TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 import { Settings } from 'typebox/system'
 import { IngestError } from '../error.ts'
 import { type Issue, type IssueCode, issuesMax, pointer } from '../validation.ts'
-import type { Event } from './event.ts'
+import type { IngestEvent, JsonObject } from './event.ts'
 import { schemaFault } from './schema-fault.ts'
 
 /** A TypeBox schema or plain JSON Schema for each event `type` that has one. */
 export type EventSchemas = Readonly<Record<string, TSchema>>
 
 /**
+ * The events that schemas describe: a union over their types. {@link IngestEvent} where there are no schemas, or where
+ * their types are not known. At run time events of further types are stored, too.
+ */
+export type EventOf<Schemas extends EventSchemas> = string extends keyof Schemas
+  ? IngestEvent
+  : [keyof Schemas] extends [never]
+    ? IngestEvent
+    : { [Name in keyof Schemas]: IngestEvent & { type: Name } & Static<Schemas[Name]> }[keyof Schemas]
+
+/**
  * What an embedder's own schema finds wrong with an event; nothing for a `type` without a schema. `wholeOf` gives the
  * event with all its members where `event` has only those that are well-known.
  */
-export type CheckBySchema = (event: Event, wholeOf?: () => Event) => Issue[]
+export type CheckBySchema = (event: JsonObject, wholeOf?: () => JsonObject) => Issue[]
 
 /**
  * Compiles the schemas once, so that checking costs little more than looking. Undefined without any.
@@ -49,7 +59,7 @@ function compile(type: string, schema: TSchema): Check {
 /** TypeBox stops at 8 errors by default, and a union alone reports one for each of its branches. */
 const errorsMax = 200
 
-function schemaIssues(check: Check, event: Event): Issue[] {
+function schemaIssues(check: Check, event: JsonObject): Issue[] {
   const { maxErrors } = Settings.Get()
   Settings.Set({ maxErrors: errorsMax })
   let errors: SchemaError[]

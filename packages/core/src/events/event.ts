@@ -2,8 +2,25 @@ import { type TSchema, Type } from 'typebox'
 import { IngestError } from '../error.ts'
 import { exceedsBytes, type Issue, isNameText, pointer } from '../validation.ts'
 
-/** An event as it was sent: a JSON object of which Ingest knows a few members and keeps all. */
-export type Event = Record<string, unknown>
+/** A JSON object of which nothing is known. */
+export type JsonObject = Record<string, unknown>
+
+/** An event as it is sent. Ingest knows these members and stores all. */
+export interface IngestEvent {
+  projectId: string
+  /** Unique within the project: events with an id that is stored are duplicates. 1 to 256 bytes of UTF-8. */
+  eventId: string
+  type?: string | null
+  /** RFC 3339 with a zone, or milliseconds since 1970. */
+  timestamp?: string | number | null
+  /** The build that the event references; its maps freeze when the event is stored. */
+  buildId?: string | null
+  placeId?: string | number | null
+  sessionId?: string | number | null
+  serverId?: string | number | null
+  playerId?: string | number | null
+  [member: string]: unknown
+}
 
 /** The longest `eventId`, in bytes of UTF-8. */
 export const eventIdBytesMax = 256
@@ -25,7 +42,7 @@ export function checkProjectId(projectId: string): void {
 }
 
 /** Whether `value` is an object as JSON has them, so not an array and not null. */
-export function isObject(value: unknown): value is Event {
+export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
@@ -100,7 +117,7 @@ export const EventSchema = Type.Object({
  * What is wrong with the well-known members and the shape of an event that has an identity. `tooDeepAt` is where its
  * bytes nest too deep, which may be in a member that another of the same name has replaced.
  */
-export function eventIssues(event: Event, tooDeepAt = tooDeepPath(event, eventDepthMax)): Issue[] {
+export function eventIssues(event: JsonObject, tooDeepAt = tooDeepPath(event, eventDepthMax)): Issue[] {
   const issues: Issue[] = []
   for (const field of knownFields) {
     const value = event[field.name]
@@ -194,7 +211,7 @@ function tooDeepPath(value: object, levels: number): string | undefined {
     return undefined
   }
   for (const step in value) {
-    const found = tooDeepBelow((value as Event)[step], step, levels)
+    const found = tooDeepBelow((value as JsonObject)[step], step, levels)
     if (found !== undefined) return found
   }
   return undefined

@@ -13,15 +13,15 @@ const waitMs = 60_000
  * or abort its signal, with whose reason it rejects. For what comes from now on only:
  *
  * ```ts
- * const after = await ingest.lastCursor('game-1')
- * for await (const { cursor, bytes } of followEvents(ingest, 'game-1', { after })) …
+ * const project = ingest.project('game-1')
+ * const after = await project.lastCursor()
+ * for await (const { cursor, bytes } of followEvents(project, { after })) …
  * ```
  *
  * @throws {IngestError} what `readEvents` of the Ingest rejects with; go on behind the last cursor then.
  */
 export async function* followEvents(
   ingest: Pick<Ingest, 'readEvents'>,
-  projectId: string,
   options: FollowOptions = {},
 ): AsyncGenerator<StoredEvent, never> {
   let { after } = options
@@ -30,6 +30,6 @@ export async function* followEvents(
     options.onProgress?.(cursor)
   }
   for (;;) {
-    yield* ingest.readEvents(projectId, { ...options, ...(after !== undefined && { after }), waitMs, onProgress })
+    yield* ingest.readEvents({ ...options, ...(after !== undefined && { after }), waitMs, onProgress })
   }
 }

@@ -2,7 +2,7 @@ import type { Slice } from '../json/json-scanner.ts'
 import { malformedBody } from '../json/parse-json.ts'
 import { pointer } from '../validation.ts'
 import { batchEventsMax, invalidEnvelope, tooManyEvents } from './batch.ts'
-import { type Event, eventDepthMax, knownFields } from './event.ts'
+import { eventDepthMax, type JsonObject, knownFields } from './event.ts'
 
 /** An event of a batch: what is needed to decide its outcome. */
 export interface ParsedEvent extends Slice {
@@ -10,7 +10,7 @@ export interface ParsedEvent extends Slice {
    * Its well-known members, the last of each name; objects and arrays without their content. Undefined for an event
    * that is not an object.
    */
-  event: Event | undefined
+  event: JsonObject | undefined
   /** A JSON Pointer to the first value that nests too deep; undefined without one. */
   tooDeepAt?: string
 }
@@ -55,7 +55,7 @@ export function parseBatch(body: Buffer): ParsedEvent[] {
 }
 
 /** The well-known members of a stored event, as in {@link ParsedEvent}. */
-export function wellKnownOf(event: Buffer): Event {
+export function wellKnownOf(event: Buffer): JsonObject {
   return parseEvent({ body: event, open: openOf(event.length), levelsMost: 0 }, 0).event ?? {}
 }
 
@@ -132,8 +132,8 @@ function parseEvent(scan: Scan, start: number): ParsedEvent {
   return deepFrom === -1 ? parsed : { ...parsed, tooDeepAt: tooDeepPath(body, start, deepFrom) }
 }
 
-function eventOf(body: Buffer, values: Int32Array): Event {
-  const event: Event = {}
+function eventOf(body: Buffer, values: Int32Array): JsonObject {
+  const event: JsonObject = {}
   for (let i = 0; i < names.length; i++) {
     const [start, end] = [values[2 * i] as number, values[2 * i + 1] as number]
     if (end > 0) event[names[i] as string] = valueAt(body, start, end)

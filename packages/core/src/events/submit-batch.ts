@@ -25,7 +25,7 @@ export interface SubmitReport {
 export async function submitBatch(
   { store, checkBySchema, now }: SubmitContext,
   projectId: string,
-  input: Uint8Array | BatchInput,
+  input: Uint8Array | BatchInput<unknown>,
   admit: (eventCount: number) => void,
 ): Promise<SubmitReport> {
   const { body, count, sorted } = read(projectId, input, checkBySchema, admit)
@@ -52,7 +52,7 @@ export async function submitBatch(
 /** A function of its own, so that the events, parsed, are garbage by the time at which others wait for the disk. */
 function read(
   projectId: string,
-  input: Uint8Array | BatchInput,
+  input: Uint8Array | BatchInput<unknown>,
   checkBySchema: CheckBySchema | undefined,
   admit: (eventCount: number) => void,
 ): { body: Buffer; count: number; sorted: SortedEvents } {

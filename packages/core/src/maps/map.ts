@@ -145,35 +145,33 @@ export interface Maps {
    *
    * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, `digest-mismatch`
    *   for a manifest whose chunks are there and are not what it says, `map-quota-exceeded` (with `limit` and `actual`),
-   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for an invalid project id or
-   *   option, and the errors of `admit` and the store. The manifest stays recorded if it cannot be verified now.
+   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for an invalid option, and the errors of `admit` and the store. The manifest stays recorded if it cannot be verified now.
    */
-  publishMap(projectId: string, publication: Publication, options?: PublishOptions): Promise<PublishedMap>
+  publishMap(publication: Publication, options?: PublishOptions): Promise<PublishedMap>
   /**
    * Stores chunks that a manifest of the project names; the last one of a map completes it. `bytes` must not change
    * until this resolves. One call completes at most 16 maps, verifies none while another one of the project is
    * verified, and begins no further one after 64 MiB.
    *
-   * @throws {IngestError} `map-quota-exceeded` (with `limit` and `actual`), `invalid-argument` for an invalid project
-   *   id
+   * @throws {IngestError} `map-quota-exceeded` (with `limit` and `actual`)
    */
-  putChunks(projectId: string, chunks: readonly ChunkUpload[], options?: VerificationOptions): Promise<PutChunksResult>
+  putChunks(chunks: readonly ChunkUpload[], options?: VerificationOptions): Promise<PutChunksResult>
   /**
    * One chunk.
    *
    * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `map-quota-exceeded` (with `limit`
    *   and `actual`), `invalid-argument`
    */
-  putChunk(projectId: string, digest: Digest, bytes: Uint8Array, options?: VerificationOptions): Promise<PutChunkResult>
+  putChunk(digest: Digest, bytes: Uint8Array, options?: VerificationOptions): Promise<PutChunkResult>
   /** What is known of a map; undefined when nothing was ever published for it. */
-  map(projectId: string, id: MapId): Promise<MapStatus | undefined>
+  getMap(id: MapId): Promise<MapStatus | undefined>
   /**
    * The maps of a project, complete or not, by build and then by place, in the order of their bytes.
    *
    * @throws {IngestError} `invalid-cursor`, `invalid-argument`
    */
-  maps(projectId: string, options?: MapPageOptions): Promise<MapPage>
+  listMaps(options?: MapPageOptions): Promise<MapPage>
   /** The complete map; undefined when there is none. */
-  readMap(projectId: string, id: MapId): Promise<MapContent | undefined>
-  readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
+  getMapContent(id: MapId): Promise<MapContent | undefined>
+  getChunk(digest: Digest): Promise<Uint8Array | undefined>
 }

@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import { decodeListCursor, encodeListCursor } from '../events/cursor.ts'
-import { checkProjectId } from '../events/event.ts'
 import type { MapSlot, Store } from '../store.ts'
 import type { Issue } from '../validation.ts'
 import { completeMap, verifyManifest, withContents } from './complete-map.ts'
@@ -60,11 +59,11 @@ export const completionsMax = 16
 export const completionBytesMax = 64 * 2 ** 20
 
 /**
- * The maps of an Ingest on a store.
+ * The maps of each project of a store.
  *
  * @throws {IngestError} `invalid-argument` for invalid rules
  */
-export function createMaps({ store, rules, now }: MapsOptions): Maps {
+export function createMaps({ store, rules, now }: MapsOptions): (projectId: string) => Maps {
   const { latePublish = 'accept', pendingBytesMax = pendingBytesMaxDefault } = rules
   if (!Number.isSafeInteger(pendingBytesMax) || pendingBytesMax < 1) {
     throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
@@ -190,9 +189,8 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
     }
   }
 
-  return {
-    async publishMap(projectId, publication, options = {}) {
-      checkProjectId(projectId)
+  return (projectId) => ({
+    async publishMap(publication, options = {}) {
       checkPreconditions(options)
       const parsed = parsePublication(publication)
       await tidy()
@@ -200,8 +198,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       return options.dryRun ? dryRun(key, parsed, options) : publish(key, parsed, options)
     },
 
-    async putChunks(projectId, chunks, options = {}) {
-      checkProjectId(projectId)
+    async putChunks(chunks, options = {}) {
       await tidy()
       const outcomes = await putChunks(store, projectId, chunks, { now, pendingBytesMax })
       const rejected = outcomes.flatMap((outcome, index) => {
@@ -215,16 +212,14 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       return { stored, existing, rejected, completed }
     },
 
-    async putChunk(projectId, digest, bytes, options = {}) {
-      checkProjectId(projectId)
+    async putChunk(digest, bytes, options = {}) {
       await tidy()
       const [outcome] = await putChunks(store, projectId, [{ digest, bytes }], { now, pendingBytesMax })
       if (typeof outcome !== 'string') throw chunkRefusal(outcome as Issue, bytes.length)
       return { outcome, completed: await completeReady(projectId, options) }
     },
 
-    async map(projectId, id) {
-      checkProjectId(projectId)
+    async getMap(id) {
       const key = { projectId, ...parseMapId(id) }
       await tidy()
       const slot = await store.map(key)
@@ -232,8 +227,7 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       return mapStatus(key, slot, await store.presentChunks(projectId, named))
     },
 
-    async maps(projectId, { placeId, buildId, cursor, limit = pageDefault } = {}) {
-      checkProjectId(projectId)
+    async listMaps({ placeId, buildId, cursor, limit = pageDefault } = {}) {
       if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
         throw new IngestError('invalid-argument', `limit is a number of maps from 1 to ${pageMax}.`)
       }
@@ -261,19 +255,17 @@ export function createMaps({ store, rules, now }: MapsOptions): Maps {
       return { maps, next: last ? encodeListCursor('maps', projectId, [last.placeId, last.buildId]) : null }
     },
 
-    async readMap(projectId, id) {
-      checkProjectId(projectId)
+    async getMapContent(id) {
       const key = { projectId, ...parseMapId(id) }
       return mapContent(store, key, await store.map(key))
     },
 
-    async readChunk(projectId, digest) {
-      checkProjectId(projectId)
+    async getChunk(digest) {
       const issue = digestIssue(digest, '/digest')
       if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
       return store.chunk(projectId, digest, (bytes) => Buffer.from(bytes))
     },
-  }
+  })
 }
 
 function parseMapNames([placeId, buildId]: readonly unknown[]): MapId {

@@ -10,7 +10,7 @@ import type { ChunkUpload, Digest, Manifest, MapContent, PublishedMap, PublishOp
 import type { IssueCode } from '../validation.ts'
 
 /** Opens an Ingest with nothing in it, independent of all others, and the project that its calls are made for. */
-export type OpenIngest = () => Promise<{ ingest: Ingest; projectId: string }>
+export type OpenIngest = () => Promise<{ ingest: Ingest; close(): Promise<void> }>
 
 /** One promise of an {@link Ingest}, embedded or over HTTP. */
 export interface IngestCheck {
@@ -46,11 +46,11 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.deepEqual(await submit(), { accepted: 0, duplicates: 0, rejected: [] })
   }),
 
-  check('a retry of the same batch changes nothing', async ({ ingest, projectId, event, events }) => {
+  check('a retry of the same batch changes nothing', async ({ ingest, event, events }) => {
     const body = Buffer.from(JSON.stringify({ events: [event('a'), event('b', { type: 5 })] }))
-    const first = await ingest.submitBatch(projectId, body)
+    const first = await ingest.submitBatch(body)
     const before = await events()
-    const second = await ingest.submitBatch(projectId, body)
+    const second = await ingest.submitBatch(body)
     assert.deepEqual(second, { ...first, accepted: 0, duplicates: 1 })
     assert.deepEqual(await events(), before)
   }),
@@ -59,7 +59,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     const texts = ['a', 'é', '😀'].map(
       (id) => `{ "projectId":"${projectId}",\t"eventId": "${id}","n":12345678901234567890, "e":1.0E+2 }`,
     )
-    await ingest.submitBatch(projectId, Buffer.from(`{"events":[${texts.join(' , ')}]}`))
+    await ingest.submitBatch(Buffer.from(`{"events":[${texts.join(' , ')}]}`))
     const all = await events()
     assert.deepEqual(
       all.map(({ text }) => text),
@@ -75,21 +75,21 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('a cursor of another store, or one that was changed, is refused', async (bench, open) => {
-    const { ingest, projectId, submit, event, events } = bench
-    const start = await ingest.lastCursor(projectId)
+    const { ingest, submit, event, events } = bench
+    const start = await ingest.lastCursor()
     await submit(event('a'), event('b'))
     const first = (await events())[0] as { cursor: string }
     assert.deepEqual(await events({ after: start }), await events())
     const other = await open()
     try {
-      const theirs = benchOf(other.ingest, other.projectId)
-      const cursors = [await other.ingest.lastCursor(other.projectId)]
+      const theirs = benchOf(other)
+      const cursors = [await other.ingest.lastCursor()]
       await theirs.submit(theirs.event('a'), theirs.event('b'))
       cursors.push(...(await theirs.events()).map(({ cursor }) => cursor))
       for (const after of cursors) await assertRefused(events({ after }), 'invalid-cursor')
       await assertRefused(theirs.events({ after: start }), 'invalid-cursor')
     } finally {
-      await other.ingest.close()
+      await other.close()
     }
     for (const whole of [start, first.cursor]) {
       for (const i of [0, 7, 15, 23, whole.length - 1]) {
@@ -165,11 +165,11 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('a read waits for what is not there yet, and gives up when its time is over', async (bench) => {
-    const { ingest, projectId, submit, event, events } = bench
+    const { ingest, submit, event, events } = bench
     assert.deepEqual(await events({ waitMs: 1 }), [])
     await submit(event('old', { type: 'other' }))
     const { after, found } = {
-      after: await ingest.lastCursor(projectId),
+      after: await ingest.lastCursor(),
       found: events({ type: 'new', waitMs: 60_000 }),
     }
     await submit(event('no', { type: 'other' }))
@@ -182,7 +182,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     )
     const told: string[] = []
     await events({ type: 'none', waitMs: 1, onProgress: (cursor) => void told.push(cursor) })
-    assert.equal(told.at(-1), await ingest.lastCursor(projectId))
+    assert.equal(told.at(-1), await ingest.lastCursor())
   }),
 
   check('a signal ends a wait with its reason', async ({ events }) => {
@@ -193,20 +193,19 @@ export const ingestChecks: readonly IngestCheck[] = [
     await assert.rejects(waiting, reason)
   }),
 
-  check('closing ends a wait', async ({ ingest, events }) => {
+  check('closing ends a long poll', async ({ close, events }) => {
     const waiting = assertRefused(events({ waitMs: 60_000 }), 'store-closed')
-    await ingest.close()
+    await close()
     await waiting
   }),
 
   check('events are followed from the last cursor on, as they come', async (bench) => {
-    const { ingest, projectId, submit, event } = bench
-    const start = await ingest.lastCursor(projectId)
+    const { ingest, submit, event } = bench
+    const start = await ingest.lastCursor()
     await submit(event('a'))
-    const after = await ingest.lastCursor(projectId)
+    const after = await ingest.lastCursor()
     const controller = new AbortController()
-    const follow = (options: ReadEventsOptions) =>
-      followEvents(ingest, projectId, { signal: controller.signal, ...options })
+    const follow = (options: ReadEventsOptions) => followEvents(ingest, { signal: controller.signal, ...options })
     const [all, later, some] = [follow({ after: start }), follow({ after }), follow({ type: 'kill' })]
     const next = async (followed: typeof all) =>
       idOf({ text: Buffer.from((await followed.next()).value.bytes).toString() })
@@ -221,21 +220,21 @@ export const ingestChecks: readonly IngestCheck[] = [
     await Promise.all(ended)
   }),
 
-  check('an event is found by its id', async ({ ingest, projectId, submit, event, events }) => {
+  check('an event is found by its id', async ({ ingest, submit, event, events }) => {
     await submit(event('a'), event('an id with / ? & % # 😀'))
     for (const { text, cursor, receivedAt } of await events()) {
-      const found = await ingest.findEvent(projectId, (JSON.parse(text) as { eventId: string }).eventId)
+      const found = await ingest.findEvent((JSON.parse(text) as { eventId: string }).eventId)
       assert.equal(found && Buffer.from(found.bytes).toString(), text)
       assert.deepEqual([found?.cursor, found?.receivedAt], [cursor, receivedAt])
     }
-    assert.equal(await ingest.findEvent(projectId, 'b'), undefined)
+    assert.equal(await ingest.findEvent('b'), undefined)
   }),
 
   check('statistics count what is stored, and say when it came', async (bench) => {
-    const { ingest, projectId, submit, event, events, publish } = bench
+    const { ingest, submit, event, events, publish } = bench
     const nothing = { events: 0, batches: 0, bytes: 0, firstAt: null, lastAt: null, eventsPerSecond: 0 }
     const noBuilds = { builds: 0, frozenBuilds: 0, maps: 0 }
-    assert.deepEqual(await ingest.stats(projectId), { ...nothing, ...noBuilds })
+    assert.deepEqual(await ingest.getStats(), { ...nothing, ...noBuilds })
     await submit(event('a'), event('b', { buildId: 'b1' }), event('c', { type: 5 }))
     await submit(event('b'), event('d', { buildId: 'b1' }))
     await submit(event('a'))
@@ -243,7 +242,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     await publish({ map: 1, buildId: 'b2' })
     await publish({ map: 1, buildId: 'b2', placeId: '2' })
     await publish({ manifest: mapOf('not there').manifest, buildId: 'b3' })
-    const { bytes, eventsPerSecond, ...counts } = await ingest.stats(projectId)
+    const { bytes, eventsPerSecond, ...counts } = await ingest.getStats()
     const times = (await events()).map(({ receivedAt }) => receivedAt)
     assert.deepEqual(counts, {
       events: 3,
@@ -259,13 +258,13 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('builds are listed in pages, each with when it froze', async (bench) => {
-    const { ingest, projectId, submit, event, publish } = bench
-    assert.deepEqual(await ingest.builds(projectId), { builds: [], next: null })
+    const { ingest, submit, event, publish } = bench
+    assert.deepEqual(await ingest.listBuilds(), { builds: [], next: null })
     const open = ['B', 'b-2', 'é', '😀']
     for (const buildId of open) await publish({ map: 1, buildId })
     await publish({ map: 2, buildId: 'é', placeId: '2' })
     await submit(event('a', { buildId: 'b-1' }), event('b', { buildId: '\uffff' }))
-    const { builds, next } = await ingest.builds(projectId)
+    const { builds, next } = await ingest.listBuilds()
     assert.equal(next, null)
     assert.deepEqual(
       builds.map(({ buildId, frozenAt, maps }) => [buildId, frozenAt !== null, maps]),
@@ -278,24 +277,24 @@ export const ingestChecks: readonly IngestCheck[] = [
         ['😀', false, 1],
       ],
     )
-    assert.equal(builds[1]?.frozenAt, (await ingest.findEvent(projectId, 'a'))?.receivedAt)
+    assert.equal(builds[1]?.frozenAt, (await ingest.findEvent('a'))?.receivedAt)
     for (const limit of [1, 2, 6]) {
       const seen: unknown[] = []
       for (let cursor: string | null | undefined; cursor !== null; ) {
-        const page = await ingest.builds(projectId, { ...(cursor && { cursor }), limit })
+        const page = await ingest.listBuilds({ ...(cursor && { cursor }), limit })
         assert.ok(page.builds.length <= limit)
         seen.push(...page.builds)
         cursor = page.next
       }
       assert.deepEqual(seen, builds)
     }
-    await assertRefused(ingest.builds(projectId, { cursor: 'no cursor' }), 'invalid-cursor')
-    for (const limit of [0, 1_001]) await assertRefused(ingest.builds(projectId, { limit }), 'invalid-argument')
+    await assertRefused(ingest.listBuilds({ cursor: 'no cursor' }), 'invalid-cursor')
+    for (const limit of [0, 1_001]) await assertRefused(ingest.listBuilds({ limit }), 'invalid-argument')
   }),
 
   check('a batch that is no batch is refused, and nothing of it is stored', async (bench) => {
-    const { ingest, projectId, event, events } = bench
-    const submit = (body: string | Uint8Array) => ingest.submitBatch(projectId, Buffer.from(body))
+    const { ingest, event, events } = bench
+    const submit = (body: string | Uint8Array) => ingest.submitBatch(Buffer.from(body))
     await assertRefused(submit('{'), 'malformed-body')
     await assertRefused(submit(Buffer.from([0x7b, 0xff, 0x7d])), 'malformed-body')
     await assertRefused(submit('[]'), 'invalid-envelope')
@@ -307,7 +306,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.deepEqual(await events(), [])
   }),
 
-  check('a full map is created, and read back as its canonical bytes', async ({ ingest, projectId, publish }) => {
+  check('a full map is created, and read back as its canonical bytes', async ({ ingest, publish }) => {
     const map = { z: [1, 2.5, -0, 1e21], a: { é: 'ü', '': null }, '😀': true }
     const bytes = canonicalJson(map)
     const published = await publish({ map })
@@ -317,8 +316,8 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.deepEqual(rest, { outcome: 'created', ...status })
     assert.ok(publishedAt !== null && publishedAt === new Date(publishedAt).toISOString())
     const id = { placeId: '1', buildId: 'b' }
-    assert.deepEqual(await ingest.map(projectId, id), { ...status, publishedAt, frozenAt: null, pending: null })
-    const content = await ingest.readMap(projectId, id)
+    assert.deepEqual(await ingest.getMap(id), { ...status, publishedAt, frozenAt: null, pending: null })
+    const content = await ingest.getMapContent(id)
     assert.ok(content)
     assert.deepEqual(
       [content.placeId, content.buildId, content.digest, content.size, content.contentType, content.frozen],
@@ -343,12 +342,12 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.deepEqual(second, { ...first, outcome: 'unchanged' })
   }),
 
-  check('another map for an open build replaces the first one', async ({ ingest, projectId, publish, text }) => {
+  check('another map for an open build replaces the first one', async ({ ingest, publish, text }) => {
     const { digest } = await publish({ map: 'first' })
     const replaced = await publish({ map: 'second' })
     assert.deepEqual([replaced.outcome, replaced.state], ['replaced', 'complete'])
     assert.equal(await text(), '"second"')
-    assert.equal(await ingest.readChunk(projectId, digest), undefined, 'its chunks are gone')
+    assert.equal(await ingest.getChunk(digest), undefined, 'its chunks are gone')
   }),
 
   check('places and builds are published each for itself', async ({ publish, text }) => {
@@ -359,16 +358,16 @@ export const ingestChecks: readonly IngestCheck[] = [
     for (const id of ids) assert.deepEqual(JSON.parse(await text(id)), id)
   }),
 
-  check('what was never published is not there', async ({ ingest, projectId }) => {
+  check('what was never published is not there', async ({ ingest }) => {
     const id = { placeId: '1', buildId: 'b' }
-    assert.equal(await ingest.map(projectId, id), undefined)
-    assert.equal(await ingest.readMap(projectId, id), undefined)
-    assert.equal(await ingest.readChunk(projectId, digestOf()), undefined)
-    assert.deepEqual(await ingest.maps(projectId), { maps: [], next: null })
+    assert.equal(await ingest.getMap(id), undefined)
+    assert.equal(await ingest.getMapContent(id), undefined)
+    assert.equal(await ingest.getChunk(digestOf()), undefined)
+    assert.deepEqual(await ingest.listMaps(), { maps: [], next: null })
   }),
 
   check('a manifest says what is missing, and its last chunk completes it', async (bench) => {
-    const { ingest, projectId, publish, put, text } = bench
+    const { ingest, publish, put, text } = bench
     const { manifest, digests } = mapOf('a', 'b', 'a', 'c')
     const id = { placeId: '1', buildId: 'b' }
     const recorded = await publish({ manifest })
@@ -389,8 +388,8 @@ export const ingestChecks: readonly IngestCheck[] = [
     const { outcome, ...rest } = recorded
     const missing = [digests[0]]
     assert.deepEqual(await publish({ manifest }), { ...recorded, missing })
-    assert.deepEqual(await ingest.map(projectId, id), { ...rest, missing, frozenAt: null, pending: null })
-    assert.equal(await ingest.readMap(projectId, id), undefined)
+    assert.deepEqual(await ingest.getMap(id), { ...rest, missing, frozenAt: null, pending: null })
+    assert.equal(await ingest.getMapContent(id), undefined)
     const { completed, ...counts } = await put('a')
     assert.deepEqual(counts, { stored: 1, existing: 0, rejected: [] })
     const [published] = completed as [PublishedMap]
@@ -402,10 +401,10 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.equal(await text(), 'abac')
   }),
 
-  check('one chunk is put, and says so', async ({ ingest, projectId, publish }) => {
+  check('one chunk is put, and says so', async ({ ingest, publish }) => {
     const { manifest } = mapOf('a', 'b')
     await publish({ manifest })
-    const put = (text: string) => ingest.putChunk(projectId, chunk(text).digest, chunk(text).bytes)
+    const put = (text: string) => ingest.putChunk(chunk(text).digest, chunk(text).bytes)
     assert.deepEqual(await put('a'), { outcome: 'stored', completed: [] })
     assert.deepEqual(await put('a'), { outcome: 'existing', completed: [] })
     const { outcome, completed } = await put('b')
@@ -415,18 +414,18 @@ export const ingestChecks: readonly IngestCheck[] = [
       [['created', manifest.digest]],
     )
     assert.deepEqual(await put('b'), { outcome: 'existing', completed: [] })
-    assert.deepEqual(Buffer.from((await ingest.readChunk(projectId, chunk('b').digest)) ?? ''), Buffer.from('b'))
+    assert.deepEqual(Buffer.from((await ingest.getChunk(chunk('b').digest)) ?? ''), Buffer.from('b'))
   }),
 
   check('a chunk that is not what it says, too large, or named by nobody is refused', async (bench) => {
-    const { ingest, projectId, publish } = bench
+    const { ingest, publish } = bench
     const large = Buffer.alloc(1_048_577)
     await publish({ manifest: mapOf('a', 'b').manifest })
-    const put = (digest: Digest, bytes: Uint8Array) => ingest.putChunk(projectId, digest, bytes)
+    const put = (digest: Digest, bytes: Uint8Array) => ingest.putChunk(digest, bytes)
     await assertRefused(put(chunk('a').digest, Buffer.from('b')), 'digest-mismatch')
     await assertRefused(put(chunk('c').digest, Buffer.from('c')), 'chunk-undeclared')
     await assertRefused(put(digestOf(large), large), 'chunk-too-large', { limit: 1_048_576 })
-    const { rejected, ...counts } = await ingest.putChunks(projectId, [
+    const { rejected, ...counts } = await ingest.putChunks([
       chunk('a'),
       chunk('c'),
       { digest: chunk('b').digest, bytes: Buffer.from('x') },
@@ -447,14 +446,14 @@ export const ingestChecks: readonly IngestCheck[] = [
     )
   }),
 
-  check('a chunk of 1 MiB is taken', async ({ ingest, projectId, publish }) => {
+  check('a chunk of 1 MiB is taken', async ({ ingest, publish }) => {
     const bytes = Buffer.alloc(1_048_576, 'x')
     const chunks = [{ digest: digestOf(bytes), size: bytes.length }]
     const manifest = { contentType: 'a/b', size: bytes.length, digest: digestOf(bytes), chunks }
     await publish({ manifest })
-    const { completed } = await ingest.putChunk(projectId, digestOf(bytes), bytes)
+    const { completed } = await ingest.putChunk(digestOf(bytes), bytes)
     assert.equal(completed.length, 1)
-    const content = await ingest.readMap(projectId, { placeId: '1', buildId: 'b' })
+    const content = await ingest.getMapContent({ placeId: '1', buildId: 'b' })
     assert.ok(content && (await bytesOf(content)).equals(bytes))
   }),
 
@@ -487,7 +486,7 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('a manifest whose digest is wrong is dropped by its last chunk, which says so', async (bench) => {
-    const { ingest, projectId, publish, put } = bench
+    const { ingest, publish, put } = bench
     const manifest = { ...mapOf('a', 'b').manifest, digest: digestOf(Buffer.from('wrong')) }
     await publish({ manifest })
     await put('a')
@@ -499,7 +498,7 @@ export const ingestChecks: readonly IngestCheck[] = [
       dropped.issues?.map(({ code, path }) => [code, path]),
       [['digest_mismatch', '/manifest/digest']],
     )
-    assert.equal(await ingest.map(projectId, { placeId: '1', buildId: 'b' }), undefined)
+    assert.equal(await ingest.getMap({ placeId: '1', buildId: 'b' }), undefined)
     assert.deepEqual((await put('a')).rejected[0]?.issues[0]?.code, 'undeclared')
   }),
 
@@ -519,7 +518,7 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('while a replacement is incomplete, the complete map stays', async (bench) => {
-    const { ingest, projectId, publish, put, text } = bench
+    const { ingest, publish, put, text } = bench
     const first = await publish({ map: 'first' })
     const { manifest } = mapOf('a', 'b')
     const recorded = await publish({ manifest })
@@ -527,7 +526,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     await put('a')
     const { digest, size, contentType } = manifest
     const { outcome, ...status } = first
-    assert.deepEqual(await ingest.map(projectId, { placeId: '1', buildId: 'b' }), {
+    assert.deepEqual(await ingest.getMap({ placeId: '1', buildId: 'b' }), {
       ...status,
       frozenAt: null,
       pending: { digest, size, contentType, chunks: 2, missing: [chunk('b').digest] },
@@ -549,7 +548,7 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('the first stored event of a build freezes its map in every place, for ever', async (bench) => {
-    const { ingest, projectId, publish, submit, event, text } = bench
+    const { ingest, publish, submit, event, text } = bench
     const first = await publish({ map: 'first' })
     await publish({ placeId: '2', map: 'second' })
     await publish({ buildId: 'other', map: 'other' })
@@ -565,9 +564,9 @@ export const ingestChecks: readonly IngestCheck[] = [
     await assertRefused(publish({ manifest }), 'map-frozen')
     assert.equal(await text(), '"first"')
     assert.equal(await text({ placeId: '2' }), '"second"')
-    const status = await ingest.map(projectId, { placeId: '1', buildId: 'b' })
+    const status = await ingest.getMap({ placeId: '1', buildId: 'b' })
     assert.deepEqual([status?.frozen, typeof status?.frozenAt, status?.pending], [true, 'string', null])
-    assert.equal((await ingest.readMap(projectId, { placeId: '1', buildId: 'b' }))?.frozen, true)
+    assert.equal((await ingest.getMapContent({ placeId: '1', buildId: 'b' }))?.frozen, true)
     assert.equal((await publish({ buildId: 'other', map: 'corrected' })).outcome, 'replaced')
     assert.equal((await publish({ buildId: 'b-2', map: 'corrected' })).outcome, 'created')
   }),
@@ -597,7 +596,7 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('a half-uploaded replacement is void once the build freezes', async (bench) => {
-    const { ingest, projectId, publish, put, submit, event, text } = bench
+    const { ingest, publish, put, submit, event, text } = bench
     const { manifest } = mapOf('a', 'b')
     await publish({ map: 'first' })
     await publish({ manifest })
@@ -605,7 +604,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     await submit(event('e', { buildId: 'b' }))
     assert.deepEqual((await put('b')).rejected[0]?.issues[0]?.code, 'undeclared')
     await assertRefused(publish({ manifest }), 'map-frozen')
-    assert.equal((await ingest.map(projectId, { placeId: '1', buildId: 'b' }))?.pending, null)
+    assert.equal((await ingest.getMap({ placeId: '1', buildId: 'b' }))?.pending, null)
     assert.equal(await text(), '"first"')
   }),
 
@@ -643,7 +642,7 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('a dry run decides everything and writes nothing', async (bench) => {
-    const { ingest, projectId, publish, put, submit, event } = bench
+    const { ingest, publish, put, submit, event } = bench
     const dry = (publication: object) => publish(publication, { dryRun: true })
     const { manifest } = mapOf('a', 'b')
     const { outcome, state, digest } = await dry({ map: 'first' })
@@ -651,7 +650,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     const incomplete = await dry({ manifest })
     assert.deepEqual([incomplete.outcome, incomplete.missing.length], ['incomplete', 2])
     assert.equal((await put('a')).rejected.length, 1)
-    assert.deepEqual(await ingest.maps(projectId), { maps: [], next: null })
+    assert.deepEqual(await ingest.listMaps(), { maps: [], next: null })
     await publish({ map: 'first' })
     assert.equal((await dry({ map: 'first' })).outcome, 'unchanged')
     assert.equal((await dry({ map: 'second' })).outcome, 'replaced')
@@ -665,7 +664,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.equal((await publish({ map: 'first' })).outcome, 'unchanged')
   }),
 
-  check('a publication that is none is refused, with what is wrong with it', async ({ ingest, projectId, publish }) => {
+  check('a publication that is none is refused, with what is wrong with it', async ({ ingest, publish }) => {
     const { manifest } = mapOf('a', 'b')
     const [first, second] = manifest.chunks
     const wrong: [object, IssueCode, string][] = [
@@ -698,40 +697,40 @@ export const ingestChecks: readonly IngestCheck[] = [
       const { issues } = await assertRefused(publish(publication), 'invalid-publication')
       assert.deepEqual([issues?.[0]?.code, issues?.[0]?.path], [code, path], JSON.stringify(publication))
     }
-    assert.deepEqual(await ingest.maps(projectId), { maps: [], next: null })
+    assert.deepEqual(await ingest.listMaps(), { maps: [], next: null })
   }),
 
-  check('maps are listed in pages, for a build and for a place', async ({ ingest, projectId, publish }) => {
+  check('maps are listed in pages, for a build and for a place', async ({ ingest, publish }) => {
     const ids = ['a', 'b'].flatMap((buildId) => ['1', '2', 'é'].map((placeId) => ({ placeId, buildId })))
     for (const id of [...ids].reverse()) await publish({ ...id, map: id })
     await publish({ placeId: '2', buildId: 'a', manifest: mapOf('x', 'y').manifest })
-    const all = await ingest.maps(projectId)
+    const all = await ingest.listMaps()
     assert.equal(all.next, null)
     assert.deepEqual(
       all.maps.map(({ placeId, buildId }) => ({ placeId, buildId })),
       ids,
     )
-    for (const status of all.maps) assert.deepEqual(await ingest.map(projectId, status), status)
+    for (const status of all.maps) assert.deepEqual(await ingest.getMap(status), status)
     for (const limit of [1, 4, 6]) {
       const seen = []
       for (let cursor: string | null = ''; cursor !== null; ) {
-        const page = await ingest.maps(projectId, { limit, ...(cursor && { cursor }) })
+        const page = await ingest.listMaps({ limit, ...(cursor && { cursor }) })
         assert.ok(page.maps.length === limit || page.next === null)
         seen.push(...page.maps)
         cursor = page.next
       }
       assert.deepEqual(seen, all.maps)
     }
-    assert.deepEqual((await ingest.maps(projectId, { buildId: 'b' })).maps, all.maps.slice(3))
-    assert.deepEqual((await ingest.maps(projectId, { placeId: 'é' })).maps, [all.maps[2], all.maps[5]])
-    assert.deepEqual(await ingest.maps(projectId, { buildId: 'c' }), { maps: [], next: null })
-    await assertRefused(ingest.maps(projectId, { cursor: 'no cursor' }), 'invalid-cursor')
+    assert.deepEqual((await ingest.listMaps({ buildId: 'b' })).maps, all.maps.slice(3))
+    assert.deepEqual((await ingest.listMaps({ placeId: 'é' })).maps, [all.maps[2], all.maps[5]])
+    assert.deepEqual(await ingest.listMaps({ buildId: 'c' }), { maps: [], next: null })
+    await assertRefused(ingest.listMaps({ cursor: 'no cursor' }), 'invalid-cursor')
   }),
 
-  check('any part of a map is read', async ({ ingest, projectId, publish, put }) => {
+  check('any part of a map is read', async ({ ingest, publish, put }) => {
     await publish({ manifest: mapOf('abc', 'd', 'efgh').manifest })
     await put('abc', 'd', 'efgh')
-    const content = await ingest.readMap(projectId, { placeId: '1', buildId: 'b' })
+    const content = await ingest.getMapContent({ placeId: '1', buildId: 'b' })
     assert.ok(content)
     for (const start of range(9)) {
       for (const end of range(9 - start).map((i) => start + i)) {
@@ -773,10 +772,10 @@ export const ingestChecks: readonly IngestCheck[] = [
         })
         const freezing = submit(event(buildId, { buildId })).then(async () => {
           answered = true
-          return (await ingest.map(projectId, { placeId: '1', buildId }))?.digest
+          return (await ingest.getMap({ placeId: '1', buildId }))?.digest
         })
         const [atAnswer] = await Promise.all([freezing, ...publishing])
-        const last = await ingest.map(projectId, { placeId: '1', buildId })
+        const last = await ingest.getMap({ placeId: '1', buildId })
         assert.equal(last?.frozen, true, 'there is a map: the first one is accepted late')
         if (atAnswer !== undefined) assert.equal(last?.digest, atAnswer, 'what was frozen stays')
         await assertRefused(publish({ buildId, map: 'late' }), 'map-frozen')
@@ -788,6 +787,7 @@ export const ingestChecks: readonly IngestCheck[] = [
 /** An opened Ingest, and what most checks do with it: for place `1` of build `b`, unless they say otherwise. */
 interface Bench {
   ingest: Ingest
+  close(): Promise<void>
   projectId: string
   event(eventId: string, members?: object): object
   submit(...events: unknown[]): Promise<BatchResult>
@@ -803,34 +803,36 @@ function check(name: string, use: (bench: Bench, open: OpenIngest) => Promise<vo
   return {
     name,
     async run(open) {
-      const { ingest, projectId } = await open()
+      const opened = await open()
       try {
-        await use(benchOf(ingest, projectId), open)
+        await use(benchOf(opened), open)
       } finally {
-        await ingest.close()
+        await opened.close()
       }
     },
   }
 }
 
-function benchOf(ingest: Ingest, projectId: string): Bench {
+function benchOf({ ingest, close }: Awaited<ReturnType<OpenIngest>>): Bench {
+  const { projectId } = ingest
   const id = { placeId: '1', buildId: 'b' }
   return {
     ingest,
+    close,
     projectId,
     event: (eventId, members) => ({ projectId, eventId, ...members }),
-    submit: (...events) => ingest.submitBatch(projectId, { events }),
+    submit: (...events) => ingest.submitBatch({ events: events as never[] }),
     async events(options) {
       const events = []
-      for await (const { cursor, receivedAt, bytes } of ingest.readEvents(projectId, options)) {
+      for await (const { cursor, receivedAt, bytes } of ingest.readEvents(options)) {
         events.push({ cursor, receivedAt, text: Buffer.from(bytes).toString() })
       }
       return events
     },
-    publish: (publication, options) => ingest.publishMap(projectId, { ...id, ...publication } as never, options),
-    put: (...texts) => ingest.putChunks(projectId, texts.map(chunk)),
+    publish: (publication, options) => ingest.publishMap({ ...id, ...publication } as never, options),
+    put: (...texts) => ingest.putChunks(texts.map(chunk)),
     async text(other) {
-      const content = await ingest.readMap(projectId, { ...id, ...other })
+      const content = await ingest.getMapContent({ ...id, ...other })
       assert.ok(content, 'there is no complete map')
       return (await bytesOf(content)).toString()
     },

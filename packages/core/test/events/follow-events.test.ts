@@ -7,7 +7,7 @@ import { openMemoryStore } from '../../src/memory/memory-store.ts'
 t.test('one read after the other, each behind the one before, also behind what was left out', async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })
   const submit = (...types: string[]) =>
-    ingest.submitBatch('p', {
+    ingest.project('p').submitBatch({
       events: types.map((type) => ({ projectId: 'p', eventId: `${type}-${Math.random()}`, type })),
     })
   const reads: ReadEventsOptions[] = []
@@ -15,7 +15,7 @@ t.test('one read after the other, each behind the one before, also behind what w
   const watched = {
     readEvents(projectId: string, options: ReadEventsOptions = {}) {
       reads.push(options)
-      return ingest.readEvents(projectId, options)
+      return ingest.project(projectId).readEvents(options)
     },
   }
   await submit('x', 'y', 'x')
@@ -26,7 +26,7 @@ t.test('one read after the other, each behind the one before, also behind what w
   await submit('y')
   const fifth = (await next).value?.cursor
   const all: string[] = []
-  for await (const { cursor } of ingest.readEvents('p')) all.push(cursor)
+  for await (const { cursor } of ingest.project('p').readEvents()) all.push(cursor)
   t.strictSame([first, fifth], [all[1], all[4]])
   t.strictSame(told, all.slice(0, 4))
   t.match(reads, [

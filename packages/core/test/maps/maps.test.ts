@@ -17,7 +17,7 @@ function setUp(options: Partial<IngestOptions> = {}) {
     store,
     clock,
     ingest,
-    freeze: () => ingest.submitBatch('p', { events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] }),
+    freeze: () => ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] }),
   }
 }
 
@@ -32,63 +32,64 @@ const chunk = (text: string): [Digest, Buffer] => [digestOf(Buffer.from(text)), 
 t.test('latePublish: reject refuses a first map for a frozen build', async (t) => {
   const { ingest, freeze } = setUp({ maps: { latePublish: 'reject' } })
   await freeze()
-  await t.rejects(ingest.publishMap('p', { ...id, map: 1 }), { code: 'map-frozen' })
-  t.equal(await ingest.map('p', id), undefined)
+  await t.rejects(ingest.project('p').publishMap({ ...id, map: 1 }), { code: 'map-frozen' })
+  t.equal(await ingest.project('p').getMap(id), undefined)
 })
 
 t.test('an idle manifest that cannot be dropped now is in nobody’s way', async (t) => {
   const { store } = setUp()
   const dropIdleMaps = () => Promise.reject(new IngestError('disk-full', 'Full.'))
   const { ingest } = setUp({ store: { ...store, dropIdleMaps } })
-  t.equal(await ingest.map('p', id), undefined)
-  t.match(await ingest.maps('p'), { maps: [] })
+  t.equal(await ingest.project('p').getMap(id), undefined)
+  t.match(await ingest.project('p').listMaps(), { maps: [] })
 })
 
 t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) => {
   const { ingest, clock } = setUp()
-  await ingest.publishMap('p', { ...id, manifest: manifestOf('a', 'b', 'c') })
+  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b', 'c') })
   clock.now += 6 * day
-  await ingest.putChunk('p', ...chunk('a'))
+  await ingest.project('p').putChunk(...chunk('a'))
   clock.now += 6 * day
-  await ingest.publishMap('p', { ...id, manifest: manifestOf('a', 'b', 'c') })
+  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b', 'c') })
   clock.now += 7 * day
-  t.match(await ingest.map('p', id), { state: 'incomplete' }, 'touched at that time is not before it')
+  t.match(await ingest.project('p').getMap(id), { state: 'incomplete' }, 'touched at that time is not before it')
   clock.now += 1
-  t.match(await ingest.map('p', id), { state: 'incomplete' }, 'it is looked for once an hour')
+  t.match(await ingest.project('p').getMap(id), { state: 'incomplete' }, 'it is looked for once an hour')
   clock.now += hour
-  t.equal(await ingest.map('p', id), undefined)
-  await t.rejects(ingest.putChunk('p', ...chunk('b')), { code: 'chunk-undeclared' })
+  t.equal(await ingest.project('p').getMap(id), undefined)
+  await t.rejects(ingest.project('p').putChunk(...chunk('b')), { code: 'chunk-undeclared' })
 })
 
 t.test('an incomplete manifest that is pinned by a freeze stays for ever', async (t) => {
   const { ingest, clock, freeze } = setUp()
-  await ingest.publishMap('p', { ...id, manifest: manifestOf('a', 'b') })
+  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b') })
   await freeze()
   clock.now += 700 * day
-  await ingest.putChunks('p', [])
-  t.match(await ingest.map('p', id), { state: 'incomplete', frozen: true })
+  await ingest.project('p').putChunks([])
+  t.match(await ingest.project('p').getMap(id), { state: 'incomplete', frozen: true })
 })
 
 t.test('a map that a crash kept from completing is completed by the next chunk, or by its manifest', async (t) => {
   for (const finish of ['chunk', 'manifest']) {
     const { ingest, store } = setUp()
     const manifest = manifestOf('a', 'b')
-    await ingest.publishMap('p', { ...id, manifest })
+    await ingest.project('p').publishMap({ ...id, manifest })
     for (const text of ['a', 'b']) {
       const [digest, bytes] = chunk(text)
       await store.putChunk('p', { digest, bytes, receivedAt: 1 })
     }
-    t.match(await ingest.map('p', id), { state: 'incomplete', missing: [] })
-    if (finish === 'chunk') t.match(await ingest.putChunk('p', ...chunk('a')), { outcome: 'existing', completed: [id] })
-    else t.match(await ingest.publishMap('p', { ...id, manifest }), { outcome: 'created' })
-    t.match(await ingest.map('p', id), { state: 'complete' })
+    t.match(await ingest.project('p').getMap(id), { state: 'incomplete', missing: [] })
+    if (finish === 'chunk')
+      t.match(await ingest.project('p').putChunk(...chunk('a')), { outcome: 'existing', completed: [id] })
+    else t.match(await ingest.project('p').publishMap({ ...id, manifest }), { outcome: 'created' })
+    t.match(await ingest.project('p').getMap(id), { state: 'complete' })
   }
 })
 
 t.test('the last chunks of a map, sent at once, have it read once', async (t) => {
   const { ingest, store } = setUp()
   const texts = ['a', 'b', 'c', 'd']
-  await ingest.publishMap('p', { ...id, manifest: manifestOf(...texts) })
+  await ingest.project('p').publishMap({ ...id, manifest: manifestOf(...texts) })
   let reads = 0
   const counting = createIngest({
     now: () => 1_000,
@@ -100,7 +101,7 @@ t.test('the last chunks of a map, sent at once, have it read once', async (t) =>
       },
     },
   })
-  const results = await Promise.all(texts.map((text) => counting.putChunk('p', ...chunk(text))))
+  const results = await Promise.all(texts.map((text) => counting.project('p').putChunk(...chunk(text))))
   t.ok(results.some(({ completed }) => completed.length === 1))
   t.equal(reads, texts.length)
 })
@@ -108,11 +109,11 @@ t.test('the last chunks of a map, sent at once, have it read once', async (t) =>
 t.test('a map that is replaced while it is read ends the reading, with a refusal', async (t) => {
   const { ingest } = setUp()
   const texts = ['a', 'b', 'c']
-  await ingest.publishMap('p', { ...id, manifest: manifestOf(...texts) })
-  for (const text of texts) await ingest.putChunk('p', ...chunk(text))
-  const reading = (await ingest.readMap('p', id))?.bytes()[Symbol.asyncIterator]()
+  await ingest.project('p').publishMap({ ...id, manifest: manifestOf(...texts) })
+  for (const text of texts) await ingest.project('p').putChunk(...chunk(text))
+  const reading = (await ingest.project('p').getMapContent(id))?.bytes()[Symbol.asyncIterator]()
   t.strictSame(await reading?.next(), { done: false, value: Buffer.from('a') })
-  await ingest.publishMap('p', { ...id, map: 'other' })
+  await ingest.project('p').publishMap({ ...id, map: 'other' })
   await t.rejects(Promise.resolve(reading?.next()), { code: 'map-replaced', retryable: true })
 })
 
@@ -122,15 +123,17 @@ t.test('a map that is republished unchanged is not written', async (t) => {
     throw new Error('written')
   }
   const ingest = createIngest({ store })
-  await ingest.publishMap('p', { ...id, map: { a: 1 } })
+  await ingest.project('p').publishMap({ ...id, map: { a: 1 } })
   const reader = createIngest({ store: { ...store, updateMap: refuse, putChunk: refuse } })
-  t.match(await reader.publishMap('p', { ...id, map: { a: 1 } }), { outcome: 'unchanged' })
-  await t.rejects(reader.publishMap('p', { ...id, map: { a: 2 } }), { message: 'written' })
+  t.match(await reader.project('p').publishMap({ ...id, map: { a: 1 } }), { outcome: 'unchanged' })
+  await t.rejects(reader.project('p').publishMap({ ...id, map: { a: 2 } }), { message: 'written' })
 })
 
 t.test('what was decided on a look is decided again when it is written', async (t) => {
   const { store, freeze } = setUp()
-  await createIngest({ store }).publishMap('p', { ...id, map: 'first' })
+  await createIngest({ store })
+    .project('p')
+    .publishMap({ ...id, map: 'first' })
   const ingest = createIngest({
     store: {
       ...store,
@@ -140,7 +143,7 @@ t.test('what was decided on a look is decided again when it is written', async (
       },
     },
   })
-  await t.rejects(ingest.publishMap('p', { ...id, map: 'second' }), { code: 'map-frozen' })
+  await t.rejects(ingest.project('p').publishMap({ ...id, map: 'second' }), { code: 'map-frozen' })
 })
 
 t.test('strange arguments are refused as such', async (t) => {
@@ -148,24 +151,24 @@ t.test('strange arguments are refused as such', async (t) => {
   const invalid = { code: 'invalid-argument' }
   const digest = digestOf()
   for (const projectId of ['', 'a b', '../p']) {
-    await t.rejects(ingest.publishMap(projectId, { ...id, map: 1 }), invalid)
-    await t.rejects(ingest.putChunks(projectId, []), invalid)
-    await t.rejects(ingest.putChunk(projectId, digest, Buffer.of(1)), invalid)
-    await t.rejects(ingest.map(projectId, id), invalid)
-    await t.rejects(ingest.maps(projectId), invalid)
-    await t.rejects(ingest.readMap(projectId, id), invalid)
-    await t.rejects(ingest.readChunk(projectId, digest), invalid)
+    await t.rejects(ingest.project(projectId).publishMap({ ...id, map: 1 }), invalid)
+    await t.rejects(ingest.project(projectId).putChunks([]), invalid)
+    await t.rejects(ingest.project(projectId).putChunk(digest, Buffer.of(1)), invalid)
+    await t.rejects(ingest.project(projectId).getMap(id), invalid)
+    await t.rejects(ingest.project(projectId).listMaps(), invalid)
+    await t.rejects(ingest.project(projectId).getMapContent(id), invalid)
+    await t.rejects(ingest.project(projectId).getChunk(digest), invalid)
   }
-  await t.rejects(ingest.map('p', { placeId: '', buildId: 'b' }), invalid)
-  await t.rejects(ingest.readMap('p', { placeId: '1', buildId: 'a\n' }), invalid)
-  await t.rejects(ingest.readChunk('p', 'abc'), invalid)
-  await t.rejects(ingest.putChunk('p', 'abc', Buffer.of(1)), invalid)
-  await t.rejects(ingest.putChunk('p', digest, Buffer.of()), invalid)
-  await t.rejects(ingest.putChunk('p', digest, 'abc' as never), invalid)
-  for (const limit of [0, 1_001, 1.5, Number.NaN]) await t.rejects(ingest.maps('p', { limit }), invalid)
-  await t.rejects(ingest.publishMap('p', { ...id, map: 1 }, { ifMatch: 'abc' }), invalid)
-  await t.rejects(ingest.publishMap('p', { ...id, map: 1 }, { ifNoneMatch: 'abc' as never }), invalid)
-  const { rejected } = await ingest.putChunks('p', [5 as never, { digest: 5 as never, bytes: Buffer.of(1) }])
+  await t.rejects(ingest.project('p').getMap({ placeId: '', buildId: 'b' }), invalid)
+  await t.rejects(ingest.project('p').getMapContent({ placeId: '1', buildId: 'a\n' }), invalid)
+  await t.rejects(ingest.project('p').getChunk('abc'), invalid)
+  await t.rejects(ingest.project('p').putChunk('abc', Buffer.of(1)), invalid)
+  await t.rejects(ingest.project('p').putChunk(digest, Buffer.of()), invalid)
+  await t.rejects(ingest.project('p').putChunk(digest, 'abc' as never), invalid)
+  for (const limit of [0, 1_001, 1.5, Number.NaN]) await t.rejects(ingest.project('p').listMaps({ limit }), invalid)
+  await t.rejects(ingest.project('p').publishMap({ ...id, map: 1 }, { ifMatch: 'abc' }), invalid)
+  await t.rejects(ingest.project('p').publishMap({ ...id, map: 1 }, { ifNoneMatch: 'abc' as never }), invalid)
+  const { rejected } = await ingest.project('p').putChunks([5 as never, { digest: 5 as never, bytes: Buffer.of(1) }])
   t.match(rejected, [
     { index: 0, digest: null, issues: [{ code: 'not_object' }] },
     { index: 1, digest: null, issues: [{ code: 'invalid_type' }] },
@@ -174,7 +177,7 @@ t.test('strange arguments are refused as such', async (t) => {
 
 t.test('chunks of a request are stored even if the store refuses another one, and the refusal is told', async (t) => {
   const { store, ingest } = setUp()
-  await ingest.publishMap('p', { ...id, manifest: manifestOf('a', 'b') })
+  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b') })
   const failing = createIngest({
     now: () => 1_000,
     store: {
@@ -184,8 +187,8 @@ t.test('chunks of a request are stored even if the store refuses another one, an
     },
   })
   const uploads = ['a', 'b'].map((text) => ({ digest: chunk(text)[0], bytes: chunk(text)[1] }))
-  await t.rejects(failing.putChunks('p', uploads), { message: 'full' })
-  t.match(await ingest.map('p', id), { missing: [chunk('a')[0]] })
+  await t.rejects(failing.project('p').putChunks(uploads), { message: 'full' })
+  t.match(await ingest.project('p').getMap(id), { missing: [chunk('a')[0]] })
 })
 
 t.test('large chunks that the store refuses at once are a refusal that the caller gets', async (t) => {
@@ -193,9 +196,9 @@ t.test('large chunks that the store refuses at once are a refusal that the calle
   const bytes = Buffer.alloc(100_000)
   const digest = digestOf(bytes)
   await ingest.close()
-  await t.rejects(ingest.putChunk('p', digest, bytes), { code: 'store-closed' })
+  await t.rejects(ingest.project('p').putChunk(digest, bytes), { code: 'store-closed' })
   const uploads = [1, 2, 3].map(() => ({ digest, bytes }))
-  await t.rejects(ingest.putChunks('p', uploads), { code: 'store-closed' })
+  await t.rejects(ingest.project('p').putChunks(uploads), { code: 'store-closed' })
 })
 
 t.test('a page ends early at manifests of very many chunks, and the next one goes on', async (t) => {
@@ -203,9 +206,10 @@ t.test('a page ends early at manifests of very many chunks, and the next one goe
   const chunks = Array.from({ length: 2_500 }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 1 }))
   const manifest = { contentType: 'a/b', size: chunks.length, digest: digestOf(Buffer.from('all')), chunks }
   const ids = Array.from({ length: 25 }, (_, i) => ({ placeId: String(10 + i), buildId: 'b' }))
-  for (const each of ids) await ingest.publishMap('p', { ...each, manifest })
-  const pages = [await ingest.maps('p')]
-  for (let next = pages[0]?.next; next; next = pages.at(-1)?.next) pages.push(await ingest.maps('p', { cursor: next }))
+  for (const each of ids) await ingest.project('p').publishMap({ ...each, manifest })
+  const pages = [await ingest.project('p').listMaps()]
+  for (let next = pages[0]?.next; next; next = pages.at(-1)?.next)
+    pages.push(await ingest.project('p').listMaps({ cursor: next }))
   t.ok(pages.length > 1, `${pages.length} pages`)
   const maps = pages.flatMap((page) => page.maps)
   t.match(maps, ids)
@@ -216,8 +220,8 @@ t.test('a page ends early at manifests of very many chunks, and the next one goe
 /** As many manifests as there are places, all of these texts. */
 async function recordAll(ingest: ReturnType<typeof createIngest>, places: number, ...texts: string[]) {
   for (let i = 0; i < places; i++) {
-    await ingest.publishMap('p', { placeId: `${i}`, buildId: 'b', manifest: manifestOf(...texts, `${i}`) })
-    await ingest.putChunk('p', ...chunk(`${i}`))
+    await ingest.project('p').publishMap({ placeId: `${i}`, buildId: 'b', manifest: manifestOf(...texts, `${i}`) })
+    await ingest.project('p').putChunk(...chunk(`${i}`))
   }
 }
 
@@ -252,7 +256,9 @@ function gated(store: ReturnType<typeof openMemoryStore>) {
 /** A manifest that is recorded and misses nothing, and is not complete. */
 async function recordReady(store: ReturnType<typeof openMemoryStore>, placeId: string, ...texts: string[]) {
   const manifest = manifestOf(...texts)
-  await createIngest({ store, now: () => 1_000 }).publishMap('p', { placeId, buildId: 'b', manifest })
+  await createIngest({ store, now: () => 1_000 })
+    .project('p')
+    .publishMap({ placeId, buildId: 'b', manifest })
   for (const text of texts) {
     const [digest, bytes] = chunk(text)
     await store.putChunk('p', { digest, bytes, receivedAt: 1 })
@@ -273,18 +279,21 @@ t.test(
       const { reads, open, ...gate } = gated(store)
       open()
       const ingest = createIngest({ store: gate.store, now: () => 2_000 })
-      await t.rejects(ingest.publishMap('p', publication, { dryRun, admit: refuse }), {
+      await t.rejects(ingest.project('p').publishMap(publication, { dryRun, admit: refuse }), {
         code: 'rate-limited',
         retryAfterSeconds: 7,
       })
       t.strictSame(reads, [])
-      t.match(await ingest.map('p', publication), { state: 'incomplete', missing: [] })
+      t.match(await ingest.project('p').getMap(publication), { state: 'incomplete', missing: [] })
       const charged: number[] = []
       const admit = (bytes: number) => void charged.push(bytes)
-      t.match(await ingest.publishMap('p', publication, { dryRun, admit }), { outcome: 'created', state: 'complete' })
+      t.match(await ingest.project('p').publishMap(publication, { dryRun, admit }), {
+        outcome: 'created',
+        state: 'complete',
+      })
       t.strictSame(charged, [4])
       t.equal(reads.length, 3)
-      if (!dryRun) await ingest.publishMap('p', publication, { admit: refuse })
+      if (!dryRun) await ingest.project('p').publishMap(publication, { admit: refuse })
     }
   },
 )
@@ -292,24 +301,27 @@ t.test(
 t.test('nothing is charged for what is not verified', async (t) => {
   const { ingest } = setUp()
   const admit = refuse
-  await ingest.publishMap('p', { ...id, map: 'whole' }, { admit })
-  await ingest.publishMap('p', { ...id, map: 'other' }, { admit, dryRun: true })
+  await ingest.project('p').publishMap({ ...id, map: 'whole' }, { admit })
+  await ingest.project('p').publishMap({ ...id, map: 'other' }, { admit, dryRun: true })
   const manifest = manifestOf('a', 'b')
-  await ingest.publishMap('p', { ...id, manifest }, { admit })
-  await ingest.publishMap('p', { ...id, manifest }, { admit, dryRun: true })
-  t.match(await ingest.putChunk('p', ...chunk('a'), { admit }), { outcome: 'stored', completed: [] })
+  await ingest.project('p').publishMap({ ...id, manifest }, { admit })
+  await ingest.project('p').publishMap({ ...id, manifest }, { admit, dryRun: true })
+  t.match(await ingest.project('p').putChunk(...chunk('a'), { admit }), { outcome: 'stored', completed: [] })
 })
 
 t.test('a last chunk that is not let through is stored, and its map is completed by its manifest', async (t) => {
   const { ingest } = setUp()
   const manifest = manifestOf('a', 'b')
-  await ingest.publishMap('p', { ...id, manifest })
-  await ingest.putChunk('p', ...chunk('a'))
-  t.strictSame(await ingest.putChunk('p', ...chunk('b'), { admit: refuse }), { outcome: 'stored', completed: [] })
-  t.match(await ingest.map('p', id), { state: 'incomplete', missing: [] })
+  await ingest.project('p').publishMap({ ...id, manifest })
+  await ingest.project('p').putChunk(...chunk('a'))
+  t.strictSame(await ingest.project('p').putChunk(...chunk('b'), { admit: refuse }), {
+    outcome: 'stored',
+    completed: [],
+  })
+  t.match(await ingest.project('p').getMap(id), { state: 'incomplete', missing: [] })
   const uploads = [{ digest: chunk('b')[0], bytes: chunk('b')[1] }]
-  t.match(await ingest.putChunks('p', uploads, { admit: refuse }), { existing: 1, completed: [] })
-  t.match(await ingest.publishMap('p', { ...id, manifest }), { outcome: 'created' })
+  t.match(await ingest.project('p').putChunks(uploads, { admit: refuse }), { existing: 1, completed: [] })
+  t.match(await ingest.project('p').publishMap({ ...id, manifest }), { outcome: 'created' })
 })
 
 t.test('maps of a project are verified one at a time, and the same one once', async (t) => {
@@ -322,13 +334,16 @@ t.test('maps of a project are verified one at a time, and the same one once', as
   const admit = (bytes: number) => void charged.push(bytes)
   const done: string[] = []
   const publish = (publication: typeof first) =>
-    ingest.publishMap('p', publication, { admit }).then(({ placeId }) => done.push(placeId))
+    ingest
+      .project('p')
+      .publishMap(publication, { admit })
+      .then(({ placeId }) => done.push(placeId))
   const publishing = [publish(first), publish(second), publish(first)]
   await begun
   await new Promise((resolve) => setImmediate(resolve))
   t.equal(reads.length, 1)
   t.strictSame(charged, [1, 1], 'the same map is charged once')
-  const other = await ingest.putChunk('p', ...chunk('b'))
+  const other = await ingest.project('p').putChunk(...chunk('b'))
   t.strictSame(other.completed, [], 'a chunk does not wait for its turn')
   open()
   await Promise.all(publishing)
@@ -344,7 +359,7 @@ t.test('one verification too many that waits is refused, and charged nothing', a
   const ingest = createIngest({ store: gate.store, now: () => 2_000 })
   let charged = 0
   const publish = (publication: (typeof publications)[0]) =>
-    ingest.publishMap('p', publication, {
+    ingest.project('p').publishMap(publication, {
       admit() {
         charged++
       },
@@ -367,7 +382,9 @@ t.test('a verification ends when the last of those who wait for it has left, and
     ...id,
     manifest: { contentType: 'a/b', size: ref.size * chunks.length, digest, chunks },
   }
-  await createIngest({ store, now: () => 1_000 }).publishMap('p', publication)
+  await createIngest({ store, now: () => 1_000 })
+    .project('p')
+    .publishMap(publication)
   await store.putChunk('p', { digest: ref.digest, bytes, receivedAt: 1 })
   const callers = [new AbortController(), new AbortController()]
   const [first, second] = callers as [AbortController, AbortController]
@@ -382,14 +399,14 @@ t.test('a verification ends when the last of those who wait for it has left, and
     }) as typeof store.chunk,
   }
   const ingest = createIngest({ store: counting, now: () => 2_000 })
-  const results = callers.map(({ signal }) => ingest.publishMap('p', publication, { signal }))
+  const results = callers.map(({ signal }) => ingest.project('p').publishMap(publication, { signal }))
   await Promise.all([
     t.rejects(results[0] as Promise<unknown>, { message: 'first left' }),
     t.rejects(results[1] as Promise<unknown>, { message: 'second left' }),
   ])
   t.equal(reads, 20)
-  t.match(await ingest.map('p', id), { state: 'incomplete', missing: [] })
-  t.match(await ingest.publishMap('p', publication), { outcome: 'created' }, 'and can be begun again')
+  t.match(await ingest.project('p').getMap(id), { state: 'incomplete', missing: [] })
+  t.match(await ingest.project('p').publishMap(publication), { outcome: 'created' }, 'and can be begun again')
 })
 
 t.test('a verification that waits for its turn is given up with its caller', async (t) => {
@@ -398,10 +415,10 @@ t.test('a verification that waits for its turn is given up with its caller', asy
   const second = await recordReady(store, '2', 'b')
   const { reads, open, begun, ...gate } = gated(store)
   const ingest = createIngest({ store: gate.store, now: () => 2_000 })
-  const publishing = ingest.publishMap('p', first)
+  const publishing = ingest.project('p').publishMap(first)
   await begun
   const leaving = new AbortController()
-  const waiting = ingest.publishMap('p', second, {
+  const waiting = ingest.project('p').publishMap(second, {
     signal: leaving.signal,
     admit: () => setImmediate(() => leaving.abort(new RangeError('left'))),
   })
@@ -409,7 +426,7 @@ t.test('a verification that waits for its turn is given up with its caller', asy
   open()
   t.match(await publishing, { outcome: 'created' })
   t.strictSame(reads, [chunk('a')[0]])
-  t.match(await ingest.publishMap('p', second), { outcome: 'created' })
+  t.match(await ingest.project('p').publishMap(second), { outcome: 'created' })
   t.strictSame(reads, [chunk('a')[0], chunk('b')[0]], 'the first one ran once')
 })
 
@@ -423,7 +440,7 @@ t.test('maps of all projects are hashed in turns of their own', async (t) => {
   const publication = { ...id, manifest: { contentType: 'a/b', size: ref.size * chunks.length, digest, chunks } }
   const recording = createIngest({ store, now: () => 1_000 })
   for (const projectId of projects) {
-    await recording.publishMap(projectId, publication)
+    await recording.project(projectId).publishMap(publication)
     await store.putChunk(projectId, { digest: ref.digest, bytes, receivedAt: 1 })
   }
   const readsByTurn = [0]
@@ -441,7 +458,7 @@ t.test('maps of all projects are hashed in turns of their own', async (t) => {
   }
   const ingest = createIngest({ store: counting, now: () => 2_000 })
   setImmediate(countTurns)
-  await Promise.all(projects.map((projectId) => ingest.publishMap(projectId, publication)))
+  await Promise.all(projects.map((projectId) => ingest.project(projectId).publishMap(publication)))
   isOver = true
   t.equal(
     readsByTurn.reduce((sum, reads) => sum + reads),
@@ -452,10 +469,10 @@ t.test('maps of all projects are hashed in turns of their own', async (t) => {
 
 t.test('a chunk whose caller has left is stored, and completes nothing', async (t) => {
   const { ingest } = setUp()
-  await ingest.publishMap('p', { ...id, manifest: manifestOf('a') })
+  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a') })
   const signal = AbortSignal.abort(new RangeError('left'))
-  t.strictSame(await ingest.putChunk('p', ...chunk('a'), { signal }), { outcome: 'stored', completed: [] })
-  t.match(await ingest.publishMap('p', { ...id, manifest: manifestOf('a') }), { outcome: 'created' })
+  t.strictSame(await ingest.project('p').putChunk(...chunk('a'), { signal }), { outcome: 'stored', completed: [] })
+  t.match(await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a') }), { outcome: 'created' })
 })
 
 t.test('a map that a chunk completes is charged once, and none is when its caller has left', async (t) => {
@@ -475,7 +492,7 @@ t.test('a map that a chunk completes is charged once, and none is when its calle
     })
     const charged: number[] = []
     const admit = (bytes: number) => void charged.push(bytes)
-    const { completed } = await watched.putChunk('p', ...chunk('shared'), { signal: leaving.signal, admit })
+    const { completed } = await watched.project('p').putChunk(...chunk('shared'), { signal: leaving.signal, admit })
     t.equal(completed.length, leaves ? 0 : 3)
     t.strictSame(charged, leaves ? [7] : [7, 7, 7])
   }
@@ -486,16 +503,16 @@ t.test(
   async (t) => {
     const { ingest } = setUp()
     await recordAll(ingest, 40, 'shared')
-    const { completed } = await ingest.putChunk('p', ...chunk('shared'))
+    const { completed } = await ingest.project('p').putChunk(...chunk('shared'))
     t.equal(completed.length, 16)
-    const states = async () => (await ingest.maps('p')).maps.map(({ state }) => state)
+    const states = async () => (await ingest.project('p').listMaps()).maps.map(({ state }) => state)
     t.equal((await states()).filter((state) => state === 'complete').length, 16)
-    const [left] = (await ingest.maps('p')).maps.filter(({ state }) => state === 'incomplete')
+    const [left] = (await ingest.project('p').listMaps()).maps.filter(({ state }) => state === 'incomplete')
     const { placeId = '' } = left ?? {}
     const manifest = manifestOf('shared', placeId)
-    t.match(await ingest.publishMap('p', { placeId, buildId: 'b', manifest }), { outcome: 'created' })
+    t.match(await ingest.project('p').publishMap({ placeId, buildId: 'b', manifest }), { outcome: 'created' })
     for (const count of [16, 7, 0]) {
-      t.equal((await ingest.putChunk('p', ...chunk('shared'))).completed.length, count)
+      t.equal((await ingest.project('p').putChunk(...chunk('shared'))).completed.length, count)
     }
     t.notOk((await states()).includes('incomplete'))
   },
@@ -508,26 +525,28 @@ t.test('a chunk completes no further map once 64 MiB were hashed for it', async 
   const chunks = Array.from({ length: 33 }, () => ref)
   const manifest = { size: 33 * ref.size, digest: digestOf(...chunks.map(() => bytes)), chunks }
   for (let i = 0; i < 3; i++) {
-    await ingest.publishMap('p', { placeId: `${i}`, buildId: 'b', manifest: { ...manifest, contentType: `a/${i}` } })
+    await ingest
+      .project('p')
+      .publishMap({ placeId: `${i}`, buildId: 'b', manifest: { ...manifest, contentType: `a/${i}` } })
   }
-  t.equal((await ingest.putChunk('p', ref.digest, bytes)).completed.length, 2)
-  t.equal((await ingest.putChunk('p', ref.digest, bytes)).completed.length, 1)
+  t.equal((await ingest.project('p').putChunk(ref.digest, bytes)).completed.length, 2)
+  t.equal((await ingest.project('p').putChunk(ref.digest, bytes)).completed.length, 1)
 })
 
 t.test('what is verified while it is replaced, frozen or gone is decided anew', async (t) => {
   for (const [what, meddle, expected] of [
-    ['a whole map', (i) => i.publishMap('p', { ...id, map: 1 }), { outcome: 'replaced' }],
-    ['a map again', (i) => i.publishMap('p', { ...id, manifest: manifestOf('c') }), { outcome: 'created' }],
+    ['a whole map', (i) => i.project('p').publishMap({ ...id, map: 1 }), { outcome: 'replaced' }],
+    ['a map again', (i) => i.project('p').publishMap({ ...id, manifest: manifestOf('c') }), { outcome: 'created' }],
     [
       'a freeze',
-      (i) => i.submitBatch('p', { events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] }),
+      (i) => i.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] }),
       { outcome: 'created', frozen: true },
     ],
     [
       'a whole map that freezes',
       async (i) => {
-        await i.publishMap('p', { ...id, map: 1 })
-        await i.submitBatch('p', { events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] })
+        await i.project('p').publishMap({ ...id, map: 1 })
+        await i.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] })
       },
       { code: 'map-frozen' },
     ],
@@ -536,14 +555,17 @@ t.test('what is verified while it is replaced, frozen or gone is decided anew', 
     const publication = await recordReady(store, '1', 'a', 'b')
     const { open, begun, ...gate } = gated(store)
     const ingest = createIngest({ store: gate.store, now: () => 2_000 })
-    const publishing = ingest.publishMap('p', publication).catch((error) => error)
+    const publishing = ingest
+      .project('p')
+      .publishMap(publication)
+      .catch((error) => error)
     await begun
     await meddle(createIngest({ store, now: () => 2_000 }))
     open()
     const result = await publishing
     if ('missing' in result && result.missing.length > 0) {
-      for (const text of ['a', 'b']) await ingest.putChunk('p', ...chunk(text))
-      t.match(await ingest.map('p', id), { state: 'complete', digest: publication.manifest.digest }, what)
+      for (const text of ['a', 'b']) await ingest.project('p').putChunk(...chunk(text))
+      t.match(await ingest.project('p').getMap(id), { state: 'complete', digest: publication.manifest.digest }, what)
     } else t.match(result, expected, what)
   }
 })
@@ -552,19 +574,31 @@ t.test('unfinished uploads hold so many bytes of a project, and what is refused 
   const { ingest, freeze } = setUp({ maps: { pendingBytesMax: 256 + 160 + 10 } })
   const over = { code: 'map-quota-exceeded', limit: 426, retryable: false }
   const large = manifestOf('x'.repeat(11))
-  await ingest.publishMap('p', { ...id, manifest: large })
-  await t.rejects(ingest.putChunk('p', ...chunk('x'.repeat(11))), { ...over, actual: 427 })
-  t.match(await ingest.map('p', id), { missing: [large.chunks[0]?.digest] })
+  await ingest.project('p').publishMap({ ...id, manifest: large })
+  await t.rejects(ingest.project('p').putChunk(...chunk('x'.repeat(11))), { ...over, actual: 427 })
+  t.match(await ingest.project('p').getMap(id), { missing: [large.chunks[0]?.digest] })
   const other = { placeId: '2', buildId: 'b', manifest: manifestOf('y') }
   for (const dryRun of [true, false]) {
-    await t.rejects(ingest.publishMap('p', other, { dryRun }), { ...over, actual: 832 })
+    await t.rejects(ingest.project('p').publishMap(other, { dryRun }), { ...over, actual: 832 })
   }
-  t.equal(await ingest.map('p', other), undefined)
-  t.match(await ingest.publishMap('p', { ...id, manifest: manifestOf('y') }), { outcome: 'incomplete' }, 'replaces it')
-  t.match(await ingest.putChunk('p', ...chunk('y')), { completed: [{ outcome: 'created' }] })
-  t.match(await ingest.publishMap('p', { ...other, manifest: large }), { outcome: 'incomplete' }, 'there is room again')
+  t.equal(await ingest.project('p').getMap(other), undefined)
+  t.match(
+    await ingest.project('p').publishMap({ ...id, manifest: manifestOf('y') }),
+    { outcome: 'incomplete' },
+    'replaces it',
+  )
+  t.match(await ingest.project('p').putChunk(...chunk('y')), { completed: [{ outcome: 'created' }] })
+  t.match(
+    await ingest.project('p').publishMap({ ...other, manifest: large }),
+    { outcome: 'incomplete' },
+    'there is room again',
+  )
   await freeze()
-  t.match(await ingest.putChunk('p', ...chunk('x'.repeat(11))), { completed: [{ frozen: true }] }, 'it is pinned')
+  t.match(
+    await ingest.project('p').putChunk(...chunk('x'.repeat(11))),
+    { completed: [{ frozen: true }] },
+    'it is pinned',
+  )
 })
 
 t.test('a quota that cannot be is refused when it is set', async (t) => {

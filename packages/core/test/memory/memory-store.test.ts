@@ -4,7 +4,9 @@ import { openMemoryStore } from '../../src/memory/memory-store.ts'
 
 t.test('each memory store is empty when it is opened, and keeps to itself', async (t) => {
   const first = openMemoryStore()
-  await createIngest({ store: first }).submitBatch('p', { events: [{ projectId: 'p', eventId: 'a' }] })
+  await createIngest({ store: first })
+    .project('p')
+    .submitBatch({ events: [{ projectId: 'p', eventId: 'a' }] })
   t.strictSame(await first.known('p', ['a']), [true])
   t.strictSame(await openMemoryStore().known('p', ['a']), [false])
 })
@@ -15,7 +17,7 @@ t.test('the bytes of the totals are the bytes of the events', async (t) => {
     { projectId: 'p', eventId: 'a', text: 'é' },
     { projectId: 'p', eventId: 'b' },
   ]
-  await createIngest({ store }).submitBatch('p', { events })
+  await createIngest({ store }).project('p').submitBatch({ events })
   const bytes = events.reduce((sum, event) => sum + Buffer.byteLength(JSON.stringify(event)), 0)
   t.strictSame(await store.totals('p'), { events: 2, batches: 1, bytes })
 })
@@ -24,7 +26,7 @@ t.test('a body that is used again does not change what is stored', async (t) => 
   const store = openMemoryStore()
   const text = '{"projectId":"p","eventId":"a"}'
   const body = Buffer.from(`{"events":[${text}]}`)
-  await createIngest({ store }).submitBatch('p', body)
+  await createIngest({ store }).project('p').submitBatch(body)
   body.fill(0)
   t.equal(Buffer.from((await store.find('p', 'a'))?.bytes ?? '').toString(), text)
 })

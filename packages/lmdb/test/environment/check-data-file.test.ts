@@ -31,7 +31,7 @@ async function filledStore(directory: string): Promise<string> {
       eventId: `${batch}-${i}`,
       pad: 'x'.repeat(500),
     }))
-    await ingest.submitBatch('p', { events })
+    await ingest.project('p').submitBatch({ events })
   }
   await ingest.close()
   return join(directory, 'events', 'data.mdb')

@@ -12,8 +12,8 @@ const names = ['events', 'ids', 'chunks'] as const
 /** A store with an event, and with a map that it froze, if there is to be one. */
 async function makeStore(directory: string, { withMap = true } = {}): Promise<string> {
   const ingest = createIngest({ store: await openLmdbStore(directory) })
-  if (withMap) await ingest.publishMap('p', { ...id, map: { walls: 4 } })
-  await ingest.submitBatch('p', { events: [event] })
+  if (withMap) await ingest.project('p').publishMap({ ...id, map: { walls: 4 } })
+  await ingest.project('p').submitBatch({ events: [event] })
   await ingest.close()
   return directory
 }
@@ -43,9 +43,9 @@ const losses: Record<string, (path: string) => void> = {
 
 async function isWhole(t: Test, directory: string, { withMap = true } = {}): Promise<void> {
   const ingest = createIngest({ store: await openLmdbStore(directory, { create: false }) })
-  t.strictSame(await ingest.submitBatch('p', { events: [event] }), { accepted: 0, duplicates: 1, rejected: [] })
+  t.strictSame(await ingest.project('p').submitBatch({ events: [event] }), { accepted: 0, duplicates: 1, rejected: [] })
   const parts: Uint8Array[] = []
-  for await (const part of (await ingest.readMap('p', id))?.bytes() ?? []) parts.push(part)
+  for await (const part of (await ingest.project('p').getMapContent(id))?.bytes() ?? []) parts.push(part)
   t.equal(Buffer.concat(parts).toString(), withMap ? '{"walls":4}' : '')
   await ingest.close()
 }
@@ -123,7 +123,7 @@ t.test('chunks/ is made again when it is lost and no map needs it', async (t) =>
     await lose(join(directory, 'chunks'))
     await isWhole(t, directory, { withMap: false })
     const ingest = createIngest({ store: await openLmdbStore(directory) })
-    await ingest.publishMap('p', { ...id, map: { walls: 4 } })
+    await ingest.project('p').publishMap({ ...id, map: { walls: 4 } })
     await ingest.close()
     await isWhole(t, directory)
   }

@@ -17,7 +17,7 @@ async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
   const fatal: string[] = []
   const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code), ...options })
   const ingest = createIngest({ store })
-  await ingest.submitBatch('p', batchOf('before'))
+  await ingest.project('p').submitBatch(batchOf('before'))
   const holder = await startStoreProcess(directory)
   t.teardown(holder.kill)
   await holder.ask('hold')
@@ -59,13 +59,19 @@ t.test(
   async (t) => {
     const { store, ingest, holder, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
     const locked = { code: 'store-locked', message: new RegExp(`${holder.pid}`), retryAfterSeconds: 5 }
-    await t.rejects(ingest.submitBatch('p', batchOf('waiting')), locked)
-    await t.rejects(ingest.submitBatch('p', batchOf('later')), locked)
+    await t.rejects(ingest.project('p').submitBatch(batchOf('waiting')), locked)
+    await t.rejects(ingest.project('p').submitBatch(batchOf('later')), locked)
     await t.rejects(store.updateProject('p', update), locked)
     await t.rejects(store.check(), locked)
     t.equal((await store.totals('p')).events, 1, 'reading goes on')
     await holder.kill()
-    while (!(await ingest.submitBatch('p', batchOf('waiting')).catch(() => undefined))) await nextTurn()
+    while (
+      !(await ingest
+        .project('p')
+        .submitBatch(batchOf('waiting'))
+        .catch(() => undefined))
+    )
+      await nextTurn()
     t.equal(await store.updateProject('p', update), 'done')
     await store.check()
     t.strictSame(fatal, [])
@@ -76,7 +82,7 @@ t.test(
 
 t.test('a store closes while another process holds its commit up', { skip: notLinux }, async (t) => {
   const { ingest, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
-  const waiting = ingest.submitBatch('p', batchOf('waiting'))
+  const waiting = ingest.project('p').submitBatch(batchOf('waiting'))
   const closed = ingest.close()
   await t.rejects(waiting, { code: 'store-locked' })
   await closed

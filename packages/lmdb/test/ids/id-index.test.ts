@@ -26,15 +26,16 @@ const batchOf = (name: string, count = 50) => ({
 })
 
 async function fill(ingest: EmbeddedIngest, batches: number, prefix = ''): Promise<void> {
-  for (let i = 0; i < batches; i++) await ingest.submitBatch('p', batchOf(`${prefix}${i}`))
+  for (let i = 0; i < batches; i++) await ingest.project('p').submitBatch(batchOf(`${prefix}${i}`))
 }
 
 /** Every id is known, whichever run or table it is in, and none that was never sent is. */
 async function checkAllKnown(t: Test, ingest: EmbeddedIngest, batches: number, prefix = ''): Promise<void> {
   let duplicates = 0
-  for (let i = 0; i < batches; i++) duplicates += (await ingest.submitBatch('p', batchOf(`${prefix}${i}`))).duplicates
+  for (let i = 0; i < batches; i++)
+    duplicates += (await ingest.project('p').submitBatch(batchOf(`${prefix}${i}`))).duplicates
   t.equal(duplicates, batches * 50, 'all that was stored is known')
-  t.equal(await ingest.findEvent('p', `${prefix}0-50`), undefined)
+  t.equal(await ingest.project('p').findEvent(`${prefix}0-50`), undefined)
 }
 
 /** Waits for the worker to have nothing to do, by what it leaves on disk. */
@@ -152,7 +153,7 @@ t.test('an index that belongs to another log, or to what this one was before, is
   writeFileSync(join(one, 'ids', 'data.mdb'), readFileSync(join(other, 'ids', 'data.mdb')))
   const ingest = await open(one)
   await checkAllKnown(t, ingest, 30, 'a')
-  t.equal((await ingest.submitBatch('p', batchOf('b0'))).accepted, 50)
+  t.equal((await ingest.project('p').submitBatch(batchOf('b0'))).accepted, 50)
   await ingest.close()
 
   // the log goes back to an older copy, the index does not
@@ -163,7 +164,11 @@ t.test('an index that belongs to another log, or to what this one was before, is
   await later.close()
   writeFileSync(join(one, 'events', 'data.mdb'), before)
   const restored = await open(one)
-  t.equal((await restored.submitBatch('p', batchOf('later0'))).accepted, 50, 'what is not in the log is not known')
+  t.equal(
+    (await restored.project('p').submitBatch(batchOf('later0'))).accepted,
+    50,
+    'what is not in the log is not known',
+  )
   await checkAllKnown(t, restored, 30, 'a')
   await restored.close()
 })
@@ -195,13 +200,13 @@ t.test('an index that another process emptied fails the store, which knows nothi
   const ingest = createIngest({ store })
   await fill(ingest, 10)
   await settled(directory)
-  await ingest.submitBatch('p', batchOf('last'))
+  await ingest.project('p').submitBatch(batchOf('last'))
   const tables = openIdTables(openEnvironment(join(directory, 'ids')))
   tables.environment.root.transactionSync(() => {
     const revision = readRevision(tables) + 1
     writeRunList(tables, { ...emptyRunList('other'), revision })
   })
-  await t.rejects(ingest.submitBatch('p', batchOf('0')), { code: 'store-failed', message: 'made again' })
+  await t.rejects(ingest.project('p').submitBatch(batchOf('0')), { code: 'store-failed', message: 'made again' })
   t.strictSame(codes, ['store-failed'])
   await tables.environment.root.close()
   await ingest.close()
@@ -217,7 +222,7 @@ t.test('an index whose folder is taken away fails the store, and is made again w
   const ingest = createIngest({ store })
   await fill(ingest, 10)
   rmSync(join(directory, 'ids'), { recursive: true })
-  await t.rejects(ingest.submitBatch('p', batchOf('10')), { code: 'store-failed', message: 'made again' })
+  await t.rejects(ingest.project('p').submitBatch(batchOf('10')), { code: 'store-failed', message: 'made again' })
   t.strictSame(codes, ['store-failed'])
   await ingest.close()
   const again = await open(directory)
@@ -251,7 +256,7 @@ t.test('appends wait for the index to keep up, and none of them fails', async (t
   let done = 0
   const all = Array.from({ length: 40 }, async (_, i) => {
     for (let j = 0; j < 5; j++) {
-      await ingest.submitBatch('p', batchOf(`wait-${i}-${j}`))
+      await ingest.project('p').submitBatch(batchOf(`wait-${i}-${j}`))
       done++
     }
   })

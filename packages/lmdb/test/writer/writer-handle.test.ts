@@ -201,7 +201,7 @@ for (const [from, open] of Object.entries({ source: openFromSource, build: openL
       const ingest = createIngest({ store })
       const begun = [
         // the first of a project, which has no number yet
-        ...['a', 'b'].map((eventId) => ingest.submitBatch('p', batchOf(eventId))),
+        ...['a', 'b'].map((eventId) => ingest.project('p').submitBatch(batchOf(eventId))),
         ...Array.from({ length: 10 }, () =>
           store.updateProject('p', (before) => ({ project: project((before?.createdAt ?? 0) + 1), result: undefined })),
         ),
@@ -244,17 +244,17 @@ for (const environment of ['events', 'ids', 'chunks']) {
       const fatal: string[] = []
       const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) })
       const ingest = createIngest({ store })
-      await ingest.submitBatch('p', batchOf('before'))
+      await ingest.project('p').submitBatch(batchOf('before'))
       const bytes = Buffer.from('chunk')
       const chunks = [{ digest: digestOf(bytes), size: bytes.length }]
       const manifest = { contentType: 'text/plain', size: bytes.length, digest: digestOf(bytes), chunks }
-      await ingest.publishMap('p', { placeId: '1', buildId: 'b', manifest })
+      await ingest.project('p').publishMap({ placeId: '1', buildId: 'b', manifest })
       rmSync(join(directory, environment, file))
       const write: Promise<unknown> =
         environment === 'chunks'
           ? // its thread starts with this, when the file is gone already
-            ingest.putChunks('p', [{ digest: digestOf(bytes), bytes }])
-          : ingest.submitBatch('p', batchOf('after'))
+            ingest.project('p').putChunks([{ digest: digestOf(bytes), bytes }])
+          : ingest.project('p').submitBatch(batchOf('after'))
       await t.rejects(write, { code: 'store-failed', message: 'deleted or replaced' })
       t.strictSame(fatal, ['store-failed'])
       await ingest.close()
@@ -305,7 +305,7 @@ async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
   const directory = t.testdir()
   const store = await openLmdbStore(directory, options)
   const ingest = createIngest({ store })
-  await ingest.submitBatch('p', batchOf('before'))
+  await ingest.project('p').submitBatch(batchOf('before'))
   const holder = await startStoreProcess(directory)
   await holder.ask('hold')
   return { store, ingest, holder }
@@ -316,11 +316,11 @@ t.test('a store that has failed refuses everything from then on, and can be clos
   const fatal: string[] = []
   const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) })
   const ingest = createIngest({ store })
-  await ingest.submitBatch('p', batchOf('before'))
+  await ingest.project('p').submitBatch(batchOf('before'))
   rmSync(join(directory, 'events', 'lock.mdb'))
   const failed = { code: 'store-failed' }
-  await t.rejects(ingest.submitBatch('p', batchOf('after')), failed)
-  await t.rejects(ingest.submitBatch('p', batchOf('later')), failed)
+  await t.rejects(ingest.project('p').submitBatch(batchOf('after')), failed)
+  await t.rejects(ingest.project('p').submitBatch(batchOf('later')), failed)
   await t.rejects(store.known('p', ['before']), failed)
   await t.rejects(store.find('p', 'before'), failed)
   await t.rejects(store.project('p'), failed)
@@ -336,7 +336,7 @@ t.test('a store that has failed refuses everything from then on, and can be clos
 t.test('what waits to be written is bounded: the rest is refused at once, and loses nothing', async (t) => {
   const { store, ingest, holder } = await openHeld(t)
   const body = (i: number) => ({ events: [{ projectId: 'p', eventId: `wait-${i}`, pad: 'x'.repeat(250_000) }] })
-  const settled = Array.from({ length: 400 }, (_, i) => ingest.submitBatch('p', body(i)))
+  const settled = Array.from({ length: 400 }, (_, i) => ingest.project('p').submitBatch(body(i)))
   const outcomes = Promise.allSettled(settled)
   await t.rejects(settled.at(-1) as Promise<unknown>, { code: 'overloaded', retryAfterSeconds: 1 })
   await holder.kill()
@@ -348,7 +348,7 @@ t.test('what waits to be written is bounded: the rest is refused at once, and lo
 
 t.test('questions that wait are bounded as well', async (t) => {
   const { store, ingest, holder } = await openHeld(t)
-  const blocked = ingest.submitBatch('p', batchOf('blocked'))
+  const blocked = ingest.project('p').submitBatch(batchOf('blocked'))
   await new Promise(setImmediate)
   const eventIds = idsOf('x'.repeat(250), 100)
   const asked = Array.from({ length: 4000 }, () => store.known('p', eventIds))
@@ -370,12 +370,12 @@ t.test('a wait for room in the index is no commit that does not end', async (t) 
     internals: { entriesPerFlush: 20 },
   })
   const ingest = createIngest({ store })
-  await ingest.submitBatch('p', batchOf('first'))
+  await ingest.project('p').submitBatch(batchOf('first'))
   const holder = await startStoreProcess(directory)
   await holder.ask('hold-ids')
   let done = 0
   const all = Array.from({ length: 20 }, async (_, i) => {
-    for (let j = 0; j < 5; j++, done++) await ingest.submitBatch('p', batchOf(...idsOf(`${i}-${j}`)))
+    for (let j = 0; j < 5; j++, done++) await ingest.project('p').submitBatch(batchOf(...idsOf(`${i}-${j}`)))
   })
   const outcomes = Promise.allSettled(all)
   // longer than any commit may take
@@ -395,7 +395,7 @@ async function openWithThread(t: Test) {
     worker = started
   })
   const store = await openLmdbStore(t.testdir(), { onFatal: (error) => fatal.push(error) })
-  await createIngest({ store }).submitBatch('p', batchOf('before'))
+  await createIngest({ store }).project('p').submitBatch(batchOf('before'))
   return { store, fatal, worker: worker as unknown as Worker }
 }
 
@@ -409,9 +409,9 @@ for (const [what, message, end] of ends) {
     const { store, fatal, worker } = await openWithThread(t)
     const ingest = createIngest({ store })
     end(worker)
-    const waiting = ingest.submitBatch('p', batchOf('waiting'))
+    const waiting = ingest.project('p').submitBatch(batchOf('waiting'))
     await t.rejects(waiting, { code: 'store-failed' })
-    await t.rejects(ingest.submitBatch('p', batchOf('later')), { code: 'store-failed' })
+    await t.rejects(ingest.project('p').submitBatch(batchOf('later')), { code: 'store-failed' })
     await t.rejects(store.check(), { code: 'store-failed' })
     t.match(fatal, [{ code: 'store-failed', message }])
     t.equal(fatal.length, 1)

@@ -31,21 +31,17 @@ export interface EventsContext {
  *
  * @throws {IngestError} `invalid-argument`, and while the lines are read `invalid-cursor`
  */
-export async function answerEvents(
-  { waits, ingest, charge }: EventsContext,
-  projectId: string,
-  request: EdgeRequest,
-): Promise<Reply> {
+export async function answerEvents({ waits, ingest, charge }: EventsContext, request: EdgeRequest): Promise<Reply> {
   const { eventId, ...range } = parseQuery(request.query, parameters)
   const headers = { 'Content-Type': 'application/x-ndjson' }
   if (eventId === undefined) {
     const options = parseRange(range)
-    if (options.after === end) options.after = await ingest.lastCursor(projectId)
+    if (options.after === end) options.after = await ingest.lastCursor()
     // who asks for the headers alone does not want to wait for them
     if (request.method === 'HEAD') delete options.waitMs
     const isEveryEvent = range.after !== end && !selectors.some((name) => range[name] !== undefined)
     const beginWait = (stop: () => void) => waits.begin(request, stop)
-    const lines = readLines({ ingest, charge, beginWait }, projectId, options, isEveryEvent)
+    const lines = readLines({ ingest, charge, beginWait }, options, isEveryEvent)
     return { status: 200, headers, body: joinLines(lines) }
   }
   const [other] = Object.keys(range)
@@ -53,7 +49,7 @@ export async function answerEvents(
     throw new IngestError('invalid-argument', `eventId names one event: ${other} does not go with it.`)
   }
   charge(lookUpReadBytes)
-  const event = await ingest.findEvent(projectId, eventId)
+  const event = await ingest.findEvent(eventId)
   return { status: 200, headers, body: event ? eventLine(event) : new Uint8Array() }
 }
 
@@ -86,7 +82,6 @@ interface BeginWait {
  */
 async function* readLines(
   { ingest, charge, beginWait }: Pick<EventsContext, 'ingest' | 'charge'> & BeginWait,
-  projectId: string,
   options: ReadEventsOptions,
   isEveryEvent: boolean,
 ): AsyncGenerator<Uint8Array> {
@@ -106,7 +101,7 @@ async function* readLines(
   }
   const endWait = options.waitMs ? beginWait(stop) : undefined
   try {
-    for await (const event of ingest.readEvents(projectId, { ...options, signal, onScan, onProgress })) {
+    for await (const event of ingest.readEvents({ ...options, signal, onScan, onProgress })) {
       yield eventLine(event)
       told = event.cursor
     }

@@ -46,11 +46,10 @@ const immutable = 'private, max-age=31536000, immutable'
  */
 export async function answerContent(
   ingest: Ingest,
-  projectId: string,
   request: EdgeRequest,
   refusalHeaders: Record<string, string>,
 ): Promise<Reply> {
-  const map = await ingest.readMap(projectId, parseMapId(request.query))
+  const map = await ingest.getMapContent(parseMapId(request.query))
   if (!map) throw new IngestError('map-not-found', 'No complete map is there for this place and build.')
   const tag = entityTag(map.digest)
   const headers = cacheHeaders(tag, map.frozen ? immutable : 'private, no-cache')
@@ -85,10 +84,10 @@ export async function answerContent(
  *
  * @throws {IngestError} `chunk-not-found`, `invalid-argument`
  */
-export async function answerChunk(ingest: Ingest, projectId: string, request: EdgeRequest): Promise<Reply> {
+export async function answerChunk(ingest: Ingest, request: EdgeRequest): Promise<Reply> {
   const { digest } = parseQuery(request.query, ['digest'])
   if (digest === undefined) throw new IngestError('invalid-argument', 'The query must name a chunk: ?digest=sha256:….')
-  const bytes = await ingest.readChunk(projectId, digest)
+  const bytes = await ingest.getChunk(digest)
   if (!bytes) throw new IngestError('chunk-not-found', 'The project has no chunk with this digest.')
   const tag = entityTag(digest)
   const headers = cacheHeaders(tag, immutable)

@@ -11,12 +11,12 @@ export const mapsPageMax = 1_000
  *
  * @throws {IngestError} `map-not-found`, `invalid-argument`, `invalid-cursor`
  */
-export async function answerMaps(ingest: Ingest, projectId: string, { query }: EdgeRequest): Promise<Reply> {
-  const body = JSON.stringify(await findMaps(ingest, projectId, query))
+export async function answerMaps(ingest: Ingest, { query }: EdgeRequest): Promise<Reply> {
+  const body = JSON.stringify(await findMaps(ingest, query))
   return { status: 200, headers: { 'Content-Type': 'application/json' }, body }
 }
 
-async function findMaps(ingest: Ingest, projectId: string, query: string): Promise<MapStatus | MapPage> {
+async function findMaps(ingest: Ingest, query: string): Promise<MapStatus | MapPage> {
   const { placeId, buildId, cursor, limit } = parseQuery(query, ['placeId', 'buildId', 'cursor', 'limit'])
   if (placeId === undefined || buildId === undefined) {
     const options: MapPageOptions = {}
@@ -25,12 +25,12 @@ async function findMaps(ingest: Ingest, projectId: string, query: string): Promi
     if (cursor !== undefined) options.cursor = cursor
     const count = parseLimit(limit, mapsPageMax)
     if (count !== undefined) options.limit = count
-    return ingest.maps(projectId, options)
+    return ingest.listMaps(options)
   }
   if (cursor !== undefined || limit !== undefined) {
     throw new IngestError('invalid-argument', 'placeId and buildId name one map: cursor and limit do not go with them.')
   }
-  const status = await ingest.map(projectId, { placeId, buildId })
+  const status = await ingest.getMap({ placeId, buildId })
   if (!status) throw new IngestError('map-not-found', 'Nothing was published for this place and build.')
   return status
 }

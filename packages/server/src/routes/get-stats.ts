@@ -21,14 +21,13 @@ export const buildReadBytes = 512
  */
 export async function answerBuilds(
   ingest: Ingest,
-  projectId: string,
   { query }: EdgeRequest,
   _headers: Record<string, string>,
   charge: ChargeRead,
 ): Promise<Reply> {
   const { cursor, limit } = parseQuery(query, ['cursor', 'limit'])
   const count = parseLimit(limit, buildsPageMax)
-  const { builds, next } = await ingest.builds(projectId, {
+  const { builds, next } = await ingest.listBuilds({
     ...(cursor !== undefined && { cursor }),
     ...(count !== undefined && { limit: count }),
   })
@@ -50,14 +49,13 @@ export const statsReadBytes = 1_048_576
  */
 export async function answerStats(
   ingest: Ingest,
-  projectId: string,
   { query }: EdgeRequest,
   _headers: Record<string, string>,
   charge: ChargeRead,
 ): Promise<Reply> {
   parseQuery(query, [])
   charge(statsReadBytes)
-  const stats = await ingest.stats(projectId)
+  const stats = await ingest.getStats()
   charge(stats.builds * buildReadBytes)
   const body = JSON.stringify({ ...stats, firstAt: timeOf(stats.firstAt), lastAt: timeOf(stats.lastAt) })
   return { status: 200, headers: { 'Content-Type': 'application/json' }, body }

@@ -45,7 +45,7 @@ async function receiveFrom(
   headers: Record<string, string>,
 ): Promise<BatchResult> {
   const { gzip } = checkBodyHeaders(request.headers, kinds)
-  if (!limiter) return ingest.submitBatch(projectId, await request.readBody(gzip, limit), noOptions)
+  if (!limiter) return ingest.project(projectId).submitBatch(await request.readBody(gzip, limit), noOptions)
   try {
     // an undeclared length counts as 1, and the rest is owed
     const declared = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
@@ -53,7 +53,9 @@ async function receiveFrom(
     const body = await request.readBody(gzip, limit)
     const bytes = Math.max(declared, body.length)
     limiter.oweBatchBytes(projectId, bytes - declared)
-    return await ingest.submitBatch(projectId, body, { admit: (count) => limiter.takeEvents(projectId, count, bytes) })
+    return await ingest
+      .project(projectId)
+      .submitBatch(body, { admit: (count) => limiter.takeEvents(projectId, count, bytes) })
   } finally {
     Object.assign(headers, limiter.headers(projectId))
   }

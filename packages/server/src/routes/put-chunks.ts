@@ -37,7 +37,7 @@ function chunkKind({ ingest }: UploadContext): UploadKind<PutChunkResult> {
       const { digest } = parseQuery(request.query, ['digest'])
       if (digest === undefined)
         throw new IngestError('invalid-argument', 'The query must name the chunk: ?digest=sha256:….')
-      return (projectId, body, options) => ingest.putChunk(projectId, digest, body, options)
+      return (projectId, body, options) => ingest.project(projectId).putChunk(digest, body, options)
     },
   }
 }
@@ -53,8 +53,7 @@ function chunksKind({ ingest }: UploadContext): UploadKind<PutChunksResult> {
       parseQuery(request.query, [])
       return async (projectId, body, options) => {
         const { uploads, rejected } = parseChunks(parseJson(withoutMark(body)))
-        const result = await ingest.putChunks(
-          projectId,
+        const result = await ingest.project(projectId).putChunks(
           uploads.map(({ chunk }) => chunk),
           options,
         )

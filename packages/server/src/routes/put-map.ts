@@ -29,7 +29,7 @@ export function createPublicationReceiver(context: UploadContext, bytesMax: numb
       const options = parsePublishOptions(request)
       return (projectId, body, verification) =>
         // what a publication is, and is not, the Ingest says
-        context.ingest.publishMap(projectId, parseJson(withoutMark(body)) as Publication, {
+        context.ingest.project(projectId).publishMap(parseJson(withoutMark(body)) as Publication, {
           ...options,
           ...verification,
         })

@@ -67,7 +67,7 @@ t.test('an event is kept byte for byte, however its body was cut', async (t) => 
   const body = inChunks(Buffer.from(`{"events":[${event}]}`), 7)
   raw.write(requestBytes({ headers: [...headers, chunked], body }))
   t.equal((await raw.read()).status, 202)
-  t.equal(Buffer.from((await ingest.findEvent('game-1', 'äö'))?.bytes ?? []).toString(), event)
+  t.equal(Buffer.from((await ingest.project('game-1').findEvent('äö'))?.bytes ?? []).toString(), event)
   raw.socket.destroy()
 })
 

@@ -101,7 +101,7 @@ t.test('a body that is made while it is sent reaches who is still busy with a bo
   ] as const) {
     const { raw, ingest, key } = await open(t)
     const ids = Array.from({ length: 10 }, (_, i) => `${'x'.repeat(200)}${i}-`)
-    for (const id of ids) await ingest.submitBatch(projectId, Buffer.from(batchOf(100, id)))
+    for (const id of ids) await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, id)))
     raw.write(requestBytes({ method: 'GET', path: '/v1/events', headers: [...headersOf(key), framing] }))
     const piece = framing[1] === 'chunked' ? chunkOf(100_000) : Buffer.alloc(100_000, ' ')
     for (let i = 0; i < 10; i++) await new Promise((resolve) => raw.socket.write(piece, resolve))

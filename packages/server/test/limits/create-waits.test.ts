@@ -22,7 +22,7 @@ async function open(t: Test, options: Partial<ServeOptions> = {}) {
       books.reading++
       books.onChange()
       try {
-        yield* ingest.readEvents(...args)
+        yield* ingest.project(...args).readEvents()
       } finally {
         books.reading--
         books.onChange()
@@ -112,7 +112,7 @@ t.test('so many wait and no more, and reading goes on beside them', async (t) =>
   t.equal(JSON.parse(refused.body).code, 'overloaded')
   other.write(requestBytes(get('/v1/events', key)))
   t.equal((await other.read()).status, 200)
-  await ingest.submitBatch(projectId, { events: [{ projectId, eventId: 'a' }] })
+  await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: 'a' }] })
   for (const raw of raws) t.match(await raw.read(), { status: 200, body: /"eventId":"a"/ })
   other.write(requestBytes(get(path, key)))
   t.equal((await other.read()).status, 200)

@@ -11,7 +11,7 @@ for (const { name, open } of edges) {
     const list = async (query: string) => JSON.parse((await edge.send(get(`/v1/builds${query}`, key))).body)
     t.strictSame(await list(''), { builds: [], next: null })
     for (const buildId of ['b1', 'b2', 'b3']) {
-      for (const placeId of ['1', '2']) await ingest.publishMap(projectId, { placeId, buildId, map: 1 })
+      for (const placeId of ['1', '2']) await ingest.project(projectId).publishMap({ placeId, buildId, map: 1 })
     }
     await freeze(ingest, 'b2')
     const all = [

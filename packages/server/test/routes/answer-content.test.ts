@@ -39,7 +39,7 @@ for (const { name, open } of edges) {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    await ingest.publishMap(projectId, { placeId: 'p', buildId: 'b', map: { b: 1, a: ['ä'] } })
+    await ingest.project(projectId).publishMap({ placeId: 'p', buildId: 'b', map: { b: 1, a: ['ä'] } })
     const answer = await edge.send(get(path, key))
     t.equal(answer.body, '{"a":["ä"],"b":1}')
     t.equal(answer.headers['content-type'], 'application/json')
@@ -146,7 +146,7 @@ for (const { name, open } of edges) {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    await ingest.publishMap(projectId, { placeId: 'p', buildId: 'b', manifest: manifestOf(chunks) })
+    await ingest.project(projectId).publishMap({ placeId: 'p', buildId: 'b', manifest: manifestOf(chunks) })
     const other = await ingest.keys.create('game-2')
     for (const [sent, status, code] of [
       [get(path, key), 404, 'map-not-found'],
@@ -175,7 +175,7 @@ for (const { name, open } of edges) {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    await ingest.publishMap(projectId, { placeId: 'p', buildId: 'b', manifest: manifestOf([]) })
+    await ingest.project(projectId).publishMap({ placeId: 'p', buildId: 'b', manifest: manifestOf([]) })
     const answer = await edge.send(get(path, key))
     t.match(answer, { status: 200, body: '', headers: { 'content-length': '0' } })
   })

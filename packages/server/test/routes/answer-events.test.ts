@@ -35,8 +35,8 @@ for (const { name, open } of edges) {
     const edge = await open(ingest)
     t.teardown(() => edge.close())
     const event = '{ "projectId":"game-1",\t"eventId":"\\u00e4ö", "n": 12345678901234567890.10 }'
-    await ingest.submitBatch(projectId, Buffer.from(`{"events":[${event}]}`))
-    await ingest.submitBatch(projectId, Buffer.from(batchOf(4)))
+    await ingest.project(projectId).submitBatch(Buffer.from(`{"events":[${event}]}`))
+    await ingest.project(projectId).submitBatch(Buffer.from(batchOf(4)))
     const answer = await edge.send(get('/v1/events', key))
     t.equal(answer.status, 200)
     t.match(answer.headers, {
@@ -66,7 +66,7 @@ for (const { name, open } of edges) {
       const rateLimits = { readBytes: { perSecond: 3000, burst: 10_000 }, now: () => time }
       const edge = await open(ingest, { rateLimits })
       t.teardown(() => edge.close())
-      await ingest.submitBatch(projectId, Buffer.from(batchOf(100)))
+      await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100)))
       const seen: string[] = []
       const statuses: number[] = []
       for (let after: string | undefined; statuses.length < 20; ) {
@@ -99,11 +99,11 @@ for (const { name, open } of edges) {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst: 10_000 }, now: () => 0 } })
     t.teardown(() => edge.close())
-    await ingest.submitBatch(projectId, Buffer.from(batchOf(100)))
+    await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100)))
     const scanned = await edge.send(get('/v1/events?type=none', key))
     const [ids, cursor] = partsOf(scanned.body)
     t.strictSame(ids, [])
-    const { length } = await all(ingest.readEvents(projectId, { after: cursor as string }))
+    const { length } = await all(ingest.project(projectId).readEvents({ after: cursor as string }))
     t.ok(length > 0 && length < 90, `${length} were not looked at`)
     t.match(scanned.headers.ratelimit, '"read-bytes";r=0;')
     t.equal((await edge.send(get('/v1/events?type=none', key))).status, 429)
@@ -138,7 +138,7 @@ for (const { name, open } of edges) {
         eventId: `${i}-${k}`,
         filler: 'x'.repeat(2000),
       }))
-      await ingest.submitBatch(projectId, { events })
+      await ingest.project(projectId).submitBatch({ events })
       ids.push(...events.map(({ eventId }) => eventId))
     }
     const usual = await edge.send(get('/v1/events', key))
@@ -161,12 +161,12 @@ for (const { name, open } of edges) {
       ['c', 'kill', 'b2'],
       ['d', 'join', 'b2'],
     ]) {
-      await ingest.submitBatch(projectId, { events: [{ projectId, eventId, type, buildId }] })
+      await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId, type, buildId }] })
       now += 1000
     }
     const { key: other } = await ingest.keys.create('other')
     const read = async (query: string) => partsOf((await edge.send(get(`/v1/events?${query}`, key))).body)
-    const end = await ingest.lastCursor(projectId)
+    const end = await ingest.project(projectId).lastCursor()
     t.strictSame(await read('type=kill'), [['a', 'c'], end])
     t.strictSame(await read('type=kill&limit=1'), [['a'], undefined], 'whose cursor is how far was read')
     t.strictSame(await read('buildId=b+1'), [['a', 'b'], end])
@@ -180,7 +180,7 @@ for (const { name, open } of edges) {
     t.strictSame(await read(`after=${end}&wait=0`), [[], end])
     t.strictSame(await read(`after=${end}`), [[], undefined])
     const empty = { ...get('/v1/events?after=end', other), headers: headersOf(other, 'other').slice(0, 2) }
-    t.strictSame(partsOf((await edge.send(empty)).body), [[], await ingest.lastCursor('other')])
+    t.strictSame(partsOf((await edge.send(empty)).body), [[], await ingest.project('other').lastCursor()])
     const foreign = await edge.send({ ...get(`/v1/events?after=${end}`, other), headers: empty.headers })
     t.match([foreign.status, JSON.parse(foreign.body)], [400, { code: 'invalid-cursor', detail: /another project/ }])
     const head = await edge.send(get(`/v1/events?after=${end}&wait=60`, key, [], 'HEAD'))
@@ -193,13 +193,13 @@ for (const { name, open } of edges) {
     t.teardown(() => edge.close())
     const answer = edge.send(get('/v1/events?wait=60&type=kill', key))
     const submit = (eventId: string, type: string) =>
-      ingest.submitBatch(projectId, { events: [{ projectId, eventId, type }] })
+      ingest.project(projectId).submitBatch({ events: [{ projectId, eventId, type }] })
     await submit('a', 'join')
     await submit('b', 'kill')
     const { status, body } = await answer
     t.equal(status, 200)
     t.strictSame(partsOf(body), [['b'], undefined])
-    const end = await ingest.lastCursor(projectId)
+    const end = await ingest.project(projectId).lastCursor()
     t.strictSame(partsOf((await edge.send(get(`/v1/events?wait=1&after=${end}`, key))).body), [[], end])
   })
 
@@ -207,7 +207,7 @@ for (const { name, open } of edges) {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    await ingest.submitBatch(projectId, {
+    await ingest.project(projectId).submitBatch({
       events: [
         { projectId, eventId: 'a b/ä' },
         { projectId, eventId: 'c' },

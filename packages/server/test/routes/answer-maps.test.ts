@@ -15,12 +15,12 @@ for (const { name, open } of edges) {
     const absent = await edge.send(get(path, key))
     t.equal(absent.status, 404)
     t.match(JSON.parse(absent.body), { code: 'map-not-found', retryable: false })
-    await ingest.publishMap(projectId, { ...id, map: 1 })
-    await ingest.publishMap(projectId, { ...id, manifest: manifestOf(chunks) })
+    await ingest.project(projectId).publishMap({ ...id, map: 1 })
+    await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf(chunks) })
     const answer = await edge.send(get(path, key))
     t.equal(answer.status, 200)
     t.match(answer.headers, { 'content-type': 'application/json', 'cache-control': 'no-store' })
-    t.strictSame(JSON.parse(answer.body), await ingest.map(projectId, id))
+    t.strictSame(JSON.parse(answer.body), await ingest.project(projectId).getMap(id))
     t.match(JSON.parse(answer.body), { ...id, state: 'complete', frozenAt: null, pending: { chunks: 2 } })
     await freeze(ingest, id.buildId)
     t.match(JSON.parse((await edge.send(get(path, key))).body), {
@@ -41,9 +41,9 @@ for (const { name, open } of edges) {
     const list = async (query: string) => JSON.parse((await edge.send(get(`/v1/maps${query}`, key))).body)
     t.strictSame(await list(''), { maps: [], next: null })
     for (const buildId of ['b1', 'b2', 'b3']) {
-      for (const placeId of ['p1', 'p2']) await ingest.publishMap(projectId, { placeId, buildId, map: placeId })
+      for (const placeId of ['p1', 'p2']) await ingest.project(projectId).publishMap({ placeId, buildId, map: placeId })
     }
-    t.strictSame(await list(''), await ingest.maps(projectId))
+    t.strictSame(await list(''), await ingest.project(projectId).listMaps())
     t.equal((await list('?placeId=p1')).maps.length, 3)
     t.equal((await list('?buildId=b2')).maps.length, 2)
     const seen: string[] = []

@@ -13,10 +13,10 @@ for (const { name, open } of edges) {
     t.match(empty.headers, { 'content-type': 'application/json', 'cache-control': 'no-store' })
     t.match(JSON.parse(empty.body), { events: 0, firstAt: null, lastAt: null, builds: 0 })
     await freeze(ingest, 'b')
-    await ingest.publishMap(projectId, { placeId: '1', buildId: 'c', map: 1 })
+    await ingest.project(projectId).publishMap({ placeId: '1', buildId: 'c', map: 1 })
     const answer = JSON.parse((await edge.send(get('/v1/stats', key))).body)
     const at = '1970-01-01T00:00:01.000Z'
-    t.strictSame(answer, { ...(await ingest.stats(projectId)), firstAt: at, lastAt: at })
+    t.strictSame(answer, { ...(await ingest.project(projectId).getStats()), firstAt: at, lastAt: at })
     t.match(answer, { events: 1, batches: 1, builds: 2, frozenBuilds: 1, maps: 1, eventsPerSecond: 1 / 60 })
     const head = await edge.send(get('/v1/stats', key, [], 'HEAD'))
     t.match(head, { status: 200, headers: { 'content-length': /^[1-9]\d*$/ }, body: /^$/ })

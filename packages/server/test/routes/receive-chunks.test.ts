@@ -25,7 +25,7 @@ for (const { name, open } of edges) {
     const edge = await open(ingest)
     t.teardown(() => edge.close())
     const chunks = [small, large, bytesOf(20, 'b'), bytesOf(30, 'c')] as const
-    await ingest.publishMap(projectId, { ...id, manifest: manifestOf(chunks) })
+    await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf(chunks) })
     for (const bytes of [large, small]) {
       const first = await edge.send(raw(key, bytes))
       t.equal(first.status, 201, first.body)
@@ -48,7 +48,7 @@ for (const { name, open } of edges) {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    await ingest.publishMap(projectId, { ...id, manifest: manifestOf([small, large]) })
+    await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf([small, large]) })
     const good = inJson(small)
     const data = good.data
     t.ok(data.endsWith('=='))
@@ -92,7 +92,7 @@ for (const { name, open } of edges) {
     const edge = await open(ingest)
     t.teardown(() => edge.close())
     const chunks = Array.from({ length: chunksMax + 1 }, (_, i) => bytesOf(10, String(i)))
-    await ingest.publishMap(projectId, { ...id, manifest: manifestOf(chunks) })
+    await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf(chunks) })
     for (const value of [[], {}, { chunks: {} }, { chunks: [] }, { chunks: chunks.map(inJson) }]) {
       const answer = await edge.send(put(path, key, value))
       t.equal(answer.status, 400)
@@ -106,7 +106,7 @@ for (const { name, open } of edges) {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    await ingest.publishMap(projectId, { ...id, manifest: manifestOf([small]) })
+    await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf([small]) })
     const cases: [Sent, number, object][] = [
       [raw(key, bytesOf(1, 'unknown')), 409, { code: 'chunk-undeclared', retryable: false }],
       [raw(key, bytesOf(1, 'unknown'), digestOf(small)), 400, { code: 'digest-mismatch' }],
@@ -137,7 +137,7 @@ for (const { name, open } of edges) {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    await ingest.publishMap(projectId, { ...id, manifest: manifestOf([small]) })
+    await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf([small]) })
     const body = JSON.stringify({ chunks: [inJson(small)] })
     const send = (size: number) => edge.send({ method: 'PUT', path, headers: headersOf(key), body: body.padEnd(size) })
     t.match(JSON.parse((await send(chunksBytesMax)).body), { stored: 1 })

@@ -93,7 +93,7 @@ for (const { name, open } of edges) {
     const bytes = headersOf(key).map(([name, value]) => [name, name === 'Content-Type' ? 'text/plain' : value] as const)
     const answer = await edge.send({ method: 'PUT', path: '/v1/maps', headers: bytes, body: good })
     t.equal(JSON.parse(answer.body).code, 'unsupported-media-type')
-    t.strictSame(await ingest.maps(projectId), { maps: [], next: null })
+    t.strictSame(await ingest.project(projectId).listMaps(), { maps: [], next: null })
   })
 
   t.test(`by ${name}, gzip and a byte order mark are taken`, async (t) => {

@@ -29,8 +29,8 @@ async function openBig() {
   const { ingest, key } = await openTestIngest()
   const chunk = { digest: digestOf(piece), size: piece.length }
   const manifest = { contentType: 'a/b', size, digest: bigDigest, chunks: Array.from({ length: pieces }, () => chunk) }
-  await ingest.publishMap(projectId, { ...id, manifest })
-  await ingest.putChunk(projectId, chunk.digest, piece)
+  await ingest.project(projectId).publishMap({ ...id, manifest })
+  await ingest.project(projectId).putChunk(chunk.digest, piece)
   const books = { read: 0, open: 0, onClose: () => {} }
   async function* watch(source: AsyncIterable<Uint8Array>) {
     books.open++
@@ -47,7 +47,7 @@ async function openBig() {
   const watched: EmbeddedIngest = {
     ...ingest,
     async readMap(projectId, id) {
-      const map = await ingest.readMap(projectId, id)
+      const map = await ingest.project(projectId).getMapContent(id)
       return map && { ...map, bytes: (start, end) => watch(map.bytes(start, end)) }
     },
   }
@@ -195,7 +195,7 @@ t.test('a map that is replaced while it is read breaks the connection, and is to
   const { served, ingest, openPaused, allClosed } = await serveBig(t, { log })
   const socket = await openPaused()
   await afterManyTurns(served.port)
-  await ingest.publishMap(projectId, { ...id, map: 'another' })
+  await ingest.project(projectId).publishMap({ ...id, map: 'another' })
   await t.rejects(digestFrom(socket), /bytes are missing/)
   await allClosed()
   t.strictSame(errors, [])
@@ -227,14 +227,15 @@ t.test('by fetch, a body is read as it is asked for, and let go when it is cance
 /** Events that fail after some hundred thousand bytes. */
 async function openFailing() {
   const { ingest, key } = await openTestIngest()
-  for (let i = 0; i < 10; i++) await ingest.submitBatch(projectId, Buffer.from(batchOf(100, `${'x'.repeat(200)}${i}-`)))
+  for (let i = 0; i < 10; i++)
+    await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, `${'x'.repeat(200)}${i}-`)))
   const secret = new Error('secret')
   let failAfter = 900
   const failing: EmbeddedIngest = {
     ...ingest,
     async *readEvents(projectId, options) {
       let left = failAfter
-      for await (const event of ingest.readEvents(projectId, options)) {
+      for await (const event of ingest.project(projectId).readEvents(options)) {
         if (left-- === 0) throw secret
         yield event
       }
@@ -292,9 +293,10 @@ t.test('a connection goes on after every kind of answer', async (t) => {
   const { ingest, key } = await openTestIngest()
   const bytes = bytesOf(200_000)
   const chunks = [bytes.subarray(0, 1000), bytes.subarray(1000, 99_000), bytes.subarray(99_000)]
-  await ingest.publishMap(projectId, { ...id, manifest: manifestOf(chunks) })
-  for (const chunk of chunks) await ingest.putChunk(projectId, digestOf(chunk), chunk)
-  for (let i = 0; i < 10; i++) await ingest.submitBatch(projectId, Buffer.from(batchOf(100, `${'x'.repeat(200)}${i}-`)))
+  await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf(chunks) })
+  for (const chunk of chunks) await ingest.project(projectId).putChunk(digestOf(chunk), chunk)
+  for (let i = 0; i < 10; i++)
+    await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, `${'x'.repeat(200)}${i}-`)))
   const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
   t.teardown(() => served.close())
   const raw = await openRaw(served.port)

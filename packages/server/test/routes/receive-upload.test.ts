@@ -24,8 +24,8 @@ const [ref] = manifestOf([chunk]).chunks as [{ digest: string; size: number }]
 /** A manifest of so many times the same chunk, which is there. It is wrong, so that it can be verified any number of times. */
 async function prepareWrong(ingest: EmbeddedIngest, times: number): Promise<Publication> {
   const keeper = manifestOf([chunk, bytesOf(1, 'missing')])
-  await ingest.publishMap(projectId, { placeId: 'keeper', buildId: 'b', manifest: keeper })
-  await ingest.putChunk(projectId, ref.digest, chunk)
+  await ingest.project(projectId).publishMap({ placeId: 'keeper', buildId: 'b', manifest: keeper })
+  await ingest.project(projectId).putChunk(ref.digest, chunk)
   const chunks = Array.from({ length: times }, () => ref)
   return { ...id, manifest: { contentType: 'a/b', size: 1000 * times, digest: ref.digest, chunks } }
 }
@@ -71,7 +71,7 @@ for (const { name, open } of edges) {
       const edge = await open(ingest, { rateLimits: { mapBytes: { perSecond: 1000, burst: 1500 }, now: () => time } })
       t.teardown(() => edge.close())
       const publication = { ...id, manifest: manifestOf([chunk, chunk]) }
-      await ingest.publishMap(projectId, publication)
+      await ingest.project(projectId).publishMap(publication)
       const headers = headersOf(key).map(([name, value]): [string, string] =>
         name === 'Content-Type' ? [name, 'application/octet-stream'] : [name, value],
       )
@@ -82,7 +82,7 @@ for (const { name, open } of edges) {
       const stored = await edge.send({ method: 'PUT', path, headers, body: chunk })
       t.equal(stored.status, 201)
       t.strictSame(JSON.parse(stored.body).completed, [])
-      t.match(await ingest.map(projectId, id), { state: 'incomplete', missing: [] })
+      t.match(await ingest.project(projectId).getMap(id), { state: 'incomplete', missing: [] })
       const refused = await published()
       t.equal(refused.status, 429)
       time += Number(refused.headers['retry-after']) * 1000
@@ -181,8 +181,8 @@ async function openLarge(t: Test) {
   const { key } = await ingest.keys.create(projectId)
   const large = bytesOf(1_048_576)
   const [own] = manifestOf([large]).chunks as [{ digest: string; size: number }]
-  await ingest.publishMap(projectId, { placeId: 'keeper', buildId: 'b', manifest: manifestOf([large]) })
-  await ingest.putChunk(projectId, own.digest, large)
+  await ingest.project(projectId).publishMap({ placeId: 'keeper', buildId: 'b', manifest: manifestOf([large]) })
+  await ingest.project(projectId).putChunk(own.digest, large)
   const chunks = Array.from({ length: 10_000 }, () => own)
   const manifest = { contentType: 'a/b', size: 10_000 * own.size, digest: ref.digest, chunks }
   reads = 0
@@ -232,7 +232,7 @@ for (const query of ['', '?dryRun=true']) {
       t.match(await raw.read(), { status: 503, body: /draining/, headers: { 'retry-after': '1' } })
     await closed
     t.ok(reads() < 10_000, `${reads()} chunks were read`)
-    t.equal((await ingest.map(projectId, id)) === undefined, query !== '', 'what was recorded stays')
+    t.equal((await ingest.project(projectId).getMap(id)) === undefined, query !== '', 'what was recorded stays')
   })
 }
 
@@ -328,6 +328,6 @@ t.test('the shortest way to the store is the same Ingest', async (t) => {
   const raw = await openRaw(served.port)
   raw.write(requestBytes(put('/v1/maps', key, { placeId: 7, buildId: 'b', map: [] })))
   t.equal((await raw.read()).status, 201)
-  t.match(await ingest.map(projectId, { placeId: '7', buildId: 'b' }), { state: 'complete', size: 2 })
+  t.match(await ingest.project(projectId).getMap({ placeId: '7', buildId: 'b' }), { state: 'complete', size: 2 })
   raw.socket.destroy()
 })
