@@ -18,6 +18,17 @@ export {
 } from './events/event.ts'
 export { eventLine } from './events/event-line.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
+export type {
+  AppendBatch,
+  AppendEvent,
+  AppendResult,
+  Cursor,
+  EventStore,
+  ReadOptions,
+  RecentEvents,
+  StoredEvent,
+  Totals,
+} from './events/event-store.ts'
 export type { FollowOptions } from './events/follow-events.ts'
 export { followEvents } from './events/follow-events.ts'
 export type { EventFilter, ReadEventsOptions } from './events/read-events.ts'
@@ -49,6 +60,22 @@ export type {
   VerificationOptions,
 } from './maps/map.ts'
 export { manifestBytes } from './maps/map-quota.ts'
+export type {
+  BuildEntry,
+  BuildSelection,
+  CompleteMap,
+  MapChunks,
+  MapContents,
+  MapDecision,
+  MapEntry,
+  MapSelection,
+  MapSlot,
+  MapStore,
+  NewChunk,
+  PendingManifest,
+  PendingMap,
+  PutChunkOutcome,
+} from './maps/map-store.ts'
 export type { MapRules } from './maps/maps.ts'
 export { chunkBytesMax, manifestChunksMax } from './maps/publication.ts'
 export { openMemoryStore } from './memory/memory-store.ts'
@@ -57,28 +84,7 @@ export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/
 export { createKeyring } from './projects/keyring.ts'
 export type { KeyRecord, Project, Scope } from './projects/project.ts'
 export { isActive, keyIdOf, scopes } from './projects/project.ts'
-export type {
-  Activity,
-  AppendBatch,
-  AppendEvent,
-  AppendResult,
-  BuildEntry,
-  BuildSelection,
-  CompleteMap,
-  Cursor,
-  MapChunks,
-  MapContents,
-  MapDecision,
-  MapEntry,
-  MapSelection,
-  MapSlot,
-  NewChunk,
-  PendingMap,
-  ProjectDecision,
-  ReadOptions,
-  Store,
-  StoredEvent,
-  Totals,
-} from './store.ts'
+export type { ProjectDecision, ProjectStore } from './projects/project-store.ts'
+export type { Store } from './store.ts'
 export type { Issue, IssueCode } from './validation.ts'
 export { issuesMax } from './validation.ts'

@@ -3,13 +3,14 @@ import type { BatchInput, BatchResult } from './events/batch.ts'
 import { checkProjectId, eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createArrivals } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
+import type { Cursor, StoredEvent } from './events/event-store.ts'
 import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './events/read-events.ts'
 import { submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
 import { createStatistics, type Statistics } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
-import type { Cursor, Store, StoredEvent } from './store.ts'
+import type { Store } from './store.ts'
 
 export interface SubmitOptions {
   /**

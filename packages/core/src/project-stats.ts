@@ -1,7 +1,8 @@
 import { IngestError } from './error.ts'
 import { decodeListCursor, encodeListCursor } from './events/cursor.ts'
+import type { EventStore } from './events/event-store.ts'
+import type { BuildEntry, MapStore } from './maps/map-store.ts'
 import { buildIdIssue } from './maps/publication.ts'
-import type { BuildEntry, Store } from './store.ts'
 
 /** What a project has stored. */
 export interface ProjectStats {
@@ -71,7 +72,7 @@ const rateMsMin = 1_000
 const rateBatchesMax = 10_000
 
 /** The statistics of each project of a store; `now` is its clock, in milliseconds since 1970. */
-export function createStatistics(store: Store, now: () => number): (projectId: string) => Statistics {
+export function createStatistics(store: EventStore & MapStore, now: () => number): (projectId: string) => Statistics {
   async function* allBuilds(projectId: string): AsyncGenerator<BuildEntry> {
     for (let after: string | undefined; ; ) {
       const page = await store.builds(projectId, { ...(after !== undefined && { after }), limit: pageMax })
@@ -84,9 +85,8 @@ export function createStatistics(store: Store, now: () => number): (projectId: s
   return (projectId) => ({
     async getStats() {
       const at = now()
-      const activity = await store.activity(projectId, { since: at - rateMs, batchesMax: rateBatchesMax })
-      const { firstAt, lastAt, recent = { events: 0, since: at - rateMs } } = activity ?? {}
-      const { events, batches, bytes } = await store.totals(projectId)
+      const { events, batches, bytes, firstAt, lastAt } = await store.totals(projectId)
+      const recent = await store.countSince(projectId, at - rateMs, rateBatchesMax)
       const counts = { builds: 0, frozenBuilds: 0, maps: 0 }
       for await (const { frozenAt, maps } of allBuilds(projectId)) {
         counts.builds++

@@ -4,9 +4,10 @@ import t from 'tap'
 import { Type } from 'typebox'
 import { errorCodes, IngestError } from '../src/error.ts'
 import type { BatchResult } from '../src/events/batch.ts'
+import type { ReadOptions } from '../src/events/event-store.ts'
 import { createIngest, type IngestOptions } from '../src/ingest.ts'
 import { openMemoryStore } from '../src/memory/memory-store.ts'
-import type { ReadOptions, Store } from '../src/store.ts'
+import type { Store } from '../src/store.ts'
 import type { IssueCode } from '../src/validation.ts'
 
 function setUp(options: Partial<IngestOptions> = {}) {

@@ -1,9 +1,9 @@
 import type { Slice } from '../json/json-scanner.ts'
-import type { AppendEvent } from '../store.ts'
 import { type Issue, issuesMax } from '../validation.ts'
 import type { RejectedEvent } from './batch.ts'
 import { eventIdIssue, eventIssues, identityIssues, isObject, type JsonObject } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
+import type { AppendEvent } from './event-store.ts'
 import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 
 /** An event that has an identity and a fault: it is a duplicate instead if its id is known. */

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { IngestError } from '../error.ts'
-import type { Cursor } from '../store.ts'
+import type { Cursor } from './event-store.ts'
 
 /**
  * The id of a store and its epoch: restoring a backup begins a new epoch. Both are random and at least 8 bytes long. A

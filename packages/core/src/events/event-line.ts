@@ -1,4 +1,4 @@
-import type { StoredEvent } from '../store.ts'
+import type { StoredEvent } from './event-store.ts'
 
 const lineFeed = 0x0a
 const carriageReturn = 0x0d

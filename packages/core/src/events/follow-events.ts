@@ -1,5 +1,5 @@
 import type { Ingest } from '../ingest.ts'
-import type { StoredEvent } from '../store.ts'
+import type { StoredEvent } from './event-store.ts'
 import type { ReadEventsOptions } from './read-events.ts'
 
 /** Which events are followed, and from where on. */

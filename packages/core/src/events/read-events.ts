@@ -1,6 +1,6 @@
 import { IngestError } from '../error.ts'
-import type { Cursor, Store, StoredEvent } from '../store.ts'
 import type { Arrivals } from './event-notifier.ts'
+import type { Cursor, EventStore, StoredEvent } from './event-store.ts'
 import { wellKnownOf } from './parse-batch.ts'
 
 /** Which events are wanted: those for which each of these members is exactly this. */
@@ -56,7 +56,7 @@ export interface ReadEventsOptions extends EventFilter {
 }
 
 export interface ReadContext {
-  store: Store
+  store: EventStore
   arrivals: Arrivals
   /** Milliseconds since 1970. */
   now(): number

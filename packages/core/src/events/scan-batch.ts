@@ -1,7 +1,7 @@
 import { isAscii } from 'node:buffer'
-import type { AppendEvent } from '../store.ts'
 import { batchEventsMax } from './batch.ts'
 import { eventDepthMax, eventIdBytesMax, isTimestampText, type KnownField, knownFields } from './event.ts'
+import type { AppendEvent } from './event-store.ts'
 
 // Bytes stand here as numbers, as a bundler would make variables of their names, and each use would cost a load. A
 // function that looks for an end answers -1 when there is none, or none that it knows.

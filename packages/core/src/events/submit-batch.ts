@@ -1,14 +1,14 @@
 import type { Slice } from '../json/json-scanner.ts'
-import type { Store } from '../store.ts'
 import { type BatchInput, type BatchResult, batchBody, type RejectedEvent } from './batch.ts'
 import { type SortedEvents, sortEvents, takeOutRepeats } from './classify-events.ts'
 import type { CheckBySchema } from './event-schemas.ts'
+import type { EventStore } from './event-store.ts'
 import { parseBatch } from './parse-batch.ts'
 import { scanBatch } from './scan-batch.ts'
 
 /** What `submitBatch` needs besides the batch. */
 export interface SubmitContext {
-  store: Store
+  store: EventStore
   /** The embedder's own rules, if there are any. */
   checkBySchema: CheckBySchema | undefined
   now(): number
@@ -35,7 +35,7 @@ export async function submitBatch(
   const { stored, conflicts } =
     valid.length === 0
       ? { stored: [], conflicts: 0 }
-      : await store.append(projectId, { body, count, events: valid, receivedAt: now() })
+      : await store.append(projectId, { body, isWhole: valid.length === count, events: valid, receivedAt: now() })
   const rejected = faulty.filter((_, i) => !known[i]).map(({ rejection }) => rejection)
   const accepted = stored.filter(Boolean).length
   const unseen = [...repeats, ...faulty.filter((_, i) => known[i])]
@@ -78,7 +78,7 @@ function merge(some: RejectedEvent[], others: RejectedEvent[]): RejectedEvent[] 
 
 /** Duplicates that the store has not seen, and that are not the bytes that are stored under their id. */
 async function countConflicts(
-  store: Store,
+  store: EventStore,
   projectId: string,
   body: Buffer,
   duplicates: readonly (Slice & { eventId: string })[],

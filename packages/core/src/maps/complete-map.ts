@@ -1,15 +1,63 @@
 import { createHash } from 'node:crypto'
-import type { Store } from '../store.ts'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Issue } from '../validation.ts'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
-import type { Manifest, MapKey, PublishedMap } from './map.ts'
-import { chunkBytesMax } from './publication.ts'
+import type { Manifest, MapKey, PublishedMap, VerificationOptions } from './map.ts'
+import type { MapStore } from './map-store.ts'
+import { digestsOf } from './pending-map.ts'
 import { publishedMap } from './read-map.ts'
+import { createVerificationQueue } from './verification-queue.ts'
 
 /** The most bytes that are hashed in one turn of the event loop: cheap compared with a batch of events. */
 export const sliceBytesMax = 65_536
 /** The most chunks that are read in one turn of the event loop. */
 const sliceChunksMax = 64
+
+/** Verifies manifests, one at a time per project; concurrent calls for the same manifest share one run. */
+export interface MapVerifier {
+  /** Verifies and completes a pending manifest that misses no chunk, as {@link completeMap}. */
+  complete(key: MapKey, manifest: Manifest, options: VerificationOptions): Promise<PublishedMap | undefined>
+  /** As {@link verifyManifest}. */
+  verify(projectId: string, manifest: Manifest, options: VerificationOptions): Promise<Issue[] | undefined>
+  /** Whether a verification of the project is running. */
+  isBusy(projectId: string): boolean
+}
+
+export function createMapVerifier(store: MapStore, now: () => number): MapVerifier {
+  const queue = createVerificationQueue()
+  let lastTurn: Promise<unknown> = Promise.resolve()
+
+  /** Resolves in a turn of the event loop in which no other verification hashes, over all projects. */
+  function takeTurn(): Promise<unknown> {
+    lastTurn = lastTurn.then(() => nextTurn())
+    return lastTurn
+  }
+
+  return {
+    complete(key, manifest, { admit, signal }) {
+      const { projectId, placeId, buildId } = key
+      const verification = {
+        projectId,
+        name: JSON.stringify(['complete', placeId, buildId, manifest]),
+        admit: () => admit?.(manifest.size),
+        work: (signal: AbortSignal) => completeMap(store, key, manifest, { now, signal, nextTurn: takeTurn }),
+      }
+      return queue.run(verification, signal)
+    },
+
+    verify(projectId, manifest, { admit, signal }) {
+      const verification = {
+        projectId,
+        name: JSON.stringify(['verify', manifest]),
+        admit: () => admit?.(manifest.size),
+        work: (signal: AbortSignal) => verifyManifest(store, projectId, manifest, { signal, nextTurn: takeTurn }),
+      }
+      return queue.run(verification, signal)
+    },
+
+    isBusy: queue.isBusy,
+  }
+}
 
 export interface VerifyOptions {
   /** Resolves in another turn of the event loop. */
@@ -23,48 +71,46 @@ export interface CompleteOptions extends VerifyOptions {
 }
 
 /**
- * Completes a pending manifest whose chunks are all there: reads the whole, and makes it the map if it is what the
- * manifest says; drops it, and says so in `issues`, if it is not. Undefined when something else became of it meanwhile.
+ * Verifies a pending manifest whose chunks are all stored, and makes it the complete map; drops it, with `issues` in the
+ * result, if the chunks do not match. Undefined if it was replaced, dropped or frozen out meanwhile.
  */
 export async function completeMap(
-  store: Store,
+  store: MapStore,
   key: MapKey,
   manifest: Manifest,
   { now, ...options }: CompleteOptions,
 ): Promise<PublishedMap | undefined> {
   const issues = await verifyManifest(store, key.projectId, manifest, options)
   if (issues === undefined) return undefined
-  if (issues.length > 0) return drop(store, key, manifest, issues)
-  const digests = manifest.chunks.map(({ digest }) => digest)
-  return store.updateMap(key, { digests }, (slot, present) => {
+  if (issues.length > 0) return dropPending(store, key, manifest, issues)
+  return store.updateMap(key, { digests: digestsOf(manifest) }, (slot, present) => {
     const decided = decideCompletion(slot, present, manifest, now())
     if (!decided) return { result: undefined }
     return withContents(decided, publishedMap(key, decided, slot.frozenAt !== undefined))
   })
 }
 
-/** A decision for the store: what is to be written, and the response. */
+/** A decision for `updateMap`: the contents to write, and the result. */
 export function withContents<T>({ contents }: DecidedPublication, result: T) {
   return { ...(contents && { contents }), result }
 }
 
 /**
- * Hashes the chunks of a manifest in slices of at most {@link sliceBytesMax}. Resolves to what is wrong, to an empty
- * list if the map is what the manifest says, or to undefined if a chunk is no longer stored. Hashes at most
- * `manifest.size` bytes, and holds at most one chunk.
+ * Hashes the chunks of a manifest in slices of at most {@link sliceBytesMax}. Resolves to the issues, to an empty list
+ * if the chunks match the manifest, or to undefined if a chunk is no longer stored. Hashes at most `manifest.size`
+ * bytes, and holds at most one chunk.
  */
 export async function verifyManifest(
-  store: Store,
+  store: MapStore,
   projectId: string,
   { digest, chunks }: Manifest,
   { nextTurn, signal }: VerifyOptions,
 ): Promise<Issue[] | undefined> {
   const hash = createHash('sha256')
-  let buffer: Buffer | undefined
-  // full, so that the first chunk waits for its turn too
+  // full, so that the first chunk begins a slice too
   let slice = { bytes: sliceBytesMax, chunks: 0 }
 
-  /** Begins another slice, in another turn, if this one cannot take so many more bytes. */
+  /** Begins another slice, in another turn, if this one cannot take that many more bytes. */
   async function reserve(bytes: number): Promise<void> {
     if (slice.bytes + bytes <= sliceBytesMax && slice.chunks < sliceChunksMax) return
     await nextTurn()
@@ -75,24 +121,15 @@ export async function verifyManifest(
   for (const [i, chunk] of chunks.entries()) {
     signal.throwIfAborted()
     await reserve(Math.min(chunk.size, sliceBytesMax))
-    const isLarge = chunk.size > sliceBytesMax
-    if (isLarge) buffer ??= Buffer.allocUnsafe(chunkBytesMax)
-    const size = await store.chunk(projectId, chunk.digest, (bytes) => {
-      if (bytes.length !== chunk.size) return bytes.length
-      // a large chunk takes several turns, and `bytes` are valid in this callback only
-      if (isLarge) buffer?.set(bytes)
-      else hash.update(bytes)
-      return bytes.length
-    })
-    if (size === undefined) return undefined
-    if (size !== chunk.size) {
-      const message = `Expected the size of the chunk, ${size}.`
+    const bytes = await store.readChunk(projectId, chunk.digest)
+    if (bytes === undefined) return undefined
+    if (bytes.length !== chunk.size) {
+      const message = `Expected the size of the chunk, ${bytes.length}.`
       return [{ code: 'out_of_range', path: `/manifest/chunks/${i}/size`, message }]
     }
     slice.chunks++
-    if (!isLarge) slice.bytes += size
-    for (let at = 0; isLarge && at < size; at += sliceBytesMax) {
-      const part = (buffer as Buffer).subarray(at, Math.min(at + sliceBytesMax, size))
+    for (let at = 0; at < bytes.length; at += sliceBytesMax) {
+      const part = bytes.subarray(at, at + sliceBytesMax)
       await reserve(part.length)
       hash.update(part)
       slice.bytes += part.length
@@ -102,7 +139,12 @@ export async function verifyManifest(
   return [{ code: 'digest_mismatch', path: '/manifest/digest', message: 'Expected the digest of all chunks together.' }]
 }
 
-function drop(store: Store, key: MapKey, manifest: Manifest, issues: Issue[]): Promise<PublishedMap | undefined> {
+function dropPending(
+  store: MapStore,
+  key: MapKey,
+  manifest: Manifest,
+  issues: Issue[],
+): Promise<PublishedMap | undefined> {
   return store.updateMap(key, {}, ({ complete, pending, frozenAt }) => {
     if (!pending || !isSameCut(pending.manifest, manifest)) return { result: undefined }
     const decided: DecidedPublication = { outcome: 'incomplete', missing: [], manifest }

@@ -1,30 +1,32 @@
 import { IngestError } from '../error.ts'
-import type { MapContents, MapSlot } from '../store.ts'
 import type { Digest, Manifest, MapId, PublishOptions, PublishOutcome } from './map.ts'
+import type { MapContents, MapSlot } from './map-store.ts'
+import { digestsOf } from './pending-map.ts'
 
-/** What becomes of the first map for a place of a build that is frozen already. */
+/** Whether the first map for a place of a build that is frozen already is accepted. */
 export type LatePublish = 'accept' | 'reject'
 
-/** A publication, as far as it has to be known to decide it. */
+/** What {@link decidePublication} needs of a publication. */
 export interface Proposal extends Pick<PublishOptions, 'ifNoneMatch' | 'ifMatch'> {
   id: MapId
   manifest: Manifest
-  /** The bytes come with it, and its digest was made from them. */
-  whole: boolean
+  /** Whether the publication has all bytes, from which the digest was computed. */
+  isWhole: boolean
   latePublish: LatePublish
   /** Milliseconds since 1970. */
   at: number
 }
 
 export interface DecidedPublication {
-  outcome: PublishOutcome
-  /** The distinct chunks that are to be uploaded, in the order of the manifest. */
+  /** `verify`: no chunk is missing, so the chunks are to be verified, and the map completed by {@link decideCompletion}. */
+  outcome: PublishOutcome | 'verify'
+  /** The distinct chunks to upload, in the order of the manifest. */
   missing: Digest[]
   /** The manifest that the outcome is about: the stored one where it is unchanged. */
   manifest: Manifest
   /** When it became complete, in milliseconds since 1970. */
   publishedAt?: number
-  /** What is published from now on; nothing changes without. */
+  /** The new contents of the slot; undefined if nothing changes. */
   contents?: MapContents
 }
 
@@ -34,36 +36,32 @@ export interface DecidedPublication {
  * What is *pinned* is the complete map, else the incomplete manifest, else nothing. On a frozen build a publication is
  * accepted if and only if nothing is pinned for that place, or its identity (digest and content type) is the pinned one.
  *
- * `incomplete` with nothing missing is to be verified, and then completed by {@link decideCompletion}.
- *
  * @throws {IngestError} `precondition-failed`, `map-frozen`
  */
 export function decidePublication(slot: MapSlot, present: ReadonlySet<Digest>, proposal: Proposal): DecidedPublication {
-  const { manifest, whole, at } = proposal
+  const { manifest, isWhole, at } = proposal
   const { complete, pending } = slot
   checkPreconditions(slot, proposal)
   if (complete && isSameMap(complete.manifest, manifest)) {
     return { outcome: 'unchanged', missing: [], ...complete }
   }
   checkFrozen(slot, proposal)
-  if (whole) {
-    // whatever else was on its way was published before this
+  if (isWhole) {
+    // a pending manifest was published before this
     const outcome = complete ? 'replaced' : 'created'
     return { outcome, missing: [], manifest, publishedAt: at, contents: { complete: { manifest, publishedAt: at } } }
   }
   const known = pending && isSameCut(pending.manifest, manifest) ? pending.manifest : manifest
+  const missing = missingOf(manifest, present)
   return {
-    outcome: 'incomplete',
-    missing: missingOf(manifest, present),
+    outcome: missing.length > 0 ? 'incomplete' : 'verify',
+    missing,
     manifest: known,
     contents: { ...(complete && { complete }), pending: { manifest: known, touchedAt: at } },
   }
 }
 
-/**
- * Decides what becomes of a pending manifest whose chunks were all there and were found to be right: nothing, if it is
- * not what is pending any more, or not with all of its chunks.
- */
+/** Decides the completion of a verified manifest; undefined if it is no longer pending, or a chunk is missing again. */
 export function decideCompletion(
   slot: MapSlot,
   present: ReadonlySet<Digest>,
@@ -73,15 +71,15 @@ export function decideCompletion(
   const { complete, pending, frozenAt } = slot
   if (complete && isSameMap(complete.manifest, manifest)) return { outcome: 'unchanged', missing: [], ...complete }
   if (!pending || !isSameCut(pending.manifest, manifest) || missingOf(manifest, present).length > 0) return undefined
-  // the freeze has made the replacement void
+  // the freeze voided the replacement
   if (complete && frozenAt !== undefined) return undefined
   const completed = { manifest: pending.manifest, publishedAt: at }
   return { outcome: complete ? 'replaced' : 'created', missing: [], ...completed, contents: { complete: completed } }
 }
 
-/** The distinct chunks of a manifest that are not there, in its order. */
-export function missingOf(manifest: Manifest, present: ReadonlySet<Digest>): Digest[] {
-  return [...new Set(manifest.chunks.map(({ digest }) => digest))].filter((digest) => !present.has(digest))
+/** The distinct chunks of a manifest that are not stored, in its order. */
+function missingOf(manifest: Manifest, present: ReadonlySet<Digest>): Digest[] {
+  return digestsOf(manifest).filter((digest) => !present.has(digest))
 }
 
 /** Whether two manifests are of the same map, however it is cut. */
@@ -116,15 +114,15 @@ function checkFrozen({ frozenAt, complete, pending }: MapSlot, { id, manifest, l
   if (pinned ? isSameMap(pinned, manifest) : latePublish === 'accept') return
   const froze = `Build "${id.buildId}" froze at ${new Date(frozenAt).toISOString()}`
   const its = `its map for place "${id.placeId}"`
-  const [stays, refused] = pinned ? toldApart(pinned, manifest) : ['', manifest.digest]
+  const [stays, refused] = pinned ? describeBoth(pinned, manifest) : ['', manifest.digest]
   throw new IngestError(
     'map-frozen',
-    `${froze}: ${its} ${pinned ? `stays ${stays}` : 'came too late'}, so ${refused} is refused. Publish it under a new buildId.`,
+    `${froze}: ${its} ${pinned ? `stays ${stays}` : 'was published too late'}, so ${refused} is refused. Publish it under a new buildId.`,
   )
 }
 
-/** By digest, or by content type where that is all that differs. */
-function toldApart(a: Manifest, b: Manifest): [string, string] {
+/** Two maps by digest, or by content type where only that differs. */
+function describeBoth(a: Manifest, b: Manifest): [string, string] {
   if (a.digest !== b.digest) return [a.digest, b.digest]
   return [`${a.digest} as ${a.contentType}`, `${b.digest} as ${b.contentType}`]
 }

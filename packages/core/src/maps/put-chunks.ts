@@ -1,74 +1,175 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { IngestError } from '../error.ts'
 import { isObject } from '../events/event.ts'
-import type { NewChunk, Store } from '../store.ts'
 import type { Issue } from '../validation.ts'
-import { digestIssue, digestOf } from './digest.ts'
-import type { ChunkUpload } from './map.ts'
+import type { MapVerifier } from './complete-map.ts'
+import { digestIssue, digestOf, isDigest } from './digest.ts'
+import type {
+  ChunkUpload,
+  Digest,
+  MapId,
+  PublishedMap,
+  PutChunkResult,
+  PutChunksResult,
+  VerificationOptions,
+} from './map.ts'
+import type { MapStore, NewChunk } from './map-store.ts'
 import { chunkBytesMax } from './publication.ts'
 
-/** What became of one chunk. */
-export type ChunkOutcome = 'stored' | 'existing' | Issue
-
-/** So many are handed to the store at once: they share a commit, and do not fill its queue. */
-const chunksAtOnce = 16
-/** Hashing what is larger is felt by others: they get a turn after it. */
-const quickBytesMax = 65_536
+/** Chunks in flight to the store: they share a commit, and do not fill its queue. */
+const concurrency = 16
+/** Hashing a larger chunk delays others noticeably: the event loop gets a turn after it. */
+const turnBytesMax = 65_536
+/** The most maps that one upload of chunks completes: any number of manifests may need the same chunk. */
+export const completionsMax = 16
+/** An upload of chunks completes no further map after this many bytes were hashed. */
+export const completionBytesMax = 64 * 2 ** 20
 
 export interface PutChunksContext {
-  now: () => number
+  store: MapStore
+  verifier: MapVerifier
   pendingBytesMax: number
+  /** Milliseconds since 1970. */
+  now(): number
 }
 
-/** Checks chunks, computing the digest of each, and stores those that are right; one outcome for each. */
+/** Stores chunks, and completes the maps of which they were the last ones. */
 export async function putChunks(
-  store: Store,
+  context: PutChunksContext,
   projectId: string,
   chunks: readonly ChunkUpload[],
-  { now, pendingBytesMax }: PutChunksContext,
-): Promise<ChunkOutcome[]> {
+  options: VerificationOptions,
+): Promise<PutChunksResult> {
+  const { outcomes, ready } = await storeChunks(context, projectId, chunks)
+  const rejected = outcomes.flatMap((outcome, index) => {
+    if (typeof outcome === 'string') return []
+    const digest: unknown = chunks[index]?.digest
+    return [{ index, digest: isDigest(digest) ? digest : null, issues: [outcome] }]
+  })
+  const stored = outcomes.filter((outcome) => outcome === 'stored').length
+  const existing = outcomes.length - stored - rejected.length
+  return { stored, existing, rejected, completed: await completeReady(context, projectId, ready, options) }
+}
+
+/**
+ * Stores one chunk, and completes the maps of which it was the last one.
+ *
+ * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `invalid-argument`
+ */
+export async function putChunk(
+  context: PutChunksContext,
+  projectId: string,
+  chunk: ChunkUpload,
+  options: VerificationOptions,
+): Promise<PutChunkResult> {
+  const { outcomes, ready } = await storeChunks(context, projectId, [chunk])
+  const [outcome] = outcomes
+  if (typeof outcome !== 'string') throw chunkError(outcome as Issue, chunk.bytes.length)
+  return { outcome, completed: await completeReady(context, projectId, ready, options) }
+}
+
+/** What became of one chunk. */
+type ChunkOutcome = 'stored' | 'existing' | Issue
+
+/** Verifies the digest of each chunk and stores the valid ones; one outcome each, and the maps that miss no chunk now. */
+async function storeChunks(
+  { store, now, pendingBytesMax }: PutChunksContext,
+  projectId: string,
+  chunks: readonly ChunkUpload[],
+): Promise<{ outcomes: ChunkOutcome[]; ready: MapId[] }> {
   const outcomes: ChunkOutcome[] = []
-  for (let at = 0; at < chunks.length; at += chunksAtOnce) {
+  const ready = new Map<string, MapId>()
+
+  async function putOne(chunk: NewChunk): Promise<ChunkOutcome> {
+    const put = await store.putChunk(projectId, chunk)
+    for (const id of put.ready) ready.set(JSON.stringify([id.placeId, id.buildId]), id)
+    return put.outcome === 'undeclared' ? undeclared : put.outcome
+  }
+
+  for (let at = 0; at < chunks.length; at += concurrency) {
     const puts: Promise<ChunkOutcome>[] = []
-    for (const chunk of chunks.slice(at, at + chunksAtOnce)) {
+    for (const chunk of chunks.slice(at, at + concurrency)) {
       const issue = chunkIssue(chunk)
       const { digest, bytes } = chunk ?? {}
-      const put = issue
-        ? Promise.resolve(issue)
-        : putOne(store, projectId, { digest, bytes, receivedAt: now(), pendingBytesMax })
-      // one that fails while others are hashed is looked at below, and must not end the process before that
+      const put = issue ? Promise.resolve(issue) : putOne({ digest, bytes, receivedAt: now(), pendingBytesMax })
+      // a rejection while others are hashed is handled below, and must not end the process before that
       put.catch(() => {})
       puts.push(put)
-      if (chunk?.bytes?.length > quickBytesMax) await nextTurn()
+      if (chunk?.bytes?.length > turnBytesMax) await nextTurn()
     }
     for (const each of await Promise.allSettled(puts)) {
       if (each.status === 'rejected') throw each.reason
       outcomes.push(each.value)
     }
   }
-  return outcomes
+  return { outcomes, ready: [...ready.values()] }
+}
+
+/**
+ * Completes maps that miss no chunk. A map that cannot be verified now stays pending: the upload has succeeded all the
+ * same.
+ */
+async function completeReady(
+  { store, verifier }: PutChunksContext,
+  projectId: string,
+  ready: readonly MapId[],
+  { admit = () => {}, signal }: VerificationOptions,
+): Promise<PublishedMap[]> {
+  const completed: PublishedMap[] = []
+  let bytes = 0
+  for (const id of ready.slice(0, completionsMax)) {
+    const key = { projectId, ...id }
+    const { pending } = await store.map(key)
+    if (bytes >= completionBytesMax || verifier.isBusy(projectId) || signal?.aborted) break
+    if (!pending || pending.missing.length > 0 || !isAdmitted(() => admit(pending.manifest.size))) continue
+    bytes += pending.manifest.size
+    const published = await verifier.complete(key, pending.manifest, signal ? { signal } : {}).catch((error) => {
+      if (!signal?.aborted) throw error
+    })
+    if (published && published.outcome !== 'unchanged') completed.push(published)
+  }
+  return completed
+}
+
+function isAdmitted(admit: () => void): boolean {
+  try {
+    admit()
+    return true
+  } catch {
+    return false
+  }
+}
+
+const undeclared: Issue = {
+  code: 'undeclared',
+  path: '/digest',
+  message: 'No manifest of the project names this chunk: publish the manifest first.',
 }
 
 function chunkIssue(chunk: ChunkUpload): Issue | undefined {
   if (!isObject(chunk)) return { code: 'not_object', path: '', message: 'Expected an object.' }
   const { digest, bytes } = chunk as ChunkUpload
-  return digestIssue(digest, '/digest') ?? sizeIssue(bytes) ?? mismatch(digest, bytes)
+  return digestIssue(digest, '/digest') ?? bytesIssue(bytes) ?? mismatchIssue(digest, bytes)
 }
 
-async function putOne(store: Store, projectId: string, chunk: NewChunk): Promise<ChunkOutcome> {
-  const outcome = await store.putChunk(projectId, chunk)
-  if (outcome !== 'undeclared') return outcome
-  const message = 'No manifest of the project names this chunk: publish the manifest first.'
-  return { code: 'undeclared', path: '/digest', message }
-}
-
-function sizeIssue(bytes: unknown): Issue | undefined {
+function bytesIssue(bytes: unknown): Issue | undefined {
   if (!(bytes instanceof Uint8Array)) return { code: 'invalid_type', path: '', message: 'Expected bytes.' }
   if (bytes.length === 0) return { code: 'too_short', path: '', message: 'Expected at least 1 byte.' }
   if (bytes.length <= chunkBytesMax) return undefined
   return { code: 'too_long', path: '', message: `Expected at most ${chunkBytesMax} bytes.` }
 }
 
-function mismatch(digest: string, bytes: Uint8Array): Issue | undefined {
+function mismatchIssue(digest: Digest, bytes: Uint8Array): Issue | undefined {
   if (digestOf(bytes) === digest) return undefined
   return { code: 'digest_mismatch', path: '/digest', message: 'Expected the digest of the bytes.' }
+}
+
+function chunkError(issue: Issue, actual: number): IngestError {
+  if (issue.code === 'undeclared') return new IngestError('chunk-undeclared', issue.message)
+  if (issue.code === 'digest_mismatch') return new IngestError('digest-mismatch', issue.message)
+  if (issue.code === 'too_long') {
+    const limits = { limit: chunkBytesMax, actual }
+    return new IngestError('chunk-too-large', `A chunk holds at most ${chunkBytesMax} bytes: make it smaller.`, limits)
+  }
+  return new IngestError('invalid-argument', issue.message, { issues: [issue] })
 }

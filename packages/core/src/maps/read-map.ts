@@ -1,41 +1,52 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { MapSlot, Store } from '../store.ts'
-import { type DecidedPublication, missingOf } from './decide-publication.ts'
-import type { Digest, Manifest, MapContent, MapId, MapKey, MapStatus, PublishedMap } from './map.ts'
+import { decodeListCursor, encodeListCursor } from '../events/cursor.ts'
+import type { DecidedPublication } from './decide-publication.ts'
+import type { Manifest, MapContent, MapId, MapKey, MapPage, MapPageOptions, MapStatus, PublishedMap } from './map.ts'
+import type { MapEntry, MapSlot, MapStore } from './map-store.ts'
+import { parseMapId } from './publication.ts'
 
-/** What a publication answers. */
+const pageMax = 1_000
+const pageDefault = 100
+/** A page ends early once the manifests of its maps have this many chunks: all of them are read, and may be missing. */
+const pageChunksMax = 20_000
+/** The most maps of a page that are read in one turn of the event loop. */
+const turnMapsMax = 10
+
+/** The result of a publication. */
 export function publishedMap(id: MapId, decided: DecidedPublication, frozen: boolean): PublishedMap {
-  const { outcome, missing, manifest, publishedAt } = decided
+  const { missing, manifest, publishedAt } = decided
+  // a map that remains to be verified is incomplete for its readers
+  const outcome = decided.outcome === 'verify' ? 'incomplete' : decided.outcome
   return {
-    ...idOf(id),
+    ...mapIdOf(id),
     outcome,
     state: outcome === 'incomplete' ? 'incomplete' : 'complete',
     ...outlineOf(manifest),
     frozen,
     missing,
-    publishedAt: timeOf(publishedAt),
+    publishedAt: toIsoTime(publishedAt),
   }
 }
 
-/** What is known of a map; undefined when nothing is published for it. `present` covers the chunks that are pending. */
-export function mapStatus(id: MapId, slot: MapSlot, present: ReadonlySet<Digest>): MapStatus | undefined {
-  const { frozenAt, complete, pending } = slot
+/** The status of a map; undefined when nothing is published for it. */
+export function mapStatus(id: MapId, { frozenAt, complete, pending }: MapSlot): MapStatus | undefined {
   const shown = complete ?? pending
   if (!shown) return undefined
-  const missing = pending ? missingOf(pending.manifest, present) : []
+  const missing = [...(pending?.missing ?? [])]
   return {
-    ...idOf(id),
+    ...mapIdOf(id),
     state: complete ? 'complete' : 'incomplete',
     ...outlineOf(shown.manifest),
     frozen: frozenAt !== undefined,
     missing: complete ? [] : missing,
-    publishedAt: timeOf(complete?.publishedAt),
-    frozenAt: timeOf(frozenAt),
+    publishedAt: toIsoTime(complete?.publishedAt),
+    frozenAt: toIsoTime(frozenAt),
     pending: complete && pending ? { ...outlineOf(pending.manifest), missing } : null,
   }
 }
 
-function idOf({ placeId, buildId }: MapId): MapId {
+function mapIdOf({ placeId, buildId }: MapId): MapId {
   return { placeId, buildId }
 }
 
@@ -43,12 +54,57 @@ function outlineOf({ digest, size, contentType, chunks }: Manifest) {
   return { digest, size, contentType, chunks: chunks.length }
 }
 
-function timeOf(at: number | undefined): string | null {
+function toIsoTime(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
+/** @throws {IngestError} `invalid-cursor`, `invalid-argument` */
+export async function listMaps(store: MapStore, projectId: string, options: MapPageOptions): Promise<MapPage> {
+  const { cursor, limit = pageDefault } = options
+  if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
+    throw new IngestError('invalid-argument', `limit is a number of maps from 1 to ${pageMax}.`)
+  }
+  let last = cursor === undefined ? undefined : decodeListCursor('maps', projectId, cursor, parseListedId)
+  const maps: MapStatus[] = []
+  let chunks = 0
+  while (maps.length < limit && chunks < pageChunksMax) {
+    const count = Math.min(turnMapsMax, limit - maps.length)
+    const entries = await nextEntries(store, projectId, options, last, count + 1)
+    const some = entries.slice(0, count)
+    maps.push(...some.flatMap(({ slot, ...id }) => mapStatus(id, slot) ?? []))
+    if (entries.length === some.length) return { maps, next: null }
+    chunks += some.reduce((sum, { slot }) => sum + chunkCount(slot), 0)
+    last = some.at(-1)
+    await nextTurn()
+  }
+  return { maps, next: last ? encodeListCursor('maps', projectId, [last.placeId, last.buildId]) : null }
+}
+
+function nextEntries(
+  store: MapStore,
+  projectId: string,
+  { placeId, buildId }: MapPageOptions,
+  after: MapId | undefined,
+  limit: number,
+): Promise<MapEntry[]> {
+  return store.maps(projectId, {
+    ...(placeId !== undefined && { placeId }),
+    ...(buildId !== undefined && { buildId }),
+    ...(after && { after }),
+    limit,
+  })
+}
+
+function parseListedId([placeId, buildId]: readonly unknown[]): MapId {
+  return parseMapId({ placeId, buildId })
+}
+
+function chunkCount({ complete, pending }: MapSlot): number {
+  return (complete?.manifest.chunks.length ?? 0) + (pending?.manifest.chunks.length ?? 0)
+}
+
 /** The complete map of a slot, to be read chunk by chunk; undefined when there is none. */
-export function mapContent(store: Store, key: MapKey, { complete, frozenAt }: MapSlot): MapContent | undefined {
+export function mapContent(store: MapStore, key: MapKey, { complete, frozenAt }: MapSlot): MapContent | undefined {
   if (!complete) return undefined
   const { digest, size, contentType, chunks } = complete.manifest
 
@@ -59,12 +115,12 @@ export function mapContent(store: Store, key: MapKey, { complete, frozenAt }: Ma
       const to = Math.min(end - at, chunk.size)
       at += chunk.size
       if (from >= to) continue
-      const found = await store.chunk(key.projectId, chunk.digest, (bytes) => Buffer.from(bytes.subarray(from, to)))
+      const found = await store.readChunk(key.projectId, chunk.digest)
       if (!found) {
         const message = `The map of place "${key.placeId}" in build "${key.buildId}" was replaced while it was read: read it again.`
         throw new IngestError('map-replaced', message)
       }
-      yield found
+      yield found.subarray(from, to)
     }
   }
 

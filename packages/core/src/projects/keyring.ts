@@ -1,6 +1,5 @@
 import { IngestError } from '../error.ts'
 import { checkProjectId, isProjectId } from '../events/event.ts'
-import type { Store } from '../store.ts'
 import {
   hashKey,
   isActive,
@@ -13,6 +12,7 @@ import {
   type Scope,
   scopes,
 } from './project.ts'
+import type { ProjectStore } from './project-store.ts'
 
 /** What a request shows of itself. */
 export interface Credentials {
@@ -69,7 +69,7 @@ export interface Keyring {
 const overlapMsDefault = 48 * 3600 * 1000
 
 /** The keyring of a store. */
-export function createKeyring(store: Store, now: () => number = Date.now): Keyring {
+export function createKeyring(store: ProjectStore, now: () => number = Date.now): Keyring {
   return {
     async authenticate({ projectId, key, scope }) {
       const keyId = keyIdOf(key)

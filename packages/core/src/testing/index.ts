@@ -1,12 +1,64 @@
+import { appendChecks } from './store/append.ts'
+import { chunkChecks } from './store/chunks.ts'
+import { backupChecks, closeChecks, durableChecks } from './store/durability.ts'
+import { freezeChecks } from './store/freeze.ts'
+import { identityChecks } from './store/identity.ts'
+import { mapChecks } from './store/maps.ts'
+import { projectChecks } from './store/projects.ts'
+import { raceChecks } from './store/races.ts'
+import { readChecks } from './store/read.ts'
+import type { DurableStoreCheck, RestoreCheck, StoreCheck } from './store/store-check.ts'
+
 export { type IngestCheck, ingestChecks, type OpenIngest } from './ingest-checks.ts'
 export {
   type BackUpStore,
   type DurableStoreCheck,
-  durableStoreChecks,
   type OpenStore,
   type ReopenStore,
   type RestoreCheck,
-  restoreChecks,
   type StoreCheck,
-  storeChecks,
-} from './store-checks.ts'
+  shareStore,
+} from './store/store-check.ts'
+
+/**
+ * What every store promises, for any test runner.
+ *
+ * ```ts
+ * import test, { after } from 'node:test'
+ * import { shareStore, storeChecks } from '@ingest/core/testing'
+ *
+ * const shared = shareStore(openMyStore)
+ * for (const { name, isolated, run } of storeChecks) test(name, () => run(isolated ? openMyStore : shared.open))
+ * after(shared.close)
+ * ```
+ */
+export const storeChecks: readonly StoreCheck[] = [
+  ...appendChecks,
+  ...identityChecks,
+  ...readChecks,
+  ...freezeChecks,
+  ...projectChecks,
+  ...mapChecks,
+  ...chunkChecks,
+  ...raceChecks,
+  ...closeChecks,
+]
+
+/**
+ * What a store also promises if it outlives its process.
+ *
+ * ```ts
+ * for (const { name, run } of durableStoreChecks) test(name, () => run(openMyStore, reopenMyStore))
+ * ```
+ */
+export const durableStoreChecks: readonly DurableStoreCheck[] = durableChecks
+
+/**
+ * What a store also promises if its backups can be restored. Where a directory may be put back by hand, run them with
+ * that as well.
+ *
+ * ```ts
+ * for (const { name, run } of restoreChecks) test(name, () => run(openMyStore, reopenMyStore, backUpMyStore))
+ * ```
+ */
+export const restoreChecks: readonly RestoreCheck[] = backupChecks

@@ -1,8 +1,9 @@
 import t from 'tap'
 import { createArrivals } from '../../src/events/event-notifier.ts'
+import type { StoredEvent } from '../../src/events/event-store.ts'
 import { type ReadEventsOptions, readEvents } from '../../src/events/read-events.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import type { Store, StoredEvent } from '../../src/store.ts'
+import type { Store } from '../../src/store.ts'
 
 /** Longer than any test: a read that waits for so long is not ended by its wait. */
 const forEver = 2 ** 30

@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import { sortEvents, takeOutRepeats } from '../../src/events/classify-events.ts'
 import { isObject } from '../../src/events/event.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
-import type { AppendEvent } from '../../src/store.ts'
+import type { AppendEvent } from '../../src/events/event-store.ts'
 
 const event = (eventId: unknown, members: object = {}) => ({ projectId: 'p', eventId, ...members })
 /** Where the event at an index is said to stand. */

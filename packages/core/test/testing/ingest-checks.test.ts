@@ -4,9 +4,11 @@ import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { ingestChecks } from '../../src/testing/ingest-checks.ts'
 
 t.test('an ingest on the memory store keeps its promises', async (t) => {
-  for (const { name, run } of ingestChecks) {
-    await t.test(name, () => run(async () => ({ ingest: createIngest({ store: openMemoryStore() }), projectId: 'p' })))
+  async function open() {
+    const embedded = createIngest({ store: openMemoryStore() })
+    return { ingest: embedded.project('p'), close: embedded.close }
   }
+  for (const { name, run } of ingestChecks) await t.test(name, () => run(open))
 })
 
 t.test('the checks have names of their own', async (t) => {

@@ -3,12 +3,20 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import t from 'tap'
 import { eventCursors } from '../../src/events/cursor.ts'
+import type { AppendBatch, StoredEvent } from '../../src/events/event-store.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import type { AppendBatch, Store, StoredEvent } from '../../src/store.ts'
-import { durableStoreChecks, restoreChecks, storeChecks } from '../../src/testing/store-checks.ts'
+import type { Store } from '../../src/store.ts'
+import { durableStoreChecks, restoreChecks, shareStore, storeChecks } from '../../src/testing/index.ts'
 
 t.test('the memory store keeps the contract', async (t) => {
   for (const { name, run } of storeChecks) t.test(name, () => run(openMemoryStore))
+})
+
+t.test('checks that are not isolated may share a store', async (t) => {
+  const shared = shareStore(openMemoryStore)
+  for (const { name, isolated, run } of storeChecks)
+    await t.test(name, () => run(isolated ? openMemoryStore : shared.open))
+  await shared.close()
 })
 
 t.test('the checks have names of their own', async (t) => {
@@ -18,13 +26,13 @@ t.test('the checks have names of their own', async (t) => {
 
 t.test('a store that looks, waits and then writes fails the races, and nothing else', async (t) => {
   t.strictSame(await failing(openCheckThenActStore), [
-    'of 50 concurrent updates of a map none is lost',
-    'of publications and appends that race, each sees the other or comes before it, as all readers do',
     'of 50 concurrent updates of a project none is lost',
     'of 16 concurrent appends of a batch exactly one stores each event',
-    'of overlapping concurrent batches each event is stored once, as the one that says so sent it',
+    'overlapping concurrent batches store each event once, with the bytes of the append that reports it',
     'concurrent appends that freeze one build agree on when',
-    'readers during appends see every event once, in one order, whole batches, and their builds frozen',
+    'readers during appends see every event once, in one order, in whole batches, with their builds frozen',
+    'of 50 concurrent updates of a map none is lost',
+    'racing publications and appends have one order, for all readers',
   ])
 })
 
@@ -90,7 +98,7 @@ function openCheckThenActStore(): Store {
       const body = Buffer.from(JSON.stringify({ events: [{ eventId: key }] }))
       await memory.append(projectId, {
         body,
-        count: 1,
+        isWhole: true,
         events: [{ eventId: key, buildId, start: 11, end: body.length - 2 }],
         receivedAt: frozenAt,
       })
@@ -138,25 +146,27 @@ function openCheckThenActStore(): Store {
       return frozenAt === undefined ? slot : { ...slot, frozenAt }
     },
     async updateMap(key, chunks, decide) {
-      const present = await memory.presentChunks(key.projectId, chunks.digests ?? [])
-      const { contents, result } = decide(await memory.map(key), present)
+      const slot = await this.map(key)
+      const decided = await memory.updateMap(key, chunks, (_, present) => ({ result: decide(slot, present) }))
+      const { contents, result } = decided
       await nextTurn()
       return memory.updateMap(key, chunks, () => ({ ...(contents && { contents }), result }))
     },
     async totals(projectId) {
       await memory.check()
       const { log, batches, bytes } = of(projectId)
-      return { events: log.length, batches: batches.length, bytes }
-    },
-    async activity(projectId, { since, batchesMax }) {
-      await memory.check()
-      const { batches } = of(projectId)
       const [first, last] = [batches[0], batches.at(-1)]
-      if (!first || !last) return undefined
-      const recent = batches.slice(-batchesMax).filter(({ receivedAt }) => receivedAt >= since)
+      const times = first && last && { firstAt: first.receivedAt, lastAt: last.receivedAt }
+      return { events: log.length, batches: batches.length, bytes, ...times }
+    },
+    async countSince(projectId, since, batchesMax) {
+      await memory.check()
+      const recent = of(projectId)
+        .batches.slice(-batchesMax)
+        .filter(({ receivedAt }) => receivedAt >= since)
       const events = recent.reduce((sum, batch) => sum + batch.events, 0)
       const from = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
-      return { firstAt: first.receivedAt, lastAt: last.receivedAt, recent: { events, since: from ?? since } }
+      return { events, since: from ?? since }
     },
     async projects() {
       const used = [...kept].flatMap(([projectId, { batches }]) => (batches.length > 0 ? [projectId] : []))

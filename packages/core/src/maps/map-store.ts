@@ -1,0 +1,131 @@
+import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
+
+/** A map that can be read: all of its chunks are stored, and match its manifest. */
+export interface CompleteMap {
+  manifest: Manifest
+  /** Milliseconds since 1970. */
+  publishedAt: number
+}
+
+/** A manifest whose chunks are being uploaded. */
+export interface PendingManifest {
+  manifest: Manifest
+  /** When it was last published, or one of its missing chunks was stored: milliseconds since 1970. */
+  touchedAt: number
+}
+
+/** A pending manifest as it is stored. */
+export interface PendingMap extends PendingManifest {
+  /** The distinct chunks that are not stored yet, in the order of the manifest. */
+  missing: readonly Digest[]
+}
+
+/** What is published for one place of one build. */
+export interface MapContents {
+  complete?: CompleteMap
+  /** Becomes the complete map once its chunks are stored and verified. */
+  pending?: PendingManifest
+}
+
+/** What a store has of one map. */
+export interface MapSlot extends MapContents {
+  pending?: PendingMap
+  /** When the first event that references the build was stored, in milliseconds since 1970; undefined while it is open. */
+  frozenAt?: number
+}
+
+/** What `updateMap` writes: `contents`, if present, replaces all of the slot; `result` is returned to the caller. */
+export interface MapDecision<T> {
+  contents?: MapContents
+  result: T
+}
+
+/** The chunks that an update of a map is about. */
+export interface MapChunks {
+  /** Digests whose presence `decide` needs. */
+  digests?: readonly Digest[]
+  /** Chunks to store in the same step, if the new contents name them. No digest twice. */
+  uploads?: readonly ChunkUpload[]
+  /** Contents that raise the project's pending bytes above this are refused with `map-quota-exceeded`. */
+  pendingBytesMax?: number
+}
+
+export interface MapSelection {
+  placeId?: string
+  buildId?: string
+  /** Only maps after this one. */
+  after?: MapId
+  /** At most this many. */
+  limit: number
+}
+
+export interface MapEntry extends MapId {
+  slot: MapSlot
+}
+
+/** A chunk whose digest was computed. */
+export interface NewChunk extends ChunkUpload {
+  /** Milliseconds since 1970. */
+  receivedAt: number
+  /** A chunk that raises the project's pending bytes above this is refused with `map-quota-exceeded`. */
+  pendingBytesMax?: number
+}
+
+export interface PutChunkOutcome {
+  /** `undeclared` when no map of the project names the chunk. */
+  outcome: 'stored' | 'existing' | 'undeclared'
+  /** Pending maps that name the chunk and miss no chunk, at most {@link readyMapsMax}. */
+  ready: readonly MapId[]
+}
+
+/** The most maps that one chunk is reported to make ready: any number of manifests may name it. */
+export const readyMapsMax = 16
+
+export interface BuildSelection {
+  /** Only builds after this one. */
+  after?: string
+  /** At most this many. */
+  limit: number
+}
+
+/** One build that is frozen, or has maps, or both. */
+export interface BuildEntry {
+  buildId: string
+  /** When the first event that references it was stored, in milliseconds since 1970; undefined while it is open. */
+  frozenAt?: number
+  /** The places with a complete or pending map. */
+  maps: number
+}
+
+/** The part of a store that keeps maps and their chunks; {@link Store} says what holds for all of its operations. */
+export interface MapStore {
+  map(key: MapKey): Promise<MapSlot>
+  /** The maps of a project, complete or pending, by build and then by place, in the order of their UTF-8. */
+  maps(projectId: string, selection: MapSelection): Promise<MapEntry[]>
+  /** The builds of a project, in the order of their UTF-8. */
+  builds(projectId: string, selection: BuildSelection): Promise<BuildEntry[]>
+  /**
+   * Reads, decides and writes a map in one step, in one order with all appends, over all processes. `decide` is pure:
+   * it receives the slot and those of `chunks.digests` that the project has, and is called again after a lost race. If
+   * it throws, `updateMap` rejects with the same error and nothing is written. A decision without contents costs a read.
+   *
+   * Chunks that the new contents name are kept as long as they do; chunks that no map of the project names any more are
+   * deleted.
+   */
+  updateMap<T>(
+    key: MapKey,
+    chunks: MapChunks,
+    decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
+  ): Promise<T>
+  /** Stores a chunk that a map of the project names, complete or pending. */
+  putChunk(projectId: string, chunk: NewChunk): Promise<PutChunkOutcome>
+  /** The bytes of a chunk of this project; they belong to the caller and must not be changed. */
+  readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
+  /** Drops the pending maps of all projects that are expired by `isExpired`. */
+  expirePending(touchedBefore: number): Promise<void>
+  /**
+   * The bytes that unfinished uploads of a project hold: `manifestBytes` of each pending manifest, and the sizes of the
+   * chunks that no other manifest names. Complete maps and pinned pending maps (`isPinned`) are not counted.
+   */
+  pendingBytes(projectId: string): Promise<number>
+}

@@ -1,0 +1,289 @@
+import assert from 'node:assert/strict'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Cursor, StoredEvent } from '../../events/event-store.ts'
+import type { Store } from '../../store.ts'
+import {
+  appendSome,
+  batchOf,
+  event,
+  frozenAt,
+  idOf,
+  idOfStored,
+  idsOf,
+  oddEvents,
+  outcomeOf,
+  projectWith,
+  readAll,
+  textOf,
+} from './sample-events.ts'
+import {
+  chunk,
+  chunkText,
+  complete,
+  eventBatch,
+  key,
+  newChunk,
+  present,
+  publish,
+  putChunk,
+  readyPlaces,
+  record,
+  recount,
+  wholeOf,
+} from './sample-maps.ts'
+import {
+  assertRefused,
+  check,
+  codeOf,
+  type DurableStoreCheck,
+  durableCheck,
+  isolatedCheck,
+  type RestoreCheck,
+  range,
+  type StoreCheck,
+} from './store-check.ts'
+
+export const closeChecks: readonly StoreCheck[] = [
+  check('a store that is open can be checked', async (store) => {
+    assert.equal(await store.check(), undefined)
+  }),
+
+  isolatedCheck('after close every operation is refused with store-closed', async (store) => {
+    await appendSome(store)
+    const read = store.read('p')[Symbol.asyncIterator]()
+    await store.close()
+    await assertRefused(store.append('p', batchOf([event('a')])), 'store-closed', 'append')
+    await assertRefused(store.known('p', ['a']), 'store-closed', 'known')
+    await assertRefused(store.find('p', 'a'), 'store-closed', 'find')
+    await assertRefused(readAll(store), 'store-closed', 'read')
+    await assertRefused(read.next(), 'store-closed', 'read, begun before')
+    await assertRefused(store.lastCursor('p'), 'store-closed', 'lastCursor')
+    await assertRefused(store.map({ projectId: 'p', placeId: 'x', buildId: 'b' }), 'store-closed', 'map')
+    const mapKey = { projectId: 'p', placeId: 'x', buildId: 'b' }
+    const digest = `sha256:${'0'.repeat(64)}`
+    await assertRefused(store.maps('p', { limit: 1 }), 'store-closed', 'maps')
+    await assertRefused(
+      store.updateMap(mapKey, {}, () => ({ result: 1 })),
+      'store-closed',
+      'updateMap',
+    )
+    const chunk = { digest, bytes: Buffer.of(1), receivedAt: 1 }
+    await assertRefused(store.putChunk('p', chunk), 'store-closed', 'putChunk')
+    await assertRefused(store.readChunk('p', digest), 'store-closed', 'readChunk')
+    await assertRefused(store.pendingBytes('p'), 'store-closed', 'pendingBytes')
+    await assertRefused(store.expirePending(1), 'store-closed', 'expirePending')
+    await assertRefused(store.totals('p'), 'store-closed', 'totals')
+    await assertRefused(store.countSince('p', 1, 1), 'store-closed', 'countSince')
+    await assertRefused(store.builds('p', { limit: 1 }), 'store-closed', 'builds')
+    await assertRefused(store.projects(), 'store-closed', 'projects')
+    await assertRefused(store.project('p'), 'store-closed', 'project')
+    await assertRefused(
+      store.updateProject('p', () => ({ result: 1 })),
+      'store-closed',
+      'updateProject',
+    )
+    await assertRefused(store.check(), 'store-closed', 'check')
+  }),
+
+  isolatedCheck('a store may be closed twice, also at once', async (store) => {
+    await Promise.all([store.close(), store.close()])
+    await store.close()
+  }),
+
+  isolatedCheck('a close waits for the appends that have begun', async (store) => {
+    let unsettled = 0
+    const appends = range(8).map((i) => {
+      unsettled++
+      return outcomeOf(store.append('p', batchOf([event(`${i}`)]))).finally(() => unsettled--)
+    })
+    await store.close()
+    await nextTurn()
+    assert.equal(unsettled, 0)
+    for (const outcome of await Promise.all(appends))
+      assert.ok(outcome === 'stored' || outcome === 'store-closed', outcome)
+  }),
+]
+
+export const durableChecks: readonly DurableStoreCheck[] = [
+  durableCheck('events, their bytes and their cursors survive a close', async (store, reopen) => {
+    await store.append('p', batchOf(oddEvents))
+    await store.append('q', batchOf([event('a')], { receivedAt: 9_000 }))
+    const before = [await readAll(store, 'p'), await readAll(store, 'q')] as const
+    const reopened = await reopen()
+    assert.deepEqual([await readAll(reopened, 'p'), await readAll(reopened, 'q')], before)
+    for (const [i, { cursor }] of before[0].entries()) {
+      assert.deepEqual(await readAll(reopened, 'p', { after: cursor }), before[0].slice(i + 1))
+    }
+    for (const text of oddEvents) assert.equal(textOf(await reopened.find('p', idOf(text))), text)
+  }),
+
+  durableCheck('an event that was stored before a close is a duplicate after it', async (store, reopen) => {
+    await store.append('p', batchOf([event('a'), event('b')]))
+    const reopened = await reopen()
+    assert.deepEqual(await reopened.known('p', ['a', 'b', 'c']), [true, true, false])
+    const result = await reopened.append('p', batchOf([event('c'), event('b'), event('a', { other: true })]))
+    assert.deepEqual(result, { stored: [true, false, false], conflicts: 1 })
+    assert.deepEqual(await idsOf(reopened), ['a', 'b', 'c'])
+  }),
+
+  durableCheck('freezes, totals and projects survive a close', async (store, reopen) => {
+    await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: 7_000 }))
+    await store.updateProject('p', () => ({ project: projectWith(['k1', 'k2']), result: undefined }))
+    const totals = await store.totals('p')
+    const reopened = await reopen()
+    assert.deepEqual(await reopened.totals('p'), totals)
+    assert.deepEqual(await reopened.countSince('p', 7_000, 9), { events: 1, since: 7_000 })
+    assert.deepEqual(await reopened.builds('p', { limit: 9 }), [{ buildId: 'b', frozenAt: 7_000, maps: 0 }])
+    assert.deepEqual(await reopened.projects(), ['p'])
+    assert.deepEqual(await reopened.project('p'), projectWith(['k1', 'k2']))
+    await reopened.append('p', batchOf([event('later', { buildId: 'b' })], { receivedAt: 8_000 }))
+    assert.equal(await frozenAt(reopened, 'b'), 7_000)
+    assert.equal((await reopened.totals('p')).events, totals.events + 1)
+  }),
+
+  durableCheck('the time at which events were received never decreases over a close', async (store, reopen) => {
+    await store.append('p', batchOf([event('a')], { receivedAt: 9_000 }))
+    const reopened = await reopen()
+    await reopened.append('p', batchOf([event('b')], { receivedAt: 8_000 }))
+    assert.deepEqual(
+      (await readAll(reopened)).map(({ receivedAt }) => receivedAt),
+      [9_000, 9_000],
+    )
+  }),
+
+  durableCheck(
+    'after a close an event is stored if its append resolved, and not if it rejected',
+    async (store, reopen) => {
+      const ids = range(8).map((i) => `e-${i}`)
+      const appends = ids.map((id) => outcomeOf(store.append('p', batchOf([event(id)]))))
+      const closing = store.close()
+      appends.push(outcomeOf(store.append('p', batchOf([event('late')]))))
+      await closing
+      const outcomes = await Promise.all(appends)
+      const known = await (await reopen()).known('p', [...ids, 'late'])
+      assert.deepEqual(
+        known,
+        outcomes.map((outcome) => outcome === 'stored'),
+      )
+      assert.equal(outcomes.at(-1), 'store-closed')
+    },
+  ),
+
+  durableCheck('maps, missing chunks and stored chunks survive a close', async (store, reopen) => {
+    await publish(store, key(), 'a', 'b')
+    await record(store, key(), 'b', 'c', 'd')
+    await publish(store, key({ placeId: '2' }), 'e')
+    await store.updateMap(key({ placeId: '2' }), {}, () => ({ contents: {}, result: 1 }))
+    await putChunk(store, 'p', newChunk('c', 3_000))
+    const before = await store.maps('p', { limit: 10 })
+    const pendingBytes = await store.pendingBytes('p')
+    assert.equal(pendingBytes, await recount(store))
+    const reopened = await reopen()
+    assert.deepEqual(await reopened.maps('p', { limit: 10 }), before)
+    assert.equal(await reopened.pendingBytes('p'), pendingBytes)
+    assert.deepEqual(await present(reopened, ['a', 'b', 'c', 'd', 'e']), ['a', 'b', 'c'])
+    assert.equal(await chunkText(reopened, 'c'), 'c')
+    assert.equal(await putChunk(reopened, 'p', newChunk('e')), 'undeclared')
+    assert.equal(await putChunk(reopened, 'p', newChunk('d')), 'stored')
+    assert.deepEqual(await readyPlaces(reopened), ['1'])
+    const later = await reopen()
+    assert.deepEqual(await readyPlaces(later), ['1'], 'a map that a crash kept from completing')
+    assert.deepEqual((await later.putChunk('p', newChunk('d'))).ready, [{ placeId: '1', buildId: 'b' }])
+    await complete(later, key())
+    assert.deepEqual(await present(later, ['a', 'b', 'c', 'd']), ['b', 'c', 'd'])
+  }),
+
+  durableCheck('a frozen map stays frozen after a close', async (store, reopen) => {
+    await publish(store, key(), 'a')
+    await store.append('p', eventBatch('e', 'b', 7_000))
+    assert.deepEqual(await (await reopen()).map(key()), { frozenAt: 7_000, ...wholeOf('a') })
+  }),
+]
+
+export const backupChecks: readonly RestoreCheck[] = [
+  restoreCheck('a cursor of an event that the backup does not have is refused', async ({ before, lost, restored }) => {
+    for (const after of lost) {
+      await assertRefused(readAll(restored, 'p', { after }), 'invalid-cursor', 'a cursor beyond the end')
+      await assertRefused(readAll(restored, 'empty', { after }), 'invalid-cursor', 'a cursor of another project')
+    }
+    // longer than it was, with events that stand where the lost ones stood
+    for (const i of range(30)) {
+      await restored.append('p', batchOf([event(`new-${i}-a`), event(`new-${i}-b`), event(`new-${i}-c`)]))
+      for (const after of lost) await assertRefused(readAll(restored, 'p', { after }), 'invalid-cursor', 'a lost event')
+    }
+    assert.equal((await readAll(restored)).length, before.length + 90)
+  }),
+
+  restoreCheck(
+    'a cursor from before the restore is refused or skips no event',
+    async ({ before, lost, start, restored }) => {
+      // the events that were lost are sent again, in another order
+      const again = ['lost-3', 'lost-0', 'lost-2', 'new', 'lost-1']
+      for (const id of again) await restored.append('p', batchOf([event(id)]))
+      const all = [...before.map(idOfStored), ...again]
+      const cursors = [start, ...before.map(({ cursor }) => cursor), ...lost]
+      for (const [i, after] of cursors.entries()) {
+        const ids = await readAll(restored, 'p', { after }).then(
+          (events) => events.map(idOfStored),
+          (error) => codeOf(error),
+        )
+        assert.deepEqual(ids, ids === 'invalid-cursor' ? ids : all.slice(i))
+      }
+    },
+  ),
+
+  restoreCheck('cursors of the restored store stay valid', async ({ restored, reopen }) => {
+    const last = await restored.lastCursor('p')
+    const empty = await restored.lastCursor('empty')
+    await restored.append('p', batchOf([event('new')]))
+    const events = await readAll(restored)
+    const reopened = await reopen()
+    assert.deepEqual((await readAll(reopened, 'p', { after: last })).map(idOfStored), ['new'])
+    assert.deepEqual(await readAll(reopened, 'empty', { after: empty }), [])
+    for (const [i, { cursor: after }] of events.entries()) {
+      assert.deepEqual(await readAll(reopened, 'p', { after }), events.slice(i + 1))
+    }
+  }),
+]
+
+/** A store as it is after a backup with five events of `p` was restored, which had four more by then. */
+interface Restored {
+  /** The cursor before all events. */
+  start: Cursor
+  /** The events in the backup, as they were before. */
+  before: StoredEvent[]
+  /** The cursors of events that came after the backup. */
+  lost: Cursor[]
+  restored: Store
+  reopen: () => Promise<Store>
+}
+
+function restoreCheck(name: string, use: (state: Restored) => Promise<void>): RestoreCheck {
+  return {
+    name,
+    async run(open, reopen, backUp) {
+      let store = await open()
+      try {
+        const start = await store.lastCursor('p')
+        await appendSome(store)
+        const before = await readAll(store)
+        await store.close()
+        const restore = await backUp(store)
+        store = await reopen(store)
+        for (const i of range(4)) await store.append('p', batchOf([event(`lost-${i}`)]))
+        const lost = (await readAll(store)).slice(before.length).map(({ cursor }) => cursor)
+        assert.equal(lost.length, 4)
+        await store.close()
+        store = await restore()
+        const again = async () => {
+          await store.close()
+          store = await reopen(store)
+          return store
+        }
+        await use({ start, before, lost, restored: store, reopen: again })
+      } finally {
+        await store.close()
+      }
+    },
+  }
+}

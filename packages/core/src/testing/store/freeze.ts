@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict'
+import { batchOf, event, frozenAt, lookAlikes } from './sample-events.ts'
+import {
+  complete,
+  eventBatch,
+  key,
+  newChunk,
+  pendingMap,
+  present,
+  publish,
+  putChunk,
+  readyPlaces,
+  record,
+  recount,
+  wholeOf,
+} from './sample-maps.ts'
+import { check, type StoreCheck } from './store-check.ts'
+
+export const freezeChecks: readonly StoreCheck[] = [
+  check('a build that no event references is open', async (store) => {
+    assert.deepEqual(await store.map({ projectId: 'p', placeId: 'x', buildId: 'b' }), {})
+    await store.append('p', batchOf([event('a'), event('b', { buildId: 'other' })]))
+    assert.deepEqual(await store.map({ projectId: 'p', placeId: 'x', buildId: 'b' }), {})
+  }),
+
+  check('the first stored event that references a build freezes every place of it', async (store) => {
+    const texts = [event('a'), event('b', { buildId: 'b1' }), event('c', { buildId: 'b2' })]
+    await store.append('p', batchOf(texts, { receivedAt: 7_000 }))
+    for (const placeId of ['x', 'y', '1']) {
+      for (const buildId of ['b1', 'b2']) {
+        assert.deepEqual(await store.map({ projectId: 'p', placeId, buildId }), { frozenAt: 7_000 })
+      }
+    }
+  }),
+
+  check('later events do not change when a build froze', async (store) => {
+    for (const receivedAt of [7_000, 8_000, 6_000]) {
+      await store.append('p', batchOf([event(`at-${receivedAt}`, { buildId: 'b' })], { receivedAt }))
+      assert.equal(await frozenAt(store, 'b'), 7_000)
+    }
+  }),
+
+  check('duplicates freeze nothing', async (store) => {
+    await store.append('p', batchOf([event('a')]))
+    await store.append('p', batchOf([event('a', { buildId: 'b' })]))
+    assert.equal(await frozenAt(store, 'b'), undefined)
+    await store.append('p', batchOf([event('a', { buildId: 'b' }), event('new', { buildId: 'c' })]))
+    assert.equal(await frozenAt(store, 'b'), undefined)
+    assert.notEqual(await frozenAt(store, 'c'), undefined)
+  }),
+
+  check('rejected events freeze nothing', async (store) => {
+    const texts = [event('bad', { buildId: 'b' }), event('good', { buildId: 'c' })]
+    await store.append('p', batchOf(texts, { indexes: [1] }))
+    assert.equal(await frozenAt(store, 'b'), undefined)
+    assert.notEqual(await frozenAt(store, 'c'), undefined)
+    assert.deepEqual(await store.known('p', ['bad']), [false])
+  }),
+
+  check('a build freezes in its own project only', async (store) => {
+    await store.append('p', batchOf([event('a', { buildId: 'b' })]))
+    assert.equal(await frozenAt(store, 'b', 'q'), undefined)
+    await store.append('q', batchOf([event('a', { buildId: 'b' })], { receivedAt: 9_000 }))
+    assert.equal(await frozenAt(store, 'b', 'q'), 9_000)
+    assert.notEqual(await frozenAt(store, 'b'), 9_000)
+  }),
+
+  check('builds are compared byte for byte', async (store) => {
+    const builds = lookAlikes.filter((id) => Buffer.byteLength(id) <= 128)
+    for (const [i, buildId] of builds.entries()) {
+      assert.equal(await frozenAt(store, buildId), undefined, JSON.stringify(buildId))
+      await store.append('p', batchOf([event(`${i}`, { buildId })], { receivedAt: i }))
+    }
+    for (const [i, buildId] of builds.entries()) assert.equal(await frozenAt(store, buildId), i)
+  }),
+
+  check(
+    'a freeze drops pending replacements of complete maps, in every place of the build, and nothing else',
+    async (store) => {
+      for (const placeId of ['1', '2', '']) {
+        await publish(store, key({ placeId }), 'a')
+        await record(store, key({ placeId }), 'a', 'new')
+      }
+      await record(store, key({ placeId: 'first' }), 'only')
+      await publish(store, key({ buildId: 'bb' }), 'a')
+      await record(store, key({ buildId: 'bb' }), 'other')
+      await publish(store, key({ projectId: 'q' }), 'a')
+      await record(store, key({ projectId: 'q' }), 'new')
+      for (const text of ['new', 'only']) assert.equal(await putChunk(store, 'p', newChunk(text)), 'stored')
+      await store.append('p', eventBatch('e', 'b', 7_000))
+      for (const placeId of ['1', '2', '']) {
+        assert.deepEqual(await store.map(key({ placeId })), { frozenAt: 7_000, ...wholeOf('a') })
+      }
+      assert.deepEqual(await present(store, ['a', 'new', 'only']), ['a', 'only'])
+      assert.equal(await putChunk(store, 'p', newChunk('new')), 'undeclared')
+      const first = { frozenAt: 7_000, pending: pendingMap(['only'], []) }
+      assert.deepEqual(await store.map(key({ placeId: 'first' })), first, 'it is pinned')
+      assert.deepEqual(await readyPlaces(store), ['first'])
+      assert.deepEqual(await store.map(key({ buildId: 'bb' })), {
+        ...wholeOf('a'),
+        pending: pendingMap(['other'], ['other']),
+      })
+      assert.deepEqual(await store.map(key({ projectId: 'q' })), {
+        ...wholeOf('a'),
+        pending: pendingMap(['new'], ['new']),
+      })
+    },
+  ),
+
+  check('a duplicate event drops no pending map', async (store) => {
+    await store.append('p', eventBatch('e', 'other'))
+    await publish(store, key(), 'a')
+    await record(store, key(), 'c')
+    await store.append('p', eventBatch('e', 'b'))
+    assert.deepEqual(await store.map(key()), { ...wholeOf('a'), pending: pendingMap(['c'], ['c']) })
+  }),
+
+  check('a freeze takes what it pins or drops from the pending bytes', async (store) => {
+    await publish(store, key(), 'a')
+    await record(store, key(), 'bb', 'ccc')
+    await record(store, key({ placeId: '2' }), 'ccc', 'dddd')
+    await record(store, key({ buildId: 'open' }), 'dddd', 'bb')
+    for (const text of ['bb', 'ccc', 'dddd']) await putChunk(store, 'p', newChunk(text))
+    assert.equal(await store.pendingBytes('p'), 3 * (256 + 320) + 9)
+    await store.append('p', eventBatch('e', 'b'))
+    assert.equal(await store.pendingBytes('p'), 256 + 320 + 2, 'dddd is pinned with place 2')
+    assert.equal(await recount(store), 256 + 320 + 2)
+    await complete(store, key({ placeId: '2' }))
+    assert.equal(await store.pendingBytes('p'), 256 + 320 + 2)
+    await record(store, key({ placeId: '3' }), 'late')
+    assert.equal(await putChunk(store, 'p', { ...newChunk('late'), pendingBytesMax: 1 }), 'stored', 'is pinned, too')
+    await store.expirePending(10_000)
+    assert.equal(await store.pendingBytes('p'), 0)
+    assert.equal(await recount(store), 0)
+  }),
+]

@@ -1,0 +1,319 @@
+import assert from 'node:assert/strict'
+import type { MapId } from '../../maps/map.ts'
+import type { BuildEntry, MapSelection } from '../../maps/map-store.ts'
+import { batchOf, event, frozenAt, nameOfBuild, publishEmpty } from './sample-events.ts'
+import {
+  chunk,
+  complete,
+  eventBatch,
+  key,
+  list,
+  mapIdOf,
+  newChunk,
+  pendingMap,
+  pendingOf,
+  present,
+  publish,
+  putChunk,
+  readyPlaces,
+  record,
+  recount,
+  uploadsOf,
+  wholeOf,
+} from './sample-maps.ts'
+import { check, range, rejectionOf, type StoreCheck } from './store-check.ts'
+
+export const mapChecks: readonly StoreCheck[] = [
+  check('builds are those that are frozen and those that have maps, in the order of their bytes', async (store) => {
+    assert.deepEqual(await store.builds('p', { limit: 10 }), [])
+    await store.append('q', batchOf([event('a', { buildId: 'another' })]))
+    assert.deepEqual(await store.builds('p', { limit: 10 }), [], 'another project is not meant')
+    await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: 7_000 }))
+    await store.append('p', batchOf([event('b', { buildId: 'B' })], { receivedAt: 8_000 }))
+    await store.append('p', batchOf([event('c', { buildId: '\uffff' })], { receivedAt: 9_000 }))
+    for (const [buildId, placeId] of [
+      ['b', '1'],
+      ['b', '2'],
+      ['b ', '1'],
+      ['b!', '1'],
+      ['😀', '1'],
+    ] as const) {
+      await publishEmpty(store, buildId, placeId)
+    }
+    const all = [
+      { buildId: 'B', frozenAt: 8_000, maps: 0 },
+      { buildId: 'b', frozenAt: 7_000, maps: 2 },
+      { buildId: 'b ', maps: 1 },
+      { buildId: 'b!', maps: 1 },
+      { buildId: '\uffff', frozenAt: 9_000, maps: 0 },
+      { buildId: '😀', maps: 1 },
+    ]
+    assert.deepEqual(await store.builds('p', { limit: 10 }), all)
+    for (const [i, { buildId }] of all.entries()) {
+      assert.deepEqual(await store.builds('p', { after: buildId, limit: 10 }), all.slice(i + 1))
+      assert.deepEqual(await store.builds('p', { after: buildId, limit: 1 }), all.slice(i + 1, i + 2))
+      assert.deepEqual(await store.builds('p', { limit: i + 1 }), all.slice(0, i + 1))
+    }
+    assert.deepEqual(await store.builds('p', { after: 'a', limit: 1 }), all.slice(1, 2), 'behind one that is not there')
+  }),
+
+  check('pages of builds make up the whole', async (store) => {
+    const count = 1_200
+    for (let i = 0; i < count; i += 100) {
+      const texts = range(100).map((n) => event(`${i + n}`, { buildId: nameOfBuild(i + n) }))
+      await store.append('p', batchOf(texts, { receivedAt: i }))
+    }
+    for (let i = 0; i < count; i += 300) await publishEmpty(store, nameOfBuild(i), '1')
+    for (const limit of [7, 1_000, 5_000]) {
+      const seen: BuildEntry[] = []
+      for (let after: string | undefined; ; after = seen.at(-1)?.buildId) {
+        const page = await store.builds('p', { ...(after !== undefined && { after }), limit })
+        seen.push(...page)
+        if (page.length < limit) break
+      }
+      assert.deepEqual(
+        seen,
+        range(count).map((i) => ({ buildId: nameOfBuild(i), frozenAt: i - (i % 100), maps: i % 300 === 0 ? 1 : 0 })),
+      )
+    }
+  }),
+
+  check('a pending map counts as a map of its build until it expires', async (store) => {
+    const manifest = { contentType: 'a/b', size: 1, digest: `sha256:${'0'.repeat(64)}`, chunks: [] }
+    const contents = { pending: { manifest: { ...manifest, chunks: [{ ...manifest, size: 1 }] }, touchedAt: 5 } }
+    const key = { projectId: 'p', placeId: '1', buildId: 'b' }
+    await store.updateMap(key, {}, () => ({ contents, result: undefined }))
+    assert.deepEqual(await store.builds('p', { limit: 10 }), [{ buildId: 'b', maps: 1 }])
+    await store.expirePending(6)
+    assert.deepEqual(await store.builds('p', { limit: 10 }), [])
+  }),
+
+  check('a map that was never published is an empty slot, and in no list', async (store) => {
+    assert.deepEqual(await store.map(key()), {})
+    assert.deepEqual(await list(store), [])
+    assert.deepEqual(await readyPlaces(store), [])
+    assert.equal(await store.readChunk('p', chunk('a').digest), undefined)
+    assert.deepEqual(await present(store, ['a']), [])
+    await store.expirePending(Number.MAX_SAFE_INTEGER)
+  }),
+
+  check('a map has the contents of its last update, whose decision saw the ones before', async (store) => {
+    const first = wholeOf('a', 'b')
+    const { complete } = first
+    const seen = await store.updateMap(key(), uploadsOf('a', 'b'), (slot) => ({ contents: first, result: slot }))
+    assert.deepEqual(seen, {})
+    assert.deepEqual(await store.map(key()), first)
+    const second = { ...(complete && { complete }), pending: pendingOf('c') }
+    assert.deepEqual(await store.updateMap(key(), {}, (slot) => ({ contents: second, result: slot })), first)
+    assert.deepEqual(await store.map(key()), { ...second, pending: pendingMap(['c'], ['c']) })
+    assert.deepEqual(await store.map(key({ placeId: '2' })), {})
+    assert.deepEqual(await store.map(key({ buildId: 'other' })), {})
+    assert.deepEqual(await store.map(key({ projectId: 'q' })), {})
+  }),
+
+  check('a decision about a map without contents writes nothing, and none of its chunks', async (store) => {
+    assert.equal(await store.updateMap(key(), uploadsOf('a'), () => ({ result: 1 })), 1)
+    assert.deepEqual(await list(store), [])
+    assert.deepEqual(await present(store, ['a']), [])
+    await publish(store, key(), 'a')
+    await store.updateMap(key(), uploadsOf('b'), () => ({ result: 1 }))
+    assert.deepEqual(await store.map(key()), wholeOf('a'))
+    assert.deepEqual(await present(store, ['a', 'b']), ['a'])
+  }),
+
+  check('an update of a map rejects with the error of its decision, and writes nothing', async (store) => {
+    await publish(store, key(), 'a')
+    const thrown = new RangeError('no')
+    const refuse = () => {
+      throw thrown
+    }
+    const [refusal, appended] = await Promise.all([
+      rejectionOf(store.updateMap(key(), uploadsOf('b'), refuse)),
+      store.append('p', eventBatch('e')),
+      store.updateMap(key({ placeId: '2' }), uploadsOf('c'), () => ({ contents: wholeOf('c'), result: 1 })),
+    ])
+    assert.equal(refusal, thrown)
+    assert.deepEqual(appended.stored, [true])
+    assert.deepEqual(await store.map(key()), wholeOf('a'))
+    assert.deepEqual(await present(store, ['a', 'b', 'c']), ['a', 'c'])
+  }),
+
+  check('recording a manifest again keeps its missing chunks', async (store) => {
+    await record(store, key(), 'a', 'b')
+    await putChunk(store, 'p', newChunk('a'))
+    await record(store, key(), 'a', 'b')
+    assert.deepEqual(await present(store, ['a', 'b']), ['a'])
+    assert.deepEqual(await readyPlaces(store), [])
+    await store.updateMap(key(), {}, (slot) => ({ contents: slot, result: 1 }))
+    assert.equal(await putChunk(store, 'p', newChunk('b')), 'stored')
+    assert.deepEqual(await readyPlaces(store), ['1'])
+  }),
+
+  check('idle pending maps are dropped with their chunks, unless their build is frozen', async (store) => {
+    const keys = [key(), key({ placeId: '2' }), key({ placeId: '3', buildId: 'frozen' }), key({ projectId: 'q' })]
+    for (const each of keys) await record(store, each, 'a', 'b')
+    await publish(store, key({ placeId: '4' }), 'whole')
+    await record(store, key({ placeId: '4' }), 'c')
+    await record(store, key({ placeId: '5' }), 'd')
+    await putChunk(store, 'p', newChunk('d', 2_000))
+    await store.append('p', eventBatch('e', 'frozen', 500))
+    await store.expirePending(1_000)
+    assert.equal((await list(store)).length, 5, 'touched at that time is not before it')
+    await store.expirePending(1_001)
+    const left = await list(store)
+    assert.deepEqual(
+      left.map(({ placeId }) => placeId),
+      ['4', '5', '3'],
+    )
+    assert.deepEqual(await store.map(key({ placeId: '4' })), wholeOf('whole'))
+    assert.deepEqual(await list(store, {}, 'q'), [])
+    assert.equal(await putChunk(store, 'p', newChunk('c')), 'undeclared')
+    assert.equal(await putChunk(store, 'q', newChunk('a')), 'undeclared')
+    assert.equal(await putChunk(store, 'p', newChunk('a', 1)), 'stored')
+    await store.expirePending(10_000)
+    assert.deepEqual(await present(store, ['a', 'd']), ['a'])
+    assert.deepEqual(await store.map(key({ placeId: '3', buildId: 'frozen' })), {
+      frozenAt: 500,
+      pending: { ...pendingMap(['a', 'b'], ['b']), touchedAt: 1 },
+    })
+  }),
+
+  check('pending bytes are those of pending manifests, and of the chunks that no complete map names', async (store) => {
+    const manifests = (...counts: number[]) => counts.reduce((sum, count) => sum + 256 + 160 * count, 0)
+    const assertPending = async (expected: number, what: string) => {
+      assert.equal(await store.pendingBytes('p'), expected, what)
+      assert.equal(await recount(store), expected, `${what}, counted`)
+    }
+    await assertPending(0, 'nothing')
+    await publish(store, key(), 'a', 'bb')
+    await assertPending(0, 'a complete map')
+    await record(store, key(), 'a', 'ccc', 'dddd', 'ccc')
+    await assertPending(manifests(4), 'a manifest whose chunks are missing, or of the complete map')
+    await putChunk(store, 'p', newChunk('ccc'))
+    await putChunk(store, 'p', newChunk('ccc'))
+    await assertPending(manifests(4) + 3, 'a chunk, once')
+    await record(store, key({ placeId: '2' }), 'ccc', 'bb', 'e')
+    await assertPending(manifests(4, 3) + 3, 'another manifest that names it')
+    await record(store, key(), 'a', 'f')
+    await assertPending(manifests(2, 3) + 3, 'a manifest that was replaced')
+    await publish(store, key(), 'x')
+    await assertPending(manifests(3) + 5, 'a complete map that was replaced leaves a chunk to the pending one')
+    await publish(store, key({ placeId: '3' }), 'ccc')
+    await assertPending(manifests(3) + 2, 'a complete map that names it')
+    await putChunk(store, 'p', newChunk('e'))
+    await assertPending(manifests(3) + 3, 'the last chunk')
+    await complete(store, key({ placeId: '2' }))
+    await assertPending(0, 'all is complete')
+    assert.equal(await store.pendingBytes('q'), 0)
+  }),
+
+  check(
+    'a write that raises the pending bytes above their limit is refused with the numbers, and changes nothing',
+    async (store) => {
+      const put = (text: string, pendingBytesMax: number) =>
+        putChunk(store, 'p', { ...newChunk(text), pendingBytesMax })
+      const recordWithin = (pendingBytesMax: number, placeId: string, ...texts: string[]) =>
+        store.updateMap(key({ placeId }), { pendingBytesMax }, ({ complete }) => ({
+          contents: { ...(complete && { complete }), pending: pendingOf(...texts) },
+          result: 1,
+        }))
+      const assertOver = async (refused: Promise<unknown>, limit: number, actual: number) => {
+        const error = await rejectionOf(refused)
+        const { code, ...numbers } = error as { code: string; limit: number; actual: number }
+        assert.deepEqual([code, numbers.limit, numbers.actual], ['map-quota-exceeded', limit, actual])
+      }
+      await assertOver(recordWithin(575, '1', 'aa', 'bbb'), 575, 576)
+      assert.deepEqual(await list(store), [])
+      await recordWithin(576, '1', 'aa', 'bbb')
+      await assertOver(put('aa', 577), 577, 578)
+      assert.deepEqual(await present(store, ['aa']), [])
+      assert.equal(await put('aa', 578), 'stored')
+      await assertOver(recordWithin(993, '2', 'aa'), 993, 994)
+      assert.deepEqual(await store.map(key({ placeId: '2' })), {})
+      assert.equal(await put('aa', 1), 'existing')
+      await recordWithin(1, '1', 'aa', 'bbb')
+      await recordWithin(1, '1', 'aa')
+      assert.equal(await store.pendingBytes('p'), 418, 'what lowers them may always be written')
+      await store.updateMap(key(), { ...uploadsOf('aa'), pendingBytesMax: 1 }, () => ({
+        contents: wholeOf('aa'),
+        result: 1,
+      }))
+      await recordWithin(416, '2', 'aa')
+      assert.equal(await recount(store), 416)
+    },
+  ),
+
+  check('maps are listed by build and then by place, as bytes, in pages of any size', async (store) => {
+    const ids = [
+      ['b', 'Z'],
+      ['b', 'a'],
+      ['b', 'é'],
+      ['b', '\uffff'],
+      ['b', '😀'],
+      ['b!', '0'],
+      ['ba', ''],
+      ['ba', '1'],
+      ['ba', '10'],
+      ['ba', '2'],
+      ['é', '1'],
+    ].map(([buildId, placeId]) => ({ buildId, placeId }) as MapId)
+    for (const [i, id] of ids.entries()) {
+      const at = ids[(i * 7) % ids.length] as MapId
+      await (i % 2 ? publish : record)(store, key(at), `${i}`)
+      await publish(store, key({ ...id, projectId: 'q' }), 'other')
+    }
+    assert.deepEqual(await list(store), ids.map(mapIdOf))
+    for (const limit of [1, 2, 3, 11]) {
+      const seen: MapId[] = []
+      for (let selection = { limit } as MapSelection; ; ) {
+        const page = await list(store, selection)
+        assert.ok(page.length <= limit)
+        seen.push(...page)
+        const after = page.at(-1)
+        if (!after) break
+        selection = { limit, after }
+      }
+      assert.deepEqual(seen, ids.map(mapIdOf), `pages of ${limit}`)
+    }
+    assert.deepEqual(await list(store, { after: { buildId: 'b', placeId: 'z' } }), ids.slice(2).map(mapIdOf))
+  }),
+
+  check('maps are listed for one build, for one place, and for both', async (store) => {
+    for (const buildId of ['b1', 'b2', 'b'])
+      for (const placeId of ['1', '2', '11']) await record(store, key({ buildId, placeId }), 'a')
+    const places = async (selection: Partial<MapSelection>) =>
+      (await list(store, selection)).map(({ buildId, placeId }) => `${buildId} ${placeId}`)
+    assert.deepEqual(await places({ buildId: 'b' }), ['b 1', 'b 11', 'b 2'])
+    assert.deepEqual(await places({ placeId: '1' }), ['b 1', 'b1 1', 'b2 1'])
+    assert.deepEqual(await places({ placeId: '1', limit: 2 }), ['b 1', 'b1 1'])
+    assert.deepEqual(await places({ placeId: '1', after: { buildId: 'b1', placeId: '1' } }), ['b2 1'])
+    assert.deepEqual(await places({ buildId: 'b1', after: { buildId: 'b1', placeId: '1' } }), ['b1 11', 'b1 2'])
+    assert.deepEqual(await places({ buildId: 'b1', after: { buildId: 'b2', placeId: '1' } }), [])
+    assert.deepEqual(await places({ buildId: 'b1', placeId: '2' }), ['b1 2'])
+    assert.deepEqual(await places({ buildId: 'B1' }), [])
+  }),
+
+  check('listed maps equal the maps that are read one by one', async (store) => {
+    await publish(store, key(), 'a')
+    await record(store, key(), 'c')
+    await record(store, key({ buildId: 'c' }), 'd')
+    await store.append('p', eventBatch('e', 'c', 7_000))
+    const entries = await store.maps('p', { limit: 10 })
+    for (const { slot, ...id } of entries) assert.deepEqual(slot, await store.map(key(id)))
+    assert.deepEqual(
+      entries.map(({ slot }) => slot.frozenAt),
+      [undefined, 7_000],
+    )
+  }),
+
+  check('places and builds are compared byte for byte, and do not run into each other', async (store) => {
+    const texts = ['a', 'A', ' a', 'a ', 'ab', 'b', 'é', 'e\u0301', '1', '01', '😀', '__proto__', 'x'.repeat(128)]
+    const ids = texts.flatMap((buildId) => texts.map((placeId) => ({ buildId, placeId })))
+    for (const [i, id] of ids.entries()) {
+      assert.deepEqual(await store.map(key(id)), {}, JSON.stringify(id))
+      await publish(store, key(id), `${i}`)
+    }
+    for (const [i, id] of ids.entries()) assert.deepEqual(await store.map(key(id)), wholeOf(`${i}`))
+    assert.equal((await list(store)).length, ids.length)
+  }),
+]

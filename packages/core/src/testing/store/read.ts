@@ -1,0 +1,218 @@
+import assert from 'node:assert/strict'
+import type { Cursor, ReadOptions, StoredEvent } from '../../events/event-store.ts'
+import { appendSome, batchOf, event, frozenAt, idOfStored, idsOf, readAll } from './sample-events.ts'
+import { assertRefused, check, isolatedCheck, range, type StoreCheck } from './store-check.ts'
+
+export const readChecks: readonly StoreCheck[] = [
+  check('a read returns every event once, oldest first, with the time it was received', async (store) => {
+    for (const i of range(10)) {
+      await store.append('q', batchOf([event(`other-${i}`)]))
+      await store.append('p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt: 5_000 + i }))
+    }
+    const events = await readAll(store)
+    assert.deepEqual(
+      events.map(idOfStored),
+      range(10).flatMap((i) => [`${i}-a`, `${i}-b`]),
+    )
+    assert.deepEqual(
+      events.map(({ receivedAt }) => receivedAt),
+      range(10).flatMap((i) => [5_000 + i, 5_000 + i]),
+    )
+    assert.equal(new Set(events.map(({ cursor }) => cursor)).size, 20)
+  }),
+
+  check('an empty project reads nothing', async (store) => {
+    await store.append('q', batchOf([event('a')]))
+    assert.deepEqual(await readAll(store, 'p'), [])
+    assert.deepEqual(await readAll(store, 'p', { limit: 5 }), [])
+  }),
+
+  check('a read after any cursor starts with the next event', async (store) => {
+    await appendSome(store)
+    const events = await readAll(store)
+    for (const [i, { cursor }] of events.entries()) {
+      assert.deepEqual(await readAll(store, 'p', { after: cursor }), events.slice(i + 1))
+    }
+  }),
+
+  check('the cursor of a found event equals the one that was read', async (store) => {
+    const ids = await appendSome(store)
+    for (const [i, id] of ids.entries()) {
+      const after = (await store.find('p', id))?.cursor as Cursor
+      assert.deepEqual((await readAll(store, 'p', { after })).map(idOfStored), ids.slice(i + 1))
+    }
+  }),
+
+  check('a cursor at the end is followed by later events only', async (store) => {
+    await appendSome(store)
+    const after = (await readAll(store)).at(-1)?.cursor as Cursor
+    assert.deepEqual(await readAll(store, 'p', { after }), [])
+    await store.append('p', batchOf([event('later')]))
+    assert.deepEqual((await readAll(store, 'p', { after })).map(idOfStored), ['later'])
+  }),
+
+  check('a read returns at most as many events as its limit', async (store) => {
+    const ids = await appendSome(store)
+    const after = (await store.find('p', ids[1] as string))?.cursor as Cursor
+    for (const limit of range(ids.length + 3)) {
+      assert.deepEqual((await readAll(store, 'p', { limit })).map(idOfStored), ids.slice(0, limit))
+      assert.deepEqual((await readAll(store, 'p', { limit, after })).map(idOfStored), ids.slice(2, 2 + limit))
+    }
+  }),
+
+  check('pages of any size make up the whole', async (store) => {
+    const ids = await appendSome(store)
+    for (const limit of [1, 2, 3, 5]) {
+      const seen: string[] = []
+      for (let options: ReadOptions = { limit }; ; ) {
+        const page = await readAll(store, 'p', options)
+        seen.push(...page.map(idOfStored))
+        const last = page.at(-1)
+        if (!last) break
+        options = { limit, after: last.cursor }
+      }
+      assert.deepEqual(seen, ids)
+    }
+  }),
+
+  check('an event appended during a read is returned by it or by the next one, once', async (store) => {
+    const ids = await appendSome(store)
+    const seen: StoredEvent[] = []
+    for await (const each of store.read('p')) {
+      seen.push(each)
+      if (seen.length > ids.length) continue
+      await store.append('p', batchOf([event(`during-${seen.length}`)]))
+    }
+    const after = seen.at(-1)?.cursor as Cursor
+    const all = [...seen, ...(await readAll(store, 'p', { after }))].map(idOfStored)
+    assert.deepEqual(all, [...ids, ...ids.map((_, i) => `during-${i + 1}`)])
+  }),
+
+  check('leaving a read early affects no later operation', async (store) => {
+    const ids = await appendSome(store)
+    for await (const each of store.read('p')) if (idOfStored(each) === ids[1]) break
+    await store.append('p', batchOf([event('later')]))
+    assert.deepEqual(await idsOf(store), [...ids, 'later'])
+  }),
+
+  check('a malformed cursor is refused with invalid-cursor', async (store) => {
+    await appendSome(store)
+    const strange = ['', 'x', '-1', '1.5', ' 0', '0 ', '0\n', '1e3', 'NaN', '٣', '\u0000', '😀', '9'.repeat(5_000)]
+    for (const after of strange) {
+      await assertRefused(readAll(store, 'p', { after }), 'invalid-cursor', JSON.stringify(after.slice(0, 20)))
+      await assertRefused(readAll(store, 'empty', { after }), 'invalid-cursor', 'in an empty project')
+    }
+  }),
+
+  check('a cursor is short, and needs no escaping in a URL or on a command line', async (store) => {
+    await appendSome(store)
+    const cursors = [await store.lastCursor('p'), await store.lastCursor('empty')]
+    for (const { cursor } of await readAll(store)) cursors.push(cursor)
+    for (const cursor of cursors) assert.match(cursor, /^[A-Za-z0-9][\w-]{0,39}$/)
+  }),
+
+  isolatedCheck('a cursor of another store is refused, also where both have the same events', async (store, open) => {
+    const other = await open()
+    try {
+      const cursors = [await other.lastCursor('p'), await other.lastCursor('empty')]
+      for (const each of [store, other]) await appendSome(each)
+      for (const { cursor } of await readAll(other)) cursors.push(cursor)
+      for (const after of cursors) {
+        for (const projectId of ['p', 'empty']) {
+          await assertRefused(readAll(store, projectId, { after }), 'invalid-cursor', 'a cursor of another store')
+        }
+      }
+    } finally {
+      await other.close()
+    }
+  }),
+
+  check('a cursor of another project is refused', async (store) => {
+    const starts = [await store.lastCursor('p'), await store.lastCursor('q'), await store.lastCursor('empty')]
+    await appendSome(store)
+    const [ofP, ofQ] = [await readAll(store, 'p'), await readAll(store, 'q')]
+    const refused: [string, Cursor][] = [
+      ['q', starts[0] as Cursor],
+      ['empty', starts[0] as Cursor],
+      ['p', starts[1] as Cursor],
+      ['p', starts[2] as Cursor],
+      ...ofP.flatMap(({ cursor }): [string, Cursor][] => [
+        ['q', cursor],
+        ['empty', cursor],
+      ]),
+      ...ofQ.map(({ cursor }): [string, Cursor] => ['p', cursor]),
+    ]
+    for (const [projectId, after] of refused) {
+      await assertRefused(
+        readAll(store, projectId, { after, limit: 0 }),
+        'invalid-cursor',
+        'a cursor of another project',
+      )
+    }
+  }),
+
+  check('a cursor that was changed in any character is refused', async (store) => {
+    const start = await store.lastCursor('p')
+    await appendSome(store)
+    const { cursor } = (await readAll(store))[2] as StoredEvent
+    for (const whole of [start, cursor]) {
+      for (const i of range(whole.length)) {
+        for (const character of ['A', 'B', '_', '='].filter((each) => each !== whole[i])) {
+          const after = `${whole.slice(0, i)}${character}${whole.slice(i + 1)}`
+          await assertRefused(readAll(store, 'p', { after }), 'invalid-cursor', `character ${i} as ${character}`)
+        }
+      }
+      for (const after of [`${whole}A`, whole.slice(0, -1), whole.slice(1), `${whole} `, `${whole}=`]) {
+        await assertRefused(readAll(store, 'p', { after }), 'invalid-cursor', JSON.stringify(after))
+      }
+    }
+  }),
+
+  check('the time at which events were received never decreases along the log', async (store) => {
+    for (const [i, receivedAt] of [5_000, 4_000, 4_999, 5_001, 1, 6_000].entries()) {
+      await store.append('p', batchOf([event(`${i}`, { buildId: `${i}` })], { receivedAt }))
+    }
+    const events = await readAll(store)
+    const times = [5_000, 5_000, 5_000, 5_001, 5_001, 6_000]
+    assert.deepEqual(
+      events.map(({ receivedAt }) => receivedAt),
+      times,
+    )
+    for (const [i, time] of times.entries()) {
+      assert.equal((await store.find('p', `${i}`))?.receivedAt, time)
+      assert.equal(await frozenAt(store, `${i}`), time)
+    }
+  }),
+
+  check('a read from a time returns the events received then or later', async (store) => {
+    const times = range(40).map((i) => 1_000 + 10 * Math.floor(i / 3))
+    for (const [i, receivedAt] of times.entries()) {
+      await store.append(i % 4 === 1 ? 'q' : 'p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt }))
+    }
+    const events = await readAll(store)
+    const since = (from: number) => events.filter(({ receivedAt }) => receivedAt >= from)
+    for (const from of [-1, 0, 999, ...range(140).map((i) => 1_000 + i), 1e15]) {
+      assert.deepEqual(await readAll(store, 'p', { from }), since(from), `from ${from}`)
+    }
+    for (const [i, { cursor: after }] of events.entries()) {
+      for (const from of [0, 1_050, 1_051, 1_130, 1_131]) {
+        const expected = since(from).filter((each) => events.indexOf(each) > i)
+        assert.deepEqual(await readAll(store, 'p', { after, from, limit: 3 }), expected.slice(0, 3))
+      }
+    }
+    assert.deepEqual(await readAll(store, 'empty', { from: 0 }), [])
+  }),
+
+  check('the last cursor is that of the last event, and is followed by later events only', async (store) => {
+    await store.append('q', batchOf([event('other')]))
+    const before = await store.lastCursor('p')
+    assert.deepEqual(await readAll(store, 'p', { after: before }), [])
+    await appendSome(store)
+    assert.deepEqual(await readAll(store, 'p', { after: before }), await readAll(store))
+    await store.append('q', batchOf([event('later')]))
+    const after = await store.lastCursor('p')
+    assert.equal(after, (await readAll(store)).at(-1)?.cursor)
+    await store.append('p', batchOf([event('later')]))
+    assert.deepEqual((await readAll(store, 'p', { after })).map(idOfStored), ['later'])
+  }),
+]

@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict'
+import type { AppendBatch } from '../../events/event-store.ts'
+import { digestOf } from '../../maps/digest.ts'
+import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from '../../maps/map.ts'
+import { manifestBytes } from '../../maps/map-quota.ts'
+import type {
+  MapChunks,
+  MapContents,
+  MapSelection,
+  MapSlot,
+  NewChunk,
+  PendingManifest,
+  PendingMap,
+  PutChunkOutcome,
+} from '../../maps/map-store.ts'
+import type { Store } from '../../store.ts'
+
+export function key(id: Partial<MapKey> = {}): MapKey {
+  return { projectId: 'p', placeId: '1', buildId: 'b', ...id }
+}
+
+export function mapIdOf({ placeId, buildId }: MapId): MapId {
+  return { placeId, buildId }
+}
+
+export function chunk(text: string): ChunkUpload {
+  const bytes = Buffer.from(text)
+  return { digest: digestOf(bytes), bytes }
+}
+
+export function newChunk(text: string, receivedAt = 1_000) {
+  return { ...chunk(text), receivedAt }
+}
+
+export function digests(...texts: string[]): Digest[] {
+  return texts.map((text) => chunk(text).digest)
+}
+
+export function manifestOf(...texts: string[]): Manifest {
+  const chunks = texts.map((text) => ({ digest: chunk(text).digest, size: Buffer.byteLength(text) }))
+  const whole = Buffer.from(texts.join(''))
+  return { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks }
+}
+
+export function pendingOf(...texts: string[]): PendingManifest {
+  return { manifest: manifestOf(...texts), touchedAt: 1_000 }
+}
+
+/** A pending map as it is read. */
+export function pendingMap(texts: string[], missing: string[]): PendingMap {
+  return { ...pendingOf(...texts), missing: digests(...missing) }
+}
+
+export function wholeOf(...texts: string[]): MapContents {
+  return { complete: { manifest: manifestOf(...texts), publishedAt: 1_000 } }
+}
+
+export function uploadsOf(...texts: string[]): MapChunks {
+  return { uploads: texts.map(chunk) }
+}
+
+/** Publishes a whole map with its chunks. */
+export async function publish(store: Store, id: MapKey, ...texts: string[]): Promise<void> {
+  await store.updateMap(id, uploadsOf(...new Set(texts)), () => ({ contents: wholeOf(...texts), result: 1 }))
+}
+
+/** Records a manifest, beside the complete map if there is one. */
+export async function record(store: Store, id: MapKey, ...texts: string[]): Promise<void> {
+  await store.updateMap(id, {}, ({ complete }) => ({
+    contents: { ...(complete && { complete }), pending: pendingOf(...texts) },
+    result: 1,
+  }))
+}
+
+/** Makes the pending map the complete one. */
+export async function complete(store: Store, id: MapKey): Promise<void> {
+  await store.updateMap(id, {}, ({ pending }) => {
+    assert.ok(pending)
+    return { contents: { complete: { manifest: pending.manifest, publishedAt: 1_000 } }, result: 1 }
+  })
+}
+
+/** The pending bytes of project `p`, computed from all of its maps. */
+export async function recount(store: Store): Promise<number> {
+  const slots = (await store.maps('p', { limit: 1_000 })).map(({ slot }) => slot)
+  const isPinned = ({ frozenAt, complete }: MapSlot) => frozenAt !== undefined && !complete
+  const pendings = slots.flatMap((slot) => (isPinned(slot) ? [] : (slot.pending ?? [])))
+  const keepers = slots.flatMap((slot) => slot.complete ?? (isPinned(slot) ? (slot.pending ?? []) : []))
+  const kept = new Set(keepers.flatMap(({ manifest }) => manifest.chunks.map(({ digest }) => digest)))
+  const sizes = new Map(
+    pendings.flatMap(({ manifest, missing }) =>
+      manifest.chunks.flatMap(({ digest, size }) => (missing.includes(digest) ? [] : [[digest, size] as const])),
+    ),
+  )
+  const chunkBytes = [...sizes].map(([digest, size]) => (kept.has(digest) ? 0 : size))
+  const all = [...chunkBytes, ...pendings.map(({ manifest }) => manifestBytes(manifest))]
+  return all.reduce((sum, each) => sum + each, 0)
+}
+
+export async function list(store: Store, selection: Partial<MapSelection> = {}, projectId = 'p'): Promise<MapId[]> {
+  return (await store.maps(projectId, { limit: 1_000, ...selection })).map(mapIdOf)
+}
+
+/** The places with a pending map that misses no chunk. */
+export async function readyPlaces(store: Store, projectId = 'p'): Promise<string[]> {
+  const maps = await store.maps(projectId, { limit: 1_000 })
+  return maps.filter(({ slot }) => slot.pending?.missing.length === 0).map(({ placeId }) => placeId)
+}
+
+/** Those of these chunks that are stored. */
+export async function present(store: Store, texts: string[], projectId = 'p'): Promise<string[]> {
+  const stored = await store.updateMap(key({ projectId }), { digests: digests(...texts) }, (_, stored) => ({
+    result: stored,
+  }))
+  return texts.filter((text) => stored.has(chunk(text).digest))
+}
+
+export async function chunkText(store: Store, text: string, projectId = 'p'): Promise<string | undefined> {
+  const bytes = await store.readChunk(projectId, chunk(text).digest)
+  return bytes && Buffer.from(bytes).toString()
+}
+
+export function eventBatch(eventId: string, buildId?: string, receivedAt = 1_000): AppendBatch {
+  const event = { projectId: 'p', eventId, ...(buildId !== undefined && { buildId }) }
+  const start = '{"events":['.length
+  const end = start + Buffer.byteLength(JSON.stringify(event))
+  const body = Buffer.from(JSON.stringify({ events: [event] }))
+  return {
+    body,
+    isWhole: true,
+    events: [{ eventId, ...(buildId !== undefined && { buildId }), start, end }],
+    receivedAt,
+  }
+}
+
+/** Stores a chunk, and returns the outcome only. */
+export async function putChunk(store: Store, projectId: string, chunk: NewChunk): Promise<PutChunkOutcome['outcome']> {
+  return (await store.putChunk(projectId, chunk)).outcome
+}
