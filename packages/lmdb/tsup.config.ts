@@ -3,6 +3,7 @@ import { defineConfig } from 'tsup'
 export default defineConfig({
   entry: {
     index: 'src/index.ts',
+    internal: 'src/internal.ts',
     // threads of their own, so files of their own; all files in one folder, wherever the code ends up that starts them
     'index-worker': 'src/ids/index-worker.ts',
     'write-worker': 'src/writer/write-worker.ts',

@@ -3,142 +3,126 @@ import {
   type ChunkUpload,
   type Digest,
   IngestError,
-  type MapDecision,
+  type Manifest,
+  type MapContents,
   type MapEntry,
-  type MapId,
   type MapSlot,
-  type Store,
+  type MapStore,
+  type NewChunk,
 } from '@ingest/core'
-import type { ChunkBytes } from './chunks/chunk-blobs.ts'
-import { type FoundMap, type MapTables, openMapTables, type Place, type WrittenChunk } from './tables/maps.ts'
-import { openProjects, type Projects } from './tables/projects.ts'
+import { readyMapsMax } from '@ingest/core/internal'
+import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
+import type { Rows } from './environment/environment.ts'
+import type { SlicedReads } from './log/event-log.ts'
+import { createTurns } from './project-store.ts'
+import type { SnapshotReader } from './read-snapshot.ts'
+import { listBuilds } from './tables/builds.ts'
+import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
+import { type MapTables, versionOfNone } from './tables/maps.ts'
+import { type Refusal, toError } from './threads/error-transfer.ts'
+import type { PutMap } from './writer/commands.ts'
 import type { Writer } from './writer/writer-client.ts'
 
-type MapStore = Pick<
-  Store,
-  'map' | 'maps' | 'updateMap' | 'putChunk' | 'chunk' | 'presentChunks' | 'readyMaps' | 'pendingBytes' | 'dropIdleMaps'
->
-
 export interface MapStoreOptions {
-  projects: Projects
   maps: MapTables
-  chunks: ChunkBytes
+  blobs: ChunkBlobs
   writer: Writer
-  look<T>(read: () => T): T
+  reader: SnapshotReader
+  table(name: string): Rows
+  slicedReads(projectId: string): SlicedReads
 }
 
-/** How many maps are looked at between turns of others. */
-const mapsAtOnce = 1000
+/** The most maps that are read in one turn of the event loop. */
+const turnMapsMax = 1000
 
-const noFound: FoundMap = { row: {}, contents: {} }
+const noUploads: ReadonlyMap<Digest, WrittenChunk> = new Map()
 
-/** The part of the store that keeps maps. */
-export function createMapStore({ projects, maps, chunks, writer, look }: MapStoreOptions): MapStore {
-  /** Looks at what is there for a project, or answers `none` for one that has stored nothing. */
-  function lookAt<T>(projectId: string, none: T, read: (project: number) => T): T {
-    return look(() => {
-      const project = projects.numberOf(projectId)
-      return project === undefined ? none : read(project)
-    })
-  }
+export function createMapStore({ maps, blobs, writer, reader, table, slicedReads }: MapStoreOptions): MapStore {
+  const { readSnapshot, readProject, numberOf } = reader
+  const inTurn = createTurns()
 
-  /** Decides and writes in one step; what that makes waste of is deleted afterwards. */
-  async function inOneStep<T>(decide: (maps: MapTables, projects: Projects) => T): Promise<T> {
-    let hasWaste = false
-    const result = await writer.decide((table) => {
-      hasWaste = false
-      const onWaste = () => {
-        hasWaste = true
-      }
-      return decide(openMapTables(table, onWaste), openProjects(table))
-    })
-    if (hasWaste) void chunks.clean()
-    return result
-  }
-
-  async function numberFor(projectId: string): Promise<number> {
-    const known = lookAt<number | undefined>(projectId, undefined, (project) => project)
-    return known ?? inOneStep((_, projects) => projects.numberFor(projectId))
-  }
-
-  function discardAll(maps: MapTables, uploads: ReadonlyMap<Digest, WrittenChunk>): void {
-    for (const { place } of uploads.values()) maps.discard(place)
-  }
-
-  /** Writes the bytes of chunks, and says where they are. */
-  async function write(project: number, chunksOf: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>> {
-    const places = await chunks.write(project, chunksOf)
+  async function writeBlobs(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>> {
+    const blobKeys = await blobs.write(project, uploads)
     return new Map(
-      chunksOf.map(({ digest, bytes }) => [digest, { place: places.get(digest) as Place, size: bytes.length }]),
+      uploads.map(({ digest, bytes }) => [digest, { blobKey: blobKeys.get(digest) as BlobKey, size: bytes.length }]),
     )
   }
 
-  /** Marks bytes as garbage when the decision for which they were written fails. */
-  async function orDiscard<T>(uploads: ReadonlyMap<Digest, WrittenChunk>, decided: Promise<T>): Promise<T> {
-    try {
-      return await decided
-    } catch (error) {
-      // bytes that cannot be marked now are found when the store is opened next
-      if (uploads.size > 0) await inOneStep((maps) => discardAll(maps, uploads)).catch(() => {})
-      throw error
-    }
+  /** The collection count at which all of these blobs exist; undefined if one is deleted, or about to be. */
+  function collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined {
+    const keys = [...written.values()].map(({ blobKey }) => blobKey)
+    // the count first: blobs that exist at a count are deleted only at a later one
+    const [collections, isGarbage] = readSnapshot(() => [
+      maps.chunks.collections(),
+      keys.some((blobKey) => maps.chunks.isGarbage(blobKey)),
+    ])
+    return isGarbage || !keys.every(blobs.exists) ? undefined : collections
   }
 
-  /** Settles all manifests that wait for a stored chunk, a bounded number in each step. */
-  async function settleAll(projectId: string, digest: Digest, at?: number): Promise<void> {
+  /** Marks blobs as garbage whose chunks were not stored; those that cannot be marked are found at the next opening. */
+  async function discard(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void> {
+    if (written.size === 0) return
+    const blobKeys = [...written.values()].map(({ blobKey }) => blobKey)
+    await writer.run({ type: 'markGarbage', blobKeys }).catch(() => {})
+  }
+
+  /** Updates all pending manifests that miss a stored chunk, a bounded number in each transaction. */
+  async function resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void> {
+    const isAwaited = () => maps.pending.isAwaited(project, digest) && maps.chunks.isStored(project, digest)
+    while (readSnapshot(isAwaited)) await writer.run({ type: 'resolveAwaited', project, digest, touchedAt })
+  }
+
+  function readSlot(projectId: string, key: { placeId: string; buildId: string }, digests: readonly Digest[]) {
+    const none = { slot: {} as MapSlot, version: versionOfNone, present: new Set<Digest>() }
+    return readProject(projectId, none, (project) => {
+      const found = maps.find(project, key)
+      return { slot: maps.slot(project, found), version: found.version, present: maps.present(project, digests) }
+    })
+  }
+
+  async function putChunk(project: number, chunk: NewChunk) {
+    const { digest, receivedAt, pendingBytesMax } = chunk
     for (;;) {
-      const project = lookAt<number | undefined>(projectId, undefined, (number) =>
-        maps.hasWaits(number, digest) && maps.placeOf(number, digest) ? number : undefined,
-      )
-      if (project === undefined) return
-      await inOneStep((maps) => {
-        // a chunk that was deleted since is missing again
-        if (maps.placeOf(project, digest)) maps.settle(project, digest, at)
+      const [isNamed, isStored] = readSnapshot(() => [
+        maps.chunks.isNamed(project, digest),
+        maps.chunks.isStored(project, digest),
+      ])
+      if (!isNamed) return 'undeclared'
+      if (isStored) return 'existing'
+      const written = await writeBlobs(project, [chunk])
+      const collections = collectionsWith(written)
+      if (collections === undefined) continue
+      const own = written.get(digest) as WrittenChunk
+      const command = {
+        type: 'putChunk',
+        project,
+        digest,
+        chunk: own,
+        collections,
+        receivedAt,
+        pendingBytesMax,
+      } as const
+      const outcome = await writer.run(command).catch(async (error) => {
+        await discard(written)
+        throw error
       })
+      if (outcome === 'stored' || outcome === 'existing' || outcome === 'undeclared') return outcome
+      await discard(written)
+      if (outcome !== 'changed') throw refusalOf(outcome)
     }
-  }
-
-  function decideMap<T>(
-    maps: MapTables,
-    projects: Projects,
-    projectId: string,
-    id: MapId,
-    digests: readonly Digest[],
-    uploads: ReadonlyMap<Digest, WrittenChunk>,
-    pendingBytesMax: number | undefined,
-    decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
-  ): { result: T } | { thrown: unknown } | 'again' {
-    if (![...uploads.values()].every(({ place }) => chunks.canName(maps, place))) {
-      discardAll(maps, uploads)
-      return 'again'
-    }
-    const project = projects.numberOf(projectId)
-    const found = project === undefined ? noFound : maps.find(project, id)
-    const slot = project === undefined ? {} : maps.slot(project, id, found)
-    const present = project === undefined ? new Set<Digest>() : maps.present(project, digests)
-    let decision: MapDecision<T>
-    try {
-      decision = decide(slot, present)
-    } catch (thrown) {
-      discardAll(maps, uploads)
-      return { thrown }
-    }
-    const { contents, result } = decision
-    if (contents) maps.put(projects.numberFor(projectId), id, found, contents, { uploads, pendingBytesMax })
-    else discardAll(maps, uploads)
-    return { result }
   }
 
   return {
     async map({ projectId, ...id }) {
-      return lookAt(projectId, {}, (project) => maps.slot(project, id))
+      return readProject<MapSlot>(projectId, {}, (project) => maps.slot(project, maps.find(project, id)))
     },
 
     async maps(projectId, { limit, ...selection }) {
       const entries: MapEntry[] = []
       for (let after = selection.after; ; ) {
-        const place = { ...selection, ...(after && { after }), limit: limit - entries.length }
-        const page = lookAt(projectId, { entries: [] }, (project) => maps.list(project, place, mapsAtOnce))
+        const part = { ...selection, ...(after && { after }), limit: limit - entries.length }
+        const none: ReturnType<MapTables['list']> = { entries: [] }
+        const page = readProject(projectId, none, (project) => maps.list(project, part, turnMapsMax))
         entries.push(...page.entries)
         if (!page.last || entries.length === limit) return entries
         after = page.last
@@ -146,71 +130,100 @@ export function createMapStore({ projects, maps, chunks, writer, look }: MapStor
       }
     },
 
-    async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [], pendingBytesMax }, decide) {
-      for (;;) {
-        const none = new Map<Digest, WrittenChunk>()
-        const written = uploads.length > 0 ? await write(await numberFor(projectId), uploads) : none
-        const deciding = inOneStep((maps, projects) =>
-          decideMap(maps, projects, projectId, { placeId, buildId }, digests, written, pendingBytesMax, decide),
-        )
-        const outcome = await orDiscard(written, deciding)
-        if (outcome === 'again') continue
-        if ('thrown' in outcome) throw outcome.thrown
-        for (const digest of written.keys()) await settleAll(projectId, digest)
-        return outcome.result
-      }
+    async builds(projectId, selection) {
+      const project = numberOf(projectId)
+      return project === undefined ? [] : listBuilds(table, slicedReads(projectId), project, selection)
+    },
+
+    updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [], pendingBytesMax }, decide) {
+      const map = { placeId, buildId }
+      return inTurn(JSON.stringify([projectId, placeId, buildId]), async () => {
+        let written = noUploads
+        try {
+          for (;;) {
+            const { slot, version, present } = readSlot(projectId, map, digests)
+            const { contents, result } = decide(slot, present)
+            if (!contents) return result
+            const project = numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
+            if (uploads.length > 0 && written.size === 0) written = await writeBlobs(project, uploads)
+            const collections = collectionsWith(written)
+            if (collections === undefined) {
+              await discard(written)
+              written = noUploads
+              continue
+            }
+            const outcome = await writer.run({
+              type: 'putMap',
+              project,
+              map,
+              version,
+              digests,
+              present,
+              ...manifestsToPut(slot, contents),
+              uploads: written,
+              collections,
+              pendingBytesMax,
+            })
+            if (outcome === 'changed') continue
+            if (outcome !== 'written') throw refusalOf(outcome)
+            const stored = [...written.keys()]
+            written = noUploads
+            for (const digest of stored) await resolveAwaited(project, digest)
+            return result
+          }
+        } finally {
+          await discard(written)
+        }
+      })
     },
 
     async putChunk(projectId, chunk) {
-      const { digest, receivedAt } = chunk
-      for (;;) {
-        const project = lookAt<number | undefined>(projectId, undefined, (number) => number)
-        if (project === undefined || !look(() => maps.isNamed(project, digest))) return 'undeclared'
-        if (look(() => maps.placeOf(project, digest))) {
-          await settleAll(projectId, digest, receivedAt)
-          return 'existing'
-        }
-        const written = await write(project, [chunk])
-        const own = written.get(digest) as WrittenChunk
-        const deciding = inOneStep((maps) =>
-          chunks.canName(maps, own.place) ? maps.arrive(project, digest, own, chunk) : 'again',
-        )
-        const outcome = await orDiscard(written, deciding)
-        if (outcome === 'again') continue
-        await settleAll(projectId, digest, receivedAt)
-        return outcome
-      }
+      const project = numberOf(projectId)
+      const outcome = project === undefined ? 'undeclared' : await putChunk(project, chunk)
+      if (project === undefined || outcome === 'undeclared') return { outcome: 'undeclared', ready: [] }
+      await resolveAwaited(project, chunk.digest, chunk.receivedAt)
+      return { outcome, ready: readSnapshot(() => maps.readyWith(project, chunk.digest, readyMapsMax)) }
     },
 
-    async chunk<T>(projectId: string, digest: Digest, use: (bytes: Uint8Array) => T) {
-      for (let missed: Place | undefined; ; ) {
-        const place = lookAt<Place | undefined>(projectId, undefined, (project) => maps.placeOf(project, digest))
-        const used = place && look(() => chunks.read(place, (bytes) => ({ result: use(bytes) })))
-        if (!place || used) return used?.result
-        // a chunk may go between two looks, but then it is nowhere
-        if (missed?.equals(place)) {
+    async readChunk(projectId, digest) {
+      for (let missed: BlobKey | undefined; ; ) {
+        const blobKey = readProject<BlobKey | undefined>(projectId, undefined, (project) =>
+          maps.chunks.blobKeyOf(project, digest),
+        )
+        const bytes = blobKey && readSnapshot(() => blobs.read(blobKey))
+        if (!blobKey || bytes) return bytes
+        // a chunk may be deleted between the two reads, but then the next read has another blob or none
+        if (missed?.equals(blobKey)) {
           throw new IngestError('store-damaged', `The bytes of chunk ${digest} are missing: restore a backup.`)
         }
-        missed = place
+        missed = blobKey
       }
     },
 
-    async presentChunks(projectId, digests) {
-      return lookAt<ReadonlySet<Digest>>(projectId, new Set(), (project) => maps.present(project, digests))
-    },
-
-    async readyMaps(projectId, limit) {
-      return lookAt(projectId, [], (project) => maps.ready(project, limit))
+    async expirePending(touchedBefore) {
+      for (const { project, id } of readSnapshot(() => maps.expired(touchedBefore))) {
+        await writer.run({ type: 'expirePending', project, map: id, touchedBefore })
+      }
     },
 
     async pendingBytes(projectId) {
-      return lookAt(projectId, 0, (project) => maps.pendingBytes(project))
-    },
-
-    async dropIdleMaps(touchedBefore) {
-      for (const { project, id } of look(() => maps.idle(touchedBefore))) {
-        await inOneStep((maps) => maps.dropIdle(project, id, touchedBefore))
-      }
+      return readProject(projectId, 0, (project) => maps.pending.pendingBytes(project))
     },
   }
+}
+
+/** The contents as the writer needs them: a manifest that stays is not sent. */
+function manifestsToPut(slot: MapSlot, { complete, pending }: MapContents): Pick<PutMap, 'complete' | 'pending'> {
+  const roleOf = (manifest: Manifest) => {
+    if (manifest === slot.complete?.manifest) return 'complete'
+    return manifest === slot.pending?.manifest ? 'pending' : manifest
+  }
+  return {
+    complete: complete && { manifest: roleOf(complete.manifest), publishedAt: complete.publishedAt },
+    pending: pending && { manifest: roleOf(pending.manifest), touchedAt: pending.touchedAt },
+  }
+}
+
+function refusalOf({ refusal }: { refusal: Refusal }): IngestError {
+  return toError(refusal)
 }

@@ -1,80 +1,80 @@
 import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  type AppendBatch,
-  type AppendEvent,
-  type AppendResult,
-  type EventCursors,
-  eventCursors,
-  IngestError,
-  type ReadOptions,
-  type Store,
-  type StoredEvent,
-} from '@ingest/core'
-import { createReadTurns, type ReadStep } from '@ingest/core/internal'
-import { openChunkBytes } from './chunks/chunk-blobs.ts'
+import { IngestError, type Store } from '@ingest/core'
+import { createReadTurns } from '@ingest/core/internal'
+import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
 import { checkFileDescriptors, checkFreeSpace, type Environment, openEnvironment } from './environment/environment.ts'
 import { checkEvents, type LmdbIdentity, neighboursOf, openChunksOf, openIdentity } from './environment/identity.ts'
 import { lockedError } from './environment/write-lock.ts'
-import type { Position } from './ids/entry.ts'
+import { createEventStore } from './event-store.ts'
 import { createFingerprint, type Fingerprint } from './ids/fingerprint.ts'
 import type { RebuildProgress } from './ids/log-reader.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
-import { readActivity } from './log/activity.ts'
-import { createEventLog, type LoggedEvent, openEventLogTables, type SlicedReads } from './log/event-log.ts'
-import { encodePayload, encodeRecord } from './log/record.ts'
+import { openEventLogTables } from './log/event-log.ts'
 import { createMapStore } from './map-store.ts'
+import { createProjectStore } from './project-store.ts'
+import { createSnapshotReader } from './read-snapshot.ts'
 import { checkRestored } from './restore-lmdb-store.ts'
-import { listBuilds } from './tables/builds.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
 import { toError, toRefusal } from './threads/error-transfer.ts'
 import { type Gates, openGates } from './threads/exit-guard.ts'
-import { startWriter } from './writer/writer-client.ts'
+import { startWriter, type Writer } from './writer/writer-client.ts'
 
 export interface LmdbStoreOptions {
-  /** False to refuse, with `store-missing`, a directory that holds no store yet. True without. */
+  /** Whether to create a missing store; false refuses it with `store-missing`. Default true. */
   create?: boolean
   /**
-   * Called once when the store can no longer be trusted: the disk failed, or the data file is gone. Everything is
-   * refused with `store-failed` from then on; the process should be ended, with SIGKILL, and started again. Also called,
-   * with `store-locked`, when `close` leaves a thread behind that waits for another process: an orderly exit waits too.
+   * Called once when the store can no longer be trusted: the disk failed, or a data file is gone. Every operation is
+   * refused with `store-failed` from then on; end the process with SIGKILL and start it again. Also called, with
+   * `store-locked`, when `close` leaves a thread behind that waits for another process: an orderly exit waits too.
    */
   onFatal?: (error: IngestError) => void
-  /** A commit that takes longer, in milliseconds, is taken for one that never ends. 30 seconds without. */
+  /** A commit that takes longer, in milliseconds, fails the store: it may never end. Default 30,000. */
   commitTimeoutMs?: number
-  /** Told how far it has come while the id index, which was lost or damaged, is made again at opening. */
+  /** Called with the progress of rebuilding a lost or damaged id index while the store is opened. */
   onRebuild?: (progress: RebuildProgress) => void
-  /** @internal For tests: a smaller run of the id index, and a hash that collides. */
-  internals?: { entriesPerFlush?: number; fingerprint?: Fingerprint }
+}
+
+/** Replaceable parts of a store, for tests. */
+export interface LmdbStoreInternals {
+  /** The size of a run of the id index. */
+  entriesPerFlush?: number
+  fingerprint?: Fingerprint
 }
 
 const commitTimeoutMsDefault = 30_000
 /** How many file descriptors three environments, each opened in one or two threads, and the threads take at most. */
 const fileDescriptorsMin = 64
-/** How long a store that has failed may take to close; then it is left as it is. */
+/** How long a failed store may take to close; then it is left as it is. */
 const failedCloseMs = 2000
-/** How many records a reader takes note of at once. */
-const readAhead = 64
-/** How many bytes of events a reader reads in one step. */
-const stepBytes = 32_768
 
-/** Directories that are open in this process: two handles on one would wait for each other's write lock for ever. */
+/** Directories that are open in this process: a second handle would wait for the write lock of the first. */
 const openDirectories = new Set<string>()
 
 /**
  * Opens the store in a directory, and creates it when it is missing. A directory without `events/` or `chunks/` beside
- * the others is refused and not changed, as going on without them would lose data; `ids/` is rebuilt. Any number of
- * processes may have the same directory open, each once; it must be on a local disk.
+ * the others is refused and not changed, as opening it would lose data; `ids/` is rebuilt. Any number of processes may
+ * have the same directory open, each once; it must be on a local disk.
  *
  * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or missing beside
- *   others; `store-missing`; `disk-full`; `store-locked` and `overloaded`, which may pass; `store-damaged` for a log
- *   that cannot be read; `invalid-argument` for a directory that cannot be made, or that this process has open already.
+ *   others; `store-missing`; `disk-full`; `store-locked` and `overloaded`, which are temporary; `store-damaged` for a
+ *   log that cannot be read; `invalid-argument` for a directory that cannot be created, or that this process has open
+ *   already.
  */
-export async function openLmdbStore(directory: string, options: LmdbStoreOptions = {}): Promise<Store> {
+export function openLmdbStore(directory: string, options: LmdbStoreOptions = {}): Promise<Store> {
+  return openLmdbStoreWith(directory, options, {})
+}
+
+/** {@link openLmdbStore} with other internals. */
+export async function openLmdbStoreWith(
+  directory: string,
+  options: LmdbStoreOptions,
+  internals: LmdbStoreInternals,
+): Promise<Store> {
   const { create = true } = options
   checkFileDescriptors(directory, fileDescriptorsMin)
   const eventsDirectory = join(directory, 'events')
@@ -94,7 +94,7 @@ export async function openLmdbStore(directory: string, options: LmdbStoreOptions
   }
   try {
     const environments = await openEnvironments(directory, neighbours)
-    return await openStore(environments, directory, options, gates, release)
+    return await openStore(environments, directory, options, internals, gates, release)
   } catch (error) {
     release()
     throw toError(toRefusal(error))
@@ -109,9 +109,7 @@ function claim(directory: string): () => void {
     throw new IngestError(
       code === 'ENOSPC' ? 'disk-full' : 'invalid-argument',
       `${directory} cannot be a directory: ${message}`,
-      {
-        cause,
-      },
+      { cause },
     )
   }
   const path = realpathSync(directory)
@@ -144,59 +142,112 @@ async function openEnvironments(directory: string, neighbours: readonly string[]
 async function openStore(
   { environment, chunkEnvironment, identity }: Environments,
   directory: string,
-  {
-    onFatal = () => {},
-    commitTimeoutMs: timeoutMs = commitTimeoutMsDefault,
-    onRebuild = () => {},
-    internals = {},
-  }: LmdbStoreOptions,
+  options: LmdbStoreOptions,
+  { fingerprint = createFingerprint(identity.seed), entriesPerFlush = entriesPerFlushDefault }: LmdbStoreInternals,
   gates: Gates,
   release: () => void,
 ): Promise<Store> {
-  const eventsDirectory = join(directory, 'events')
-  const { seed } = identity
-  const fingerprint = internals.fingerprint ?? createFingerprint(seed)
+  const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
-  const log = createEventLog(tables)
   const writer = await startWriter({
     environment,
     data: {
-      directory: eventsDirectory,
+      directory: join(directory, 'events'),
       files: environment.files,
       idsDirectory: join(directory, 'ids'),
-      seed: seed.toString('hex'),
-      entriesPerFlush: internals.entriesPerFlush ?? entriesPerFlushDefault,
+      seed: identity.seed.toString('hex'),
+      entriesPerFlush,
       gates,
     },
     onFatal,
     onProgress: onRebuild,
-    // waste that freezing has made
-    onWaste: () => void chunks.clean(),
+    onGarbage: () => void blobs.collectGarbage(),
     timeoutMs,
   })
-  const numbers = new Map<string, number>()
-  const readTurns = createReadTurns()
+  const reader = createSnapshotReader(environment, writer, projects)
+  const { readSnapshot } = reader
   const maps = openMapTables(environment.table)
-  const chunks = openChunkBytes({
+  const blobs = openChunkBlobs({
     environment: chunkEnvironment,
     directory: join(directory, 'chunks'),
-    maps,
+    tables: maps.chunks,
     writer,
-    look,
+    readSnapshot,
     gates,
     timeoutMs,
   })
-  const mapStore = createMapStore({ projects, maps, chunks, writer, look })
+  const operations = createOperations()
+  const { checkOpen } = operations
+  const readTurns = createReadTurns()
+  const nextReadStep = (projectId: string) => readTurns.next(projectId)
+  const slicedReads = (projectId: string) => ({ look: readSnapshot, nextStep: () => nextReadStep(projectId) })
+  const events = createEventStore({
+    identity,
+    fingerprint,
+    tables,
+    writer,
+    reader,
+    nextReadStep,
+    slicedReads,
+    checkOpen,
+  })
   let closing: Promise<void> | undefined
+
+  // orphans of a crash are harmless, so they are collected while the store is used
+  void blobs.collectOrphans().catch(() => {})
+
+  const tracked: Omit<Store, 'close'> = operations.trackAll({
+    ...events,
+    ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
+    ...createProjectStore({ projects, writer, reader }),
+
+    async check() {
+      readSnapshot(() => projects.numberOf('-'))
+      const refusal = writer.refusal()
+      if (refusal) throw refusal
+      const holder = environment.lockHolder()
+      if (holder?.isStopped) throw lockedError(holder)
+      checkFreeSpace(join(directory, 'events'))
+    },
+  })
+
+  return {
+    ...tracked,
+    read: events.read,
+
+    close() {
+      closing ??= operations.drain().then(() => closeAll(environment, writer, blobs, release))
+      return closing
+    },
+  }
+}
+
+async function closeAll(
+  environment: Environment,
+  writer: Writer,
+  blobs: ChunkBlobs,
+  release: () => void,
+): Promise<void> {
+  await Promise.all([blobs.close(), writer.close()])
+  const closed = Promise.all([blobs.closeEnvironment(), environment.root.close()])
+  // after an I/O error, closing an LMDB environment may never return
+  await (writer.failure()
+    ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])
+    : closed)
+  release()
+}
+
+/** The operations in flight, which are finished before the store closes. */
+function createOperations() {
+  let isClosing = false
   let running = 0
   let onIdle = () => {}
 
   function checkOpen(): void {
-    if (closing) throw new IngestError('store-closed', 'The store is closed.')
+    if (isClosing) throw new IngestError('store-closed', 'The store is closed.')
   }
 
-  /** Runs an operation of several steps, which is finished before the store closes. */
   async function run<T>(operation: () => Promise<T>): Promise<T> {
     checkOpen()
     running++
@@ -208,239 +259,25 @@ async function openStore(
     }
   }
 
-  /** Reads at one moment, and sees at least what was committed when it began, by any process. */
-  function look<T>(read: () => T): T {
-    const failure = writer.failure()
-    if (failure) throw failure
-    try {
-      environment.root.resetReadTxn()
-      return read()
-    } catch (cause) {
-      // what lmdb throws carries the number of its error; anything else is the caller's
-      if (typeof (cause as { code?: unknown }).code !== 'number') throw cause
-      const failed = new IngestError('store-failed', `A read failed: ${(cause as Error).message}.`, { cause })
-      writer.fail(failed)
-      throw failed
-    }
-  }
-
-  /** Looks at what is stored for a project, or answers `none` for one that has stored nothing. */
-  function lookAt<T>(projectId: string, none: T, read: (project: number) => T): T {
-    checkOpen()
-    return look(() => {
-      const project = numberOf(projectId)
-      return project === undefined ? none : read(project)
-    })
-  }
-
-  async function locate(projectId: string, eventIds: readonly string[]): Promise<(Position | undefined)[]> {
-    const project = look(() => numberOf(projectId))
-    if (project === undefined) return eventIds.map(() => undefined)
-    return writer.locate(project, [...eventIds], fingerprintsOf(project, eventIds))
-  }
-
-  /** The number of a project, which never changes once it is given out. */
-  function numberOf(projectId: string): number | undefined {
-    const number = numbers.get(projectId) ?? projects.numberOf(projectId)
-    if (number !== undefined) numbers.set(projectId, number)
-    return number
-  }
-
-  function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
-    const fingerprints = new Uint32Array(eventIds.length * 2)
-    for (let i = 0; i < eventIds.length; i++) fingerprint(project, eventIds[i] as string, fingerprints, i * 2)
-    return fingerprints
-  }
-
-  async function append(projectId: string, { body, count, events, receivedAt }: AppendBatch): Promise<AppendResult> {
-    if (events.length === 0) return { stored: [], conflicts: 0 }
-    const project =
-      look(() => numberOf(projectId)) ??
-      (await writer.decide((table) => look(() => openProjects(table).numberFor(projectId))))
-    const payload =
-      events.length === count ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
-    const fingerprints = fingerprintsOf(
-      project,
-      events.map(({ eventId }) => eventId),
-    )
-    const appended = await writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
-    return typeof appended === 'object'
-      ? appended
-      : { stored: new Array(events.length).fill(appended === 'all'), conflicts: 0 }
-  }
-
-  function slicedReads(projectId: string): SlicedReads {
-    return { look, nextStep: () => readTurns.next(projectId) }
-  }
-
-  async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
-    const cursors = eventCursors(identity, projectId)
-    const start = after === undefined ? beginning : positionOf(decodeCursor(cursors, projectId, after))
-    let left = limit
-    let step: ReadStep = { isOver: true }
-    let stepBytesLeft = 0
-    const first = from === undefined ? 0 : lookAt(projectId, 0, () => log.firstSince(from))
-    let next = Math.max(start.sequence, first)
-    while (left > 0) {
-      const sequences = lookAt(projectId, [], (project) => log.sequences(project, next, readAhead))
-      for (const sequence of sequences) {
-        if (isStepOver()) await nextStep()
-        for (const event of look(() => log.events(sequence))) {
-          if (sequence === start.sequence && event.position.index <= start.index) continue
-          // of a time that is still to come: this record has come since it was looked for
-          if (from !== undefined && event.receivedAt < from) continue
-          if (left-- <= 0) return
-          if (isStepOver()) await nextStep()
-          stepBytesLeft -= event.bytes.length
-          yield toStoredEvent(event, cursors)
-        }
-        next = sequence + 1
-      }
-      if (sequences.length === 0) return
-    }
-
-    function isStepOver(): boolean {
-      return step.isOver || stepBytesLeft <= 0
-    }
-
-    async function nextStep(): Promise<void> {
-      step = await readTurns.next(projectId)
-      stepBytesLeft = stepBytes
-      checkOpen()
-    }
-  }
-
-  function decodeCursor(cursors: EventCursors, projectId: string, cursor: string): number {
-    return cursors.decode(cursor, (position) =>
-      lookAt(projectId, undefined, (project) => log.checksumAt(project, positionOf(position))),
-    )
-  }
-
-  // what a crash has left is in nobody's way: it goes while the store is used
-  void chunks.sweep().catch(() => {})
-
   return {
-    append: (projectId, batch) => run(() => append(projectId, batch)),
+    checkOpen,
 
-    known(projectId, eventIds) {
-      return run(async () => (await locate(projectId, eventIds)).map((position) => position !== undefined))
+    /** The same operations, each refused once the store is closing. */
+    trackAll<Operations extends object>(operations: Operations): Operations {
+      const tracked = Object.entries(operations).map(([name, operation]) => [
+        name,
+        (...args: unknown[]) => run(() => operation(...args)),
+      ])
+      return Object.fromEntries(tracked)
     },
 
-    find(projectId, eventId) {
-      return run(async () => {
-        const [position] = await locate(projectId, [eventId])
-        if (!position) return undefined
-        const event = look(() => log.events(position.sequence)[position.index] as LoggedEvent)
-        return toStoredEvent(event, eventCursors(identity, projectId))
+    /** Refuses new operations, and resolves when none is in flight. */
+    async drain(): Promise<void> {
+      isClosing = true
+      if (running === 0) return
+      await new Promise<void>((resolve) => {
+        onIdle = resolve
       })
-    },
-
-    read,
-
-    async lastCursor(projectId) {
-      const last = lookAt(projectId, undefined, (project) => log.last(project))
-      return toCursor(last ?? { position: beginning, checksum: 0 }, eventCursors(identity, projectId))
-    },
-
-    map: (key) => run(() => mapStore.map(key)),
-    maps: (projectId, selection) => run(() => mapStore.maps(projectId, selection)),
-    updateMap: (key, about, decide) => run(() => mapStore.updateMap(key, about, decide)),
-    putChunk: (projectId, chunk) => run(() => mapStore.putChunk(projectId, chunk)),
-    chunk: (projectId, digest, use) => run(() => mapStore.chunk(projectId, digest, use)),
-    presentChunks: (projectId, digests) => run(() => mapStore.presentChunks(projectId, digests)),
-    readyMaps: (projectId, limit) => run(() => mapStore.readyMaps(projectId, limit)),
-    pendingBytes: (projectId) => run(() => mapStore.pendingBytes(projectId)),
-    dropIdleMaps: (touchedBefore) => run(() => mapStore.dropIdleMaps(touchedBefore)),
-
-    async totals(projectId) {
-      return lookAt(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => log.totals(project))
-    },
-
-    activity(projectId, recent) {
-      return run(async () => {
-        const project = look(() => numberOf(projectId))
-        return project === undefined ? undefined : readActivity(tables, slicedReads(projectId), project, recent)
-      })
-    },
-
-    builds(projectId, selection) {
-      return run(async () => {
-        const project = look(() => numberOf(projectId))
-        return project === undefined ? [] : listBuilds(environment.table, slicedReads(projectId), project, selection)
-      })
-    },
-
-    async projects() {
-      checkOpen()
-      return look(() => projects.ids())
-    },
-
-    async project(projectId) {
-      checkOpen()
-      return look(() => projects.get(projectId))
-    },
-
-    updateProject(projectId, decide) {
-      return run(() =>
-        writer.decide((table) => {
-          const projects = openProjects(table)
-          const { project, result } = decide(look(() => projects.get(projectId)))
-          if (project) look(() => projects.put(project))
-          return result
-        }),
-      )
-    },
-
-    async check() {
-      checkOpen()
-      look(() => projects.numberOf('-'))
-      const refusal = writer.refusal()
-      if (refusal) throw refusal
-      const holder = environment.lockHolder()
-      if (holder?.isStopped) throw lockedError(holder)
-      checkFreeSpace(eventsDirectory)
-    },
-
-    close() {
-      closing ??= (async () => {
-        if (running > 0) {
-          await new Promise<void>((resolve) => {
-            onIdle = resolve
-          })
-        }
-        await Promise.all([chunks.close(), writer.close()])
-        const closed = Promise.all([chunks.closeEnvironment(), environment.root.close()])
-        // after a failed disk, LMDB's own close may never return
-        await (writer.failure()
-          ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])
-          : closed)
-        release()
-      })()
-      return closing
     },
   }
-}
-
-/** The builds that the events reference; most batches come from one server, and so from one build. */
-function buildsOf(events: readonly AppendEvent[]): string[] {
-  const builds: string[] = []
-  for (const { buildId } of events) if (buildId !== undefined && !builds.includes(buildId)) builds.push(buildId)
-  return builds
-}
-
-function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {
-  return { cursor: toCursor(event, cursors), receivedAt: event.receivedAt, bytes: event.bytes }
-}
-
-/** Before the first record. */
-const beginning: Position = { sequence: 0, index: 0 }
-/** No record holds more events. */
-const positionsPerRecord = 256
-
-function toCursor({ position, checksum }: Pick<LoggedEvent, 'position' | 'checksum'>, cursors: EventCursors): string {
-  return cursors.encode(position.sequence * positionsPerRecord + position.index, checksum)
-}
-
-function positionOf(position: number): Position {
-  return { sequence: Math.floor(position / positionsPerRecord), index: position % positionsPerRecord }
 }

@@ -1,50 +1,44 @@
 import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Store } from '@ingest/core'
-import { durableStoreChecks, restoreChecks, storeChecks } from '@ingest/core/testing'
+import { durableStoreChecks, restoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
+import { restoreLmdbStore } from '@ingest/lmdb'
+import { type LmdbStoreInternals, openLmdbStoreWith } from '@ingest/lmdb/internal'
 import t from 'tap'
-import { type LmdbStoreOptions, openLmdbStore as openFromSource, restoreLmdbStore } from '../src/index.ts'
-import { openLmdbStore } from './built-store.ts'
 
-/** Nearly every id is taken for nearly every other one, over projects too: only what is stored can tell. */
+/** Nearly every id has the fingerprint of nearly every other one, over projects too: only the log tells them apart. */
 function weakFingerprint(_project: number, eventId: string, into: Uint32Array, at: number): void {
   into[at] = 0
   into[at + 1] = eventId.length % 4
 }
 
-/** The ways in which a store may be opened, from source or as it is built; each keeps the same contract. */
-const settings: Record<string, [typeof openLmdbStore, LmdbStoreOptions]> = {
-  'as it comes': [openFromSource, {}],
-  'with runs of a few ids': [openLmdbStore, { internals: { entriesPerFlush: 64 } }],
-  'with a hash that knows four fingerprints': [
-    openLmdbStore,
-    { internals: { entriesPerFlush: 64, fingerprint: weakFingerprint } },
-  ],
+const variants: Record<string, LmdbStoreInternals> = {
+  'by default': {},
+  'with runs of a few ids': { entriesPerFlush: 64 },
+  'with a hash of four fingerprints': { entriesPerFlush: 64, fingerprint: weakFingerprint },
 }
 
-for (const [name, [openStore, options]] of Object.entries(settings)) {
+for (const [name, internals] of Object.entries(variants)) {
   t.test(`keeps the contract of a store, ${name}`, async (t) => {
     const directories = new Map<Store, string>()
     let count = 0
     const open = async (directory = join(t.testdirName, String(count++))) => {
-      const store = await openStore(directory, options)
+      const store = await openLmdbStoreWith(directory, {}, internals)
       directories.set(store, directory)
       return store
     }
+    const reopen = (closed: Store) => open(directories.get(closed))
     t.testdir()
-    for (const check of storeChecks) await t.test(check.name, () => check.run(() => open()))
-    for (const check of durableStoreChecks) {
-      await t.test(check.name, () =>
-        check.run(
-          () => open(),
-          (closed) => open(directories.get(closed)),
-        ),
-      )
+    const shared = shareStore(() => open())
+    for (const { name, isolated, run } of storeChecks) {
+      await t.test(name, () => run(isolated ? () => open() : shared.open))
     }
+    await shared.close()
+    for (const { name, run } of durableStoreChecks) await t.test(name, () => run(() => open(), reopen))
     const restoreByHand = (backup: string, directory: string) => cpSync(backup, directory, { recursive: true })
     for (const [how, restore] of Object.entries({
       'by hand': restoreByHand,
-      'by the function for it': restoreLmdbStore,
+      'by restoreLmdbStore': restoreLmdbStore,
     })) {
       const backUp = async (closed: Store) => {
         const directory = directories.get(closed) as string
@@ -56,14 +50,8 @@ for (const [name, [openStore, options]] of Object.entries(settings)) {
           return open(directory)
         }
       }
-      for (const check of restoreChecks) {
-        await t.test(`${check.name}, restored ${how}`, () =>
-          check.run(
-            () => open(),
-            (closed) => open(directories.get(closed)),
-            backUp,
-          ),
-        )
+      for (const { name, run } of restoreChecks) {
+        await t.test(`${name}, restored ${how}`, () => run(() => open(), reopen, backUp))
       }
     }
   })

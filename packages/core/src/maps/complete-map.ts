@@ -127,13 +127,13 @@ export async function verifyManifest(
       const message = `Expected the size of the chunk, ${bytes.length}.`
       return [{ code: 'out_of_range', path: `/manifest/chunks/${i}/size`, message }]
     }
-    slice.chunks++
     for (let at = 0; at < bytes.length; at += sliceBytesMax) {
       const part = bytes.subarray(at, at + sliceBytesMax)
       await reserve(part.length)
       hash.update(part)
       slice.bytes += part.length
     }
+    slice.chunks++
   }
   if (`sha256:${hash.digest('hex')}` === digest) return []
   return [{ code: 'digest_mismatch', path: '/manifest/digest', message: 'Expected the digest of all chunks together.' }]

@@ -35,7 +35,7 @@ function setUp() {
       const text = JSON.stringify({ eventId, ...members })
       const body = Buffer.from(`{"events":[${text}]}`)
       const events = [{ eventId, start: 11, end: 11 + text.length }]
-      await store.append('p', { body, count: 1, events, receivedAt })
+      await store.append('p', { body, isWhole: true, events, receivedAt })
     },
     read: (options: ReadEventsOptions = {}, now = 0) => readEvents({ store, arrivals, now: () => now }, 'p', options),
   }

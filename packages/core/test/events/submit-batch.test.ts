@@ -97,7 +97,7 @@ t.test('an event of another project is rejected, even if that project has it', a
   const { submit, store } = setUp()
   const body = Buffer.from(bodyOf([event('a')]))
   const events = sliceEvents(body).map((slice) => ({ eventId: 'a', ...slice }))
-  await store.append('q', { body, count: 1, events, receivedAt: 0 })
+  await store.append('q', { body, isWhole: true, events, receivedAt: 0 })
   const { result } = await submit([event('a', { projectId: 'q' }), event('a')])
   t.strictSame(outcome(result), [1, 0, [0]])
   t.match(result.rejected, [{ eventId: 'a', issues: [{ code: 'project_mismatch', path: '/projectId' }] }])

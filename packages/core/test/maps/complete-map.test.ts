@@ -70,9 +70,9 @@ t.test('a verification that is ended reads no further chunk, and rejects with th
   let reads = 0
   const counting: typeof store = {
     ...store,
-    chunk: (...args) => {
+    readChunk: (...args) => {
       if (++reads === 3) ending.abort(new RangeError('over'))
-      return store.chunk(...args)
+      return store.readChunk(...args)
     },
   }
   await t.rejects(verifyManifest(counting, 'p', manifest, { ...options, signal: ending.signal }), { message: 'over' })
@@ -110,7 +110,7 @@ t.test('what is decided is decided on what is there when it is written', async (
       const body = Buffer.from('{"events":[{"eventId":"e"}]}')
       await store.append('p', {
         body,
-        count: 1,
+        isWhole: true,
         events: [{ eventId: 'e', buildId: 'b', start: 11, end: 26 }],
         receivedAt: 5,
       })

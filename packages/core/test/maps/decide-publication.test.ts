@@ -29,7 +29,7 @@ function slotOf(text: string, frozen: boolean): MapSlot {
   return {
     ...(frozen && { frozenAt: 5_000 }),
     ...(complete !== '-' && { complete: { manifest: manifest(complete), publishedAt: 1_000 } }),
-    ...(pending !== '-' && { pending: { manifest: manifest(pending), touchedAt: 1_000 } }),
+    ...(pending !== '-' && { pending: { manifest: manifest(pending), touchedAt: 1_000, missing: [] } }),
   }
 }
 
@@ -37,7 +37,7 @@ const textOf = ({ complete, pending }: MapContents) => `${nameOf(complete?.manif
 
 function proposalOf(name: string, more: Partial<Proposal> = {}): Proposal {
   const id = { placeId: '1', buildId: 'b' }
-  return { id, manifest: manifest(name), whole: false, latePublish: 'accept', at: 9_000, ...more }
+  return { id, manifest: manifest(name), isWhole: false, latePublish: 'accept', at: 9_000, ...more }
 }
 
 /** What becomes of it, and what is in the slot afterwards: `created P -`. */
@@ -74,8 +74,8 @@ const table: [slot: string, open: [whole: string, manifest: string], frozen: [wh
 for (const [slot, whenOpen, whenFrozen] of table) {
   t.test(`a publication of P where there is ${slot}`, async (t) => {
     for (const [i, whole] of [true, false].entries()) {
-      t.equal(decide(slotOf(slot, false), { whole }), whenOpen[i], `open, ${whole ? 'whole' : 'manifest'}`)
-      t.equal(decide(slotOf(slot, true), { whole }), whenFrozen[i], `frozen, ${whole ? 'whole' : 'manifest'}`)
+      t.equal(decide(slotOf(slot, false), { isWhole: whole }), whenOpen[i], `open, ${whole ? 'whole' : 'manifest'}`)
+      t.equal(decide(slotOf(slot, true), { isWhole: whole }), whenFrozen[i], `frozen, ${whole ? 'whole' : 'manifest'}`)
     }
   })
 }
@@ -84,9 +84,9 @@ t.test('latePublish: reject refuses what comes first after the freeze, and nothi
   const reject: LatePublish = 'reject'
   for (const [slot, whenOpen, whenFrozen] of table) {
     for (const [i, whole] of [true, false].entries()) {
-      t.equal(decide(slotOf(slot, false), { whole, latePublish: reject }), whenOpen[i])
+      t.equal(decide(slotOf(slot, false), { isWhole: whole, latePublish: reject }), whenOpen[i])
       const expected = slot === '- -' ? frozen : whenFrozen[i]
-      t.equal(decide(slotOf(slot, true), { whole, latePublish: reject }), expected, slot)
+      t.equal(decide(slotOf(slot, true), { isWhole: whole, latePublish: reject }), expected, slot)
     }
   }
 })

@@ -36,10 +36,10 @@ t.test('latePublish: reject refuses a first map for a frozen build', async (t) =
   t.equal(await ingest.project('p').getMap(id), undefined)
 })
 
-t.test('an idle manifest that cannot be dropped now is in nobody’s way', async (t) => {
+t.test('a failed expiry of pending maps fails no request', async (t) => {
   const { store } = setUp()
-  const dropIdleMaps = () => Promise.reject(new IngestError('disk-full', 'Full.'))
-  const { ingest } = setUp({ store: { ...store, dropIdleMaps } })
+  const expirePending = () => Promise.reject(new IngestError('disk-full', 'Full.'))
+  const { ingest } = setUp({ store: { ...store, expirePending } })
   t.equal(await ingest.project('p').getMap(id), undefined)
   t.match(await ingest.project('p').listMaps(), { maps: [] })
 })
@@ -60,7 +60,7 @@ t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) =
   await t.rejects(ingest.project('p').putChunk(...chunk('b')), { code: 'chunk-undeclared' })
 })
 
-t.test('an incomplete manifest that is pinned by a freeze stays for ever', async (t) => {
+t.test('a pending map that a freeze has pinned does not expire', async (t) => {
   const { ingest, clock, freeze } = setUp()
   await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b') })
   await freeze()
@@ -69,7 +69,7 @@ t.test('an incomplete manifest that is pinned by a freeze stays for ever', async
   t.match(await ingest.project('p').getMap(id), { state: 'incomplete', frozen: true })
 })
 
-t.test('a map that a crash kept from completing is completed by the next chunk, or by its manifest', async (t) => {
+t.test('a map that a crash kept from completing is completed by one of its chunks, or by its manifest', async (t) => {
   for (const finish of ['chunk', 'manifest']) {
     const { ingest, store } = setUp()
     const manifest = manifestOf('a', 'b')
@@ -86,7 +86,7 @@ t.test('a map that a crash kept from completing is completed by the next chunk, 
   }
 })
 
-t.test('the last chunks of a map, sent at once, have it read once', async (t) => {
+t.test('the last chunks of a map, sent at once, verify it once', async (t) => {
   const { ingest, store } = setUp()
   const texts = ['a', 'b', 'c', 'd']
   await ingest.project('p').publishMap({ ...id, manifest: manifestOf(...texts) })
@@ -95,9 +95,9 @@ t.test('the last chunks of a map, sent at once, have it read once', async (t) =>
     now: () => 1_000,
     store: {
       ...store,
-      chunk: (...args) => {
+      readChunk: (...args) => {
         reads++
-        return store.chunk(...args)
+        return store.readChunk(...args)
       },
     },
   })
@@ -106,7 +106,7 @@ t.test('the last chunks of a map, sent at once, have it read once', async (t) =>
   t.equal(reads, texts.length)
 })
 
-t.test('a map that is replaced while it is read ends the reading, with a refusal', async (t) => {
+t.test('reading a map that is replaced meanwhile is refused with map-replaced', async (t) => {
   const { ingest } = setUp()
   const texts = ['a', 'b', 'c']
   await ingest.project('p').publishMap({ ...id, manifest: manifestOf(...texts) })
@@ -122,27 +122,30 @@ t.test('a map that is republished unchanged is not written', async (t) => {
   const refuse = async () => {
     throw new Error('written')
   }
+  const updateMap: typeof store.updateMap = (key, chunks, decide) =>
+    store.updateMap(key, chunks, (slot, present) => {
+      const decision = decide(slot, present)
+      if (decision.contents) throw new Error('written')
+      return decision
+    })
   const ingest = createIngest({ store })
   await ingest.project('p').publishMap({ ...id, map: { a: 1 } })
-  const reader = createIngest({ store: { ...store, updateMap: refuse, putChunk: refuse } })
+  const reader = createIngest({ store: { ...store, updateMap, putChunk: refuse } })
   t.match(await reader.project('p').publishMap({ ...id, map: { a: 1 } }), { outcome: 'unchanged' })
   await t.rejects(reader.project('p').publishMap({ ...id, map: { a: 2 } }), { message: 'written' })
 })
 
-t.test('what was decided on a look is decided again when it is written', async (t) => {
+t.test('a publication is decided again after a lost race', async (t) => {
   const { store, freeze } = setUp()
   await createIngest({ store })
     .project('p')
     .publishMap({ ...id, map: 'first' })
-  const ingest = createIngest({
-    store: {
-      ...store,
-      updateMap: async (...args) => {
-        await freeze()
-        return store.updateMap(...args)
-      },
-    },
-  })
+  const updateMap: typeof store.updateMap = async (key, chunks, decide) => {
+    decide(await store.map(key), new Set())
+    await freeze()
+    return store.updateMap(key, chunks, decide)
+  }
+  const ingest = createIngest({ store: { ...store, updateMap } })
   await t.rejects(ingest.project('p').publishMap({ ...id, map: 'second' }), { code: 'map-frozen' })
 })
 
@@ -243,11 +246,11 @@ function gated(store: ReturnType<typeof openMemoryStore>) {
     reads,
     store: {
       ...store,
-      async chunk<T>(projectId: string, digest: Digest, use: (bytes: Uint8Array) => T) {
+      async readChunk(projectId: string, digest: Digest) {
         reads.push(digest)
         begin()
         await opened
-        return store.chunk(projectId, digest, use)
+        return store.readChunk(projectId, digest)
       },
     },
   }
@@ -391,12 +394,12 @@ t.test('a verification ends when the last of those who wait for it has left, and
   let reads = 0
   const counting = {
     ...store,
-    chunk: ((...args) => {
+    readChunk: ((...args) => {
       reads++
       if (reads === 10) first.abort(new RangeError('first left'))
       if (reads === 20) second.abort(new RangeError('second left'))
-      return store.chunk(...args)
-    }) as typeof store.chunk,
+      return store.readChunk(...args)
+    }) as typeof store.readChunk,
   }
   const ingest = createIngest({ store: counting, now: () => 2_000 })
   const results = callers.map(({ signal }) => ingest.project('p').publishMap(publication, { signal }))
@@ -451,10 +454,10 @@ t.test('maps of all projects are hashed in turns of their own', async (t) => {
   }
   const counting = {
     ...store,
-    chunk: ((...args) => {
+    readChunk: ((...args) => {
       readsByTurn[readsByTurn.length - 1] = (readsByTurn.at(-1) ?? 0) + 1
-      return store.chunk(...args)
-    }) as typeof store.chunk,
+      return store.readChunk(...args)
+    }) as typeof store.readChunk,
   }
   const ingest = createIngest({ store: counting, now: () => 2_000 })
   setImmediate(countTurns)
@@ -484,9 +487,9 @@ t.test('a map that a chunk completes is charged once, and none is when its calle
       now: () => 1_000,
       store: {
         ...store,
-        chunk: (...args) => {
+        readChunk: (...args) => {
           if (leaves) leaving.abort(new RangeError('left'))
-          return store.chunk(...args)
+          return store.readChunk(...args)
         },
       },
     })

@@ -19,7 +19,7 @@ t.test('the bytes of the totals are the bytes of the events', async (t) => {
   ]
   await createIngest({ store }).project('p').submitBatch({ events })
   const bytes = events.reduce((sum, event) => sum + Buffer.byteLength(JSON.stringify(event)), 0)
-  t.strictSame(await store.totals('p'), { events: 2, batches: 1, bytes })
+  t.match(await store.totals('p'), { events: 2, batches: 1, bytes })
 })
 
 t.test('a body that is used again does not change what is stored', async (t) => {

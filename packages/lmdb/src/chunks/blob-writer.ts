@@ -1,42 +1,34 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
-import type { Place } from '../tables/maps.ts'
 import type { Gate, Gates } from '../threads/exit-guard.ts'
 import { serveRequests } from '../threads/request-loop.ts'
+import { toBlobKey } from '../writer/commands.ts'
 import { createCommit } from '../writer/commit.ts'
 
-/** What the writer of bytes needs to know. */
-export interface BytesWriterData {
+export interface BlobWriterData {
   directory: string
-  /** As {@link Environment} names them. */
+  /** {@link Environment.files} */
   files: string
   gates: Gates
 }
 
-/** Bytes to be written, or places whose bytes go. */
-export type BytesRequest =
-  | { type: 'write'; id: number; rows: readonly { place: Uint8Array; bytes: Uint8Array<ArrayBuffer> }[] }
-  | { type: 'remove'; id: number; places: readonly Uint8Array[] }
+/** Blobs to write, or the keys of blobs to delete. */
+export type BlobRequest =
+  | { type: 'write'; id: number; rows: readonly { blobKey: Uint8Array; bytes: Uint8Array<ArrayBuffer> }[] }
+  | { type: 'remove'; id: number; blobKeys: readonly Uint8Array[] }
 
-/** The memory in which the bytes were. */
-export type BytesValue = ArrayBuffer[]
-
-/** The one in a process who writes the bytes of chunks: many uploads, one transaction, one sync. */
-export function runBytesWriter(port: MessagePort, environment: Environment, gate: Gate): Promise<void> {
-  const bytes = environment.table('bytes')
+/** Writes the blobs of a process: many requests, one transaction, one sync. */
+export function runBlobWriter(port: MessagePort, environment: Environment, gate: Gate): Promise<void> {
+  const blobs = environment.table('bytes')
   const { commit, refuse, ready } = createCommit(environment)
 
-  /** Answers with the memory that it was given, which is used again. */
-  function write(request: BytesRequest): BytesValue {
-    if (request.type === 'remove') {
-      for (const place of request.places) bytes.remove(bufferOf(place))
-      return []
-    }
-    for (const row of request.rows) bytes.put(bufferOf(row.place), bufferOf(row.bytes))
-    return request.rows.map((row) => row.bytes.buffer)
+  function write(request: BlobRequest): true {
+    if (request.type === 'remove') for (const blobKey of request.blobKeys) blobs.remove(toBlobKey(blobKey))
+    else for (const { blobKey, bytes } of request.rows) blobs.put(toBlobKey(blobKey), Buffer.from(bytes.buffer))
+    return true
   }
 
-  return serveRequests<BytesRequest>(port, gate, async () => ({
+  return serveRequests<BlobRequest>(port, gate, async () => ({
     bytesOf: (request) => (request.type === 'write' ? sizeOf(request) : 0),
     async answer(requests) {
       try {
@@ -46,17 +38,11 @@ export function runBytesWriter(port: MessagePort, environment: Environment, gate
       }
       return commit(requests, () => requests.map(write))
     },
-    transferOf: (outcomes) => outcomes.flatMap((outcome) => ('value' in outcome ? (outcome.value as BytesValue) : [])),
     async close() {},
   }))
 }
 
-/** How many bytes a request has to write. */
-export function sizeOf({ rows }: BytesRequest & { type: 'write' }): number {
+/** How many bytes a request writes. */
+export function sizeOf({ rows }: BlobRequest & { type: 'write' }): number {
   return rows.reduce((sum, { bytes }) => sum + bytes.length, 0)
-}
-
-/** What comes from another thread is no Buffer any more. */
-function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Place {
-  return Buffer.from(buffer, byteOffset, byteLength)
 }

@@ -2,67 +2,63 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
-import { chunkKey, type MapTables, openMapTables, type Place, uploadBytes } from '../tables/maps.ts'
+import { type BlobKey, type ChunkTables, chunkKey, uploadBytes } from '../tables/chunks.ts'
 import { bytesGate, type Gates } from '../threads/exit-guard.ts'
 import { startThread, type Thread } from '../threads/worker-thread.ts'
 import type { Writer } from '../writer/writer-client.ts'
-import { type BytesRequest, type BytesValue, type BytesWriterData, sizeOf } from './blob-writer.ts'
-import { createMemoryPool } from './memory-pool.ts'
+import { type BlobRequest, type BlobWriterData, sizeOf } from './blob-writer.ts'
 
 /**
- * The bytes of chunks, in an environment of their own, so that an upload holds up no commit of events. Which of them are
- * chunks is said by the map tables alone: bytes are written first and named afterwards, and are first disowned, by a row
- * of waste, and deleted afterwards. So a crash leaves nothing but bytes that are found again and deleted.
+ * The blobs of chunks, in an environment of their own, so that an upload delays no commit of events. The chunk tables
+ * alone say which blobs are used: a blob is written first and named afterwards; it is marked as garbage first and deleted
+ * afterwards. So a crash leaves only blobs that {@link collectOrphans} finds.
  *
- * No two uploads share a place, so what is deleted is never what somebody else has just written.
+ * Each upload has a key of its own, so a deleted blob is never one that was just written.
  */
-export interface ChunkBytes {
-  /** Resolves, with where they are, once they are durable. */
-  write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, Place>>
-  /** What `use` makes of bytes, which are valid only as long as it runs. */
-  read<T>(place: Place, use: (bytes: Uint8Array) => T): T | undefined
-  /** Whether bytes that were written may be named, asked in the decision that does so: nobody has disowned them. */
-  canName(maps: MapTables, place: Place): boolean
-  /** Deletes waste; resolves when there is none, or when it cannot be deleted now. */
-  clean(): Promise<void>
-  /** Disowns and deletes bytes that a crash has left, and those of uploads under way, which are written once more. */
-  sweep(): Promise<void>
-  /** Takes nothing more, and resolves when what was being written is. */
+export interface ChunkBlobs {
+  /** Resolves with the keys of the blobs once they are durable. */
+  write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, BlobKey>>
+  /** A copy of the bytes of a blob. */
+  read(blobKey: BlobKey): Buffer | undefined
+  exists(blobKey: BlobKey): boolean
+  /** Deletes garbage; resolves when there is none, or when it cannot be deleted now. */
+  collectGarbage(): Promise<void>
+  /** Deletes the blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. */
+  collectOrphans(): Promise<void>
+  /** Refuses new requests, and resolves when the ones in flight are settled. */
   close(): Promise<void>
   closeEnvironment(): Promise<void>
 }
 
-export interface ChunkBytesOptions {
-  /** Known to belong to the store of the maps: what these do not name is deleted. */
+export interface ChunkBlobsOptions {
+  /** Belongs to the store of the tables: blobs that these do not name are deleted. */
   environment: Environment
   directory: string
-  maps: MapTables
-  /** Of the environment of the maps. */
+  tables: ChunkTables
+  /** Of the environment of the tables. */
   writer: Writer
-  /** Reads at one moment; throws when the store cannot be read any more. */
-  look<T>(read: () => T): T
+  readSnapshot<T>(read: () => T): T
   gates: Gates
   timeoutMs: number
 }
 
-/** So many keys are looked at, or deleted, between turns of others. */
-const keysAtOnce = 256
+/** The most keys that are read in one turn of the event loop, or deleted in one transaction. */
+const batchKeysMax = 256
 
-export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
-  const { environment, directory, maps, writer, look, gates, timeoutMs } = options
-  const bytes = environment.table('bytes')
-  const memory = createMemoryPool()
-  let thread: Promise<Thread<BytesRequest>> | undefined
+export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
+  const { environment, directory, tables, writer, readSnapshot, gates, timeoutMs } = options
+  const blobs = environment.table('bytes')
+  let thread: Promise<Thread<BlobRequest>> | undefined
   let lastId = 0
   let isClosed = false
-  let cleanAgain = false
-  let cleaning: Promise<void> | undefined
+  let collectAgain = false
+  let collecting: Promise<void> | undefined
 
-  /** The thread that writes, started for the first that there is to write. */
-  function bytesWriter(): Promise<Thread<BytesRequest>> {
-    const data: BytesWriterData = { directory, files: environment.files, gates }
+  /** The thread that writes blobs, started with the first request. */
+  function blobWriter(): Promise<Thread<BlobRequest>> {
+    const data: BlobWriterData = { directory, files: environment.files, gates }
     if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
-    thread ??= startThread<BytesRequest>({
+    thread ??= startThread<BlobRequest>({
       worker: new URL('./blob-worker.js', import.meta.url),
       data,
       gate: bytesGate,
@@ -77,83 +73,76 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
     return thread
   }
 
-  async function cleanAll(): Promise<void> {
+  async function collectAll(): Promise<void> {
     try {
-      while (cleanAgain) {
-        cleanAgain = false
+      while (collectAgain) {
+        collectAgain = false
         for (;;) {
-          const places = look(() => maps.waste(keysAtOnce))
-          if (places.length === 0) break
-          await (await bytesWriter()).ask({ type: 'remove', id: ++lastId, places }, 0)
-          await writer.decide((table) => openMapTables(table).forget(places))
+          const blobKeys = readSnapshot(() => tables.garbage(batchKeysMax))
+          if (blobKeys.length === 0) break
+          await (await blobWriter()).ask({ type: 'remove', id: ++lastId, blobKeys }, 0)
+          await writer.run({ type: 'collectGarbage', blobKeys })
         }
       }
     } catch {
-      // waste that is left is found when the store is opened again; why it is, the writers have told
+      // the rest is found at the next opening; the writers have reported the error
     }
   }
 
-  function clean(): Promise<void> {
-    cleanAgain = true
-    cleaning ??= cleanAll().finally(() => {
-      cleaning = undefined
-      // asked for after the last look
-      if (cleanAgain) return clean()
+  function collectGarbage(): Promise<void> {
+    collectAgain = true
+    collecting ??= collectAll().finally(() => {
+      collecting = undefined
+      // requested after the last read
+      if (collectAgain) return collectGarbage()
     })
-    return cleaning
+    return collecting
+  }
+
+  function keysFrom(start: Buffer): BlobKey[] {
+    return readSnapshot(() => {
+      environment.root.resetReadTxn()
+      return Array.from(blobs.getKeys({ start, limit: batchKeysMax }), (key) => Buffer.from(key))
+    })
   }
 
   return {
     async write(project, uploads) {
-      const places = new Map(
-        uploads.map(({ digest }) => [digest, Buffer.concat([chunkKey(project, digest), randomBytes(uploadBytes)])]),
-      )
-      const rows = uploads.map(({ digest, bytes }) => {
-        const own = memory.take(bytes.length)
-        own.set(bytes)
-        return { place: places.get(digest) as Place, bytes: own }
-      })
+      const rows = uploads.map(({ digest, bytes }) => ({
+        blobKey: Buffer.concat([chunkKey(project, digest), randomBytes(uploadBytes)]),
+        // a copy, which changes hands
+        bytes: new Uint8Array(bytes),
+      }))
       const request = { type: 'write', id: ++lastId, rows } as const
       const transfer = rows.map(({ bytes }) => bytes.buffer)
-      memory.giveBack(await (await bytesWriter()).ask<BytesValue>(request, sizeOf(request), transfer))
-      return places
+      await (await blobWriter()).ask(request, sizeOf(request), transfer)
+      return new Map(uploads.map(({ digest }, i) => [digest, rows[i]?.blobKey as BlobKey]))
     },
 
-    read(place, use) {
+    read(blobKey) {
       environment.root.resetReadTxn()
-      // lmdb's own buffer, of which only so much is the value, and only until it reads again
-      const found = bytes.getBinaryFast(place)
-      return found && use(Buffer.from(found.buffer, found.byteOffset, found.length))
+      return blobs.getBinary(blobKey)
     },
 
-    canName(maps, place) {
-      if (maps.isWaste(place)) return false
+    exists(blobKey) {
       environment.root.resetReadTxn()
-      return bytes.doesExist(place)
+      return blobs.doesExist(blobKey)
     },
 
-    clean,
+    collectGarbage,
 
-    async sweep() {
+    async collectOrphans() {
       let start = Buffer.alloc(0)
       for (;;) {
-        const places = look(() => {
-          environment.root.resetReadTxn()
-          return Array.from(bytes.getKeys({ start, limit: keysAtOnce }), (key) => Buffer.from(key))
-        })
-        const last = places.at(-1)
+        const blobKeys = keysFrom(start)
+        const last = blobKeys.at(-1)
         if (!last) break
-        const orphans = look(() => places.filter((place) => !maps.isKept(place)))
-        if (orphans.length > 0) {
-          await writer.decide((table) => {
-            const maps = openMapTables(table)
-            for (const place of orphans) if (!maps.isKept(place)) maps.discard(place)
-          })
-        }
+        const orphans = readSnapshot(() => blobKeys.filter((blobKey) => !tables.isUsed(blobKey)))
+        if (orphans.length > 0) await writer.run({ type: 'markGarbage', blobKeys: orphans })
         start = Buffer.concat([last, Buffer.of(0)])
         await nextTurn()
       }
-      if (look(() => maps.waste(1)).length > 0) await clean()
+      if (readSnapshot(() => tables.garbage(1)).length > 0) await collectGarbage()
     },
 
     async close() {

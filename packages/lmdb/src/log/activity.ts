@@ -1,48 +1,42 @@
-import type { Activity } from '@ingest/core'
+import type { RecentEvents } from '@ingest/core'
 import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
 import type { EventLogTables, SlicedReads } from './event-log.ts'
 import { headerOf } from './record.ts'
 
-/** How many records one step reads. */
-const recordsAtOnce = 64
+type LogTables = Pick<EventLogTables, 'log' | 'projectLog'>
+
+/** The most records that are read in one turn of the event loop. */
+const turnRecordsMax = 64
 
 /**
- * When the events of a project came, by the headers of its first record and of its newest ones.
+ * When the first and the last record of a project were received.
  *
  * @throws {IngestError} `store-damaged`
  */
-export async function readActivity(
-  { log, projectLog }: Pick<EventLogTables, 'log' | 'projectLog'>,
+export function readActivity(tables: LogTables, project: number): { firstAt: number; lastAt: number } | undefined {
+  const [first] = tables.projectLog.getKeys({ start: projectKey(project), end: projectKey(project + 1), limit: 1 })
+  const [last] = headersBefore(tables, project, projectKey(project + 1), 1)
+  return first && last && { firstAt: headerAt(tables, sequenceOf(first)).receivedAt, lastAt: last.receivedAt }
+}
+
+/**
+ * Counts the events of the newest records of a project, by their headers.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
+export async function countSince(
+  tables: LogTables,
   { look, nextStep }: SlicedReads,
   project: number,
-  { since, batchesMax }: { since: number; batchesMax: number },
-): Promise<Activity | undefined> {
-  const [start, end] = [projectKey(project), projectKey(project + 1)]
-
-  function headerAt(sequence: number) {
-    // no copy is made of what stands behind the header
-    return headerOf(log.getBinaryFast(sequenceKey(sequence)), sequence)
-  }
-
-  /** The headers of the records before `before`, newest first. */
-  function headersBefore(before: Uint8Array, limit: number) {
-    // backwards, the start is the later end, and is in the range
-    const keys = projectLog.getKeys({ start: before, end: start, reverse: true, limit })
-    return Array.from(keys, sequenceOf).map((sequence) => ({ sequence, ...headerAt(sequence) }))
-  }
-
-  const edges = look(() => {
-    const [first] = projectLog.getKeys({ start, end, limit: 1 })
-    const [last] = headersBefore(end, 1)
-    return first && last && { firstAt: headerAt(sequenceOf(first)).receivedAt, lastAt: last.receivedAt }
-  })
-  if (!edges) return undefined
+  since: number,
+  batchesMax: number,
+): Promise<RecentEvents> {
   const recent = { events: 0, since }
-  let before: Uint8Array = end
+  let before: Uint8Array = projectKey(project + 1)
   for (let left = batchesMax; left > 0; ) {
-    const headers = look(() => headersBefore(before, Math.min(left, recordsAtOnce)))
+    const headers = look(() => headersBefore(tables, project, before, Math.min(left, turnRecordsMax)))
     for (const { receivedAt, count } of headers) {
-      if (receivedAt < since) return { ...edges, recent }
+      if (receivedAt < since) return recent
       recent.events += count
       if (--left === 0) recent.since = receivedAt
     }
@@ -51,5 +45,17 @@ export async function readActivity(
     before = projectKey(project, sequenceKey(oldest.sequence - 1))
     await nextStep()
   }
-  return { ...edges, recent }
+  return recent
+}
+
+function headerAt({ log }: LogTables, sequence: number) {
+  // the payload behind the header is not copied
+  return headerOf(log.getBinaryFast(sequenceKey(sequence)), sequence)
+}
+
+/** The headers of the records before `before`, newest first. */
+function headersBefore(tables: LogTables, project: number, before: Uint8Array, limit: number) {
+  // in reverse, the start is the later end, and is in the range
+  const keys = tables.projectLog.getKeys({ start: before, end: projectKey(project), reverse: true, limit })
+  return Array.from(keys, sequenceOf).map((sequence) => ({ sequence, ...headerAt(tables, sequence) }))
 }

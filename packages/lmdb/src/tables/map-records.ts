@@ -1,4 +1,4 @@
-import type { ChunkRef } from '@ingest/core'
+import type { ChunkRef, MapId } from '@ingest/core'
 
 /** A chunk of a manifest is its digest, 32 bytes, and its size, 4 bytes little-endian. */
 const digestBytes = 32
@@ -23,13 +23,23 @@ export function decodeChunks(bytes: Buffer): ChunkRef[] {
   })
 }
 
-/** What changes of a pending manifest while its chunks come. */
+/** The name of a map in keys; no build id has a U+0000 in it. */
+export function nameOf({ placeId, buildId }: MapId): Buffer {
+  return Buffer.from(`${buildId}\0${placeId}`)
+}
+
+export function mapIdOf(name: Buffer): MapId {
+  const end = name.indexOf(0)
+  return { placeId: name.toString('utf8', end + 1), buildId: name.toString('utf8', 0, end) }
+}
+
+/** The part of a pending manifest that changes while its chunks are uploaded. */
 export interface PendingRecord {
   /** Milliseconds since 1970. */
   touchedAt: number
-  /** How many distinct chunks it waits for. */
+  /** How many distinct chunks are missing. */
   missing: number
-  /** The map that it is of, as in the key of that. */
+  /** The name of its map. */
   name: Buffer
 }
 

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib'
 import {
   type CompleteMap,
   type Digest,
@@ -9,495 +10,376 @@ import {
   type MapSlot,
   manifestBytes,
   type NewChunk,
-  type PendingMap,
+  type PendingManifest,
 } from '@ingest/core'
-import { checkPendingBytes } from '@ingest/core/internal'
+import {
+  checkPendingBytes,
+  contentsAfterExpiry,
+  contentsAfterFreeze,
+  digestsOf,
+  isExpired,
+  isPinned,
+} from '@ingest/core/internal'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
 import { frozenAtIn } from '../log/event-log.ts'
-import { decodeChunks, decodePending, decodeStored, encodeChunks, encodePending, encodeStored } from './map-records.ts'
-
-/** The key of the bytes of a chunk: project, digest, and what tells one upload of it from another. */
-export type Place = Buffer
-
-/** A chunk whose bytes are durable. */
-export interface WrittenChunk {
-  place: Place
-  size: number
-}
+import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'
+import { decodeChunks, encodeChunks, mapIdOf, nameOf } from './map-records.ts'
+import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 
 export interface PutOptions {
-  /** Chunks whose bytes are durable; those that are not needed become garbage. */
+  /** Chunks whose blobs are durable; those that are not needed become garbage. */
   uploads?: ReadonlyMap<Digest, WrittenChunk>
-  /** Refuses what raises the pending bytes above this: throws, with rows written that must be undone. */
+  /** Refuses contents that raise the pending bytes above this. */
   pendingBytesMax?: number | undefined
 }
 
-/** A map as it stands, to be written back changed. */
+/** A map as it is stored. */
 export interface FoundMap {
   row: MapRow
   contents: MapContents
+  frozenAt: number | undefined
+  /** Differs between any two states of the slot. */
+  version: string
 }
 
-/** The maps, their manifests and which chunks they name. Projects go by number here. */
+/** The maps and their manifests. Projects are identified by number. */
 export interface MapTables {
+  chunks: ChunkTables
+  pending: PendingTables
   find(project: number, id: MapId): FoundMap
-  /** The map as the contract gives it out. */
-  slot(project: number, id: MapId, found?: FoundMap): MapSlot
-  /** What is selected among the next `keysMax` maps; `last` is the last of these when there may be more behind it. */
+  /** The slot of the contract. */
+  slot(project: number, found: FoundMap): MapSlot
+  /** The selected maps among the next `keysMax` maps; `last` is the last of these if more may follow. */
   list(project: number, selection: MapSelection, keysMax: number): { entries: MapEntry[]; last?: MapId }
   present(project: number, digests: readonly Digest[]): Set<Digest>
-  /** Where the bytes of a chunk are, if it is there. */
-  placeOf(project: number, digest: Digest): Place | undefined
-  isNamed(project: number, digest: Digest): boolean
-  ready(project: number, limit: number): MapId[]
-  /** Whether manifests are recorded as waiting for a chunk, stored or not. */
-  hasWaits(project: number, digest: Digest): boolean
-  pendingBytes(project: number): number
-  /** Pending maps that were last touched before, and whose build is open. */
-  idle(touchedBefore: number): { project: number; id: MapId }[]
+  /** The pending maps that name a chunk and miss none, at most `limit`. */
+  readyWith(project: number, digest: Digest, limit: number): MapId[]
+  /** The expired pending maps of all projects. */
+  expired(touchedBefore: number): { project: number; id: MapId }[]
 
-  // only inside a write transaction, or a decision
-  /** @throws {IngestError} `map-quota-exceeded` */
+  // only inside a write transaction
+  /** @throws {IngestError} `map-quota-exceeded`, with nothing written */
   put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
   /**
-   * Records a chunk as stored, and settles the first of the manifests that wait for it.
+   * Stores a chunk that a manifest names; otherwise its blob becomes garbage.
    *
    * @throws {IngestError} `map-quota-exceeded`, with nothing written
    */
-  arrive(
+  putChunk(
     project: number,
     digest: Digest,
     chunk: WrittenChunk,
     options: Pick<NewChunk, 'receivedAt' | 'pendingBytesMax'>,
   ): 'stored' | 'existing' | 'undeclared'
-  /**
-   * Records in a bounded number of waiting manifests that a chunk is stored, and touches them at `at`, if given. Call
-   * it until {@link hasWaits} is false: any number may wait for the same chunk, and a write must not take long.
-   */
-  settle(project: number, digest: Digest, at?: number): void
-  /** Drops what waits to replace a complete map of a build that freezes. */
+  /** Applies the freeze of a build, which is recorded already, to its maps. */
   freeze(project: number, buildId: string): void
-  dropIdle(project: number, id: MapId, touchedBefore: number): void
-
-  /** Bytes that nothing needs any more, and that may not be relied on again. */
-  waste(limit: number): Place[]
-  isWaste(place: Place): boolean
-  /** Whether the bytes are those of a chunk. */
-  isKept(place: Place): boolean
-  discard(place: Place): void
-  /** Bytes that are deleted are no waste any more. */
-  forget(places: readonly Place[]): void
+  /** Drops a pending map if it is expired. */
+  expire(project: number, id: MapId, touchedBefore: number): void
 }
 
-/** What is kept of a map besides its manifests' chunks; `number` is the manifest's. */
+/** A map without the chunks of its manifests; `number` identifies a manifest. */
 interface MapRow {
   complete?: Omit<Manifest, 'chunks'> & { number: number; publishedAt: number }
   pending?: Omit<Manifest, 'chunks'> & { number: number }
 }
 
-/**
- * @param table those of the store, or those of a decision
- * @param onWaste called by what makes waste
- */
-export function openMapTables(table: (name: string) => Rows, onWaste = () => {}): MapTables {
+/** A manifest of a map; `number` is undefined until it is written. */
+interface NumberedManifest {
+  number: number | undefined
+  manifest: Manifest
+}
+
+/** The version of a slot with nothing in it. */
+export const versionOfNone = [undefined, undefined].join()
+
+const projectBytes = 4
+/** The most ready manifests that are searched for those that name a chunk. */
+const readySearchedMax = 1_000
+
+/** @param onGarbage called when a blob is marked as garbage */
+export function openMapTables(table: (name: string) => Rows, onGarbage = () => {}): MapTables {
   /** project, build, place → row */
   const maps = table('maps')
   /** number → chunks */
   const manifests = table('manifests')
-  /**
-   * project, number → when it was touched, how many chunks are missing, which map it is of: of each pending manifest
-   */
-  const pendings = table('pending-manifests')
-  /** project, number → the name of its map: of each pending manifest of which no chunk is missing */
-  const readies = table('ready-manifests')
-  /** project, digest → the last bytes of its place, and its size: of each stored chunk */
-  const chunks = table('chunks')
-  /** project, digest, number → nothing: what names a chunk */
-  const references = table('chunk-references')
-  /** project, digest, number → nothing: the complete and pinned manifests, whose chunks are not pending */
-  const keeps = table('chunk-keeps')
-  /** project → how many bytes are pending */
-  const pendingTotals = table('pending-bytes')
-  /** project, digest, number → nothing: what waits for a chunk */
-  const waits = table('chunk-waits')
-  /** place → nothing */
-  const garbage = table('chunk-garbage')
-  /** one row: how often garbage was forgotten */
-  const cleanings = table('chunk-cleanings')
   const freezes = table('freezes')
-
-  function frozenAt(project: number, buildId: string): number | undefined {
-    return frozenAtIn(freezes, project, buildId)
-  }
+  const chunks = openChunkTables(table, onGarbage)
+  const pending = openPendingTables(table)
 
   function find(project: number, id: MapId): FoundMap {
     const bytes = maps.getBinary(projectKey(project, nameOf(id)))
     const row: MapRow = bytes ? JSON.parse(bytes.toString()) : {}
+    const frozenAt = frozenAtIn(freezes, project, id.buildId)
     const contents: MapContents = {}
+    const version: unknown[] = [bytes?.toString(), frozenAt]
     if (row.complete) {
-      contents.complete = { manifest: manifestOf(row.complete), publishedAt: row.complete.publishedAt }
+      const chunkBytes = manifests.getBinary(sequenceKey(row.complete.number)) as Buffer
+      const { publishedAt } = row.complete
+      contents.complete = { manifest: manifestOf(row.complete, chunkBytes), publishedAt }
+      version.push(crc32(chunkBytes))
     }
     if (row.pending) {
-      const { touchedAt } = pendingOf(project, row.pending.number)
-      contents.pending = { manifest: manifestOf(row.pending), touchedAt }
+      const chunkBytes = manifests.getBinary(sequenceKey(row.pending.number)) as Buffer
+      const { touchedAt, missing } = pending.get(project, row.pending.number)
+      contents.pending = { manifest: manifestOf(row.pending, chunkBytes), touchedAt }
+      version.push(crc32(chunkBytes), touchedAt, missing)
     }
-    return { row, contents }
+    return { row, contents, frozenAt, version: version.join() }
   }
 
-  function slot(project: number, id: MapId, { contents } = find(project, id)): MapSlot {
-    const at = frozenAt(project, id.buildId)
-    return { ...(at !== undefined && { frozenAt: at }), ...contents }
-  }
-
-  function manifestOf({ contentType, size, digest, number }: NonNullable<MapRow['pending']>): Manifest {
-    return { contentType, size, digest, chunks: decodeChunks(manifests.getBinary(sequenceKey(number)) as Buffer) }
-  }
-
-  function pendingOf(project: number, number: number) {
-    return decodePending(pendings.getBinary(projectKey(project, sequenceKey(number))) as Buffer)
-  }
-
-  function placeOf(project: number, digest: Digest): Place | undefined {
-    const key = chunkKey(project, digest)
-    const stored = chunks.getBinary(key)
-    return stored && Buffer.concat([key, decodeStored(stored).upload])
-  }
-
-  /** The numbers of the manifests in a table of project, digest and number. */
-  function numbersIn(rows: Rows, project: number, digest: Digest, limit = Number.MAX_SAFE_INTEGER): number[] {
-    const start = chunkKey(project, digest)
-    return Array.from(rows.getKeys({ start, end: Buffer.concat([start, above]), limit }), sequenceOf)
-  }
-
-  function isNamed(project: number, digest: Digest): boolean {
-    return numbersIn(references, project, digest, 1).length > 0
-  }
-
-  function hasWaits(project: number, digest: Digest): boolean {
-    return numbersIn(waits, project, digest, 1).length > 0
-  }
-
-  function pendingBytes(project: number): number {
-    return pendingTotals.getBinary(projectKey(project))?.readDoubleLE() ?? 0
-  }
-
-  function addPendingBytes(project: number, bytes: number): void {
-    if (bytes === 0) return
-    const total = Buffer.alloc(8)
-    total.writeDoubleLE(pendingBytes(project) + bytes)
-    pendingTotals.put(projectKey(project), total)
-  }
-
-  /** What a chunk adds to the pending bytes: nothing if it is missing, or kept by a manifest. */
-  function countedSize(project: number, digest: Digest): number {
-    const stored = chunks.getBinary(chunkKey(project, digest))
-    return stored && !hasKeeper(project, digest) ? decodeStored(stored).size : 0
-  }
-
-  function hasKeeper(project: number, digest: Digest): boolean {
-    return numbersIn(keeps, project, digest, 1).length > 0
-  }
-
-  /** Keeps the chunks of a manifest, or no longer does; returns the change of the pending bytes. */
-  function setKept(project: number, number: number, manifest: Manifest, isKeeper: boolean): number {
-    let change = 0
-    for (const digest of digestsOf(manifest)) {
-      const before = countedSize(project, digest)
-      const key = chunkKey(project, digest, number)
-      if (isKeeper) keeps.put(key, nothing)
-      else keeps.remove(key)
-      change += countedSize(project, digest) - before
-    }
-    return change
-  }
-
-  function store(project: number, digest: Digest, { place, size }: WrittenChunk): void {
-    chunks.put(chunkKey(project, digest), encodeStored({ upload: place.subarray(-uploadBytes), size }))
-    addPendingBytes(project, countedSize(project, digest))
-  }
-
-  function settle(project: number, digest: Digest, at?: number): void {
-    for (const number of numbersIn(waits, project, digest, settledAtOnce)) {
-      waits.remove(chunkKey(project, digest, number))
-      const pending = pendingOf(project, number)
-      const touchedAt = at ?? pending.touchedAt
-      putPending(project, number, { ...pending, touchedAt, missing: pending.missing - 1 })
+  function slot(project: number, { row, contents, frozenAt }: FoundMap): MapSlot {
+    return {
+      ...(frozenAt !== undefined && { frozenAt }),
+      ...(contents.complete && { complete: contents.complete }),
+      ...(contents.pending && {
+        pending: { ...contents.pending, missing: missingOf(project, contents.pending, row.pending?.number as number) },
+      }),
     }
   }
 
-  function putPending(project: number, number: number, pending: Parameters<typeof encodePending>[0]): void {
-    const key = projectKey(project, sequenceKey(number))
-    pendings.put(key, encodePending(pending))
-    if (pending.missing === 0) readies.put(key, pending.name)
+  function missingOf(project: number, { manifest }: PendingManifest, number: number): Digest[] {
+    if (pending.get(project, number).missing === 0) return []
+    return digestsOf(manifest).filter((digest) => !chunks.isStored(project, digest))
   }
 
-  function add(project: number, manifest: Manifest): number {
+  function addManifest(project: number, manifest: Manifest): number {
     const [last] = [...manifests.getKeys({ reverse: true, limit: 1 })]
     const number = (last ? sequenceOf(last) : 0) + 1
     manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
-    for (const digest of digestsOf(manifest)) references.put(chunkKey(project, digest, number), nothing)
+    for (const digest of digestsOf(manifest)) chunks.addName(project, number, digest)
     return number
   }
 
-  function startWaiting(project: number, id: MapId, number: number, { manifest, touchedAt }: PendingMap): void {
-    const missing = digestsOf(manifest).filter((digest) => !chunks.doesExist(chunkKey(project, digest)))
-    for (const digest of missing) waits.put(chunkKey(project, digest, number), nothing)
-    putPending(project, number, { touchedAt, missing: missing.length, name: nameOf(id) })
+  function removeManifest(project: number, { number, manifest }: Required<NumberedManifest>): void {
+    manifests.remove(sequenceKey(number as number))
+    for (const digest of digestsOf(manifest)) chunks.removeName(project, number as number, digest)
   }
 
-  /** A pending manifest that was published again. */
-  function goOnWaiting(project: number, number: number, { manifest, touchedAt }: PendingMap): void {
-    const pending = pendingOf(project, number)
-    const isReady =
-      pending.missing === 0 || digestsOf(manifest).every((digest) => chunks.doesExist(chunkKey(project, digest)))
-    // after a crash between storing the last chunk and settling the manifest
-    if (isReady && pending.missing > 0) stopWaiting(project, number, manifest)
-    putPending(project, number, { ...pending, touchedAt, missing: isReady ? 0 : pending.missing })
-  }
-
-  function stopWaiting(project: number, number: number, manifest: Manifest): void {
-    if (pendingOf(project, number).missing > 0) {
-      for (const digest of digestsOf(manifest)) waits.remove(chunkKey(project, digest, number))
-    }
-    const key = projectKey(project, sequenceKey(number))
-    pendings.remove(key)
-    readies.remove(key)
-  }
-
-  /** Returns the change of the pending bytes. */
-  function remove(project: number, number: number, manifest: Manifest): number {
-    let change = 0
-    manifests.remove(sequenceKey(number))
-    for (const digest of digestsOf(manifest)) {
-      references.remove(chunkKey(project, digest, number))
-      if (isNamed(project, digest)) continue
-      const place = placeOf(project, digest)
-      if (!place) continue
-      change -= countedSize(project, digest)
-      chunks.remove(chunkKey(project, digest))
-      discard(place)
+  /** How much the pending bytes change when a map has other manifests. */
+  function pendingBytesChange(
+    project: number,
+    before: MapState,
+    after: MapState,
+    uploads: ReadonlyMap<Digest, WrittenChunk>,
+  ): number {
+    const own = before.manifests.flatMap(({ number }) => number ?? [])
+    const named = digestSet(after.manifests)
+    const kept = digestSet(after.keeper ? [after.keeper] : [])
+    let change = manifestBytesOf(after.counted) - manifestBytesOf(before.counted)
+    for (const digest of new Set([...digestSet(before.manifests), ...named, ...uploads.keys()])) {
+      const storedBytes = chunks.sizeOf(project, digest)
+      if (storedBytes !== undefined && !chunks.isKept(project, digest)) change -= storedBytes
+      const bytes = storedBytes ?? uploads.get(digest)?.size
+      if (bytes === undefined || kept.has(digest) || chunks.isKept(project, digest, own)) continue
+      if (named.has(digest) || chunks.isNamed(project, digest, own)) change += bytes
     }
     return change
+  }
+
+  function putUploads(project: number, uploads: ReadonlyMap<Digest, WrittenChunk>): void {
+    for (const [digest, chunk] of uploads) {
+      if (!chunks.isNamed(project, digest) || chunks.isStored(project, digest)) chunks.markGarbage(chunk.blobKey)
+      else {
+        chunks.put(project, digest, chunk)
+        pending.resolveAwaited(project, digest)
+      }
+    }
+  }
+
+  function putPending(project: number, id: MapId, before: MapRow, number: number, contents: PendingManifest): void {
+    const digests = digestsOf(contents.manifest)
+    const isMissing = (digest: Digest) => !chunks.isStored(project, digest)
+    if (number !== before.pending?.number) {
+      pending.add(project, number, id, contents.touchedAt, digests.filter(isMissing))
+      return
+    }
+    pending.touch(project, number, contents.touchedAt)
+    // after a crash between storing its last chunk and recording that
+    if (pending.get(project, number).missing > 0 && !digests.some(isMissing)) pending.setReady(project, number, digests)
+  }
+
+  function changeKeeper(
+    project: number,
+    before: NumberedManifest | undefined,
+    after: NumberedManifest | undefined,
+  ): void {
+    if (before?.number === after?.number) return
+    for (const digest of after ? digestsOf(after.manifest) : [])
+      chunks.addKeeper(project, after?.number as number, digest)
+    for (const digest of before ? digestsOf(before.manifest) : []) {
+      chunks.removeKeeper(project, before?.number as number, digest)
+    }
   }
 
   function put(
     project: number,
     id: MapId,
-    { row: before, contents: { complete, pending } }: FoundMap,
+    found: FoundMap,
     contents: MapContents,
     { uploads = new Map(), pendingBytesMax }: PutOptions = {},
   ): void {
-    const bytesBefore = pendingBytes(project)
-    const isFrozen = frozenAt(project, id.buildId) !== undefined
-    const old = [
-      ...(before.complete && complete ? [{ number: before.complete.number, manifest: complete.manifest }] : []),
-      ...(before.pending && pending ? [{ number: before.pending.number, manifest: pending.manifest }] : []),
-    ]
-    // a manifest that stays keeps its number and its references
-    const numberOf = ({ manifest }: CompleteMap | PendingMap) =>
-      old.find((each) => each.manifest === manifest)?.number ?? add(project, manifest)
-    const row: MapRow = {}
-    if (contents.complete) {
-      const { publishedAt } = contents.complete
-      row.complete = { ...outlineOf(contents.complete.manifest), number: numberOf(contents.complete), publishedAt }
+    const before = stateOf(found.contents, found.frozenAt, found.row)
+    const isOld = ({ manifest }: NumberedManifest) => before.manifests.some((old) => old.manifest === manifest)
+    const after = stateOf(contents, found.frozenAt, {})
+    // a manifest that stays keeps its number
+    for (const each of after.manifests) each.number = numberIn(before, each.manifest)
+    const isUnchanged = after.manifests.length === before.manifests.length && after.manifests.every(isOld)
+    const sameKeeper = after.keeper?.manifest === before.keeper?.manifest
+    const change =
+      isUnchanged && sameKeeper && uploads.size === 0 ? 0 : pendingBytesChange(project, before, after, uploads)
+    const bytes = pending.pendingBytes(project)
+    checkPendingBytes(bytes, bytes + change, pendingBytesMax)
+    for (const each of after.manifests) each.number ??= addManifest(project, each.manifest)
+    putUploads(project, uploads)
+    const row = rowOf(contents, after)
+    if (found.row.pending && found.contents.pending && found.row.pending.number !== row.pending?.number) {
+      pending.remove(project, found.row.pending.number, digestsOf(found.contents.pending.manifest))
     }
-    if (contents.pending) row.pending = { ...outlineOf(contents.pending.manifest), number: numberOf(contents.pending) }
-    for (const [digest, chunk] of uploads) {
-      if (!isNamed(project, digest) || placeOf(project, digest)) discard(chunk.place)
-      else {
-        store(project, digest, chunk)
-        settle(project, digest)
-      }
+    if (row.pending && contents.pending) putPending(project, id, found.row, row.pending.number, contents.pending)
+    changeKeeper(project, before.keeper, after.keeper)
+    for (const old of before.manifests) {
+      if (!after.manifests.some(({ number }) => number === old.number)) removeManifest(project, old)
     }
-    if (before.pending && pending && before.pending.number !== row.pending?.number) {
-      stopWaiting(project, before.pending.number, pending.manifest)
-    }
-    if (row.pending && contents.pending) {
-      const { number } = row.pending
-      if (number !== before.pending?.number) startWaiting(project, id, number, contents.pending)
-      else goOnWaiting(project, number, contents.pending)
-    }
-    let change = 0
-    const keepersBefore = keepersOf(before, isFrozen)
-    const keepers = keepersOf(row, isFrozen)
-    const now = [
-      ...(row.complete && contents.complete
-        ? [{ number: row.complete.number, manifest: contents.complete.manifest }]
-        : []),
-      ...(row.pending && contents.pending ? [{ number: row.pending.number, manifest: contents.pending.manifest }] : []),
-    ]
-    for (const { number, manifest } of now) {
-      if (keepers.includes(number) && !keepersBefore.includes(number))
-        change += setKept(project, number, manifest, true)
-    }
-    for (const { number, manifest } of old) {
-      if (keepersBefore.includes(number) && !keepers.includes(number))
-        change += setKept(project, number, manifest, false)
-      if (number !== row.complete?.number && number !== row.pending?.number) change += remove(project, number, manifest)
-    }
-    if (row.pending && contents.pending && !keepers.includes(row.pending.number))
-      change += manifestBytes(contents.pending.manifest)
-    if (before.pending && pending && !keepersBefore.includes(before.pending.number))
-      change -= manifestBytes(pending.manifest)
-    addPendingBytes(project, change)
-    checkPendingBytes(bytesBefore, pendingBytes(project), pendingBytesMax)
+    pending.addPendingBytes(project, change)
     const key = projectKey(project, nameOf(id))
     if (row.complete || row.pending) maps.put(key, Buffer.from(JSON.stringify(row)))
     else maps.remove(key)
   }
 
-  function dropPending(project: number, id: MapId, found: FoundMap): void {
-    const { complete } = found.contents
-    put(project, id, found, complete ? { complete } : {})
+  /** Takes the pending manifest of a build that freezes out of the pending bytes. */
+  function pin(project: number, number: number, manifest: Manifest): void {
+    let change = -manifestBytes(manifest)
+    for (const digest of digestsOf(manifest)) {
+      if (!chunks.isKept(project, digest)) change -= chunks.sizeOf(project, digest) ?? 0
+      chunks.addKeeper(project, number, digest)
+    }
+    pending.addPendingBytes(project, change)
   }
 
-  function discard(place: Place): void {
-    garbage.put(place, nothing)
-    onWaste()
-  }
-
-  /** The maps of a project, or of one build of it, as keys. */
+  /** The keys of the maps of a project, or of one of its builds. */
   function keysOf(project: number, buildId?: string, after?: MapId) {
-    const start = projectKey(project, buildId === undefined ? nothing : nameOf({ buildId, placeId: '' }))
+    const start = projectKey(project, buildId === undefined ? undefined : nameOf({ buildId, placeId: '' }))
     const end = buildId === undefined ? projectKey(project + 1) : projectKey(project, Buffer.from(`${buildId}\u0001`))
     const behind = after && Buffer.concat([projectKey(project, nameOf(after)), Buffer.of(0)])
     return maps.getKeys({ start: behind && behind.compare(start) > 0 ? behind : start, end })
   }
 
   return {
+    chunks,
+    pending,
     find,
     slot,
-    placeOf,
-    isNamed,
     put,
-    discard,
 
     list(project, { placeId, buildId, after, limit }, keysMax) {
       const ids: MapId[] = []
       let last: MapId | undefined
       let left = keysMax
       for (const key of keysOf(project, buildId, after)) {
-        const id = idOf(key.subarray(projectBytes))
+        const id = mapIdOf(key.subarray(projectBytes))
         left--
         if (left === 0) last = id
         if (placeId === undefined || id.placeId === placeId) ids.push(id)
         if (left === 0 || ids.length === limit) break
       }
-      return { entries: ids.map((id) => ({ ...id, slot: slot(project, id) })), ...(last && { last }) }
+      return { entries: ids.map((id) => ({ ...id, slot: slot(project, find(project, id)) })), ...(last && { last }) }
     },
 
     present(project, digests) {
-      return new Set(digests.filter((digest) => chunks.doesExist(chunkKey(project, digest))))
+      return new Set(digests.filter((digest) => chunks.isStored(project, digest)))
     },
 
-    hasWaits,
-    pendingBytes,
-
-    ready(project, limit) {
-      const keys = readies.getKeys({ start: projectKey(project), end: projectKey(project + 1), limit })
-      return Array.from(keys, (key) => idOf(readies.getBinary(key) as Buffer))
+    readyWith(project, digest, limit) {
+      const ready = pending.ready(project, readySearchedMax)
+      const named = ready.filter(({ number }) => chunks.names(project, number, digest))
+      return named.slice(0, limit).map(({ id }) => id)
     },
 
-    idle(touchedBefore) {
-      const idle: { project: number; id: MapId }[] = []
-      for (const key of pendings.getKeys({})) {
-        const { touchedAt, name } = decodePending(pendings.getBinary(key) as Buffer)
-        if (touchedAt < touchedBefore) idle.push({ project: key.readUInt32BE(), id: idOf(name) })
+    expired(touchedBefore) {
+      const isOpen = ({ project, id }: { project: number; id: MapId }) =>
+        frozenAtIn(freezes, project, id.buildId) === undefined
+      return pending.touchedBefore(touchedBefore).filter(isOpen)
+    },
+
+    putChunk(project, digest, chunk, { receivedAt, pendingBytesMax }) {
+      const isStored = chunks.isStored(project, digest)
+      if (isStored || !chunks.isNamed(project, digest)) {
+        chunks.markGarbage(chunk.blobKey)
+        return isStored ? 'existing' : 'undeclared'
       }
-      return idle.filter(({ project, id }) => frozenAt(project, id.buildId) === undefined)
+      const before = pending.pendingBytes(project)
+      const change = chunks.isKept(project, digest) ? 0 : chunk.size
+      checkPendingBytes(before, before + change, pendingBytesMax)
+      chunks.put(project, digest, chunk)
+      pending.addPendingBytes(project, change)
+      pending.resolveAwaited(project, digest, receivedAt)
+      return 'stored'
     },
-
-    arrive(project, digest, chunk, { receivedAt, pendingBytesMax }) {
-      const outcome = placeOf(project, digest) ? 'existing' : isNamed(project, digest) ? 'stored' : 'undeclared'
-      if (outcome === 'stored') {
-        const before = pendingBytes(project)
-        checkPendingBytes(before, before + (hasKeeper(project, digest) ? 0 : chunk.size), pendingBytesMax)
-        store(project, digest, chunk)
-        settle(project, digest, receivedAt)
-      } else discard(chunk.place)
-      return outcome
-    },
-
-    settle,
 
     freeze(project, buildId) {
       for (const key of [...keysOf(project, buildId)]) {
-        const id = idOf(key.subarray(projectBytes))
+        const id = mapIdOf(key.subarray(projectBytes))
         const found = find(project, id)
-        const { complete, pending } = found.contents
-        if (complete && pending) dropPending(project, id, found)
-        else if (found.row.pending && pending) {
-          const { manifest } = pending
-          addPendingBytes(project, setKept(project, found.row.pending.number, manifest, true) - manifestBytes(manifest))
+        const contents = contentsAfterFreeze(found.contents)
+        if (contents !== found.contents && found.contents.pending) put(project, id, found, contents)
+        else if (isPinned({ ...contents, frozenAt: found.frozenAt }) && contents.pending) {
+          pin(project, found.row.pending?.number as number, contents.pending.manifest)
         }
       }
     },
 
-    dropIdle(project, id, touchedBefore) {
+    expire(project, id, touchedBefore) {
       const found = find(project, id)
-      const { pending } = found.contents
-      if (!pending || pending.touchedAt >= touchedBefore || frozenAt(project, id.buildId) !== undefined) return
-      dropPending(project, id, found)
-    },
-
-    waste: (limit) => Array.from(garbage.getKeys({ limit }), (key) => Buffer.from(key)),
-    isWaste(place) {
-      // what it stands on: else a decision would not see that bytes were disowned, deleted and forgotten since
-      cleanings.getBinary(cleaningsKey)
-      return garbage.doesExist(place)
-    },
-
-    isKept(place) {
-      const stored = chunks.getBinary(place.subarray(0, -uploadBytes))
-      return stored !== undefined && decodeStored(stored).upload.equals(place.subarray(-uploadBytes))
-    },
-
-    forget(places) {
-      for (const place of places) garbage.remove(place)
-      const count = Buffer.alloc(8)
-      count.writeDoubleLE((cleanings.getBinary(cleaningsKey)?.readDoubleLE() ?? 0) + 1)
-      cleanings.put(cleaningsKey, count)
+      if (!isExpired({ pending: found.contents.pending, frozenAt: found.frozenAt }, touchedBefore)) return
+      put(project, id, found, contentsAfterExpiry(found.contents))
     },
   }
 }
 
-/** What tells the bytes of one upload from those of another, at the end of a place. */
-export const uploadBytes = 8
-/** How many manifests one write settles at most. */
-const settledAtOnce = 256
-const projectBytes = 4
-const nothing = Buffer.alloc(0)
-const cleaningsKey = Buffer.from('count')
-/** Behind every number. */
-const above = Buffer.alloc(9, 0xff)
-
-/** The key of a chunk, or that of what a manifest has to do with it. */
-export function chunkKey(project: number, digest: Digest, number?: number): Buffer {
-  const hash = Buffer.from(digest.slice('sha256:'.length), 'hex')
-  return projectKey(project, number === undefined ? hash : Buffer.concat([hash, sequenceKey(number)]))
+/** What a map adds to the tables of chunks and to the pending bytes. */
+interface MapState {
+  manifests: NumberedManifest[]
+  /** The manifest whose chunks are not pending: the complete one, else the pinned one. */
+  keeper: NumberedManifest | undefined
+  /** The pending manifest, unless it is pinned. */
+  counted: Manifest | undefined
 }
 
-/** No build has a U+0000 in it. */
-function nameOf({ placeId, buildId }: MapId): Buffer {
-  return Buffer.from(`${buildId}\0${placeId}`)
+function stateOf(contents: MapContents, frozenAt: number | undefined, row: MapRow): MapState {
+  const complete = contents.complete && { number: row.complete?.number, manifest: contents.complete.manifest }
+  const pending = contents.pending && { number: row.pending?.number, manifest: contents.pending.manifest }
+  const pinned = isPinned({ ...contents, frozenAt }) ? pending : undefined
+  return {
+    manifests: [complete, pending].filter((each) => each !== undefined),
+    keeper: complete ?? pinned,
+    counted: pinned ? undefined : pending?.manifest,
+  }
 }
 
-function idOf(name: Buffer): MapId {
-  const end = name.indexOf(0)
-  return { placeId: name.toString('utf8', end + 1), buildId: name.toString('utf8', 0, end) }
+function numberIn({ manifests }: MapState, manifest: Manifest): number | undefined {
+  return manifests.find((each) => each.manifest === manifest)?.number
 }
 
-/** The numbers of the manifests of a map whose chunks are not pending: complete ones, and those that a freeze pins. */
-function keepersOf({ complete, pending }: MapRow, isFrozen: boolean): number[] {
-  if (complete) return [complete.number]
-  return pending && isFrozen ? [pending.number] : []
+function rowOf({ complete, pending }: MapContents, state: MapState): MapRow {
+  const numbered = ({ manifest }: CompleteMap | PendingManifest) => {
+    const { contentType, size, digest } = manifest
+    return { contentType, size, digest, number: numberIn(state, manifest) as number }
+  }
+  return {
+    ...(complete && { complete: { ...numbered(complete), publishedAt: complete.publishedAt } }),
+    ...(pending && { pending: numbered(pending) }),
+  }
 }
 
-function outlineOf({ contentType, size, digest }: Manifest): Omit<Manifest, 'chunks'> {
-  return { contentType, size, digest }
+function manifestOf({ contentType, size, digest }: NonNullable<MapRow['pending']>, chunkBytes: Buffer): Manifest {
+  return { contentType, size, digest, chunks: decodeChunks(chunkBytes) }
 }
 
-function digestsOf({ chunks }: Manifest): Digest[] {
-  return [...new Set(chunks.map(({ digest }) => digest))]
+function manifestBytesOf(manifest: Manifest | undefined): number {
+  return manifest ? manifestBytes(manifest) : 0
+}
+
+function digestSet(manifests: readonly NumberedManifest[]): Set<Digest> {
+  return new Set(manifests.flatMap(({ manifest }) => manifest.chunks.map(({ digest }) => digest)))
 }

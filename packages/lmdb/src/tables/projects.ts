@@ -2,16 +2,18 @@ import type { Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
 
-/** Projects by id: the number that stands for each in the other tables, and what is kept of it. */
+/** Projects by id, and the number that identifies each in the other tables. */
 export interface Projects {
-  /** The number of a project; undefined for one that has stored nothing. */
+  /** The number of a project; undefined if it has stored nothing. */
   numberOf(projectId: string): number | undefined
-  /** The number of a project, given out at its first use. Only inside a write transaction, or a decision. */
+  /** The number of a project, assigned at its first use. Only inside a write transaction. */
   numberFor(projectId: string): number
   get(projectId: string): Project | undefined
+  /** Differs between any two states of a project. */
+  version(projectId: string): string
   /** The projects that have a number, in the order of their bytes. */
   ids(): string[]
-  /** Only inside a write transaction, or a decision. */
+  /** Only inside a write transaction. */
   put(project: Project): void
 }
 
@@ -47,6 +49,7 @@ export function openProjects(table: (name: string) => Rows): Projects {
       const entry = entryOf(projectId)
       return entry && entry.length > numberBytes ? JSON.parse(entry.toString('utf8', numberBytes)) : undefined
     },
+    version: (projectId) => entryOf(projectId)?.toString('utf8', numberBytes) ?? '',
     ids: () => Array.from(entries.getKeys({}), String),
     put(project) {
       const entry = projectKey(numberFor(project.projectId), Buffer.from(JSON.stringify(project)))

@@ -1,11 +1,11 @@
 import type { IngestError } from '@ingest/core'
-import type { Environment, Rows } from '../environment/environment.ts'
+import type { Environment } from '../environment/environment.ts'
 import type { Position } from '../ids/entry.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
 import { writerGate } from '../threads/exit-guard.ts'
 import { startThread, type Thread } from '../threads/worker-thread.ts'
 import type { Appended } from './append-batch.ts'
-import { type Change, record } from './change.ts'
+import type { CommandResults, CommandType, PutMap } from './commands.ts'
 import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
 
 /** The writer of this process, as others see it. What it resolves with is durable. */
@@ -17,11 +17,10 @@ export interface Writer {
   append(project: number, record: Buffer, builds: string[]): Promise<Appended>
   /** Where the events with these ids stand, by all that was committed when it was called. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
-  /**
-   * Reads, decides and writes in one step, over all processes. `decide` is called again when something that it has read
-   * was changed meanwhile; what it throws is what this rejects with, and nothing is written then.
-   */
-  decide<T>(decide: (table: (name: string) => Rows) => T): Promise<T>
+  /** Runs a command in a transaction; resolves once it is durable. */
+  run<Type extends CommandType>(
+    command: CommandResults[Type]['command'] & { type: Type },
+  ): Promise<CommandResults[Type]['result']>
   /** Ends everything for a reason that was found elsewhere; what is waiting and what comes is refused with it. */
   fail(refusal: IngestError): void
   /** Why nothing can be written any more. */
@@ -38,24 +37,15 @@ export interface WriterOptions {
   /** Called once when the store can no longer be trusted; everything is refused from then on. */
   onFatal: (error: IngestError) => void
   onProgress: (progress: RebuildProgress) => void
-  /** Freezing a build has left bytes that nothing needs any more. */
-  onWaste: () => void
+  /** Blobs were marked as garbage. */
+  onGarbage: () => void
   /** Whoever waits longer waits for a commit that never ends, as LMDB's do after an I/O error. */
   timeoutMs: number
 }
 
-/** A commit takes no further decision after so many rows: its transaction must not take long. */
-export const decidedRowsMax = 4096
-
-interface Undecided {
-  decide(table: (name: string) => Rows): unknown
-  resolve: (value: never) => void
-  reject: (error: unknown) => void
-}
-
 /** Starts the thread that writes, and resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
-  const { environment, data, onFatal, onProgress, onWaste, timeoutMs } = options
+  const { environment, data, onFatal, onProgress, onGarbage, timeoutMs } = options
   const thread: Thread<WriterRequest> = await startThread({
     worker: new URL('./write-worker.js', import.meta.url),
     data,
@@ -63,62 +53,12 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     onFatal,
     lockHolder: environment.lockHolder,
     onMessage(message: FromWriter) {
-      if (message.type === 'waste') onWaste()
+      if (message.type === 'garbage') onGarbage()
       else if (message.type === 'progress') onProgress(message.progress)
     },
     timeoutMs,
   })
   let lastId = 0
-  let undecided: Undecided[] = []
-  let isDeciding = false
-
-  /** One group after another: decisions of one process on the same rows would lose races to each other. */
-  async function decideAll(): Promise<void> {
-    while (undecided.length > 0) {
-      const group = undecided
-      undecided = []
-      await decideTogether(group)
-    }
-    isDeciding = false
-  }
-
-  /** Makes decisions in one step, or a few: each on what those before it have written. */
-  async function decideTogether(group: Undecided[]): Promise<void> {
-    let left = group
-    try {
-      while (left.length > 0) {
-        const refusal = thread.refusal()
-        if (refusal) throw refusal
-        environment.root.resetReadTxn()
-        const results: unknown[] = []
-        const { result: thrower, change } = record(environment.table, (table, rowCount) => {
-          for (const each of left) {
-            try {
-              results.push(each.decide(table))
-            } catch (error) {
-              each.reject(error)
-              return each
-            }
-            if (rowCount() >= decidedRowsMax) break
-          }
-          return undefined
-        })
-        // what it may have written before it threw is in this change, so the others decide anew
-        if (thrower) left = left.filter((each) => each !== thrower)
-        else if (change.rows.length === 0 || (await sendChange(change))) {
-          for (const [i, result] of results.entries()) left[i]?.resolve(result as never)
-          left = left.slice(results.length)
-        }
-      }
-    } catch (error) {
-      for (const { reject } of left) reject(error)
-    }
-  }
-
-  function sendChange(change: Change): Promise<boolean> {
-    const bytes = change.rows.reduce((sum, { value }) => sum + (value?.length ?? 0), 0)
-    return thread.ask({ type: 'change', id: ++lastId, ...change }, bytes)
-  }
 
   return {
     append(project, batch, builds) {
@@ -132,14 +72,9 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       return thread.ask({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
     },
 
-    decide(decide) {
-      return new Promise((resolve, reject) => {
-        undecided.push({ decide, resolve, reject })
-        if (isDeciding) return
-        isDeciding = true
-        // those come along that what was settled last gives rise to as well
-        queueMicrotask(decideAll)
-      })
+    run(command) {
+      const bytes = command.type === 'putMap' ? manifestBytesOf(command as PutMap) : commandBytes
+      return thread.ask({ type: 'command', id: ++lastId, command }, bytes)
     },
 
     fail: thread.fail,
@@ -147,4 +82,14 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     refusal: thread.refusal,
     close: thread.close,
   }
+}
+
+/** What a command counts for while it is queued. */
+const commandBytes = 256
+const chunkBytes = 256
+
+function manifestBytesOf({ complete, pending, digests }: PutMap): number {
+  const chunksOf = (manifest: NonNullable<PutMap['pending']>['manifest'] | undefined) =>
+    typeof manifest === 'object' ? manifest.chunks.length : 0
+  return commandBytes + chunkBytes * (chunksOf(complete?.manifest) + chunksOf(pending?.manifest) + digests.length)
 }

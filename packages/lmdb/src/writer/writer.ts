@@ -5,12 +5,11 @@ import { openIdIndex } from '../ids/id-index.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
 import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
-import { openMapTables } from '../tables/maps.ts'
 import { toRefusal } from '../threads/error-transfer.ts'
 import type { Gate, Gates } from '../threads/exit-guard.ts'
 import { type FromThread, type Outcome, type Serving, serveRequests } from '../threads/request-loop.ts'
 import { type Appended, createAppender } from './append-batch.ts'
-import { type Change, change, openTables } from './change.ts'
+import { type Command, type CommandResult, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 
 /** What the writer needs to know. */
@@ -43,20 +42,24 @@ export interface LocateRequest {
   fingerprints: Uint32Array
 }
 
-export type ChangeRequest = { type: 'change'; id: number } & Change
+export interface CommandRequest {
+  type: 'command'
+  id: number
+  command: Command
+}
 
 /** What the writer is asked. */
-export type WriterRequest = AppendRequest | LocateRequest | ChangeRequest
+export type WriterRequest = AppendRequest | LocateRequest | CommandRequest
 
 /** What it answers with. */
-export type WriterValue = Appended | (Position | undefined)[] | boolean
+export type WriterValue = Appended | (Position | undefined)[] | CommandResult
 
 /** What it says. */
 export type FromWriter =
   | FromThread<WriterValue>
   | { type: 'progress'; progress: RebuildProgress }
-  /** Freezing a build has left bytes that nothing needs any more. */
-  | { type: 'waste' }
+  /** Blobs were marked as garbage. */
+  | { type: 'garbage' }
 
 /** How often it says that it waits. */
 const waitingMs = 100
@@ -89,11 +92,11 @@ async function openWriter(
     gates,
     onProgress: (progress) => say({ type: 'progress', progress }),
   })
-  let hasWaste = false
-  const maps = openMapTables(table, () => {
-    hasWaste = true
+  let hasGarbage = false
+  const commandTables = openCommandTables(table, () => {
+    hasGarbage = true
   })
-  const appender = createAppender(tables, eventLog, ids, maps.freeze)
+  const appender = createAppender(tables, eventLog, ids, commandTables.maps.freeze)
   const { commit, refuse, failure, ready } = createCommit(environment)
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
@@ -101,8 +104,8 @@ async function openWriter(
     return appender.locate(project, eventIds, fingerprints)
   }
 
-  function write(request: AppendRequest | ChangeRequest): Appended | boolean {
-    if (request.type === 'change') return change(table, request)
+  function write(request: AppendRequest | CommandRequest): Appended | CommandResult {
+    if (request.type === 'command') return runCommand(commandTables, request.command)
     const { project, record, builds } = request
     return appender.append(project, Buffer.from(record.buffer, record.byteOffset, record.length), builds)
   }
@@ -117,10 +120,9 @@ async function openWriter(
     }
   }
 
-  async function writeAll(requests: readonly (AppendRequest | ChangeRequest)[]): Promise<Outcome<WriterValue>[]> {
+  async function writeAll(requests: readonly (AppendRequest | CommandRequest)[]): Promise<Outcome<WriterValue>[]> {
     try {
       if (!failure()) await room()
-      for (const request of requests) if (request.type === 'change') openTables(table, request)
     } catch (error) {
       return refuse(requests, error)
     }
@@ -132,8 +134,8 @@ async function openWriter(
       },
       ids.undone,
     )
-    if (hasWaste) say({ type: 'waste' })
-    hasWaste = false
+    if (hasGarbage) say({ type: 'garbage' })
+    hasGarbage = false
     return outcomes
   }
 
@@ -146,7 +148,7 @@ async function openWriter(
   }
 
   return {
-    bytesOf: (request) => (request.type === 'append' ? request.record.length : 0),
+    bytesOf: costOf,
     async answer(requests) {
       const outcomes = requests.filter((request) => request.type === 'locate').map(look)
       const writes = requests.filter((request) => request.type !== 'locate')
@@ -154,4 +156,17 @@ async function openWriter(
     },
     close: () => ids.close(),
   }
+}
+
+/** What a chunk of a manifest counts for in a group: a transaction with 4,096 of them takes about as long as 16 MiB. */
+const chunkCost = 4096
+
+function costOf(request: WriterRequest): number {
+  if (request.type === 'append') return request.record.length
+  if (request.type === 'locate' || request.command.type !== 'putMap') return 0
+  const { complete, pending, digests, uploads } = request.command
+  const chunksOf = (manifest: NonNullable<typeof pending>['manifest'] | undefined) =>
+    typeof manifest === 'object' ? manifest.chunks.length : 0
+  const written = chunksOf(complete?.manifest) + chunksOf(pending?.manifest) + uploads.size
+  return chunkCost * Math.max(written, digests.length)
 }

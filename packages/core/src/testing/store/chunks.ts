@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { digestOf } from '../../maps/digest.ts'
 import type { Manifest, MapKey } from '../../maps/map.ts'
-import { textsOf } from './sample-events.ts'
 import {
   chunk,
   chunkText,

@@ -17,7 +17,6 @@ import {
   textOf,
 } from './sample-events.ts'
 import {
-  chunk,
   chunkText,
   complete,
   eventBatch,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { MapId } from '../../maps/map.ts'
 import type { BuildEntry, MapSelection } from '../../maps/map-store.ts'
-import { batchOf, event, frozenAt, nameOfBuild, publishEmpty } from './sample-events.ts'
+import { batchOf, event, nameOfBuild, publishEmpty } from './sample-events.ts'
 import {
   chunk,
   complete,

@@ -18,7 +18,6 @@ import {
 import {
   chunk,
   chunkText,
-  complete,
   eventBatch,
   key,
   manifestOf,

@@ -1,0 +1,180 @@
+import {
+  type AppendBatch,
+  type AppendEvent,
+  type AppendResult,
+  type EventCursors,
+  type EventStore,
+  eventCursors,
+  type ReadOptions,
+  type StoredEvent,
+} from '@ingest/core'
+import type { ReadStep } from '@ingest/core/internal'
+import type { LmdbIdentity } from './environment/identity.ts'
+import type { Position } from './ids/entry.ts'
+import type { Fingerprint } from './ids/fingerprint.ts'
+import { countSince, readActivity } from './log/activity.ts'
+import { createEventLog, type EventLogTables, type LoggedEvent, type SlicedReads } from './log/event-log.ts'
+import { encodePayload, encodeRecord } from './log/record.ts'
+import type { SnapshotReader } from './read-snapshot.ts'
+import type { Writer } from './writer/writer-client.ts'
+
+export interface EventStoreOptions {
+  identity: LmdbIdentity
+  fingerprint: Fingerprint
+  tables: EventLogTables
+  writer: Writer
+  reader: SnapshotReader
+  /** Resolves with the next step in which a reader of the project may read. */
+  nextReadStep(projectId: string): Promise<ReadStep>
+  slicedReads(projectId: string): SlicedReads
+  /** @throws {IngestError} `store-closed` */
+  checkOpen(): void
+}
+
+/** The most records whose keys a reader takes at once. */
+const readAhead = 64
+/** The bytes of events that a reader reads in one step. */
+const stepBytes = 32_768
+
+export function createEventStore(options: EventStoreOptions): EventStore {
+  const { identity, tables, writer, reader, slicedReads } = options
+  const { readSnapshot, readProject, numberOf } = reader
+  const log = createEventLog(tables)
+
+  function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
+    const fingerprints = new Uint32Array(eventIds.length * 2)
+    for (let i = 0; i < eventIds.length; i++) {
+      options.fingerprint(project, eventIds[i] as string, fingerprints, i * 2)
+    }
+    return fingerprints
+  }
+
+  async function locate(projectId: string, eventIds: readonly string[]): Promise<(Position | undefined)[]> {
+    const project = numberOf(projectId)
+    if (project === undefined) return eventIds.map(() => undefined)
+    return writer.locate(project, [...eventIds], fingerprintsOf(project, eventIds))
+  }
+
+  return {
+    async append(projectId, { body, isWhole, events, receivedAt }: AppendBatch): Promise<AppendResult> {
+      if (events.length === 0) return { stored: [], conflicts: 0 }
+      const project = numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
+      const payload = isWhole ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
+      const fingerprints = fingerprintsOf(
+        project,
+        events.map(({ eventId }) => eventId),
+      )
+      const appended = await writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
+      if (typeof appended === 'object') return appended
+      return { stored: new Array(events.length).fill(appended === 'all'), conflicts: 0 }
+    },
+
+    async known(projectId, eventIds) {
+      return (await locate(projectId, eventIds)).map((position) => position !== undefined)
+    },
+
+    async find(projectId, eventId) {
+      const [position] = await locate(projectId, [eventId])
+      if (!position) return undefined
+      const event = readSnapshot(() => log.events(position.sequence)[position.index] as LoggedEvent)
+      return toStoredEvent(event, eventCursors(identity, projectId))
+    },
+
+    read: createRead(options, log),
+
+    async lastCursor(projectId) {
+      const last = readProject(projectId, undefined, (project) => log.last(project))
+      return toCursor(last ?? { position: beginning, checksum: 0 }, eventCursors(identity, projectId))
+    },
+
+    async totals(projectId) {
+      return readProject(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => ({
+        ...log.totals(project),
+        ...readActivity(tables, project),
+      }))
+    },
+
+    async countSince(projectId, since, batchesMax) {
+      const project = numberOf(projectId)
+      if (project === undefined) return { events: 0, since }
+      return countSince(tables, slicedReads(projectId), project, since, batchesMax)
+    },
+  }
+}
+
+function createRead(
+  { identity, reader, nextReadStep, checkOpen }: EventStoreOptions,
+  log: ReturnType<typeof createEventLog>,
+): EventStore['read'] {
+  const { readSnapshot, readProject } = reader
+
+  function decodeCursor(cursors: EventCursors, projectId: string, cursor: string): Position {
+    const position = cursors.decode(cursor, (position) =>
+      readProject(projectId, undefined, (project) => log.checksumAt(project, positionOf(position))),
+    )
+    return positionOf(position)
+  }
+
+  return async function* read(projectId, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
+    checkOpen()
+    const cursors = eventCursors(identity, projectId)
+    const start = after === undefined ? beginning : decodeCursor(cursors, projectId, after)
+    let left = limit
+    let step: ReadStep = { isOver: true }
+    let stepBytesLeft = 0
+    const first = from === undefined ? 0 : readProject(projectId, 0, () => log.firstSince(from))
+    let next = Math.max(start.sequence, first)
+    while (left > 0) {
+      checkOpen()
+      const sequences = readProject<number[]>(projectId, [], (project) => log.sequences(project, next, readAhead))
+      for (const sequence of sequences) {
+        if (isStepOver()) await beginStep()
+        for (const event of readSnapshot(() => log.events(sequence))) {
+          if (sequence === start.sequence && event.position.index <= start.index) continue
+          // for a time in the future: this record was stored after the search for it
+          if (from !== undefined && event.receivedAt < from) continue
+          if (left-- <= 0) return
+          if (isStepOver()) await beginStep()
+          stepBytesLeft -= event.bytes.length
+          yield toStoredEvent(event, cursors)
+        }
+        next = sequence + 1
+      }
+      if (sequences.length === 0) return
+    }
+
+    function isStepOver(): boolean {
+      return step.isOver || stepBytesLeft <= 0
+    }
+
+    async function beginStep(): Promise<void> {
+      step = await nextReadStep(projectId)
+      stepBytesLeft = stepBytes
+      checkOpen()
+    }
+  }
+}
+
+/** The builds that the events reference: usually one, as most batches are of one game server. */
+function buildsOf(events: readonly AppendEvent[]): string[] {
+  const builds: string[] = []
+  for (const { buildId } of events) if (buildId !== undefined && !builds.includes(buildId)) builds.push(buildId)
+  return builds
+}
+
+function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {
+  return { cursor: toCursor(event, cursors), receivedAt: event.receivedAt, bytes: event.bytes }
+}
+
+/** Before the first record. */
+const beginning: Position = { sequence: 0, index: 0 }
+/** No record holds more events. */
+const positionsPerRecord = 256
+
+function toCursor({ position, checksum }: Pick<LoggedEvent, 'position' | 'checksum'>, cursors: EventCursors): string {
+  return cursors.encode(position.sequence * positionsPerRecord + position.index, checksum)
+}
+
+function positionOf(position: number): Position {
+  return { sequence: Math.floor(position / positionsPerRecord), index: position % positionsPerRecord }
+}

@@ -1,0 +1,1 @@
+export { type LmdbStoreInternals, openLmdbStoreWith } from './open-lmdb-store.ts'

@@ -1,0 +1,52 @@
+import type { ProjectStore } from '@ingest/core'
+import type { SnapshotReader } from './read-snapshot.ts'
+import type { Projects } from './tables/projects.ts'
+import type { Writer } from './writer/writer-client.ts'
+
+export interface ProjectStoreOptions {
+  projects: Projects
+  writer: Writer
+  reader: SnapshotReader
+}
+
+export function createProjectStore({ projects, writer, reader }: ProjectStoreOptions): ProjectStore {
+  const { readSnapshot } = reader
+  const inTurn = createTurns()
+
+  return {
+    async project(projectId) {
+      return readSnapshot(() => projects.get(projectId))
+    },
+
+    async projects() {
+      return readSnapshot(() => projects.ids())
+    },
+
+    updateProject(projectId, decide) {
+      return inTurn(projectId, async () => {
+        for (;;) {
+          const [version, before] = readSnapshot(() => [projects.version(projectId), projects.get(projectId)] as const)
+          const { project, result } = decide(before)
+          if (!project || (await writer.run({ type: 'putProject', projectId, version, project }))) return result
+        }
+      })
+    },
+  }
+}
+
+/** Runs operations with the same key one after another: optimistic updates of one process would lose races to each other. */
+export function createTurns(): <T>(key: string, operation: () => Promise<T>) => Promise<T> {
+  const lastByKey = new Map<string, Promise<unknown>>()
+  return (key, operation) => {
+    const result = (lastByKey.get(key) ?? Promise.resolve()).then(operation)
+    const settled: Promise<void> = result.then(
+      () => {},
+      () => {},
+    )
+    lastByKey.set(key, settled)
+    settled.then(() => {
+      if (lastByKey.get(key) === settled) lastByKey.delete(key)
+    })
+    return result
+  }
+}

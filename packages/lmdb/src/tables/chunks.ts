@@ -1,0 +1,152 @@
+import type { Digest } from '@ingest/core'
+import type { Rows } from '../environment/environment.ts'
+import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
+import { decodeStored, encodeStored } from './map-records.ts'
+
+/** The key of a blob, the bytes of one upload of a chunk: project, digest, and random bytes of the upload. */
+export type BlobKey = Buffer
+
+/** A chunk whose blob is durable. */
+export interface WrittenChunk {
+  blobKey: BlobKey
+  /** In bytes. */
+  size: number
+}
+
+/** Which chunks are stored, and which manifests name them. Projects and manifests are identified by number. */
+export interface ChunkTables {
+  /** The blob of a stored chunk. */
+  blobKeyOf(project: number, digest: Digest): BlobKey | undefined
+  /** The size of a stored chunk, in bytes. */
+  sizeOf(project: number, digest: Digest): number | undefined
+  isStored(project: number, digest: Digest): boolean
+  /** Whether a manifest other than these names a chunk. */
+  isNamed(project: number, digest: Digest, except?: readonly number[]): boolean
+  /** Whether a complete or pinned manifest other than these names a chunk, so that it does not count as pending. */
+  isKept(project: number, digest: Digest, except?: readonly number[]): boolean
+  names(project: number, number: number, digest: Digest): boolean
+
+  // only inside a write transaction
+  addName(project: number, number: number, digest: Digest): void
+  /** Deletes a chunk, and marks its blob as garbage, when no other manifest names it. */
+  removeName(project: number, number: number, digest: Digest): void
+  addKeeper(project: number, number: number, digest: Digest): void
+  removeKeeper(project: number, number: number, digest: Digest): void
+  put(project: number, digest: Digest, chunk: WrittenChunk): void
+
+  /** Blobs that no chunk needs, and that must not be named again. */
+  garbage(limit: number): BlobKey[]
+  isGarbage(blobKey: BlobKey): boolean
+  /** How often garbage was collected: a blob that existed at one count may be deleted at another. */
+  collections(): number
+  /** Whether the blob is that of a stored chunk. */
+  isUsed(blobKey: BlobKey): boolean
+  markGarbage(blobKey: BlobKey): void
+  /** Removes the marks of deleted blobs. */
+  collectGarbage(blobKeys: readonly BlobKey[]): void
+}
+
+/** The random bytes of an upload, at the end of its blob key. */
+export const uploadBytes = 8
+const nothing = Buffer.alloc(0)
+const collectionsKey = Buffer.from('count')
+/** After every manifest number. */
+const above = Buffer.alloc(9, 0xff)
+
+/** @param onGarbage called when a blob is marked as garbage */
+export function openChunkTables(table: (name: string) => Rows, onGarbage = () => {}): ChunkTables {
+  /** project, digest → the upload and the size: of each stored chunk */
+  const chunks = table('chunks')
+  /** project, digest, number → nothing: the manifests that name a chunk */
+  const references = table('chunk-references')
+  /** project, digest, number → nothing: the complete and pinned manifests among them */
+  const keeps = table('chunk-keeps')
+  /** blob key → nothing */
+  const garbage = table('chunk-garbage')
+  /** one row: how often garbage was collected */
+  const collections = table('chunk-cleanings')
+
+  function storedAt(project: number, digest: Digest) {
+    const row = chunks.getBinary(chunkKey(project, digest))
+    return row && decodeStored(row)
+  }
+
+  function blobKeyOf(project: number, digest: Digest): BlobKey | undefined {
+    const stored = storedAt(project, digest)
+    return stored && Buffer.concat([chunkKey(project, digest), stored.upload])
+  }
+
+  function hasOther(rows: Rows, project: number, digest: Digest, except: readonly number[]): boolean {
+    return manifestsIn(rows, project, digest, except.length + 1).some((number) => !except.includes(number))
+  }
+
+  function isNamed(project: number, digest: Digest, except: readonly number[] = []): boolean {
+    return hasOther(references, project, digest, except)
+  }
+
+  function markGarbage(blobKey: BlobKey): void {
+    garbage.put(blobKey, nothing)
+    onGarbage()
+  }
+
+  function collectionCount(): number {
+    return collections.getBinary(collectionsKey)?.readDoubleLE() ?? 0
+  }
+
+  return {
+    blobKeyOf,
+    sizeOf: (project, digest) => storedAt(project, digest)?.size,
+    isStored: (project, digest) => chunks.doesExist(chunkKey(project, digest)),
+    isNamed,
+    isKept: (project, digest, except = []) => hasOther(keeps, project, digest, except),
+    names: (project, number, digest) => references.doesExist(chunkKey(project, digest, number)),
+
+    addName: (project, number, digest) => void references.put(chunkKey(project, digest, number), nothing),
+
+    removeName(project, number, digest) {
+      references.remove(chunkKey(project, digest, number))
+      if (isNamed(project, digest)) return
+      const blobKey = blobKeyOf(project, digest)
+      if (!blobKey) return
+      chunks.remove(chunkKey(project, digest))
+      markGarbage(blobKey)
+    },
+
+    addKeeper: (project, number, digest) => void keeps.put(chunkKey(project, digest, number), nothing),
+    removeKeeper: (project, number, digest) => void keeps.remove(chunkKey(project, digest, number)),
+
+    put(project, digest, { blobKey, size }) {
+      chunks.put(chunkKey(project, digest), encodeStored({ upload: blobKey.subarray(-uploadBytes), size }))
+    },
+
+    garbage: (limit) => Array.from(garbage.getKeys({ limit }), (key) => Buffer.from(key)),
+    isGarbage: (blobKey) => garbage.doesExist(blobKey),
+    collections: collectionCount,
+
+    isUsed(blobKey) {
+      const stored = chunks.getBinary(blobKey.subarray(0, -uploadBytes))
+      return stored !== undefined && decodeStored(stored).upload.equals(blobKey.subarray(-uploadBytes))
+    },
+
+    markGarbage,
+
+    collectGarbage(blobKeys) {
+      for (const blobKey of blobKeys) garbage.remove(blobKey)
+      const count = Buffer.alloc(8)
+      count.writeDoubleLE(collectionCount() + 1)
+      collections.put(collectionsKey, count)
+    },
+  }
+}
+
+/** The key of a chunk; with the number of a manifest, that of their relation. */
+export function chunkKey(project: number, digest: Digest, number?: number): Buffer {
+  const hash = Buffer.from(digest.slice('sha256:'.length), 'hex')
+  return projectKey(project, number === undefined ? hash : Buffer.concat([hash, sequenceKey(number)]))
+}
+
+/** The first manifest numbers in a table of project, digest and number. */
+export function manifestsIn(rows: Rows, project: number, digest: Digest, limit: number): number[] {
+  const start = chunkKey(project, digest)
+  return Array.from(rows.getKeys({ start, end: Buffer.concat([start, above]), limit }), sequenceOf)
+}

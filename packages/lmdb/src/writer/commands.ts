@@ -1,0 +1,167 @@
+import { type CompleteMap, type Digest, IngestError, type Manifest, type MapId, type Project } from '@ingest/core'
+import type { Rows } from '../environment/environment.ts'
+import type { BlobKey, ChunkTables, WrittenChunk } from '../tables/chunks.ts'
+import { type FoundMap, type MapTables, openMapTables } from '../tables/maps.ts'
+import { openProjects, type Projects } from '../tables/projects.ts'
+import { type Refusal, toRefusal } from '../threads/error-transfer.ts'
+
+/** A manifest to write; one that the slot has already is referred to by its role. */
+type ManifestToPut = Manifest | 'complete' | 'pending'
+
+/** Writes the decision about a map, if the slot and the presence of chunks are still those that it was made on. */
+export interface PutMap {
+  type: 'putMap'
+  project: number
+  map: MapId
+  /** {@link FoundMap.version} of the slot. */
+  version: string
+  /** The chunks whose presence the decision was given. */
+  digests: readonly Digest[]
+  present: ReadonlySet<Digest>
+  complete: (Omit<CompleteMap, 'manifest'> & { manifest: ManifestToPut }) | undefined
+  pending: { manifest: ManifestToPut; touchedAt: number } | undefined
+  uploads: ReadonlyMap<Digest, WrittenChunk>
+  /** {@link ChunkTables.collections} when the uploads' blobs were known to exist. */
+  collections: number
+  pendingBytesMax: number | undefined
+}
+
+export interface PutChunk {
+  type: 'putChunk'
+  project: number
+  digest: Digest
+  chunk: WrittenChunk
+  /** As in {@link PutMap}. */
+  collections: number
+  receivedAt: number
+  pendingBytesMax: number | undefined
+}
+
+/** What the writer does in its transactions besides appending, and what each returns. */
+export interface CommandResults {
+  /** The number of a project, assigned if it is new. */
+  createProject: { command: { type: 'createProject'; projectId: string }; result: number }
+  /** Writes a project if it still is of this version; returns whether it was. */
+  putProject: { command: { type: 'putProject'; projectId: string; version: string; project: Project }; result: boolean }
+  putMap: { command: PutMap; result: 'written' | 'changed' | { refusal: Refusal } }
+  /** `changed` when the chunk's blob may be deleted. */
+  putChunk: {
+    command: PutChunk
+    result: 'stored' | 'existing' | 'undeclared' | 'changed' | { refusal: Refusal }
+  }
+  /** Updates some of the pending manifests that miss a stored chunk; a chunk that was deleted since stays missing. */
+  resolveAwaited: {
+    command: { type: 'resolveAwaited'; project: number; digest: Digest; touchedAt: number | undefined }
+    result: true
+  }
+  expirePending: {
+    command: { type: 'expirePending'; project: number; map: MapId; touchedBefore: number }
+    result: true
+  }
+  /** Marks blobs that no chunk uses as garbage. */
+  markGarbage: { command: { type: 'markGarbage'; blobKeys: readonly Uint8Array[] }; result: true }
+  /** Removes the marks of deleted blobs. */
+  collectGarbage: { command: { type: 'collectGarbage'; blobKeys: readonly Uint8Array[] }; result: true }
+}
+
+export type CommandType = keyof CommandResults
+export type Command = CommandResults[CommandType]['command']
+export type CommandResult = CommandResults[CommandType]['result']
+
+export interface CommandTables {
+  maps: MapTables
+  projects: Projects
+}
+
+/** Opens the tables of all commands, which a transaction must not. */
+export function openCommandTables(table: (name: string) => Rows, onGarbage: () => void): CommandTables {
+  return { maps: openMapTables(table, onGarbage), projects: openProjects(table) }
+}
+
+/** Runs a command; only inside a write transaction. A refused command has written nothing. */
+export function runCommand({ maps, projects }: CommandTables, command: Command): CommandResult {
+  switch (command.type) {
+    case 'createProject':
+      return projects.numberFor(command.projectId)
+    case 'putProject':
+      if (projects.version(command.projectId) !== command.version) return false
+      projects.put(command.project)
+      return true
+    case 'putMap':
+      return refusable(() => putMap(maps, command))
+    case 'putChunk':
+      return refusable(() => putChunk(maps, command))
+    case 'resolveAwaited': {
+      const { project, digest, touchedAt } = command
+      if (maps.chunks.isStored(project, digest)) maps.pending.resolveAwaited(project, digest, touchedAt)
+      return true
+    }
+    case 'expirePending':
+      maps.expire(command.project, command.map, command.touchedBefore)
+      return true
+    case 'markGarbage':
+      for (const blobKey of command.blobKeys.map(toBlobKey)) {
+        if (!maps.chunks.isUsed(blobKey)) maps.chunks.markGarbage(blobKey)
+      }
+      return true
+    case 'collectGarbage':
+      maps.chunks.collectGarbage(command.blobKeys.map(toBlobKey))
+      return true
+  }
+}
+
+function putMap(maps: MapTables, command: PutMap): 'written' | 'changed' {
+  const { project, map, version, digests, present, collections, pendingBytesMax } = command
+  const uploads = new Map([...command.uploads].map(([digest, chunk]) => [digest, received(chunk)]))
+  const found = maps.find(project, map)
+  const isCurrent =
+    found.version === version &&
+    digests.every((digest) => maps.chunks.isStored(project, digest) === present.has(digest)) &&
+    canName(maps.chunks, [...uploads.values()], collections)
+  if (!isCurrent) return 'changed'
+  const { complete, pending } = command
+  const contents = {
+    ...(complete && { complete: { ...complete, manifest: manifestIn(found, complete.manifest) } }),
+    ...(pending && { pending: { ...pending, manifest: manifestIn(found, pending.manifest) } }),
+  }
+  maps.put(project, map, found, contents, { uploads, pendingBytesMax })
+  return 'written'
+}
+
+function putChunk(maps: MapTables, command: PutChunk): 'stored' | 'existing' | 'undeclared' | 'changed' {
+  const { project, digest, collections, receivedAt, pendingBytesMax } = command
+  const chunk = received(command.chunk)
+  if (!canName(maps.chunks, [chunk], collections)) return 'changed'
+  const limit = pendingBytesMax === undefined ? {} : { pendingBytesMax }
+  return maps.putChunk(project, digest, chunk, { receivedAt, ...limit })
+}
+
+/** Whether blobs that existed at this count of collections still do. */
+function canName(chunks: ChunkTables, written: readonly WrittenChunk[], collections: number): boolean {
+  if (written.length === 0) return true
+  return chunks.collections() === collections && !written.some(({ blobKey }) => chunks.isGarbage(blobKey))
+}
+
+function manifestIn({ contents }: FoundMap, manifest: ManifestToPut): Manifest {
+  if (typeof manifest !== 'string') return manifest
+  return (contents[manifest] as { manifest: Manifest }).manifest
+}
+
+/** Returns the refusal of a command instead of throwing it, as that would undo the transaction of others. */
+function refusable<T>(run: () => T): T | { refusal: Refusal } {
+  try {
+    return run()
+  } catch (error) {
+    if (!(error instanceof IngestError && error.code === 'map-quota-exceeded')) throw error
+    return { refusal: toRefusal(error) }
+  }
+}
+
+/** A chunk from another thread, whose key is no Buffer any more. */
+function received({ blobKey, size }: WrittenChunk): WrittenChunk {
+  return { blobKey: toBlobKey(blobKey), size }
+}
+
+export function toBlobKey({ buffer, byteOffset, byteLength }: Uint8Array): BlobKey {
+  return Buffer.from(buffer, byteOffset, byteLength)
+}
