@@ -1,5 +1,18 @@
-/** Where the store as it is built stands. */
-export const builtStore = new URL('../dist/index.js', import.meta.url).href
+import type { Store } from '@ingest/core'
+import type { LmdbStoreOptions } from '../src/index.ts'
+import type { LmdbStoreInternals } from '../src/open-lmdb-store.ts'
 
-/** The store as it is built: its files, and so its threads, are those of the package. */
-export const { openLmdbStore } = (await import(builtStore)) as typeof import('../src/index.ts')
+export interface BuiltStoreOptions extends LmdbStoreOptions {
+  internals?: LmdbStoreInternals
+}
+
+/** The built package: its files, and so its threads, are those that users run. */
+export const builtStore = new URL('../dist/index.js', import.meta.url).href
+export const builtInternals = new URL('../dist/internal.js', import.meta.url).href
+
+const { openLmdbStoreWith } = (await import(builtInternals)) as typeof import('../src/internal.ts')
+
+export function openLmdbStore(directory: string, options: BuiltStoreOptions = {}): Promise<Store> {
+  const { internals = {}, ...rest } = options
+  return openLmdbStoreWith(directory, rest, internals)
+}

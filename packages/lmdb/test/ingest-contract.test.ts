@@ -1,17 +1,21 @@
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import { ingestChecks } from '@ingest/core/testing'
+import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
-import { openLmdbStore } from './built-store.ts'
 
 t.test('an ingest on the LMDB store keeps its promises', async (t) => {
   t.testdir()
-  for (const [i, { name, run }] of ingestChecks.entries()) {
-    let count = 0
-    const open = async () => ({
-      ingest: createIngest({ store: await openLmdbStore(join(t.testdirName, `${i}-${count++}`)) }),
-      projectId: 'p',
-    })
-    await t.test(name, () => run(open))
+  let count = 0
+  const openNew = () => openLmdbStore(join(t.testdirName, String(count++)))
+  const shared = createIngest({ store: await openNew() })
+  const openProject = async () => ({ ingest: shared.project(`project-${count++}`), async close() {} })
+  async function openStore() {
+    const embedded = createIngest({ store: await openNew() })
+    return { ingest: embedded.project('p'), close: embedded.close }
   }
+  for (const { name, isolated, run } of ingestChecks) {
+    await t.test(name, () => run(isolated ? openStore : openProject))
+  }
+  await shared.close()
 })

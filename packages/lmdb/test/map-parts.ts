@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { digestOf, manifestBytes } from '@ingest/core'
-import { openChunkBytes } from '../src/chunks/chunk-blobs.ts'
+import { openChunkBlobs } from '../src/chunks/chunk-blobs.ts'
 import { type Environment, openEnvironment } from '../src/environment/environment.ts'
 import { decodeChunks, decodePending, decodeStored } from '../src/tables/map-records.ts'
-import { type MapTables, openMapTables } from '../src/tables/maps.ts'
+import { openMapTables } from '../src/tables/maps.ts'
 import { openProjects } from '../src/tables/projects.ts'
 import { startWriter } from '../src/writer/writer-client.ts'
 
@@ -25,20 +25,20 @@ export async function openMapParts(directory: string) {
     },
     onFatal: ({ code }) => fatal.push(code),
     onProgress: () => {},
-    onWaste: () => void chunks.clean(),
+    onGarbage: () => void blobs.collectGarbage(),
     timeoutMs: 30_000,
   })
   const maps = openMapTables(environment.table)
-  function look<T>(read: () => T): T {
+  function readSnapshot<T>(read: () => T): T {
     environment.root.resetReadTxn()
     return read()
   }
-  const chunks = openChunkBytes({
+  const blobs = openChunkBlobs({
     environment: openEnvironment(join(directory, 'chunks')),
     directory: join(directory, 'chunks'),
-    maps,
+    tables: maps.chunks,
     writer,
-    look,
+    readSnapshot,
     gates,
     timeoutMs: 30_000,
   })
@@ -46,19 +46,13 @@ export async function openMapParts(directory: string) {
     environment,
     projects: openProjects(environment.table),
     writer,
-    /** Decides and writes in one step. */
-    async decide<T>(decide: (maps: MapTables) => T): Promise<T> {
-      const result = await writer.decide((table) => decide(openMapTables(table)))
-      await chunks.clean()
-      return result
-    },
     maps,
-    chunks,
-    look,
+    blobs,
+    readSnapshot,
     fatal,
     async close() {
-      await Promise.all([chunks.close(), writer.close()])
-      await Promise.all([chunks.closeEnvironment(), environment.root.close()])
+      await Promise.all([blobs.close(), writer.close()])
+      await Promise.all([blobs.closeEnvironment(), environment.root.close()])
     },
   }
 }
@@ -71,8 +65,8 @@ const rowsOf = (environment: Environment, name: string) =>
 const keysOf = (environment: Environment, name: string) =>
   rowsOf(environment, name).map(({ key }) => key.toString('hex'))
 
-/** Looks at every row of a store that nobody has open, and asserts that they agree; says how many bytes nobody needs. */
-export async function inspectMaps(directory: string): Promise<{ orphans: number; waste: number }> {
+/** Reads every row of a closed store, and asserts that they agree; returns how many blobs are unused. */
+export async function inspectMaps(directory: string): Promise<{ orphans: number; garbage: number }> {
   const environment = openEnvironment(join(directory, 'events'))
   const bytesEnvironment = openEnvironment(join(directory, 'chunks'))
   try {
@@ -152,11 +146,11 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
       )
       assert.equal(digestOf(bytes.get(place) as Buffer), `sha256:${key.slice(8)}`, 'a chunk is what its digest says')
     }
-    const waste = new Set(keysOf(environment, 'chunk-garbage'))
+    const garbage = new Set(keysOf(environment, 'chunk-garbage'))
     const kept = new Set(places.values())
-    for (const each of waste) assert.ok(!kept.has(each), 'waste is not kept')
-    const orphans = [...bytes.keys()].filter((each) => !kept.has(each) && !waste.has(each))
-    return { orphans: orphans.length, waste: waste.size }
+    for (const each of garbage) assert.ok(!kept.has(each), 'garbage is not used')
+    const orphans = [...bytes.keys()].filter((each) => !kept.has(each) && !garbage.has(each))
+    return { orphans: orphans.length, garbage: garbage.size }
   } finally {
     await Promise.all([environment.root.close(), bytesEnvironment.root.close()])
   }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
-import { openLmdbStore } from '../src/open-lmdb-store.ts'
+import { openLmdbStore, openLmdbStoreWith } from '../src/open-lmdb-store.ts'
 import { builtStore } from './built-store.ts'
 import { noStrace, type StoreProcess, startStoreProcess } from './store-process.ts'
 
@@ -308,7 +308,7 @@ for (const [where, entriesPerFlush] of [
   t.test(`a page of zeros in the log does not let its ids, which are ${where}, in again`, async (t) => {
     const directory = t.testdir()
     const internals = { entriesPerFlush }
-    const ingest = createIngest({ store: await openLmdbStore(directory, { internals }) })
+    const ingest = createIngest({ store: await openLmdbStoreWith(directory, {}, internals) })
     const batches = ['a', 'b', 'c', 'd'].map((name) => ({
       events: ids(name).map((eventId) => ({ projectId: 'p', eventId, pad: 'x'.repeat(400) })),
     }))
@@ -320,7 +320,7 @@ for (const [where, entriesPerFlush] of [
     const page = bytes.indexOf('"eventId":"b-0"') & ~4095
     bytes.fill(0, page, page + 4096)
     writeFileSync(path, bytes)
-    const again = openLmdbStore(directory, { internals })
+    const again = openLmdbStoreWith(directory, {}, internals)
     if (entriesPerFlush > 100) return t.rejects(again, { code: 'store-damaged' })
     const store = await again
     await t.rejects(

@@ -4,55 +4,73 @@ import type { Store } from '@ingest/core'
 import { durableStoreChecks, restoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
 import { restoreLmdbStore } from '@ingest/lmdb'
 import { type LmdbStoreInternals, openLmdbStoreWith } from '@ingest/lmdb/internal'
-import t from 'tap'
+import t, { type Test } from 'tap'
 
-/** Nearly every id has the fingerprint of nearly every other one, over projects too: only the log tells them apart. */
-function weakFingerprint(_project: number, eventId: string, into: Uint32Array, at: number): void {
-  into[at] = 0
-  into[at + 1] = eventId.length % 4
-}
+/** Opens stores in directories of a test, and again in the directory of a closed one. */
+function storesOf(t: Test, internals: LmdbStoreInternals) {
+  const directories = new Map<Store, string>()
+  let count = 0
 
-const variants: Record<string, LmdbStoreInternals> = {
-  'by default': {},
-  'with runs of a few ids': { entriesPerFlush: 64 },
-  'with a hash of four fingerprints': { entriesPerFlush: 64, fingerprint: weakFingerprint },
-}
+  async function openIn(directory: string): Promise<Store> {
+    const store = await openLmdbStoreWith(directory, {}, internals)
+    directories.set(store, directory)
+    return store
+  }
 
-for (const [name, internals] of Object.entries(variants)) {
-  t.test(`keeps the contract of a store, ${name}`, async (t) => {
-    const directories = new Map<Store, string>()
-    let count = 0
-    const open = async (directory = join(t.testdirName, String(count++))) => {
-      const store = await openLmdbStoreWith(directory, {}, internals)
-      directories.set(store, directory)
-      return store
-    }
-    const reopen = (closed: Store) => open(directories.get(closed))
-    t.testdir()
-    const shared = shareStore(() => open())
-    for (const { name, isolated, run } of storeChecks) {
-      await t.test(name, () => run(isolated ? () => open() : shared.open))
-    }
-    await shared.close()
-    for (const { name, run } of durableStoreChecks) await t.test(name, () => run(() => open(), reopen))
-    const restoreByHand = (backup: string, directory: string) => cpSync(backup, directory, { recursive: true })
-    for (const [how, restore] of Object.entries({
-      'by hand': restoreByHand,
-      'by restoreLmdbStore': restoreLmdbStore,
-    })) {
-      const backUp = async (closed: Store) => {
+  t.testdir()
+  return {
+    open: () => openIn(join(t.testdirName, String(count++))),
+    reopen: (closed: Store) => openIn(directories.get(closed) as string),
+    /** Takes backups that `restore` puts into the place of the store. */
+    backUpWith(restore: (backup: string, directory: string) => unknown) {
+      return async (closed: Store) => {
         const directory = directories.get(closed) as string
         const backup = `${directory}-backup`
         cpSync(directory, backup, { recursive: true })
         return async () => {
           rmSync(directory, { recursive: true })
           await restore(backup, directory)
-          return open(directory)
+          return openIn(directory)
         }
       }
-      for (const { name, run } of restoreChecks) {
-        await t.test(`${name}, restored ${how}`, () => run(() => open(), reopen, backUp))
-      }
-    }
-  })
+    },
+  }
 }
+
+type Stores = ReturnType<typeof storesOf>
+
+async function checkShared(t: Test, { open }: Stores): Promise<void> {
+  const shared = shareStore(open)
+  for (const { name, isolated, run } of storeChecks) if (!isolated) await t.test(name, () => run(shared.open))
+  await shared.close()
+}
+
+async function checkDurable(t: Test, { open, reopen }: Stores): Promise<void> {
+  for (const { name, run } of durableStoreChecks) await t.test(name, () => run(open, reopen))
+}
+
+t.test('the store keeps the contract', async (t) => {
+  const stores = storesOf(t, {})
+  await checkShared(t, stores)
+  for (const { name, isolated, run } of storeChecks) if (isolated) await t.test(name, () => run(stores.open))
+  await checkDurable(t, stores)
+  const backUp = stores.backUpWith(restoreLmdbStore)
+  for (const { name, run } of restoreChecks) await t.test(name, () => run(stores.open, stores.reopen, backUp))
+})
+
+t.test('the store keeps the contract with runs of a few ids, and restored by hand', async (t) => {
+  const stores = storesOf(t, { entriesPerFlush: 64 })
+  await checkShared(t, stores)
+  await checkDurable(t, stores)
+  const backUp = stores.backUpWith((backup, directory) => cpSync(backup, directory, { recursive: true }))
+  for (const { name, run } of restoreChecks) await t.test(name, () => run(stores.open, stores.reopen, backUp))
+})
+
+t.test('the store keeps the contract with a hash of four fingerprints', async (t) => {
+  // nearly every id has the fingerprint of nearly every other one, over projects too: only the log tells them apart
+  function fingerprint(_project: number, eventId: string, into: Uint32Array, at: number): void {
+    into[at] = 0
+    into[at + 1] = eventId.length % 4
+  }
+  await checkShared(t, storesOf(t, { entriesPerFlush: 64, fingerprint }))
+})

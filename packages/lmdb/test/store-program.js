@@ -2,7 +2,7 @@
 // JavaScript on the built package, because it is started many times and a loader for TypeScript takes a second.
 // @ts-check
 import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/lmdb'
+import { openLmdbStoreWith } from '@ingest/lmdb/internal'
 import { open } from 'lmdb'
 
 /** @import { Question } from './store-process.ts' */
@@ -14,11 +14,11 @@ const say = (message) => process.send?.(message)
 
 process.on('unhandledRejection', (error) => say({ unhandled: String(error) }))
 
-const store = await openLmdbStore(directory, {
-  commitTimeoutMs: Number(commitTimeoutMs),
-  onFatal: (error) => say({ fatal: error.code }),
-  ...(entriesPerFlush && { internals: { entriesPerFlush: Number(entriesPerFlush) } }),
-}).catch((error) => {
+const store = await openLmdbStoreWith(
+  directory,
+  { commitTimeoutMs: Number(commitTimeoutMs), onFatal: (error) => say({ fatal: error.code }) },
+  entriesPerFlush ? { entriesPerFlush: Number(entriesPerFlush) } : {},
+).catch((error) => {
   say({ refused: error.code })
   process.exit(3)
 })
@@ -48,7 +48,7 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
     case 'known':
       return store.known('p', eventIds)
     case 'call':
-      return call(method ?? 'map', args)
+      return call(method ?? 'getMap', args)
     case 'close':
       isClosed = true
       return ingest.close()
@@ -86,10 +86,10 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
  * @param {unknown[]} args
  */
 async function call(method, args) {
-  /** @type {(projectId: string, ...args: any[]) => Promise<any>} */
-  const run = ingest[method]
-  const result = await run('p', ...args)
-  if (!result || !('bytes' in result)) return result
+  /** @type {(...args: any[]) => Promise<any>} */
+  const run = ingest.project('p')[method]
+  const result = await run(...args)
+  if (typeof result?.bytes !== 'function') return result
   const parts = []
   for await (const part of result.bytes()) parts.push(part)
   return Buffer.concat(parts)

@@ -3,6 +3,7 @@ import { type Environment, openEnvironment } from '../src/environment/environmen
 import { sequenceOf } from '../src/environment/row-keys.ts'
 import { createFingerprint } from '../src/ids/fingerprint.ts'
 import { encodeRecord } from '../src/log/record.ts'
+import { openProjects } from '../src/tables/projects.ts'
 import type { WriterData } from '../src/writer/writer.ts'
 
 /** What a writer needs, in a directory of its own. */
@@ -11,13 +12,14 @@ export interface WriterBed {
   data: WriterData
   /** The sequence numbers of the log, as they are committed. */
   sequences(): number[]
-  /** What stands in the table `rows`. */
-  rows(): Record<string, string>
+  /** When each project was created. */
+  projects(): Record<string, number>
 }
 
 export function openWriterBed(directory: string, entriesPerFlush = 1000): WriterBed {
   const environment = openEnvironment(join(directory, 'events'))
-  const [log, rows] = [environment.table('log'), environment.table('rows')]
+  const log = environment.table('log')
+  const projects = openProjects(environment.table)
   return {
     environment,
     data: {
@@ -32,9 +34,9 @@ export function openWriterBed(directory: string, entriesPerFlush = 1000): Writer
       environment.root.resetReadTxn()
       return Array.from(log.getKeys(), sequenceOf)
     },
-    rows() {
+    projects() {
       environment.root.resetReadTxn()
-      return Object.fromEntries(Array.from(rows.getRange(), ({ key, value }) => [String(key), String(value)]))
+      return Object.fromEntries(projects.ids().map((projectId) => [projectId, projects.get(projectId)?.createdAt ?? 0]))
     },
   }
 }
@@ -57,4 +59,11 @@ export function recordOf(project: number, eventIds: readonly string[], members: 
 
 export function buildsFor(eventIds: readonly string[]): string[] {
   return eventIds.map((eventId) => `build-${eventId}`)
+}
+
+/** The command that writes a project of the version that it had with `createdBefore`, or a new one. */
+export function putProject(projectId: string, createdAt: number, createdBefore?: number) {
+  const projectOf = (createdAt: number) => ({ projectId, createdAt, keys: [] })
+  const version = createdBefore === undefined ? '' : JSON.stringify(projectOf(createdBefore))
+  return { type: 'putProject', projectId, version, project: projectOf(createdAt) } as const
 }

@@ -9,13 +9,15 @@ import { digestOf } from '../maps/digest.ts'
 import type { ChunkUpload, Digest, Manifest, MapContent, PublishedMap, PublishOptions } from '../maps/map.ts'
 import type { IssueCode } from '../validation.ts'
 
-/** Opens an Ingest with nothing in it, independent of all others, and the project that its calls are made for. */
+/** Opens the Ingest of a project with nothing in it. */
 export type OpenIngest = () => Promise<{ ingest: Ingest; close(): Promise<void> }>
 
 /** One promise of an {@link Ingest}, embedded or over HTTP. */
 export interface IngestCheck {
   /** The promise, as a fact: "a retry of the same batch changes nothing". */
   name: string
+  /** Whether the check closes its Ingest; all others may use new projects of one Ingest. */
+  isolated: boolean
   /** Resolves when the promise is kept, rejects with an `AssertionError` when not; closes what it opens. */
   run(open: OpenIngest): Promise<void>
 }
@@ -193,7 +195,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     await assert.rejects(waiting, reason)
   }),
 
-  check('closing ends a long poll', async ({ close, events }) => {
+  isolatedCheck('closing ends a long poll', async ({ close, events }) => {
     const waiting = assertRefused(events({ waitMs: 60_000 }), 'store-closed')
     await close()
     await waiting
@@ -758,7 +760,7 @@ export const ingestChecks: readonly IngestCheck[] = [
   }),
 
   check('publications and events that race agree on what is frozen', async (bench) => {
-    const { ingest, projectId, publish, submit, event } = bench
+    const { ingest, publish, submit, event } = bench
     await Promise.all(
       range(20).map(async (i) => {
         const buildId = `race-${i}`
@@ -799,9 +801,14 @@ interface Bench {
   text(id?: { placeId?: string; buildId?: string }): Promise<string>
 }
 
+function isolatedCheck(name: string, use: Parameters<typeof check>[1]): IngestCheck {
+  return { ...check(name, use), isolated: true }
+}
+
 function check(name: string, use: (bench: Bench, open: OpenIngest) => Promise<void>): IngestCheck {
   return {
     name,
+    isolated: false,
     async run(open) {
       const opened = await open()
       try {

@@ -2,7 +2,7 @@ import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
 import type { Gate, Gates } from '../threads/exit-guard.ts'
 import { serveRequests } from '../threads/request-loop.ts'
-import { toBlobKey } from '../writer/commands.ts'
+import { asBuffer } from '../writer/commands.ts'
 import { createCommit } from '../writer/commit.ts'
 
 export interface BlobWriterData {
@@ -23,8 +23,8 @@ export function runBlobWriter(port: MessagePort, environment: Environment, gate:
   const { commit, refuse, ready } = createCommit(environment)
 
   function write(request: BlobRequest): true {
-    if (request.type === 'remove') for (const blobKey of request.blobKeys) blobs.remove(toBlobKey(blobKey))
-    else for (const { blobKey, bytes } of request.rows) blobs.put(toBlobKey(blobKey), Buffer.from(bytes.buffer))
+    if (request.type === 'remove') for (const blobKey of request.blobKeys) blobs.remove(asBuffer(blobKey))
+    else for (const { blobKey, bytes } of request.rows) blobs.put(asBuffer(blobKey), asBuffer(bytes))
     return true
   }
 

@@ -1,6 +1,6 @@
 import { type CompleteMap, type Digest, IngestError, type Manifest, type MapId, type Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
-import type { BlobKey, ChunkTables, WrittenChunk } from '../tables/chunks.ts'
+import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
 import { type FoundMap, type MapTables, openMapTables } from '../tables/maps.ts'
 import { openProjects, type Projects } from '../tables/projects.ts'
 import { type Refusal, toRefusal } from '../threads/error-transfer.ts'
@@ -100,12 +100,12 @@ export function runCommand({ maps, projects }: CommandTables, command: Command):
       maps.expire(command.project, command.map, command.touchedBefore)
       return true
     case 'markGarbage':
-      for (const blobKey of command.blobKeys.map(toBlobKey)) {
+      for (const blobKey of command.blobKeys.map(asBuffer)) {
         if (!maps.chunks.isUsed(blobKey)) maps.chunks.markGarbage(blobKey)
       }
       return true
     case 'collectGarbage':
-      maps.chunks.collectGarbage(command.blobKeys.map(toBlobKey))
+      maps.chunks.collectGarbage(command.blobKeys.map(asBuffer))
       return true
   }
 }
@@ -157,11 +157,11 @@ function refusable<T>(run: () => T): T | { refusal: Refusal } {
   }
 }
 
-/** A chunk from another thread, whose key is no Buffer any more. */
 function received({ blobKey, size }: WrittenChunk): WrittenChunk {
-  return { blobKey: toBlobKey(blobKey), size }
+  return { blobKey: asBuffer(blobKey), size }
 }
 
-export function toBlobKey({ buffer, byteOffset, byteLength }: Uint8Array): BlobKey {
+/** The same bytes; a Buffer that another thread sent arrives as a Uint8Array. */
+export function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength)
 }

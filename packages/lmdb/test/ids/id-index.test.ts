@@ -8,14 +8,13 @@ import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { openIdIndex } from '../../src/ids/id-index.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
 import { emptyRunList, openIdTables, readRevision, writeRunList } from '../../src/ids/run-list.ts'
-import type { LmdbStoreOptions } from '../../src/open-lmdb-store.ts'
-import { builtStore, openLmdbStore } from '../built-store.ts'
+import { type BuiltStoreOptions, builtInternals, openLmdbStore } from '../built-store.ts'
 import { startStoreProcess } from '../store-process.ts'
 import { fingerprintsFor, openWriterBed, recordOf } from '../writer-bed.ts'
 
 // the index as its store uses it: with its worker, on disk, over restarts
 
-const small: LmdbStoreOptions = { internals: { entriesPerFlush: 60 } }
+const small: BuiltStoreOptions = { internals: { entriesPerFlush: 60 } }
 
 async function open(directory: string, options = small): Promise<EmbeddedIngest> {
   return createIngest({ store: await openLmdbStore(directory, options) })
@@ -101,7 +100,7 @@ t.test('while it is made again it says how far it has come', async (t) => {
 })
 
 /** Puts everything into one block, which has a page of its own then, as blocks have in runs of the usual size. */
-const oneBlock: LmdbStoreOptions = {
+const oneBlock: BuiltStoreOptions = {
   internals: {
     entriesPerFlush: 300,
     fingerprint(_project, eventId, into, at) {
@@ -233,8 +232,8 @@ t.test('an index whose folder is taken away fails the store, and is made again w
 t.test('a process that forgets to close its store ends all the same', async (t) => {
   const directory = t.testdir()
   const program = `
-    const { openLmdbStore } = await import(${JSON.stringify(builtStore)})
-    const store = await openLmdbStore(${JSON.stringify(directory)}, { internals: { entriesPerFlush: 20 } })
+    const { openLmdbStoreWith } = await import(${JSON.stringify(builtInternals)})
+    const store = await openLmdbStoreWith(${JSON.stringify(directory)}, {}, { entriesPerFlush: 20 })
     for (let i = 0; i < 60; i++) {
       const body = Buffer.from(JSON.stringify({ events: [{ eventId: 'e-' + i }] }))
       const event = { eventId: 'e-' + i, start: body.indexOf('[') + 1, end: body.indexOf(']') }

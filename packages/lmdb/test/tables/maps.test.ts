@@ -1,6 +1,6 @@
 import { canonicalJson, type Digest, digestOf, type Manifest, type MapId } from '@ingest/core'
+import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
-import { openLmdbStore } from '../built-store.ts'
 import { inspectMaps, openMapParts } from '../map-parts.ts'
 import { type StoreProcess, startStoreProcess } from '../store-process.ts'
 
@@ -42,16 +42,16 @@ t.test(`three processes publish and append ${builds} builds at once, and no froz
     }
 
     async function append(): Promise<Digest | undefined> {
-      while (running && answers < build % 7) await c.call('map', { placeId, buildId })
+      while (running && answers < build % 7) await c.call('getMap', { placeId, buildId })
       await c.submit([eventId])
       accepted = true
-      return (await a.call('map', { placeId, buildId }))?.digest
+      return (await a.call('getMap', { placeId, buildId }))?.digest
     }
 
     async function watch(process: StoreProcess): Promise<void> {
       let fixed: Digest | undefined
       while (running) {
-        const status = await process.call('map', { placeId, buildId })
+        const status = await process.call('getMap', { placeId, buildId })
         if (fixed !== undefined && status?.digest !== fixed) violate('a reader saw a frozen map change')
         if (status?.frozen && fixed === undefined) {
           fixed = status.digest
@@ -64,13 +64,13 @@ t.test(`three processes publish and append ${builds} builds at once, and no froz
       running = false
     })
     const [[atAnswer]] = await Promise.all([working, watch(b), watch(c)])
-    const statuses = await Promise.all(processes.map((each) => each.call('map', { placeId, buildId })))
+    const statuses = await Promise.all(processes.map((each) => each.call('getMap', { placeId, buildId })))
     const digests = new Set(statuses.map((status) => status?.digest))
     if (digests.size !== 1 || statuses.some((status) => !status?.frozen)) violate('the processes do not agree')
     const [digest] = [...digests] as [Digest]
     if (!published.has(digest)) violate('it is none of those that were published')
     if (atAnswer !== undefined && atAnswer !== digest) violate('it changed after the answer to the batch')
-    const bytes = await c.call('readMap', { placeId, buildId })
+    const bytes = await c.call('getMapContent', { placeId, buildId })
     if (!bytes || digestOf(bytes) !== digest) violate('its bytes are not what its digest says')
   }
 
@@ -102,7 +102,7 @@ function uploadsOf(texts: string[]) {
 
 t.test(`a process that is killed ${cycles} times while it uploads leaves what can be completed`, async (t) => {
   const directory = t.testdir()
-  const left = { orphans: 0, waste: 0 }
+  const left = { orphans: 0, garbage: 0 }
   for (const cycle of range(cycles)) {
     const child = await startStoreProcess(directory)
     const completed = new Map<string, Digest>()
@@ -134,9 +134,9 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
     })
     await Promise.allSettled([...lanes, ...churn])
     await child.kill()
-    const { orphans, waste } = await inspectMaps(directory)
+    const { orphans, garbage } = await inspectMaps(directory)
     left.orphans += orphans
-    left.waste += waste
+    left.garbage += garbage
 
     const store = await openLmdbStore(directory)
     for (const [buildId, digest] of completed) {
@@ -155,15 +155,15 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
         uploadsOf([...new Set(texts)]).filter(({ digest }) => missing.includes(digest)),
       )
       t.equal((await next.call('publishMap', { ...id, manifest })).outcome, 'unchanged', `cycle ${cycle}, map ${map}`)
-      t.equal((await next.call('readMap', id))?.toString(), texts.join(''))
+      t.equal((await next.call('getMapContent', id))?.toString(), texts.join(''))
     }
     await next.kill()
   }
-  t.comment(`${left.orphans} orphans and ${left.waste} pieces of waste were left by the kills`)
+  t.comment(`the kills left ${left.orphans} orphans and ${left.garbage} blobs marked as garbage`)
   const parts = await openMapParts(directory)
-  await parts.chunks.sweep()
+  await parts.blobs.collectOrphans()
   await parts.close()
-  t.strictSame(await inspectMaps(directory), { orphans: 0, waste: 0 }, 'and all of that is deleted')
+  t.strictSame(await inspectMaps(directory), { orphans: 0, garbage: 0 }, 'and all of that is deleted')
 })
 
 t.test('an inspection fails where rows do not agree', async (t) => {
@@ -191,8 +191,8 @@ t.test('an inspection fails where rows do not agree', async (t) => {
     await store.close()
     await inspectMaps(directory)
     const parts = await openMapParts(directory)
-    await parts.writer.decide((tableOf) => {
-      const rows = tableOf(table)
+    parts.environment.write(() => {
+      const rows = parts.environment.table(table)
       const [first] = [...rows.getKeys({ limit: 1 })]
       rows.remove(first as Buffer)
     })
@@ -205,19 +205,20 @@ t.test('maps are looked at a bounded number at once, however few are selected', 
   const parts = await openMapParts(t.testdir())
   const ids = ['a', 'b', 'c', 'd', 'e'].map((buildId, i) => ({ buildId, placeId: String(i % 2) }))
   const manifest = { contentType: 'a/b', size: 0, digest: digestOf(Buffer.alloc(0)), chunks: [] }
-  await parts.decide((maps) => {
+  parts.environment.write(() => {
+    const { maps } = parts
     for (const id of ids) maps.put(1, id, maps.find(1, id), { complete: { manifest, publishedAt: 1 } })
   })
   const seen: string[][] = []
   for (let after: MapId | undefined, isOver = false; !isOver; ) {
-    const page = parts.look(() => parts.maps.list(1, { placeId: '1', limit: 9, ...(after && { after }) }, 2))
+    const page = parts.readSnapshot(() => parts.maps.list(1, { placeId: '1', limit: 9, ...(after && { after }) }, 2))
     seen.push(page.entries.map(({ buildId }) => buildId))
     after = page.last
     isOver = after === undefined
   }
   t.strictSame(seen, [['b'], ['d'], []])
   t.match(
-    parts.look(() => parts.maps.list(1, { limit: 1 }, 2)),
+    parts.readSnapshot(() => parts.maps.list(1, { limit: 1 }, 2)),
     { entries: [{ buildId: 'a' }] },
   )
   await parts.close()

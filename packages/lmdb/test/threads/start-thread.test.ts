@@ -1,6 +1,6 @@
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
-import { type BytesRequest, runBytesWriter } from '../../src/chunks/blob-writer.ts'
+import { type BlobRequest, runBlobWriter } from '../../src/chunks/blob-writer.ts'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { bytesGate } from '../../src/threads/exit-guard.ts'
 import { serveRequests } from '../../src/threads/request-loop.ts'
@@ -11,11 +11,11 @@ import { startThread, type ThreadOptions } from '../../src/threads/worker-thread
 async function open(t: Test, options: Partial<ThreadOptions> = {}) {
   const environment = openEnvironment(t.testdir())
   const fatal: string[] = []
-  const thread = await startThread<BytesRequest>({
+  const thread = await startThread<BlobRequest>({
     worker: new URL('../../src/chunks/blob-worker.js', import.meta.url),
     data: { gates: new Int32Array(new SharedArrayBuffer(12)) },
     gate: bytesGate,
-    run: (port, gate) => runBytesWriter(port, environment, gate),
+    run: (port, gate) => runBlobWriter(port, environment, gate),
     onFatal: ({ code }) => fatal.push(code),
     timeoutMs: 10_000,
     ...options,
@@ -29,7 +29,7 @@ async function open(t: Test, options: Partial<ThreadOptions> = {}) {
     thread,
     fatal,
     write(name: string, bytes = 1) {
-      const rows = [{ place: Buffer.from(name), bytes: Buffer.from(name) }]
+      const rows = [{ blobKey: Buffer.from(name), bytes: Buffer.from(name) }]
       return thread.ask<undefined>({ type: 'write', id: ++lastId, rows }, bytes)
     },
     names: () => [...environment.table('bytes').getKeys()].map(String),
@@ -95,7 +95,7 @@ t.test('a failure that was found elsewhere is everybody’s, and told once', asy
 
 t.test('what cannot be sent is refused at once, and not waited for', async (t) => {
   const { thread, write } = await open(t)
-  const rows = [{ place: Buffer.from('a'), bytes: (() => {}) as never }]
+  const rows = [{ blobKey: Buffer.from('a'), bytes: (() => {}) as never }]
   await t.rejects(thread.ask({ type: 'write', id: 100, rows }, 1), { name: 'DataCloneError' })
   await write('b')
 })

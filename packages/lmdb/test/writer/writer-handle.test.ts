@@ -2,13 +2,13 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Worker } from 'node:worker_threads'
 import { createIngest, digestOf, IngestError } from '@ingest/core'
+import { openLmdbStore } from '@ingest/lmdb'
+import { openLmdbStoreWith } from '@ingest/lmdb/internal'
 import t, { type Test } from 'tap'
-import type { Rows } from '../../src/environment/environment.ts'
 import { type LmdbStoreOptions, openLmdbStore as openFromSource } from '../../src/open-lmdb-store.ts'
-import { decidedRowsMax, startWriter, type WriterOptions } from '../../src/writer/writer-client.ts'
-import { openLmdbStore } from '../built-store.ts'
+import { startWriter, type WriterOptions } from '../../src/writer/writer-client.ts'
 import { startStoreProcess } from '../store-process.ts'
-import { buildsFor, fingerprintsFor, openWriterBed, recordOf } from '../writer-bed.ts'
+import { buildsFor, fingerprintsFor, openWriterBed, putProject, recordOf } from '../writer-bed.ts'
 
 const notLinux = process.platform !== 'linux' && 'who has a file open is known on Linux only'
 const idsOf = (name: string | number, count = 20) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
@@ -23,7 +23,7 @@ async function start(t: Test, options: Partial<WriterOptions> = {}) {
     data: bed.data,
     onFatal: ({ code }) => fatal.push(code),
     onProgress: () => {},
-    onWaste: () => {},
+    onGarbage: () => {},
     timeoutMs: 10_000,
     ...options,
   })
@@ -40,49 +40,12 @@ async function start(t: Test, options: Partial<WriterOptions> = {}) {
   }
 }
 
-type Tables = (name: string) => Rows
-const get = (table: Tables, key: string) => table('rows').getBinary(Buffer.from(key))?.toString()
-const put = (table: Tables, key: string, value: unknown) => table('rows').put(Buffer.from(key), Buffer.from(`${value}`))
-
-t.test('decisions that come up together share a commit', async (t) => {
-  const { writer, rows, close } = await start(t)
-  const log: string[] = []
-  async function decide(name: string) {
-    await writer.decide((table) => {
-      log.push(`${name} is decided`)
-      put(table, name, name)
-    })
-    log.push(`${name} is durable`)
-  }
-  await Promise.all(['a', 'b'].map(decide))
-  t.strictSame(log, ['a is decided', 'b is decided', 'a is durable', 'b is durable'])
-  t.strictSame(rows(), { a: 'a', b: 'b' })
-  await close()
-})
-
-t.test('large decisions that come up together are written in several commits', async (t) => {
-  const { writer, rows, close } = await start(t)
-  const log: string[] = []
-  async function decide(name: string) {
-    await writer.decide((table) => {
-      log.push(`${name} is decided`)
-      for (let i = 0; i < decidedRowsMax; i++) put(table, `${name}-${String(i).padStart(4, '0')}`, name)
-    })
-    log.push(`${name} is durable`)
-  }
-  const names = idsOf('decision', 3)
-  await Promise.all(names.map(decide))
-  t.ok(log.indexOf('decision-0 is durable') < log.indexOf('decision-2 is decided'))
-  t.equal(Object.keys(rows()).length, names.length * decidedRowsMax)
-  await close()
-})
-
-t.test('what is sent at once is written in that order, and each has its own outcome', async (t) => {
-  const { writer, append, locate, sequences, rows, close } = await start(t)
+t.test('requests sent at once are written in that order, and each has its own outcome', async (t) => {
+  const { writer, append, locate, sequences, projects, close } = await start(t)
   const outcomes = await Promise.all([
     append('a', 'b'),
     append('b', 'c'),
-    writer.decide((table) => put(table, 'one', 1)),
+    writer.run(putProject('one', 1)),
     locate('a'),
     append('d'),
   ])
@@ -90,55 +53,12 @@ t.test('what is sent at once is written in that order, and each has its own outc
   t.strictSame(outcomes[1], { stored: [false, true], conflicts: 0 })
   t.equal(outcomes[4], 'all')
   t.strictSame(sequences(), [1, 2, 3])
-  t.strictSame(rows(), { one: '1' })
+  t.strictSame(projects(), { one: 1 })
   t.strictSame(await locate('c', 'none'), [{ sequence: 2, index: 0 }, undefined])
   await close()
 })
 
-t.test('decisions of one process are made together, each on what those before it have written', async (t) => {
-  const { writer, rows, close } = await start(t)
-  let calls = 0
-  const add = () =>
-    writer.decide((table) => {
-      calls++
-      const count = Number(get(table, 'count') ?? 0) + 1
-      put(table, 'count', count)
-      return count
-    })
-  const counts = await Promise.all(Array.from({ length: 20 }, add))
-  t.strictSame(
-    counts.sort((a, b) => a - b),
-    Array.from({ length: 20 }, (_, i) => i + 1),
-  )
-  t.strictSame(rows(), { count: '20' })
-  t.equal(calls, 20, 'none has lost a race to another')
-  await close()
-})
-
-t.test(
-  'of decisions that are made together, one that throws takes back what it has written and nothing else',
-  async (t) => {
-    const { writer, rows, close } = await start(t)
-    const thrown = new Error('no')
-    const outcomes = await Promise.allSettled(
-      ['a', 'b', 'c', 'd'].map((name, i) =>
-        writer.decide((table) => {
-          put(table, name, i)
-          if (name === 'c') throw thrown
-          return Object.fromEntries(['a', 'b', 'c'].map((each) => [each, get(table, each)]))
-        }),
-      ),
-    )
-    t.same(rows(), { a: '0', b: '1', d: '3' })
-    t.strictSame(
-      outcomes.map((outcome) => (outcome.status === 'fulfilled' ? 'made' : outcome.reason)),
-      ['made', 'made', thrown, 'made'],
-    )
-    await close()
-  },
-)
-
-t.test('decisions of three processes race, and none is lost', async (t) => {
+t.test('of racing updates of three processes none is lost', async (t) => {
   const directory = t.testdir()
   const processes = await Promise.all([0, 1, 2].map(() => startStoreProcess(directory)))
   const counts = await Promise.all(
@@ -151,21 +71,7 @@ t.test('decisions of three processes race, and none is lost', async (t) => {
   await Promise.all(processes.map((each) => each.kill()))
 })
 
-t.test('a decision that throws writes nothing, and what it throws is told', async (t) => {
-  const { writer, rows, fatal, close } = await start(t)
-  const thrown = Object.assign(new Error('no'), { code: 5 })
-  const decided = writer.decide((table) => {
-    put(table, 'one', 1)
-    throw thrown
-  })
-  t.equal(await decided.catch((error) => error), thrown)
-  t.equal(await writer.decide((table) => get(table, 'one') ?? 'none'), 'none', 'one that only looks')
-  t.strictSame(rows(), {})
-  t.strictSame(fatal, [])
-  await close()
-})
-
-t.test('what an embedder’s decision throws is the embedder’s, whatever its code', async (t) => {
+t.test('an error of a decision does not fail the store, whatever its code', async (t) => {
   const store = await openFromSource(t.testdir())
   const thrown = Object.assign(new Error('no'), { code: 5 })
   const decided = store.updateProject('p', () => {
@@ -177,15 +83,12 @@ t.test('what an embedder’s decision throws is the embedder’s, whatever its c
   await store.close()
 })
 
-t.test('closing finishes what waits, and takes nothing more', async (t) => {
+t.test('closing finishes queued requests, and refuses new ones', async (t) => {
   const { writer, append, sequences, environment } = await start(t)
   const before = [append('a'), append('b')]
   const closed = writer.close()
   await t.rejects(append('after'), { code: 'store-closed' })
-  await t.rejects(
-    writer.decide((table) => put(table, 'one', 1)),
-    { code: 'store-closed' },
-  )
+  await t.rejects(writer.run(putProject('one', 1)), { code: 'store-closed' })
   await closed
   t.strictSame(await Promise.all(before), ['all', 'all'])
   t.strictSame(sequences(), [1, 2])
@@ -215,7 +118,7 @@ for (const [from, open] of Object.entries({ source: openFromSource, build: openL
   )
 }
 
-t.test('a refusal of one is no failure, and a failure is everybody’s, and told once', async (t) => {
+t.test('a refused request is no failure; a failure refuses every request and is reported once', async (t) => {
   const { writer, append, fatal, close } = await start(t)
   // in memory of its own, as only that can change hands
   const broken = Buffer.allocUnsafeSlow(30)
@@ -228,10 +131,7 @@ t.test('a refusal of one is no failure, and a failure is everybody’s, and told
   writer.fail(new IngestError('store-failed', 'Another.'))
   await t.rejects(waiting, { message: 'It is gone.' })
   await t.rejects(append('c'), { message: 'It is gone.' })
-  await t.rejects(
-    writer.decide(() => 1),
-    { message: 'It is gone.' },
-  )
+  await t.rejects(writer.run(putProject('one', 1)), { message: 'It is gone.' })
   t.equal(writer.failure()?.message, 'It is gone.')
   t.strictSame(fatal, ['store-failed'])
   await close()
@@ -279,7 +179,7 @@ t.test(
   },
 )
 
-t.test('a decision holds up nobody else while another process writes', async (t) => {
+t.test('an update blocks no reader while another process writes', async (t) => {
   const directory = t.testdir()
   const store = await openLmdbStore(directory)
   await store.updateProject('p', () => ({ project: project(1), result: undefined }))
@@ -333,7 +233,7 @@ t.test('a store that has failed refuses everything from then on, and can be clos
   await store.close()
 })
 
-t.test('what waits to be written is bounded: the rest is refused at once, and loses nothing', async (t) => {
+t.test('queued writes are bounded: the rest is refused at once, and loses nothing', async (t) => {
   const { store, ingest, holder } = await openHeld(t)
   const body = (i: number) => ({ events: [{ projectId: 'p', eventId: `wait-${i}`, pad: 'x'.repeat(250_000) }] })
   const settled = Array.from({ length: 400 }, (_, i) => ingest.project('p').submitBatch(body(i)))
@@ -346,7 +246,7 @@ t.test('what waits to be written is bounded: the rest is refused at once, and lo
   await ingest.close()
 })
 
-t.test('questions that wait are bounded as well', async (t) => {
+t.test('queued lookups are bounded as well', async (t) => {
   const { store, ingest, holder } = await openHeld(t)
   const blocked = ingest.project('p').submitBatch(batchOf('blocked'))
   await new Promise(setImmediate)
@@ -361,14 +261,14 @@ t.test('questions that wait are bounded as well', async (t) => {
   await ingest.close()
 })
 
-t.test('a wait for room in the index is no commit that does not end', async (t) => {
+t.test('waiting for the index does not count as a commit that does not end', async (t) => {
   const directory = t.testdir()
   const fatal: string[] = []
-  const store = await openLmdbStore(directory, {
-    commitTimeoutMs: 2000,
-    onFatal: ({ code }) => fatal.push(code),
-    internals: { entriesPerFlush: 20 },
-  })
+  const store = await openLmdbStoreWith(
+    directory,
+    { commitTimeoutMs: 2000, onFatal: ({ code }) => fatal.push(code) },
+    { entriesPerFlush: 20 },
+  )
   const ingest = createIngest({ store })
   await ingest.project('p').submitBatch(batchOf('first'))
   const holder = await startStoreProcess(directory)
@@ -401,11 +301,11 @@ async function openWithThread(t: Test) {
 
 const ends = [
   ['is ended from outside', 'has ended', (worker: Worker) => worker.terminate()],
-  ['meets what it cannot understand', 'null', (worker: Worker) => worker.postMessage(null)],
+  ['receives a malformed message', 'null', (worker: Worker) => worker.postMessage(null)],
 ] as const
 
 for (const [what, message, end] of ends) {
-  t.test(`a thread that ${what} fails the store, for everybody who waits and who comes`, async (t) => {
+  t.test(`a thread that ${what} fails the store, with all queued and later requests`, async (t) => {
     const { store, fatal, worker } = await openWithThread(t)
     const ingest = createIngest({ store })
     end(worker)

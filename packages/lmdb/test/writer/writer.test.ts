@@ -2,14 +2,16 @@ import { once } from 'node:events'
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
+import { digestOf } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { decodeRecord, sealRecord } from '../../src/log/record.ts'
+import { versionOfNone } from '../../src/tables/maps.ts'
 import type { Outcome, ToThread } from '../../src/threads/request-loop.ts'
-import type { Change } from '../../src/writer/change.ts'
+import type { PutMap } from '../../src/writer/commands.ts'
 import { type FromWriter, runWriter, type WriterRequest } from '../../src/writer/writer.ts'
 import { startStoreProcess } from '../store-process.ts'
-import { buildsFor, fingerprintsFor, openWriterBed, recordOf, type WriterBed } from '../writer-bed.ts'
+import { buildsFor, fingerprintsFor, openWriterBed, putProject, recordOf, type WriterBed } from '../writer-bed.ts'
 
 type Request = Exclude<ToThread<WriterRequest>, { type: 'close' }>
 
@@ -77,16 +79,12 @@ function append(eventIds: string[], record = recordOf(1, eventIds)): Request {
   return { type: 'append', id: ++lastId, project: 1, record, builds: buildsFor(eventIds) }
 }
 
-function change(change: Partial<Change>): Request {
-  return { type: 'change', id: ++lastId, rowsRead: [], keysRead: [], rows: [], ...change }
+function put(projectId: string, createdAt: number, createdBefore?: number): Request {
+  return { type: 'command', id: ++lastId, command: putProject(projectId, createdAt, createdBefore) }
 }
 
 function locate(eventIds: string[], project = 1): Request {
   return { type: 'locate', id: ++lastId, project, eventIds, fingerprints: fingerprintsFor(project, eventIds) }
-}
-
-function row(key: string, value: string | null) {
-  return { table: 'rows', key: Buffer.from(key), value: value === null ? null : Buffer.from(value) }
 }
 
 const idsOf = (name: string | number, count = 10) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
@@ -94,26 +92,26 @@ const valuesOf = (outcomes: Outcome[]) => outcomes.map((each) => ('value' in eac
 /** A record that says it has more events than it has room for, so that it cannot be read. */
 const broken = () => recordOf(1, ['x', 'y']).subarray(0, 30)
 
-t.test('requests that wait share a transaction, in their order, and each gets its own outcome', async (t) => {
+t.test('queued requests share a transaction, in their order, and each has an outcome of its own', async (t) => {
   const writer = await start(t.testdir())
   const before = writer.transactions()
   const outcomes = await writer.ask(
     append(['a', 'b']),
-    change({ rows: [row('one', '1')] }),
+    put('one', 1),
     append(['b', 'c']),
     append(['a', 'b']),
-    change({ rowsRead: [row('one', '1')], rows: [row('one', '2'), row('two', '2')] }),
-    change({ rowsRead: [row('one', '1')], rows: [row('one', '3')] }),
-    change({ rowsRead: [row('two', '2')], rows: [row('two', null)] }),
+    put('one', 2, 1),
+    put('one', 3, 1),
+    put('two', 4),
   )
   t.strictSame(valuesOf(outcomes), ['all', true, { stored: [false, true], conflicts: 0 }, 'none', true, false, true])
   t.equal(writer.transactions() - before, 1, 'one transaction for seven requests')
   t.strictSame(writer.sequences(), [1, 2])
-  t.strictSame(writer.rows(), { one: '2' })
+  t.strictSame(writer.projects(), { one: 2, two: 4 })
   await writer.end()
 })
 
-t.test('what is asked for is where it stands, by what is committed', async (t) => {
+t.test('events are located by what is committed', async (t) => {
   const writer = await start(t.testdir())
   await writer.ask(append(['a', 'b']), append(['c']))
   const [found] = valuesOf(await writer.ask(locate(['c', 'none', 'b'])))
@@ -124,22 +122,22 @@ t.test('what is asked for is where it stands, by what is committed', async (t) =
   await writer.end()
 })
 
-t.test('one request that throws undoes the whole transaction, and everybody in it is told', async (t) => {
+t.test('a request that throws undoes the whole transaction and refuses all of its requests', async (t) => {
   const writer = await start(t.testdir())
   await writer.ask(append(['before']))
-  const group = [append(['a']), change({ rows: [row('one', '1')] }), append(['x'], broken()), append(['b'])]
+  const group = [append(['a']), put('one', 1), append(['x'], broken()), append(['b'])]
   t.strictSame(valuesOf(await writer.ask(...group)), Array(4).fill('store-damaged'))
   t.strictSame(writer.sequences(), [1])
-  t.strictSame(writer.rows(), {})
+  t.strictSame(writer.projects(), {})
   t.strictSame(valuesOf(await writer.ask(locate(['a', 'before']))), [[undefined, { sequence: 1, index: 0 }]])
   // the index has forgotten it, too
   const [again] = valuesOf(await writer.ask(append(['a', 'before', 'b'])))
   t.strictSame(again, { stored: [true, false, true], conflicts: 0 })
-  t.strictSame(writer.sequences(), [1, 2], 'its place in the log is taken by the next one')
+  t.strictSame(writer.sequences(), [1, 2], 'the next one has its sequence')
   await writer.end()
 })
 
-t.test('what another process appends in the place of what was undone is known', async (t) => {
+t.test('an event that another process appends at an undone sequence is known', async (t) => {
   const writer = await start(t.testdir())
   const { root, table } = writer.environment
   await writer.ask(append(['before']))
@@ -156,19 +154,6 @@ t.test('what another process appends in the place of what was undone is known', 
   await writer.end()
 })
 
-t.test('a table that a change names first is there, also when the transaction is undone', async (t) => {
-  const writer = await start(t.testdir())
-  const fresh = { table: 'fresh', key: Buffer.from('a'), value: Buffer.from('1') }
-  t.strictSame(
-    valuesOf(await writer.ask(change({ rows: [fresh] }), append(['x'], broken()))),
-    Array(2).fill('store-damaged'),
-  )
-  t.strictSame(valuesOf(await writer.ask(change({ rows: [fresh] }))), [true])
-  writer.environment.root.resetReadTxn()
-  t.equal(writer.environment.table('fresh').getBinary(Buffer.from('a'))?.toString(), '1')
-  await writer.end()
-})
-
 t.test('a group is bounded by its bytes', async (t) => {
   const writer = await start(t.testdir())
   const before = writer.transactions()
@@ -181,7 +166,34 @@ t.test('a group is bounded by its bytes', async (t) => {
   await writer.end()
 })
 
-t.test('what came before the order to close is finished', async (t) => {
+t.test('a group is bounded by the chunks of its manifests', async (t) => {
+  const writer = await start(t.testdir())
+  await writer.ask(put('p', 1))
+  const before = writer.transactions()
+  const chunks = Array.from({ length: 3_000 }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 1 }))
+  const manifest = { contentType: 'a/b', size: 3_000, digest: digestOf(), chunks }
+  const puts = ['1', '2', '3', '4'].map((placeId): Request => {
+    const command: PutMap = {
+      type: 'putMap',
+      project: 1,
+      map: { placeId, buildId: 'b' },
+      version: versionOfNone,
+      digests: [],
+      present: new Set(),
+      complete: undefined,
+      pending: { manifest, touchedAt: 1 },
+      uploads: new Map(),
+      collections: 0,
+      pendingBytesMax: undefined,
+    }
+    return { type: 'command', id: ++lastId, command }
+  })
+  t.strictSame(valuesOf(await writer.ask(...puts)), Array(4).fill('written'))
+  t.equal(writer.transactions() - before, 2)
+  await writer.end()
+})
+
+t.test('requests before a close are finished', async (t) => {
   const writer = await start(t.testdir())
   const asked = writer.ask(append(['a']), append(['b']))
   writer.port.postMessage({ type: 'close' })
@@ -192,7 +204,7 @@ t.test('what came before the order to close is finished', async (t) => {
   await writer.environment.root.close()
 })
 
-t.test('nothing is acknowledged into a file that is gone, and nothing is written any more', async (t) => {
+t.test('nothing is acknowledged or written once the data file is gone', async (t) => {
   const directory = t.testdir()
   const writer = await start(directory)
   const [path, moved] = ['data.mdb', 'moved.mdb'].map((name) => join(directory, 'events', name)) as [string, string]
@@ -201,9 +213,9 @@ t.test('nothing is acknowledged into a file that is gone, and nothing is written
   t.match(await writer.ask(append(['a'])), [refused])
   renameSync(moved, path)
   const before = writer.transactions()
-  t.match(await writer.ask(append(['b']), change({ rows: [row('one', '1')] })), [refused, refused])
+  t.match(await writer.ask(append(['b']), put('one', 1)), [refused, refused])
   t.equal(writer.transactions(), before)
-  t.strictSame(writer.rows(), {})
+  t.strictSame(writer.projects(), {})
   await writer.end()
 })
 
@@ -222,7 +234,7 @@ async function fillIndex(t: Test) {
   return { holder, writer, asked }
 }
 
-t.test('without room in the index it waits, and says so', async (t) => {
+t.test('without capacity in the index the writer waits, and reports that', async (t) => {
   const { holder, writer, asked } = await fillIndex(t)
   t.ok(writer.sequences().length < asked.length, 'not all are written')
   await holder.kill()
@@ -231,7 +243,7 @@ t.test('without room in the index it waits, and says so', async (t) => {
   await writer.end()
 })
 
-t.test('who waits for room in vain is refused, and the writer goes on', async (t) => {
+t.test('requests that wait too long for the index are refused, and the writer goes on', async (t) => {
   const { holder, writer, asked } = await fillIndex(t)
   const now = Date.now
   Date.now = () => now() + 60_000
@@ -249,7 +261,7 @@ t.test('who waits for room in vain is refused, and the writer goes on', async (t
   await writer.end()
 })
 
-t.test('an index that cannot be opened is told, and nothing is served', async (t) => {
+t.test('an index that cannot be opened refuses the writer', async (t) => {
   const { environment, data } = openWriterBed(t.testdir())
   writeFileSync(data.idsDirectory, 'a file')
   const { port1, port2 } = new MessageChannel()
@@ -260,7 +272,7 @@ t.test('an index that cannot be opened is told, and nothing is served', async (t
   await environment.root.close()
 })
 
-t.test('it says how far it has come with what the index has missed', async (t) => {
+t.test('the writer reports the progress of catching up the index', async (t) => {
   const directory = t.testdir()
   const first = await start(directory, 10)
   for (let i = 0; i < 20; i++) await first.ask(append(idsOf(i)))
@@ -277,7 +289,7 @@ t.test('it says how far it has come with what the index has missed', async (t) =
   await again.end()
 })
 
-t.test('what it cannot understand ends it, and it says why', async (t) => {
+t.test('a malformed message ends the writer with a reason', async (t) => {
   const writer = await start(t.testdir())
   const refused = once(writer.port, 'message')
   writer.port.postMessage(null)

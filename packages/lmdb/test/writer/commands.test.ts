@@ -1,0 +1,133 @@
+import { type Digest, digestOf, type Manifest } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { openEnvironment } from '../../src/environment/environment.ts'
+import { chunkKey } from '../../src/tables/chunks.ts'
+import { versionOfNone } from '../../src/tables/maps.ts'
+import { type Command, openCommandTables, type PutMap, runCommand } from '../../src/writer/commands.ts'
+import { putProject } from '../writer-bed.ts'
+
+const map = { placeId: '1', buildId: 'b' }
+const digest = (text: string) => digestOf(Buffer.from(text))
+
+function open(t: Test) {
+  const environment = openEnvironment(t.testdir())
+  const marked: number[] = []
+  const tables = openCommandTables(environment.table, () => marked.push(1))
+  t.teardown(() => environment.root.close())
+  return {
+    ...tables,
+    marked,
+    run: (command: Command) => environment.write(() => runCommand(tables, command)),
+    found() {
+      environment.root.resetReadTxn()
+      return tables.maps.find(1, map)
+    },
+  }
+}
+
+function manifestOf(...texts: string[]): Manifest {
+  const chunks = texts.map((text) => ({ digest: digest(text), size: text.length }))
+  const whole = Buffer.from(texts.join(''))
+  return { contentType: 'a/b', size: whole.length, digest: digestOf(whole), chunks }
+}
+
+function chunkOf(text: string, upload = '12345678') {
+  return { blobKey: Buffer.concat([chunkKey(1, digest(text)), Buffer.from(upload)]), size: text.length }
+}
+
+function putMap(more: Partial<PutMap>): PutMap {
+  return {
+    type: 'putMap',
+    project: 1,
+    map,
+    version: versionOfNone,
+    digests: [],
+    present: new Set(),
+    complete: undefined,
+    pending: { manifest: manifestOf('a', 'b'), touchedAt: 1 },
+    uploads: new Map(),
+    collections: 0,
+    pendingBytesMax: undefined,
+    ...more,
+  }
+}
+
+function putChunk(text: string, more: { collections?: number; pendingBytesMax?: number } = {}): Command {
+  const { collections = 0, pendingBytesMax } = more
+  const chunk = chunkOf(text)
+  return { type: 'putChunk', project: 1, digest: digest(text), chunk, collections, receivedAt: 1, pendingBytesMax }
+}
+
+t.test('a project is written if it still is of the version that was read', async (t) => {
+  const { run, projects } = open(t)
+  t.equal(run(putProject('p', 1)), true)
+  t.equal(run(putProject('p', 2)), false)
+  t.equal(run(putProject('p', 2, 1)), true)
+  t.equal(run(putProject('p', 3, 1)), false)
+  t.equal(projects.get('p')?.createdAt, 2)
+})
+
+t.test('a project is numbered once', async (t) => {
+  const { run } = open(t)
+  t.equal(run({ type: 'createProject', projectId: 'p' }), 1)
+  t.equal(run({ type: 'createProject', projectId: 'q' }), 2)
+  t.equal(run({ type: 'createProject', projectId: 'p' }), 1)
+})
+
+t.test('a map is written if its slot has not changed', async (t) => {
+  const { run, found } = open(t)
+  t.equal(run(putMap({})), 'written')
+  t.equal(run(putMap({ pending: undefined })), 'changed')
+  const { version } = found()
+  t.equal(run(putMap({ version, pending: { manifest: 'pending', touchedAt: 2 } })), 'written')
+  t.equal(run(putMap({ version, pending: undefined })), 'changed', 'it was touched')
+  const touched = found().version
+  run(putChunk('a'))
+  t.equal(run(putMap({ version: touched, pending: undefined })), 'changed', 'a chunk was stored')
+  t.match(found().contents.pending, { touchedAt: 1, manifest: { chunks: [{ digest: digest('a') }, {}] } })
+})
+
+t.test('a map is written if the chunks that its decision saw are still those that are stored', async (t) => {
+  const { run } = open(t)
+  run(putMap({ map: { placeId: '2', buildId: 'b' } }))
+  run(putChunk('a'))
+  const digests = [digest('a'), digest('b')]
+  t.equal(run(putMap({ digests, present: new Set() })), 'changed')
+  t.equal(run(putMap({ digests, present: new Set(digests) })), 'changed')
+  t.equal(run(putMap({ digests, present: new Set([digest('a')]) })), 'written')
+})
+
+t.test('a blob that may have been deleted is not named', async (t) => {
+  const { run, maps, found } = open(t)
+  const uploads = new Map<Digest, ReturnType<typeof chunkOf>>([[digest('a'), chunkOf('a')]])
+  run({ type: 'markGarbage', blobKeys: [chunkOf('a').blobKey] })
+  t.equal(run(putMap({ uploads })), 'changed', 'it is marked as garbage')
+  run({ type: 'collectGarbage', blobKeys: [chunkOf('a').blobKey] })
+  t.equal(run(putMap({ uploads })), 'changed', 'it was collected')
+  t.equal(run(putMap({ uploads, collections: 1 })), 'written')
+  t.equal(maps.chunks.isStored(1, digest('a')), true)
+  t.equal(run(putChunk('b')), 'changed')
+  t.equal(run(putChunk('b', { collections: 1 })), 'stored')
+  t.equal(maps.pending.get(1, found().row.pending?.number as number).missing, 0)
+})
+
+t.test('a used blob is not marked as garbage', async (t) => {
+  const { run, maps, marked } = open(t)
+  run(putMap({}))
+  run(putChunk('a'))
+  run({ type: 'markGarbage', blobKeys: [chunkOf('a').blobKey, chunkOf('a', 'orphaned').blobKey] })
+  t.strictSame(maps.chunks.garbage(9), [chunkOf('a', 'orphaned').blobKey])
+  t.equal(marked.length, 1)
+})
+
+t.test('a command above the quota is refused, and writes nothing', async (t) => {
+  const { run, maps, found } = open(t)
+  const quota = { code: 'map-quota-exceeded', details: { limit: 575, actual: 576 } }
+  t.match(run(putMap({ pendingBytesMax: 575 })), { refusal: quota })
+  t.strictSame(found().row, {})
+  t.equal(maps.chunks.isNamed(1, digest('a')), false)
+  t.equal(run(putMap({ pendingBytesMax: 576 })), 'written')
+  t.match(run(putChunk('a', { pendingBytesMax: 576 })), { refusal: { code: 'map-quota-exceeded' } })
+  t.equal(maps.chunks.isStored(1, digest('a')), false)
+  t.equal(maps.pending.pendingBytes(1), 576)
+})
