@@ -1,4 +1,5 @@
-import { type EmbeddedIngest, IngestError, isProjectId, type Scope } from '@ingest/core'
+import { type EmbeddedIngest, IngestError, type Scope } from '@ingest/core'
+import { isProjectId } from '@ingest/core/internal'
 import type { RequestHeaders } from './http/request.ts'
 import type { Log } from './log.ts'
 

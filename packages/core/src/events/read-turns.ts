@@ -1,20 +1,20 @@
-/** Permission to read, over at the end of the current turn of the event loop. */
+/** A reader may read until the step is over, at the end of the current turn of the event loop. */
 export interface ReadStep {
   isOver: boolean
 }
 
-/** Shares the event loop between long reads and everything else that runs in it. */
+/** Schedules long reads, so that they do not block other work in the event loop. */
 export interface ReadTurns {
   /**
-   * Resolves with this reader's next step. There is one step at a time, round robin by project, and by reader within a
-   * project.
+   * Resolves with this reader's next step. Steps are taken one at a time, round robin by project and by reader within
+   * a project.
    */
   next(projectId: string): Promise<ReadStep>
 }
 
-/** The time for everything else, as a multiple of the time for reads, while both have work. */
-const othersShare = 4
-/** A turn in which everything else took less than this was idle, in milliseconds. */
+/** The time that other work receives after a step, as a multiple of the time of the step. */
+const otherWorkShare = 4
+/** A turn with less than this of other work was idle, in milliseconds. */
 const idleTurnMs = 0.1
 
 export interface ReadTurnsEffects {
@@ -25,9 +25,8 @@ export interface ReadTurnsEffects {
 }
 
 /**
- * At most one step in each turn of the event loop. After a step, readers wait until everything else has run four times
- * as long, or until a turn in which there was nothing else to do: an idle process reads at full speed, and a busy one
- * spends at most a fifth of its time on reads.
+ * At most one step per turn of the event loop. After a step, readers wait until other work has run four times as long,
+ * or until an idle turn: an idle process reads at full speed, a busy one spends at most a fifth of its time on reads.
  */
 export function createReadTurns(effects: ReadTurnsEffects = {}): ReadTurns {
   const { now = () => performance.now(), defer = setImmediate } = effects
@@ -36,7 +35,7 @@ export function createReadTurns(effects: ReadTurnsEffects = {}): ReadTurns {
   let step: ReadStep = { isOver: true }
   let startedAt = 0
   let endedAt = Number.NEGATIVE_INFINITY
-  /** How much longer everything else runs before the next step. */
+  /** How long other work runs before the next step. */
   let owedMs = 0
 
   function deferTurn(): void {
@@ -49,8 +48,8 @@ export function createReadTurns(effects: ReadTurnsEffects = {}): ReadTurns {
 
   function begin(): void {
     startedAt = now()
-    const othersMs = startedAt - endedAt
-    owedMs = othersMs < idleTurnMs ? 0 : Math.max(0, owedMs - othersMs)
+    const otherWorkMs = startedAt - endedAt
+    owedMs = otherWorkMs < idleTurnMs ? 0 : Math.max(0, owedMs - otherWorkMs)
     if (owedMs > 0) return
     step = { isOver: false }
     takeFirst()?.(step)
@@ -58,7 +57,7 @@ export function createReadTurns(effects: ReadTurnsEffects = {}): ReadTurns {
 
   function end(): void {
     endedAt = now()
-    if (!step.isOver) owedMs = (endedAt - startedAt) * othersShare
+    if (!step.isOver) owedMs = (endedAt - startedAt) * otherWorkShare
     step.isOver = true
     isDeferred = false
     deferTurn()

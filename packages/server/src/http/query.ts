@@ -1,4 +1,5 @@
-import { IngestError, parseTime } from '@ingest/core'
+import { IngestError } from '@ingest/core'
+import { parseTime } from '@ingest/core/internal'
 
 /**
  * The parameters of a query. One that is unknown, or comes twice, is refused: a misspelt `dryRun` would publish.

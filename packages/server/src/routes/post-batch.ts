@@ -1,5 +1,5 @@
-import type { BatchResult } from '@ingest/core'
-import { batchBytesMax, batchTooLarge, type EmbeddedIngest } from '@ingest/core'
+import { type BatchResult, batchBytesMax, type EmbeddedIngest } from '@ingest/core'
+import { batchTooLarge } from '@ingest/core/internal'
 import { authenticateRequest } from '../authenticate.ts'
 import { checkBodyHeaders } from '../http/body-headers.ts'
 import type { EdgeRequest } from '../http/request.ts'

@@ -5,9 +5,8 @@ import {
   type Issue,
   type PutChunkResult,
   type PutChunksResult,
-  parseJson,
-  withoutMark,
 } from '@ingest/core'
+import { parseJson, stripByteOrderMark } from '@ingest/core/internal'
 import { parseQuery } from '../http/query.ts'
 import type { BodyLimit, EdgeRequest } from '../http/request.ts'
 import { receiveUpload, type UploadContext, type UploadKind } from './upload.ts'
@@ -52,7 +51,7 @@ function chunksKind({ ingest }: UploadContext): UploadKind<PutChunksResult> {
     prepare(request) {
       parseQuery(request.query, [])
       return async (projectId, body, options) => {
-        const { uploads, rejected } = parseChunks(parseJson(withoutMark(body)))
+        const { uploads, rejected } = parseChunks(parseJson(stripByteOrderMark(body)))
         const result = await ingest.project(projectId).putChunks(
           uploads.map(({ chunk }) => chunk),
           options,

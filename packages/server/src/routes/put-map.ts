@@ -1,11 +1,5 @@
-import {
-  IngestError,
-  type Publication,
-  type PublishedMap,
-  type PublishOptions,
-  parseJson,
-  withoutMark,
-} from '@ingest/core'
+import { IngestError, type Publication, type PublishedMap, type PublishOptions } from '@ingest/core'
+import { parseJson, stripByteOrderMark } from '@ingest/core/internal'
 import { parseQuery } from '../http/query.ts'
 import type { BodyLimit, EdgeRequest } from '../http/request.ts'
 import { receiveUpload, type UploadContext, type UploadKind } from './upload.ts'
@@ -29,7 +23,7 @@ export function createPublicationReceiver(context: UploadContext, bytesMax: numb
       const options = parsePublishOptions(request)
       return (projectId, body, verification) =>
         // what a publication is, and is not, the Ingest says
-        context.ingest.project(projectId).publishMap(parseJson(withoutMark(body)) as Publication, {
+        context.ingest.project(projectId).publishMap(parseJson(stripByteOrderMark(body)) as Publication, {
           ...options,
           ...verification,
         })

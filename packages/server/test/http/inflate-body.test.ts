@@ -1,5 +1,6 @@
 import { gzipSync } from 'node:zlib'
-import { batchBytesMax, batchTooLarge } from '@ingest/core'
+import { batchBytesMax } from '@ingest/core'
+import { batchTooLarge } from '@ingest/core/internal'
 import t from 'tap'
 import { inflateBody, isGzip } from '../../src/http/body.ts'
 

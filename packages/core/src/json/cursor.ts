@@ -1,33 +1,31 @@
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { IngestError } from '../error.ts'
-import type { Cursor } from '../store.ts'
 
 /**
- * The id of a store and its epoch: restoring a backup begins a new epoch. Both are random and at least 8 bytes long. A
- * plain copy of a store has the same identity.
+ * The id of a store and its epoch, which changes when a backup is restored. Both are random and have at least 8 bytes.
+ * A plain copy of a store has the same identity.
  */
 export interface StoreIdentity {
   id: Uint8Array
   epoch: Uint8Array
 }
 
-/** The cursors of one project in one epoch of one store. */
+/** Encodes and decodes the event cursors of one project in one epoch of one store. */
 export interface EventCursors {
   /**
-   * @param position a safe integer, which grows along the log of the project; 0 is before its first event
-   * @param record a few bits of what is stored at this position, such as its checksum, as an unsigned 32-bit integer;
-   *   0 at position 0
+   * @param position a safe integer that grows along the log of the project; 0 is before its first event
+   * @param record an unsigned 32-bit checksum of the event at this position; 0 at position 0
    */
-  encode(position: number, record: number): Cursor
+  encode(position: number, record: number): string
   /**
-   * The position of a cursor. `recordAt` returns the bits of the project's event at a position, undefined if there is
-   * none.
+   * The position of a cursor. `recordAt` returns the checksum of the project's event at a position, undefined without
+   * one.
    *
-   * @throws {IngestError} `invalid-cursor` for a cursor of another store, epoch or project, and for one whose event the
-   *   log does not have.
+   * @throws {IngestError} `invalid-cursor` for a cursor of another store, epoch or project, and for one whose event is
+   *   not in the log
    */
-  decode(cursor: Cursor, recordAt: (position: number) => number | undefined): number
+  decode(cursor: string, recordAt: (position: number) => number | undefined): number
 }
 
 /*
@@ -40,7 +38,7 @@ export interface EventCursors {
  * | 5–8 | the first bytes of its epoch |
  * | 9–12 | a hash of the project |
  * | 13–19 | the position, big-endian |
- * | 20–23 | CRC32 of all of these bytes and the bits of the record |
+ * | 20–23 | CRC32 of these bytes, with the checksum of the event in place of the CRC |
  */
 const eventKind = 1
 const idOffset = 1
@@ -51,7 +49,7 @@ const checkOffset = 20
 const cursorBytes = 24
 const cursorLength = 32
 
-/** The cursors of a project, for a store to encode and decode. */
+/** The event cursors of a project, for store adapters. */
 export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): EventCursors {
   const prefix = Buffer.alloc(positionOffset)
   prefix[0] = eventKind
@@ -60,7 +58,7 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
   prefix.set(createHash('sha256').update(projectId).digest().subarray(0, 4), projectOffset)
   const bytes = Buffer.alloc(cursorBytes)
 
-  function encode(position: number, record: number): Cursor {
+  function encode(position: number, record: number): string {
     bytes.set(prefix)
     bytes.writeUInt8(Math.floor(position / 2 ** 48), positionOffset)
     bytes.writeUIntBE(position % 2 ** 48, positionOffset + 1, 6)
@@ -74,7 +72,7 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
 
     decode(cursor, recordAt) {
       const given = decodeBase64(cursor, cursorLength)
-      if (given?.[0] !== eventKind) throw invalidCursor('The cursor is not one that this store has given out.')
+      if (given?.[0] !== eventKind) throw invalidCursor('The cursor is not an event cursor of this store.')
       const isSame = (from: number, to: number) => prefix.subarray(from, to).equals(given.subarray(from, to))
       if (!isSame(idOffset, epochOffset)) {
         throw invalidCursor('The cursor is of another store: read from the beginning, without it.')
@@ -87,18 +85,18 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
       const record = Number.isSafeInteger(position) ? (position === 0 ? 0 : recordAt(position)) : undefined
       if (record !== undefined && encode(position, record) === cursor) return position
       throw invalidCursor(
-        'The event at which the cursor stands is not in the store, as after a backup was restored: read from the beginning.',
+        'The event of the cursor is not in the store, as after a backup was restored: read from the beginning.',
       )
     },
   }
 }
 
-/** The lists whose cursor is the name of the last item of a page. */
+/** The lists whose cursors hold the name of the last item of a page. */
 export type ListKind = 'maps' | 'builds'
 
 const listKinds: Record<ListKind, number> = { maps: 2, builds: 3 }
 
-/** The cursor after which a list of a project continues behind the item with these names. */
+/** The cursor behind the item with these names in a list of a project. */
 export function encodeListCursor(kind: ListKind, projectId: string, names: readonly string[]): string {
   const text = Buffer.from(JSON.stringify(names))
   const check = Buffer.alloc(4)
@@ -107,9 +105,9 @@ export function encodeListCursor(kind: ListKind, projectId: string, names: reado
 }
 
 /**
- * The names in a cursor, as `parse` returns them. Cursors can be forged, so `parse` throws for invalid names.
+ * The names in a list cursor, as `parse` returns them; it throws for invalid names, as cursors can be forged.
  *
- * @throws {IngestError} `invalid-cursor` for what {@link encodeListCursor} has not made for this list of this project.
+ * @throws {IngestError} `invalid-cursor` for a cursor that is not of this list of this project
  */
 export function decodeListCursor<T>(
   kind: ListKind,
@@ -121,9 +119,9 @@ export function decodeListCursor<T>(
     const names = JSON.parse(decodeBase64(cursor)?.toString('utf8', 5) ?? '')
     if (encodeListCursor(kind, projectId, names) === cursor) return parse(names)
   } catch {
-    // refused below
+    // reported below
   }
-  throw invalidCursor(`The cursor is not one that this list of ${kind} has given out.`)
+  throw invalidCursor(`The cursor is not one of this list of ${kind}.`)
 }
 
 /** Undefined for text that is not canonical base64url. */
