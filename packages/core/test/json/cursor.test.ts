@@ -1,11 +1,11 @@
 import t from 'tap'
-import { decodeListCursor, encodeListCursor, eventCursors } from '../../src/events/cursor.ts'
+import { decodeListCursor, encodeListCursor, eventCursors } from '../../src/json/cursor.ts'
 
 const identity = { id: Buffer.from('01234567'), epoch: Buffer.from('89abcdef') }
 const record = 0xfedcba98
 const asIs = (names: readonly unknown[]) => names
 
-t.test('a cursor is the position that it was made from', async (t) => {
+t.test('a cursor decodes to its position', async (t) => {
   const { encode, decode } = eventCursors(identity, 'p')
   for (const position of [1, 255, 256, 2 ** 32, 2 ** 48 - 1, 2 ** 48, 2 ** 53 - 1]) {
     t.match(encode(position, record), /^[\w-]{32}$/)
@@ -17,11 +17,11 @@ t.test('a cursor is the position that it was made from', async (t) => {
   t.equal(
     decode(encode(0, 0), () => undefined),
     0,
-    'what is before all events stands at no record',
+    'position 0 has no record',
   )
 })
 
-t.test('a refusal says what the cursor is of', async (t) => {
+t.test('the error says of what else the cursor is', async (t) => {
   const other = Buffer.from('--------')
   const { decode } = eventCursors(identity, 'p')
   const { encode } = eventCursors(identity, 'p')
@@ -33,15 +33,15 @@ t.test('a refusal says what the cursor is of', async (t) => {
     [encode(5, 0), undefined, /is not in the store/],
     [encode(5, record), record + 1, /is not in the store/],
     [encode(2 ** 53, record), record, /is not in the store/],
-    [encodeListCursor('maps', 'p', ['12345678901']), record, /not one that this store has given out/],
-    ['5-0', record, /not one that this store has given out/],
+    [encodeListCursor('maps', 'p', ['12345678901']), record, /not an event cursor of this store/],
+    ['5-0', record, /not an event cursor of this store/],
   ]
   for (const [cursor, stored, message] of cases) {
     t.throws(() => decode(cursor, () => stored), { code: 'invalid-cursor', message }, String(message))
   }
 })
 
-t.test('a cursor of a list is the names that it was made from', async (t) => {
+t.test('a list cursor decodes to its names', async (t) => {
   for (const names of [['b'], ['1', 'b'], ['\0é"', '😀,]'], ['x'.repeat(128)]]) {
     const cursor = encodeListCursor('maps', 'p', names)
     t.match(cursor, /^[\w-]+$/)
@@ -49,7 +49,7 @@ t.test('a cursor of a list is the names that it was made from', async (t) => {
   }
 })
 
-t.test('a cursor of another list, of another project, or of what cannot be is refused', async (t) => {
+t.test('a list cursor of another list or project, or with invalid names, is an invalid cursor', async (t) => {
   const cursor = encodeListCursor('maps', 'p', ['1', 'b'])
   const flip = (i: number) => `${cursor.slice(0, i)}${cursor[i] === 'A' ? 'B' : 'A'}${cursor.slice(i + 1)}`
   const changed = Array.from(cursor, (_, i) => flip(i))
