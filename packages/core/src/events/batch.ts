@@ -36,7 +36,8 @@ export interface BatchResult {
 /**
  * The body of a batch, without a byte order mark.
  *
- * @throws {IngestError} `batch-too-large` over 262,144 bytes, `malformed-body` for what is not UTF-8 or not JSON
+ * @throws {IngestError} `batch-too-large` over 262,144 bytes, `malformed-body` for bytes that are not UTF-8 and for an
+ *   object that JSON cannot represent
  */
 export function batchBody(input: Uint8Array | BatchInput<unknown>): Buffer {
   const bytes = input instanceof Uint8Array ? input : serialize(input)

@@ -1,8 +1,8 @@
 import type { Issue } from '../error.ts'
 import type { Slice } from '../json/json-scanner.ts'
 import type { AppendEvent } from '../store.ts'
-import { isObject, issuesMax, type JsonObject } from '../validation.ts'
-import type { RejectedEvent } from './batch.ts'
+import { issuesMax, type JsonObject } from '../validation.ts'
+import { batchBody, type RejectedEvent } from './batch.ts'
 import { eventIdIssue, eventIssues, identityIssues } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { type ParsedEvent, parseBatch } from './parse-batch.ts'
@@ -92,17 +92,20 @@ export interface CheckedEvent {
   issues: Issue[]
 }
 
-/** Checks one event, given as JSON in bytes or as a value, by the rules of Ingest and without schemas. */
+/**
+ * Checks one event, given as JSON in bytes or as a value, by the rules of Ingest and without schemas.
+ *
+ * @throws {IngestError} `malformed-body` for what is not JSON, `batch-too-large` for a value over 262,144 bytes
+ */
 export function checkEvent(projectId: string, event: unknown): CheckedEvent {
-  const { unidentified, invalid, valid } = classifyEvents(projectId, [toParsedEvent(event)])
+  const body =
+    event instanceof Uint8Array ? Buffer.concat([envelopeStart, event, envelopeEnd]) : batchBody({ events: [event] })
+  const { unidentified, invalid, valid } = classifyEvents(projectId, parseBatch(body))
   const [rejected] = unidentified
   if (rejected) return { eventId: rejected.eventId, isIdentified: false, issues: rejected.issues }
   const eventId = (invalid[0] ?? valid[0])?.eventId ?? null
   return { eventId, isIdentified: true, issues: invalid[0]?.rejection.issues ?? [] }
 }
 
-function toParsedEvent(event: unknown): ParsedEvent {
-  if (!(event instanceof Uint8Array)) return { event: isObject(event) ? event : undefined, start: 0, end: 0 }
-  const [parsed] = parseBatch(Buffer.concat([Buffer.from('{"events":['), event, Buffer.from(']}')]))
-  return parsed as ParsedEvent
-}
+const envelopeStart = Buffer.from('{"events":[')
+const envelopeEnd = Buffer.from(']}')

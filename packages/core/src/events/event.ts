@@ -13,15 +13,19 @@ import {
 
 /** An event as it is sent. Ingest checks these members, and stores any others unchecked. */
 export interface IngestEvent {
+  /** The project that the batch is submitted to. */
   projectId: string
   /** 1 to 256 bytes of UTF-8, unique within the project: an event with a stored id is a duplicate. */
   eventId: string
+  /** 1 to 200 bytes of UTF-8. */
   type?: string | null
-  /** RFC 3339 with a zone, or milliseconds since 1970. */
+  /** An RFC 3339 time with a zone, or integer milliseconds since 1970. */
   timestamp?: string | number | null
   /** 1 to 128 bytes of UTF-8. Storing the event freezes the maps of this build. */
   buildId?: string | null
+  /** 1 to 128 bytes of UTF-8, or a safe integer. */
   placeId?: string | number | null
+  /** At most 256 bytes of UTF-8, or a safe integer; so are `serverId` and `playerId`. */
   sessionId?: string | number | null
   serverId?: string | number | null
   playerId?: string | number | null
@@ -44,10 +48,10 @@ const noIssues: readonly Issue[] = []
 /** Why an event cannot be looked up: no valid id, or not of this project. Empty for an identified event. */
 export function identityIssues(event: unknown, projectId: string): readonly Issue[] {
   if (!isObject(event)) return [{ code: 'not_object', path: '', message: 'Expected an object.' }]
-  const unusable = eventIdIssue(event.eventId)
-  if (event.projectId === projectId) return unusable ? [unusable] : noIssues
-  const foreign = projectIssue(event.projectId)
-  return unusable ? [unusable, foreign] : [foreign]
+  const idIssue = eventIdIssue(event.eventId)
+  if (event.projectId === projectId) return idIssue ? [idIssue] : noIssues
+  const mismatch = projectIssue(event.projectId)
+  return idIssue ? [idIssue, mismatch] : [mismatch]
 }
 
 function projectIssue(value: unknown): Issue {
@@ -70,6 +74,7 @@ export interface KnownField {
 
 const anyInteger = Number.MIN_SAFE_INTEGER
 
+/** The well-known members besides `projectId` and `eventId`. */
 export const knownFields: readonly KnownField[] = [
   { name: 'type', text: 'any', bytesMin: 1, bytesMax: 200 },
   { name: 'timestamp', text: 'timestamp', bytesMin: 0, bytesMax: Number.POSITIVE_INFINITY, integerMin: 0 },
@@ -97,11 +102,8 @@ export const EventSchema = Type.Object({
   ),
 })
 
-/**
- * The issues of the well-known members and of the depth of an identified event. `tooDeepAt` is where its bytes nest too
- * deep, which may be inside a member that another of the same name replaces.
- */
-export function eventIssues(event: JsonObject, tooDeepAt = tooDeepPath(event, eventDepthMax)): Issue[] {
+/** The issues of an identified event: of its well-known members, and of the first value that nests too deep. */
+export function eventIssues(event: JsonObject, tooDeepAt: string | undefined): Issue[] {
   const issues: Issue[] = []
   for (const field of knownFields) {
     const value = event[field.name]
@@ -129,28 +131,4 @@ function timestampIssue(value: unknown, path: string): Issue | undefined {
   const message = 'Expected an RFC 3339 time with a zone, or integer milliseconds since 1970.'
   if (typeof value !== 'string') return { code: 'invalid_type', path, message }
   return isTimestamp(value) ? undefined : { code: 'invalid_format', path, message }
-}
-
-/** Where `value` first nests deeper than `levels`, itself counted; undefined if it does not. */
-function tooDeepPath(value: object, levels: number): string | undefined {
-  if (levels === 0) return ''
-  // `for in` is fast over objects and slow over long arrays
-  if (Array.isArray(value)) {
-    for (let i = 0; i < value.length; i++) {
-      const found = tooDeepBelow(value[i], i, levels)
-      if (found !== undefined) return found
-    }
-    return undefined
-  }
-  for (const step in value) {
-    const found = tooDeepBelow((value as JsonObject)[step], step, levels)
-    if (found !== undefined) return found
-  }
-  return undefined
-}
-
-function tooDeepBelow(child: unknown, step: string | number, levels: number): string | undefined {
-  if (typeof child !== 'object' || child === null) return undefined
-  const found = tooDeepPath(child, levels - 1)
-  return found === undefined ? undefined : `${pointer('', step)}${found}`
 }

@@ -70,7 +70,7 @@ export async function* readEvents(
   const { limit = Number.POSITIVE_INFINITY, from, to = Number.POSITIVE_INFINITY, waitMs = 0, signal } = options
   const { onProgress = () => {}, onScan = () => {} } = options
   const isWanted = compileEventFilter(options) ?? everything
-  // no event that is still to come is received before `to`
+  // from `to` on, no further event can match
   const waitUntil = performance.now() + Math.min(waitMs, to - now())
   let { after } = options
   let yielded = 0
@@ -108,20 +108,24 @@ export async function* readEvents(
 
 const everything = () => true
 
-/** @throws {IngestError} `invalid-argument` */
+/**
+ * Checks options from JavaScript.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
 export function checkReadEventsOptions({ limit, from, to, waitMs, type, buildId }: ReadEventsOptions): void {
   for (const [name, value] of Object.entries({ limit, waitMs })) {
     if (value === undefined || (Number.isSafeInteger(value) && value >= 0)) continue
-    const what = name === 'limit' ? 'events' : 'milliseconds'
-    throw new IngestError('invalid-argument', `${name} is a whole number of ${what}.`)
+    const unit = name === 'limit' ? 'events' : 'milliseconds'
+    throw new IngestError('invalid-argument', `${name} must be a whole number of ${unit}, at least 0.`)
   }
   for (const [name, value] of Object.entries({ from, to })) {
     if (value === undefined || Number.isSafeInteger(value)) continue
-    throw new IngestError('invalid-argument', `${name} is a whole number of milliseconds since 1970.`)
+    throw new IngestError('invalid-argument', `${name} must be a whole number of milliseconds since 1970.`)
   }
   for (const [name, value] of Object.entries({ type, buildId })) {
     if (value === undefined || (typeof value === 'string' && value !== '')) continue
-    throw new IngestError('invalid-argument', `${name} is a text that is not empty.`)
+    throw new IngestError('invalid-argument', `${name} must be a string that is not empty.`)
   }
 }
 

@@ -1,7 +1,9 @@
 import t from 'tap'
 import { Type } from 'typebox'
 import { checkEvent, classifyEvents, splitRepeats } from '../../src/events/classify-events.ts'
+import { eventDepthMax } from '../../src/events/event.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
+import { parseBatch } from '../../src/events/parse-batch.ts'
 import type { AppendEvent } from '../../src/store.ts'
 import { isObject } from '../../src/validation.ts'
 
@@ -99,10 +101,12 @@ t.test('an event has at most 20 issues, those of the fields first', async (t) =>
 t.test('an event that is too deep is not checked by a schema, which may be recursive', async (t) => {
   const node = { type: 'object', properties: { child: { $ref: 'node' } } }
   const schema = { $defs: { node: { $id: 'node', ...node } }, $ref: 'node' }
-  const deep: unknown = JSON.parse(`${'{"child":'.repeat(40_000)}1${'}'.repeat(40_000)}`)
-  const { invalid } = classify(
-    [event('a', { type: 'tree', child: deep }), event('b', { type: 'tree', child: { child: 1 } })],
-    { tree: schema },
+  const tree = (eventId: string, child: string) =>
+    `{"projectId":"p","eventId":"${eventId}","type":"tree","child":${child}}`
+  const deep = `${'{"child":'.repeat(40_000)}1${'}'.repeat(40_000)}`
+  const body = Buffer.from(`{"events":[${tree('a', deep)},${tree('b', '{"child":1}')}]}`)
+  const { invalid } = classifyEvents('p', parseBatch(body), compileEventSchemas({ tree: schema }), ({ start, end }) =>
+    JSON.parse(body.toString('utf8', start, end)),
   )
   t.match(invalid, [
     { eventId: 'a', rejection: { eventId: 'a', issues: [{ code: 'too_deep' }] } },
@@ -173,6 +177,26 @@ t.test('similar ids are different ids', async (t) => {
   }
 })
 
+const depthIssues = (members: string) =>
+  checkEvent('p', Buffer.from(`{"projectId":"p","eventId":"e",${members}}`)).issues.map(
+    ({ code, path }) => `${code} ${path}`,
+  )
+
+t.test('an event nests at most 32 levels deep, itself the first', async (t) => {
+  const lists = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
+  const objects = (levels: number) => `${'{"a":'.repeat(levels)}null${'}'.repeat(levels)}`
+  t.equal(eventDepthMax, 32)
+  for (const nest of [lists, objects]) {
+    t.strictSame(depthIssues(`"x":${nest(31)}`), [])
+    t.match(depthIssues(`"x":${nest(32)}`), [/^too_deep \/x/])
+  }
+  t.strictSame(depthIssues(`"a":1,"x":${lists(32)}`), [`too_deep /x${'/0'.repeat(31)}`])
+  t.strictSame(depthIssues(`"a/b":${objects(32)}`), [`too_deep /a~1b${'/a'.repeat(31)}`])
+  t.strictSame(depthIssues(`"x":${lists(32)},"y":${lists(40)}`).length, 1, 'reported once')
+  t.match(depthIssues(`"x":{"__proto__":${lists(40)}}`), [/^too_deep \/x\/__proto__\/0/])
+  t.match(depthIssues(`"x":${lists(100_000)}`), [/^too_deep /], 'does not exhaust the stack')
+})
+
 t.test('checkEvent checks the bytes of an event, before members replace each other', async (t) => {
   const deep = `${'['.repeat(32)}${']'.repeat(32)}`
   const bytes = Buffer.from(`{"projectId":"p","eventId":"e","d":${deep},"d":1}`)
@@ -182,6 +206,13 @@ t.test('checkEvent checks the bytes of an event, before members replace each oth
 t.test('checkEvent finds no issues in a valid event', async (t) => {
   const event = { projectId: 'p', eventId: 'e', buildId: 'b', anything: [1] }
   t.strictSame(checkEvent('p', event), { eventId: 'e', isIdentified: true, issues: [] })
+})
+
+t.test('checkEvent checks a value as JSON', async (t) => {
+  const event = { projectId: 'p', eventId: 'e', timestamp: new Date(0), buildId: undefined }
+  t.strictSame(checkEvent('p', event), { eventId: 'e', isIdentified: true, issues: [] })
+  t.match(checkEvent('p', undefined), { eventId: null, isIdentified: false, issues: [{ code: 'not_object' }] })
+  t.throws(() => checkEvent('p', { ...event, n: 1n }), { code: 'malformed-body' })
 })
 
 t.test('checkEvent identifies an invalid event', async (t) => {

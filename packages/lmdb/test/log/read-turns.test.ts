@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createReadTurns } from '../../src/events/read-turns.ts'
+import { createReadTurns } from '../../src/log/read-turns.ts'
 
 /** An event loop whose turns are run by hand, with a clock that only work moves on. */
 function createLoop() {
