@@ -1,9 +1,16 @@
-// An Ingest and its projects
+// Ingest
+
+export type { EmbeddedIngest, Ingest, IngestOptions, SubmitOptions, Tally } from './ingest.ts'
+export { createIngest } from './ingest.ts'
+export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, ProjectStatsReader } from './project-stats.ts'
 
 // Errors
+
 export type { ErrorCode, ErrorDetails, Issue, IssueCode } from './error.ts'
 export { errorCodes, IngestError } from './error.ts'
+
 // Events
+
 export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
 export { batchBytesMax, batchEventsMax } from './events/batch.ts'
 export type { CheckedEvent } from './events/classify-events.ts'
@@ -14,13 +21,11 @@ export { eventLine } from './events/event-line.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
 export type { EventFilter, FollowOptions, ReadEventsOptions } from './events/read-events.ts'
 export { followEvents } from './events/read-events.ts'
-export type { EmbeddedIngest, Ingest, IngestOptions, SubmitOptions, Tally } from './ingest.ts'
-export { createIngest } from './ingest.ts'
+export { issuesMax } from './validation.ts'
+
 // Maps
+
 export { canonicalJson, mapDepthMax } from './json/canonical-json.ts'
-// Stores and their adapters
-export type { EventCursors, StoreIdentity } from './json/cursor.ts'
-export { eventCursors } from './json/cursor.ts'
 export { digestOf } from './maps/digest.ts'
 export type {
   ChunkRef,
@@ -42,15 +47,21 @@ export type {
   PutChunksResult,
   VerificationOptions,
 } from './maps/map.ts'
-export { manifestBytes } from './maps/map-quota.ts'
 export type { MapRules } from './maps/maps.ts'
 export { chunkBytesMax, manifestChunksMax } from './maps/publication.ts'
-export { openMemoryStore } from './memory/memory-store.ts'
-export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, ProjectStatsReader } from './project-stats.ts'
+
 // Keys
+
 export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
 export type { KeyRecord, Project, Scope } from './projects/project.ts'
 export { scopes } from './projects/project.ts'
+
+// Stores and their adapters
+
+export type { EventCursors, StoreIdentity } from './json/cursor.ts'
+export { eventCursors } from './json/cursor.ts'
+export { manifestBytes } from './maps/map-quota.ts'
+export { openMemoryStore } from './memory/memory-store.ts'
 export type {
   Activity,
   AppendBatch,
@@ -74,4 +85,3 @@ export type {
   StoredEvent,
   Totals,
 } from './store.ts'
-export { issuesMax } from './validation.ts'

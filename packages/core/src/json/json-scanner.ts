@@ -34,7 +34,7 @@ export interface Slice {
   end: number
 }
 
-/** Where each element of the array `events` of a JSON object stands. The last member of that name wins. */
+/** The range of each element of the array `events` of a JSON object. The last member of that name wins. */
 export function sliceEvents(body: Uint8Array): Slice[] {
   let slices: Slice[] = []
   skipMembers(body, skipSpace(body, 0), (keyStart, keyEnd, valueStart) => {
