@@ -70,12 +70,14 @@ export async function runRoute(
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const response = await handle({ request, ingest, limiter, headers, publicationBytesMax, onCancel })
     if (budget === 'reads' && request.method !== 'HEAD') limiter.chargeReadBytes(projectId, knownLength(response))
-    const { body } = response
-    if (!isStream(body)) return finish({ ...response, body }, release)
-    const started = await startStream(body, { onError, onEnd: release })
-    if (!isStream(started)) return finish({ ...response, body: started }, release)
-    if (request.method !== 'HEAD') return { ...response, body: started }
-    await started.return()
+    const body = isStream(response.body) ? await startStream(response.body, { onError, onEnd: release }) : response.body
+    if (!isStream(body)) {
+      release()
+      if (response.status !== 304) response.headers['Content-Length'] ??= String(Buffer.byteLength(body))
+      return { ...response, body }
+    }
+    if (request.method !== 'HEAD') return { ...response, body }
+    await body.return()
     return { ...response, body: '' }
   } catch (error) {
     release()
@@ -83,15 +85,6 @@ export async function runRoute(
   } finally {
     Object.assign(headers, limiter.headers(projectId, budget))
   }
-}
-
-function finish<Response extends { status: number; headers: Record<string, string>; body: string | Uint8Array }>(
-  response: Response,
-  release: () => void,
-): Response {
-  release()
-  if (response.status !== 304) response.headers['Content-Length'] = String(Buffer.byteLength(response.body))
-  return response
 }
 
 /** Zero for a stream of unknown length. */

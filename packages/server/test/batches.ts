@@ -1,8 +1,9 @@
-import { createIngest, type EmbeddedIngest, type IngestOptions, openMemoryStore } from '@ingest/core'
+import { createIngest, type EmbeddedIngest, type Ingest, type IngestOptions, openMemoryStore } from '@ingest/core'
+import type { Log } from '../src/log.ts'
 
 export const projectId = 'game-1'
 
-/** An Ingest on a store in memory, the headers of a sender that it knows, and the ids of what it has stored. */
+/** An Ingest on a memory store, the headers of an authenticated sender, and the number of stored events. */
 export async function openTestIngest(options: Omit<IngestOptions, 'store'> = {}) {
   const ingest = createIngest({ store: openMemoryStore(), ...options })
   const { key } = await ingest.keys.create(projectId)
@@ -33,4 +34,21 @@ async function countEvents(ingest: EmbeddedIngest): Promise<number> {
   let count = 0
   for await (const _ of ingest.project(projectId).readEvents()) count++
   return count
+}
+
+/** An Ingest in which some methods of every project are replaced. */
+export function withMethods(ingest: EmbeddedIngest, replace: (project: Ingest) => Partial<Ingest>): EmbeddedIngest {
+  return {
+    ...ingest,
+    project(id) {
+      const project = ingest.project(id)
+      return { ...project, ...replace(project) }
+    },
+  }
+}
+
+/** A log that collects its errors. */
+export function collectErrors(): { log: Log; errors: object[] } {
+  const errors: object[] = []
+  return { log: { info() {}, warn() {}, error: (fields) => void errors.push(fields) }, errors }
 }

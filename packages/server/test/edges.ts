@@ -5,7 +5,7 @@ import { toFetchHandler } from '../src/fetch-handler.ts'
 import { createHandler } from '../src/node-handler.ts'
 import type { HandlerOptions } from '../src/router.ts'
 import { serve } from '../src/serve.ts'
-import { openRaw, type RawAnswer } from './raw-exchange.ts'
+import { openRaw, type RawResponse } from './raw-connection.ts'
 
 export interface Sent {
   method?: string
@@ -15,7 +15,7 @@ export interface Sent {
 }
 
 export interface Edge {
-  send(sent: Sent): Promise<RawAnswer>
+  send(sent: Sent): Promise<RawResponse>
   close(): Promise<unknown>
 }
 
@@ -61,7 +61,7 @@ export function requestBytes({ method = 'POST', path = '/v1/events/batch', heade
   return Buffer.concat([Buffer.from(head), bytes])
 }
 
-async function sendRaw(port: number, sent: Sent): Promise<RawAnswer> {
+async function sendRaw(port: number, sent: Sent): Promise<RawResponse> {
   const raw = await openRaw(port)
   raw.write(requestBytes(sent))
   const answer = await raw.read(sent.method === 'HEAD')
@@ -69,7 +69,7 @@ async function sendRaw(port: number, sent: Sent): Promise<RawAnswer> {
   return answer
 }
 
-async function sendFetch(handler: (request: Request) => Promise<Response>, sent: Sent): Promise<RawAnswer> {
+async function sendFetch(handler: (request: Request) => Promise<Response>, sent: Sent): Promise<RawResponse> {
   const { method = 'POST', path = '/v1/events/batch', headers = [], body } = sent
   const pairs = headers.map(([name, value]): [string, string] => [name, value])
   const init: RequestInit = { method, headers: new Headers(pairs) }

@@ -1,10 +1,10 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
-import { projectInFlightMax } from '../src/limits/concurrency.ts'
+import { concurrencyLimits } from '../src/limits/concurrency.ts'
 import { lingerMs, type ServeOptions, serve } from '../src/serve.ts'
 import { batchOf, openTestIngest, projectId } from './batches.ts'
 import { requestBytes } from './edges.ts'
-import { openRaw } from './raw-exchange.ts'
+import { openRaw } from './raw-connection.ts'
 
 /** For what must end by itself: longer than the test may take. Without it these tests stop at once. */
 const patient = { closeTimeoutMs: 600_000 }
@@ -177,7 +177,7 @@ t.test('a request that is ended before all of it is here gives its place back', 
   ] as const) {
     const { served, openConnection, headers } = await open(t, end)
     const sent = { headers: [...headers, ['Transfer-Encoding', 'chunked'] as [string, string]] }
-    const raws = await Promise.all(Array.from({ length: projectInFlightMax }, openConnection))
+    const raws = await Promise.all(Array.from({ length: concurrencyLimits.batches.projectMax }, openConnection))
     for (const { write } of raws) write(requestBytes(sent))
     for (const { write } of raws) write(rest)
     for (const { read } of raws) t.equal((await read()).status, rest ? 400 : 408)

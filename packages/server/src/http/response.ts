@@ -67,7 +67,12 @@ export const newRequestId: () => string = randomUUID
 
 /** A response in JSON. */
 export function jsonResponse(status: number, value: object): HttpResponse & { body: string } {
-  return { status, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(value) }
+  const body = JSON.stringify(value)
+  return {
+    status,
+    headers: { 'Content-Type': 'application/json', 'Content-Length': String(Buffer.byteLength(body)) },
+    body,
+  }
 }
 
 /** The `Retry-After` of a 429 or 503 whose error has none. */

@@ -1,65 +1,60 @@
 import { gzipSync } from 'node:zlib'
-import { batchBytesMax, type EmbeddedIngest } from '@ingest/core'
+import { batchBytesMax } from '@ingest/core'
 import t from 'tap'
-import type { EdgeRequest } from '../../src/http/request.ts'
 import { parseRawHeaders } from '../../src/http/request.ts'
-import { batchPlaces, createPlaces } from '../../src/limits/concurrency.ts'
-import { createRateLimiter, type RateLimits } from '../../src/limits/rate-limiter.ts'
-import { receiveBatch } from '../../src/routes/post-batch.ts'
+import type { RateLimits } from '../../src/limits/rate-limits.ts'
+import { createRouter, type Router } from '../../src/router.ts'
 import { batchOf, headersOf, openTestIngest, projectId } from '../batches.ts'
 import { edges } from '../edges.ts'
 
-function requestOf(pairs: readonly (readonly [string, string])[], body: string): EdgeRequest & { reads: number } {
-  const request = {
+/** The code of the problem in response to a batch, and how often its body was read. */
+async function refusalOf(router: Router, pairs: readonly (readonly [string, string])[], body = '') {
+  let reads = 0
+  const { body: problem } = await router.respond({
     method: 'POST',
     path: '/v1/events/batch',
     query: '',
     headers: parseRawHeaders(pairs.flat()),
-    reads: 0,
-    onLeave: () => () => {},
+    onDisconnect: () => () => {},
     async readBody() {
-      request.reads++
+      reads++
       return Buffer.from(body)
     },
-  }
-  return request
+  })
+  return { code: JSON.parse(String(problem)).code, reads }
 }
 
-function contextOf(ingest: EmbeddedIngest, rateLimits?: RateLimits) {
-  const limiter = rateLimits && createRateLimiter({ now: () => 0, ...rateLimits })
-  return { ingest, limiter, log: undefined, places: createPlaces(batchPlaces) }
-}
-
-t.test('of several faults the first in the order of the contract is answered', async (t) => {
+t.test('of several errors, the first in the documented order is returned', async (t) => {
   const { ingest, key, storedCount } = await openTestIngest()
-  const context = contextOf(ingest, { requests: { perSecond: 1, burst: 1 }, events: { perSecond: 1, burst: 100 } })
-  // each line mends the first fault of the line before it
+  const routerOf = (rateLimits: RateLimits) => createRouter(ingest, { rateLimits: { now: () => 0, ...rateLimits } })
+  const [project, keyPair] = headersOf(key) as [[string, string], [string, string], [string, string]]
+  const type = ['Content-Type', 'application/json'] as const
+  const accepted = { code: undefined, reads: 1 }
+  // each line corrects the first error of the line before it
   const bad = [
     ['Content-Type', 'text/plain'],
     ['Content-Encoding', 'br'],
     ['Content-Length', String(batchBytesMax + 1)],
   ] as const
-  const [project, keyPair] = headersOf(key) as [[string, string], [string, string], [string, string]]
-  const type = ['Content-Type', 'application/json'] as const
   const steps = [
-    ['unauthorized', [...bad, ['Host', 'a'], ['Host', 'a']], ''],
-    ['repeated-header', [project, keyPair, ...bad, ['Host', 'a'], ['Host', 'a']], ''],
-    ['unsupported-media-type', [project, keyPair, ...bad], ''],
-    ['unsupported-coding', [project, keyPair, type, bad[1], bad[2]], ''],
-    ['batch-too-large', [project, keyPair, type, bad[2]], ''],
-    ['rate-limited', [project, keyPair, type], ''],
+    ['unauthorized', [...bad, ['Host', 'a'], ['Host', 'a']]],
+    ['repeated-header', [project, keyPair, ...bad, ['Host', 'a'], ['Host', 'a']]],
+    ['unsupported-media-type', [project, keyPair, ...bad]],
+    ['unsupported-coding', [project, keyPair, type, bad[1], bad[2]]],
+    ['batch-too-large', [project, keyPair, type, bad[2]]],
+    ['rate-limited', [project, keyPair, type]],
   ] as const
-  context.limiter?.takeRequest(projectId, 0)
-  for (const [code, pairs, body] of steps) {
-    const request = requestOf(pairs, body)
-    await t.rejects(receiveBatch(context, request, {}), { code })
-    t.equal(request.reads, 0, 'the body is not read for it')
+  const router = routerOf({ requests: { perSecond: 1, burst: 1 } })
+  t.strictSame(await refusalOf(router, [project, keyPair, type], '{"events":[]}'), accepted)
+  for (const [code, pairs] of steps) {
+    t.strictSame(await refusalOf(router, pairs), { code, reads: 0 }, 'the body is not read')
   }
-  const later = contextOf(ingest, {
+  t.equal(await storedCount(), 0)
+  const later = routerOf({
     events: { perSecond: 1, burst: 100 },
     batchBytes: { perSecond: 1, burst: batchBytesMax * 4 },
   })
-  later.limiter?.takeEvents(projectId, 100, 0)
+  t.strictSame(await refusalOf(later, [project, keyPair, type], batchOf(100)), accepted)
   for (const [code, body] of [
     ['batch-too-large', `[${' '.repeat(batchBytesMax)}`],
     ['malformed-body', '['],
@@ -67,12 +62,12 @@ t.test('of several faults the first in the order of the contract is answered', a
     ['too-many-events', batchOf(101)],
     ['rate-limited', '{"events":[1]}'],
   ] as const) {
-    await t.rejects(receiveBatch(later, requestOf([project, keyPair, type], body), {}), { code })
+    t.strictSame(await refusalOf(later, [project, keyPair, type], body), { code, reads: 1 })
   }
-  t.equal(await storedCount(), 0)
+  t.equal(await storedCount(), 100)
 })
 
-t.test('the scope that is asked for is that of writing events', async (t) => {
+t.test('a batch needs the scope to write events', async (t) => {
   const seen: object[] = []
   const { ingest, headers } = await openTestIngest({
     authenticate: (credentials) => {
@@ -80,16 +75,16 @@ t.test('the scope that is asked for is that of writing events', async (t) => {
       return true
     },
   })
-  await receiveBatch(contextOf(ingest), requestOf(headers, batchOf(1)), {})
+  await refusalOf(createRouter(ingest), headers, batchOf(1))
   t.match(seen, [{ projectId, scope: 'events:write' }])
 })
 
-t.test('what is not exactly true does not open a project', async (t) => {
-  for (const answer of [undefined, 1, {}, 'true']) {
+t.test('only a result of exactly true authenticates', async (t) => {
+  for (const result of [undefined, 1, {}, 'true']) {
     const { ingest, headers } = await openTestIngest({
-      authenticate: () => JSON.parse(JSON.stringify(answer) ?? 'null'),
+      authenticate: () => JSON.parse(JSON.stringify(result) ?? 'null'),
     })
-    await t.rejects(receiveBatch(contextOf(ingest), requestOf(headers, batchOf(1)), {}), { code: 'unauthorized' })
+    t.match(await refusalOf(createRouter(ingest), headers, batchOf(1)), { code: 'unauthorized' })
   }
 })
 

@@ -1,11 +1,15 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
-import { batchBytesMax } from '@ingest/core'
+import { batchBytesMax, batchTooLarge } from '@ingest/core'
 import t, { type Test } from 'tap'
-import { batchesInFlightMax } from '../../src/limits/concurrency.ts'
+import { inflateBody, isGzip } from '../../src/http/body.ts'
+import { concurrencyLimits } from '../../src/limits/concurrency.ts'
+import { createHandler } from '../../src/node-handler.ts'
 import { serve } from '../../src/serve.ts'
-import { batchOf, batchOfBytes, openTestIngest } from '../batches.ts'
+import { batchOf, batchOfBytes, headersOf, openTestIngest } from '../batches.ts'
 import { requestBytes } from '../edges.ts'
-import { openRaw } from '../raw-exchange.ts'
+import { openRaw } from '../raw-connection.ts'
 
 async function open(t: Test) {
   const opened = await openTestIngest()
@@ -77,7 +81,7 @@ t.test(
     const { port, headers, storedCount, raw: last } = await open(t)
     const body = batchOf(1)
     const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body })
-    for (let left = batchesInFlightMax; left > 0; left -= 64) {
+    for (let left = concurrencyLimits.batches.max; left > 0; left -= 64) {
       await Promise.all(
         Array.from({ length: 64 }, async () => {
           const raw = await openRaw(port)
@@ -108,3 +112,92 @@ t.test(
     }
   },
 )
+
+const limit = { bytesMax: batchBytesMax, tooLarge: batchTooLarge }
+
+t.test('what was deflated comes back', async (t) => {
+  t.equal(Buffer.from(await inflateBody(gzipSync('{"events":[]}'), limit)).toString(), '{"events":[]}')
+})
+
+t.test('exactly 262,144 bytes come back, one more is too large', async (t) => {
+  t.equal((await inflateBody(gzipSync(Buffer.alloc(batchBytesMax)), limit)).length, batchBytesMax)
+  await t.rejects(inflateBody(gzipSync(Buffer.alloc(batchBytesMax + 1)), limit), { code: 'batch-too-large' })
+})
+
+t.test('a bomb is too large', async (t) => {
+  await t.rejects(inflateBody(gzipSync(Buffer.alloc(100_000_000)), limit), { code: 'batch-too-large' })
+})
+
+t.test('what is no gzip, or not all of it, is malformed', async (t) => {
+  const whole = gzipSync('{"events":[]}')
+  const broken = Buffer.from(whole)
+  broken[broken.length - 6] = 0xff ^ (broken[broken.length - 6] ?? 0)
+  for (const body of [Buffer.from('{"events":[]}'), Buffer.alloc(0), whole.subarray(0, -1), broken]) {
+    await t.rejects(inflateBody(body, limit), { code: 'malformed-body' })
+  }
+})
+
+t.test('gzip is known by its first two bytes', async (t) => {
+  t.ok(isGzip(gzipSync('')))
+  for (const text of ['', '{', '{"events":[]}']) t.notOk(isGzip(Buffer.from(text)))
+})
+
+/** A server, and how many chunks of bodies it received. */
+async function openCounting(t: Test) {
+  const opened = await openTestIngest()
+  const handler = createHandler(opened.ingest)
+  const seen = { chunks: 0 }
+  const server = createServer((req, res) => {
+    const push = req.push.bind(req)
+    req.push = (chunk, ...rest) => {
+      seen.chunks++
+      return push(chunk, ...rest)
+    }
+    handler(req, res)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return { ...opened, seen, port: (server.address() as AddressInfo).port }
+}
+
+t.test('a body in chunks of a few bytes each is taken', async (t) => {
+  const { port, headers, storedCount } = await openCounting(t)
+  const raw = await openRaw(port)
+  raw.write(requestBytes({ headers: [...headers, chunked], body: inChunks(Buffer.from(batchOfBytes(262_144)), 8) }))
+  t.equal((await raw.read()).status, 202)
+  raw.write(requestBytes({ headers: [...headers, chunked], body: inChunks(Buffer.from(batchOf(3)), 1) }))
+  t.equal((await raw.read()).status, 202)
+  t.equal(await storedCount(), 4)
+  raw.socket.destroy()
+})
+
+t.test('a large body in chunks of a byte each is refused, and no longer parsed', async (t) => {
+  for (const isKnown of [true, false]) {
+    const { port, key, headers, seen, storedCount } = await openCounting(t)
+    const raw = await openRaw(port)
+    raw.socket.on('error', () => {})
+    const sent = [...headersOf(isKnown ? key : 'junk'), chunked]
+    raw.write(requestBytes({ headers: sent, body: inChunks(Buffer.from(batchOfBytes(262_144)), 1) }))
+    const answer = await raw.read()
+    t.equal(answer.status, isKnown ? 400 : 401)
+    if (isKnown) t.match(JSON.parse(answer.body), { code: 'malformed-request', detail: /larger chunks/ })
+    t.equal(answer.headers.connection, 'close')
+    raw.socket.end()
+    await raw.ended
+    t.ok(seen.chunks > 0)
+    t.ok(seen.chunks < 8000, `${seen.chunks} chunks`)
+    t.equal(await storedCount(), 0)
+
+    // Node uses the parsers of closed connections again
+    for (let i = 0; i < 5; i++) {
+      const next = await openRaw(port)
+      next.write(requestBytes({ headers, body: batchOf(1, `${i}-`) }))
+      t.equal((await next.read()).status, 202)
+      next.socket.destroy()
+    }
+    t.equal(await storedCount(), 5)
+  }
+})

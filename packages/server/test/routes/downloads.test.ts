@@ -1,16 +1,15 @@
 import { createHash } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
-import type { EmbeddedIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
-import { projectDownloadsMax } from '../../src/limits/concurrency.ts'
-import { readBytesMin } from '../../src/limits/rate-limiter.ts'
+import { concurrencyLimits } from '../../src/limits/concurrency.ts'
+import { readBytesMin } from '../../src/limits/rate-limits.ts'
 import { lookUpReadBytes } from '../../src/routes/get-events.ts'
 import { type ServeOptions, serve } from '../../src/serve.ts'
-import { batchOf, openTestIngest, projectId } from '../batches.ts'
+import { batchOf, collectErrors, openTestIngest, projectId, withMethods } from '../batches.ts'
 import { edges, requestBytes } from '../edges.ts'
 import { bytesOf, digestOf, get, manifestOf, publish } from '../map-parts.ts'
-import { openRaw } from '../raw-exchange.ts'
+import { openRaw } from '../raw-connection.ts'
 
 const path = '/v1/maps/content?placeId=p&buildId=b'
 const id = { placeId: 'p', buildId: 'b' }
@@ -44,13 +43,12 @@ async function openBig() {
       books.onClose()
     }
   }
-  const watched: EmbeddedIngest = {
-    ...ingest,
-    async readMap(projectId, id) {
-      const map = await ingest.project(projectId).getMapContent(id)
+  const watched = withMethods(ingest, (project) => ({
+    async getMapContent(id) {
+      const map = await project.getMapContent(id)
       return map && { ...map, bytes: (start, end) => watch(map.bytes(start, end)) }
     },
-  }
+  }))
   /** Resolves when nobody reads any more. */
   const allClosed = () =>
     new Promise<void>((resolve) => {
@@ -124,9 +122,9 @@ t.test('who reads slowly holds the server back, and gets everything', async (t) 
 
 t.test('so many are answered at once and no more, and those who leave give their place back', async (t) => {
   const { served, openPaused, key, books, allClosed } = await serveBig(t)
-  const sockets = await Promise.all(Array.from({ length: projectDownloadsMax }, () => openPaused()))
+  const sockets = await Promise.all(Array.from({ length: concurrencyLimits.downloads.projectMax }, () => openPaused()))
   const raw = await openRaw(served.port)
-  while (books.open < projectDownloadsMax) {
+  while (books.open < concurrencyLimits.downloads.projectMax) {
     raw.write(requestBytes({ method: 'GET', path: '/livez' }))
     await raw.read()
   }
@@ -136,7 +134,7 @@ t.test('so many are answered at once and no more, and those who leave give their
   t.equal(JSON.parse(refused.body).code, 'overloaded')
   for (const [i, socket] of sockets.entries()) i % 2 === 0 ? socket.resetAndDestroy() : socket.destroy()
   await allClosed()
-  for (let i = 0; i < projectDownloadsMax * 2; i++) {
+  for (let i = 0; i < concurrencyLimits.downloads.projectMax * 2; i++) {
     raw.write(requestBytes(get('/v1/maps', key)))
     t.equal((await raw.read()).status, 200)
   }
@@ -163,7 +161,7 @@ t.test(
 t.test('a HEAD begins nothing that stays', async (t) => {
   const { served, key, books } = await serveBig(t)
   const raw = await openRaw(served.port)
-  for (let i = 0; i < projectDownloadsMax + 1; i++) {
+  for (let i = 0; i < concurrencyLimits.downloads.projectMax + 1; i++) {
     raw.write(requestBytes(get(path, key, [], 'HEAD')))
     t.match(await raw.read(true), { status: 200, headers: { 'content-length': String(size) } })
   }
@@ -190,8 +188,7 @@ t.test('an answer that nobody reads is cut off when the time is over', async (t)
 })
 
 t.test('a map that is replaced while it is read breaks the connection, and is told to nobody as a fault', async (t) => {
-  const errors: object[] = []
-  const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) }
+  const { log, errors } = collectErrors()
   const { served, ingest, openPaused, allClosed } = await serveBig(t, { log })
   const socket = await openPaused()
   await afterManyTurns(served.port)
@@ -210,7 +207,7 @@ t.test('by fetch, a body is read as it is asked for, and let go when it is cance
       headers: headers.map(([name, value]): [string, string] => [name, value]),
     })
   }
-  for (let i = 0; i < projectDownloadsMax + 1; i++) {
+  for (let i = 0; i < concurrencyLimits.downloads.projectMax + 1; i++) {
     const response = await handler(request())
     t.equal(response.status, 200)
     const reader = response.body?.getReader()
@@ -218,7 +215,7 @@ t.test('by fetch, a body is read as it is asked for, and let go when it is cance
     await reader?.cancel()
   }
   t.equal(books.open, 0)
-  t.ok(books.read <= 3 * (projectDownloadsMax + 1))
+  t.ok(books.read <= 3 * (concurrencyLimits.downloads.projectMax + 1))
   const hash = createHash('sha256')
   for await (const chunk of (await handler(request())).body ?? []) hash.update(chunk)
   t.equal(`sha256:${hash.digest('hex')}`, bigDigest)
@@ -231,18 +228,16 @@ async function openFailing() {
     await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, `${'x'.repeat(200)}${i}-`)))
   const secret = new Error('secret')
   let failAfter = 900
-  const failing: EmbeddedIngest = {
-    ...ingest,
-    async *readEvents(projectId, options) {
+  const failing = withMethods(ingest, (project) => ({
+    async *readEvents(options) {
       let left = failAfter
-      for await (const event of ingest.project(projectId).readEvents(options)) {
+      for await (const event of project.readEvents(options)) {
         if (left-- === 0) throw secret
         yield event
       }
     },
-  }
-  const errors: object[] = []
-  const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) }
+  }))
+  const { log, errors } = collectErrors()
   const failAt = (count: number) => {
     failAfter = count
   }
@@ -269,13 +264,13 @@ t.test('what fails in the beginning is answered as what it is', async (t) => {
   const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, log })
   t.teardown(() => served.close())
   const raw = await openRaw(served.port)
-  for (let i = 0; i < projectDownloadsMax + 1; i++) {
+  for (let i = 0; i < concurrencyLimits.downloads.projectMax + 1; i++) {
     raw.write(requestBytes(get('/v1/events', key)))
     const answer = await raw.read()
     t.equal(answer.status, 500)
     t.notMatch(answer.body, 'secret')
   }
-  t.equal(errors.length, projectDownloadsMax + 1)
+  t.equal(errors.length, concurrencyLimits.downloads.projectMax + 1)
   raw.socket.destroy()
 })
 

@@ -1,12 +1,11 @@
-import type { EmbeddedIngest } from '@ingest/core'
 import t from 'tap'
-import { readBytesMin } from '../../src/limits/rate-limiter.ts'
+import { readBytesMin } from '../../src/limits/rate-limits.ts'
 import { eventsReadDefault, eventsScannedMax } from '../../src/routes/get-events.ts'
 import { serve } from '../../src/serve.ts'
-import { batchOf, headersOf, openTestIngest, projectId } from '../batches.ts'
+import { batchOf, headersOf, openTestIngest, projectId, withMethods } from '../batches.ts'
 import { edges, requestBytes } from '../edges.ts'
 import { get } from '../map-parts.ts'
-import { openRaw } from '../raw-exchange.ts'
+import { openRaw } from '../raw-connection.ts'
 
 async function all<T>(source: AsyncIterable<T>): Promise<T[]> {
   const items: T[] = []
@@ -160,7 +159,7 @@ for (const { name, open } of edges) {
       ['b', 'join', 'b 1'],
       ['c', 'kill', 'b2'],
       ['d', 'join', 'b2'],
-    ]) {
+    ] as const) {
       await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId, type, buildId }] })
       now += 1000
     }
@@ -258,19 +257,18 @@ for (const { name, open } of edges) {
 
 t.test('an answer looks at so many events and no more, and the next one goes on there', async (t) => {
   const { ingest, key } = await openTestIngest()
-  let looked = 0
-  const long: EmbeddedIngest = {
-    ...ingest,
-    async *readEvents(_projectId, { after = '0', signal, onProgress, type } = {}) {
+  let scanned = 0
+  const long = withMethods(ingest, () => ({
+    async *readEvents({ after = '0', signal, onProgress, type } = {}) {
       t.equal(type, 'kill')
       for (let i = Number(after) + 1; i <= eventsScannedMax + 5; i++) {
-        looked++
+        scanned++
         onProgress?.(String(i))
         signal?.throwIfAborted()
       }
       yield* []
     },
-  }
+  }))
   const served = await serve({ ingest: long, port: 0, closeTimeoutMs: 1 })
   t.teardown(() => served.close())
   const raw = await openRaw(served.port)
@@ -280,7 +278,7 @@ t.test('an answer looks at so many events and no more, and the next one goes on 
   ] as const) {
     raw.write(requestBytes(get(`/v1/events?type=kill&after=${after}`, key)))
     t.strictSame(partsOf((await raw.read()).body), [[], String(expected)])
-    t.equal(looked, expected)
+    t.equal(scanned, expected)
   }
   raw.socket.destroy()
 })

@@ -1,10 +1,12 @@
 import { gzipSync } from 'node:zlib'
-import { batchBytesMax, createIngest, IngestError, openMemoryStore } from '@ingest/core'
+import { batchBytesMax, createIngest, IngestError, openMemoryStore, type Scope } from '@ingest/core'
 import t from 'tap'
+import { authenticateRequest } from '../src/authenticate.ts'
 import { parseRawHeaders } from '../src/http/request.ts'
-import { projectInFlightMax } from '../src/limits/concurrency.ts'
+import { concurrencyLimits } from '../src/limits/concurrency.ts'
+import { errorsToConsole } from '../src/log.ts'
 import { createRouter, type HandlerOptions } from '../src/router.ts'
-import { batchOf, batchOfBytes, headersOf, openTestIngest, projectId } from './batches.ts'
+import { batchOf, batchOfBytes, collectErrors, headersOf, openTestIngest, projectId } from './batches.ts'
 import { edges, type Sent } from './edges.ts'
 
 // what goes wrong here on purpose is told to the console, and need not be
@@ -284,9 +286,8 @@ for (const { name: edgeName, open } of edges) {
       () => Promise.reject(secret),
       () => Promise.reject(new IngestError('unauthorized', '')),
     ]) {
-      const errors: object[] = []
+      const { log, errors } = collectErrors()
       const { ingest, headers, storedCount } = await openTestIngest({ authenticate })
-      const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) }
       const edge = await open(ingest, { log })
       t.teardown(() => edge.close())
       const answer = await edge.send({ headers, body: batchOf(1) })
@@ -320,8 +321,7 @@ for (const { name: edgeName, open } of edges) {
   t.test(`by ${edgeName}, what nobody foresaw is a 500 that tells nothing, and is reported`, async (t) => {
     const secret = new Error('secret')
     const store = { ...openMemoryStore(), append: () => Promise.reject(secret), check: () => Promise.reject(secret) }
-    const errors: object[] = []
-    const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) }
+    const { log, errors } = collectErrors()
     const edge = await open(createIngest({ store, authenticate: () => true }), { log })
     t.teardown(() => edge.close())
     const answer = await edge.send({ headers: headersOf('any'), body: batchOf(1) })
@@ -346,7 +346,7 @@ t.test('what the store refuses with keeps its code', async (t) => {
   ] as const) {
     const store = { ...openMemoryStore(), append: () => Promise.reject(new IngestError(code, '')) }
     const router = createRouter(createIngest({ store, authenticate: () => true }))
-    const answer = await router.answer(request({ body: Buffer.from(batchOf(1)) }))
+    const answer = await router.respond(request({ body: Buffer.from(batchOf(1)) }))
     t.equal(answer.status, status)
     t.equal(JSON.parse(String(answer.body)).code, code)
     t.equal('Retry-After' in answer.headers, status === 503)
@@ -360,23 +360,59 @@ t.test('so many batches are in flight and no more; there is room again when they
   })
   const router = createRouter(createIngest({ store: openMemoryStore(), authenticate: ({ key }) => key !== 'wrong' }))
   const bodies = [batchOf(1), '{}']
-  const waiting = Array.from({ length: projectInFlightMax }, (_, i) =>
-    router.answer({ ...request({}), readBody: () => gate.then(() => Buffer.from(bodies[i % 2] ?? '')) }),
+  const waiting = Array.from({ length: concurrencyLimits.batches.projectMax }, (_, i) =>
+    router.respond({ ...request({}), readBody: () => gate.then(() => Buffer.from(bodies[i % 2] ?? '')) }),
   )
   await new Promise(setImmediate)
   const stranger = { ...request({}), headers: parseRawHeaders(headersOf('wrong').flat()) }
-  t.equal((await router.answer(stranger)).status, 401, 'credentials come first')
-  const refused = await router.answer(request({ body: Buffer.from(batchOf(1)) }))
+  t.equal((await router.respond(stranger)).status, 401, 'credentials come first')
+  const refused = await router.respond(request({ body: Buffer.from(batchOf(1)) }))
   t.equal(refused.status, 503)
   t.equal(JSON.parse(String(refused.body)).code, 'overloaded')
   t.match(refused.headers['Retry-After'], /^[1-9]\d*$/)
-  t.equal((await router.answer(request({ method: 'GET', path: '/livez' }))).status, 200)
+  t.equal((await router.respond(request({ method: 'GET', path: '/livez' }))).status, 200)
   open()
   t.strictSame([...new Set((await Promise.all(waiting)).map(({ status }) => status))].sort(), [202, 400])
-  t.equal((await router.answer(request({ body: Buffer.from(batchOf(1)) }))).status, 202)
+  t.equal((await router.respond(request({ body: Buffer.from(batchOf(1)) }))).status, 202)
 })
 
 function request({ method = 'POST', path = '/v1/events/batch', body = Buffer.alloc(0) }) {
   const headers = parseRawHeaders(headersOf('any').flat())
-  return { method, path, query: '', headers, readBody: async () => body, onLeave: () => () => {} }
+  return { method, path, query: '', headers, readBody: async () => body, onDisconnect: () => () => {} }
 }
+
+t.test('a key opens its project for its scopes, and for no other', async (t) => {
+  const { ingest } = await openTestIngest()
+  const all: Scope[] = ['events:write', 'maps:write', 'read']
+  for (const scope of all) {
+    const { key } = await ingest.keys.create(projectId, { scopes: [scope] })
+    const headers = parseRawHeaders(headersOf(key).flat())
+    for (const wanted of all) {
+      const project = authenticateRequest({ ingest, log: collectErrors().log }, headers, wanted)
+      if (wanted === scope) t.equal(await project, projectId)
+      else await t.rejects(project, { code: 'unauthorized' })
+    }
+  }
+})
+
+t.test('a key store that fails is reported, without the key', async (t) => {
+  const { log, errors } = collectErrors()
+  const { ingest } = await openTestIngest({ authenticate: () => Promise.reject(new Error('gone')) })
+  const headers = parseRawHeaders(headersOf('the-key').flat())
+  await t.rejects(authenticateRequest({ ingest, log }, headers, 'read'), { code: 'key-store-unavailable' })
+  t.match(errors, [{ projectId, err: { message: 'gone' } }])
+  t.notMatch(JSON.stringify(errors), 'the-key')
+})
+
+t.test('whoever names no log sees what went wrong, and nothing else', async (t) => {
+  const written = t.capture(console, 'error')
+  const others = [t.capture(console, 'info'), t.capture(console, 'log'), t.capture(console, 'warn')]
+  errorsToConsole.info({}, 'listening')
+  errorsToConsole.warn({}, 'careful')
+  errorsToConsole.error({ requestId: 'id-1' }, 'request failed')
+  t.strictSame(
+    written().map(({ args }) => args),
+    [['ingest: request failed', { requestId: 'id-1' }]],
+  )
+  for (const each of others) t.strictSame(each(), [])
+})

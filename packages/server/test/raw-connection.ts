@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 
-export interface RawAnswer {
+export interface RawResponse {
   status: number
   /** By lower-case name. */
   headers: Record<string, string>
@@ -14,7 +14,7 @@ export interface RawConnection {
   socket: Socket
   write(data: string | Uint8Array): void
   /** The next answer; rejects when the connection ends before it. `head`: the answer has no body. */
-  read(head?: boolean): Promise<RawAnswer>
+  read(head?: boolean): Promise<RawResponse>
   /** How the connection ended, once it has. */
   ended: Promise<'end' | 'reset'>
 }
@@ -39,7 +39,7 @@ export async function openRaw(port: number): Promise<RawConnection> {
     socket.on('error', () => stop('reset'))
     socket.on('close', () => stop('reset'))
   })
-  async function read(head = false): Promise<RawAnswer> {
+  async function read(head = false): Promise<RawResponse> {
     for (;;) {
       const parsed = parse(received, head)
       if (parsed) {
@@ -55,7 +55,7 @@ export async function openRaw(port: number): Promise<RawConnection> {
   return { socket, write: (data) => void socket.write(data), read, ended }
 }
 
-function parse(text: string, head: boolean): { answer: RawAnswer; length: number } | undefined {
+function parse(text: string, head: boolean): { answer: RawResponse; length: number } | undefined {
   const headEnd = text.indexOf('\r\n\r\n')
   if (headEnd === -1) return undefined
   const [statusLine = '', ...lines] = text.slice(0, headEnd).split('\r\n')

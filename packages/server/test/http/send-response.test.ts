@@ -3,12 +3,12 @@ import { createServer, IncomingMessage, ServerResponse } from 'node:http'
 import { type AddressInfo, Socket } from 'node:net'
 import { batchBytesMax } from '@ingest/core'
 import t, { type Test } from 'tap'
-import type { Pieces } from '../../src/http/response.ts'
-import { discardBytesMax, sendAnswer, stalledMs } from '../../src/http/send-response.ts'
+import { discardBytesMax, sendResponse, stalledMs } from '../../src/http/send-response.ts'
+import type { BodyStream } from '../../src/http/stream.ts'
 import { serve } from '../../src/serve.ts'
 import { batchOf, headersOf, openTestIngest, projectId } from '../batches.ts'
 import { requestBytes } from '../edges.ts'
-import { openRaw } from '../raw-exchange.ts'
+import { openRaw } from '../raw-connection.ts'
 
 async function open(t: Test) {
   const opened = await openTestIngest()
@@ -115,8 +115,8 @@ t.test('a body that is made while it is sent reaches who is still busy with a bo
 })
 
 /** A server that answers every request with `body`, and waits less long for who does not read. */
-async function openImpatient(t: Test, body: Pieces | Uint8Array) {
-  const server = createServer((req, res) => sendAnswer(req, res, { status: 200, headers: {}, body }))
+async function openImpatient(t: Test, body: BodyStream | Uint8Array) {
+  const server = createServer((req, res) => sendResponse(req, res, { status: 200, headers: {}, body }))
   let close = () => {}
   const closed = new Promise<void>((resolve) => {
     close = resolve
@@ -137,7 +137,7 @@ t.test('who takes nothing of an answer for long loses the connection, and the an
   const gone = new Promise<void>((resolve) => {
     letGo = resolve
   })
-  const body: Pieces = {
+  const body: BodyStream = {
     next: async () => ({ done: false, value: Buffer.alloc(1_000_000) }),
     return: async () => {
       letGo()
@@ -164,7 +164,7 @@ t.test('who takes nothing of an answer in one piece loses the connection as well
 
 t.test('a body that cannot be sent is let go', async (t) => {
   let returned = 0
-  const body: Pieces = {
+  const body: BodyStream = {
     next: () => Promise.reject(new Error('read')),
     return: async () => {
       returned++
@@ -175,7 +175,7 @@ t.test('a body that cannot be sent is let go', async (t) => {
   for (const state of [{ headersSent: true }, { destroyed: true }]) {
     const res = Object.assign(new ServerResponse(new IncomingMessage(new Socket())), {})
     for (const [name, value] of Object.entries(state)) Object.defineProperty(res, name, { value })
-    sendAnswer(res.req, res, { status: 200, headers: {}, body })
+    sendResponse(res.req, res, { status: 200, headers: {}, body })
   }
   t.equal(returned, 2)
 })

@@ -1,11 +1,11 @@
 import { createIngest, type EmbeddedIngest, openMemoryStore, type Publication } from '@ingest/core'
 import t, { type Test } from 'tap'
-import { projectUploadsMax } from '../../src/limits/concurrency.ts'
+import { concurrencyLimits } from '../../src/limits/concurrency.ts'
 import { serve } from '../../src/serve.ts'
 import { batchOf, headersOf, openTestIngest, projectId } from '../batches.ts'
 import { edges, requestBytes } from '../edges.ts'
 import { bytesOf, manifestOf, put } from '../map-parts.ts'
-import { openRaw } from '../raw-exchange.ts'
+import { openRaw } from '../raw-connection.ts'
 
 const id = { placeId: 'p', buildId: 'b' }
 const publication = { ...id, map: 1 }
@@ -260,7 +260,7 @@ t.test('so many uploads are in hand and no more, and those who leave give their 
     -body.length,
   )
   const raws = await Promise.all(
-    Array.from({ length: projectUploadsMax }, async () => {
+    Array.from({ length: concurrencyLimits.uploads.projectMax }, async () => {
       const raw = await openRaw(served.port)
       raw.write(waiting)
       t.equal((await raw.read()).status, 100, 'its place is taken')
@@ -281,7 +281,7 @@ t.test('so many uploads are in hand and no more, and those who leave give their 
   t.equal((await first?.read())?.status, 201)
   for (const raw of rest) raw.socket.resetAndDestroy()
   await Promise.all(rest.map((raw) => raw.ended))
-  for (let i = 0; i < projectUploadsMax * 2; i++) {
+  for (let i = 0; i < concurrencyLimits.uploads.projectMax * 2; i++) {
     other.write(requestBytes(put('/v1/maps', key, publication)))
     t.equal((await other.read()).status, 200)
   }

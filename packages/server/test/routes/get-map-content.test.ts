@@ -1,5 +1,7 @@
 import { chunkBytesMax } from '@ingest/core'
+import fc from 'fast-check'
 import t from 'tap'
+import { entityTag, listsTag, parseByteRange } from '../../src/routes/get-map-content.ts'
 import { openTestIngest, projectId } from '../batches.ts'
 import { edges, type Sent } from '../edges.ts'
 import { bytesOf, digestOf, freeze, get, manifestOf, publish } from '../map-parts.ts'
@@ -213,3 +215,71 @@ for (const { name, open } of edges) {
     }
   })
 }
+
+const tag = entityTag('sha256:ab')
+
+t.test('a tag is the digest in quotes', async (t) => {
+  t.equal(tag, '"sha256:ab"')
+})
+
+t.test('a list has the tag, or is a star', async (t) => {
+  for (const list of [tag, ` ${tag} `, `"a", ${tag}`, `"a",${tag},"b"`, `W/"x" , ${tag}`, '*', ' * ']) {
+    t.ok(listsTag(list, tag, 'weak'), list)
+    t.ok(listsTag(list, tag, 'strong'), list)
+  }
+  for (const list of ['', 'sha256:ab', '"sha256:a"', '"sha256:ab', '"a", "b"', '"sha256:AB"']) {
+    t.notOk(listsTag(list, tag, 'weak'), list)
+    t.notOk(listsTag(list, tag, 'strong'), list)
+  }
+})
+
+t.test('a weak tag is the same for If-None-Match only', async (t) => {
+  t.ok(listsTag(`W/${tag}`, tag, 'weak'))
+  t.notOk(listsTag(`W/${tag}`, tag, 'strong'))
+})
+
+t.test('a range is what slicing would give', async () => {
+  const part = fc.option(fc.nat(30), { nil: undefined })
+  fc.assert(
+    fc.property(part, part, fc.nat(20), (first, last, size) => {
+      const bytes = Array.from({ length: size }, (_, i) => i)
+      const range = parseByteRange(`bytes=${first ?? ''}-${last ?? ''}`, size)
+      if (first === undefined && last === undefined) return range === undefined
+      if (first !== undefined && last !== undefined && last < first) return range === undefined
+      const wanted =
+        first === undefined ? bytes.slice(-(last as number) || size) : bytes.slice(first, (last ?? size) + 1)
+      if (wanted.length === 0) return range === 'unsatisfiable'
+      return typeof range === 'object' && String(bytes.slice(range.start, range.end)) === String(wanted)
+    }),
+    { numRuns: 1000 },
+  )
+})
+
+t.test('what a server may ignore is ignored', async (t) => {
+  for (const header of [
+    undefined,
+    '',
+    'bytes',
+    'bytes=',
+    'bytes=-',
+    'bytes=a-b',
+    'bytes=1',
+    'bytes=0-1,3-4',
+    'lines=0-1',
+    'bytes=1-0',
+    'bytes=-1-2',
+    'bytes =0-1',
+    'bytes=0x1-2',
+  ]) {
+    t.equal(parseByteRange(header, 10), undefined, String(header))
+  }
+})
+
+t.test('the unit has no case, and numbers may be large', async (t) => {
+  t.strictSame(parseByteRange('Bytes=2-3', 10), { start: 2, end: 4 })
+  t.strictSame(parseByteRange(' bytes= 2-3 ', 10), { start: 2, end: 4 })
+  t.strictSame(parseByteRange('bytes=2-99999999999999999999', 10), { start: 2, end: 10 })
+  t.strictSame(parseByteRange('bytes=-99999999999999999999', 10), { start: 0, end: 10 })
+  t.equal(parseByteRange('bytes=99999999999999999999-', 10), 'unsatisfiable')
+  t.equal(parseByteRange('bytes=0-', 0), 'unsatisfiable')
+})

@@ -1,13 +1,8 @@
 import { batchBytesMax, IngestError } from '@ingest/core'
 import fc from 'fast-check'
 import t from 'tap'
-import {
-  createRateLimiter,
-  projectsTrackedMax,
-  type RateLimit,
-  rateLimitsDefault,
-  readBytesMin,
-} from '../../src/limits/rate-limiter.ts'
+import { createRateLimiter, projectsTrackedMax } from '../../src/limits/rate-limiter.ts'
+import { type RateLimit, rateLimitsDefault, readBytesMin } from '../../src/limits/rate-limits.ts'
 
 /** A bucket that fills up, in thousandths: the simplest thing that limits a rate. */
 function createBucket({ perSecond, burst }: RateLimit) {
@@ -76,14 +71,14 @@ t.test('it decides as buckets for requests, events and bytes of batches do', asy
             else buckets.events.take(count)
           }
           const refusal = refusalOf(() => {
-            limiter.takeRequest('p', bytes)
-            limiter.takeEvents('p', count, bytes)
+            limiter.admitRequest('p', bytes)
+            limiter.admitEvents('p', count, bytes)
           })
           if ((refusal?.retryAfterSeconds ?? 0) !== wait)
             throw new Error(`${refusal?.retryAfterSeconds} is not ${wait}`)
           const left = `"requests";r=${buckets.requests.left()};`
-          if (!limiter.headers('p').RateLimit.startsWith(left))
-            throw new Error(`${limiter.headers('p').RateLimit} ${left}`)
+          if (!limiter.headers('p', 'batches')?.RateLimit.startsWith(left))
+            throw new Error(`${limiter.headers('p', 'batches')?.RateLimit} ${left}`)
         }
       },
     ),
@@ -97,8 +92,8 @@ t.test('waiting for as long as it says is enough, and is said in whole seconds f
       const limiter = createRateLimiter({ requests, events, now: () => time })
       const take = () =>
         refusalOf(() => {
-          limiter.takeRequest('p', 0)
-          limiter.takeEvents('p', 100, 0)
+          limiter.admitRequest('p', 0)
+          limiter.admitEvents('p', 100, 0)
         })
       for (let i = 0; i < 30; i++) {
         const wait = take()?.retryAfterSeconds
@@ -120,18 +115,18 @@ t.test(
       batchBytes: { perSecond: 100, burst: batchBytesMax },
       now: () => 0,
     })
-    limiter.takeRequest('p', 1000)
-    limiter.takeEvents('p', 60, 1000)
+    limiter.admitRequest('p', 1000)
+    limiter.admitEvents('p', 60, 1000)
     const refusedForBytes = { code: 'rate-limited', retryAfterSeconds: 60, limit: 100 }
-    for (let i = 0; i < 5; i++) t.throws(() => limiter.takeRequest('p', batchBytesMax), refusedForBytes)
+    for (let i = 0; i < 5; i++) t.throws(() => limiter.admitRequest('p', batchBytesMax), refusedForBytes)
     for (let i = 0; i < 2; i++) {
-      limiter.takeRequest('p', 500)
-      t.throws(() => limiter.takeEvents('p', 41, 500), { code: 'rate-limited', retryAfterSeconds: 1 })
+      limiter.admitRequest('p', 500)
+      t.throws(() => limiter.admitEvents('p', 41, 500), { code: 'rate-limited', retryAfterSeconds: 1 })
     }
-    t.throws(() => limiter.takeRequest('p', 0), { code: 'rate-limited', limit: 1 })
-    limiter.takeEvents('p', 40, 0)
+    t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited', limit: 1 })
+    limiter.admitEvents('p', 40, 0)
     t.match(
-      limiter.headers('p').RateLimit,
+      limiter.headers('p', 'batches')?.RateLimit,
       `"requests";r=0;t=3, "events";r=0;t=100, "batch-bytes";r=${batchBytesMax - 2000};t=20`,
     )
   },
@@ -140,17 +135,17 @@ t.test(
 t.test('bytes of a batch that were not declared are owed', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ batchBytes: { perSecond: 1000, burst: batchBytesMax }, now: () => time })
-  limiter.takeRequest('p', 100)
-  limiter.oweBatchBytes('p', batchBytesMax + 1900)
-  t.throws(() => limiter.takeRequest('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
+  limiter.admitRequest('p', 100)
+  limiter.chargeBatchBytes('p', batchBytesMax + 1900)
+  t.throws(() => limiter.admitRequest('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
   time = 3000
-  limiter.takeRequest('p', 1)
+  limiter.admitRequest('p', 1)
 })
 
 t.test('without a limit of its own, bytes of batches follow the limit of events', async (t) => {
   const limiter = createRateLimiter({ events: { perSecond: 10, burst: 1000 } })
-  t.match(limiter.headers('p')['RateLimit-Policy'], '"batch-bytes";q=512000;qu="content-bytes";w=100')
-  t.match(createRateLimiter({ events: { perSecond: 10, burst: 100 } }).headers('p'), {
+  t.match(limiter.headers('p', 'batches')?.['RateLimit-Policy'], '"batch-bytes";q=512000;qu="content-bytes";w=100')
+  t.match(createRateLimiter({ events: { perSecond: 10, burst: 100 } }).headers('p', 'batches'), {
     RateLimit: `"batch-bytes";r=${batchBytesMax};t=0`,
   })
   t.throws(() => createRateLimiter({ batchBytes: { perSecond: 1, burst: batchBytesMax - 1 } }), {
@@ -161,32 +156,32 @@ t.test('without a limit of its own, bytes of batches follow the limit of events'
 t.test('a read takes a little at once and what it reads as it goes, until nothing is left', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ readBytes: { perSecond: 1000, burst: 10_000 }, now: () => time })
-  limiter.takeRead('p')
-  t.equal(limiter.oweReadBytes('p', 10_000 - readBytesMin - 1), true)
-  t.equal(limiter.oweReadBytes('p', 1), false)
-  t.strictSame(limiter.readHeaders('p'), {
+  limiter.admitRead('p')
+  t.equal(limiter.chargeReadBytes('p', 10_000 - readBytesMin - 1), true)
+  t.equal(limiter.chargeReadBytes('p', 1), false)
+  t.strictSame(limiter.headers('p', 'reads'), {
     RateLimit: '"read-bytes";r=0;t=10',
     'RateLimit-Policy': '"read-bytes";q=10000;qu="content-bytes";w=10',
   })
-  const refused = refusalOf(() => limiter.takeRead('p'))
+  const refused = refusalOf(() => limiter.admitRead('p'))
   t.match(refused, { code: 'rate-limited', limit: 1000, retryAfterSeconds: 5 })
   time += (refused?.retryAfterSeconds ?? 0) * 1000
-  limiter.takeRead('p')
-  limiter.takeRead('q')
-  t.match(limiter.headers('p').RateLimit, '"requests";r=200')
+  limiter.admitRead('p')
+  limiter.admitRead('q')
+  t.match(limiter.headers('p', 'batches')?.RateLimit, '"requests";r=200')
 })
 
 t.test('a batch without events is not held up by the limit of events', async () => {
   const limiter = createRateLimiter({ events: { perSecond: 1, burst: 100 }, now: () => 0 })
-  limiter.takeEvents('p', 100, 0)
-  limiter.takeEvents('p', 0, 0)
+  limiter.admitEvents('p', 100, 0)
+  limiter.admitEvents('p', 0, 0)
 })
 
 t.test('projects do not share', async (t) => {
   const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => 0 })
-  limiter.takeRequest('p', 0)
-  limiter.takeRequest('q', 0)
-  t.throws(() => limiter.takeRequest('p', 0), { code: 'rate-limited' })
+  limiter.admitRequest('p', 0)
+  limiter.admitRequest('q', 0)
+  t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited' })
 })
 
 t.test('the headers say the limits and what is left of them', async (t) => {
@@ -194,18 +189,21 @@ t.test('the headers say the limits and what is left of them', async (t) => {
   const limiter = createRateLimiter({ now: () => time })
   const policy =
     '"requests";q=200;qu="requests";w=2, "events";q=100000;qu="events";w=5, "batch-bytes";q=51200000;qu="content-bytes";w=5'
-  t.strictSame(limiter.headers('p'), {
+  t.strictSame(limiter.headers('p', 'batches'), {
     RateLimit: '"requests";r=200;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
     'RateLimit-Policy': policy,
   })
-  for (let i = 0; i < 50; i++) limiter.takeRequest('p', 1000)
-  limiter.takeEvents('p', 30_000, 0)
-  t.strictSame(limiter.headers('p'), {
+  for (let i = 0; i < 50; i++) limiter.admitRequest('p', 1000)
+  limiter.admitEvents('p', 30_000, 0)
+  t.strictSame(limiter.headers('p', 'batches'), {
     RateLimit: '"requests";r=150;t=1, "events";r=70000;t=2, "batch-bytes";r=51150000;t=1',
     'RateLimit-Policy': policy,
   })
   time = 1500
-  t.equal(limiter.headers('p').RateLimit, '"requests";r=200;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0')
+  t.equal(
+    limiter.headers('p', 'batches')?.RateLimit,
+    '"requests";r=200;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
+  )
 })
 
 t.test('limits that are not whole and positive are refused when it is made', async (t) => {
@@ -223,21 +221,21 @@ t.test('a burst of events that a full batch could never pass is refused when it 
 t.test('it remembers so many projects and no more, first of all forgetting those with full buckets', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => time })
-  for (let i = 0; i < projectsTrackedMax; i++) limiter.takeRequest(`old-${i}`, 0)
+  for (let i = 0; i < projectsTrackedMax; i++) limiter.admitRequest(`old-${i}`, 0)
   time = 1000
-  limiter.takeRequest('busy', 0)
+  limiter.admitRequest('busy', 0)
   t.equal(limiter.trackedCount(), 1)
   for (let i = 0; i < projectsTrackedMax * 2; i++) {
-    limiter.takeRequest(`new-${i}`, 0)
+    limiter.admitRequest(`new-${i}`, 0)
     if (limiter.trackedCount() > projectsTrackedMax) t.fail('too many')
   }
-  t.throws(() => limiter.takeRequest(`new-${projectsTrackedMax * 2 - 1}`, 0), { code: 'rate-limited' })
+  t.throws(() => limiter.admitRequest(`new-${projectsTrackedMax * 2 - 1}`, 0), { code: 'rate-limited' })
 })
 
 t.test('without limits of its own it has the usual ones, and a clock', async (t) => {
   const limiter = createRateLimiter()
-  for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.takeRequest('p', 0)
-  t.match(limiter.headers('p')['RateLimit-Policy'], '"requests";q=200;qu="requests";w=2')
+  for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.admitRequest('p', 0)
+  t.match(limiter.headers('p', 'batches')?.['RateLimit-Policy'], '"requests";q=200;qu="requests";w=2')
 })
 
 t.test('bytes of maps have a bucket of their own, which may be overdrawn by what was not announced', async (t) => {
@@ -247,44 +245,47 @@ t.test('bytes of maps have a bucket of their own, which may be overdrawn by what
     mapBytes: { perSecond: 1000, burst: 5000 },
     now: () => time,
   })
-  limiter.takeRequest('p', 0)
-  limiter.takeMapBytes('p', 4000)
-  t.throws(() => limiter.takeMapBytes('p', 1001), { code: 'rate-limited', retryAfterSeconds: 1, limit: 1000 })
-  limiter.takeMapBytes('p', 1000)
-  limiter.takeMapBytes('q', 5000)
-  limiter.oweMapBytes('p', 2500)
-  t.strictSame(limiter.mapHeaders('p'), {
+  limiter.admitRequest('p', 0)
+  limiter.admitMapBytes('p', 4000)
+  t.throws(() => limiter.admitMapBytes('p', 1001), { code: 'rate-limited', retryAfterSeconds: 1, limit: 1000 })
+  limiter.admitMapBytes('p', 1000)
+  limiter.admitMapBytes('q', 5000)
+  limiter.chargeMapBytes('p', 2500)
+  t.strictSame(limiter.headers('p', 'maps'), {
     RateLimit: '"map-bytes";r=0;t=8',
     'RateLimit-Policy': '"map-bytes";q=5000;qu="content-bytes";w=5',
   })
-  t.throws(() => limiter.takeMapBytes('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
+  t.throws(() => limiter.admitMapBytes('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
   time = 3000
-  limiter.takeMapBytes('p', 1)
-  t.equal(limiter.headers('p').RateLimit, '"requests";r=1;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0')
+  limiter.admitMapBytes('p', 1)
+  t.equal(
+    limiter.headers('p', 'batches')?.RateLimit,
+    '"requests";r=1;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
+  )
 })
 
 t.test('a body that is larger than the burst passes when nothing is owed, and is paid for afterwards', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ mapBytes: { perSecond: 10, burst: 100 }, now: () => time })
-  limiter.takeMapBytes('p', 1000)
-  t.throws(() => limiter.takeMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 100 })
+  limiter.admitMapBytes('p', 1000)
+  t.throws(() => limiter.admitMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 100 })
   time = 99_999
-  t.throws(() => limiter.takeMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 1 })
+  t.throws(() => limiter.admitMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 1 })
   time = 100_000
-  limiter.takeMapBytes('p', 1000)
+  limiter.admitMapBytes('p', 1000)
 })
 
 t.test('a rate in bytes is exact, however long the clock has run', async (t) => {
   let time = 2 ** 40
   const mapBytes = { perSecond: 33_554_432, burst: 268_435_456 }
   const limiter = createRateLimiter({ mapBytes, now: () => time })
-  limiter.takeMapBytes('p', mapBytes.burst)
+  limiter.admitMapBytes('p', mapBytes.burst)
   for (let i = 0; i < 100; i++) {
     time += 7
-    limiter.takeMapBytes('p', 0)
+    limiter.admitMapBytes('p', 0)
   }
   time += 1
   const back = Math.floor((mapBytes.perSecond * 701) / 1000)
-  t.throws(() => limiter.takeMapBytes('p', back + 1), { code: 'rate-limited' })
-  limiter.takeMapBytes('p', back)
+  t.throws(() => limiter.admitMapBytes('p', back + 1), { code: 'rate-limited' })
+  limiter.admitMapBytes('p', back)
 })

@@ -1,11 +1,14 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { errorCodes, IngestError } from '@ingest/core'
 import t from 'tap'
-import { problemAnswer, statusByCode } from '../../src/http/response.ts'
+import { problemResponse, statusByCode } from '../../src/http/response.ts'
 
 t.test('every refusal is a problem with a type, a code and the id of its request', async (t) => {
   for (const code of errorCodes) {
     const error = new IngestError(code, 'What happened.')
-    const { status, headers, body } = problemAnswer(error, 'id-1')
+    const { status, headers, body } = problemResponse(error, 'id-1')
     t.equal(status, statusByCode[code])
     t.match(headers, {
       'Content-Type': 'application/problem+json',
@@ -27,7 +30,7 @@ t.test('every refusal is a problem with a type, a code and the id of its request
 
 t.test('every 429 and 503 says when to come back, and no other', async (t) => {
   for (const code of errorCodes) {
-    const { status, headers, body } = problemAnswer(new IngestError(code, ''), 'id-1')
+    const { status, headers, body } = problemResponse(new IngestError(code, ''), 'id-1')
     t.equal('Retry-After' in headers, status === 429 || status === 503, code)
     if ('Retry-After' in headers) {
       t.match(headers['Retry-After'], /^[1-9]\d*$/)
@@ -39,9 +42,32 @@ t.test('every 429 and 503 says when to come back, and no other', async (t) => {
 t.test('what the error carries is in the problem, and what it does not is not', async (t) => {
   const issues = [{ code: 'required' as const, path: '/eventId', message: 'Every event needs an eventId.' }]
   const error = new IngestError('overloaded', '', { limit: 1, actual: 2, retryAfterSeconds: 7, issues })
-  const { headers, body } = problemAnswer(error, 'id-1')
+  const { headers, body } = problemResponse(error, 'id-1')
   t.match(JSON.parse(body), { limit: 1, actual: 2, retryAfter: 7, issues })
   t.equal(headers['Retry-After'], '7')
-  const bare = JSON.parse(problemAnswer(new IngestError('not-found', ''), 'id-1').body)
+  const bare = JSON.parse(problemResponse(new IngestError('not-found', ''), 'id-1').body)
   for (const name of ['limit', 'actual', 'retryAfter', 'issues', 'stack', 'cause']) t.notOk(name in bare, name)
+})
+
+t.test('every code has a status, and there are no others', async (t) => {
+  t.strictSame(Object.keys(statusByCode).sort(), [...errorCodes].sort())
+})
+
+t.test('a sender drops a batch on 400 and 413 alone, and those are never for what may succeed later', async (t) => {
+  for (const code of errorCodes) {
+    const status = statusByCode[code]
+    if (status === 400 || status === 413) t.equal(new IngestError(code, '').retryable, false, code)
+    if (status === 503 || status === 429) t.equal(new IngestError(code, '').retryable, true, code)
+  }
+})
+
+t.test('the tables of codes in the docs have every code, with its status and whether a retry may help', async (t) => {
+  // tests run in a compiled copy of the repository, without docs
+  const root = execFileSync('git', ['rev-parse', '--show-toplevel'], { encoding: 'utf8' }).trim()
+  const rows = readFileSync(join(root, 'docs/http-api.md'), 'utf8').matchAll(
+    /^\| `([a-z-]+)` +\| (\d{3}) +\| (yes|no) /gm,
+  )
+  const documented = Array.from(rows, ([, code = '', status, retryable]) => [code, Number(status), retryable === 'yes'])
+  const expected = errorCodes.map((code) => [code, statusByCode[code], new IngestError(code, '').retryable])
+  t.strictSame(documented.sort(), expected.sort())
 })

@@ -1,14 +1,13 @@
-import type { EmbeddedIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
-import type { EdgeRequest } from '../../src/http/request.ts'
-import { projectDownloadsMax, projectWaitsMax } from '../../src/limits/concurrency.ts'
-import { createWaits } from '../../src/limits/long-polls.ts'
+import { createCancellation } from '../../src/http/cancellation.ts'
+import type { HttpRequest } from '../../src/http/request.ts'
+import { concurrencyLimits } from '../../src/limits/concurrency.ts'
 import { type ServeOptions, serve } from '../../src/serve.ts'
-import { openTestIngest, projectId } from '../batches.ts'
+import { openTestIngest, projectId, withMethods } from '../batches.ts'
 import { requestBytes } from '../edges.ts'
 import { get } from '../map-parts.ts'
-import { openRaw } from '../raw-exchange.ts'
+import { openRaw } from '../raw-connection.ts'
 
 const path = '/v1/events?wait=60'
 
@@ -16,19 +15,18 @@ const path = '/v1/events?wait=60'
 async function open(t: Test, options: Partial<ServeOptions> = {}) {
   const { ingest, key } = await openTestIngest()
   const books = { reading: 0, onChange: () => {} }
-  const watched: EmbeddedIngest = {
-    ...ingest,
-    async *readEvents(...args) {
+  const watched = withMethods(ingest, (project) => ({
+    async *readEvents(options) {
       books.reading++
       books.onChange()
       try {
-        yield* ingest.project(...args).readEvents()
+        yield* project.readEvents(options)
       } finally {
         books.reading--
         books.onChange()
       }
     },
-  }
+  }))
   const served = await serve({ ingest: watched, port: 0, closeTimeoutMs: 1, ...options })
   t.teardown(() => served.close())
   return {
@@ -103,9 +101,12 @@ t.test('a server that is about to stop answers who waits at once', async (t) => 
 
 t.test('so many wait and no more, and reading goes on beside them', async (t) => {
   const { ask, ingest, key, reading } = await open(t)
-  const raws = await Promise.all(Array.from({ length: projectWaitsMax }, () => ask()))
-  await reading(projectWaitsMax)
-  t.ok(projectWaitsMax > projectDownloadsMax, 'more than there are places for reading')
+  const raws = await Promise.all(Array.from({ length: concurrencyLimits.longPolls.projectMax }, () => ask()))
+  await reading(concurrencyLimits.longPolls.projectMax)
+  t.ok(
+    concurrencyLimits.longPolls.projectMax > concurrencyLimits.downloads.projectMax,
+    'more than there are places for reading',
+  )
   const other = await ask()
   const refused = await other.read()
   t.match(refused, { status: 503, headers: { 'retry-after': /^[1-9]/ } })
@@ -140,14 +141,14 @@ t.test('by fetch, the signal of the request ends a wait', async (t) => {
   await reading(0)
 })
 
-t.test('a wait that begins when the server is about to stop already is none', async (t) => {
-  let ignored = 0
-  const request = { onLeave: () => () => ignored++ } as Pick<EdgeRequest, 'onLeave'> as EdgeRequest
-  let ended = 0
-  const end = createWaits(AbortSignal.abort()).begin(request, () => ended++)
-  t.equal(ended, 1)
-  end()
-  t.equal(ignored, 1)
-  createWaits(undefined).begin(request, () => ended++)()
-  t.equal(ended, 1)
+t.test('a request that starts while the server drains is cancelled at once', async (t) => {
+  let stopped = 0
+  const request = { onDisconnect: () => () => stopped++ } as Pick<HttpRequest, 'onDisconnect'> as HttpRequest
+  const reasons: unknown[] = []
+  const stopWatching = createCancellation(AbortSignal.abort()).watch(request, (reason) => reasons.push(reason))
+  t.match(reasons, [{ code: 'draining' }])
+  stopWatching()
+  t.equal(stopped, 1)
+  createCancellation(undefined).watch(request, (reason) => reasons.push(reason))()
+  t.equal(reasons.length, 1)
 })
