@@ -1,18 +1,18 @@
 import { batchBytesMax } from '@ingest/core'
 import t from 'tap'
 import { toFetchHandler } from '../src/fetch-handler.ts'
-import { batchOf, openTestIngest } from './batches.ts'
+import { batchOf, openTestIngest } from './test-ingest.ts'
 
 const url = 'http://localhost/v1/events/batch'
 
-t.test('a body may come as a stream of any pieces', async (t) => {
+t.test('a body may be a stream of any chunks', async (t) => {
   const { ingest, headers, storedCount } = await openTestIngest()
-  const pieces = batchOf(5).match(/.{1,7}/g) ?? []
+  const chunks = batchOf(5).match(/.{1,7}/g) ?? []
   const body = new ReadableStream({
     pull(controller) {
-      const piece = pieces.shift()
-      if (piece === undefined) controller.close()
-      else controller.enqueue(Buffer.from(piece))
+      const chunk = chunks.shift()
+      if (chunk === undefined) controller.close()
+      else controller.enqueue(Buffer.from(chunk))
     },
   })
   const response = await toFetchHandler(ingest)(new Request(url, { method: 'POST', headers, body, duplex: 'half' }))
@@ -21,7 +21,7 @@ t.test('a body may come as a stream of any pieces', async (t) => {
   t.equal(await storedCount(), 5)
 })
 
-t.test('a stream without an end is read up to the limit and let go', async (t) => {
+t.test('an endless stream is read up to the limit and cancelled', async (t) => {
   const { ingest, headers } = await openTestIngest()
   let enqueued = 0
   let isCanceled = false
@@ -40,7 +40,7 @@ t.test('a stream without an end is read up to the limit and let go', async (t) =
   t.ok(enqueued < batchBytesMax + 40_000)
 })
 
-t.test('a stream that breaks is no malformed batch', async (t) => {
+t.test('a stream that fails is a 408, not a malformed batch', async (t) => {
   const { ingest, headers, storedCount } = await openTestIngest()
   const body = new ReadableStream({
     start(controller) {
@@ -56,7 +56,7 @@ t.test('a stream that breaks is no malformed batch', async (t) => {
   t.equal(await storedCount(), 0)
 })
 
-t.test('a body that somebody else has read is a 500 that says what to do', async (t) => {
+t.test('a consumed body is a 500 that names the fix', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const request = new Request(url, { method: 'POST', headers, body: batchOf(1) })
   await request.json()
@@ -65,7 +65,7 @@ t.test('a body that somebody else has read is a 500 that says what to do', async
   t.match(await response.json(), { code: 'internal-error', detail: /before the body parser/ })
 })
 
-t.test('a Content-Length that is no number is refused', async (t) => {
+t.test('a Content-Length that is not a number is refused', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const pairs: [string, string][] = [...headers, ['Content-Length', 'many']]
   const response = await toFetchHandler(ingest)(new Request(url, { method: 'POST', headers: pairs, body: batchOf(1) }))
@@ -73,7 +73,7 @@ t.test('a Content-Length that is no number is refused', async (t) => {
   t.match(await response.json(), { code: 'malformed-request' })
 })
 
-t.test('a parameter of the media type may hold a comma in quotes', async (t) => {
+t.test('a parameter of the media type may have a comma in quotes', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const handler = toFetchHandler(ingest)
   for (const [contentType, status] of [
@@ -87,7 +87,7 @@ t.test('a parameter of the media type may hold a comma in quotes', async (t) => 
   }
 })
 
-t.test('a request without a body has an empty one', async (t) => {
+t.test('a request without a body has an empty body', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const response = await toFetchHandler(ingest)(new Request(url, { method: 'POST', headers }))
   t.equal(response.status, 400)

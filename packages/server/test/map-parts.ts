@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EmbeddedIngest, Manifest } from '@ingest/core'
-import { headersOf, projectId } from './batches.ts'
 import type { Sent } from './edges.ts'
+import { headersOf, projectId } from './test-ingest.ts'
 
 export function digestOf(bytes: Uint8Array): string {
   return `sha256:${createHash('sha256').update(bytes).digest('hex')}`

@@ -5,13 +5,13 @@ import { batchBytesMax } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { createHandler, headersMax } from '../src/node-handler.ts'
 import { serve } from '../src/serve.ts'
-import { batchOf, batchOfBytes, collectErrors, headersOf, openTestIngest } from './batches.ts'
 import { requestBytes, type Sent } from './edges.ts'
 import { openRaw } from './raw-connection.ts'
+import { batchOf, batchOfBytes, collectErrors, headersOf, openTestIngest } from './test-ingest.ts'
 
 type Middleware = (req: IncomingMessage & { body?: unknown }, res: ServerResponse, next: () => void) => void
 
-/** A stack of middlewares as Connect and Express run them. */
+/** A stack of middleware as Connect and Express run it. */
 async function openStack(t: Test, ...stack: Middleware[]) {
   const server = createServer((req, res) => {
     const run = (i: number): void => stack[i]?.(req, res, () => run(i + 1))
@@ -22,13 +22,13 @@ async function openStack(t: Test, ...stack: Middleware[]) {
   return async (sent: Sent) => {
     const raw = await openRaw((server.address() as AddressInfo).port)
     raw.write(requestBytes(sent))
-    const answer = await raw.read()
+    const response = await raw.read()
     raw.socket.destroy()
-    return answer
+    return response
   }
 }
 
-/** A body parser: reads everything and leaves what `parse` makes of it. */
+/** A body parser: reads the body and sets `req.body` to the result of `parse`. */
 const bodyParser =
   (parse: (body: Buffer) => unknown): Middleware =>
   async (req, _res, next) => {
@@ -38,30 +38,30 @@ const bodyParser =
     next()
   }
 
-t.test('what is for somebody else is handed on, before the body is touched', async (t) => {
+t.test('requests of unknown paths are passed on with their body unread', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const send = await openStack(t, createHandler(ingest), (req, res) => {
-    req.resume().on('end', () => res.end(`theirs: ${req.url}`))
-    res.setHeader('Content-Length', `theirs: ${req.url}`.length)
+    req.resume().on('end', () => res.end(`other: ${req.url}`))
+    res.setHeader('Content-Length', `other: ${req.url}`.length)
   })
   for (const path of ['/', '/other?a=b', '/v1/events/batch/', '/v1']) {
-    t.equal((await send({ path, headers, body: 'anything' })).body, `theirs: ${path}`)
+    t.equal((await send({ path, headers, body: 'anything' })).body, `other: ${path}`)
   }
   t.equal((await send({ headers, body: batchOf(1) })).status, 202)
   t.equal((await send({ method: 'GET' })).status, 405)
   t.equal((await send({ method: 'GET', path: '/livez?a' })).status, 200)
 })
 
-t.test('without anybody else it answers 404', async (t) => {
+t.test('without `next`, an unknown path is a 404', async (t) => {
   const { ingest } = await openTestIngest()
   const handler = createHandler(ingest)
   const send = await openStack(t, (req, res) => handler(req, res))
-  const answer = await send({ path: '/other', method: 'GET' })
-  t.equal(answer.status, 404)
-  t.equal(JSON.parse(answer.body).code, 'not-found')
+  const response = await send({ path: '/other', method: 'GET' })
+  t.equal(response.status, 404)
+  t.equal(JSON.parse(response.body).code, 'not-found')
 })
 
-t.test('below a prefix it sees what the framework left of the path', async (t) => {
+t.test('below a prefix, the path is what the framework left of it', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const handler = createHandler(ingest)
   const send = await openStack(t, (req, res, next) => {
@@ -71,7 +71,7 @@ t.test('below a prefix it sees what the framework left of the path', async (t) =
   t.equal((await send({ path: '/ingest/v1/events/batch', headers, body: batchOf(1) })).status, 202)
 })
 
-t.test('a body that was left as bytes is used, and has the same limit', async (t) => {
+t.test('a body that a parser left as bytes is used, and has the same limit', async (t) => {
   const { ingest, headers, storedCount } = await openTestIngest()
   const send = await openStack(
     t,
@@ -88,7 +88,7 @@ t.test('a body that was left as bytes is used, and has the same limit', async (t
   )
 })
 
-t.test('a body that was left as bytes may be inflated already', async (t) => {
+t.test('a body that a parser left as bytes may be inflated', async (t) => {
   const { ingest, headers, storedCount } = await openTestIngest()
   const gzip = [...headers, ['Content-Encoding', 'gzip']] as const
   const inflating = await openStack(
@@ -106,7 +106,7 @@ t.test('a body that was left as bytes may be inflated already', async (t) => {
   t.equal(await storedCount(), 4)
 })
 
-t.test('a body of which the bytes are gone is a 500 that says what to do', async (t) => {
+t.test('a body whose bytes are gone is a 500 that names the fix', async (t) => {
   for (const parse of [
     (body: Buffer) => JSON.parse(body.toString()),
     (body: Buffer) => body.toString(),
@@ -115,15 +115,15 @@ t.test('a body of which the bytes are gone is a 500 that says what to do', async
     const { log, errors } = collectErrors()
     const { ingest, headers, storedCount } = await openTestIngest()
     const send = await openStack(t, bodyParser(parse), createHandler(ingest, { log }))
-    const answer = await send({ headers, body: batchOf(1) })
-    t.equal(answer.status, 500)
-    t.match(JSON.parse(answer.body), { code: 'internal-error', detail: /mount this handler before the body parser/ })
+    const response = await send({ headers, body: batchOf(1) })
+    t.equal(response.status, 500)
+    t.match(JSON.parse(response.body), { code: 'internal-error', detail: /mount this handler before the body parser/ })
     t.equal(errors.length, 1)
     t.equal(await storedCount(), 0)
   }
 })
 
-t.test('a parser that left a body alone does no harm', async (t) => {
+t.test('req.body of a parser that did not read the body is ignored', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const setEmpty: Middleware = (req, _res, next) => {
     req.body = {}
@@ -133,19 +133,19 @@ t.test('a parser that left a body alone does no harm', async (t) => {
   t.equal((await send({ headers, body: batchOf(1) })).status, 202)
 })
 
-t.test('an answer that somebody else has begun is left alone', async (t) => {
+t.test('a response that another middleware has started is left alone', async (t) => {
   const { ingest, headers, storedCount } = await openTestIngest()
-  const answerFirst: Middleware = (_req, res, next) => {
+  const respondFirst: Middleware = (_req, res, next) => {
     next()
-    res.setHeader('Content-Length', 6).end('theirs')
+    res.setHeader('Content-Length', 5).end('other')
   }
-  const send = await openStack(t, answerFirst, createHandler(ingest))
-  t.equal((await send({ headers, body: batchOf(1) })).body, 'theirs')
-  t.equal((await send({ headers, body: batchOf(1, 'other') })).body, 'theirs')
+  const send = await openStack(t, respondFirst, createHandler(ingest))
+  t.equal((await send({ headers, body: batchOf(1) })).body, 'other')
+  t.equal((await send({ headers, body: batchOf(1, 'other') })).body, 'other')
   t.ok((await storedCount()) <= 2)
 })
 
-t.test('rate limits that cannot be are refused when it is made', async (t) => {
+t.test('invalid rate limits are refused at creation', async (t) => {
   const { ingest } = await openTestIngest()
   t.throws(() => createHandler(ingest, { rateLimits: { events: { perSecond: 1, burst: 99 } } }), {
     code: 'invalid-argument',
@@ -168,7 +168,7 @@ async function open(t: Test) {
 
 const expect = ['Expect', '100-continue'] as const
 
-t.test('who waits to be told is told to go on when the headers are good', async (t) => {
+t.test('Expect: 100-continue gets a 100 if the headers are valid', async (t) => {
   const { raw, headers, storedCount } = await open(t)
   const body = batchOf(2)
   const bytes = requestBytes({ headers: [...headers, expect], body })
@@ -179,7 +179,7 @@ t.test('who waits to be told is told to go on when the headers are good', async 
   t.equal(await storedCount(), 2)
 })
 
-t.test('who waits to be told gets a refusal without being told to go on', async (t) => {
+t.test('Expect: 100-continue gets an error without a 100 if the headers are invalid', async (t) => {
   for (const [status, headers] of [
     [401, headersOf('junk')],
     [413, undefined],
@@ -200,20 +200,20 @@ t.test('other expectations are ignored', async (t) => {
 t.test('HTTP/1.1 needs a Host, HTTP/1.0 does not', async (t) => {
   const { raw } = await open(t)
   raw.write('GET /livez HTTP/1.1\r\n\r\n')
-  const answer = await raw.read()
-  t.equal(answer.status, 400)
-  t.equal(JSON.parse(answer.body).code, 'malformed-request')
+  const response = await raw.read()
+  t.equal(response.status, 400)
+  t.equal(JSON.parse(response.body).code, 'malformed-request')
   raw.write('GET /livez HTTP/1.0\r\n\r\n')
   t.equal((await raw.read()).status, 200)
 })
 
-/** As many as they say, with `Host` and `Content-Length`. */
+/** `count` headers in total, with `Host` and `Content-Length`. */
 function manyHeaders(count: number, headers: readonly (readonly [string, string])[], last: [string, string][] = []) {
   const fillers = Array.from({ length: count - headers.length - last.length - 2 }, () => ['A', ''] as const)
   return [...headers, ...fillers, ...last]
 }
 
-t.test('too many headers are refused, as Node hides those behind', async (t) => {
+t.test('too many headers are refused, as Node drops the last of them', async (t) => {
   const repeats: [string, string][] = [
     ['Content-Encoding', 'identity'],
     ['Content-Encoding', 'gzip'],
@@ -221,10 +221,10 @@ t.test('too many headers are refused, as Node hides those behind', async (t) => 
   for (const count of [headersMax + 1, 1050, 2000]) {
     const { raw, headers, storedCount } = await open(t)
     raw.write(requestBytes({ headers: manyHeaders(count, headers, repeats), body: batchOf(1) }))
-    const answer = await raw.read()
-    t.equal(answer.status, 431)
-    t.equal(answer.headers.connection, 'close')
-    t.match(JSON.parse(answer.body), { code: 'headers-too-large', detail: /at most 100 headers/ })
+    const response = await raw.read()
+    t.equal(response.status, 431)
+    t.equal(response.headers.connection, 'close')
+    t.match(JSON.parse(response.body), { code: 'headers-too-large', detail: /at most 100 headers/ })
     t.equal(await raw.ended, 'end')
     t.equal(await storedCount(), 0)
   }
@@ -235,7 +235,7 @@ t.test('too many headers are refused, as Node hides those behind', async (t) => 
   t.match(JSON.parse((await raw.read()).body), { code: 'repeated-header' })
 })
 
-t.test('a server that is set to take fewer headers does not hide any', async (t) => {
+t.test('a lower maxHeadersCount of the server drops no headers unnoticed', async (t) => {
   const { ingest, headers, storedCount } = await openTestIngest()
   const server = createServer(createHandler(ingest))
   server.maxHeadersCount = 40
@@ -254,7 +254,7 @@ t.test('a server that is set to take fewer headers does not hide any', async (t)
   t.equal(await storedCount(), 1)
 })
 
-t.test('a path may come as a whole URL, as proxies send it', async (t) => {
+t.test('the request target may be a whole URL, as proxies send it', async (t) => {
   const { raw } = await open(t)
   raw.write(requestBytes({ method: 'GET', path: 'http://localhost:1/livez?a=b' }))
   t.equal((await raw.read()).status, 200)

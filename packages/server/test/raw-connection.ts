@@ -9,13 +9,13 @@ export interface RawResponse {
   bytes: Buffer
 }
 
-/** A connection on which a test writes what it likes, and reads whole answers. */
+/** A TCP connection on which a test writes any bytes and reads whole responses. */
 export interface RawConnection {
   socket: Socket
   write(data: string | Uint8Array): void
-  /** The next answer; rejects when the connection ends before it. `head`: the answer has no body. */
+  /** The next response; rejects when the connection ends first. `head`: the response has no body. */
   read(head?: boolean): Promise<RawResponse>
-  /** How the connection ended, once it has. */
+  /** How the connection ended. */
   ended: Promise<'end' | 'reset'>
 }
 
@@ -44,7 +44,7 @@ export async function openRaw(port: number): Promise<RawConnection> {
       const parsed = parse(received, head)
       if (parsed) {
         received = received.slice(parsed.length)
-        return parsed.answer
+        return parsed.response
       }
       if (over) throw new Error(`The connection ended after ${JSON.stringify(received)}.`)
       await new Promise<void>((resolve) => {
@@ -55,7 +55,7 @@ export async function openRaw(port: number): Promise<RawConnection> {
   return { socket, write: (data) => void socket.write(data), read, ended }
 }
 
-function parse(text: string, head: boolean): { answer: RawResponse; length: number } | undefined {
+function parse(text: string, head: boolean): { response: RawResponse; length: number } | undefined {
   const headEnd = text.indexOf('\r\n\r\n')
   if (headEnd === -1) return undefined
   const [statusLine = '', ...lines] = text.slice(0, headEnd).split('\r\n')
@@ -70,10 +70,10 @@ function parse(text: string, head: boolean): { answer: RawResponse; length: numb
   const body = head || [100, 304].includes(status) ? { text: '', length: 0 } : parseBody(rest, headers)
   if (!body) return undefined
   const bytes = Buffer.from(body.text, 'latin1')
-  return { answer: { status, headers, body: bytes.toString(), bytes }, length: headEnd + 4 + body.length }
+  return { response: { status, headers, body: bytes.toString(), bytes }, length: headEnd + 4 + body.length }
 }
 
-/** Undefined while it is not all here. */
+/** Undefined while it is incomplete. */
 function parseBody(rest: string, headers: Record<string, string>): { text: string; length: number } | undefined {
   if (headers['transfer-encoding'] === 'chunked') return parseChunked(rest)
   const length = Number(headers['content-length'] ?? 0)

@@ -6,10 +6,10 @@ import { parseRawHeaders } from '../src/http/request.ts'
 import { concurrencyLimits } from '../src/limits/concurrency.ts'
 import { errorsToConsole } from '../src/log.ts'
 import { createRouter, type HandlerOptions } from '../src/router.ts'
-import { batchOf, batchOfBytes, collectErrors, headersOf, openTestIngest, projectId } from './batches.ts'
 import { edges, type Sent } from './edges.ts'
+import { batchOf, batchOfBytes, collectErrors, headersOf, openTestIngest, projectId } from './test-ingest.ts'
 
-// what goes wrong here on purpose is told to the console, and need not be
+// the default log writes provoked errors to the console
 t.capture(console, 'error')
 
 const gzip: [string, string] = ['Content-Encoding', 'gzip']
@@ -23,11 +23,11 @@ interface Case extends Sent {
   /** More to expect of the body. */
   more?: object
   options?: HandlerOptions
-  /** How many events of it are stored. */
+  /** How many events are stored. Default: 0. */
   stored?: number
 }
 
-/** In `headers` of a case, stands for the three that a good request has. */
+/** In `headers` of a case, a placeholder for the three headers of a valid request. */
 const good: [string, string] = ['good', '']
 
 function credentials(projectId: string | undefined, key: string | undefined): [string, string][] {
@@ -43,17 +43,17 @@ const draining = { draining: AbortSignal.abort() }
 
 const cases: Case[] = [
   { name: 'a batch is stored', body: batchOf(100), status: 202, more: { ...zeros, accepted: 100 }, stored: 100 },
-  { name: 'an empty batch is nothing bad', body: '{"events":[]}', status: 202, more: zeros },
+  { name: 'an empty batch is accepted', body: '{"events":[]}', status: 202, more: zeros },
   {
-    name: 'a batch of rejected events is accepted as one',
+    name: 'a batch of rejected events is accepted',
     body: '{"events":[1]}',
     status: 202,
     more: { accepted: 0, duplicates: 0, rejected: [{ index: 0, eventId: null, issues: [{ code: 'not_object' }] }] },
   },
-  { name: 'the query decides nothing', path: '/v1/events/batch?a=/b', body: batchOf(1), status: 202, stored: 1 },
+  { name: 'the query is ignored', path: '/v1/events/batch?a=/b', body: batchOf(1), status: 202, stored: 1 },
   { name: 'a batch of 262,144 bytes is stored', body: batchOfBytes(batchBytesMax), status: 202, stored: 1 },
   {
-    name: 'a batch of 262,145 bytes is not',
+    name: 'a batch of 262,145 bytes is too large',
     body: batchOfBytes(batchBytesMax + 1),
     ...tooLarge,
     more: { limit: 262144 },
@@ -67,7 +67,7 @@ const cases: Case[] = [
   },
   { name: 'gzip is inflated', headers: [good, gzip], body: gzipSync(batchOf(3)), status: 202, stored: 3 },
   {
-    name: 'x-gzip, in any case, is too',
+    name: 'x-gzip is gzip, case-insensitive',
     headers: [good, ['Content-Encoding', 'X-GZIP']],
     body: gzipSync(batchOf(3)),
     status: 202,
@@ -81,53 +81,58 @@ const cases: Case[] = [
     stored: 1,
   },
   {
-    name: '262,145 bytes inside gzip are not',
+    name: '262,145 bytes inside gzip are too large',
     headers: [good, gzip],
     body: gzipSync(batchOfBytes(batchBytesMax + 1)),
     ...tooLarge,
   },
-  { name: 'a bomb is too large', headers: [good, gzip], body: gzipSync(Buffer.alloc(20_000_000)), ...tooLarge },
-  { name: 'broken gzip is malformed', headers: [good, gzip], body: batchOf(1), status: 400, code: 'malformed-body' },
+  { name: 'a gzip bomb is too large', headers: [good, gzip], body: gzipSync(Buffer.alloc(20_000_000)), ...tooLarge },
+  { name: 'invalid gzip is malformed', headers: [good, gzip], body: batchOf(1), status: 400, code: 'malformed-body' },
   {
-    name: 'half of a gzip is malformed',
+    name: 'truncated gzip is malformed',
     headers: [good, gzip],
     body: gzipSync(batchOf(1)).subarray(0, -9),
     status: 400,
     code: 'malformed-body',
   },
   {
-    name: 'identity is no coding',
+    name: 'the coding identity is accepted',
     headers: [good, ['Content-Encoding', 'identity']],
     body: batchOf(1),
     status: 202,
     stored: 1,
   },
   {
-    name: 'an empty coding is none',
+    name: 'an empty coding is accepted',
     headers: [good, ['Content-Encoding', '']],
     body: batchOf(1),
     status: 202,
     stored: 1,
   },
   ...['br', 'deflate', 'zstd', 'gzip;q=1', 'chunked'].map((coding) => ({
-    name: `the coding ${coding} is not known`,
+    name: `the coding ${coding} is unsupported`,
     headers: [good, ['Content-Encoding', coding]] as [string, string][],
     body: batchOf(1),
     status: 400,
     code: 'unsupported-coding',
   })),
-  { name: 'nothing is not JSON', body: '', status: 400, code: 'malformed-body' },
-  { name: 'half an object is not JSON', body: '{"events":[', status: 400, code: 'malformed-body' },
+  { name: 'an empty body is malformed', body: '', status: 400, code: 'malformed-body' },
+  { name: 'truncated JSON is malformed', body: '{"events":[', status: 400, code: 'malformed-body' },
   {
-    name: 'Latin-1 is not UTF-8',
+    name: 'Latin-1 is malformed',
     body: Buffer.from('{"events":["\xe4"]}', 'latin1'),
     status: 400,
     code: 'malformed-body',
   },
-  { name: 'a list is no envelope', body: '[]', status: 400, code: 'invalid-envelope' },
-  { name: 'an envelope has events', body: '{"events":{}}', status: 400, code: 'invalid-envelope' },
+  { name: 'an array is an invalid envelope', body: '[]', status: 400, code: 'invalid-envelope' },
+  {
+    name: 'an envelope without an array of events is invalid',
+    body: '{"events":{}}',
+    status: 400,
+    code: 'invalid-envelope',
+  },
   ...['text/plain', 'application/jsonl', 'application/json+x', 'application/problem+json', ''].map((type) => ({
-    name: `the media type "${type}" is not known`,
+    name: `the media type "${type}" is unsupported`,
     headers: [...credentials(projectId, 'good').filter((pair) => pair !== json), ['Content-Type', type]] as [
       string,
       string,
@@ -137,7 +142,7 @@ const cases: Case[] = [
     code: 'unsupported-media-type',
   })),
   {
-    name: 'a media type is wanted',
+    name: 'a media type is required',
     headers: credentials(projectId, 'good').filter((pair) => pair !== json),
     body: Buffer.from(batchOf(1)),
     status: 400,
@@ -159,16 +164,16 @@ const cases: Case[] = [
       ['no key', projectId, undefined],
       ['an empty project', '', 'good'],
       ['an empty key', projectId, ''],
-      ['junk for a key', projectId, 'junk'],
-      ['a key that was never made', projectId, 'ik_00000000_00000000000000000000000000000000000000'],
-      ['a project that is not there', 'game-2', 'good'],
-      ['a project that cannot be', 'game/1', 'good'],
-      ['a key for reading', projectId, 'reading'],
+      ['a malformed key', projectId, 'junk'],
+      ['an unknown key', projectId, 'ik_00000000_00000000000000000000000000000000000000'],
+      ['an unknown project', 'game-2', 'good'],
+      ['an invalid project id', 'game/1', 'good'],
+      ['a key of another scope', projectId, 'reading'],
       ['a revoked key', projectId, 'revoked'],
       ['an expired key', projectId, 'expired'],
     ] as const
   ).map(([what, project, key]) => ({
-    name: `${what}: not authorized`,
+    name: `${what}: unauthorized`,
     headers: credentials(project, key),
     body: batchOf(1),
     status: 401,
@@ -176,7 +181,7 @@ const cases: Case[] = [
     more: { detail: 'X-Project-Id and X-Ingestion-Key must be those of an active key.', retryable: false },
   })),
   ...['X-Project-Id', 'X-Ingestion-Key'].map((name) => ({
-    name: `${name} twice: not authorized`,
+    name: `${name} twice: unauthorized`,
     headers: [good, [name, name === 'X-Project-Id' ? projectId : 'good']] as [string, string][],
     body: batchOf(1),
     status: 401,
@@ -195,34 +200,46 @@ const cases: Case[] = [
     status: 400,
     code: 'repeated-header',
   })),
-  { name: 'there are no other paths', path: '/v1/event', status: 404, code: 'not-found' },
-  { name: 'a path is exact', path: '/v1/events/batch/', status: 404, code: 'not-found' },
-  { name: 'the prototype has no paths', path: '/__proto__', status: 404, code: 'not-found' },
-  { name: 'a path comes before the method', method: 'GET', path: '/v1', status: 404, code: 'not-found' },
+  { name: 'an unknown path is not found', path: '/v1/event', status: 404, code: 'not-found' },
+  { name: 'a trailing slash is not found', path: '/v1/events/batch/', status: 404, code: 'not-found' },
+  { name: 'a name of the prototype is not found', path: '/__proto__', status: 404, code: 'not-found' },
+  {
+    name: 'an unknown path is not found, whatever the method',
+    method: 'GET',
+    path: '/v1',
+    status: 404,
+    code: 'not-found',
+  },
   ...['GET', 'PUT', 'DELETE', 'OPTIONS', 'HEAD', 'PATCH'].map((method) => ({
-    name: `a batch is not sent by ${method}`,
+    name: `a batch cannot be sent by ${method}`,
     method,
     status: 405,
     code: 'method-not-allowed',
   })),
   ...['/livez', '/readyz'].flatMap((path) => [
-    { name: `${path} is well`, method: 'GET', path, headers: [], status: 200 },
-    { name: `${path} has a head`, method: 'HEAD', path, headers: [], status: 200 },
-    { name: `${path} takes no POST`, method: 'POST', path, status: 405, code: 'method-not-allowed' },
+    { name: `${path} is a 200`, method: 'GET', path, headers: [], status: 200 },
+    { name: `${path} has a HEAD`, method: 'HEAD', path, headers: [], status: 200 },
+    { name: `${path} has no POST`, method: 'POST', path, status: 405, code: 'method-not-allowed' },
   ]),
-  { name: 'while draining there is no batch', body: batchOf(1), options: draining, status: 503, code: 'draining' },
+  { name: 'while draining, a batch is a 503', body: batchOf(1), options: draining, status: 503, code: 'draining' },
   {
-    name: 'while draining no key is looked at',
+    name: 'while draining, no key is checked',
     headers: [],
     body: batchOf(1),
     options: draining,
     status: 503,
     code: 'draining',
   },
-  { name: 'while draining a path comes first', path: '/v1', options: draining, status: 404, code: 'not-found' },
-  { name: 'while draining it lives', method: 'GET', path: '/livez', options: draining, status: 200 },
   {
-    name: 'while draining it is not ready',
+    name: 'while draining, an unknown path is not found',
+    path: '/v1',
+    options: draining,
+    status: 404,
+    code: 'not-found',
+  },
+  { name: 'while draining, /livez is a 200', method: 'GET', path: '/livez', options: draining, status: 200 },
+  {
+    name: 'while draining, /readyz is a 503',
     method: 'GET',
     path: '/readyz',
     options: draining,
@@ -249,38 +266,38 @@ for (const { name: edgeName, open } of edges) {
     const sharedEdge = await open(shared.ingest)
     t.teardown(() => sharedEdge.close())
     for (const { name, status, code, more = {}, options, stored = 0, headers, ...sent } of cases) {
-      // serve decides by itself when it drains
+      // serve has its own draining signal
       if (edgeName === 'serve' && options) continue
       await t.test(name, async (t) => {
         const isFresh = stored > 0 || options !== undefined
         const { ingest, storedCount, resolve } = isFresh ? await openIngestWithKeys() : shared
         const edge =
           isFresh && edgeName !== 'serve' ? await open(ingest, options) : isFresh ? await open(ingest) : sharedEdge
-        const answer = await edge.send({ ...sent, headers: resolve(headers) })
-        t.equal(answer.status, status, answer.body)
-        t.match(answer.headers['x-request-id'], uuid)
-        t.equal(answer.headers['cache-control'], 'no-store')
-        t.equal('retry-after' in answer.headers, status === 503)
-        if (options) t.equal(answer.headers.connection, 'close')
+        const response = await edge.send({ ...sent, headers: resolve(headers) })
+        t.equal(response.status, status, response.body)
+        t.match(response.headers['x-request-id'], uuid)
+        t.equal(response.headers['cache-control'], 'no-store')
+        t.equal('retry-after' in response.headers, status === 503)
+        if (options) t.equal(response.headers.connection, 'close')
         if (sent.method === 'HEAD') {
-          t.equal(answer.body, '')
-          t.match(answer.headers['content-length'], /^[1-9]\d*$/)
+          t.equal(response.body, '')
+          t.match(response.headers['content-length'], /^[1-9]\d*$/)
         } else {
-          t.equal(answer.headers['content-length'], String(Buffer.byteLength(answer.body)))
-          const body = JSON.parse(answer.body)
+          t.equal(response.headers['content-length'], String(Buffer.byteLength(response.body)))
+          const body = JSON.parse(response.body)
           t.match(body, { ...(code === undefined ? {} : { code, status }), ...more })
-          if (code !== undefined) t.equal(body.requestId, answer.headers['x-request-id'])
+          if (code !== undefined) t.equal(body.requestId, response.headers['x-request-id'])
           if (status === 202) t.strictSame(Object.keys(body), ['accepted', 'duplicates', 'rejected'])
         }
-        t.equal(answer.headers['content-type'], code === undefined ? 'application/json' : 'application/problem+json')
-        if (status === 405) t.equal(answer.headers.allow, sent.path ? 'GET, HEAD' : 'POST')
+        t.equal(response.headers['content-type'], code === undefined ? 'application/json' : 'application/problem+json')
+        if (status === 405) t.equal(response.headers.allow, sent.path ? 'GET, HEAD' : 'POST')
         t.equal(await storedCount(), stored)
         if (isFresh) edge.close()
       })
     }
   })
 
-  t.test(`by ${edgeName}, a key store that cannot be read is 503, never 401`, async (t) => {
+  t.test(`by ${edgeName}, a key store that fails is a 503, never a 401`, async (t) => {
     const secret = new Error('the password of the database is 1234')
     for (const authenticate of [
       () => Promise.reject(secret),
@@ -290,17 +307,17 @@ for (const { name: edgeName, open } of edges) {
       const { ingest, headers, storedCount } = await openTestIngest({ authenticate })
       const edge = await open(ingest, { log })
       t.teardown(() => edge.close())
-      const answer = await edge.send({ headers, body: batchOf(1) })
-      t.equal(answer.status, 503)
-      t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
-      t.match(JSON.parse(answer.body), { code: 'key-store-unavailable', retryable: true })
-      t.notMatch(answer.body, 'password')
+      const response = await edge.send({ headers, body: batchOf(1) })
+      t.equal(response.status, 503)
+      t.match(response.headers['retry-after'], /^[1-9]\d*$/)
+      t.match(JSON.parse(response.body), { code: 'key-store-unavailable', retryable: true })
+      t.notMatch(response.body, 'password')
       t.equal(errors.length, 1)
       t.equal(await storedCount(), 0)
     }
   })
 
-  t.test(`by ${edgeName}, a closed store is 503 and not ready, and lives`, async (t) => {
+  t.test(`by ${edgeName}, a closed store is a 503 for batches and /readyz, not for /livez`, async (t) => {
     const store = openMemoryStore()
     const ingest = createIngest({ store, authenticate: () => true })
     const edge = await open(ingest)
@@ -310,25 +327,25 @@ for (const { name: edgeName, open } of edges) {
       { headers: headersOf('any'), body: batchOf(1) },
       { method: 'GET', path: '/readyz' },
     ]) {
-      const answer = await edge.send(sent)
-      t.equal(answer.status, 503)
-      t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
-      t.match(JSON.parse(answer.body), { code: 'store-closed', retryable: true })
+      const response = await edge.send(sent)
+      t.equal(response.status, 503)
+      t.match(response.headers['retry-after'], /^[1-9]\d*$/)
+      t.match(JSON.parse(response.body), { code: 'store-closed', retryable: true })
     }
     t.equal((await edge.send({ method: 'GET', path: '/livez' })).status, 200)
   })
 
-  t.test(`by ${edgeName}, what nobody foresaw is a 500 that tells nothing, and is reported`, async (t) => {
+  t.test(`by ${edgeName}, an unexpected error is a 500 that discloses nothing, and is logged`, async (t) => {
     const secret = new Error('secret')
     const store = { ...openMemoryStore(), append: () => Promise.reject(secret), check: () => Promise.reject(secret) }
     const { log, errors } = collectErrors()
     const edge = await open(createIngest({ store, authenticate: () => true }), { log })
     t.teardown(() => edge.close())
-    const answer = await edge.send({ headers: headersOf('any'), body: batchOf(1) })
-    t.equal(answer.status, 500)
-    const problem = JSON.parse(answer.body)
+    const response = await edge.send({ headers: headersOf('any'), body: batchOf(1) })
+    t.equal(response.status, 500)
+    const problem = JSON.parse(response.body)
     t.match(problem, { code: 'internal-error', title: 'Internal error', retryable: true })
-    t.notMatch(answer.body, /secret|stack/)
+    t.notMatch(response.body, /secret|stack/)
     t.match(errors, [{ err: secret, requestId: problem.requestId }])
     const ready = await edge.send({ method: 'GET', path: '/readyz' })
     t.equal(ready.status, 503)
@@ -337,7 +354,7 @@ for (const { name: edgeName, open } of edges) {
   })
 }
 
-t.test('what the store refuses with keeps its code', async (t) => {
+t.test('errors of the store keep their code', async (t) => {
   for (const [code, status] of [
     ['disk-full', 503],
     ['overloaded', 503],
@@ -346,14 +363,14 @@ t.test('what the store refuses with keeps its code', async (t) => {
   ] as const) {
     const store = { ...openMemoryStore(), append: () => Promise.reject(new IngestError(code, '')) }
     const router = createRouter(createIngest({ store, authenticate: () => true }))
-    const answer = await router.respond(request({ body: Buffer.from(batchOf(1)) }))
-    t.equal(answer.status, status)
-    t.equal(JSON.parse(String(answer.body)).code, code)
-    t.equal('Retry-After' in answer.headers, status === 503)
+    const response = await router.respond(request({ body: Buffer.from(batchOf(1)) }))
+    t.equal(response.status, status)
+    t.equal(JSON.parse(String(response.body)).code, code)
+    t.equal('Retry-After' in response.headers, status === 503)
   }
 })
 
-t.test('so many batches are in flight and no more; there is room again when they are done, or failed', async (t) => {
+t.test('batches in flight are bounded, and release their slots when they succeed or fail', async (t) => {
   let open = () => {}
   const gate = new Promise<void>((resolve) => {
     open = resolve
@@ -365,7 +382,7 @@ t.test('so many batches are in flight and no more; there is room again when they
   )
   await new Promise(setImmediate)
   const stranger = { ...request({}), headers: parseRawHeaders(headersOf('wrong').flat()) }
-  t.equal((await router.respond(stranger)).status, 401, 'credentials come first')
+  t.equal((await router.respond(stranger)).status, 401, 'credentials are checked first')
   const refused = await router.respond(request({ body: Buffer.from(batchOf(1)) }))
   t.equal(refused.status, 503)
   t.equal(JSON.parse(String(refused.body)).code, 'overloaded')
@@ -381,7 +398,7 @@ function request({ method = 'POST', path = '/v1/events/batch', body = Buffer.all
   return { method, path, query: '', headers, readBody: async () => body, onDisconnect: () => () => {} }
 }
 
-t.test('a key opens its project for its scopes, and for no other', async (t) => {
+t.test('a key is valid for its scopes and no others', async (t) => {
   const { ingest } = await openTestIngest()
   const all: Scope[] = ['events:write', 'maps:write', 'read']
   for (const scope of all) {
@@ -395,7 +412,7 @@ t.test('a key opens its project for its scopes, and for no other', async (t) => 
   }
 })
 
-t.test('a key store that fails is reported, without the key', async (t) => {
+t.test('a failure of the key store is logged without the key', async (t) => {
   const { log, errors } = collectErrors()
   const { ingest } = await openTestIngest({ authenticate: () => Promise.reject(new Error('gone')) })
   const headers = parseRawHeaders(headersOf('the-key').flat())
@@ -404,7 +421,7 @@ t.test('a key store that fails is reported, without the key', async (t) => {
   t.notMatch(JSON.stringify(errors), 'the-key')
 })
 
-t.test('whoever names no log sees what went wrong, and nothing else', async (t) => {
+t.test('the default log writes errors to the console, and nothing else', async (t) => {
   const written = t.capture(console, 'error')
   const others = [t.capture(console, 'info'), t.capture(console, 'log'), t.capture(console, 'warn')]
   errorsToConsole.info({}, 'listening')

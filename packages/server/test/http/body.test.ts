@@ -7,9 +7,9 @@ import { inflateBody, isGzip } from '../../src/http/body.ts'
 import { concurrencyLimits } from '../../src/limits/concurrency.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { serve } from '../../src/serve.ts'
-import { batchOf, batchOfBytes, headersOf, openTestIngest } from '../batches.ts'
 import { requestBytes } from '../edges.ts'
 import { openRaw } from '../raw-connection.ts'
+import { batchOf, batchOfBytes, headersOf, openTestIngest } from '../test-ingest.ts'
 
 async function open(t: Test) {
   const opened = await openTestIngest()
@@ -29,7 +29,7 @@ function inChunks(body: Uint8Array, size: number): Buffer {
   return Buffer.concat([...parts, Buffer.from('0\r\n\r\n')])
 }
 
-t.test('a body of 262,144 bytes in chunks is taken, one of 262,145 is not', async (t) => {
+t.test('a chunked body of 262,144 bytes is accepted, one of 262,145 is not', async (t) => {
   for (const [size, status] of [
     [batchBytesMax - 1, 202],
     [batchBytesMax, 202],
@@ -43,7 +43,7 @@ t.test('a body of 262,144 bytes in chunks is taken, one of 262,145 is not', asyn
   }
 })
 
-t.test('compressed bytes have the same limit, whatever is inside', async (t) => {
+t.test('compressed bytes have the same limit, whatever they inflate to', async (t) => {
   const { raw, headers } = await open(t)
   const body = Buffer.concat(Array.from({ length: 20_000 }, () => gzipSync('')))
   t.ok(body.length > batchBytesMax)
@@ -54,7 +54,7 @@ t.test('compressed bytes have the same limit, whatever is inside', async (t) => 
   raw.socket.destroy()
 })
 
-t.test('a body may come byte by byte', async (t) => {
+t.test('a body may arrive byte by byte', async (t) => {
   const { raw, headers, storedCount } = await open(t)
   raw.socket.setNoDelay(true)
   for (const byte of requestBytes({ headers, body: batchOf(2) })) {
@@ -65,7 +65,7 @@ t.test('a body may come byte by byte', async (t) => {
   raw.socket.destroy()
 })
 
-t.test('an event is kept byte for byte, however its body was cut', async (t) => {
+t.test('an event is stored byte for byte, however its body was chunked', async (t) => {
   const { ingest, raw, headers } = await open(t)
   const event = '{ "projectId":"game-1",\t"eventId":"\\u00e4ö", "n": 12345678901234567890.10 }'
   const body = inChunks(Buffer.from(`{"events":[${event}]}`), 7)
@@ -75,32 +75,29 @@ t.test('an event is kept byte for byte, however its body was cut', async (t) => 
   raw.socket.destroy()
 })
 
-t.test(
-  'a client that leaves in the middle of its body leaves nothing behind, not even a place in the queue',
-  async (t) => {
-    const { port, headers, storedCount, raw: last } = await open(t)
-    const body = batchOf(1)
-    const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body })
-    for (let left = concurrencyLimits.batches.max; left > 0; left -= 64) {
-      await Promise.all(
-        Array.from({ length: 64 }, async () => {
-          const raw = await openRaw(port)
-          raw.write(bytes.subarray(0, -body.length))
-          t.equal((await raw.read()).status, 100, 'its place is taken')
-          raw.write(bytes.subarray(-body.length, -1))
-          raw.socket.resetAndDestroy()
-        }),
-      )
-    }
-    last.write(requestBytes({ headers, body: batchOf(1, 'other') }))
-    t.equal((await last.read()).status, 202)
-    t.equal(await storedCount(), 1)
-    last.socket.destroy()
-  },
-)
+t.test('a client that disconnects in the middle of its body releases its slot, and nothing is stored', async (t) => {
+  const { port, headers, storedCount, raw: last } = await open(t)
+  const body = batchOf(1)
+  const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body })
+  for (let left = concurrencyLimits.batches.max; left > 0; left -= 64) {
+    await Promise.all(
+      Array.from({ length: 64 }, async () => {
+        const raw = await openRaw(port)
+        raw.write(bytes.subarray(0, -body.length))
+        t.equal((await raw.read()).status, 100, 'it has a slot')
+        raw.write(bytes.subarray(-body.length, -1))
+        raw.socket.resetAndDestroy()
+      }),
+    )
+  }
+  last.write(requestBytes({ headers, body: batchOf(1, 'other') }))
+  t.equal((await last.read()).status, 202)
+  t.equal(await storedCount(), 1)
+  last.socket.destroy()
+})
 
 t.test(
-  'a client that closes its half in the middle of the body gets no answer that would make it drop the batch',
+  'a client that half-closes its connection in the middle of the body gets no 400, which would make it drop the batch',
   async (t) => {
     for (const framing of [[], [chunked]]) {
       const { raw, headers, storedCount } = await open(t)
@@ -115,29 +112,29 @@ t.test(
 
 const limit = { bytesMax: batchBytesMax, tooLarge: batchTooLarge }
 
-t.test('what was deflated comes back', async (t) => {
+t.test('a gzip body is inflated', async (t) => {
   t.equal(Buffer.from(await inflateBody(gzipSync('{"events":[]}'), limit)).toString(), '{"events":[]}')
 })
 
-t.test('exactly 262,144 bytes come back, one more is too large', async (t) => {
+t.test('262,144 bytes are inflated, one more is too large', async (t) => {
   t.equal((await inflateBody(gzipSync(Buffer.alloc(batchBytesMax)), limit)).length, batchBytesMax)
   await t.rejects(inflateBody(gzipSync(Buffer.alloc(batchBytesMax + 1)), limit), { code: 'batch-too-large' })
 })
 
-t.test('a bomb is too large', async (t) => {
+t.test('a gzip bomb is too large', async (t) => {
   await t.rejects(inflateBody(gzipSync(Buffer.alloc(100_000_000)), limit), { code: 'batch-too-large' })
 })
 
-t.test('what is no gzip, or not all of it, is malformed', async (t) => {
+t.test('invalid or truncated gzip is malformed', async (t) => {
   const whole = gzipSync('{"events":[]}')
-  const broken = Buffer.from(whole)
-  broken[broken.length - 6] = 0xff ^ (broken[broken.length - 6] ?? 0)
-  for (const body of [Buffer.from('{"events":[]}'), Buffer.alloc(0), whole.subarray(0, -1), broken]) {
+  const corrupt = Buffer.from(whole)
+  corrupt[corrupt.length - 6] = 0xff ^ (corrupt[corrupt.length - 6] ?? 0)
+  for (const body of [Buffer.from('{"events":[]}'), Buffer.alloc(0), whole.subarray(0, -1), corrupt]) {
     await t.rejects(inflateBody(body, limit), { code: 'malformed-body' })
   }
 })
 
-t.test('gzip is known by its first two bytes', async (t) => {
+t.test('gzip is detected by its first two bytes', async (t) => {
   t.ok(isGzip(gzipSync('')))
   for (const text of ['', '{', '{"events":[]}']) t.notOk(isGzip(Buffer.from(text)))
 })
@@ -163,7 +160,7 @@ async function openCounting(t: Test) {
   return { ...opened, seen, port: (server.address() as AddressInfo).port }
 }
 
-t.test('a body in chunks of a few bytes each is taken', async (t) => {
+t.test('a body in chunks of a few bytes is accepted', async (t) => {
   const { port, headers, storedCount } = await openCounting(t)
   const raw = await openRaw(port)
   raw.write(requestBytes({ headers: [...headers, chunked], body: inChunks(Buffer.from(batchOfBytes(262_144)), 8) }))
@@ -174,24 +171,24 @@ t.test('a body in chunks of a few bytes each is taken', async (t) => {
   raw.socket.destroy()
 })
 
-t.test('a large body in chunks of a byte each is refused, and no longer parsed', async (t) => {
+t.test('a large body in chunks of one byte is refused and no longer parsed', async (t) => {
   for (const isKnown of [true, false]) {
     const { port, key, headers, seen, storedCount } = await openCounting(t)
     const raw = await openRaw(port)
     raw.socket.on('error', () => {})
     const sent = [...headersOf(isKnown ? key : 'junk'), chunked]
     raw.write(requestBytes({ headers: sent, body: inChunks(Buffer.from(batchOfBytes(262_144)), 1) }))
-    const answer = await raw.read()
-    t.equal(answer.status, isKnown ? 400 : 401)
-    if (isKnown) t.match(JSON.parse(answer.body), { code: 'malformed-request', detail: /larger chunks/ })
-    t.equal(answer.headers.connection, 'close')
+    const response = await raw.read()
+    t.equal(response.status, isKnown ? 400 : 401)
+    if (isKnown) t.match(JSON.parse(response.body), { code: 'malformed-request', detail: /larger chunks/ })
+    t.equal(response.headers.connection, 'close')
     raw.socket.end()
     await raw.ended
     t.ok(seen.chunks > 0)
     t.ok(seen.chunks < 8000, `${seen.chunks} chunks`)
     t.equal(await storedCount(), 0)
 
-    // Node uses the parsers of closed connections again
+    // Node reuses the parsers of closed connections
     for (let i = 0; i < 5; i++) {
       const next = await openRaw(port)
       next.write(requestBytes({ headers, body: batchOf(1, `${i}-`) }))

@@ -6,12 +6,12 @@ import { pipelinedRequestsMax } from '../../src/http/pipelining.ts'
 import { discardBytesMax } from '../../src/http/send-response.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { serve } from '../../src/serve.ts'
-import { batchOf, openTestIngest } from '../batches.ts'
 import { requestBytes } from '../edges.ts'
 import { openRaw, type RawConnection } from '../raw-connection.ts'
+import { batchOf, openBlockedIngest, openTestIngest } from '../test-ingest.ts'
 
-/** One is handled, the others wait. */
-const answeredMax = 1 + pipelinedRequestsMax
+/** One in flight, the others queued. */
+const responsesMax = 1 + pipelinedRequestsMax
 
 const servers: [string, (t: Test, ingest: EmbeddedIngest) => Promise<number>][] = [
   [
@@ -40,19 +40,19 @@ const get = (path: string) => requestBytes({ method: 'GET', path })
 const repeated = (bytes: Buffer, count: number) => Buffer.alloc(bytes.length * count, bytes)
 
 async function readAll(raw: RawConnection): Promise<{ status: number; connection: string | undefined }[]> {
-  const answers = []
+  const responses = []
   for (;;) {
     try {
       const { status, headers } = await raw.read()
-      answers.push({ status, connection: headers.connection })
+      responses.push({ status, connection: headers.connection })
     } catch {
-      return answers
+      return responses
     }
   }
 }
 
 for (const [name, listen] of servers) {
-  t.test(`${name}: a few requests at once are answered in their order`, async (t) => {
+  t.test(`${name}: pipelined requests get their responses in order`, async (t) => {
     const { ingest, headers, storedCount } = await openTestIngest()
     const raw = await openRaw(await listen(t, ingest))
     const batch = requestBytes({ headers, body: batchOf(1) })
@@ -61,61 +61,50 @@ for (const [name, listen] of servers) {
       t.match(await raw.read(), { status, headers: { connection: 'keep-alive' } })
     }
     t.equal(await storedCount(), 1)
-    raw.write(repeated(get('/livez'), answeredMax))
-    for (let i = 0; i < answeredMax; i++) t.match(await raw.read(), { headers: { connection: 'keep-alive' } })
+    raw.write(repeated(get('/livez'), responsesMax))
+    for (let i = 0; i < responsesMax; i++) t.match(await raw.read(), { headers: { connection: 'keep-alive' } })
     raw.write(get('/livez'))
-    t.equal((await raw.read()).status, 200, 'as often as the client likes')
+    t.equal((await raw.read()).status, 200, 'the limit is per burst')
     raw.socket.destroy()
   })
 
-  t.test(`${name}: of too many at once the first are answered, and the connection ends`, async (t) => {
+  t.test(`${name}: of too many pipelined requests, the first get responses and the connection is closed`, async (t) => {
     const { ingest } = await openTestIngest()
     const port = await listen(t, ingest)
-    for (const count of [answeredMax + 1, 1000]) {
+    for (const count of [responsesMax + 1, 1000]) {
       const raw = await openRaw(port)
       raw.write(repeated(get('/nope'), count))
-      const answers = await readAll(raw)
-      t.equal(answers.length, answeredMax)
-      t.ok(answers.every(({ status }) => status === 404))
+      const responses = await readAll(raw)
+      t.equal(responses.length, responsesMax)
+      t.ok(responses.every(({ status }) => status === 404))
       t.strictSame(
-        answers.flatMap(({ connection }, i) => (connection === 'close' ? [i] : [])),
-        [answeredMax - 1],
+        responses.flatMap(({ connection }, i) => (connection === 'close' ? [i] : [])),
+        [responsesMax - 1],
       )
       t.equal(await raw.ended, 'end')
     }
   })
 
-  t.test(`${name}: a request is handled when the one before it is answered`, async (t) => {
-    let release = () => {}
-    const gate = new Promise<void>((resolve) => {
-      release = resolve
-    })
-    let handled = 0
-    const { ingest, headers } = await openTestIngest({
-      authenticate: async () => {
-        handled++
-        await gate
-        return true
-      },
-    })
+  t.test(`${name}: a pipelined request is handled after the response to the one before it`, async (t) => {
+    const { ingest, headers, release, handledCount } = await openBlockedIngest()
     const port = await listen(t, ingest)
     const raw = await openRaw(port)
     raw.write(repeated(requestBytes({ headers, body: batchOf(1) }), 5))
     const other = await openRaw(port)
-    // by the time that these are answered, the server has read what came before them
+    // when these have responses, the server has read what was sent before
     for (let i = 0; i < 3; i++) {
       other.write(get('/livez'))
       await other.read()
     }
-    t.equal(handled, 1)
+    t.equal(handledCount(), 1)
     release()
     for (let i = 0; i < 5; i++) t.equal((await raw.read()).status, 202)
-    t.equal(handled, 5)
+    t.equal(handledCount(), 5)
     raw.socket.destroy()
     other.socket.destroy()
   })
 
-  t.test(`${name}: a connection gets one of its requests handled before others get theirs`, async (t) => {
+  t.test(`${name}: pipelined requests do not delay other connections`, async (t) => {
     const { ingest } = await openTestIngest()
     const port = await listen(t, ingest)
     const order: string[] = []
@@ -127,14 +116,14 @@ for (const [name, listen] of servers) {
     }
     const many = await openRaw(port)
     const others = await Promise.all(Array.from({ length: 3 }, () => openRaw(port)))
-    many.write(repeated(get('/nope'), answeredMax))
+    many.write(repeated(get('/nope'), responsesMax))
     for (const other of others) other.write(get('/nope'))
-    await Promise.all([watch('many', many, answeredMax), ...others.map((other) => watch('other', other, 1))])
+    await Promise.all([watch('many', many, responsesMax), ...others.map((other) => watch('other', other, 1))])
     t.ok(order.lastIndexOf('other') < order.lastIndexOf('many'))
     for (const { socket } of [many, ...others]) socket.destroy()
   })
 
-  t.test(`${name}: one that goes on sending too many is cut off`, async (t) => {
+  t.test(`${name}: a client that never stops pipelining is disconnected`, async (t) => {
     const { ingest } = await openTestIngest()
     const port = await listen(t, ingest)
     const raw = await openRaw(port)
@@ -152,28 +141,12 @@ for (const [name, listen] of servers) {
     other.socket.destroy()
   })
 
-  t.test(`${name}: what waits on a connection that closes is not handled`, async (t) => {
-    let release = () => {}
-    const gate = new Promise<void>((resolve) => {
-      release = resolve
-    })
-    let handled = 0
-    let arrive = () => {}
-    const arrived = new Promise<void>((resolve) => {
-      arrive = resolve
-    })
-    const { ingest, headers, storedCount } = await openTestIngest({
-      authenticate: async () => {
-        handled++
-        arrive()
-        await gate
-        return true
-      },
-    })
+  t.test(`${name}: queued requests of a closed connection are not handled`, async (t) => {
+    const { ingest, headers, storedCount, release, isHandled, handledCount } = await openBlockedIngest()
     const port = await listen(t, ingest)
     const raw = await openRaw(port)
     raw.write(repeated(requestBytes({ headers, body: batchOf(1) }), 3))
-    await arrived
+    await isHandled
     raw.socket.resetAndDestroy()
     const other = await openRaw(port)
     for (let i = 0; i < 3; i++) {
@@ -185,23 +158,14 @@ for (const [name, listen] of servers) {
       other.write(get('/livez'))
       await other.read()
     }
-    t.equal(handled, 1)
+    t.equal(handledCount(), 1)
     t.ok((await storedCount()) <= 1)
     other.socket.destroy()
   })
 }
 
-t.test('of a connection that sent too many, no further request is parsed, and little more is read', async (t) => {
-  let release = () => {}
-  const gate = new Promise<void>((resolve) => {
-    release = resolve
-  })
-  const { ingest, headers } = await openTestIngest({
-    authenticate: async () => {
-      await gate
-      return true
-    },
-  })
+t.test('after too many pipelined requests, no further request is parsed and few bytes are read', async (t) => {
+  const { ingest, headers, release } = await openBlockedIngest()
   const handler = createHandler(ingest)
   const sockets: Socket[] = []
   let parsed = 0
@@ -224,7 +188,7 @@ t.test('of a connection that sent too many, no further request is parsed, and li
     other.write(get('/livez'))
     await other.read()
   }
-  t.equal(parsed, answeredMax)
+  t.equal(parsed, responsesMax)
   t.ok((sockets[0]?.bytesRead ?? 0) < 1_000_000, `${sockets[0]?.bytesRead} bytes were read`)
   release()
   for (const { socket } of [raw, other]) socket.destroy()

@@ -5,7 +5,7 @@ import { errorCodes, IngestError } from '@ingest/core'
 import t from 'tap'
 import { problemResponse, statusByCode } from '../../src/http/response.ts'
 
-t.test('every refusal is a problem with a type, a code and the id of its request', async (t) => {
+t.test('every error is a problem document with a type, a code and the request id', async (t) => {
   for (const code of errorCodes) {
     const error = new IngestError(code, 'What happened.')
     const { status, headers, body } = problemResponse(error, 'id-1')
@@ -28,7 +28,7 @@ t.test('every refusal is a problem with a type, a code and the id of its request
   }
 })
 
-t.test('every 429 and 503 says when to come back, and no other', async (t) => {
+t.test('every 429 and 503 has a Retry-After, and no other status', async (t) => {
   for (const code of errorCodes) {
     const { status, headers, body } = problemResponse(new IngestError(code, ''), 'id-1')
     t.equal('Retry-After' in headers, status === 429 || status === 503, code)
@@ -39,7 +39,7 @@ t.test('every 429 and 503 says when to come back, and no other', async (t) => {
   }
 })
 
-t.test('what the error carries is in the problem, and what it does not is not', async (t) => {
+t.test('the problem has the details of the error and no others', async (t) => {
   const issues = [{ code: 'required' as const, path: '/eventId', message: 'Every event needs an eventId.' }]
   const error = new IngestError('overloaded', '', { limit: 1, actual: 2, retryAfterSeconds: 7, issues })
   const { headers, body } = problemResponse(error, 'id-1')
@@ -49,11 +49,11 @@ t.test('what the error carries is in the problem, and what it does not is not', 
   for (const name of ['limit', 'actual', 'retryAfter', 'issues', 'stack', 'cause']) t.notOk(name in bare, name)
 })
 
-t.test('every code has a status, and there are no others', async (t) => {
+t.test('every code has a status', async (t) => {
   t.strictSame(Object.keys(statusByCode).sort(), [...errorCodes].sort())
 })
 
-t.test('a sender drops a batch on 400 and 413 alone, and those are never for what may succeed later', async (t) => {
+t.test('a 400 or 413, on which senders drop a batch, is never retryable', async (t) => {
   for (const code of errorCodes) {
     const status = statusByCode[code]
     if (status === 400 || status === 413) t.equal(new IngestError(code, '').retryable, false, code)
@@ -61,7 +61,7 @@ t.test('a sender drops a batch on 400 and 413 alone, and those are never for wha
   }
 })
 
-t.test('the tables of codes in the docs have every code, with its status and whether a retry may help', async (t) => {
+t.test('the docs list every code with its status and whether it is retryable', async (t) => {
   // tests run in a compiled copy of the repository, without docs
   const root = execFileSync('git', ['rev-parse', '--show-toplevel'], { encoding: 'utf8' }).trim()
   const rows = readFileSync(join(root, 'docs/http-api.md'), 'utf8').matchAll(

@@ -6,9 +6,9 @@ import t, { type Test } from 'tap'
 import { discardBytesMax, sendResponse, stalledMs } from '../../src/http/send-response.ts'
 import type { BodyStream } from '../../src/http/stream.ts'
 import { serve } from '../../src/serve.ts'
-import { batchOf, headersOf, openTestIngest, projectId } from '../batches.ts'
 import { requestBytes } from '../edges.ts'
 import { openRaw } from '../raw-connection.ts'
+import { batchOf, headersOf, openTestIngest, projectId } from '../test-ingest.ts'
 
 async function open(t: Test) {
   const opened = await openTestIngest()
@@ -22,28 +22,28 @@ function chunkOf(size: number): Buffer {
 }
 
 const refusals = [
-  { name: 'a declared 413', status: 413, keyed: true, framing: ['Content-Length', String(discardBytesMax)] },
-  { name: 'a counted 413', status: 413, keyed: true, framing: ['Transfer-Encoding', 'chunked'] },
+  { name: 'a 413 by declared length', status: 413, keyed: true, framing: ['Content-Length', String(discardBytesMax)] },
+  { name: 'a 413 by counted length', status: 413, keyed: true, framing: ['Transfer-Encoding', 'chunked'] },
   { name: 'a 401', status: 401, keyed: false, framing: ['Content-Length', String(discardBytesMax)] },
-  { name: 'a 401 to chunks', status: 401, keyed: false, framing: ['Transfer-Encoding', 'chunked'] },
+  { name: 'a 401 to a chunked body', status: 401, keyed: false, framing: ['Transfer-Encoding', 'chunked'] },
 ] as const
 
 for (const { name, status, keyed, framing } of refusals) {
   const isChunked = framing[1] === 'chunked'
 
-  t.test(`${name} reaches a client that reads nothing before it has sent everything`, async (t) => {
+  t.test(`${name} reaches a client that reads only after sending its whole body`, async (t) => {
     const { raw, key, storedCount } = await open(t)
     raw.socket.pause()
     raw.write(requestBytes({ headers: [...headersOf(keyed ? key : 'junk'), framing] }))
-    const piece = isChunked ? chunkOf(65_536 - 12) : Buffer.alloc(65_536, ' ')
+    const chunk = isChunked ? chunkOf(65_536 - 12) : Buffer.alloc(65_536, ' ')
     for (let sent = 0; sent < discardBytesMax; sent += 65_536) {
-      await new Promise((resolve) => raw.socket.write(piece, resolve))
+      await new Promise((resolve) => raw.socket.write(chunk, resolve))
     }
     if (isChunked) raw.write('0\r\n\r\n')
     raw.socket.resume()
-    const answer = await raw.read()
-    t.equal(answer.status, status)
-    t.equal(answer.headers.connection, 'close')
+    const response = await raw.read()
+    t.equal(response.status, status)
+    t.equal(response.headers.connection, 'close')
     t.equal(await raw.ended, 'end', 'the connection is closed, not reset')
     t.equal(await storedCount(), 0)
   })
@@ -51,16 +51,16 @@ for (const { name, status, keyed, framing } of refusals) {
   t.test(`${name} reaches a client that is still sending`, async (t) => {
     const { raw, key } = await open(t)
     raw.write(requestBytes({ headers: [...headersOf(keyed ? key : 'junk'), framing] }))
-    const piece = isChunked ? chunkOf(batchBytesMax + 1) : Buffer.alloc(batchBytesMax + 1, ' ')
-    raw.write(piece)
+    const chunk = isChunked ? chunkOf(batchBytesMax + 1) : Buffer.alloc(batchBytesMax + 1, ' ')
+    raw.write(chunk)
     t.equal((await raw.read()).status, status)
-    for (let i = 0; i < 10; i++) await new Promise((resolve) => raw.socket.write(piece, resolve))
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => raw.socket.write(chunk, resolve))
     raw.socket.end()
     t.equal(await raw.ended, 'end')
   })
 }
 
-t.test('a client that goes on sending for ever is cut off', async (t) => {
+t.test('a client that never stops sending is disconnected', async (t) => {
   const { raw } = await open(t)
   raw.write(requestBytes({ headers: [['Content-Length', '1000000000000']] }))
   t.equal((await raw.read()).status, 401)
@@ -72,19 +72,19 @@ t.test('a client that goes on sending for ever is cut off', async (t) => {
   t.ok(sent < 20 * discardBytesMax)
 })
 
-t.test('a client that sends nothing of what it declared is cut off', async (t) => {
+t.test('a client that sends nothing of its declared body is disconnected', async (t) => {
   const { raw } = await open(t)
   raw.write(requestBytes({ headers: [['Content-Length', '5']] }))
   t.equal((await raw.read()).status, 401)
   t.equal(await raw.ended, 'end')
 })
 
-t.test('after a refusal of what was read in full the connection is kept', async (t) => {
+t.test('the connection is kept after an error response to a complete request', async (t) => {
   const { raw, headers } = await open(t)
   raw.write(requestBytes({ headers, body: '{}' }))
-  const answer = await raw.read()
-  t.equal(answer.status, 400)
-  t.equal(answer.headers.connection, 'keep-alive')
+  const response = await raw.read()
+  t.equal(response.status, 400)
+  t.equal(response.headers.connection, 'keep-alive')
   raw.write(requestBytes({ headers, body: batchOf(1) }))
   t.equal((await raw.read()).status, 202)
   raw.write(requestBytes({ method: 'GET', path: '/nowhere' }))
@@ -94,7 +94,7 @@ t.test('after a refusal of what was read in full the connection is kept', async 
   raw.socket.destroy()
 })
 
-t.test('a body that is made while it is sent reaches who is still busy with a body of its own', async (t) => {
+t.test('a streamed response reaches a client that is still sending a body', async (t) => {
   for (const framing of [
     ['Content-Length', '1000000'],
     ['Transfer-Encoding', 'chunked'],
@@ -103,19 +103,19 @@ t.test('a body that is made while it is sent reaches who is still busy with a bo
     const ids = Array.from({ length: 10 }, (_, i) => `${'x'.repeat(200)}${i}-`)
     for (const id of ids) await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, id)))
     raw.write(requestBytes({ method: 'GET', path: '/v1/events', headers: [...headersOf(key), framing] }))
-    const piece = framing[1] === 'chunked' ? chunkOf(100_000) : Buffer.alloc(100_000, ' ')
-    for (let i = 0; i < 10; i++) await new Promise((resolve) => raw.socket.write(piece, resolve))
+    const chunk = framing[1] === 'chunked' ? chunkOf(100_000) : Buffer.alloc(100_000, ' ')
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => raw.socket.write(chunk, resolve))
     if (framing[1] === 'chunked') raw.write('0\r\n\r\n')
-    const answer = await raw.read()
-    t.equal(answer.status, 200)
-    t.equal(answer.headers.connection, 'close')
-    t.equal(answer.body.split('\n').length, 1001)
+    const response = await raw.read()
+    t.equal(response.status, 200)
+    t.equal(response.headers.connection, 'close')
+    t.equal(response.body.split('\n').length, 1001)
     t.equal(await raw.ended, 'end')
   }
 })
 
-/** A server that answers every request with `body`, and waits less long for who does not read. */
-async function openImpatient(t: Test, body: BodyStream | Uint8Array) {
+/** A server that responds with `body` and has a short timeout for stalled clients. */
+async function openShortTimeout(t: Test, body: BodyStream | Uint8Array) {
   const server = createServer((req, res) => sendResponse(req, res, { status: 200, headers: {}, body }))
   let close = () => {}
   const closed = new Promise<void>((resolve) => {
@@ -124,7 +124,7 @@ async function openImpatient(t: Test, body: BodyStream | Uint8Array) {
   server.on('connection', (socket) => {
     socket.once('close', close)
     const setTimeout = socket.setTimeout.bind(socket)
-    // the same, sooner
+    // the same timeout, shorter
     socket.setTimeout = (ms, ...rest) => setTimeout(ms === stalledMs ? 20 : ms, ...rest)
   })
   await once(server.listen(0, '127.0.0.1'), 'listening')
@@ -132,29 +132,29 @@ async function openImpatient(t: Test, body: BodyStream | Uint8Array) {
   return { closed, ...(await openRaw((server.address() as AddressInfo).port)) }
 }
 
-t.test('who takes nothing of an answer for long loses the connection, and the answer is let go', async (t) => {
-  let letGo = () => {}
-  const gone = new Promise<void>((resolve) => {
-    letGo = resolve
+t.test('a client that stalls on a streamed response is disconnected, and the stream is closed', async (t) => {
+  let onReturn = () => {}
+  const isReturned = new Promise<void>((resolve) => {
+    onReturn = resolve
   })
   const body: BodyStream = {
     next: async () => ({ done: false, value: Buffer.alloc(1_000_000) }),
     return: async () => {
-      letGo()
+      onReturn()
       return { done: true, value: undefined }
     },
     [Symbol.asyncIterator]: () => body,
   }
-  const { socket, write, ended } = await openImpatient(t, body)
+  const { socket, write, ended } = await openShortTimeout(t, body)
   socket.pause()
   write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
-  await gone
+  await isReturned
   socket.resume()
   await ended
 })
 
-t.test('who takes nothing of an answer in one piece loses the connection as well', async (t) => {
-  const { socket, write, ended, closed } = await openImpatient(t, Buffer.alloc(50_000_000))
+t.test('a client that stalls on a buffered response is disconnected', async (t) => {
+  const { socket, write, ended, closed } = await openShortTimeout(t, Buffer.alloc(50_000_000))
   socket.pause()
   write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
   await closed
@@ -162,7 +162,7 @@ t.test('who takes nothing of an answer in one piece loses the connection as well
   await ended
 })
 
-t.test('a body that cannot be sent is let go', async (t) => {
+t.test('a stream that cannot be sent is closed', async (t) => {
   let returned = 0
   const body: BodyStream = {
     next: () => Promise.reject(new Error('read')),

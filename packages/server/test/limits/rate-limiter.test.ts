@@ -4,7 +4,7 @@ import t from 'tap'
 import { createRateLimiter, projectsTrackedMax } from '../../src/limits/rate-limiter.ts'
 import { type RateLimit, rateLimitsDefault, readBytesMin } from '../../src/limits/rate-limits.ts'
 
-/** A bucket that fills up, in thousandths: the simplest thing that limits a rate. */
+/** A token bucket, in thousandths: the simplest rate limiter. */
 function createBucket({ perSecond, burst }: RateLimit) {
   let level = burst * 1000
   return {
@@ -40,7 +40,7 @@ const stepsOf = fc.array(
   { maxLength: 60 },
 )
 
-t.test('it decides as buckets for requests, events and bytes of batches do', async () => {
+t.test('it decides like three token buckets: of requests, of events and of batch bytes', async () => {
   const bytesOf = limitOf(batchBytesMax)
   fc.assert(
     fc.property(
@@ -85,7 +85,7 @@ t.test('it decides as buckets for requests, events and bytes of batches do', asy
   )
 })
 
-t.test('waiting for as long as it says is enough, and is said in whole seconds from 1', async () => {
+t.test('a retry after Retry-After is admitted; Retry-After is a whole number of seconds from 1', async () => {
   fc.assert(
     fc.property(limitOf(1), limitOf(100), fc.double({ min: 0, max: 1e9, noNaN: true }), (requests, events, start) => {
       let time = start
@@ -107,7 +107,7 @@ t.test('waiting for as long as it says is enough, and is said in whole seconds f
 })
 
 t.test(
-  'a refused request takes nothing; a batch that is refused for its events was received and costs that',
+  'a refused request is not charged; a batch refused for its events is charged as a request and for its bytes',
   async (t) => {
     const limiter = createRateLimiter({
       requests: { perSecond: 1, burst: 3 },
@@ -132,7 +132,7 @@ t.test(
   },
 )
 
-t.test('bytes of a batch that were not declared are owed', async (t) => {
+t.test('undeclared bytes of a batch are charged, even beyond the limit', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ batchBytes: { perSecond: 1000, burst: batchBytesMax }, now: () => time })
   limiter.admitRequest('p', 100)
@@ -142,7 +142,7 @@ t.test('bytes of a batch that were not declared are owed', async (t) => {
   limiter.admitRequest('p', 1)
 })
 
-t.test('without a limit of its own, bytes of batches follow the limit of events', async (t) => {
+t.test('the default limit of batch bytes follows the limit of events', async (t) => {
   const limiter = createRateLimiter({ events: { perSecond: 10, burst: 1000 } })
   t.match(limiter.headers('p', 'batches')?.['RateLimit-Policy'], '"batch-bytes";q=512000;qu="content-bytes";w=100')
   t.match(createRateLimiter({ events: { perSecond: 10, burst: 100 } }).headers('p', 'batches'), {
@@ -153,7 +153,7 @@ t.test('without a limit of its own, bytes of batches follow the limit of events'
   })
 })
 
-t.test('a read takes a little at once and what it reads as it goes, until nothing is left', async (t) => {
+t.test('a read is charged a minimum at its start and its bytes as it goes, until the budget is used up', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ readBytes: { perSecond: 1000, burst: 10_000 }, now: () => time })
   limiter.admitRead('p')
@@ -171,20 +171,20 @@ t.test('a read takes a little at once and what it reads as it goes, until nothin
   t.match(limiter.headers('p', 'batches')?.RateLimit, '"requests";r=200')
 })
 
-t.test('a batch without events is not held up by the limit of events', async () => {
+t.test('an empty batch is admitted when the limit of events is used up', async () => {
   const limiter = createRateLimiter({ events: { perSecond: 1, burst: 100 }, now: () => 0 })
   limiter.admitEvents('p', 100, 0)
   limiter.admitEvents('p', 0, 0)
 })
 
-t.test('projects do not share', async (t) => {
+t.test('projects do not share a limit', async (t) => {
   const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => 0 })
   limiter.admitRequest('p', 0)
   limiter.admitRequest('q', 0)
   t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited' })
 })
 
-t.test('the headers say the limits and what is left of them', async (t) => {
+t.test('the headers have the limits and what is left of them', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ now: () => time })
   const policy =
@@ -206,19 +206,19 @@ t.test('the headers say the limits and what is left of them', async (t) => {
   )
 })
 
-t.test('limits that are not whole and positive are refused when it is made', async (t) => {
+t.test('limits that are not positive whole numbers are refused at creation', async (t) => {
   for (const perSecond of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY]) {
     t.throws(() => createRateLimiter({ requests: { perSecond, burst: 1 } }), { code: 'invalid-argument' })
     t.throws(() => createRateLimiter({ requests: { perSecond: 1, burst: perSecond } }), { code: 'invalid-argument' })
   }
 })
 
-t.test('a burst of events that a full batch could never pass is refused when it is made', async (t) => {
+t.test('a burst of events smaller than a full batch is refused at creation', async (t) => {
   t.throws(() => createRateLimiter({ events: { perSecond: 1, burst: 99 } }), { code: 'invalid-argument' })
   createRateLimiter({ events: { perSecond: 1, burst: 100 } })
 })
 
-t.test('it remembers so many projects and no more, first of all forgetting those with full buckets', async (t) => {
+t.test('it tracks a bounded number of projects and evicts idle ones first', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => time })
   for (let i = 0; i < projectsTrackedMax; i++) limiter.admitRequest(`old-${i}`, 0)
@@ -232,13 +232,13 @@ t.test('it remembers so many projects and no more, first of all forgetting those
   t.throws(() => limiter.admitRequest(`new-${projectsTrackedMax * 2 - 1}`, 0), { code: 'rate-limited' })
 })
 
-t.test('without limits of its own it has the usual ones, and a clock', async (t) => {
+t.test('without options it has the default limits and a clock', async (t) => {
   const limiter = createRateLimiter()
   for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.admitRequest('p', 0)
   t.match(limiter.headers('p', 'batches')?.['RateLimit-Policy'], '"requests";q=200;qu="requests";w=2')
 })
 
-t.test('bytes of maps have a bucket of their own, which may be overdrawn by what was not announced', async (t) => {
+t.test('map bytes have a limit of their own; undeclared bytes are charged, even beyond it', async (t) => {
   let time = 0
   const limiter = createRateLimiter({
     requests: { perSecond: 1, burst: 1 },
@@ -264,7 +264,7 @@ t.test('bytes of maps have a bucket of their own, which may be overdrawn by what
   )
 })
 
-t.test('a body that is larger than the burst passes when nothing is owed, and is paid for afterwards', async (t) => {
+t.test('a body larger than the burst is admitted when the bucket is empty, and charged in full', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ mapBytes: { perSecond: 10, burst: 100 }, now: () => time })
   limiter.admitMapBytes('p', 1000)
@@ -275,7 +275,7 @@ t.test('a body that is larger than the burst passes when nothing is owed, and is
   limiter.admitMapBytes('p', 1000)
 })
 
-t.test('a rate in bytes is exact, however long the clock has run', async (t) => {
+t.test('a rate in bytes is exact, however high the clock', async (t) => {
   let time = 2 ** 40
   const mapBytes = { perSecond: 33_554_432, burst: 268_435_456 }
   const limiter = createRateLimiter({ mapBytes, now: () => time })

@@ -6,41 +6,46 @@ import { concurrencyLimits } from '../../src/limits/concurrency.ts'
 import { readBytesMin } from '../../src/limits/rate-limits.ts'
 import { lookUpReadBytes } from '../../src/routes/get-events.ts'
 import { type ServeOptions, serve } from '../../src/serve.ts'
-import { batchOf, collectErrors, openTestIngest, projectId, withMethods } from '../batches.ts'
 import { edges, requestBytes } from '../edges.ts'
 import { bytesOf, digestOf, get, manifestOf, publish } from '../map-parts.ts'
 import { openRaw } from '../raw-connection.ts'
+import { batchOf, collectErrors, openTestIngest, projectId, withMethods } from '../test-ingest.ts'
 
 const path = '/v1/maps/content?placeId=p&buildId=b'
 const id = { placeId: 'p', buildId: 'b' }
-/** More than the buffers of a connection hold. */
-const pieces = 640
-const piece = bytesOf(65_536)
-const size = pieces * piece.length
+/** Exceeds the buffers of a connection. */
+const chunkCount = 640
+const chunkBytes = bytesOf(65_536)
+const size = chunkCount * chunkBytes.length
 const bigDigest = (() => {
   const hash = createHash('sha256')
-  for (let i = 0; i < pieces; i++) hash.update(piece)
+  for (let i = 0; i < chunkCount; i++) hash.update(chunkBytes)
   return `sha256:${hash.digest('hex')}`
 })()
 
-/** A map of 40 MiB that keeps the books of who reads it. */
+/** A map of 40 MiB, with counts of its readers and of the chunks read. */
 async function openBig() {
   const { ingest, key } = await openTestIngest()
-  const chunk = { digest: digestOf(piece), size: piece.length }
-  const manifest = { contentType: 'a/b', size, digest: bigDigest, chunks: Array.from({ length: pieces }, () => chunk) }
+  const chunk = { digest: digestOf(chunkBytes), size: chunkBytes.length }
+  const manifest = {
+    contentType: 'a/b',
+    size,
+    digest: bigDigest,
+    chunks: Array.from({ length: chunkCount }, () => chunk),
+  }
   await ingest.project(projectId).publishMap({ ...id, manifest })
-  await ingest.project(projectId).putChunk(chunk.digest, piece)
-  const books = { read: 0, open: 0, onClose: () => {} }
+  await ingest.project(projectId).putChunk(chunk.digest, chunkBytes)
+  const counts = { read: 0, open: 0, onClose: () => {} }
   async function* watch(source: AsyncIterable<Uint8Array>) {
-    books.open++
+    counts.open++
     try {
       for await (const each of source) {
-        books.read++
+        counts.read++
         yield each
       }
     } finally {
-      books.open--
-      books.onClose()
+      counts.open--
+      counts.onClose()
     }
   }
   const watched = withMethods(ingest, (project) => ({
@@ -49,15 +54,15 @@ async function openBig() {
       return map && { ...map, bytes: (start, end) => watch(map.bytes(start, end)) }
     },
   }))
-  /** Resolves when nobody reads any more. */
+  /** Resolves when no reader is open. */
   const allClosed = () =>
     new Promise<void>((resolve) => {
-      books.onClose = () => {
-        if (books.open === 0) resolve()
+      counts.onClose = () => {
+        if (counts.open === 0) resolve()
       }
-      books.onClose()
+      counts.onClose()
     })
-  return { ingest: watched, key, books, allClosed }
+  return { ingest: watched, key, counts, allClosed }
 }
 
 async function serveBig(t: Test, options: Partial<ServeOptions> = {}) {
@@ -75,7 +80,7 @@ async function serveBig(t: Test, options: Partial<ServeOptions> = {}) {
   return { ...big, served, openPaused }
 }
 
-/** Resolves when the server has had many turns, in which it would have gone on if it could. */
+/** Resolves after many turns of the server, in which it would continue if it could. */
 async function afterManyTurns(port: number): Promise<void> {
   const raw = await openRaw(port)
   for (let i = 0; i < 200; i++) {
@@ -85,7 +90,7 @@ async function afterManyTurns(port: number): Promise<void> {
   raw.socket.destroy()
 }
 
-/** The digest of the body that comes, after the headers, until the connection ends or all of it is here. */
+/** The digest of the response body. Rejects when the connection ends early. */
 function digestFrom(socket: Socket): Promise<string> {
   return new Promise((resolve, reject) => {
     const hash = createHash('sha256')
@@ -109,22 +114,22 @@ function digestFrom(socket: Socket): Promise<string> {
   })
 }
 
-t.test('who reads slowly holds the server back, and gets everything', async (t) => {
-  const { served, openPaused, books, allClosed } = await serveBig(t)
+t.test('a slow reader slows the server down and gets the whole body', async (t) => {
+  const { served, openPaused, counts, allClosed } = await serveBig(t)
   const socket = await openPaused()
   await afterManyTurns(served.port)
-  t.ok(books.read > 0)
-  t.ok(books.read < pieces / 2, `${books.read} of ${pieces} pieces were read ahead`)
+  t.ok(counts.read > 0)
+  t.ok(counts.read < chunkCount / 2, `${counts.read} of ${chunkCount} chunks were read ahead`)
   t.equal(await digestFrom(socket), bigDigest)
   await allClosed()
-  t.equal(books.read, pieces)
+  t.equal(counts.read, chunkCount)
 })
 
-t.test('so many are answered at once and no more, and those who leave give their place back', async (t) => {
-  const { served, openPaused, key, books, allClosed } = await serveBig(t)
+t.test('downloads in flight are bounded, and clients that disconnect release their slots', async (t) => {
+  const { served, openPaused, key, counts, allClosed } = await serveBig(t)
   const sockets = await Promise.all(Array.from({ length: concurrencyLimits.downloads.projectMax }, () => openPaused()))
   const raw = await openRaw(served.port)
-  while (books.open < concurrencyLimits.downloads.projectMax) {
+  while (counts.open < concurrencyLimits.downloads.projectMax) {
     raw.write(requestBytes({ method: 'GET', path: '/livez' }))
     await raw.read()
   }
@@ -142,44 +147,44 @@ t.test('so many are answered at once and no more, and those who leave give their
 })
 
 t.test(
-  'of requests sent at once one response is open at a time, and a client that leaves leaves nothing behind',
+  'of pipelined requests, one response is open at a time, and it is closed when the client disconnects',
   async (t) => {
     const warnings: Error[] = []
     const warn = (warning: Error) => void warnings.push(warning)
     process.on('warning', warn)
     t.teardown(() => process.off('warning', warn))
-    const { served, openPaused, books, allClosed } = await serveBig(t)
+    const { served, openPaused, counts, allClosed } = await serveBig(t)
     const socket = await openPaused(10)
     await afterManyTurns(served.port)
-    t.equal(books.open, 1)
+    t.equal(counts.open, 1)
     socket.resetAndDestroy()
     await allClosed()
     t.strictSame(warnings, [])
   },
 )
 
-t.test('a HEAD begins nothing that stays', async (t) => {
-  const { served, key, books } = await serveBig(t)
+t.test('a HEAD leaves no body open', async (t) => {
+  const { served, key, counts } = await serveBig(t)
   const raw = await openRaw(served.port)
   for (let i = 0; i < concurrencyLimits.downloads.projectMax + 1; i++) {
     raw.write(requestBytes(get(path, key, [], 'HEAD')))
     t.match(await raw.read(true), { status: 200, headers: { 'content-length': String(size) } })
   }
-  t.equal(books.open, 0)
+  t.equal(counts.open, 0)
   raw.socket.destroy()
 })
 
-t.test('an answer that has begun is finished while the server closes', async (t) => {
-  const { served, openPaused, books } = await serveBig(t, { closeTimeoutMs: 600_000 })
+t.test('a started response is completed while the server drains', async (t) => {
+  const { served, openPaused, counts } = await serveBig(t, { closeTimeoutMs: 600_000 })
   const socket = await openPaused()
   await afterManyTurns(served.port)
-  t.equal(books.open, 1)
+  t.equal(counts.open, 1)
   const closed = served.close()
   t.equal(await digestFrom(socket), bigDigest)
   await closed
 })
 
-t.test('an answer that nobody reads is cut off when the time is over', async (t) => {
+t.test('a response that is not read is cut off after closeTimeoutMs', async (t) => {
   const { served, openPaused, allClosed } = await serveBig(t, { closeTimeoutMs: 600 })
   await openPaused()
   await afterManyTurns(served.port)
@@ -187,7 +192,7 @@ t.test('an answer that nobody reads is cut off when the time is over', async (t)
   await allClosed()
 })
 
-t.test('a map that is replaced while it is read breaks the connection, and is told to nobody as a fault', async (t) => {
+t.test('a map that is replaced while it is read aborts the connection, and is not logged as an error', async (t) => {
   const { log, errors } = collectErrors()
   const { served, ingest, openPaused, allClosed } = await serveBig(t, { log })
   const socket = await openPaused()
@@ -198,8 +203,8 @@ t.test('a map that is replaced while it is read breaks the connection, and is to
   t.strictSame(errors, [])
 })
 
-t.test('by fetch, a body is read as it is asked for, and let go when it is cancelled', async (t) => {
-  const { ingest, key, books } = await openBig()
+t.test('by fetch, a body is read on demand and closed when it is cancelled', async (t) => {
+  const { ingest, key, counts } = await openBig()
   const handler = toFetchHandler(ingest)
   const request = () => {
     const { headers = [] } = get(path, key)
@@ -211,17 +216,17 @@ t.test('by fetch, a body is read as it is asked for, and let go when it is cance
     const response = await handler(request())
     t.equal(response.status, 200)
     const reader = response.body?.getReader()
-    t.equal((await reader?.read())?.value?.length, piece.length)
+    t.equal((await reader?.read())?.value?.length, chunkBytes.length)
     await reader?.cancel()
   }
-  t.equal(books.open, 0)
-  t.ok(books.read <= 3 * (concurrencyLimits.downloads.projectMax + 1))
+  t.equal(counts.open, 0)
+  t.ok(counts.read <= 3 * (concurrencyLimits.downloads.projectMax + 1))
   const hash = createHash('sha256')
   for await (const chunk of (await handler(request())).body ?? []) hash.update(chunk)
   t.equal(`sha256:${hash.digest('hex')}`, bigDigest)
 })
 
-/** Events that fail after some hundred thousand bytes. */
+/** Reading the events fails after some hundred thousand bytes. */
 async function openFailing() {
   const { ingest, key } = await openTestIngest()
   for (let i = 0; i < 10; i++)
@@ -244,7 +249,7 @@ async function openFailing() {
   return { ingest: failing, key, log, errors, secret, failAt }
 }
 
-t.test('what fails in the middle breaks the connection, and is reported', async (t) => {
+t.test('an error in the middle of a body aborts the connection, and is logged', async (t) => {
   const { ingest, key, log, errors, secret } = await openFailing()
   const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, log })
   t.teardown(() => served.close())
@@ -255,10 +260,10 @@ t.test('what fails in the middle breaks the connection, and is reported', async 
   t.match(errors, [{ err: secret, requestId: /-/ }])
   const old = await openRaw(served.port)
   old.write(String(requestBytes(get('/v1/events', key))).replace('HTTP/1.1', 'HTTP/1.0'))
-  t.equal(await old.ended, 'reset', 'an end would be the end of the body')
+  t.equal(await old.ended, 'reset', 'an orderly end would be the end of the body')
 })
 
-t.test('what fails in the beginning is answered as what it is', async (t) => {
+t.test('an error at the start of a body is a problem document', async (t) => {
   const { ingest, key, log, errors, failAt } = await openFailing()
   failAt(10)
   const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, log })
@@ -266,15 +271,15 @@ t.test('what fails in the beginning is answered as what it is', async (t) => {
   const raw = await openRaw(served.port)
   for (let i = 0; i < concurrencyLimits.downloads.projectMax + 1; i++) {
     raw.write(requestBytes(get('/v1/events', key)))
-    const answer = await raw.read()
-    t.equal(answer.status, 500)
-    t.notMatch(answer.body, 'secret')
+    const response = await raw.read()
+    t.equal(response.status, 500)
+    t.notMatch(response.body, 'secret')
   }
   t.equal(errors.length, concurrencyLimits.downloads.projectMax + 1)
   raw.socket.destroy()
 })
 
-t.test('by fetch, what fails in the middle fails the body', async (t) => {
+t.test('by fetch, an error in the middle fails the body', async (t) => {
   const { ingest, key, log, errors } = await openFailing()
   const { headers = [] } = get('/v1/events', key)
   const pairs = headers.map(([name, value]): [string, string] => [name, value])
@@ -284,7 +289,7 @@ t.test('by fetch, what fails in the middle fails the body', async (t) => {
   t.equal(errors.length, 1)
 })
 
-t.test('a connection goes on after every kind of answer', async (t) => {
+t.test('a connection is kept after every kind of response', async (t) => {
   const { ingest, key } = await openTestIngest()
   const bytes = bytesOf(200_000)
   const chunks = [bytes.subarray(0, 1000), bytes.subarray(1000, 99_000), bytes.subarray(99_000)]
@@ -310,16 +315,16 @@ t.test('a connection goes on after every kind of answer', async (t) => {
     [get(path, key), 200, 200_000],
   ] as const) {
     raw.write(requestBytes(sent))
-    const answer = await raw.read(sent.method === 'HEAD')
-    t.equal(answer.status, status, String(sent.path))
-    t.equal(answer.headers.connection, 'keep-alive')
-    if (length !== undefined) t.equal(answer.bytes.length, length)
+    const response = await raw.read(sent.method === 'HEAD')
+    t.equal(response.status, status, String(sent.path))
+    t.equal(response.headers.connection, 'keep-alive')
+    if (length !== undefined) t.equal(response.bytes.length, length)
   }
   raw.socket.destroy()
 })
 
 for (const { name, open } of edges) {
-  t.test(`by ${name}, a read is charged for what it returns or looks up, and a HEAD or a 304 the least`, async (t) => {
+  t.test(`by ${name}, a read is charged for what it returns or scans; a HEAD and a 304 the minimum`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const burst = 10_000_000
     const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst }, now: () => 0 } })
@@ -336,10 +341,10 @@ for (const { name, open } of edges) {
       [get('/v1/maps', key), 200, undefined],
       [get('/v1/events?eventId=e', key), 200, lookUpReadBytes],
     ] as const) {
-      const answer = await edge.send(sent)
-      t.equal(answer.status, status)
-      left -= readBytesMin + (charged ?? answer.bytes.length)
-      t.match(answer.headers.ratelimit, `"read-bytes";r=${left};`, `${sent.method} ${sent.path} ${status}`)
+      const response = await edge.send(sent)
+      t.equal(response.status, status)
+      left -= readBytesMin + (charged ?? response.bytes.length)
+      t.match(response.headers.ratelimit, `"read-bytes";r=${left};`, `${sent.method} ${sent.path} ${status}`)
     }
   })
 }

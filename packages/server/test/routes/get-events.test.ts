@@ -2,10 +2,10 @@ import t from 'tap'
 import { readBytesMin } from '../../src/limits/rate-limits.ts'
 import { eventsReadDefault, eventsScannedMax } from '../../src/routes/get-events.ts'
 import { serve } from '../../src/serve.ts'
-import { batchOf, headersOf, openTestIngest, projectId, withMethods } from '../batches.ts'
 import { edges, requestBytes } from '../edges.ts'
 import { get } from '../map-parts.ts'
 import { openRaw } from '../raw-connection.ts'
+import { batchOf, headersOf, openTestIngest, projectId, withMethods } from '../test-ingest.ts'
 
 async function all<T>(source: AsyncIterable<T>): Promise<T[]> {
   const items: T[] = []
@@ -21,7 +21,7 @@ function linesOf(body: string) {
     .map((line) => JSON.parse(line))
 }
 const idsOf = (body: string) => linesOf(body).map(({ event }) => event.eventId)
-/** The ids, and where the last line has no event, how far was read. */
+/** The ids, and the cursor of a last line without an event. */
 function partsOf(body: string): [ids: string[], cursor: string | undefined] {
   const lines = linesOf(body)
   const mark = lines.at(-1)?.event === undefined ? lines.pop()?.cursor : undefined
@@ -29,23 +29,23 @@ function partsOf(body: string): [ids: string[], cursor: string | undefined] {
 }
 
 for (const { name, open } of edges) {
-  t.test(`by ${name}, events come back oldest first, with their bytes, and go on behind a cursor`, async (t) => {
+  t.test(`by ${name}, events are returned oldest first, byte for byte, and continue after a cursor`, async (t) => {
     const { ingest, key } = await openTestIngest({ now: () => 1234 })
     const edge = await open(ingest)
     t.teardown(() => edge.close())
     const event = '{ "projectId":"game-1",\t"eventId":"\\u00e4ö", "n": 12345678901234567890.10 }'
     await ingest.project(projectId).submitBatch(Buffer.from(`{"events":[${event}]}`))
     await ingest.project(projectId).submitBatch(Buffer.from(batchOf(4)))
-    const answer = await edge.send(get('/v1/events', key))
-    t.equal(answer.status, 200)
-    t.match(answer.headers, {
+    const response = await edge.send(get('/v1/events', key))
+    t.equal(response.status, 200)
+    t.match(response.headers, {
       'content-type': 'application/x-ndjson',
-      'content-length': String(answer.bytes.length),
+      'content-length': String(response.bytes.length),
       'cache-control': 'no-store',
       'x-request-id': /-/,
     })
-    t.strictSame(idsOf(answer.body), ['äö', 'e-0', 'e-1', 'e-2', 'e-3'])
-    const [first] = answer.body.split('\n')
+    t.strictSame(idsOf(response.body), ['äö', 'e-0', 'e-1', 'e-2', 'e-3'])
+    const [first] = response.body.split('\n')
     t.ok(first?.endsWith(`"receivedAt":1234,"event":${event}}`))
     const seen: string[] = []
     for (let query = '?limit=2'; ; ) {
@@ -58,7 +58,7 @@ for (const { name, open } of edges) {
   })
 
   t.test(
-    `by ${name}, a project that has read its budget gets what was read, then a 429, and waiting is enough`,
+    `by ${name}, a project that has used its budget gets the events so far, then a 429, and a retry after Retry-After is accepted`,
     async (t) => {
       let time = 0
       const { ingest, key } = await openTestIngest()
@@ -90,11 +90,11 @@ for (const { name, open } of edges) {
         Array.from({ length: 100 }, (_, i) => `e-${i}`),
       )
       t.ok(statuses.includes(429))
-      t.notOk(statuses.join().includes('429,429'), 'waiting as long as it says is enough')
+      t.notOk(statuses.join().includes('429,429'), 'a retry after Retry-After is accepted')
     },
   )
 
-  t.test(`by ${name}, a scan is charged for what it looks at`, async (t) => {
+  t.test(`by ${name}, a scan is charged for the events scanned`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst: 10_000 }, now: () => 0 } })
     t.teardown(() => edge.close())
@@ -103,12 +103,12 @@ for (const { name, open } of edges) {
     const [ids, cursor] = partsOf(scanned.body)
     t.strictSame(ids, [])
     const { length } = await all(ingest.project(projectId).readEvents({ after: cursor as string }))
-    t.ok(length > 0 && length < 90, `${length} were not looked at`)
+    t.ok(length > 0 && length < 90, `${length} were not scanned`)
     t.match(scanned.headers.ratelimit, '"read-bytes";r=0;')
     t.equal((await edge.send(get('/v1/events?type=none', key))).status, 429)
   })
 
-  t.test(`by ${name}, a read that waits is charged nothing for waiting`, async (t) => {
+  t.test(`by ${name}, a long poll is not charged for waiting`, async (t) => {
     let time = 0
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst: 10_000 }, now: () => time } })
@@ -126,7 +126,7 @@ for (const { name, open } of edges) {
     }
   })
 
-  t.test(`by ${name}, an answer of many pieces is whole`, async (t) => {
+  t.test(`by ${name}, a response of many chunks is complete`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -142,67 +142,70 @@ for (const { name, open } of edges) {
     }
     const usual = await edge.send(get('/v1/events', key))
     t.strictSame(idsOf(usual.body), ids.slice(0, eventsReadDefault))
-    t.notOk('content-length' in usual.headers, 'nobody knows how long it will be')
+    t.notOk('content-length' in usual.headers, 'its length is not known in advance')
     t.strictSame(idsOf((await edge.send(get('/v1/events?limit=10000', key))).body), ids)
     t.strictSame(idsOf((await edge.send(get('/v1/events?limit=1', key))).body), ids.slice(0, 1))
     const head = await edge.send(get('/v1/events', key, [], 'HEAD'))
     t.match(head, { status: 200, body: '', headers: { 'content-type': 'application/x-ndjson' } })
   })
 
-  t.test(`by ${name}, events are chosen by type, build and time, and how far was read is said`, async (t) => {
-    let now = Date.UTC(2026, 10, 20, 17, 51)
-    const { ingest, key } = await openTestIngest({ now: () => now })
-    const edge = await open(ingest)
-    t.teardown(() => edge.close())
-    for (const [eventId, type, buildId] of [
-      ['a', 'kill', 'b 1'],
-      ['b', 'join', 'b 1'],
-      ['c', 'kill', 'b2'],
-      ['d', 'join', 'b2'],
-    ] as const) {
-      await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId, type, buildId }] })
-      now += 1000
-    }
-    const { key: other } = await ingest.keys.create('other')
-    const read = async (query: string) => partsOf((await edge.send(get(`/v1/events?${query}`, key))).body)
-    const end = await ingest.project(projectId).lastCursor()
-    t.strictSame(await read('type=kill'), [['a', 'c'], end])
-    t.strictSame(await read('type=kill&limit=1'), [['a'], undefined], 'whose cursor is how far was read')
-    t.strictSame(await read('buildId=b+1'), [['a', 'b'], end])
-    t.strictSame(await read('type=join&buildId=b2'), [['d'], undefined])
-    t.strictSame(await read('type=none'), [[], end])
-    t.strictSame(await read(`type=none&after=${end}`), [[], end])
-    t.strictSame(await read('from=2026-11-20T17:51:01Z&to=2026-11-20T18:51:03.000+01:00'), [['b', 'c'], undefined])
-    t.strictSame(await read(`from=${now - 2000}`), [['c', 'd'], undefined])
-    t.strictSame(await read(`to=${now - 4000}`), [[], undefined])
-    t.strictSame(await read('after=end'), [[], end])
-    t.strictSame(await read(`after=${end}&wait=0`), [[], end])
-    t.strictSame(await read(`after=${end}`), [[], undefined])
-    const empty = { ...get('/v1/events?after=end', other), headers: headersOf(other, 'other').slice(0, 2) }
-    t.strictSame(partsOf((await edge.send(empty)).body), [[], await ingest.project('other').lastCursor()])
-    const foreign = await edge.send({ ...get(`/v1/events?after=${end}`, other), headers: empty.headers })
-    t.match([foreign.status, JSON.parse(foreign.body)], [400, { code: 'invalid-cursor', detail: /another project/ }])
-    const head = await edge.send(get(`/v1/events?after=${end}&wait=60`, key, [], 'HEAD'))
-    t.match(head, { status: 200, body: '' }, 'who asks for headers does not wait')
-  })
+  t.test(
+    `by ${name}, events are filtered by type, build and time, and the last line has the cursor of the scan`,
+    async (t) => {
+      let now = Date.UTC(2026, 10, 20, 17, 51)
+      const { ingest, key } = await openTestIngest({ now: () => now })
+      const edge = await open(ingest)
+      t.teardown(() => edge.close())
+      for (const [eventId, type, buildId] of [
+        ['a', 'kill', 'b 1'],
+        ['b', 'join', 'b 1'],
+        ['c', 'kill', 'b2'],
+        ['d', 'join', 'b2'],
+      ] as const) {
+        await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId, type, buildId }] })
+        now += 1000
+      }
+      const { key: other } = await ingest.keys.create('other')
+      const read = async (query: string) => partsOf((await edge.send(get(`/v1/events?${query}`, key))).body)
+      const end = await ingest.project(projectId).lastCursor()
+      t.strictSame(await read('type=kill'), [['a', 'c'], end])
+      t.strictSame(await read('type=kill&limit=1'), [['a'], undefined], 'the cursor of the event is that of the scan')
+      t.strictSame(await read('buildId=b+1'), [['a', 'b'], end])
+      t.strictSame(await read('type=join&buildId=b2'), [['d'], undefined])
+      t.strictSame(await read('type=none'), [[], end])
+      t.strictSame(await read(`type=none&after=${end}`), [[], end])
+      t.strictSame(await read('from=2026-11-20T17:51:01Z&to=2026-11-20T18:51:03.000+01:00'), [['b', 'c'], undefined])
+      t.strictSame(await read(`from=${now - 2000}`), [['c', 'd'], undefined])
+      t.strictSame(await read(`to=${now - 4000}`), [[], undefined])
+      t.strictSame(await read('after=end'), [[], end])
+      t.strictSame(await read(`after=${end}&wait=0`), [[], end])
+      t.strictSame(await read(`after=${end}`), [[], undefined])
+      const empty = { ...get('/v1/events?after=end', other), headers: headersOf(other, 'other').slice(0, 2) }
+      t.strictSame(partsOf((await edge.send(empty)).body), [[], await ingest.project('other').lastCursor()])
+      const foreign = await edge.send({ ...get(`/v1/events?after=${end}`, other), headers: empty.headers })
+      t.match([foreign.status, JSON.parse(foreign.body)], [400, { code: 'invalid-cursor', detail: /another project/ }])
+      const head = await edge.send(get(`/v1/events?after=${end}&wait=60`, key, [], 'HEAD'))
+      t.match(head, { status: 200, body: '' }, 'HEAD does not poll')
+    },
+  )
 
-  t.test(`by ${name}, an answer waits for an event that is wanted`, async (t) => {
+  t.test(`by ${name}, a long poll waits for a matching event`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    const answer = edge.send(get('/v1/events?wait=60&type=kill', key))
+    const response = edge.send(get('/v1/events?wait=60&type=kill', key))
     const submit = (eventId: string, type: string) =>
       ingest.project(projectId).submitBatch({ events: [{ projectId, eventId, type }] })
     await submit('a', 'join')
     await submit('b', 'kill')
-    const { status, body } = await answer
+    const { status, body } = await response
     t.equal(status, 200)
     t.strictSame(partsOf(body), [['b'], undefined])
     const end = await ingest.project(projectId).lastCursor()
     t.strictSame(partsOf((await edge.send(get(`/v1/events?wait=1&after=${end}`, key))).body), [[], end])
   })
 
-  t.test(`by ${name}, one event is found by its id`, async (t) => {
+  t.test(`by ${name}, an event is found by its id`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -220,7 +223,7 @@ for (const { name, open } of edges) {
     t.match(absent.headers, { 'content-type': 'application/x-ndjson' })
   })
 
-  t.test(`by ${name}, what cannot be asked is refused, also by HEAD`, async (t) => {
+  t.test(`by ${name}, invalid queries are refused, also by HEAD`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -245,9 +248,9 @@ for (const { name, open } of edges) {
       ['?eventId=a&limit=1', 'invalid-argument'],
       ['?eventId=a&after=b', 'invalid-argument'],
     ] as const) {
-      const answer = await edge.send(get(`/v1/events${query}`, key))
-      t.equal(answer.status, 400, query)
-      t.equal(JSON.parse(answer.body).code, code, query)
+      const response = await edge.send(get(`/v1/events${query}`, key))
+      t.equal(response.status, 400, query)
+      t.equal(JSON.parse(response.body).code, code, query)
       t.equal((await edge.send(get(`/v1/events${query}`, key, [], 'HEAD'))).status, 400, query)
     }
     const { key: writing } = await ingest.keys.create(projectId, { scopes: ['events:write', 'maps:write'] })
@@ -255,7 +258,7 @@ for (const { name, open } of edges) {
   })
 }
 
-t.test('an answer looks at so many events and no more, and the next one goes on there', async (t) => {
+t.test('a request scans a bounded number of events, and the next one continues there', async (t) => {
   const { ingest, key } = await openTestIngest()
   let scanned = 0
   const long = withMethods(ingest, () => ({

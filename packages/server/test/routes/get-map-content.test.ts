@@ -2,16 +2,16 @@ import { chunkBytesMax } from '@ingest/core'
 import fc from 'fast-check'
 import t from 'tap'
 import { entityTag, listsTag, parseByteRange } from '../../src/routes/get-map-content.ts'
-import { openTestIngest, projectId } from '../batches.ts'
 import { edges, type Sent } from '../edges.ts'
 import { bytesOf, digestOf, freeze, get, manifestOf, publish } from '../map-parts.ts'
+import { openTestIngest, projectId } from '../test-ingest.ts'
 
 const path = '/v1/maps/content?placeId=p&buildId=b'
 const chunks = [bytesOf(1000, 'a'), bytesOf(chunkBytesMax, 'b'), bytesOf(1000, 'a'), bytesOf(1, 'c')]
 const kept = 'private, max-age=31536000, immutable'
 
 for (const { name, open } of edges) {
-  t.test(`by ${name}, a map comes back byte for byte, with what a cache needs to know`, async (t) => {
+  t.test(`by ${name}, a map is returned byte for byte, with headers for caches`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -25,11 +25,11 @@ for (const { name, open } of edges) {
       etag: `"${digestOf(whole)}"`,
       vary: 'X-Project-Id',
     }
-    const answer = await edge.send(get(path, key))
-    t.equal(answer.status, 200)
-    t.ok(answer.bytes.equals(whole))
-    t.match(answer.headers, expected)
-    t.notOk('transfer-encoding' in answer.headers)
+    const response = await edge.send(get(path, key))
+    t.equal(response.status, 200)
+    t.ok(response.bytes.equals(whole))
+    t.match(response.headers, expected)
+    t.notOk('transfer-encoding' in response.headers)
     await freeze(ingest)
     const head = await edge.send(get(path, key, [], 'HEAD'))
     t.equal(head.status, 200)
@@ -37,17 +37,17 @@ for (const { name, open } of edges) {
     t.match(head.headers, { ...expected, 'cache-control': kept })
   })
 
-  t.test(`by ${name}, a full map comes back as its canonical JSON`, async (t) => {
+  t.test(`by ${name}, a JSON map is returned as canonical JSON`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
     await ingest.project(projectId).publishMap({ placeId: 'p', buildId: 'b', map: { b: 1, a: ['ä'] } })
-    const answer = await edge.send(get(path, key))
-    t.equal(answer.body, '{"a":["ä"],"b":1}')
-    t.equal(answer.headers['content-type'], 'application/json')
+    const response = await edge.send(get(path, key))
+    t.equal(response.body, '{"a":["ä"],"b":1}')
+    t.equal(response.headers['content-type'], 'application/json')
   })
 
-  t.test(`by ${name}, a range is a part of the bytes`, async (t) => {
+  t.test(`by ${name}, a range of the bytes is returned`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -63,12 +63,12 @@ for (const { name, open } of edges) {
       [`bytes=${size - 1}-${size + 100}`, size - 1, size],
     ] as const) {
       for (const headers of [[], [['If-Range', tag]]] as Sent['headers'][]) {
-        const answer = await edge.send(get(path, key, [['Range', range], ...(headers ?? [])]))
-        t.equal(answer.status, 206, range)
-        t.equal(answer.headers['content-range'], `bytes ${start}-${end - 1}/${size}`)
-        t.equal(answer.headers['content-length'], String(end - start))
-        t.equal(answer.headers.etag, tag)
-        t.ok(answer.bytes.equals(whole.subarray(start, end)), range)
+        const response = await edge.send(get(path, key, [['Range', range], ...(headers ?? [])]))
+        t.equal(response.status, 206, range)
+        t.equal(response.headers['content-range'], `bytes ${start}-${end - 1}/${size}`)
+        t.equal(response.headers['content-length'], String(end - start))
+        t.equal(response.headers.etag, tag)
+        t.ok(response.bytes.equals(whole.subarray(start, end)), range)
       }
     }
     for (const headers of [
@@ -96,21 +96,21 @@ for (const { name, open } of edges) {
         ['If-Range', '"sha256:0"'],
       ],
     ] as [string, string][][]) {
-      const answer = await edge.send(get(path, key, headers))
-      t.equal(answer.status, 200, JSON.stringify(headers))
-      t.ok(answer.bytes.equals(whole))
+      const response = await edge.send(get(path, key, headers))
+      t.equal(response.status, 200, JSON.stringify(headers))
+      t.ok(response.bytes.equals(whole))
     }
     for (const range of [`bytes=${size}-`, 'bytes=-0']) {
-      const answer = await edge.send(get(path, key, [['Range', range]]))
-      t.equal(answer.status, 416)
-      t.equal(answer.headers['content-range'], `bytes */${size}`)
-      t.match(JSON.parse(answer.body), { code: 'range-not-satisfiable', limit: size })
+      const response = await edge.send(get(path, key, [['Range', range]]))
+      t.equal(response.status, 416)
+      t.equal(response.headers['content-range'], `bytes */${size}`)
+      t.match(JSON.parse(response.body), { code: 'range-not-satisfiable', limit: size })
     }
     const head = await edge.send(get(path, key, [['Range', 'bytes=0-1']], 'HEAD'))
-    t.match(head, { status: 200, headers: { 'content-length': String(size) } }, 'a range is for GET only')
+    t.match(head, { status: 200, headers: { 'content-length': String(size) } }, 'ranges are for GET only')
   })
 
-  t.test(`by ${name}, what the sender has is not sent again`, async (t) => {
+  t.test(`by ${name}, bytes that the client has cached are not sent again`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -118,7 +118,7 @@ for (const { name, open } of edges) {
     const tag = `"${digestOf(whole)}"`
     for (const list of [tag, `W/${tag}`, '*', `"a", ${tag}`]) {
       for (const method of ['GET', 'HEAD']) {
-        const answer = await edge.send(
+        const response = await edge.send(
           get(
             path,
             key,
@@ -129,22 +129,22 @@ for (const { name, open } of edges) {
             method,
           ),
         )
-        t.equal(answer.status, 304)
-        t.equal(answer.bytes.length, 0)
-        t.match(answer.headers, { etag: tag, 'cache-control': 'private, no-cache', 'x-request-id': /-/ })
+        t.equal(response.status, 304)
+        t.equal(response.bytes.length, 0)
+        t.match(response.headers, { etag: tag, 'cache-control': 'private, no-cache', 'x-request-id': /-/ })
       }
     }
     for (const headers of [[['If-None-Match', '"sha256:0"']], [['If-Match', tag]]] as [string, string][][]) {
-      const answer = await edge.send(get(path, key, headers))
-      t.equal(answer.status, 200)
-      t.ok(answer.bytes.equals(whole))
+      const response = await edge.send(get(path, key, headers))
+      t.equal(response.status, 200)
+      t.ok(response.bytes.equals(whole))
     }
     const failed = await edge.send(get(path, key, [['If-Match', '"sha256:0"']]))
     t.equal(failed.status, 412)
     t.match(JSON.parse(failed.body), { code: 'precondition-failed' })
   })
 
-  t.test(`by ${name}, only a complete map has content, in its own project`, async (t) => {
+  t.test(`by ${name}, only a complete map has content, and only for its own project`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -165,24 +165,24 @@ for (const { name, open } of edges) {
         'repeated-header',
       ],
     ] as const) {
-      // the fetch API cannot show a repeated Host otherwise than joined
-      const answer = await edge.send(sent)
-      t.equal(answer.status, status, answer.body)
-      t.match(JSON.parse(answer.body), { code })
-      t.equal(answer.headers['cache-control'], 'no-store')
+      // the fetch API joins a repeated Host
+      const response = await edge.send(sent)
+      t.equal(response.status, status, response.body)
+      t.match(JSON.parse(response.body), { code })
+      t.equal(response.headers['cache-control'], 'no-store')
     }
   })
 
-  t.test(`by ${name}, a map of no bytes is one`, async (t) => {
+  t.test(`by ${name}, an empty map has empty content`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
     await ingest.project(projectId).publishMap({ placeId: 'p', buildId: 'b', manifest: manifestOf([]) })
-    const answer = await edge.send(get(path, key))
-    t.match(answer, { status: 200, body: '', headers: { 'content-length': '0' } })
+    const response = await edge.send(get(path, key))
+    t.match(response, { status: 200, body: '', headers: { 'content-length': '0' } })
   })
 
-  t.test(`by ${name}, a chunk comes back by its digest, and may be kept for ever`, async (t) => {
+  t.test(`by ${name}, a chunk is returned by its digest and may be cached permanently`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -190,9 +190,9 @@ for (const { name, open } of edges) {
     const bytes = chunks[1] as Buffer
     const digest = digestOf(bytes)
     const of = (value: string) => `/v1/maps/chunks?digest=${value}`
-    const answer = await edge.send(get(of(digest), key))
-    t.equal(answer.status, 200)
-    t.ok(answer.bytes.equals(bytes))
+    const response = await edge.send(get(of(digest), key))
+    t.equal(response.status, 200)
+    t.ok(response.bytes.equals(bytes))
     const expected = {
       'content-type': 'application/octet-stream',
       'content-length': String(bytes.length),
@@ -200,7 +200,7 @@ for (const { name, open } of edges) {
       'x-content-type-options': 'nosniff',
       etag: `"${digest}"`,
     }
-    t.match(answer.headers, expected)
+    t.match(response.headers, expected)
     const head = await edge.send(get(of(digest), key, [], 'HEAD'))
     t.match(head, { status: 200, body: '', headers: expected })
     t.match(await edge.send(get(of(digest), key, [['If-None-Match', `"${digest}"`]])), { status: 304, body: '' })
@@ -218,11 +218,11 @@ for (const { name, open } of edges) {
 
 const tag = entityTag('sha256:ab')
 
-t.test('a tag is the digest in quotes', async (t) => {
+t.test('an entity tag is the digest in quotes', async (t) => {
   t.equal(tag, '"sha256:ab"')
 })
 
-t.test('a list has the tag, or is a star', async (t) => {
+t.test('a list matches if it has the tag or is *', async (t) => {
   for (const list of [tag, ` ${tag} `, `"a", ${tag}`, `"a",${tag},"b"`, `W/"x" , ${tag}`, '*', ' * ']) {
     t.ok(listsTag(list, tag, 'weak'), list)
     t.ok(listsTag(list, tag, 'strong'), list)
@@ -233,12 +233,12 @@ t.test('a list has the tag, or is a star', async (t) => {
   }
 })
 
-t.test('a weak tag is the same for If-None-Match only', async (t) => {
+t.test('a weak tag matches for If-None-Match only', async (t) => {
   t.ok(listsTag(`W/${tag}`, tag, 'weak'))
   t.notOk(listsTag(`W/${tag}`, tag, 'strong'))
 })
 
-t.test('a range is what slicing would give', async () => {
+t.test('a range equals a slice', async () => {
   const part = fc.option(fc.nat(30), { nil: undefined })
   fc.assert(
     fc.property(part, part, fc.nat(20), (first, last, size) => {
@@ -255,7 +255,7 @@ t.test('a range is what slicing would give', async () => {
   )
 })
 
-t.test('what a server may ignore is ignored', async (t) => {
+t.test('ranges that a server may ignore are ignored', async (t) => {
   for (const header of [
     undefined,
     '',
@@ -275,7 +275,7 @@ t.test('what a server may ignore is ignored', async (t) => {
   }
 })
 
-t.test('the unit has no case, and numbers may be large', async (t) => {
+t.test('the unit is case-insensitive, and numbers may be large', async (t) => {
   t.strictSame(parseByteRange('Bytes=2-3', 10), { start: 2, end: 4 })
   t.strictSame(parseByteRange(' bytes= 2-3 ', 10), { start: 2, end: 4 })
   t.strictSame(parseByteRange('bytes=2-99999999999999999999', 10), { start: 2, end: 10 })

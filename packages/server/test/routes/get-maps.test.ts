@@ -1,12 +1,12 @@
 import t from 'tap'
-import { openTestIngest, projectId } from '../batches.ts'
 import { edges } from '../edges.ts'
 import { bytesOf, freeze, get, manifestOf } from '../map-parts.ts'
+import { openTestIngest, projectId } from '../test-ingest.ts'
 
 const chunks = [bytesOf(10, 'a'), bytesOf(20, 'b')]
 
 for (const { name, open } of edges) {
-  t.test(`by ${name}, one map is told with all that is known of it`, async (t) => {
+  t.test(`by ${name}, the status of one map is returned`, async (t) => {
     const { ingest, key } = await openTestIngest({ now: () => 0 })
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -17,11 +17,11 @@ for (const { name, open } of edges) {
     t.match(JSON.parse(absent.body), { code: 'map-not-found', retryable: false })
     await ingest.project(projectId).publishMap({ ...id, map: 1 })
     await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf(chunks) })
-    const answer = await edge.send(get(path, key))
-    t.equal(answer.status, 200)
-    t.match(answer.headers, { 'content-type': 'application/json', 'cache-control': 'no-store' })
-    t.strictSame(JSON.parse(answer.body), await ingest.project(projectId).getMap(id))
-    t.match(JSON.parse(answer.body), { ...id, state: 'complete', frozenAt: null, pending: { chunks: 2 } })
+    const response = await edge.send(get(path, key))
+    t.equal(response.status, 200)
+    t.match(response.headers, { 'content-type': 'application/json', 'cache-control': 'no-store' })
+    t.strictSame(JSON.parse(response.body), await ingest.project(projectId).getMap(id))
+    t.match(JSON.parse(response.body), { ...id, state: 'complete', frozenAt: null, pending: { chunks: 2 } })
     await freeze(ingest, id.buildId)
     t.match(JSON.parse((await edge.send(get(path, key))).body), {
       frozen: true,
@@ -34,7 +34,7 @@ for (const { name, open } of edges) {
     t.equal(head.body, '')
   })
 
-  t.test(`by ${name}, maps come in pages`, async (t) => {
+  t.test(`by ${name}, maps are listed in pages`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())

@@ -4,14 +4,14 @@ import { createCancellation } from '../../src/http/cancellation.ts'
 import type { HttpRequest } from '../../src/http/request.ts'
 import { concurrencyLimits } from '../../src/limits/concurrency.ts'
 import { type ServeOptions, serve } from '../../src/serve.ts'
-import { openTestIngest, projectId, withMethods } from '../batches.ts'
 import { requestBytes } from '../edges.ts'
 import { get } from '../map-parts.ts'
 import { openRaw } from '../raw-connection.ts'
+import { openTestIngest, projectId, withMethods } from '../test-ingest.ts'
 
 const path = '/v1/events?wait=60'
 
-/** A server, and how many of its readers read or wait. */
+/** A server, and the number of its open reads. */
 async function open(t: Test, options: Partial<ServeOptions> = {}) {
   const { ingest, key } = await openTestIngest()
   const books = { reading: 0, onChange: () => {} }
@@ -33,7 +33,7 @@ async function open(t: Test, options: Partial<ServeOptions> = {}) {
     ingest: watched,
     key,
     served,
-    /** Resolves when so many read. */
+    /** Resolves when `count` reads are open. */
     reading: (count: number) =>
       new Promise<void>((resolve) => {
         books.onChange = () => {
@@ -50,7 +50,7 @@ async function open(t: Test, options: Partial<ServeOptions> = {}) {
   }
 }
 
-t.test('who asked and is gone is not waited for, however the connection ended', async (t) => {
+t.test('a long poll ends when its client disconnects, however the connection ends', async (t) => {
   const { ask, reading } = await open(t)
   for (const leave of ['destroy', 'resetAndDestroy', 'end'] as const) {
     const raw = await ask()
@@ -60,7 +60,7 @@ t.test('who asked and is gone is not waited for, however the connection ended', 
   }
 })
 
-t.test('who has closed one half of the connection gets what there is by then', async (t) => {
+t.test('a client that half-closes its connection gets the events so far', async (t) => {
   const { ask, reading } = await open(t)
   const raw = await ask('/v1/events?wait=60&after=end')
   await reading(1)
@@ -68,24 +68,21 @@ t.test('who has closed one half of the connection gets what there is by then', a
   t.match(await raw.read(), { status: 200, body: /^\{"cursor":"[\w-]{32}"\}\n$/ })
 })
 
-t.test(
-  'of several long polls of one connection one waits at a time, and none is left behind when it ends',
-  async (t) => {
-    const warnings: Error[] = []
-    const warn = (warning: Error) => void warnings.push(warning)
-    process.on('warning', warn)
-    t.teardown(() => process.off('warning', warn))
-    const { ask, key, reading } = await open(t)
-    const raw = await ask()
-    for (let i = 0; i < 9; i++) raw.write(requestBytes(get(path, key)))
-    await reading(1)
-    raw.socket.resetAndDestroy()
-    await reading(0)
-    t.strictSame(warnings, [])
-  },
-)
+t.test('of pipelined long polls, one waits at a time, and none is left when the connection ends', async (t) => {
+  const warnings: Error[] = []
+  const warn = (warning: Error) => void warnings.push(warning)
+  process.on('warning', warn)
+  t.teardown(() => process.off('warning', warn))
+  const { ask, key, reading } = await open(t)
+  const raw = await ask()
+  for (let i = 0; i < 9; i++) raw.write(requestBytes(get(path, key)))
+  await reading(1)
+  raw.socket.resetAndDestroy()
+  await reading(0)
+  t.strictSame(warnings, [])
+})
 
-t.test('a server that is about to stop answers who waits at once', async (t) => {
+t.test('long polls end at once when the server drains', async (t) => {
   const { ask, served, reading } = await open(t, { closeTimeoutMs: 600_000 })
   const raws = await Promise.all([ask('/v1/events?wait=60&after=end'), ask()])
   await reading(2)
@@ -99,13 +96,13 @@ t.test('a server that is about to stop answers who waits at once', async (t) => 
   await closed
 })
 
-t.test('so many wait and no more, and reading goes on beside them', async (t) => {
+t.test('long polls in flight are bounded, and do not count as downloads', async (t) => {
   const { ask, ingest, key, reading } = await open(t)
   const raws = await Promise.all(Array.from({ length: concurrencyLimits.longPolls.projectMax }, () => ask()))
   await reading(concurrencyLimits.longPolls.projectMax)
   t.ok(
     concurrencyLimits.longPolls.projectMax > concurrencyLimits.downloads.projectMax,
-    'more than there are places for reading',
+    'more than the slots for downloads',
   )
   const other = await ask()
   const refused = await other.read()
@@ -119,14 +116,14 @@ t.test('so many wait and no more, and reading goes on beside them', async (t) =>
   t.equal((await other.read()).status, 200)
 })
 
-t.test('how long a request may take to arrive does not limit a wait', async (t) => {
+t.test('the request timeout does not limit a long poll', async (t) => {
   const { ask } = await open(t, { requestTimeoutMs: 50 })
-  // time-outs of requests are looked at every second
+  // Node checks request timeouts every second
   const raw = await ask('/v1/events?wait=3&after=end')
   t.match(await raw.read(), { status: 200, body: /^\{"cursor":"[\w-]{32}"\}\n$/ })
 })
 
-t.test('by fetch, the signal of the request ends a wait', async (t) => {
+t.test('by fetch, the signal of the request ends a long poll', async (t) => {
   const { ingest, key, reading } = await open(t)
   const controller = new AbortController()
   const { headers = [] } = get(path, key)

@@ -4,8 +4,8 @@ import t from 'tap'
 import { parseRawHeaders } from '../../src/http/request.ts'
 import type { RateLimits } from '../../src/limits/rate-limits.ts'
 import { createRouter, type Router } from '../../src/router.ts'
-import { batchOf, headersOf, openTestIngest, projectId } from '../batches.ts'
 import { edges } from '../edges.ts'
+import { batchOf, headersOf, openTestIngest, projectId } from '../test-ingest.ts'
 
 /** The code of the problem in response to a batch, and how often its body was read. */
 async function refusalOf(router: Router, pairs: readonly (readonly [string, string])[], body = '') {
@@ -89,7 +89,7 @@ t.test('only a result of exactly true authenticates', async (t) => {
 })
 
 for (const { name, open } of edges) {
-  t.test(`by ${name}, too many requests are 429 with the time to wait, which is enough`, async (t) => {
+  t.test(`by ${name}, too many requests are a 429, and a retry after Retry-After is accepted`, async (t) => {
     let time = 0
     const { ingest, headers, storedCount } = await openTestIngest()
     const rateLimits = { requests: { perSecond: 1, burst: 2 }, now: () => time }
@@ -112,7 +112,7 @@ for (const { name, open } of edges) {
     t.equal(await storedCount(), 3)
   })
 
-  t.test(`by ${name}, too many events are 429 and nothing of the batch is stored`, async (t) => {
+  t.test(`by ${name}, too many events are a 429, and nothing of the batch is stored`, async (t) => {
     let time = 0
     const { ingest, headers, storedCount } = await openTestIngest()
     const rateLimits = { requests: { perSecond: 1, burst: 5 }, events: { perSecond: 10, burst: 100 }, now: () => time }
@@ -131,7 +131,7 @@ for (const { name, open } of edges) {
     t.equal(await storedCount(), 150)
   })
 
-  t.test(`by ${name}, the bytes of bodies are limited, declared or not, inflated`, async (t) => {
+  t.test(`by ${name}, the inflated bytes of bodies are limited, declared or not`, async (t) => {
     let time = 0
     const { ingest, headers, storedCount } = await openTestIngest()
     const rateLimits = { batchBytes: { perSecond: 1000, burst: batchBytesMax }, now: () => time }
@@ -152,26 +152,26 @@ for (const { name, open } of edges) {
     t.equal(await storedCount(), 0)
   })
 
-  t.test(`by ${name}, who is not authorized takes nothing and learns no limits`, async (t) => {
+  t.test(`by ${name}, an unauthorized request is not charged, and its response has no limits`, async (t) => {
     const { ingest, headers } = await openTestIngest()
     const edge = await open(ingest, { rateLimits: { requests: { perSecond: 1, burst: 1 }, now: () => 0 } })
     t.teardown(() => edge.close())
     for (let i = 0; i < 3; i++) {
-      const answer = await edge.send({ headers: headersOf('junk'), body: batchOf(1) })
-      t.equal(answer.status, 401)
-      t.notOk('ratelimit' in answer.headers)
+      const response = await edge.send({ headers: headersOf('junk'), body: batchOf(1) })
+      t.equal(response.status, 401)
+      t.notOk('ratelimit' in response.headers)
     }
     t.equal((await edge.send({ headers, body: batchOf(1) })).status, 202)
   })
 
-  t.test(`by ${name}, nothing is limited unless it was asked for`, async (t) => {
+  t.test(`by ${name}, there are no rate limits by default`, async (t) => {
     const { ingest, headers } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 20 }, (_, i) => edge.send({ headers, body: batchOf(1, `${i}-`) })),
     )
-    t.ok(answers.every(({ status }) => status === 202))
-    t.notOk('ratelimit' in (answers[0]?.headers ?? {}))
+    t.ok(responses.every(({ status }) => status === 202))
+    t.notOk('ratelimit' in (responses[0]?.headers ?? {}))
   })
 }

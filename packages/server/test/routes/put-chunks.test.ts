@@ -2,9 +2,9 @@ import { gzipSync } from 'node:zlib'
 import { chunkBytesMax } from '@ingest/core'
 import t from 'tap'
 import { chunksBytesMax, chunksMax } from '../../src/routes/put-chunks.ts'
-import { headersOf, openTestIngest, projectId } from '../batches.ts'
 import { edges, type Sent } from '../edges.ts'
 import { bytesOf, digestOf, manifestOf, put } from '../map-parts.ts'
+import { headersOf, openTestIngest, projectId } from '../test-ingest.ts'
 
 const id = { placeId: 'p', buildId: 'b' }
 const small = bytesOf(10, 'small')
@@ -20,7 +20,7 @@ function raw(key: string, bytes: Uint8Array, digest = digestOf(bytes), headers: 
 }
 
 for (const { name, open } of edges) {
-  t.test(`by ${name}, the last chunk completes a map, whichever way they come`, async (t) => {
+  t.test(`by ${name}, the last chunk completes a map, in JSON or as bytes`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -44,7 +44,7 @@ for (const { name, open } of edges) {
     })
   })
 
-  t.test(`by ${name}, a chunk that is wrong does not spoil the others`, async (t) => {
+  t.test(`by ${name}, invalid chunks do not fail the others`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -52,7 +52,7 @@ for (const { name, open } of edges) {
     const good = inJson(small)
     const data = good.data
     t.ok(data.endsWith('=='))
-    const faults: [unknown, string | null, string, string][] = [
+    const invalid: [unknown, string | null, string, string][] = [
       [null, null, 'not_object', ''],
       [[good], null, 'not_object', ''],
       [{ data }, null, 'required', '/digest'],
@@ -66,12 +66,12 @@ for (const { name, open } of edges) {
       [{ digest: good.digest, data: 'AAAA' }, good.digest, 'digest_mismatch', '/digest'],
       [inJson(bytesOf(5, 'unknown')), digestOf(bytesOf(5, 'unknown')), 'undeclared', '/digest'],
     ]
-    const chunks = [...faults.map(([chunk]) => chunk), good]
-    // one that the Ingest refuses comes before some that are refused at once
+    const chunks = [...invalid.map(([chunk]) => chunk), good]
+    // rejected by the Ingest, and before chunks that the route rejects
     chunks.unshift({ digest: 'sha256:abc', data })
-    const answer = await edge.send(put(path, key, { chunks }))
-    t.equal(answer.status, 200, answer.body)
-    const result = JSON.parse(answer.body)
+    const response = await edge.send(put(path, key, { chunks }))
+    t.equal(response.status, 200, response.body)
+    const result = JSON.parse(response.body)
     t.match(result, { stored: 1, existing: 0, completed: [] })
     t.match(result.rejected[0], { index: 0, digest: null, issues: [{ code: 'invalid_format', path: '/digest' }] })
     t.strictSame(
@@ -83,26 +83,26 @@ for (const { name, open } of edges) {
           issues[0].code,
           issues[0].path,
         ]),
-      faults.map(([, digest, code, pointer], i) => [i + 1, digest, code, pointer]),
+      invalid.map(([, digest, code, pointer], i) => [i + 1, digest, code, pointer]),
     )
   })
 
-  t.test(`by ${name}, one to 64 chunks come at once`, async (t) => {
+  t.test(`by ${name}, a body has 1 to 64 chunks`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
     const chunks = Array.from({ length: chunksMax + 1 }, (_, i) => bytesOf(10, String(i)))
     await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf(chunks) })
     for (const value of [[], {}, { chunks: {} }, { chunks: [] }, { chunks: chunks.map(inJson) }]) {
-      const answer = await edge.send(put(path, key, value))
-      t.equal(answer.status, 400)
-      t.match(JSON.parse(answer.body), { code: 'invalid-envelope' })
+      const response = await edge.send(put(path, key, value))
+      t.equal(response.status, 400)
+      t.match(JSON.parse(response.body), { code: 'invalid-envelope' })
     }
-    const answer = await edge.send(put(path, key, { chunks: chunks.slice(1).map(inJson) }))
-    t.match(JSON.parse(answer.body), { stored: chunksMax, rejected: [] })
+    const response = await edge.send(put(path, key, { chunks: chunks.slice(1).map(inJson) }))
+    t.match(JSON.parse(response.body), { stored: chunksMax, rejected: [] })
   })
 
-  t.test(`by ${name}, a chunk that is refused alone is told so by its code`, async (t) => {
+  t.test(`by ${name}, a single chunk is refused with a code`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -127,13 +127,13 @@ for (const { name, open } of edges) {
       ],
     ]
     for (const [sent, status, problem] of cases) {
-      const answer = await edge.send(sent)
-      t.equal(answer.status, status, answer.body)
-      t.match(JSON.parse(answer.body), problem)
+      const response = await edge.send(sent)
+      t.equal(response.status, status, response.body)
+      t.match(JSON.parse(response.body), problem)
     }
   })
 
-  t.test(`by ${name}, a body of 4 MiB is taken, and one more byte is not`, async (t) => {
+  t.test(`by ${name}, a body of 4 MiB is accepted, one more byte is not`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())

@@ -1,9 +1,9 @@
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
-import { headersOf, openTestIngest, projectId } from '../batches.ts'
 import { edges, type Sent } from '../edges.ts'
 import { bytesOf, digestOf, freeze, manifestOf, put } from '../map-parts.ts'
+import { headersOf, openTestIngest, projectId } from '../test-ingest.ts'
 
 const id = { placeId: 'p', buildId: 'b' }
 const mapOf = (value: unknown) => ({ ...id, map: value })
@@ -11,7 +11,7 @@ const digestOfMap = (value: unknown) => digestOf(Buffer.from(JSON.stringify(valu
 const chunks = [bytesOf(1000, 'a'), bytesOf(2000, 'b'), bytesOf(1000, 'a')]
 
 for (const { name, open } of edges) {
-  t.test(`by ${name}, the status says what became of a publication`, async (t) => {
+  t.test(`by ${name}, the status is the outcome of a publication`, async (t) => {
     const { ingest, key } = await openTestIngest({ now: () => 0 })
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -50,7 +50,7 @@ for (const { name, open } of edges) {
     t.match(await publish(mapOf([3])), { status: 200, outcome: 'unchanged', frozen: true })
   })
 
-  t.test(`by ${name}, what is no publication is refused, and nothing is published`, async (t) => {
+  t.test(`by ${name}, an invalid publication is refused, and nothing is published`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -79,63 +79,71 @@ for (const { name, open } of edges) {
       ['another coding', 400, 'unsupported-coding', { headers: [['Content-Encoding', 'br']], body: good }],
     ]
     for (const [what, status, code, { headers = [], ...sent }] of cases) {
-      const answer = await edge.send({
+      const response = await edge.send({
         method: 'PUT',
         path: '/v1/maps',
         headers: [...headersOf(key), ...headers],
         ...sent,
       })
-      t.equal(answer.status, status, what)
-      const problem = JSON.parse(answer.body)
+      t.equal(response.status, status, what)
+      const problem = JSON.parse(response.body)
       t.equal(problem.code, code, what)
       if (code === invalid) t.ok(problem.issues.length > 0)
     }
     const bytes = headersOf(key).map(([name, value]) => [name, name === 'Content-Type' ? 'text/plain' : value] as const)
-    const answer = await edge.send({ method: 'PUT', path: '/v1/maps', headers: bytes, body: good })
-    t.equal(JSON.parse(answer.body).code, 'unsupported-media-type')
+    const response = await edge.send({ method: 'PUT', path: '/v1/maps', headers: bytes, body: good })
+    t.equal(JSON.parse(response.body).code, 'unsupported-media-type')
     t.strictSame(await ingest.project(projectId).listMaps(), { maps: [], next: null })
   })
 
-  t.test(`by ${name}, gzip and a byte order mark are taken`, async (t) => {
+  t.test(`by ${name}, gzip and a byte order mark are accepted`, async (t) => {
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
     const body = gzipSync(`\ufeff${JSON.stringify(mapOf('ä'))}`)
     const headers = [...headersOf(key), ['Content-Encoding', 'gzip'] as const]
-    const answer = await edge.send({ method: 'PUT', path: '/v1/maps', headers, body })
-    t.equal(answer.status, 201, answer.body)
-    t.equal(JSON.parse(answer.body).digest, digestOfMap('ä'))
+    const response = await edge.send({ method: 'PUT', path: '/v1/maps', headers, body })
+    t.equal(response.status, 201, response.body)
+    t.equal(JSON.parse(response.body).digest, digestOfMap('ä'))
   })
 
-  t.test(`by ${name}, a publication of so many bytes is taken, and one more is not, and says what to do`, async (t) => {
-    const { ingest, key } = await openTestIngest()
-    const edge = await open(ingest, { publicationBytesMax: 200 })
-    t.teardown(() => edge.close())
-    const bodyOf = (size: number) => {
-      const empty = JSON.stringify(mapOf(''))
-      return JSON.stringify(mapOf('x'.repeat(size - empty.length)))
-    }
-    for (const [size, coding] of [
-      [200, []],
-      [200, [['Content-Encoding', 'gzip']]],
-      [201, []],
-      [201, [['Content-Encoding', 'gzip']]],
-    ] as const) {
-      const body = coding.length > 0 ? gzipSync(bodyOf(size)) : bodyOf(size)
-      const answer = await edge.send({ method: 'PUT', path: '/v1/maps', headers: [...headersOf(key), ...coding], body })
-      if (size === 200) t.match(answer, { status: coding.length > 0 ? 200 : 201 })
-      else {
-        t.equal(answer.status, 413)
-        t.match(JSON.parse(answer.body), { code: 'body-too-large', limit: 200, actual: 201, detail: /manifest/ })
+  t.test(
+    `by ${name}, a publication of publicationBytesMax is accepted; one more byte is a 413 that names the fix`,
+    async (t) => {
+      const { ingest, key } = await openTestIngest()
+      const edge = await open(ingest, { publicationBytesMax: 200 })
+      t.teardown(() => edge.close())
+      const bodyOf = (size: number) => {
+        const empty = JSON.stringify(mapOf(''))
+        return JSON.stringify(mapOf('x'.repeat(size - empty.length)))
       }
-    }
-    const { status, body } = await edge.send(put('/v1/maps', key, { ...mapOf('x'.repeat(262_144)) }))
-    t.equal(status, 413)
-    t.equal(JSON.parse(body).limit, 200)
-  })
+      for (const [size, coding] of [
+        [200, []],
+        [200, [['Content-Encoding', 'gzip']]],
+        [201, []],
+        [201, [['Content-Encoding', 'gzip']]],
+      ] as const) {
+        const body = coding.length > 0 ? gzipSync(bodyOf(size)) : bodyOf(size)
+        const response = await edge.send({
+          method: 'PUT',
+          path: '/v1/maps',
+          headers: [...headersOf(key), ...coding],
+          body,
+        })
+        if (size === 200) t.match(response, { status: coding.length > 0 ? 200 : 201 })
+        else {
+          t.equal(response.status, 413)
+          t.match(JSON.parse(response.body), { code: 'body-too-large', limit: 200, actual: 201, detail: /manifest/ })
+        }
+      }
+      const { status, body } = await edge.send(put('/v1/maps', key, { ...mapOf('x'.repeat(262_144)) }))
+      t.equal(status, 413)
+      t.equal(JSON.parse(body).limit, 200)
+    },
+  )
 }
 
-t.test('without a limit of its own a publication has 1 MiB', async (t) => {
+t.test('publicationBytesMax is 1 MiB by default', async (t) => {
   const { ingest, key } = await openTestIngest()
   const [edge] = edges
   const opened = await edge?.open(ingest)
@@ -149,7 +157,7 @@ t.test('without a limit of its own a publication has 1 MiB', async (t) => {
   }
 })
 
-t.test('a limit that cannot be is refused when it is made', async (t) => {
+t.test('an invalid publicationBytesMax is refused at creation', async (t) => {
   const { ingest } = await openTestIngest()
   for (const publicationBytesMax of [0, -1, 1.5, Number.NaN]) {
     t.throws(() => toFetchHandler(ingest, { publicationBytesMax }), { code: 'invalid-argument' })

@@ -2,10 +2,10 @@ import { createIngest, type EmbeddedIngest, openMemoryStore, type Publication } 
 import t, { type Test } from 'tap'
 import { concurrencyLimits } from '../../src/limits/concurrency.ts'
 import { serve } from '../../src/serve.ts'
-import { batchOf, headersOf, openTestIngest, projectId } from '../batches.ts'
 import { edges, requestBytes } from '../edges.ts'
 import { bytesOf, manifestOf, put } from '../map-parts.ts'
 import { openRaw } from '../raw-connection.ts'
+import { batchOf, headersOf, openTestIngest, projectId } from '../test-ingest.ts'
 
 const id = { placeId: 'p', buildId: 'b' }
 const publication = { ...id, map: 1 }
@@ -21,7 +21,7 @@ async function open(t: Test) {
 const chunk = bytesOf(1000)
 const [ref] = manifestOf([chunk]).chunks as [{ digest: string; size: number }]
 
-/** A manifest of so many times the same chunk, which is there. It is wrong, so that it can be verified any number of times. */
+/** A manifest of `times` the same stored chunk, with a wrong digest: it is verified on every attempt. */
 async function prepareWrong(ingest: EmbeddedIngest, times: number): Promise<Publication> {
   const keeper = manifestOf([chunk, bytesOf(1, 'missing')])
   await ingest.project(projectId).publishMap({ placeId: 'keeper', buildId: 'b', manifest: keeper })
@@ -32,23 +32,23 @@ async function prepareWrong(ingest: EmbeddedIngest, times: number): Promise<Publ
 
 for (const { name, open } of edges) {
   t.test(
-    `by ${name}, a verification is 429 until the project has its bytes, and waiting that long is enough`,
+    `by ${name}, a verification is a 429 until the budget allows it, and a retry after Retry-After is accepted`,
     async (t) => {
       for (const path of ['/v1/maps', '/v1/maps?dryRun=true']) {
         let time = 0
         const { ingest, key } = await openTestIngest()
         const edge = await open(ingest, { rateLimits: { mapBytes: { perSecond: 1000, burst: 8000 }, now: () => time } })
         t.teardown(() => edge.close())
-        // the larger one is more than the burst; until then, its body alone would be refused
+        // the larger one exceeds the burst; before laterMs, its body alone would be refused
         for (const [times, laterMs] of [
           [6, 0],
           [12, 7000],
         ] as const) {
           const publication = await prepareWrong(ingest, times)
           const text = JSON.stringify(publication)
-          const announced = ['Content-Length', String(text.length)] as const
-          const verify = () => edge.send(put(path, key, publication, [announced]))
-          t.match(await verify(), { status: 400, body: /digest-mismatch/ }, 'when nothing is owed')
+          const declared = ['Content-Length', String(text.length)] as const
+          const verify = () => edge.send(put(path, key, publication, [declared]))
+          t.match(await verify(), { status: 400, body: /digest-mismatch/ }, 'with an empty bucket')
           time += laterMs
           const refused = await verify()
           t.equal(refused.status, 429)
@@ -63,34 +63,31 @@ for (const { name, open } of edges) {
     },
   )
 
-  t.test(
-    `by ${name}, a last chunk that the budget does not reach for is stored, and its map completed later`,
-    async (t) => {
-      let time = 0
-      const { ingest, key } = await openTestIngest()
-      const edge = await open(ingest, { rateLimits: { mapBytes: { perSecond: 1000, burst: 1500 }, now: () => time } })
-      t.teardown(() => edge.close())
-      const publication = { ...id, manifest: manifestOf([chunk, chunk]) }
-      await ingest.project(projectId).publishMap(publication)
-      const headers = headersOf(key).map(([name, value]): [string, string] =>
-        name === 'Content-Type' ? [name, 'application/octet-stream'] : [name, value],
-      )
-      const path = `/v1/maps/chunks?digest=${ref.digest}`
-      const published = () => edge.send(put('/v1/maps', key, publication))
-      // what is owed leaves room for the chunk, and not for all of the map
-      t.equal((await edge.send(put('/v1/maps?dryRun=true', key, { ...id, map: 1 }))).status, 201)
-      const stored = await edge.send({ method: 'PUT', path, headers, body: chunk })
-      t.equal(stored.status, 201)
-      t.strictSame(JSON.parse(stored.body).completed, [])
-      t.match(await ingest.project(projectId).getMap(id), { state: 'incomplete', missing: [] })
-      const refused = await published()
-      t.equal(refused.status, 429)
-      time += Number(refused.headers['retry-after']) * 1000
-      t.match(JSON.parse((await published()).body), { outcome: 'created' })
-    },
-  )
+  t.test(`by ${name}, a last chunk beyond the budget is stored, and its map is completed later`, async (t) => {
+    let time = 0
+    const { ingest, key } = await openTestIngest()
+    const edge = await open(ingest, { rateLimits: { mapBytes: { perSecond: 1000, burst: 1500 }, now: () => time } })
+    t.teardown(() => edge.close())
+    const publication = { ...id, manifest: manifestOf([chunk, chunk]) }
+    await ingest.project(projectId).publishMap(publication)
+    const headers = headersOf(key).map(([name, value]): [string, string] =>
+      name === 'Content-Type' ? [name, 'application/octet-stream'] : [name, value],
+    )
+    const path = `/v1/maps/chunks?digest=${ref.digest}`
+    const published = () => edge.send(put('/v1/maps', key, publication))
+    // the budget is enough for the chunk, and not for the whole map
+    t.equal((await edge.send(put('/v1/maps?dryRun=true', key, { ...id, map: 1 }))).status, 201)
+    const stored = await edge.send({ method: 'PUT', path, headers, body: chunk })
+    t.equal(stored.status, 201)
+    t.strictSame(JSON.parse(stored.body).completed, [])
+    t.match(await ingest.project(projectId).getMap(id), { state: 'incomplete', missing: [] })
+    const refused = await published()
+    t.equal(refused.status, 429)
+    time += Number(refused.headers['retry-after']) * 1000
+    t.match(JSON.parse((await published()).body), { outcome: 'created' })
+  })
 
-  t.test(`by ${name}, writing maps takes a key for that`, async (t) => {
+  t.test(`by ${name}, writing maps needs the scope to write maps`, async (t) => {
     const { ingest } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -103,7 +100,7 @@ for (const { name, open } of edges) {
     t.equal((await edge.send({ headers: headersOf(key), body: batchOf(1) })).status, 401)
   })
 
-  t.test(`by ${name}, other methods are named`, async (t) => {
+  t.test(`by ${name}, a 405 lists the methods of its path`, async (t) => {
     const { ingest } = await openTestIngest()
     const edge = await open(ingest)
     t.teardown(() => edge.close())
@@ -113,13 +110,13 @@ for (const { name, open } of edges) {
       ['/v1/maps/content', 'GET, HEAD'],
       ['/v1/events', 'GET, HEAD'],
     ] as const) {
-      const answer = await edge.send({ method: 'DELETE', path })
-      t.equal(answer.status, 405)
-      t.equal(answer.headers.allow, allow)
+      const response = await edge.send({ method: 'DELETE', path })
+      t.equal(response.status, 405)
+      t.equal(response.headers.allow, allow)
     }
   })
 
-  t.test(`by ${name}, more bytes than the project may send are 429, whatever its batches do`, async (t) => {
+  t.test(`by ${name}, more map bytes than the limit are a 429, independent of batches`, async (t) => {
     let time = 0
     const { ingest, key, headers } = await openTestIngest()
     const rateLimits = {
@@ -129,8 +126,8 @@ for (const { name, open } of edges) {
     }
     const edge = await open(ingest, { rateLimits })
     t.teardown(() => edge.close())
-    const announced = ['Content-Length', String(body.length)] as const
-    const publish = () => edge.send(put('/v1/maps', key, publication, [announced]))
+    const declared = ['Content-Length', String(body.length)] as const
+    const publish = () => edge.send(put('/v1/maps', key, publication, [declared]))
     t.equal((await publish()).status, 201)
     const second = await publish()
     t.equal(second.status, 200)
@@ -150,21 +147,21 @@ for (const { name, open } of edges) {
     t.equal((await edge.send(put('/v1/maps', 'junk', publication))).headers.ratelimit, undefined)
   })
 
-  t.test(`by ${name}, while draining nothing new begins`, async (t) => {
+  t.test(`by ${name}, while draining, every route is a 503`, async (t) => {
     if (name === 'serve') return t.comment('serve decides by itself when it drains')
     const { ingest, key } = await openTestIngest()
     const edge = await open(ingest, { draining: AbortSignal.abort() })
     t.teardown(() => edge.close())
     for (const path of ['/v1/maps', '/v1/maps/chunks', '/v1/maps/content', '/v1/events']) {
       const method = path.endsWith('s') && path !== '/v1/events' ? 'PUT' : 'GET'
-      const answer = await edge.send({ method, path, headers: headersOf(key), ...(method === 'PUT' && { body }) })
-      t.equal(answer.status, 503)
-      t.equal(JSON.parse(answer.body).code, 'draining')
+      const response = await edge.send({ method, path, headers: headersOf(key), ...(method === 'PUT' && { body }) })
+      t.equal(response.status, 503)
+      t.equal(JSON.parse(response.body).code, 'draining')
     }
   })
 }
 
-/** A server and a map whose verification takes very many turns, and how many of its chunks were read so far. */
+/** A server, a map whose verification takes many turns, and the number of chunks read so far. */
 async function openLarge(t: Test) {
   const store = openMemoryStore()
   let reads = 0
@@ -193,7 +190,7 @@ async function openLarge(t: Test) {
     served,
     sent: (query: string) => requestBytes(put(`/v1/maps${query}`, key, { ...id, manifest })),
     reads: () => reads,
-    /** Resolves once so many more chunks are read. */
+    /** Resolves once `count` more chunks are read. */
     readsMore: (count: number) =>
       new Promise<void>((resolve) => {
         const enough = reads + count
@@ -205,7 +202,7 @@ async function openLarge(t: Test) {
 }
 
 for (const query of ['', '?dryRun=true']) {
-  t.test(`a verification ends when its sender has left: PUT /v1/maps${query}`, async (t) => {
+  t.test(`a verification ends when its client disconnects: PUT /v1/maps${query}`, async (t) => {
     const { served, sent, reads, readsMore } = await openLarge(t)
     for (const leave of ['destroy', 'end'] as const) {
       const raw = await openRaw(served.port)
@@ -232,11 +229,11 @@ for (const query of ['', '?dryRun=true']) {
       t.match(await raw.read(), { status: 503, body: /draining/, headers: { 'retry-after': '1' } })
     await closed
     t.ok(reads() < 10_000, `${reads()} chunks were read`)
-    t.equal((await ingest.project(projectId).getMap(id)) === undefined, query !== '', 'what was recorded stays')
+    t.equal((await ingest.project(projectId).getMap(id)) === undefined, query !== '', 'the pending map stays')
   })
 }
 
-t.test('what came without being announced is paid for afterwards', async (t) => {
+t.test('undeclared bytes are charged after the body is read', async (t) => {
   const { ingest, key } = await openTestIngest()
   const rateLimits = { mapBytes: { perSecond: 1, burst: 10 }, now: () => 0 }
   const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, rateLimits })
@@ -253,17 +250,17 @@ t.test('what came without being announced is paid for afterwards', async (t) => 
   raw.socket.destroy()
 })
 
-t.test('so many uploads are in hand and no more, and those who leave give their place back', async (t) => {
+t.test('uploads in flight are bounded, and clients that disconnect release their slots', async (t) => {
   const { served, key, headers } = await open(t)
-  const waiting = requestBytes(put('/v1/maps', key, publication, [['Expect', '100-continue']])).subarray(
+  const headOnly = requestBytes(put('/v1/maps', key, publication, [['Expect', '100-continue']])).subarray(
     0,
     -body.length,
   )
   const raws = await Promise.all(
     Array.from({ length: concurrencyLimits.uploads.projectMax }, async () => {
       const raw = await openRaw(served.port)
-      raw.write(waiting)
-      t.equal((await raw.read()).status, 100, 'its place is taken')
+      raw.write(headOnly)
+      t.equal((await raw.read()).status, 100, 'it has a slot')
       return raw
     }),
   )
@@ -275,7 +272,7 @@ t.test('so many uploads are in hand and no more, and those who leave give their 
   t.match(JSON.parse(refused.body), { code: 'overloaded', retryable: true, retryAfter: 1 })
   const other = await openRaw(served.port)
   other.write(requestBytes({ headers, body: batchOf(1) }))
-  t.equal((await other.read()).status, 202, 'batches have places of their own')
+  t.equal((await other.read()).status, 202, 'batches have slots of their own')
   const [first, ...rest] = raws
   first?.write(body)
   t.equal((await first?.read())?.status, 201)
@@ -288,7 +285,7 @@ t.test('so many uploads are in hand and no more, and those who leave give their 
   for (const raw of [first, other]) raw?.socket.destroy()
 })
 
-t.test('a 413 and a 401 reach a client that is still sending, and the connection is closed after that', async (t) => {
+t.test('a 413 and a 401 reach a client that is still sending, then the connection is closed', async (t) => {
   const { served, key } = await open(t)
   for (const [status, shown] of [
     [413, key],
@@ -300,14 +297,14 @@ t.test('a 413 and a 401 reach a client that is still sending, and the connection
     raw.write(requestBytes(sent))
     for (let i = 0; i < 100; i++) await new Promise((resolve) => raw.socket.write(Buffer.alloc(80_000, ' '), resolve))
     raw.socket.resume()
-    const answer = await raw.read()
-    t.equal(answer.status, status)
-    t.equal(answer.headers.connection, 'close')
+    const response = await raw.read()
+    t.equal(response.status, status)
+    t.equal(response.headers.connection, 'close')
     t.equal(await raw.ended, 'end', 'the connection is closed, not reset')
   }
 })
 
-t.test('a connection goes on after every kind of answer', async (t) => {
+t.test('a connection is kept after every kind of response', async (t) => {
   const { served, key } = await open(t)
   const raw = await openRaw(served.port)
   for (const [value, status] of [
@@ -323,7 +320,7 @@ t.test('a connection goes on after every kind of answer', async (t) => {
   raw.socket.destroy()
 })
 
-t.test('the shortest way to the store is the same Ingest', async (t) => {
+t.test('an uploaded map is visible in the embedded Ingest', async (t) => {
   const { ingest, served, key } = await open(t)
   const raw = await openRaw(served.port)
   raw.write(requestBytes(put('/v1/maps', key, { placeId: 7, buildId: 'b', map: [] })))

@@ -10,6 +10,28 @@ export async function openTestIngest(options: Omit<IngestOptions, 'store'> = {})
   return { ingest, key, headers: headersOf(key), storedCount: () => countEvents(ingest) }
 }
 
+/** An Ingest that blocks every request in authentication until `release` is called. */
+export async function openBlockedIngest() {
+  let release = () => {}
+  const isReleased = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  let onHandle = () => {}
+  const isHandled = new Promise<void>((resolve) => {
+    onHandle = resolve
+  })
+  let handled = 0
+  const opened = await openTestIngest({
+    authenticate: async () => {
+      handled++
+      onHandle()
+      await isReleased
+      return true
+    },
+  })
+  return { ...opened, release, /** Resolves with the first request. */ isHandled, handledCount: () => handled }
+}
+
 export function headersOf(key: string, project = projectId): [string, string][] {
   return [
     ['X-Project-Id', project],
