@@ -16,21 +16,22 @@ import { postBatch } from './routes/post-batch.ts'
 import { putChunks } from './routes/put-chunks.ts'
 import { checkPublicationBytesMax, publicationBytesMaxDefault, putMap } from './routes/put-map.ts'
 
-// biome-ignore format: a table with a row for each route
+/** To add a route, write its handler in routes/ and add a row. Responses to HEAD are those to GET, without their body. */
+// biome-ignore format: a table
 const projectRoutes: readonly Row[] = [
-  // method, path,            scope,          concurrency,       rate budget, handler
-  ['POST', '/v1/events/batch', 'events:write', 'batches',         'batches',   postBatch],
-  ['GET',  '/v1/events',       'read',         eventsConcurrency, 'reads',     getEvents],
-  ['GET',  '/v1/maps',         'read',         'downloads',       'reads',     getMaps],
-  ['PUT',  '/v1/maps',         'maps:write',   'uploads',         'maps',      putMap],
-  ['GET',  '/v1/maps/chunks',  'read',         'downloads',       'reads',     getChunk],
-  ['PUT',  '/v1/maps/chunks',  'maps:write',   'uploads',         'maps',      putChunks],
-  ['GET',  '/v1/maps/content', 'read',         'downloads',       'reads',     getMapContent],
-  ['GET',  '/v1/stats',        'read',         'downloads',       'reads',     getStats],
-  ['GET',  '/v1/builds',       'read',         'downloads',       'reads',     getBuilds],
+  // method, path,               scope,          concurrency,       rate budget, handler
+  ['POST',   '/v1/events/batch', 'events:write', 'batches',         'batches',   postBatch],
+  ['GET',    '/v1/events',       'read',         eventsConcurrency, 'reads',     getEvents],
+  ['GET',    '/v1/maps',         'read',         'downloads',       'reads',     getMaps],
+  ['PUT',    '/v1/maps',         'maps:write',   'uploads',         'maps',      putMap],
+  ['GET',    '/v1/maps/chunks',  'read',         'downloads',       'reads',     getChunk],
+  ['PUT',    '/v1/maps/chunks',  'maps:write',   'uploads',         'maps',      putChunks],
+  ['GET',    '/v1/maps/content', 'read',         'downloads',       'reads',     getMapContent],
+  ['GET',    '/v1/stats',        'read',         'downloads',       'reads',     getStats],
+  ['GET',    '/v1/builds',       'read',         'downloads',       'reads',     getBuilds],
 ]
 
-/** Without credentials and limits, and also while the server drains. */
+/** Without credentials and limits, also while the server drains. */
 const healthRoutes = [
   ['GET', '/livez', getLivez],
   ['GET', '/readyz', getReadyz],
