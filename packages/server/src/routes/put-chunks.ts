@@ -12,7 +12,7 @@ import { parseQuery } from '../http/query.ts'
 import type { BodyLimit } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { RouteContext } from '../route.ts'
-import { storeUpload } from './upload-body.ts'
+import { storeUpload } from './store-upload.ts'
 
 /** The largest body of chunks in JSON. */
 export const chunksBytesMax = 4_194_304

@@ -11,7 +11,7 @@ import { parseQuery } from '../http/query.ts'
 import type { BodyLimit, HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { RouteContext } from '../route.ts'
-import { storeUpload } from './upload-body.ts'
+import { storeUpload } from './store-upload.ts'
 
 /** The default largest body of a publication. */
 export const publicationBytesMaxDefault = 1_048_576

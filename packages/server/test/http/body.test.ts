@@ -79,7 +79,7 @@ t.test('a client that disconnects in the middle of its body releases its slot, a
   const { port, headers, storedCount, raw: last } = await open(t)
   const body = batchOf(1)
   const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body })
-  for (let left = concurrencyLimits.batches.max; left > 0; left -= 64) {
+  for (let left = concurrencyLimits.batches.projectMax; left > 0; left -= 64) {
     await Promise.all(
       Array.from({ length: 64 }, async () => {
         const raw = await openRaw(port)
