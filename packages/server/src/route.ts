@@ -8,12 +8,12 @@ import type { ConcurrencyLimit, ConcurrencyLimitName } from './limits/concurrenc
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
 import type { Log } from './log.ts'
 
-/** What a handler works with: one request of an authenticated project that has a slot. */
+/** One request of an authenticated project that holds a slot. */
 export interface RouteContext {
   request: HttpRequest
   ingest: Ingest
   limiter: RateLimiter
-  /** Headers of the response, also if the handler throws. */
+  /** Headers of the response, even if the handler throws. */
   headers: Record<string, string>
   publicationBytesMax: number
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
@@ -27,7 +27,7 @@ export interface RouteResponse {
   body: string | Uint8Array | AsyncIterable<Uint8Array>
 }
 
-/** A path and method under /v1: who may call it, and which limits it counts against. */
+/** A route under /v1: the scope of its keys, the limits it counts against, and its handler. */
 export interface Route {
   scope: Scope
   concurrency: ConcurrencyLimitName | ((request: HttpRequest) => ConcurrencyLimitName)
@@ -35,7 +35,7 @@ export interface Route {
   handle(context: RouteContext): Promise<RouteResponse>
 }
 
-/** What all requests share. */
+/** Shared by all requests. */
 export interface Services {
   ingest: EmbeddedIngest
   log: Log

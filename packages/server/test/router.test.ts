@@ -20,7 +20,7 @@ interface Case extends Sent {
   name: string
   status: number
   code?: string
-  /** More to expect of the body. */
+  /** Further expected fields of the body. */
   more?: object
   options?: HandlerOptions
   /** How many events are stored. Default: 0. */

@@ -46,7 +46,7 @@ export function batchOf(count: number, prefix = 'e-'): string {
   return JSON.stringify({ events })
 }
 
-/** A batch of one event, of exactly so many bytes. */
+/** A batch of one event, of exactly `size` bytes. */
 export function batchOfBytes(size: number, eventId = 'big'): string {
   const empty = JSON.stringify({ events: [{ projectId, eventId, filler: '' }] })
   return JSON.stringify({ events: [{ projectId, eventId, filler: 'x'.repeat(size - empty.length) }] })

@@ -111,7 +111,7 @@ export interface HttpRequest {
   readBody(gzip: boolean, limit: BodyLimit): Promise<Uint8Array>
   /**
    * Calls `action` when the client disconnects: its connection is closed, or at least the half that the client writes,
-   * which is all that the server sees of a client that is gone. Returns a function that stops watching.
+   * which is all that the server can see of it. Returns a function that stops watching.
    */
   onDisconnect(action: () => void): () => void
 }

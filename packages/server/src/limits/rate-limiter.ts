@@ -11,7 +11,7 @@ import {
   remainingText,
 } from './rate-limits.ts'
 
-/** What a route is charged to. */
+/** The limits that a route counts against. */
 export type Budget = 'batches' | 'maps' | 'reads'
 
 const quotasByBudget: Readonly<Record<Budget, readonly QuotaName[]>> = {
@@ -198,7 +198,7 @@ function createBuckets(quotas: Readonly<Record<QuotaName, RateLimit>>, now: () =
   }
 }
 
-/** Zero when `count` fits into the bucket now, otherwise the whole seconds after which it does. */
+/** Whole seconds until `count` fits into the bucket; 0 if it fits now. */
 function waitSeconds({ perSecond, burst }: RateLimit, level: number, count: number): number {
   if (count === 0) return 0
   return Math.max(0, Math.ceil((level + count * 1000 - burst * 1000) / (perSecond * 1000)))

@@ -26,7 +26,7 @@ export interface RateLimits {
 
 /** The default limit of batch bytes, for each event of the limit of events. */
 export const bytesPerEvent = 512
-/** What every read is charged at least, in bytes. */
+/** The minimum charge of a read, in bytes. */
 export const readBytesMin = 4096
 
 export const rateLimitsDefault = {
@@ -46,7 +46,7 @@ export interface Quota extends RateLimit {
   policy: string
   /**
    * Its quota unit in the headers. The draft registers `requests` and `content-bytes`. A client that does not know
-   * `events` ignores that policy; without a unit it would take events for requests.
+   * `events` ignores that policy; without a unit it would count events as requests.
    */
   unit: 'requests' | 'content-bytes' | 'events'
   /** Its unit in error messages. */

@@ -10,16 +10,16 @@ export const eventsReadMax = 10_000
 export const eventsReadDefault = 1_000
 /** The most events that one request scans, whether they match or not. */
 export const eventsScannedMax = 100_000
-/** What a read is charged for each event scanned, besides its bytes: about the rest of its line. */
+/** The charge for each scanned event besides its bytes: about the rest of its line. */
 export const eventReadBytes = 64
-/** What a look-up by id is charged: it reads the whole record that holds the event. */
+/** The charge for a look-up by id, in bytes: it reads the whole record that holds the event. */
 export const lookUpReadBytes = 65_536
 /** Lines are sent in chunks of at least this many bytes. */
 const chunkBytesMin = 65_536
 /** In place of a cursor: after the last event that is stored now. */
 const end = 'end'
 
-/** Parameters with which a response may end before its last event is the last event scanned. */
+/** Parameters with which a scan may continue after the last event of the response. */
 const selectors = ['type', 'buildId', 'from', 'to', 'wait'] as const
 const parameters = ['eventId', 'after', 'limit', ...selectors] as const
 type Range = Partial<Record<Exclude<(typeof parameters)[number], 'eventId'>, string>>

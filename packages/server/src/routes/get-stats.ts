@@ -4,13 +4,13 @@ import type { RouteContext } from '../route.ts'
 
 /** The most builds of one page. */
 export const buildsPageMax = 1_000
-/** What a read is charged for each build. */
+/** The charge for each build, in bytes. */
 export const buildReadBytes = 512
-/** What a read is charged for counting the batches of the last minute. */
+/** The charge for counting the batches of the last minute, in bytes. */
 export const statsReadBytes = 1_048_576
 
 /**
- * `GET /v1/stats`: what a project has stored, in numbers.
+ * `GET /v1/stats`: the statistics of a project.
  *
  * @throws {IngestError} `invalid-argument`
  */
