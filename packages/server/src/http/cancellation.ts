@@ -32,7 +32,7 @@ export function createCancellation(draining: AbortSignal | undefined): Cancellat
 }
 
 export function serverDraining(): IngestError {
-  return new IngestError('draining', 'This server is about to stop: try again, and you will reach another.', {
+  return new IngestError('draining', 'This server is shutting down: try again later.', {
     retryAfterSeconds: 1,
   })
 }
