@@ -8,12 +8,12 @@ import {
   type ReadOptions,
   type StoredEvent,
 } from '@ingest/core'
-import type { ReadStep } from '@ingest/core/internal'
 import type { LmdbIdentity } from './environment/identity.ts'
 import type { Position } from './ids/entry.ts'
 import type { Fingerprint } from './ids/fingerprint.ts'
 import { countSince, readActivity } from './log/activity.ts'
 import { createEventLog, type EventLogTables, type LoggedEvent, type SlicedReads } from './log/event-log.ts'
+import type { ReadStep } from './log/read-turns.ts'
 import { encodePayload, encodeRecord } from './log/record.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { Writer } from './writer/writer-client.ts'

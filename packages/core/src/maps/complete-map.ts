@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { Issue } from '../validation.ts'
+import type { Issue } from '../error.ts'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
 import type { Manifest, MapKey, PublishedMap, VerificationOptions } from './map.ts'
 import type { MapStore } from './map-store.ts'

@@ -1,5 +1,5 @@
+import type { Issue } from '../error.ts'
 import { IngestError } from '../error.ts'
-import type { Issue } from '../validation.ts'
 import { type MapVerifier, withContents } from './complete-map.ts'
 import { decidePublication, type LatePublish, type Proposal } from './decide-publication.ts'
 import { isDigest } from './digest.ts'

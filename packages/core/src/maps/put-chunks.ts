@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Issue } from '../error.ts'
 import { IngestError } from '../error.ts'
-import { isObject } from '../events/event.ts'
-import type { Issue } from '../validation.ts'
+import { isObject } from '../validation.ts'
 import type { MapVerifier } from './complete-map.ts'
 import { digestIssue, digestOf, isDigest } from './digest.ts'
 import type {

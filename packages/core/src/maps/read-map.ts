@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import { decodeListCursor, encodeListCursor } from '../events/cursor.ts'
+import { decodeListCursor, encodeListCursor } from '../json/cursor.ts'
 import type { DecidedPublication } from './decide-publication.ts'
 import type { Manifest, MapContent, MapId, MapKey, MapPage, MapPageOptions, MapStatus, PublishedMap } from './map.ts'
 import type { MapEntry, MapSlot, MapStore } from './map-store.ts'

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
-import type { EventCursors } from '../events/cursor.ts'
 import type { AppendBatch, AppendResult, EventStore, StoredEvent } from '../events/event-store.ts'
+import type { EventCursors } from '../json/cursor.ts'
 
 /** The events of one project. */
 export interface ProjectEvents {

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { IngestError } from '../error.ts'
-import { eventCursors, type StoreIdentity } from '../events/cursor.ts'
+import { eventCursors, type StoreIdentity } from '../json/cursor.ts'
 import type { Project } from '../projects/project.ts'
 import type { ProjectStore } from '../projects/project-store.ts'
 import type { Store } from '../store.ts'

@@ -1,5 +1,5 @@
 import { IngestError } from '../error.ts'
-import { checkProjectId, isProjectId } from '../events/event.ts'
+import { checkProjectId, isProjectId } from '../validation.ts'
 import {
   hashKey,
   isActive,
