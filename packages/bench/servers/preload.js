@@ -51,7 +51,7 @@ async function appendUntil(until) {
     stampBatch(batch, seed, number++)
     const appended = await store.append(projectId, {
       body: batch.body,
-      count: eventsPerBatch,
+      isWhole: true,
       events: templates.map((template, index) => ({ eventId: idOf(batch, index), ...template })),
       receivedAt: Date.now(),
     })

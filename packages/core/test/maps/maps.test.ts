@@ -149,19 +149,11 @@ t.test('a publication is decided again after a lost race', async (t) => {
   await t.rejects(ingest.project('p').publishMap({ ...id, map: 'second' }), { code: 'map-frozen' })
 })
 
-t.test('strange arguments are refused as such', async (t) => {
+t.test('invalid arguments are refused with invalid-argument', async (t) => {
   const { ingest } = setUp()
   const invalid = { code: 'invalid-argument' }
   const digest = digestOf()
-  for (const projectId of ['', 'a b', '../p']) {
-    await t.rejects(ingest.project(projectId).publishMap({ ...id, map: 1 }), invalid)
-    await t.rejects(ingest.project(projectId).putChunks([]), invalid)
-    await t.rejects(ingest.project(projectId).putChunk(digest, Buffer.of(1)), invalid)
-    await t.rejects(ingest.project(projectId).getMap(id), invalid)
-    await t.rejects(ingest.project(projectId).listMaps(), invalid)
-    await t.rejects(ingest.project(projectId).getMapContent(id), invalid)
-    await t.rejects(ingest.project(projectId).getChunk(digest), invalid)
-  }
+  for (const projectId of ['', 'a b', '../p']) t.throws(() => ingest.project(projectId), invalid)
   await t.rejects(ingest.project('p').getMap({ placeId: '', buildId: 'b' }), invalid)
   await t.rejects(ingest.project('p').getMapContent({ placeId: '1', buildId: 'a\n' }), invalid)
   await t.rejects(ingest.project('p').getChunk('abc'), invalid)

@@ -168,11 +168,11 @@ async function openLarge(t: Test) {
   let onRead = () => {}
   const counting = {
     ...store,
-    chunk: ((...args) => {
+    readChunk: ((...args) => {
       reads++
       onRead()
-      return store.chunk(...args)
-    }) as typeof store.chunk,
+      return store.readChunk(...args)
+    }) as typeof store.readChunk,
   }
   const ingest = createIngest({ store: counting })
   const { key } = await ingest.keys.create(projectId)
