@@ -3,13 +3,13 @@ import type { Issue } from '../error.ts'
 /** `sha256:` and 64 lower-case hex digits: of the bytes of a chunk, or of a whole map. */
 export type Digest = string
 
-/** What a map is published for, inside a project. */
+/** Identifies a map inside a project. */
 export interface MapId {
   placeId: string
   buildId: string
 }
 
-/** What a map is published for. */
+/** Identifies a map. */
 export interface MapKey extends MapId {
   projectId: string
 }
@@ -34,7 +34,7 @@ export interface Manifest {
 /** A full map, any JSON value, kept as its canonical bytes (RFC 8785); or a manifest. `placeId` may be an integer. */
 export type Publication = { placeId: string | number; buildId: string } & ({ map: unknown } | { manifest: Manifest })
 
-/** What verifying maps may cost: their size in hashing. */
+/** Limits of verifying maps, which hashes all of their bytes. */
 export interface VerificationOptions {
   /**
    * Called with the number of bytes to hash before the chunks of a map are verified. May throw, as a rate limiter does:
@@ -52,13 +52,13 @@ export interface PublishOptions extends VerificationOptions {
   ifNoneMatch?: '*'
   /** Only if the complete map has this digest; `precondition-failed` otherwise. */
   ifMatch?: Digest
-  /** Decide everything and write nothing. */
+  /** Return the result without writing anything. */
   dryRun?: boolean
 }
 
 export type PublishOutcome = 'created' | 'replaced' | 'unchanged' | 'incomplete'
 
-/** Where a publication stands: what every success of a PUT answers. */
+/** The result of a publication, and the body of a successful PUT response. */
 export interface PublishedMap extends MapId {
   outcome: PublishOutcome
   state: 'complete' | 'incomplete'
@@ -68,15 +68,15 @@ export interface PublishedMap extends MapId {
   /** How many. */
   chunks: number
   frozen: boolean
-  /** The distinct digests that are to be uploaded, in the order of the manifest. */
+  /** The distinct digests to upload, in the order of the manifest. */
   missing: Digest[]
   /** RFC 3339, when this map became complete; null while it is not. */
   publishedAt: string | null
-  /** Why a manifest was dropped when its last chunk came: the whole is not what its digest or its sizes say. */
+  /** Why a manifest was dropped after its last chunk: the chunks do not match its digest or its sizes. */
   issues?: Issue[]
 }
 
-/** What is known of one map: the complete one, else the incomplete one. */
+/** One map: the complete one, else the incomplete one. */
 export interface MapStatus extends Omit<PublishedMap, 'outcome' | 'issues'> {
   /** RFC 3339; null while the build is open. */
   frozenAt: string | null
@@ -109,8 +109,8 @@ export interface PutChunksResult {
   existing: number
   rejected: { index: number; digest: string | null; issues: Issue[] }[]
   /**
-   * The maps that this call completed, and those that turned out to be wrong and were dropped, with `issues`. A map
-   * that misses nothing and is not in this list is completed by publishing its manifest again.
+   * The maps that this call completed, and those that were dropped because their chunks do not match, with `issues`. A
+   * map that misses no chunk and is not in this list is completed by publishing its manifest again.
    */
   completed: PublishedMap[]
 }
@@ -139,12 +139,12 @@ export interface MapContent extends MapId {
  */
 export interface Maps {
   /**
-   * Publishes a map, or records a manifest and answers which of its chunks are missing. Doing so again is always safe.
+   * Publishes a map, or records a manifest and returns which of its chunks are missing. Retrying is always safe.
    *
    * A manifest of which no chunk is missing is verified first, one at a time per project.
    *
    * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, `digest-mismatch`
-   *   for a manifest whose chunks are there and are not what it says, `map-quota-exceeded` (with `limit` and `actual`),
+   *   for a manifest that its stored chunks do not match, `map-quota-exceeded` (with `limit` and `actual`),
    *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for an invalid option, and the errors of `admit` and the store. The manifest stays recorded if it cannot be verified now.
    */
   publishMap(publication: Publication, options?: PublishOptions): Promise<PublishedMap>
@@ -163,7 +163,7 @@ export interface Maps {
    *   and `actual`), `invalid-argument`
    */
   putChunk(digest: Digest, bytes: Uint8Array, options?: VerificationOptions): Promise<PutChunkResult>
-  /** What is known of a map; undefined when nothing was ever published for it. */
+  /** The status of a map; undefined when nothing is published for it. */
   getMap(id: MapId): Promise<MapStatus | undefined>
   /**
    * The maps of a project, complete or not, by build and then by place, in the order of their bytes.

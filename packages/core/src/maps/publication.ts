@@ -11,7 +11,7 @@ export const manifestChunksMax = 11_155
 const contentTypeBytesMax = 200
 const idBytesMax = 128
 
-/** A well-formed publication: whatever it was, it is a manifest now. */
+/** A valid publication, as a manifest. */
 export interface ParsedPublication extends MapId {
   manifest: Manifest
   /** The chunks themselves, each once, of a map that came as a whole. */
@@ -39,7 +39,7 @@ export function parsePublication(input: unknown): ParsedPublication {
 }
 
 /**
- * What a map is asked for by; `placeId` may be an integer, which means its decimal string.
+ * Parses the id of a map; `placeId` may be an integer, which means its decimal string.
  *
  * @throws {IngestError} `invalid-argument`, with `issues`
  */
@@ -145,7 +145,7 @@ function sizeIssue(value: unknown, path: string, min: number, max: number): Issu
   return { code: 'out_of_range', path, message: `Expected an integer from ${min} to ${max}.` }
 }
 
-/** Only what is known of a manifest is kept. */
+/** Unknown members of a manifest are not kept. */
 function toManifest({ contentType, size, digest, chunks }: Manifest): Manifest {
   return { contentType, size, digest, chunks: chunks.map((chunk) => ({ digest: chunk.digest, size: chunk.size })) }
 }

@@ -3,7 +3,7 @@ import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
 import { frozenAtIn, type SlicedReads } from '../log/event-log.ts'
 
-/** How many keys one step reads. */
+/** The most keys that one step reads. */
 const keysAtOnce = 1024
 const projectBytes = 4
 
@@ -15,7 +15,7 @@ export async function listBuilds(
   { after, limit }: BuildSelection,
 ): Promise<BuildEntry[]> {
   const freezes = table('freezes')
-  // no build has a U+0000 in it, so nothing stands between this and what comes after the build and its maps
+  // no build id has a U+0000 in it, so this follows the keys of the build and its maps directly
   const start = projectKey(project, after === undefined ? undefined : Buffer.from(`${after}\u0001`))
 
   async function* namesIn(rows: Rows): AsyncGenerator<Buffer, undefined> {
@@ -52,7 +52,7 @@ export async function listBuilds(
   return builds
 }
 
-/** Which build the name of a map is of. */
+/** The build of the name of a map. */
 function buildOf(name: Buffer | undefined): Buffer | undefined {
   return name?.subarray(0, name.indexOf(0))
 }

@@ -16,19 +16,19 @@ import {
   viewRecord,
 } from '../log/record.ts'
 
-/** What an append stored. Mostly it is all or nothing, and that is short to tell another thread. */
+/** What an append stored; mostly all or nothing, which is a short message to another thread. */
 export type Appended = 'all' | 'none' | AppendResult
 
-/** Puts batches at the end of the log, and finds what stands in it. Projects go by number here. */
+/** Appends batches to the log, and locates events in it. Projects are identified by number. */
 export interface Appender {
-  /** Finds the end of the log, which other processes move too: first in each write transaction. */
+  /** Finds the end of the log, to which other processes append too. Call it first in each write transaction. */
   begin(): void
   /**
-   * Stores what is new of a batch, which comes as the record that it will be if all is new; no id stands twice in it.
-   * `builds` are those that its events reference. Only inside a write transaction.
+   * Stores the new events of a batch, given as the record of the whole batch; no id occurs twice in it.
+   * `builds` are those that the events reference. Only inside a write transaction.
    */
   append(project: number, batch: Buffer, builds: readonly string[]): Appended
-  /** Where the events with these ids stand. */
+  /** The positions of the events with these ids. */
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
 }
 
@@ -48,7 +48,7 @@ export function createAppender(
     const { count, receivedAt, payload } = viewRecord(batch)
     const fingerprints = fingerprintsOf(batch, nextSequence)
     const earlier = readerOf(log)
-    // a batch that is sent again is the same bytes, by the contract: its first event tells of all of them
+    // a retried batch has the same bytes, so its first event identifies all of them
     const again = ids.search(fingerprints, Math.min(1, count)).some(({ position }) => {
       const record = earlier(position.sequence)
       return record.project === project && record.payload.equals(payload)
@@ -142,7 +142,7 @@ interface EarlierRecord {
 
 type Reader = (sequence: number) => EarlierRecord
 
-/** Reads records each once, for as long as one decision takes. */
+/** Reads each record once during one append. */
 function readerOf(log: Table): Reader {
   const records = new Map<number, EarlierRecord>()
   return (sequence) => {
@@ -161,7 +161,7 @@ function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierReco
     project,
     payload,
     events() {
-      // what is damaged cannot be taken apart
+      // a damaged record cannot be parsed
       events ??= eventsOf(decodeRecord(bytes as Buffer, sequence).payload)
       return events
     },
@@ -169,18 +169,18 @@ function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierReco
 }
 
 /**
- * The event of the project that stands there; undefined if what stands there is another project's.
+ * The event at a position; undefined if it is another project's.
  *
  * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown.
  */
 function eventAt(project: number, { sequence, index }: Position, earlier: Reader): Buffer | undefined {
   const record = earlier(sequence)
-  // read as a whole, because the number of the project may be what is damaged
+  // checked as a whole, because the number of the project may be damaged
   const events = record.events()
   return record.project === project ? events[index] : undefined
 }
 
-/** What is stored under the id of an event. */
+/** How an event compares with the stored one of the same id. */
 type Match = 'same' | 'conflict'
 
 function buildsOf(events: readonly Buffer[]): string[] {

@@ -4,7 +4,7 @@ import { lockedError, lockTimeoutMs } from '../environment/write-lock.ts'
 import { type Refusal, toRefusal } from '../threads/error-transfer.ts'
 import type { Outcome } from '../threads/request-loop.ts'
 
-/** Writes for many requests at once; once the disk has failed, for none. */
+/** Commits many requests in one transaction; none after the disk has failed. */
 export interface Commit {
   /**
    * Resolves when a write can be tried: no stopped process holds the write lock, and a disk that was full has some
@@ -15,13 +15,13 @@ export interface Commit {
    */
   ready(): Promise<void>
   /**
-   * Makes what `write` does durable, in one transaction, and answers each request with its value. When anything fails
-   * the whole of it is undone, `onUndone` is called, and every request is refused.
+   * Runs `write` in one durable transaction, and returns an outcome with a value for each request. After an error the
+   * transaction is undone, `onUndone` is called, and every request is refused.
    */
   commit<Value>(requests: readonly Asked[], write: () => Value[], onUndone?: () => void): Outcome<Value>[]
-  /** Refuses requests for what came up before anything was written for them. */
+  /** Refuses requests because of an error before the transaction. */
   refuse(requests: readonly Asked[], error: unknown): Outcome<never>[]
-  /** After a failed disk, LMDB's next transaction may be none, or never end. */
+  /** Set once the disk has failed: LMDB's next transaction may write nothing, or never end. */
   failure(): Refusal | undefined
 }
 

@@ -8,26 +8,26 @@ import type { Appended } from './append-batch.ts'
 import type { CommandResults, CommandType, PutMap } from './commands.ts'
 import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
 
-/** The writer of this process, as others see it. What it resolves with is durable. */
+/** The writer of this process. Results are durable when they resolve. */
 export interface Writer {
   /**
-   * @param record the record that it will be if all of it is new; it is gone from this thread then
+   * @param record the record of the whole batch; its memory is transferred to the writer
    * @throws {IngestError} `overloaded`, `disk-full`, `store-failed`, `store-closed`
    */
   append(project: number, record: Buffer, builds: string[]): Promise<Appended>
-  /** Where the events with these ids stand, by all that was committed when it was called. */
+  /** The positions of the events with these ids, in all that was committed before the call. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
   /** Runs a command in a transaction; resolves once it is durable. */
   run<Type extends CommandType>(
     command: CommandResults[Type]['command'] & { type: Type },
   ): Promise<CommandResults[Type]['result']>
-  /** Ends everything for a reason that was found elsewhere; what is waiting and what comes is refused with it. */
+  /** Fails the writer for an external reason: all queued and later requests are refused with it. */
   fail(refusal: IngestError): void
   /** Why nothing can be written any more. */
   failure(): IngestError | undefined
   /** Why nothing can be written now. */
   refusal(): IngestError | undefined
-  /** Takes nothing more, and resolves when what was waiting is settled and the writer has ended, or cannot end. */
+  /** Refuses new requests, and resolves when queued ones are settled and the writer has ended, or cannot end. */
   close(): Promise<void>
 }
 
@@ -39,7 +39,7 @@ export interface WriterOptions {
   onProgress: (progress: RebuildProgress) => void
   /** Blobs were marked as garbage. */
   onGarbage: () => void
-  /** Whoever waits longer waits for a commit that never ends, as LMDB's do after an I/O error. */
+  /** A commit that takes longer has failed: after an I/O error an LMDB commit may never return. */
   timeoutMs: number
 }
 

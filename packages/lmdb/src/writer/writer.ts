@@ -12,7 +12,6 @@ import { type Appended, createAppender } from './append-batch.ts'
 import { type Command, type CommandResult, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 
-/** What the writer needs to know. */
 export interface WriterData {
   /** Of the log. */
   directory: string
@@ -48,25 +47,25 @@ export interface CommandRequest {
   command: Command
 }
 
-/** What the writer is asked. */
+/** A request to the writer. */
 export type WriterRequest = AppendRequest | LocateRequest | CommandRequest
 
-/** What it answers with. */
+/** The value of a settled request. */
 export type WriterValue = Appended | (Position | undefined)[] | CommandResult
 
-/** What it says. */
+/** A message from the writer. */
 export type FromWriter =
   | FromThread<WriterValue>
   | { type: 'progress'; progress: RebuildProgress }
   /** Blobs were marked as garbage. */
   | { type: 'garbage' }
 
-/** How often it says that it waits. */
+/** How often a waiting writer reports progress. */
 const waitingMs = 100
 
 /**
- * The one in a process who writes to the log: many requests, one transaction, one sync. Each is answered once it is
- * durable; when anything fails the whole transaction is undone, and everybody in it is refused.
+ * The only writer of the log in a process: many requests, one transaction, one sync. Requests are settled once they are
+ * durable; after an error the whole transaction is undone, and all of its requests are refused.
  */
 export function runWriter(port: MessagePort, environment: Environment, data: WriterData, gate: Gate): Promise<void> {
   const say = (message: FromWriter) => port.postMessage(message)

@@ -160,7 +160,7 @@ export const chunkChecks: readonly StoreCheck[] = [
     assert.equal(await store.pendingBytes('p'), 350 * (256 + 160) + 350 * (256 + 320) + 1)
   }),
 
-  check('a chunk comes back byte for byte: of one byte, of 1 MiB, and out of a larger buffer', async (store) => {
+  check('a chunk is read byte for byte: of one byte, of 1 MiB, and out of a larger buffer', async (store) => {
     const large = Buffer.alloc(1_048_576, 'large ')
     const parts = [Buffer.from([0]), large, large.subarray(3, 900)].map((bytes) => ({
       digest: digestOf(bytes),
@@ -174,7 +174,7 @@ export const chunkChecks: readonly StoreCheck[] = [
     for (const [i, { bytes }] of parts.entries()) assert.equal(Buffer.compare(read[i] ?? Buffer.of(), bytes), 0)
   }),
 
-  check('a manifest of thousands of chunks comes back as it was', async (store) => {
+  check('a manifest of thousands of chunks is read as it was written', async (store) => {
     const chunks = range(4_000).map((i) => ({ digest: chunk(`${i % 3_000}`).digest, size: i + 1 }))
     const manifest: Manifest = { contentType: 'text/plain; charset="ü"', size: 5, digest: digestOf(), chunks }
     await store.updateMap(key(), {}, () => ({ contents: { pending: { manifest, touchedAt: 1 } }, result: 1 }))

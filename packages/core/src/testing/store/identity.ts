@@ -23,7 +23,7 @@ export const identityChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.append('p', batch), { stored: lookAlikes.map(() => false), conflicts: 0 })
   }),
 
-  check('ids that look alike are not known by one another', async (store) => {
+  check('similar ids are not known by one another', async (store) => {
     const ids = [...lookAlikes].reverse()
     for (const [i, id] of ids.entries()) {
       const known = await store.known('p', ids)

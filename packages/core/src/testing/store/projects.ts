@@ -7,7 +7,7 @@ export const projectChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.projects(), [])
     await store.known('q', ['a'])
     await store.project('q')
-    assert.deepEqual(await store.projects(), [], 'a look stores nothing')
+    assert.deepEqual(await store.projects(), [], 'reading stores nothing')
     await store.append('b', batchOf([event('a')]))
     for (const projectId of ['a.b', 'a']) {
       await store.updateProject(projectId, () => ({ project: { ...projectWith([]), projectId }, result: 1 }))

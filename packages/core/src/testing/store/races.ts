@@ -195,8 +195,7 @@ export const raceChecks: readonly StoreCheck[] = [
 ]
 
 /**
- * One build: three who publish one version after the other as long as it is open, one who appends its first event after
- * a while, and two who watch.
+ * One build: three publishers that publish versions while it is open, one appender of its first event, and two readers.
  */
 async function raceOf(store: Store, buildId: string, turns: number): Promise<void> {
   const id = key({ buildId })
@@ -230,7 +229,7 @@ async function raceOf(store: Store, buildId: string, turns: number): Promise<voi
   }
 
   async function appendOne(): Promise<Digest | undefined> {
-    // so many answers are a long time for one store and a short one for another
+    // counts publications, as stores differ in speed
     while (running && answers.length < turns % 10) await nextTurn()
     for (let i = 0; i < turns % 3; i++) await nextTurn()
     appendedAt = 'begun'
@@ -276,7 +275,7 @@ function watchedIds(name: string): string[] {
   return range(watchedBatchSize).map((i) => `${name}/${i}`)
 }
 
-/** Reads on and on until nothing is running, and for each event looks at what must have become visible with it. */
+/** Reads until nothing is running, and checks for each event what must have become visible with it. */
 async function watch(store: Store, isRunning: () => boolean): Promise<string[]> {
   const seen: string[] = []
   let options: ReadOptions = {}
