@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
 import { createIngest, type EmbeddedIngest, type Store } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 import { createHandler } from '@ingest/server'
 import { type Client, createClient } from '../src/client.ts'
 import { createSenderWith, type DropReason, type Sender } from '../src/sender/sender.ts'
@@ -131,7 +132,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
   let requests = 0
   /** The body that is to be seen again, as nobody knows what became of it. */
   let unanswered: Uint8Array | undefined
-  const submitBatch: Client['submitBatch'] = async (project, body, options) => {
+  const submitBatch: Client['submitBatch'] = async (body, options) => {
     requests++
     if (unanswered && !Buffer.from(unanswered).equals(body as Uint8Array)) fault('another batch instead of a retry')
     unanswered = body as Uint8Array

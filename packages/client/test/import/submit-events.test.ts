@@ -1,6 +1,6 @@
 import { PassThrough, Readable } from 'node:stream'
 import { setImmediate as turn } from 'node:timers/promises'
-import { type BatchResult, createIngest, openMemoryStore } from '@ingest/core'
+import { type BatchResult, createIngest, type Ingest, openMemoryStore } from '@ingest/core'
 import t from 'tap'
 import type { RejectedInput } from '../../src/import/prepare-events.ts'
 import { type EventSubmitter, type SubmittedEvents, submitEvents } from '../../src/import/submit-events.ts'
@@ -15,13 +15,13 @@ async function* source(text: string, pieceBytes = 1000): AsyncGenerator<Uint8Arr
   for (let at = 0; at < bytes.length; at += pieceBytes) yield bytes.subarray(at, at + pieceBytes)
 }
 
-async function storedIn(ingest: ReturnType<typeof createIngest>): Promise<string[]> {
+async function storedIn(ingest: Ingest): Promise<string[]> {
   const texts: string[] = []
-  for await (const { bytes } of ingest.project('p').readEvents()) texts.push(bytes.toString())
+  for await (const { bytes } of ingest.readEvents()) texts.push(bytes.toString())
   return texts
 }
 
-const openIngest = () => createIngest({ store: openMemoryStore() })
+const openIngest = () => createIngest({ store: openMemoryStore() }).project('p')
 
 /** Takes batches, which wait until each is answered as `answer` says. */
 function openScripted(answer: (count: number, batch: number) => Promise<BatchResult> | BatchResult) {
@@ -72,7 +72,7 @@ t.test('each event is in one batch, whatever its size, and several are in flight
 
 t.test('nothing at all is done at once', async (t) => {
   for (const text of ['', '\n', '[]']) {
-    t.strictSame(await submitEvents(openIngest(), 'p', source(text)), { ...nothing, bytes: text.length })
+    t.strictSame(await submitEvents(openIngest(), source(text)), { ...nothing, bytes: text.length })
   }
 })
 
@@ -135,7 +135,7 @@ t.test('never more batches than asked for are in flight, and reading waits for t
       t.ok(read < (answers + concurrency + 1) * 100 * event(1999).length + 1000)
       return accept(count)
     })
-    t.match(await submitEvents(scripted.ingest, 'p', watched(), { concurrency }), { accepted: 2000 })
+    t.match(await submitEvents(scripted.ingest, watched(), { concurrency }), { accepted: 2000 })
     t.equal(scripted.most(), concurrency)
     t.strictSame(new Set(scripted.batches.slice(1, -1)), new Set([100]), 'and those in between are full')
   }
@@ -145,7 +145,7 @@ t.test('while nothing is in flight, nothing waits for a full batch', async (t) =
   const stream = new PassThrough()
   const scripted = openScripted(accept)
   const progress = { ...nothing }
-  const done = submitEvents(scripted.ingest, 'p', stream, { onProgress: (now) => void Object.assign(progress, now) })
+  const done = submitEvents(scripted.ingest, stream, { onProgress: (now) => void Object.assign(progress, now) })
   for (let i = 0; i < 3; i++) {
     stream.write(`${event(i)}\n`)
     while (progress.events <= i) await turn()
@@ -166,7 +166,7 @@ t.test('what comes while a batch is in flight goes when it is answered, though n
     return accept(count)
   })
   const progress = { ...nothing }
-  const done = submitEvents(scripted.ingest, 'p', stream, { onProgress: (now) => void Object.assign(progress, now) })
+  const done = submitEvents(scripted.ingest, stream, { onProgress: (now) => void Object.assign(progress, now) })
   stream.write(`${event(0)}\n`)
   while (scripted.batches.length === 0) await turn()
   stream.write(`${event(1)}\n`)
@@ -183,10 +183,10 @@ t.test('the first failure ends it, also while the source gives nothing, and is w
   const scripted = openScripted(() => Promise.reject(refusal))
   const stream = new PassThrough()
   stream.write(`${event(0)}\n`)
-  await t.rejects(submitEvents(scripted.ingest, 'p', stream), refusal)
+  await t.rejects(submitEvents(scripted.ingest, stream), refusal)
   t.ok(stream.destroyed)
   const late = openScripted(async (count, batch) => (batch === 2 ? Promise.reject(refusal) : accept(count)))
-  await t.rejects(submitEvents(late.ingest, 'p', source(events(2000).join('\n')), { concurrency: 2 }), refusal)
+  await t.rejects(submitEvents(late.ingest, source(events(2000).join('\n')), { concurrency: 2 }), refusal)
   t.ok(late.batches.length < 6, 'and no further batches are sent')
 })
 
@@ -228,13 +228,13 @@ t.test('what a callback throws ends it', async (t) => {
   const fail = () => {
     throw own
   }
-  await t.rejects(submitEvents(openIngest(), 'p', source('{"n":1}'), { onRejected: fail }), own)
-  await t.rejects(submitEvents(openIngest(), 'p', source(event(0, ',"buildId":7')), { onRejected: fail }), own)
-  await t.rejects(submitEvents(openIngest(), 'p', source(event(0)), { onProgress: fail }), own)
+  await t.rejects(submitEvents(openIngest(), source('{"n":1}'), { onRejected: fail }), own)
+  await t.rejects(submitEvents(openIngest(), source(event(0, ',"buildId":7')), { onRejected: fail }), own)
+  await t.rejects(submitEvents(openIngest(), source(event(0)), { onProgress: fail }), own)
 })
 
 t.test('concurrency is a whole number from 1', async (t) => {
   for (const concurrency of [0, 1.5, Number.NaN]) {
-    await t.rejects(submitEvents(openIngest(), 'p', source(''), { concurrency }), { code: 'invalid-argument' })
+    await t.rejects(submitEvents(openIngest(), source(''), { concurrency }), { code: 'invalid-argument' })
   }
 })

@@ -1,7 +1,8 @@
 import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
-import { type BatchResult, createIngest, type JsonObject, openMemoryStore } from '@ingest/core'
+import { type BatchResult, createIngest, openMemoryStore } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 import { createClient } from '../../src/client.ts'
@@ -45,7 +46,7 @@ async function open(t: Test, options: SenderOptions, ...steps: Step[]) {
   const pauses: number[] = []
   const target: typeof client = {
     ...client,
-    submitBatch: (...args) => time.during(client.submitBatch()),
+    submitBatch: (...args) => time.during(client.submitBatch(...args)),
   }
   const given: SenderOptions = {
     onDrop: (reason, events) => drops.push([reason, events.map(({ n }) => n)]),
@@ -568,7 +569,7 @@ t.test('with real time, to a real server', async (t) => {
   const watched = {
     ...client,
     submitBatch: async (...args: Parameters<typeof client.submitBatch>) => {
-      const result = await client.submitBatch()
+      const result = await client.submitBatch(...args)
       results.push(result)
       return result
     },

@@ -244,12 +244,12 @@ t.test('chunks that are missing after all are sent again, but not for ever', asy
     if (name === 'putChunk' && lost++ === 2) return { outcome: 'stored', completed: [] }
     return call()
   })
-  const result = await uploadMap(loseOnce.uploader, projectId, { ...id, source: content })
+  const result = await uploadMap(loseOnce.uploader, { ...id, source: content })
   t.match(result, { outcome: 'created', uploadedChunks: result.chunks, reusedChunks: 0 })
   t.ok(result.uploadedBytes > content.length)
 
   const loseAll = open(t, async (call, name) => (name === 'putChunk' ? { outcome: 'stored', completed: [] } : call()))
-  await t.rejects(uploadMap(loseAll.uploader, projectId, { ...id, source: content }), { code: 'unexpected-answer' })
+  await t.rejects(uploadMap(loseAll.uploader, { ...id, source: content }), { code: 'unexpected-answer' })
 })
 
 t.test('a source that changes between its readings is noticed', async (t) => {
@@ -296,13 +296,13 @@ t.test('a map that the server dropped, or does not know, is not complete', async
     if (name === 'publishMap') published = (await call()) as PublishedMap
     return name === 'publishMap' ? published : { outcome: 'stored', completed: [{ ...published, issues }] }
   })
-  await t.rejects(uploadMap(dropping.uploader, projectId, { ...id, source: content }), {
+  await t.rejects(uploadMap(dropping.uploader, { ...id, source: content }), {
     code: 'digest-mismatch',
     issues,
   })
 
   const strange = open(t, async (call) => ({ ...((await call()) as PublishedMap), missing: [digest] }))
-  await t.rejects(uploadMap(strange.uploader, projectId, { ...id, source: content }), { code: 'unexpected-answer' })
+  await t.rejects(uploadMap(strange.uploader, { ...id, source: content }), { code: 'unexpected-answer' })
 })
 
 t.test('a frozen build keeps its map', async (t) => {
