@@ -44,7 +44,7 @@ const refusals = {
   'store-missing': { title: 'Store missing', retryable: false },
   'too-many-events': { title: 'Too many events', retryable: false },
   unauthorized: { title: 'Unauthorized', retryable: false },
-  'unexpected-answer': { title: 'Unexpected answer', retryable: false },
+  'unexpected-response': { title: 'Unexpected response', retryable: false },
   'unknown-key': { title: 'Unknown key', retryable: false },
   'unsupported-coding': { title: 'Unsupported content coding', retryable: false },
   'unsupported-media-type': { title: 'Unsupported media type', retryable: false },

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { eventBytesMax } from '../../src/import/fill-batch.ts'
+import { eventBytesMax } from '../../src/batch/fill-batch.ts'
 import { type PrepareOptions, prepareEvents, rejectEvent } from '../../src/import/prepare-events.ts'
 
 async function prepare(text: string | Buffer, options?: PrepareOptions) {
@@ -98,7 +98,7 @@ t.test('in an array, what is not JSON ends it, behind what stands before', async
     [0],
   )
   t.match(fault, { code: 'malformed-body', message: /^Element 1 of the array is not JSON/ })
-  t.match(await prepare('[{"eventId":"e"},{"eventId":"f"}'), { events: [{ at: 0 }], fault: { message: /no end/ } })
+  t.match(await prepare('[{"eventId":"e"},{"eventId":"f"}'), { events: [{ at: 0 }], fault: { message: /incomplete/ } })
   t.match(await prepare('[5]'), { rejected: [{ at: 0, codes: ['not_object '] }], fault: undefined })
 })
 

@@ -220,7 +220,7 @@ t.test('a source that is broken, or fails: what stands before is submitted', asy
 
 t.test('an answer that does not say what became of each event is none', async (t) => {
   const { ingest } = openScripted((count) => accept(count - 1))
-  await t.rejects(submitEvents(ingest, source(event(0))), { code: 'unexpected-answer' })
+  await t.rejects(submitEvents(ingest, source(event(0))), { code: 'unexpected-response' })
 })
 
 t.test('what a callback throws ends it', async (t) => {

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { errorCodes, IngestError } from '@ingest/core'
 import { statusByCode } from '@ingest/server'
 import t from 'tap'
-import { refusalOf } from '../../src/http/error-from-response.ts'
+import { errorFromResponse } from '../../src/http/error-from-response.ts'
 import { decideNext, type Next } from '../../src/sender/decide-next.ts'
 
 const pause: Next = { what: 'pause', ms: 300_000 }
@@ -24,11 +24,11 @@ function expected(status: number): Next {
 
 t.test('the status alone decides, whatever the code says', async (t) => {
   for (let status = 300; status <= 599; status++) {
-    t.strictSame(decideNext({ error: refusalOf({ status, headers: {}, body: '<html>' }, 0) }), expected(status))
+    t.strictSame(decideNext({ error: errorFromResponse({ status, headers: {}, body: '<html>' }, 0) }), expected(status))
     for (const code of errorCodes) {
       const headers = { 'content-type': 'application/problem+json' }
       const body = JSON.stringify({ code, status: 400, retryable: false, detail: 'By a gateway.' })
-      const next = decideNext({ error: refusalOf({ status, headers, body }, 0) })
+      const next = decideNext({ error: errorFromResponse({ status, headers, body }, 0) })
       if (!isDeepStrictEqual(next, expected(status))) t.strictSame(next, expected(status), `${status} ${code}`)
     }
   }
@@ -49,7 +49,7 @@ t.test('each code of the server comes with a status that decides as the contract
 t.test('Retry-After is the floor of every backoff', async (t) => {
   for (const status of [302, 404, 408, 429, 500, 503]) {
     const headers = { 'retry-after': '7' }
-    t.strictSame(decideNext({ error: refusalOf({ status, headers, body: '' }, 0) }), backOff(7000))
+    t.strictSame(decideNext({ error: errorFromResponse({ status, headers, body: '' }, 0) }), backOff(7000))
   }
 })
 

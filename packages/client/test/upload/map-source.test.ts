@@ -1,9 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { readdirSync, writeFileSync } from 'node:fs'
+import { createHash, randomFillSync } from 'node:crypto'
+import { readdirSync, truncateSync, writeFileSync } from 'node:fs'
 import { appendFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
+import { type ChunkLocation, describeSource, readChunk } from '../../src/upload/describe-source.ts'
 import { type OpenedSource, openSource } from '../../src/upload/map-source.ts'
 
 const content = Buffer.from('0123456789'.repeat(50_000))
@@ -95,4 +97,56 @@ t.test('what cannot be read is refused', async (t) => {
   const directory = t.testdir()
   await t.rejects(openSource(directory), { code: 'invalid-argument', message: /directory/ })
   await t.rejects(openSource(join(directory, 'missing')), { code: 'invalid-argument', message: /ENOENT/ })
+})
+
+const digestOf = (bytes: Uint8Array) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+const mebibyte = 1024 * 1024
+
+t.test('a manifest says what is there, and where each chunk is found first', async (t) => {
+  // bytes that are all alike make chunks of one size, all the same but the last one
+  const content = Buffer.alloc(2 * mebibyte + 100, 7)
+  const source = await openSource(content)
+  const told: number[][] = []
+  const { manifest, locations } = await describeSource(source, 'text/plain', (...done) => told.push(done))
+  t.match(manifest, { contentType: 'text/plain', size: content.length, digest: digestOf(content) })
+  const [first, ...others] = manifest.chunks
+  t.ok(others.length > 1)
+  t.strictSame(locations.get(first?.digest ?? ''), { ...first, start: 0 })
+  t.equal(locations.size, 2)
+  t.equal(told.length, manifest.chunks.length)
+  t.strictSame(told.at(-1), [content.length, manifest.chunks.length])
+  for (const location of locations.values()) {
+    const bytes = await readChunk(source, location)
+    t.ok(Buffer.from(bytes).equals(content.subarray(location.start, location.start + location.size)))
+    t.equal(digestOf(bytes), location.digest)
+  }
+})
+
+t.test('nothing has a manifest without chunks', async (t) => {
+  const source = await openSource(Buffer.alloc(0))
+  const { manifest } = await describeSource(source, 'text/plain', () => {})
+  t.match(manifest, { size: 0, digest: digestOf(Buffer.alloc(0)), chunks: [] })
+})
+
+t.test('a file and the same bytes in memory have the same manifest, and give the same chunks', async (t) => {
+  const content = randomFillSync(Buffer.alloc(3 * mebibyte + 7))
+  const path = join(t.testdir(), 'map')
+  writeFileSync(path, content)
+  const [inMemory, inFile] = await Promise.all([openSource(content), openSource(path)])
+  const described = await describeSource(inMemory, 'text/plain', () => {})
+  t.strictSame(await describeSource(inFile, 'text/plain', () => {}), described)
+  for (const location of described.locations.values()) {
+    t.ok(Buffer.compare(await readChunk(inMemory, location), await readChunk(inFile, location)) === 0)
+  }
+  await inFile.close()
+})
+
+t.test('a chunk that is no longer there means that the source changed', async (t) => {
+  const path = join(t.testdir(), 'map')
+  writeFileSync(path, 'abc')
+  const source = await openSource(path)
+  const { locations } = await describeSource(source, 'text/plain', () => {})
+  truncateSync(path, 2)
+  await t.rejects(readChunk(source, [...locations.values()][0] as ChunkLocation), { code: 'source-changed' })
+  await source.close()
 })

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import t from 'tap'
-import { json, openScriptedClient, problem, projectId, type Received, type Step, text } from '../scripted-server.ts'
+import { json, openScriptedClient, problem, type Received, type Step, text } from '../scripted-server.ts'
 
 const content = Buffer.from('0123456789'.repeat(1000))
 const digest = `sha256:${createHash('sha256').update(content).digest('hex')}`
@@ -159,6 +159,6 @@ const strange: [string, Step][] = [
 for (const [name, step] of strange) {
   t.test(`${name} is unexpected`, async (t) => {
     const { map } = await open(t, step)
-    await t.rejects(collect(map.bytes()), { code: 'unexpected-answer' })
+    await t.rejects(collect(map.bytes()), { code: 'unexpected-response' })
   })
 }

@@ -1,6 +1,6 @@
 import { errorCodes } from '@ingest/core'
 import t from 'tap'
-import { refusalOf, unexpectedAnswer } from '../../src/http/error-from-response.ts'
+import { errorFromResponse, parseRetryAfter, unexpectedResponse } from '../../src/http/error-from-response.ts'
 
 const type = { 'content-type': 'application/problem+json' }
 const now = 0
@@ -9,7 +9,7 @@ t.test('every code of the server comes back, with all that its problem says', as
   const issues = [{ code: 'required', path: '/buildId', message: 'Required.' }]
   for (const code of errorCodes) {
     const body = JSON.stringify({ code, detail: 'What to do.', issues, limit: 1, actual: 2, retryAfter: 3 })
-    t.match(refusalOf({ status: 400, headers: type, body }, now), {
+    t.match(errorFromResponse({ status: 400, headers: type, body }, now), {
       name: 'IngestError',
       code,
       status: 400,
@@ -24,7 +24,7 @@ t.test('every code of the server comes back, with all that its problem says', as
 
 t.test('whether a call may succeed later is a matter of the status, not of the code', async (t) => {
   const refusal = (status: number, code: string) =>
-    refusalOf({ status, headers: type, body: JSON.stringify({ code, detail: 'By a gateway.' }) }, now)
+    errorFromResponse({ status, headers: type, body: JSON.stringify({ code, detail: 'By a gateway.' }) }, now)
   t.match(refusal(503, 'malformed-body'), { code: 'malformed-body', status: 503, retryable: true })
   t.match(refusal(400, 'overloaded'), { code: 'overloaded', status: 400, retryable: false })
 })
@@ -32,7 +32,7 @@ t.test('whether a call may succeed later is a matter of the status, not of the c
 t.test('Retry-After stands above what the body says', async (t) => {
   const headers = { ...type, 'retry-after': '9' }
   const body = JSON.stringify({ code: 'rate-limited', retryAfter: 3 })
-  t.equal(refusalOf({ status: 429, headers, body }, now).retryAfterSeconds, 9)
+  t.equal(errorFromResponse({ status: 429, headers, body }, now).retryAfterSeconds, 9)
 })
 
 const page = '<html>Bad Gateway</html>'
@@ -43,11 +43,11 @@ const statuses: [number, string, boolean][] = [
   [404, 'not-found', false],
   [405, 'method-not-allowed', false],
   [408, 'request-timeout', true],
-  [409, 'unexpected-answer', false],
+  [409, 'unexpected-response', false],
   [412, 'precondition-failed', false],
   [413, 'body-too-large', false],
   [416, 'range-not-satisfiable', false],
-  [418, 'unexpected-answer', false],
+  [418, 'unexpected-response', false],
   [429, 'rate-limited', true],
   [431, 'headers-too-large', false],
   [500, 'internal-error', true],
@@ -59,34 +59,58 @@ const statuses: [number, string, boolean][] = [
 
 for (const [status, code, retryable] of statuses) {
   t.test(`${status} without a problem is ${code}`, async (t) => {
-    const refusal = refusalOf({ status, headers: { 'content-type': 'text/html' }, body: page }, now)
+    const refusal = errorFromResponse({ status, headers: { 'content-type': 'text/html' }, body: page }, now)
     t.match(refusal, { code, status, retryable })
     t.match(refusal.message, String(status))
     t.notMatch(refusal.message, 'html')
     const unknown = JSON.stringify({ code: 'of-tomorrow', detail: 'What to do.' })
-    t.match(refusalOf({ status, headers: type, body: unknown }, now), { code, message: 'What to do.' })
+    t.match(errorFromResponse({ status, headers: type, body: unknown }, now), { code, message: 'What to do.' })
   })
 }
 
 t.test('what is no problem, though it says so, is taken by its status', async (t) => {
   for (const body of ['', '{', 'null', '[]', '7', '{"code":7,"detail":{},"issues":"a","limit":-1,"actual":"b"}']) {
-    const refusal = refusalOf({ status: 503, headers: type, body }, now)
+    const refusal = errorFromResponse({ status: 503, headers: type, body }, now)
     t.match(refusal, { code: 'overloaded', issues: undefined, limit: undefined, actual: undefined })
   }
   const body = JSON.stringify({ issues: [null, 7, {}, { code: 'required', path: '', message: 'Required.' }] })
-  t.equal(refusalOf({ status: 400, headers: type, body }, now).issues?.length, 1)
+  t.equal(errorFromResponse({ status: 400, headers: type, body }, now).issues?.length, 1)
 })
 
 t.test('a redirect says where it leads', async (t) => {
-  const refusal = refusalOf({ status: 301, headers: { location: 'https://elsewhere.example/' }, body: '' }, now)
+  const refusal = errorFromResponse({ status: 301, headers: { location: 'https://elsewhere.example/' }, body: '' }, now)
   t.match(refusal, {
-    code: 'unexpected-answer',
+    code: 'unexpected-response',
     status: 301,
     message: /redirect, 301 to https:\/\/elsewhere\.example\//,
   })
-  t.match(refusalOf({ status: 304, headers: {}, body: '' }, now), { code: 'unexpected-answer' })
+  t.match(errorFromResponse({ status: 304, headers: {}, body: '' }, now), { code: 'unexpected-response' })
 })
 
 t.test('an unexpected answer says what it is not', async (t) => {
-  t.match(unexpectedAnswer('it is not JSON'), { code: 'unexpected-answer', message: /it is not JSON/ })
+  t.match(unexpectedResponse('it is not JSON'), { code: 'unexpected-response', message: /it is not JSON/ })
 })
+
+const noon = Date.parse('2026-11-20T17:51:00.250Z')
+
+const values: [string | undefined, number | undefined][] = [
+  ['0', 0],
+  ['1', 1],
+  ['120', 120],
+  ['Fri, 20 Nov 2026 17:51:10 GMT', 10],
+  ['Fri, 20 Nov 2026 17:50:00 GMT', 0],
+  [undefined, undefined],
+  ['', undefined],
+  ['-1', undefined],
+  ['1.5', undefined],
+  ['soon', undefined],
+  ['2026-11-20', undefined],
+  ['99999999999', undefined],
+  ['Fri, 99 Nov 2026 17:51:10 GMT', undefined],
+]
+
+for (const [value, seconds] of values) {
+  t.test(`${value} is ${seconds} s`, async (t) => {
+    t.equal(parseRetryAfter(value, noon), seconds)
+  })
+}

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { cut, json, openScriptedClient, problem, projectId, text } from '../scripted-server.ts'
+import { groupBytesMax, groupChunks, groupChunksMax } from '../../src/calls/maps.ts'
+import { cut, json, openScriptedClient, problem, text } from '../scripted-server.ts'
 
 const id = { placeId: '1', buildId: 'b' }
 const digest = `sha256:${'0a'.repeat(32)}`
@@ -199,4 +200,44 @@ t.test('a signal ends a call, with its reason', async (t) => {
   ]
   for (const call of calls) await t.rejects(call(), reason)
   t.equal(received.length, 0)
+})
+
+const chunksOf = (...sizes: number[]) => sizes.map((size) => ({ digest, bytes: new Uint8Array(size) }))
+
+t.test('no chunksOf make no request', async (t) => {
+  t.strictSame(groupChunks([]), [])
+})
+
+t.test('a request holds at most 64 chunksOf, and knows where it begins', async (t) => {
+  const groups = groupChunks(chunksOf(...Array(150).fill(1)))
+  t.strictSame(
+    groups.map(({ first, group }) => [first, group.length]),
+    [
+      [0, groupChunksMax],
+      [64, groupChunksMax],
+      [128, 22],
+    ],
+  )
+})
+
+t.test('a request fits into 4 MiB, in base64 and with its digests', async (t) => {
+  const mebibyte = 1024 * 1024
+  const groups = groupChunks(chunksOf(mebibyte, mebibyte, mebibyte, mebibyte, 10))
+  t.strictSame(
+    groups.map(({ group }) => group.length),
+    [2, 3],
+  )
+  const most = Array(groupChunksMax).fill({
+    digest,
+    data: 'x'.repeat(Math.ceil(groupBytesMax / groupChunksMax / 3) * 4),
+  })
+  t.ok(JSON.stringify({ chunksOf: most }).length <= 4 * mebibyte)
+})
+
+t.test('a chunk that is too large by itself goes alone, to be refused', async (t) => {
+  const groups = groupChunks(chunksOf(1, groupBytesMax + 1, 1))
+  t.strictSame(
+    groups.map(({ group }) => group.length),
+    [1, 1, 1],
+  )
 })

@@ -1,5 +1,4 @@
-import type { AddressInfo } from 'node:net'
-import { createServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { text as textOf } from 'node:stream/consumers'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
@@ -94,9 +93,9 @@ const refusals: [string, Step, object][] = [
   [
     'a redirect',
     text(307, '', { Location: 'http://127.0.0.1:1/' }),
-    { code: 'unexpected-answer', message: /redirect/ },
+    { code: 'unexpected-response', message: /redirect/ },
   ],
-  ['a body that is compressed', text(200, 'x', { 'Content-Encoding': 'gzip' }), { code: 'unexpected-answer' }],
+  ['a body that is compressed', text(200, 'x', { 'Content-Encoding': 'gzip' }), { code: 'unexpected-response' }],
   ['a cut instead of an answer', cut, { code: 'connection-failed', retryable: true }],
 ]
 for (const [name, step, expected] of refusals) {
@@ -116,7 +115,11 @@ t.test('a server that is not there is a failed connection', async (t) => {
 
 t.test('an answer that is not HTTP is unexpected', async (t) => {
   for (const bytes of ['SSH-2.0-OpenSSH_9.2\r\n', 'HTTP/1.1 abc\r\n\r\n', '\x00\x01\x02\x03\r\n\r\n']) {
-    await t.rejects(connect(t, await openRawServer(t, bytes)).send(get, patience), { code: 'unexpected-answer' }, bytes)
+    await t.rejects(
+      connect(t, await openRawServer(t, bytes)).send(get, patience),
+      { code: 'unexpected-response' },
+      bytes,
+    )
   }
 })
 
@@ -206,7 +209,7 @@ t.test('an answer that is left unread lets go of the connection', async (t) => {
   const { connection } = await open(t, (res) => {
     res.once('close', closed).writeHead(200).write('a')
   })
-  const { leave } = await connection.send(get, patience)
+  const { discard: leave } = await connection.send(get, patience)
   leave()
   await isClosed
 })

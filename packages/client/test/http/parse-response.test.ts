@@ -1,8 +1,11 @@
+import { eventLine } from '@ingest/core'
+import fc from 'fast-check'
 import t from 'tap'
 import {
   parseBatchResult,
   parseBuildPage,
   parseCompleted,
+  parseEventLines,
   parseMapPage,
   parseMapStatus,
   parseProjectStats,
@@ -72,7 +75,7 @@ for (const [name, parse, value] of good) {
 
   t.test(`${name} takes nothing else`, async (t) => {
     for (const other of [null, 7, 'text', [], {}, [value]]) {
-      t.throws(() => parse(bytesOf(other)), { code: 'unexpected-answer' })
+      t.throws(() => parse(bytesOf(other)), { code: 'unexpected-response' })
     }
     for (const member of Object.keys(value)) {
       for (const wrong of [undefined, 1.5, {}, [null]]) {
@@ -80,7 +83,7 @@ for (const [name, parse, value] of good) {
         if (member === 'eventsPerSecond' && wrong === 1.5) continue
         t.throws(
           () => parse(bytesOf({ ...value, [member]: wrong })),
-          { code: 'unexpected-answer' },
+          { code: 'unexpected-response' },
           `${member} ${wrong}`,
         )
       }
@@ -90,7 +93,7 @@ for (const [name, parse, value] of good) {
 
 t.test('what is not JSON is no answer', async (t) => {
   for (const body of ['', '<html>', '{']) {
-    t.throws(() => parseBatchResult(Buffer.from(body)), { code: 'unexpected-answer' })
+    t.throws(() => parseBatchResult(Buffer.from(body)), { code: 'unexpected-response' })
   }
 })
 
@@ -98,6 +101,76 @@ t.test('a rate need not be whole, and a time must be one', async (t) => {
   const stats = { ...counts, eventsPerSecond: 0.25, firstAt: null, lastAt: null }
   t.strictSame(parseProjectStats(bytesOf(stats)), stats)
   for (const wrong of [{ eventsPerSecond: -1 }, { eventsPerSecond: '1' }, { firstAt: 'then' }, { lastAt: 5 }]) {
-    t.throws(() => parseProjectStats(bytesOf({ ...stats, ...wrong })), { code: 'unexpected-answer' })
+    t.throws(() => parseProjectStats(bytesOf({ ...stats, ...wrong })), { code: 'unexpected-response' })
   }
+})
+
+async function* pieces(...parts: (string | Uint8Array)[]) {
+  for (const part of parts) yield Buffer.from(part)
+}
+
+async function parseLines(...parts: (string | Uint8Array)[]) {
+  const events = []
+  for await (const line of parseEventLines(pieces(...parts))) {
+    const { cursor, ...rest } = line
+    events.push('receivedAt' in rest ? { cursor, receivedAt: rest.receivedAt, text: String(line.bytes) } : line)
+  }
+  return events
+}
+
+const texts = [
+  '{"projectId":"a","eventId":"e"}',
+  '{ "n" : 12345678901234567890.10, "n":1e400 , "s":"\\u0041\\ud83d" }',
+  '{"s":"é😀,\\"event\\":{}","event":{"cursor":"x"}}',
+  '{}',
+]
+const events = texts.map((text, i) => ({ cursor: `c",\\"event":${i}`, receivedAt: 1795203225083 + i, text }))
+const lines = Buffer.concat(events.map(({ text, ...rest }) => eventLine({ ...rest, bytes: Buffer.from(text) })))
+
+t.test('events come back byte for byte, however the lines are cut', async (t) => {
+  t.strictSame(await parseLines(lines), events)
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.nat(lines.length)), async (cuts) => {
+      const ends = [...cuts, lines.length].sort((a, b) => a - b)
+      t.strictSame(await parseLines(...ends.map((end, i) => lines.subarray(ends[i - 1] ?? 0, end))), events)
+    }),
+    { numRuns: 100 },
+  )
+})
+
+t.test('a line without an event says how far was read', async (t) => {
+  t.strictSame(await parseLines(lines, '{"cursor":"a"}\n'), [...events, { cursor: 'a' }])
+  t.strictSame(await parseLines('{"cursor":"a,\\"b"}\n'), [{ cursor: 'a,"b' }])
+})
+
+t.test('nothing is no events', async (t) => {
+  t.strictSame(await parseLines(), [])
+  t.strictSame(await parseLines(''), [])
+})
+
+const broken = [
+  '<html></html>\n',
+  '\n',
+  '{}\n',
+  'null\n',
+  '{"cursor":7}\n',
+  '{"cursor":"a"',
+  '{"cursor":"a","receivedAt":1}\n',
+  '{"cursor":7,"receivedAt":1,"event":{}}\n',
+  '{"cursor":"a","receivedAt":"1","event":{}}\n',
+  '{"cursor":"a","receivedAt":1.5,"event":{}}\n',
+  '{"cursor:"a","receivedAt":1,"event":{}}\n',
+  '{"cursor":"a","receivedAt":1,"event":{}}',
+]
+for (const line of broken) {
+  t.test(`${JSON.stringify(line)} is not a line of an event`, async (t) => {
+    await t.rejects(parseLines(line), { code: 'unexpected-response' })
+  })
+}
+
+t.test('a line without an end is not read for ever', async (t) => {
+  async function* endless() {
+    for (;;) yield Buffer.alloc(65_536, 'x')
+  }
+  await t.rejects(parseEventLines(endless()).next(), { code: 'unexpected-response' })
 })

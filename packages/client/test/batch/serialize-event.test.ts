@@ -1,6 +1,7 @@
 import type { IngestError } from '@ingest/core'
 import t from 'tap'
-import { serializeEvent } from '../../src/import/serialize-event.ts'
+import { createEventIds } from '../../src/batch/event-ids.ts'
+import { addMissingMembers, serializeEvent, toSingleLine } from '../../src/batch/serialize-event.ts'
 
 const serialize = (event: never) => {
   const { eventId, bytes } = serializeEvent(event, 'game-1', () => 'made')
@@ -132,7 +133,7 @@ t.test('what JSON cannot hold is refused, and the member is named', async (t) =>
     ['/a/1/n~1m', { a: [1, { 'n/m': 1n }] }, /BigInt/],
     ['/a/1/back', circle, /circular/],
     ['/a/b', { a: fail(new Error('in a getter')) }, /in a getter/],
-    ['/a/b', { a: fail(Object.create(null)) }, /threw/],
+    ['/a/b', { a: fail(Object.create(null)) }, /not an Error/],
     ['/a/0', { a: [{ toJSON }] }, /in toJSON/],
     ['', { a: 1, toJSON }, /in toJSON/],
     ['/when', { when: { toJSON: new Date(Number.NaN).toISOString } }, /./],
@@ -173,7 +174,7 @@ t.test('what would be an event without its content is refused', async (t) => {
     { toJSON: () => [] },
     { toJSON: () => 'a' },
   ]) {
-    t.throws(() => serialize(event as never), { code: 'invalid-argument', message: /An event is an object/ })
+    t.throws(() => serialize(event as never), { code: 'invalid-argument', message: /An event must be an object/ })
   }
   t.strictSame(serialize({} as never), ['made', '{"projectId":"game-1","eventId":"made"}'])
 })
@@ -186,4 +187,58 @@ t.test('the object that was given is not changed, and its later changes change n
   event.inner.a = 2
   t.equal(bytes.toString(), '{"projectId":"p","eventId":"e","list":[1],"inner":{"a":1}}')
   t.strictSame(event, { list: [1, 2], inner: { a: 2 } })
+})
+
+const add = (text: string, members: object) =>
+  addMissingMembers(Buffer.from(text), JSON.parse(text), { ...members }).toString()
+
+t.test('what is lacking is put in front, and all else stays', async (t) => {
+  t.equal(add('{ "n": 1.0 }', { projectId: 'p', eventId: 'e' }), '{"projectId":"p","eventId":"e", "n": 1.0 }')
+  t.equal(add('{"eventId":"x"}', { projectId: 'p', eventId: 'e' }), '{"projectId":"p","eventId":"x"}')
+  t.equal(add('{ }', { eventId: 'e' }), '{"eventId":"e" }')
+  t.equal(add('{"a":"{"}', { b: 1 }), '{"b":1,"a":"{"}')
+})
+
+t.test('a member that is there stays, whatever it holds and however it is spelled', async (t) => {
+  for (const text of ['{"eventId":null}', '{"\\u0065ventId":7}', '{\n"eventId" : "x"}']) {
+    t.equal(add(text, { eventId: 'e' }), text)
+  }
+})
+
+t.test('line breaks become spaces, in a copy', async (t) => {
+  const text = Buffer.from('{\r\n\t"a" : "\\n"\n}')
+  t.equal(toSingleLine(text).toString(), '{  \t"a" : "\\n" }')
+  t.equal(text[1], 0x0d)
+})
+
+const uuidv7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+const timeOf = (id: string) => Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)
+
+t.test('an id is a UUID of version 7, of now', async (t) => {
+  const before = Date.now()
+  const id = createEventIds()()
+  t.match(id, uuidv7)
+  t.ok(timeOf(id) >= before && timeOf(id) <= Date.now())
+})
+
+t.test('ids of one millisecond are distinct and sort as they were made, however many there are', async (t) => {
+  const makeEventId = createEventIds(() => 1_763_000_000_000.75)
+  const ids = Array.from({ length: 10_000 }, makeEventId)
+  t.ok(ids.every((id) => uuidv7.test(id)))
+  t.strictSame(ids, [...new Set(ids)].sort())
+  t.equal(timeOf(ids[0] ?? ''), 1_763_000_000_000)
+  t.equal(timeOf(ids[2000] ?? ''), 1_763_000_000_000)
+})
+
+t.test('a clock that steps back does not take ids back, and a later one is followed again', async (t) => {
+  const times = [5000, 4000, 4999, 5000, 6000]
+  const makeEventId = createEventIds(() => times.shift() ?? 0)
+  const ids = Array.from({ length: 5 }, makeEventId)
+  t.strictSame(ids, [...ids].sort())
+  t.strictSame(ids.map(timeOf), [5000, 5000, 5000, 5000, 6000])
+})
+
+t.test('two makers do not make the same ids', async (t) => {
+  const [one, other] = [createEventIds(() => 1), createEventIds(() => 1)]
+  t.equal(new Set(Array.from({ length: 1000 }, () => [one(), other()]).flat()).size, 2000)
 })

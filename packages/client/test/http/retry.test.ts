@@ -1,8 +1,8 @@
 import { type ErrorCode, errorCodes, IngestError } from '@ingest/core'
 import { statusByCode } from '@ingest/server'
 import t from 'tap'
-import { refusalOf } from '../../src/http/error-from-response.ts'
-import { createRetrier, type RetryLimits } from '../../src/http/retry.ts'
+import { errorFromResponse } from '../../src/http/error-from-response.ts'
+import { backoffMsBase, backoffMsMax, createBackoff, createRetry, type RetryLimits } from '../../src/http/retry.ts'
 
 const limits = { retries: 4, tryTimeoutMs: 30_000, timeoutMs: 120_000 }
 
@@ -10,7 +10,7 @@ const limits = { retries: 4, tryTimeoutMs: 30_000, timeoutMs: 120_000 }
 function open(options: Partial<RetryLimits> = {}) {
   const pauses: number[] = []
   let time = 0
-  const retrier = createRetrier(
+  const retrier = createRetry(
     { ...limits, ...options },
     {
       now: () => time,
@@ -48,7 +48,7 @@ const refusal = (code: ErrorCode, retryAfterSeconds?: number) =>
 t.test('what may go away is tried again, with growing pauses', async (t) => {
   const { retrier, pauses } = open()
   const { attempt, patience } = failing(...Array(4).fill(refusal('overloaded')))
-  t.equal(await retrier.retry(attempt), 'done')
+  t.equal(await retrier.run(attempt), 'done')
   t.strictSame(pauses, [500, 1000, 2000, 4000])
   t.equal(patience.length, 5)
 })
@@ -57,7 +57,7 @@ t.test('each retry is told of before its pause, and nothing else is', async (t) 
   const told: unknown[] = []
   const onRetry = (error: IngestError, pauseMs: number) => told.push([error.code, pauseMs])
   const { retrier, pauses } = open({ retries: 2, onRetry })
-  await t.rejects(retrier.retry(failing(...Array(3).fill(refusal('overloaded', 3))).attempt))
+  await t.rejects(retrier.run(failing(...Array(3).fill(refusal('overloaded', 3))).attempt))
   t.strictSame(told, [
     ['overloaded', 3500],
     ['overloaded', 4000],
@@ -68,10 +68,10 @@ t.test('each retry is told of before its pause, and nothing else is', async (t) 
 t.test('the last refusal is thrown when no retry is left', async (t) => {
   const { retrier, pauses } = open({ retries: 1 })
   const { attempt } = failing(refusal('overloaded'), refusal('draining'), refusal('disk-full'))
-  await t.rejects(retrier.retry(attempt), { code: 'draining' })
+  await t.rejects(retrier.run(attempt), { code: 'draining' })
   t.equal(pauses.length, 1)
   const never = open({ retries: 0 })
-  await t.rejects(never.retrier.retry(failing(refusal('overloaded')).attempt), { code: 'overloaded' })
+  await t.rejects(never.retrier.run(failing(refusal('overloaded')).attempt), { code: 'overloaded' })
   t.strictSame(never.pauses, [])
 })
 
@@ -80,9 +80,9 @@ t.test('the status alone decides whether a call is retried, whatever the code sa
   for (let status = 300; status <= 599; status++) {
     for (const code of errorCodes) {
       const headers = { 'content-type': 'application/problem+json' }
-      const error = refusalOf({ status, headers, body: JSON.stringify({ code, detail: 'By a gateway.' }) }, 0)
+      const error = errorFromResponse({ status, headers, body: JSON.stringify({ code, detail: 'By a gateway.' }) }, 0)
       const { retrier, pauses } = open({ retries: 1 })
-      const isDone = (await retrier.retry(failing(error).attempt).catch((thrown: unknown) => thrown)) === 'done'
+      const isDone = (await retrier.run(failing(error).attempt).catch((thrown: unknown) => thrown)) === 'done'
       if (isDone) retried.add(status)
       if (isDone !== retried.has(status) || isDone !== (pauses.length === 1)) t.fail(`${status} ${code}`)
     }
@@ -95,7 +95,7 @@ t.test('without a response, only a failed connection and a time-out are retried'
   for (const code of errorCodes) {
     const { retrier } = open()
     const error = new IngestError(code, '')
-    const outcome = await retrier.retry(failing(error).attempt).catch((thrown: unknown) => thrown)
+    const outcome = await retrier.run(failing(error).attempt).catch((thrown: unknown) => thrown)
     if (outcome === 'done') retried.push(code)
     else t.equal(outcome, error)
   }
@@ -105,20 +105,20 @@ t.test('without a response, only a failed connection and a time-out are retried'
 t.test('a bug is thrown at once', async (t) => {
   for (const error of [new TypeError('a bug'), 'text']) {
     const { retrier, pauses } = open()
-    t.equal(await retrier.retry(failing(error).attempt).catch((thrown: unknown) => thrown), error)
+    t.equal(await retrier.run(failing(error).attempt).catch((thrown: unknown) => thrown), error)
     t.strictSame(pauses, [])
   }
 })
 
 t.test('Retry-After is waited for', async (t) => {
   const { retrier, pauses } = open()
-  await retrier.retry(failing(refusal('rate-limited', 7), refusal('rate-limited', 0)).attempt)
+  await retrier.run(failing(refusal('rate-limited', 7), refusal('rate-limited', 0)).attempt)
   t.strictSame(pauses, [7500, 1000])
 })
 
 t.test('a pause that would go on for too long is not begun', async (t) => {
   const { retrier, pauses } = open()
-  await t.rejects(retrier.retry(failing(refusal('rate-limited', 120)).attempt), {
+  await t.rejects(retrier.run(failing(refusal('rate-limited', 120)).attempt), {
     code: 'rate-limited',
     retryAfterSeconds: 120,
   })
@@ -128,7 +128,7 @@ t.test('a pause that would go on for too long is not begun', async (t) => {
 t.test('a try has no more time than all of them have left', async (t) => {
   const { retrier, spend } = open({ timeoutMs: 50_000 })
   const { attempt, patience } = failing(refusal('request-timeout'), refusal('request-timeout'))
-  await retrier.retry(async (timeoutMs) => {
+  await retrier.run(async (timeoutMs) => {
     spend(24_000)
     return attempt(timeoutMs)
   })
@@ -137,20 +137,20 @@ t.test('a try has no more time than all of them have left', async (t) => {
 
 t.test('a signal ends a pause', async (t) => {
   const controller = new AbortController()
-  const retrier = createRetrier(limits, { random: () => 0.999 })
+  const retrier = createRetry(limits, { random: () => 0.999 })
   const reason = new Error('no longer wanted')
   const attempt = async () => {
     setImmediate(() => controller.abort(reason))
     throw refusal('rate-limited', 60)
   }
-  await t.rejects(retrier.retry(attempt, { signal: controller.signal }), reason)
+  await t.rejects(retrier.run(attempt, { signal: controller.signal }), reason)
 })
 
 t.test('closing ends a pause with the refusal before it, and waits for the tries', async (t) => {
-  const retrier = createRetrier(limits)
-  const refused = t.rejects(retrier.retry(failing(refusal('rate-limited', 60)).attempt), { code: 'rate-limited' })
+  const retrier = createRetry(limits)
+  const refused = t.rejects(retrier.run(failing(refusal('rate-limited', 60)).attempt), { code: 'rate-limited' })
   let finish = (_: string) => {}
-  const running = retrier.retry(
+  const running = retrier.run(
     () =>
       new Promise<string>((resolve) => {
         finish = resolve
@@ -166,10 +166,10 @@ t.test('closing ends a pause with the refusal before it, and waits for the tries
   finish('done')
   t.equal(await running, 'done')
   await closed
-  await t.rejects(retrier.retry(failing().attempt), { code: 'store-closed' })
+  await t.rejects(retrier.run(failing().attempt), { code: 'store-closed' })
   await t.rejects(
     retrier
-      .retryEach(async function* () {})
+      .runStream(async function* () {})
       [Symbol.asyncIterator]()
       .next(),
     { code: 'store-closed' },
@@ -177,7 +177,7 @@ t.test('closing ends a pause with the refusal before it, and waits for the tries
 })
 
 t.test('closing with nothing to wait for is at once', async () => {
-  await createRetrier(limits).close()
+  await createRetry(limits).close()
 })
 
 t.test('a stream goes on where it broke, and what arrives begins the limits anew', async (t) => {
@@ -194,7 +194,7 @@ t.test('a stream goes on where it broke, and what arrives begins the limits anew
     if (at < 10) throw refusal('connection-failed')
   }
   const items = []
-  for await (const item of retrier.retryEach(attempt)) items.push(item)
+  for await (const item of retrier.runStream(attempt)) items.push(item)
   t.strictSame(items, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
   t.strictSame(pauses, [500, 500, 1000, 500, 1000, 500, 1000, 500, 1000])
   t.ok(patience.every((ms) => ms === 30_000))
@@ -208,7 +208,7 @@ t.test('a stream that does not get on is given up', async (t) => {
       if (items.length === 0) yield 1
       throw refusal('connection-failed')
     }
-    for await (const item of retrier.retryEach(attempt)) items.push(item)
+    for await (const item of retrier.runStream(attempt)) items.push(item)
   }
   await t.rejects(read(), { code: 'connection-failed' })
   t.strictSame([items, pauses], [[1], [500, 1000]])
@@ -223,13 +223,48 @@ t.test('a reader that leaves ends the attempt', async (t) => {
       isOver = true
     }
   }
-  for await (const _ of open().retrier.retryEach(attempt)) break
+  for await (const _ of open().retrier.runStream(attempt)) break
   t.equal(isOver, true)
 })
 
 t.test('a call may ask for other retries than the rest', async (t) => {
   const { retrier, pauses } = open()
-  await t.rejects(retrier.retry(failing(refusal('overloaded')).attempt, { retries: 0 }), { code: 'overloaded' })
+  await t.rejects(retrier.run(failing(refusal('overloaded')).attempt, { retries: 0 }), { code: 'overloaded' })
   t.strictSame(pauses, [])
-  t.equal(await retrier.retry(failing(...Array(6).fill(refusal('overloaded'))).attempt, { retries: 6 }), 'done')
+  t.equal(await retrier.run(failing(...Array(6).fill(refusal('overloaded'))).attempt, { retries: 6 }), 'done')
+})
+
+const ranges = [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]
+
+t.test('a pause is anything from nothing to a bound that doubles from 1 s to 60 s', async (t) => {
+  t.strictSame([backoffMsBase, backoffMsMax], [1000, 60_000])
+  for (const share of [0, 0.25, 0.999]) {
+    const backoff = createBackoff({ random: () => share })
+    t.strictSame(
+      ranges.map(() => backoff.next()),
+      ranges.map((range) => share * range),
+    )
+  }
+})
+
+t.test('what the server asks for comes first, whatever chance says', async (t) => {
+  const soon = createBackoff({ random: () => 0 })
+  const late = createBackoff({ random: () => 0.999 })
+  t.equal(soon.next(7000), 7000)
+  t.equal(late.next(7000), 7999)
+  t.equal(soon.next(120_000), 120_000, 'more than a pause of its own may be')
+})
+
+t.test('after a success it begins again', async (t) => {
+  const backoff = createBackoff({ random: () => 1 })
+  backoff.next()
+  backoff.next()
+  backoff.reset()
+  t.equal(backoff.next(), 1000)
+})
+
+t.test('without a source of chance it takes a real one', async (t) => {
+  const pauses = Array.from({ length: 20 }, () => createBackoff().next())
+  t.ok(pauses.every((pause) => pause >= 0 && pause < 1000))
+  t.ok(new Set(pauses).size > 1)
 })

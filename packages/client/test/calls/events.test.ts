@@ -75,10 +75,10 @@ const lasting: [string, Step, string][] = [
   ['401 of a proxy', text(401, 'no'), 'unauthorized'],
   ['413', problem(413, 'too-many-events'), 'too-many-events'],
   ['404', text(404, 'no'), 'not-found'],
-  ['a redirect', text(308, '', { Location: '/elsewhere' }), 'unexpected-answer'],
-  ['another success', json(200, done), 'unexpected-answer'],
-  ['a page', text(202, '<html>'), 'unexpected-answer'],
-  ['other JSON', json(202, { ok: true }), 'unexpected-answer'],
+  ['a redirect', text(308, '', { Location: '/elsewhere' }), 'unexpected-response'],
+  ['another success', json(200, done), 'unexpected-response'],
+  ['a page', text(202, '<html>'), 'unexpected-response'],
+  ['other JSON', json(202, { ok: true }), 'unexpected-response'],
 ]
 for (const [name, step, code] of lasting) {
   t.test(`${name} is ${code}, and nothing is sent again`, async (t) => {
@@ -254,7 +254,7 @@ t.test('the end of the events is asked for, and has to be told', async (t) => {
   t.equal(await client.lastCursor(), 'm')
   t.match(received, [{ path: '/v1/events', query: { after: 'end', limit: '1' } }])
   t.equal(await client.lastCursor(), 'n', 'with what has come meanwhile')
-  await t.rejects(client.lastCursor(), { code: 'unexpected-answer' })
+  await t.rejects(client.lastCursor(), { code: 'unexpected-response' })
 })
 
 t.test('a reader that leaves asks for nothing more', async (t) => {

@@ -259,3 +259,28 @@ t.test('a map of any size is published from a source', async (t) => {
   const result = await client.publishMap({ placeId: '1', buildId: 'b', source: Buffer.from('{}') })
   t.match(result, { outcome: 'unchanged', size: 2, uploadedChunks: 0, reusedChunks: 1 })
 })
+
+t.test('a response with an unexpected status is discarded', async (t) => {
+  let closed = () => {}
+  const isClosed = new Promise<void>((resolve) => {
+    closed = resolve
+  })
+  const { client, received } = await openScriptedClient(t, {}, (res) => {
+    res.once('close', closed).writeHead(200).write('an incomplete body')
+  })
+  await t.rejects(client.submitBatch(batch(1)), { code: 'unexpected-response', message: /200/ })
+  await isClosed
+  t.equal(received.length, 1)
+})
+
+t.test('a response of more than 64 MiB is rejected', async (t) => {
+  const chunk = Buffer.alloc(1024 * 1024, ' ')
+  const { client, received } = await openScriptedClient(t, {}, (res) => {
+    async function* body() {
+      for (;;) yield chunk
+    }
+    Readable.from(body()).pipe(res)
+  })
+  await t.rejects(client.getStats(), { code: 'unexpected-response', message: /longer than 67108864 bytes/ })
+  t.equal(received.length, 1)
+})

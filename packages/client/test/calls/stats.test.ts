@@ -1,5 +1,5 @@
 import t from 'tap'
-import { json, openScriptedClient, problem, projectId } from '../scripted-server.ts'
+import { json, openScriptedClient, problem } from '../scripted-server.ts'
 
 const at = 1_795_203_225_083
 const counts = { events: 3, batches: 2, bytes: 100, eventsPerSecond: 0.05, builds: 2, frozenBuilds: 1, maps: 1 }
@@ -15,7 +15,7 @@ t.test('statistics are asked for, and their times are numbers', async (t) => {
   )
   t.strictSame(await client.getStats(), { ...counts, firstAt: at, lastAt: null })
   t.match(received[0], { method: 'GET', path: '/v1/stats', query: {} })
-  await t.rejects(client.getStats(), { code: 'unexpected-answer' })
+  await t.rejects(client.getStats(), { code: 'unexpected-response' })
 })
 
 t.test('builds are listed', async (t) => {
