@@ -31,7 +31,7 @@ async function openServed() {
   return { embedded: embedded.project(projectId), served, ingest, close }
 }
 
-/** The same until the end of a test. */
+/** Closed at the end of the test. */
 async function openServedFor(t: Test) {
   const opened = await openServed()
   t.teardown(opened.close)
@@ -51,7 +51,7 @@ const batch = (count: number, extra = '') => ({
   events: Array.from({ length: count }, (_, i) => ({ projectId, eventId: `e-${i}`, extra })),
 })
 
-t.test('a batch is stored by a real server, and again is a duplicate', async (t) => {
+t.test('a real server stores a batch once, and counts a retry as duplicates', async (t) => {
   const { ingest, embedded } = await openServedFor(t)
   for (const extra of ['', 'x'.repeat(5000)]) {
     const { events } = batch(3, extra)
@@ -66,12 +66,12 @@ t.test('a batch is stored by a real server, and again is a duplicate', async (t)
   t.match(await embedded.findEvent('e-2-5000'), { bytes: /x{5000}/ })
 })
 
-t.test('a map of any size is sent to a real server, goes on where it was ended, and comes back', async (t) => {
+t.test('an aborted upload to a real server resumes, and the map is read back', async (t) => {
   const { ingest, embedded } = await openServedFor(t)
   const content = Buffer.from(JSON.stringify(Array.from({ length: 150_000 }, (_, part) => ({ part, at: part % 97 }))))
   const id = { placeId: '1', buildId: 'b' }
   const controller = new AbortController()
-  const reason = new Error('no longer wanted')
+  const reason = new Error('aborted by the test')
   const upload = ingest.publishMap(
     { ...id, source: Readable.from([content]) },
     {
@@ -87,13 +87,13 @@ t.test('a map of any size is sent to a real server, goes on where it was ended, 
   t.equal(result.uploadedChunks, result.chunks - 3)
   for (const each of [ingest, embedded]) {
     const map = await each.getMapContent(id)
-    const pieces = []
-    for await (const piece of map?.bytes(5) ?? []) pieces.push(piece)
-    t.ok(Buffer.concat(pieces).equals(content.subarray(5)))
+    const chunks = []
+    for await (const chunk of map?.bytes(5) ?? []) chunks.push(chunk)
+    t.ok(Buffer.concat(chunks).equals(content.subarray(5)))
   }
 })
 
-t.test('what a real server refuses comes as it is refused by an embedded Ingest', async (t) => {
+t.test('errors of a real server equal those of an embedded Ingest', async (t) => {
   const { ingest, embedded, served } = await openServedFor(t)
   const bodies: [string, Uint8Array | BatchInput][] = [
     ['malformed-body', Buffer.from('{')],
@@ -113,7 +113,7 @@ t.test('what a real server refuses comes as it is refused by an embedded Ingest'
   await t.rejects(stranger.submitBatch(batch(1)), { code: 'unauthorized' })
 })
 
-t.test('a call goes by the status, whatever the code says', async (t) => {
+t.test('the status alone decides whether a call is retried', async (t) => {
   const { client, received } = await openScriptedClient(
     t,
     {},
@@ -123,16 +123,16 @@ t.test('a call goes by the status, whatever the code says', async (t) => {
   )
   await t.rejects(client.submitBatch(batch(1)), { code: 'overloaded', status: 400, retryable: false })
   t.equal(received.length, 3)
-  const answering = await openScriptedClient(t, { retries: 0 }, problem(503, 'map-not-found'))
+  const other = await openScriptedClient(t, { retries: 0 }, problem(503, 'map-not-found'))
   const id = { placeId: 'p', buildId: 'b' }
-  await t.rejects(answering.client.getMap(id), { code: 'map-not-found', status: 503 })
-  await t.rejects(answering.client.getChunk(`sha256:${'0'.repeat(64)}`), {
+  await t.rejects(other.client.getMap(id), { code: 'map-not-found', status: 503 })
+  await t.rejects(other.client.getChunk(`sha256:${'0'.repeat(64)}`), {
     code: 'map-not-found',
     status: 503,
   })
 })
 
-t.test('options that cannot be are refused, and the key is not shown', async (t) => {
+t.test('invalid options throw without showing the key', async (t) => {
   const good = { url: 'http://127.0.0.1:1', projectId, key }
   const faults: object[] = [
     { url: 'ingest.example' },
@@ -152,7 +152,7 @@ t.test('options that cannot be are refused, and the key is not shown', async (t)
   for (const fault of faults) {
     try {
       createClient({ ...good, ...fault })
-      t.fail(`${inspect(fault)} was taken`)
+      t.fail(`${inspect(fault)} was accepted`)
     } catch (error) {
       t.match(error, { code: 'invalid-argument' }, inspect(fault))
       t.notMatch(inspect(error, { depth: 20, showHidden: true }), /secret|pass@/)
@@ -160,7 +160,7 @@ t.test('options that cannot be are refused, and the key is not shown', async (t)
   }
 })
 
-t.test('what is missing, or is no url, is named', async (t) => {
+t.test('errors name a missing option and an invalid url', async (t) => {
   const good = { url: 'http://127.0.0.1:1', projectId, key }
   for (const name of ['url', 'projectId', 'key'] as const) {
     for (const value of [undefined, '']) {
@@ -191,7 +191,7 @@ t.test('what is missing, or is no url, is named', async (t) => {
   }
 })
 
-t.test('no error holds the key', async (t) => {
+t.test('no error contains the key', async (t) => {
   const steps = [cut, stall, problem(401, 'unauthorized'), text(200, 'hello'), text(302, '', { Location: '/' })]
   for (const step of steps) {
     const { client } = await openScriptedClient(t, { retries: 0, tryTimeoutMs: 50 }, step)
@@ -201,29 +201,29 @@ t.test('no error holds the key', async (t) => {
   }
 })
 
-t.test('closing lets what has begun end, and nothing begin', async (t) => {
-  let answer = () => {}
+t.test('close waits for calls in flight and rejects new ones', async (t) => {
+  let respond = () => {}
   const { client } = await openScriptedClient(t, {}, (res, received) => {
-    answer = () => json(202, { accepted: 1, duplicates: 0, rejected: [] })(res, received)
+    respond = () => json(202, { accepted: 1, duplicates: 0, rejected: [] })(res, received)
     arrive()
   })
   let arrive = () => {}
-  const arrived = new Promise<void>((resolve) => {
+  const isReceived = new Promise<void>((resolve) => {
     arrive = resolve
   })
   const result = client.submitBatch(batch(1))
-  await arrived
+  await isReceived
   const closed = client.close()
   t.equal(client.close(), closed)
   await t.rejects(client.submitBatch(batch(1)), { code: 'store-closed' })
-  answer()
+  respond()
   t.match(await result, { accepted: 1 })
   await closed
   await t.rejects(client.listMaps(), { code: 'store-closed' })
   await t.rejects(client.readEvents()[Symbol.asyncIterator]().next(), { code: 'store-closed' })
 })
 
-t.test('closing ends what streams, and begins no retry', async (t) => {
+t.test('close ends streams and pending retries', async (t) => {
   const line = '{"cursor":"1","receivedAt":1,"event":{}}\n'
   const { client } = await openScriptedClient(t, {}, (res) => void res.writeHead(200).write(line))
   const events = client.readEvents()[Symbol.asyncIterator]()
@@ -234,14 +234,14 @@ t.test('closing ends what streams, and begins no retry', async (t) => {
 
   const { url, received } = await openScriptedServer(t, problem(503, 'overloaded', {}, { 'Retry-After': '50' }))
   const patient = createClient({ url, projectId, key })
-  const refused = t.rejects(patient.submitBatch(batch(1)), { code: 'overloaded', retryAfterSeconds: 50 })
+  const rejected = t.rejects(patient.submitBatch(batch(1)), { code: 'overloaded', retryAfterSeconds: 50 })
   while (received.length === 0) await new Promise((resolve) => setImmediate(resolve))
   await patient.close()
-  await refused
+  await rejected
   t.equal(received.length, 1)
 })
 
-t.test('a map of any size is published from a source', async (t) => {
+t.test('publishMap uploads a source', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, (res, { body }) => {
     const { placeId, buildId, manifest } = JSON.parse(body.toString())
     const { chunks, ...rest } = manifest

@@ -1,5 +1,5 @@
 // A process of its own around one sender with a spool, which the tests kill. It is plain JavaScript on the built package,
-// because it is started many times and a loader for TypeScript takes a second.
+// as it is started many times, and a loader for TypeScript takes a second.
 // @ts-check
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'

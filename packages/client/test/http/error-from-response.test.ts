@@ -5,7 +5,7 @@ import { errorFromResponse, parseRetryAfter, unexpectedResponse } from '../../sr
 const type = { 'content-type': 'application/problem+json' }
 const now = 0
 
-t.test('every code of the server comes back, with all that its problem says', async (t) => {
+t.test('the error has the code and all details of the problem document', async (t) => {
   const issues = [{ code: 'required', path: '/buildId', message: 'Required.' }]
   for (const code of errorCodes) {
     const body = JSON.stringify({ code, detail: 'What to do.', issues, limit: 1, actual: 2, retryAfter: 3 })
@@ -22,14 +22,14 @@ t.test('every code of the server comes back, with all that its problem says', as
   }
 })
 
-t.test('whether a call may succeed later is a matter of the status, not of the code', async (t) => {
-  const refusal = (status: number, code: string) =>
+t.test('the status decides whether an error is retryable', async (t) => {
+  const error = (status: number, code: string) =>
     errorFromResponse({ status, headers: type, body: JSON.stringify({ code, detail: 'By a gateway.' }) }, now)
-  t.match(refusal(503, 'malformed-body'), { code: 'malformed-body', status: 503, retryable: true })
-  t.match(refusal(400, 'overloaded'), { code: 'overloaded', status: 400, retryable: false })
+  t.match(error(503, 'malformed-body'), { code: 'malformed-body', status: 503, retryable: true })
+  t.match(error(400, 'overloaded'), { code: 'overloaded', status: 400, retryable: false })
 })
 
-t.test('Retry-After stands above what the body says', async (t) => {
+t.test('the Retry-After header takes precedence over the body', async (t) => {
   const headers = { ...type, 'retry-after': '9' }
   const body = JSON.stringify({ code: 'rate-limited', retryAfter: 3 })
   t.equal(errorFromResponse({ status: 429, headers, body }, now).retryAfterSeconds, 9)
@@ -58,28 +58,28 @@ const statuses: [number, string, boolean][] = [
 ]
 
 for (const [status, code, retryable] of statuses) {
-  t.test(`${status} without a problem is ${code}`, async (t) => {
-    const refusal = errorFromResponse({ status, headers: { 'content-type': 'text/html' }, body: page }, now)
-    t.match(refusal, { code, status, retryable })
-    t.match(refusal.message, String(status))
-    t.notMatch(refusal.message, 'html')
+  t.test(`${status} without a problem document is ${code}`, async (t) => {
+    const error = errorFromResponse({ status, headers: { 'content-type': 'text/html' }, body: page }, now)
+    t.match(error, { code, status, retryable })
+    t.match(error.message, String(status))
+    t.notMatch(error.message, 'html')
     const unknown = JSON.stringify({ code: 'of-tomorrow', detail: 'What to do.' })
     t.match(errorFromResponse({ status, headers: type, body: unknown }, now), { code, message: 'What to do.' })
   })
 }
 
-t.test('what is no problem, though it says so, is taken by its status', async (t) => {
+t.test('an invalid problem document gets the code of the status', async (t) => {
   for (const body of ['', '{', 'null', '[]', '7', '{"code":7,"detail":{},"issues":"a","limit":-1,"actual":"b"}']) {
-    const refusal = errorFromResponse({ status: 503, headers: type, body }, now)
-    t.match(refusal, { code: 'overloaded', issues: undefined, limit: undefined, actual: undefined })
+    const error = errorFromResponse({ status: 503, headers: type, body }, now)
+    t.match(error, { code: 'overloaded', issues: undefined, limit: undefined, actual: undefined })
   }
   const body = JSON.stringify({ issues: [null, 7, {}, { code: 'required', path: '', message: 'Required.' }] })
   t.equal(errorFromResponse({ status: 400, headers: type, body }, now).issues?.length, 1)
 })
 
-t.test('a redirect says where it leads', async (t) => {
-  const refusal = errorFromResponse({ status: 301, headers: { location: 'https://elsewhere.example/' }, body: '' }, now)
-  t.match(refusal, {
+t.test('the error of a redirect names its target', async (t) => {
+  const error = errorFromResponse({ status: 301, headers: { location: 'https://elsewhere.example/' }, body: '' }, now)
+  t.match(error, {
     code: 'unexpected-response',
     status: 301,
     message: /redirect, 301 to https:\/\/elsewhere\.example\//,
@@ -87,7 +87,7 @@ t.test('a redirect says where it leads', async (t) => {
   t.match(errorFromResponse({ status: 304, headers: {}, body: '' }, now), { code: 'unexpected-response' })
 })
 
-t.test('an unexpected answer says what it is not', async (t) => {
+t.test('the error of an unexpected response names the reason', async (t) => {
   t.match(unexpectedResponse('it is not JSON'), { code: 'unexpected-response', message: /it is not JSON/ })
 })
 
@@ -110,7 +110,7 @@ const values: [string | undefined, number | undefined][] = [
 ]
 
 for (const [value, seconds] of values) {
-  t.test(`${value} is ${seconds} s`, async (t) => {
+  t.test(`Retry-After ${value} is ${seconds} s`, async (t) => {
     t.equal(parseRetryAfter(value, noon), seconds)
   })
 }

@@ -68,12 +68,12 @@ function bytesOf(value: unknown): Uint8Array {
 }
 
 for (const [name, parse, value] of good) {
-  t.test(`${name} takes what the contract says, and more`, async (t) => {
+  t.test(`${name} accepts valid responses and additional members`, async (t) => {
     t.strictSame(parse(bytesOf(value)), value)
     t.match(parse(bytesOf({ ...value, further: 1 })), value)
   })
 
-  t.test(`${name} takes nothing else`, async (t) => {
+  t.test(`${name} throws for invalid responses`, async (t) => {
     for (const other of [null, 7, 'text', [], {}, [value]]) {
       t.throws(() => parse(bytesOf(other)), { code: 'unexpected-response' })
     }
@@ -91,13 +91,13 @@ for (const [name, parse, value] of good) {
   })
 }
 
-t.test('what is not JSON is no answer', async (t) => {
+t.test('a response that is not JSON throws', async (t) => {
   for (const body of ['', '<html>', '{']) {
     t.throws(() => parseBatchResult(Buffer.from(body)), { code: 'unexpected-response' })
   }
 })
 
-t.test('a rate need not be whole, and a time must be one', async (t) => {
+t.test('statistics have a fractional rate and valid times', async (t) => {
   const stats = { ...counts, eventsPerSecond: 0.25, firstAt: null, lastAt: null }
   t.strictSame(parseProjectStats(bytesOf(stats)), stats)
   for (const wrong of [{ eventsPerSecond: -1 }, { eventsPerSecond: '1' }, { firstAt: 'then' }, { lastAt: 5 }]) {
@@ -105,13 +105,13 @@ t.test('a rate need not be whole, and a time must be one', async (t) => {
   }
 })
 
-async function* pieces(...parts: (string | Uint8Array)[]) {
+async function* lines(...parts: (string | Uint8Array)[]) {
   for (const part of parts) yield Buffer.from(part)
 }
 
 async function parseLines(...parts: (string | Uint8Array)[]) {
   const events = []
-  for await (const line of parseEventLines(pieces(...parts))) {
+  for await (const line of parseEventLines(lines(...parts))) {
     const { cursor, ...rest } = line
     events.push('receivedAt' in rest ? { cursor, receivedAt: rest.receivedAt, text: String(line.bytes) } : line)
   }
@@ -127,7 +127,7 @@ const texts = [
 const events = texts.map((text, i) => ({ cursor: `c",\\"event":${i}`, receivedAt: 1795203225083 + i, text }))
 const lines = Buffer.concat(events.map(({ text, ...rest }) => eventLine({ ...rest, bytes: Buffer.from(text) })))
 
-t.test('events come back byte for byte, however the lines are cut', async (t) => {
+t.test('event lines are parsed byte for byte, at any chunk boundaries', async (t) => {
   t.strictSame(await parseLines(lines), events)
   await fc.assert(
     fc.asyncProperty(fc.array(fc.nat(lines.length)), async (cuts) => {
@@ -138,12 +138,12 @@ t.test('events come back byte for byte, however the lines are cut', async (t) =>
   )
 })
 
-t.test('a line without an event says how far was read', async (t) => {
+t.test('a line without an event is a read mark', async (t) => {
   t.strictSame(await parseLines(lines, '{"cursor":"a"}\n'), [...events, { cursor: 'a' }])
   t.strictSame(await parseLines('{"cursor":"a,\\"b"}\n'), [{ cursor: 'a,"b' }])
 })
 
-t.test('nothing is no events', async (t) => {
+t.test('an empty body has no events', async (t) => {
   t.strictSame(await parseLines(), [])
   t.strictSame(await parseLines(''), [])
 })
@@ -163,12 +163,12 @@ const broken = [
   '{"cursor":"a","receivedAt":1,"event":{}}',
 ]
 for (const line of broken) {
-  t.test(`${JSON.stringify(line)} is not a line of an event`, async (t) => {
+  t.test(`the line ${JSON.stringify(line)} throws`, async (t) => {
     await t.rejects(parseLines(line), { code: 'unexpected-response' })
   })
 }
 
-t.test('a line without an end is not read for ever', async (t) => {
+t.test('a line of unlimited length throws', async (t) => {
   async function* endless() {
     for (;;) yield Buffer.alloc(65_536, 'x')
   }

@@ -15,14 +15,14 @@ t.test('a 202 settles the batch', async (t) => {
   t.strictSame(decideNext({ result }), { what: 'settle', result })
 })
 
-/** What the sender does after each status, whatever else the response says. */
+/** The next action after each status. */
 function expected(status: number): Next {
   if (status === 400) return badRequest
   if (status === 413) return tooLarge
   return status === 401 || status === 403 ? pause : backOff()
 }
 
-t.test('the status alone decides, whatever the code says', async (t) => {
+t.test('the status alone decides, whatever the code', async (t) => {
   for (let status = 300; status <= 599; status++) {
     t.strictSame(decideNext({ error: errorFromResponse({ status, headers: {}, body: '<html>' }, 0) }), expected(status))
     for (const code of errorCodes) {
@@ -34,11 +34,11 @@ t.test('the status alone decides, whatever the code says', async (t) => {
   }
 })
 
-t.test('the sender retries what has no status, whatever its code is', async (t) => {
+t.test('errors without a status are retried, whatever their code', async (t) => {
   for (const code of errorCodes) t.strictSame(decideNext({ error: new IngestError(code, '') }), backOff(), code)
 })
 
-t.test('each code of the server comes with a status that decides as the contract says', async (t) => {
+t.test('the status of each server code decides as in the contract', async (t) => {
   const byStatus: Record<number, Next> = { 400: badRequest, 401: pause, 413: tooLarge }
   for (const code of errorCodes) {
     const status = statusByCode[code]
@@ -53,7 +53,7 @@ t.test('Retry-After is the floor of every backoff', async (t) => {
   }
 })
 
-t.test('what is no refusal at all loses nothing', async (t) => {
+t.test('unknown errors are retried', async (t) => {
   t.strictSame(decideNext({ error: new TypeError('a bug') }), backOff())
   t.strictSame(decideNext({ error: undefined }), backOff())
 })
