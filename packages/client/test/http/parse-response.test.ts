@@ -105,13 +105,13 @@ t.test('statistics have a fractional rate and valid times', async (t) => {
   }
 })
 
-async function* lines(...parts: (string | Uint8Array)[]) {
+async function* body(...parts: (string | Uint8Array)[]) {
   for (const part of parts) yield Buffer.from(part)
 }
 
 async function parseLines(...parts: (string | Uint8Array)[]) {
   const events = []
-  for await (const line of parseEventLines(lines(...parts))) {
+  for await (const line of parseEventLines(body(...parts))) {
     const { cursor, ...rest } = line
     events.push('receivedAt' in rest ? { cursor, receivedAt: rest.receivedAt, text: String(line.bytes) } : line)
   }
