@@ -5,12 +5,12 @@ export type Outcome = { result: BatchResult } | { error: unknown }
 
 /** The next action of a sender. */
 export type Next =
-  | { what: 'settle'; result: BatchResult }
-  | { what: 'drop'; reason: 'bad_request' | 'too_large' }
+  | { action: 'settle'; result: BatchResult }
+  | { action: 'drop'; reason: 'bad_request' | 'too_large' }
   /** Sends nothing for that long, then the same batch. */
-  | { what: 'pause'; ms: number }
+  | { action: 'pause'; ms: number }
   /** Sends the same batch after a backoff of at least `floorMs`. */
-  | { what: 'back-off'; floorMs: number }
+  | { action: 'back-off'; floorMs: number }
 
 /** The pause after a 401 or 403, in milliseconds. */
 export const unauthorizedPauseMs = 5 * 60_000
@@ -19,10 +19,10 @@ type FinalStatus = 400 | 401 | 403 | 413
 
 /** The statuses after which the batch is not simply retried. */
 const nextByStatus: Readonly<Record<FinalStatus, Next>> = {
-  400: { what: 'drop', reason: 'bad_request' },
-  401: { what: 'pause', ms: unauthorizedPauseMs },
-  403: { what: 'pause', ms: unauthorizedPauseMs },
-  413: { what: 'drop', reason: 'too_large' },
+  400: { action: 'drop', reason: 'bad_request' },
+  401: { action: 'pause', ms: unauthorizedPauseMs },
+  403: { action: 'pause', ms: unauthorizedPauseMs },
+  413: { action: 'drop', reason: 'too_large' },
 }
 
 /**
@@ -31,10 +31,10 @@ const nextByStatus: Readonly<Record<FinalStatus, Next>> = {
  * of the contract, such as the 404 of a wrong url, a redirect or the page of a proxy, which operators can repair.
  */
 export function decideNext(outcome: Outcome): Next {
-  if ('result' in outcome) return { what: 'settle', result: outcome.result }
+  if ('result' in outcome) return { action: 'settle', result: outcome.result }
   const { status, retryAfterSeconds = 0 } = outcome.error instanceof IngestError ? outcome.error : {}
   if (isFinal(status)) return nextByStatus[status]
-  return { what: 'back-off', floorMs: retryAfterSeconds * 1000 }
+  return { action: 'back-off', floorMs: retryAfterSeconds * 1000 }
 }
 
 function isFinal(status: number | undefined): status is FinalStatus {

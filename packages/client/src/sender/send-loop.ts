@@ -58,30 +58,20 @@ export function createSendLoop({ queue, submit, onSettle, onDrop, onRetry, effec
   async function sendBatch(): Promise<void> {
     const { body, count } = queue.firstBatch()
     while (!ending.signal.aborted) {
-      const outcome = await attempt(body, count)
+      const outcome = await attempt(submit, body, count, ending.signal)
       // an aborted attempt has no outcome
       if ('error' in outcome && ending.signal.aborted) return
       const next = decideNext(outcome)
-      if (next.what === 'settle' || next.what === 'drop') {
+      if (next.action === 'settle' || next.action === 'drop') {
         backoff.reset()
-        if (next.what === 'settle') onSettle(next.result, count)
+        if (next.action === 'settle') onSettle(next.result, count)
         else onDrop(next.reason, count)
         failure = 'error' in outcome ? outcome.error : undefined
         queue.remove(count)
         return
       }
-      if (next.what === 'pause') backoff.reset()
-      await pause('error' in outcome && outcome.error, next.what === 'pause' ? next.ms : backoff.next(next.floorMs))
-    }
-  }
-
-  async function attempt(body: Buffer, count: number): Promise<Outcome> {
-    try {
-      const result = await submit(body, ending.signal)
-      if (!isValidResult(result, count)) throw unexpectedResponse('it lacks the outcome of an event')
-      return { result }
-    } catch (error) {
-      return { error }
+      if (next.action === 'pause') backoff.reset()
+      await pause('error' in outcome && outcome.error, next.action === 'pause' ? next.ms : backoff.next(next.floorMs))
     }
   }
 
@@ -104,16 +94,28 @@ export function createSendLoop({ queue, submit, onSettle, onDrop, onRetry, effec
     async finish(deadlineMs) {
       deadlineAt = now() + deadlineMs
       if (Math.max(pausedUntil, now()) >= deadlineAt) ending.abort()
-      else
-        sleep(deadlineMs, ending.signal).then(
-          () => ending.abort(),
-          () => {},
-        )
+      const abort = () => ending.abort()
+      sleep(deadlineMs, ending.signal).then(abort, abort)
       wake()
       await running
       ending.abort()
     },
 
     abort: () => ending.abort(),
+  }
+}
+
+async function attempt(
+  submit: SendLoopOptions['submit'],
+  body: Buffer,
+  count: number,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  try {
+    const result = await submit(body, signal)
+    if (!isValidResult(result, count)) throw unexpectedResponse('it lacks the outcome of an event')
+    return { result }
+  } catch (error) {
+    return { error }
   }
 }

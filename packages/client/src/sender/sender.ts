@@ -117,21 +117,11 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
     onRetry: (error, ms) => notify(options.onRetry, error, ms),
     effects: { now, random, sleep },
   })
-  let isTimerRunning = false
+  const startTimer = createTimer(flushMs, sleep, loop.signal, () => {
+    queue.makeDue()
+    loop.wake()
+  })
   let closed: Promise<SenderStats> | undefined
-
-  function startTimer(): void {
-    if (isTimerRunning) return
-    isTimerRunning = true
-    sleep(flushMs, loop.signal).then(
-      () => {
-        isTimerRunning = false
-        queue.makeDue()
-        loop.wake()
-      },
-      () => {},
-    )
-  }
 
   function stats(): SenderStats {
     return {
@@ -190,6 +180,27 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
   counts.drop('too_large', queue.tooLarge)
   if (queue.events() > 0) loop.wake()
   return sender
+}
+
+/** Returns the function that starts a timer, unless it is running. */
+function createTimer(
+  ms: number,
+  sleep: Required<RetryEffects>['sleep'],
+  signal: AbortSignal,
+  onTime: () => void,
+): () => void {
+  let isRunning = false
+  return () => {
+    if (isRunning) return
+    isRunning = true
+    sleep(ms, signal).then(
+      () => {
+        isRunning = false
+        onTime()
+      },
+      () => {},
+    )
+  }
 }
 
 /** Counts the outcomes of events, and calls the callbacks for them. */

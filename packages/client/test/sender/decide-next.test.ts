@@ -5,14 +5,14 @@ import t from 'tap'
 import { errorFromResponse } from '../../src/http/error-from-response.ts'
 import { decideNext, type Next } from '../../src/sender/decide-next.ts'
 
-const pause: Next = { what: 'pause', ms: 300_000 }
-const badRequest: Next = { what: 'drop', reason: 'bad_request' }
-const tooLarge: Next = { what: 'drop', reason: 'too_large' }
-const backOff = (floorMs = 0): Next => ({ what: 'back-off', floorMs })
+const pause: Next = { action: 'pause', ms: 300_000 }
+const badRequest: Next = { action: 'drop', reason: 'bad_request' }
+const tooLarge: Next = { action: 'drop', reason: 'too_large' }
+const backOff = (floorMs = 0): Next => ({ action: 'back-off', floorMs })
 
 t.test('a 202 settles the batch', async (t) => {
   const result = { accepted: 1, duplicates: 0, rejected: [] }
-  t.strictSame(decideNext({ result }), { what: 'settle', result })
+  t.strictSame(decideNext({ result }), { action: 'settle', result })
 })
 
 /** The next action after each status. */
