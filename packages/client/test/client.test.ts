@@ -260,12 +260,14 @@ t.test('publishMap uploads a source', async (t) => {
   t.match(result, { outcome: 'unchanged', size: 2, uploadedChunks: 0, reusedChunks: 1 })
 })
 
-t.test('a response with an unexpected status is discarded', async (t) => {
+// without the discard, the connection would stay open until the time-out
+t.test('a response with an unexpected status is discarded', { timeout: 20_000 }, async (t) => {
+  const timeouts = { tryTimeoutMs: 3_600_000, timeoutMs: 3_600_000 }
   let closed = () => {}
   const isClosed = new Promise<void>((resolve) => {
     closed = resolve
   })
-  const { client, received } = await openScriptedClient(t, {}, (res) => {
+  const { client, received } = await openScriptedClient(t, timeouts, (res) => {
     res.once('close', closed).writeHead(200).write('an incomplete body')
   })
   await t.rejects(client.submitBatch(batch(1)), { code: 'unexpected-response', message: /200/ })
