@@ -96,5 +96,5 @@ async function spool(stream: AsyncIterable<Uint8Array>, { onSpooled, signal }: O
 }
 
 function notReadable(error: NodeJS.ErrnoException): IngestError {
-  return new IngestError('invalid-argument', `Cannot read the map: ${error.message}`, { cause: error })
+  return new IngestError('invalid-argument', `The map cannot be read: ${error.message}`, { cause: error })
 }
