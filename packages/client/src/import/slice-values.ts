@@ -152,7 +152,7 @@ function sliceElements(): FormSlicer {
     },
 
     end() {
-      if (!isOver) throw malformed('The array is incomplete: the input may be truncated.')
+      if (!isOver) throw malformed('The array has no end: the input may be truncated.')
       return undefined
     },
   }
