@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import t from 'tap'
-import { json, openScriptedClient, problem, projectId, type Received, type Step, text } from '../scripted-server.ts'
+import { json, openScriptedClient, problem, type Received, type Step, text } from '../scripted-server.ts'
 
 const content = Buffer.from('0123456789'.repeat(1000))
 const digest = `sha256:${createHash('sha256').update(content).digest('hex')}`
@@ -20,7 +20,7 @@ const status = {
   pending: null,
 }
 
-/** What a server does that knows ranges. */
+/** The response of a server that supports ranges. */
 function serve(
   res: ServerResponse,
   { headers }: Received,
@@ -37,7 +37,7 @@ function serve(
   send(content.subarray(Number(first ?? 0), last === undefined ? undefined : Number(last) + 1))
 }
 
-/** Serves `count` bytes of what is asked for, and cuts. */
+/** Serves `count` bytes of the range and closes the connection. */
 const serveFirst =
   (count: number): Step =>
   (res, received) => {
@@ -51,15 +51,15 @@ async function open(t: Parameters<typeof openScriptedClient>[0], ...steps: Step[
   return { ...opened, map }
 }
 
-async function collect(pieces: AsyncIterable<Uint8Array>): Promise<string> {
+async function collect(chunks: AsyncIterable<Uint8Array>): Promise<string> {
   const all = []
-  for await (const piece of pieces) all.push(piece)
+  for await (const chunk of chunks) all.push(chunk)
   return Buffer.concat(all).toString()
 }
 
 const all: Step = (res, received) => serve(res, received)
 
-t.test('a map is read whole, and only if it still is the one that was found', async (t) => {
+t.test('a download of a map requires its digest as ETag', async (t) => {
   const { map, received } = await open(t, all)
   t.match(map, { ...id, digest, size: content.length, contentType: 'text/plain', frozen: true })
   t.equal(await collect(map.bytes()), content.toString())
@@ -70,7 +70,7 @@ t.test('a map is read whole, and only if it still is the one that was found', as
   })
 })
 
-t.test('a part of it is read', async (t) => {
+t.test('a range of a map is read', async (t) => {
   const { map, received } = await open(t, all)
   const parts: [number, number | undefined, string][] = [
     [5, 25, 'bytes=5-24'],
@@ -96,7 +96,7 @@ t.test('a part of it is read', async (t) => {
   }
 })
 
-t.test('a download that breaks goes on where it broke', async (t) => {
+t.test('a broken download continues where it broke', async (t) => {
   const { map, received, pauses } = await open(t, serveFirst(4000), serveFirst(0), serveFirst(1000), all)
   t.equal(await collect(map.bytes()), content.toString())
   t.strictSame(
@@ -107,20 +107,20 @@ t.test('a download that breaks goes on where it broke', async (t) => {
   t.equal(pauses.length, 3)
 })
 
-t.test('a download that does not get on is given up', async (t) => {
+t.test('a download without progress throws', async (t) => {
   const { map, received } = await open(t, serveFirst(10), serveFirst(0))
   await t.rejects(collect(map.bytes()), { code: 'connection-failed' })
   t.equal(received.length, 1 + 3)
 })
 
-t.test('an answer that ends early without being cut is not taken for the whole', async (t) => {
+t.test('a response that ends too early is continued', async (t) => {
   const short: Step = (res) => void res.writeHead(200, { ETag: `"${digest}"` }).end(content.subarray(0, 4000))
   const { map, received } = await open(t, short, all)
   t.equal(await collect(map.bytes()), content.toString())
   t.equal(received[2]?.headers.range, 'bytes=4000-9999')
 })
 
-t.test('a range that something in between leaves out does no harm', async (t) => {
+t.test('the whole map in place of a range is accepted', async (t) => {
   const whole: Step = (res) => void res.writeHead(200, { ETag: `"${digest}"` }).end(content)
   const { map } = await open(t, serveFirst(4000), whole)
   t.equal(await collect(map.bytes()), content.toString())
@@ -134,12 +134,12 @@ const replaced: [string, ...Step[]][] = [
   ['no ETag', (res) => void res.writeHead(200).end(content)],
 ]
 for (const [name, ...steps] of replaced) {
-  t.test(`${name}: the map was replaced, and nothing of the new one is given out`, async (t) => {
+  t.test(`${name}: map-replaced, without bytes of the new map`, async (t) => {
     const { map, received } = await open(t, serveFirst(4000), ...steps)
     let read = ''
     await t.rejects(
       async () => {
-        for await (const piece of map.bytes()) read += Buffer.from(piece).toString()
+        for await (const chunk of map.bytes()) read += Buffer.from(chunk).toString()
       },
       { code: 'map-replaced' },
     )
@@ -150,15 +150,15 @@ for (const [name, ...steps] of replaced) {
 
 const strange: [string, Step][] = [
   [
-    'another part',
+    'another range',
     (res) => void res.writeHead(206, { ETag: `"${digest}"`, 'Content-Range': 'bytes 9-19/10000' }).end('x'),
   ],
-  ['an unnamed part', (res) => void res.writeHead(206, { ETag: `"${digest}"` }).end('x')],
+  ['a range without Content-Range', (res) => void res.writeHead(206, { ETag: `"${digest}"` }).end('x')],
   ['no content', text(204, '')],
 ]
 for (const [name, step] of strange) {
-  t.test(`${name} is unexpected`, async (t) => {
+  t.test(`${name} is unexpected-response`, async (t) => {
     const { map } = await open(t, step)
-    await t.rejects(collect(map.bytes()), { code: 'unexpected-answer' })
+    await t.rejects(collect(map.bytes()), { code: 'unexpected-response' })
   })
 }

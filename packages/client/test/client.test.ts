@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { inspect } from 'node:util'
-import { createIngest, type IngestError, openMemoryStore } from '@ingest/core'
+import { type BatchInput, createIngest, type IngestError, openMemoryStore } from '@ingest/core'
 import { ingestChecks } from '@ingest/core/testing'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
@@ -18,27 +18,41 @@ import {
 } from './scripted-server.ts'
 
 /** A client of a real server. */
-async function openServed(t: Pick<Test, 'teardown'>) {
+async function openServed() {
   const embedded = createIngest({ store: openMemoryStore() })
   const served = await serve({ ingest: embedded, port: 0, closeTimeoutMs: 1 })
   const { key } = await embedded.keys.create(projectId, { scopes: ['events:write', 'maps:write', 'read'] })
   const ingest = createClient({ url: served.url, projectId, key })
-  t.teardown(async () => {
+  async function close(): Promise<void> {
     await ingest.close()
     await served.close()
     await embedded.close()
-  })
-  return { embedded, served, ingest, projectId }
+  }
+  return { embedded: embedded.project(projectId), served, ingest, close }
 }
 
-for (const { name, run } of ingestChecks) t.test(`over HTTP: ${name}`, (t) => run(() => openServed(t)))
+/** Closed at the end of the test. */
+async function openServedFor(t: Test) {
+  const opened = await openServed()
+  t.teardown(opened.close)
+  return opened
+}
+
+for (const { name, run } of ingestChecks) {
+  t.test(`over HTTP: ${name}`, () =>
+    run(async () => {
+      const { ingest, close } = await openServed()
+      return { ingest, close }
+    }),
+  )
+}
 
 const batch = (count: number, extra = '') => ({
   events: Array.from({ length: count }, (_, i) => ({ projectId, eventId: `e-${i}`, extra })),
 })
 
-t.test('a batch is stored by a real server, and again is a duplicate', async (t) => {
-  const { ingest, embedded } = await openServed(t)
+t.test('a real server stores a batch once, and counts a retry as duplicates', async (t) => {
+  const { ingest, embedded } = await openServedFor(t)
   for (const extra of ['', 'x'.repeat(5000)]) {
     const { events } = batch(3, extra)
     const sent = events.map((event) => ({ ...event, eventId: `${event.eventId}-${extra.length}` }))
@@ -49,15 +63,15 @@ t.test('a batch is stored by a real server, and again is a duplicate', async (t)
       rejected: [],
     })
   }
-  t.match(await embedded.project(projectId).findEvent('e-2-5000'), { bytes: /x{5000}/ })
+  t.match(await embedded.findEvent('e-2-5000'), { bytes: /x{5000}/ })
 })
 
-t.test('a map of any size is sent to a real server, goes on where it was ended, and comes back', async (t) => {
-  const { ingest, embedded } = await openServed(t)
+t.test('an aborted upload to a real server resumes, and the map is read back', async (t) => {
+  const { ingest, embedded } = await openServedFor(t)
   const content = Buffer.from(JSON.stringify(Array.from({ length: 150_000 }, (_, part) => ({ part, at: part % 97 }))))
   const id = { placeId: '1', buildId: 'b' }
   const controller = new AbortController()
-  const reason = new Error('no longer wanted')
+  const reason = new Error('aborted by the test')
   const upload = ingest.publishMap(
     { ...id, source: Readable.from([content]) },
     {
@@ -73,15 +87,15 @@ t.test('a map of any size is sent to a real server, goes on where it was ended, 
   t.equal(result.uploadedChunks, result.chunks - 3)
   for (const each of [ingest, embedded]) {
     const map = await each.getMapContent(id)
-    const pieces = []
-    for await (const piece of map?.bytes(5) ?? []) pieces.push(piece)
-    t.ok(Buffer.concat(pieces).equals(content.subarray(5)))
+    const chunks = []
+    for await (const chunk of map?.bytes(5) ?? []) chunks.push(chunk)
+    t.ok(Buffer.concat(chunks).equals(content.subarray(5)))
   }
 })
 
-t.test('what a real server refuses comes as it is refused by an embedded Ingest', async (t) => {
-  const { ingest, embedded, served } = await openServed(t)
-  const bodies: [string, Uint8Array | { events: unknown[] }][] = [
+t.test('errors of a real server equal those of an embedded Ingest', async (t) => {
+  const { ingest, embedded, served } = await openServedFor(t)
+  const bodies: [string, Uint8Array | BatchInput][] = [
     ['malformed-body', Buffer.from('{')],
     ['invalid-envelope', Buffer.from('{}')],
     ['too-many-events', batch(101)],
@@ -89,10 +103,7 @@ t.test('what a real server refuses comes as it is refused by an embedded Ingest'
     ['batch-too-large', Buffer.alloc(262_145, ' ')],
   ]
   for (const [code, body] of bodies) {
-    const expected = await embedded
-      .project(projectId)
-      .submitBatch(body)
-      .catch((error: IngestError) => error)
+    const expected = await embedded.submitBatch(body).catch((error: IngestError) => error)
     t.match(expected, { code })
     const { message, limit, actual } = expected as IngestError
     await t.rejects(ingest.submitBatch(body), { name: 'IngestError', code, message, limit, actual })
@@ -102,29 +113,7 @@ t.test('what a real server refuses comes as it is refused by an embedded Ingest'
   await t.rejects(stranger.submitBatch(batch(1)), { code: 'unauthorized' })
 })
 
-t.test('a client is for one project', async (t) => {
-  const { client, received } = await openScriptedClient(t, {}, problem(500, 'internal-error'))
-  const other = 'game-2'
-  const digest = `sha256:${'0'.repeat(64)}`
-  const id = { placeId: 'p', buildId: 'b' }
-  const calls: (() => Promise<unknown>)[] = [
-    () => client.submitBatch(batch(1)),
-    () => client.readEvents()[Symbol.asyncIterator]().next(),
-    () => client.findEvent('e'),
-    () => client.publishMap({ ...id, map: {} }),
-    () => client.publishMap({ ...id, source: Buffer.from('{}') }),
-    () => client.putChunks([]),
-    () => client.putChunk(digest, Buffer.from('x')),
-    () => client.getMap(id),
-    () => client.listMaps(),
-    () => client.getMapContent(id),
-    () => client.getChunk(digest),
-  ]
-  for (const call of calls) await t.rejects(call(), { code: 'invalid-argument', message: /game-1/ })
-  t.strictSame(received, [])
-})
-
-t.test('a call goes by the status, whatever the code says', async (t) => {
+t.test('the status alone decides whether a call is retried', async (t) => {
   const { client, received } = await openScriptedClient(
     t,
     {},
@@ -134,16 +123,16 @@ t.test('a call goes by the status, whatever the code says', async (t) => {
   )
   await t.rejects(client.submitBatch(batch(1)), { code: 'overloaded', status: 400, retryable: false })
   t.equal(received.length, 3)
-  const answering = await openScriptedClient(t, { retries: 0 }, problem(503, 'map-not-found'))
+  const other = await openScriptedClient(t, { retries: 0 }, problem(503, 'map-not-found'))
   const id = { placeId: 'p', buildId: 'b' }
-  await t.rejects(answering.client.getMap(id), { code: 'map-not-found', status: 503 })
-  await t.rejects(answering.client.getChunk(`sha256:${'0'.repeat(64)}`), {
+  await t.rejects(other.client.getMap(id), { code: 'map-not-found', status: 503 })
+  await t.rejects(other.client.getChunk(`sha256:${'0'.repeat(64)}`), {
     code: 'map-not-found',
     status: 503,
   })
 })
 
-t.test('options that cannot be are refused, and the key is not shown', async (t) => {
+t.test('invalid options throw without showing the key', async (t) => {
   const good = { url: 'http://127.0.0.1:1', projectId, key }
   const faults: object[] = [
     { url: 'ingest.example' },
@@ -163,7 +152,7 @@ t.test('options that cannot be are refused, and the key is not shown', async (t)
   for (const fault of faults) {
     try {
       createClient({ ...good, ...fault })
-      t.fail(`${inspect(fault)} was taken`)
+      t.fail(`${inspect(fault)} was accepted`)
     } catch (error) {
       t.match(error, { code: 'invalid-argument' }, inspect(fault))
       t.notMatch(inspect(error, { depth: 20, showHidden: true }), /secret|pass@/)
@@ -171,7 +160,7 @@ t.test('options that cannot be are refused, and the key is not shown', async (t)
   }
 })
 
-t.test('what is missing, or is no url, is named', async (t) => {
+t.test('errors name a missing option and an invalid url', async (t) => {
   const good = { url: 'http://127.0.0.1:1', projectId, key }
   for (const name of ['url', 'projectId', 'key'] as const) {
     for (const value of [undefined, '']) {
@@ -202,7 +191,7 @@ t.test('what is missing, or is no url, is named', async (t) => {
   }
 })
 
-t.test('no error holds the key', async (t) => {
+t.test('no error contains the key', async (t) => {
   const steps = [cut, stall, problem(401, 'unauthorized'), text(200, 'hello'), text(302, '', { Location: '/' })]
   for (const step of steps) {
     const { client } = await openScriptedClient(t, { retries: 0, tryTimeoutMs: 50 }, step)
@@ -212,29 +201,29 @@ t.test('no error holds the key', async (t) => {
   }
 })
 
-t.test('closing lets what has begun end, and nothing begin', async (t) => {
-  let answer = () => {}
+t.test('close waits for calls in flight and rejects new ones', async (t) => {
+  let respond = () => {}
   const { client } = await openScriptedClient(t, {}, (res, received) => {
-    answer = () => json(202, { accepted: 1, duplicates: 0, rejected: [] })(res, received)
+    respond = () => json(202, { accepted: 1, duplicates: 0, rejected: [] })(res, received)
     arrive()
   })
   let arrive = () => {}
-  const arrived = new Promise<void>((resolve) => {
+  const isReceived = new Promise<void>((resolve) => {
     arrive = resolve
   })
   const result = client.submitBatch(batch(1))
-  await arrived
+  await isReceived
   const closed = client.close()
   t.equal(client.close(), closed)
   await t.rejects(client.submitBatch(batch(1)), { code: 'store-closed' })
-  answer()
+  respond()
   t.match(await result, { accepted: 1 })
   await closed
   await t.rejects(client.listMaps(), { code: 'store-closed' })
   await t.rejects(client.readEvents()[Symbol.asyncIterator]().next(), { code: 'store-closed' })
 })
 
-t.test('closing ends what streams, and begins no retry', async (t) => {
+t.test('close ends streams and pending retries', async (t) => {
   const line = '{"cursor":"1","receivedAt":1,"event":{}}\n'
   const { client } = await openScriptedClient(t, {}, (res) => void res.writeHead(200).write(line))
   const events = client.readEvents()[Symbol.asyncIterator]()
@@ -245,14 +234,14 @@ t.test('closing ends what streams, and begins no retry', async (t) => {
 
   const { url, received } = await openScriptedServer(t, problem(503, 'overloaded', {}, { 'Retry-After': '50' }))
   const patient = createClient({ url, projectId, key })
-  const refused = t.rejects(patient.submitBatch(batch(1)), { code: 'overloaded', retryAfterSeconds: 50 })
+  const rejected = t.rejects(patient.submitBatch(batch(1)), { code: 'overloaded', retryAfterSeconds: 50 })
   while (received.length === 0) await new Promise((resolve) => setImmediate(resolve))
   await patient.close()
-  await refused
+  await rejected
   t.equal(received.length, 1)
 })
 
-t.test('a map of any size is published from a source', async (t) => {
+t.test('publishMap uploads a source', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, (res, { body }) => {
     const { placeId, buildId, manifest } = JSON.parse(body.toString())
     const { chunks, ...rest } = manifest
@@ -269,4 +258,31 @@ t.test('a map of any size is published from a source', async (t) => {
   })
   const result = await client.publishMap({ placeId: '1', buildId: 'b', source: Buffer.from('{}') })
   t.match(result, { outcome: 'unchanged', size: 2, uploadedChunks: 0, reusedChunks: 1 })
+})
+
+// without the discard, the connection would stay open until the time-out
+t.test('a response with an unexpected status is discarded', { timeout: 20_000 }, async (t) => {
+  const timeouts = { tryTimeoutMs: 3_600_000, timeoutMs: 3_600_000 }
+  let closed = () => {}
+  const isClosed = new Promise<void>((resolve) => {
+    closed = resolve
+  })
+  const { client, received } = await openScriptedClient(t, timeouts, (res) => {
+    res.once('close', closed).writeHead(200).write('an incomplete body')
+  })
+  await t.rejects(client.submitBatch(batch(1)), { code: 'unexpected-response', message: /200/ })
+  await isClosed
+  t.equal(received.length, 1)
+})
+
+t.test('a response of more than 64 MiB is rejected', async (t) => {
+  const chunk = Buffer.alloc(1024 * 1024, ' ')
+  const { client, received } = await openScriptedClient(t, {}, (res) => {
+    async function* body() {
+      for (;;) yield chunk
+    }
+    Readable.from(body()).pipe(res)
+  })
+  await t.rejects(client.getStats(), { code: 'unexpected-response', message: /longer than 67108864 bytes/ })
+  t.equal(received.length, 1)
 })

@@ -1,6 +1,7 @@
 import type { IngestError } from '@ingest/core'
 import t from 'tap'
-import { serializeEvent } from '../../src/import/serialize-event.ts'
+import { createEventIds } from '../../src/batch/event-ids.ts'
+import { addMissingMembers, serializeEvent, toSingleLine } from '../../src/batch/serialize-event.ts'
 
 const serialize = (event: never) => {
   const { eventId, bytes } = serializeEvent(event, 'game-1', () => 'made')
@@ -8,7 +9,7 @@ const serialize = (event: never) => {
 }
 const fromText = (text: string) => serialize(Buffer.from(text) as never)
 
-t.test('what an event lacks is put in front', async (t) => {
+t.test('missing members are prepended', async (t) => {
   t.strictSame(serialize({ type: 'a' } as never), ['made', '{"projectId":"game-1","eventId":"made","type":"a"}'])
   t.strictSame(serialize({ eventId: 'e', type: 'é' } as never), [
     'e',
@@ -20,7 +21,7 @@ t.test('what an event lacks is put in front', async (t) => {
   ])
 })
 
-t.test('an event that comes as bytes is kept as it is, in one line', async (t) => {
+t.test('an event in bytes is kept, in one line', async (t) => {
   const whole = '{ "eventId" : "e",\r\n "projectId":"p", "n": 12345678901234567890.0, "s":"\\n" }'
   t.strictSame(fromText(whole), ['e', whole.replace('\r\n', '  ')])
   t.strictSame(fromText(' { "n":1 }'), ['made', '{"projectId":"game-1","eventId":"made", "n":1 }'])
@@ -30,7 +31,7 @@ t.test('an event that comes as bytes is kept as it is, in one line', async (t) =
   t.strictSame(JSON.parse(bytes.toString()), { projectId: 'p', eventId: 'e', a: '{' })
 })
 
-t.test('the bytes that were given are not changed', async (t) => {
+t.test('input bytes are not changed', async (t) => {
   const given = Buffer.from('{"eventId":"e",\n"projectId":"p"}')
   const copy = Buffer.from(given)
   const { bytes } = serializeEvent(given, 'p', () => '')
@@ -39,7 +40,7 @@ t.test('the bytes that were given are not changed', async (t) => {
   t.match(bytes.toString(), 'eventId')
 })
 
-t.test('what can never be an event is refused', async (t) => {
+t.test('invalid events throw', async (t) => {
   const circle: Record<string, unknown> = {}
   circle.circle = circle
   for (const event of [null, undefined, 'a', 1, [], { n: 1n }, circle]) {
@@ -60,10 +61,10 @@ function failure(run: () => unknown): IngestError {
   } catch (error) {
     return error as IngestError
   }
-  throw new Error('it was taken')
+  throw new Error('nothing was thrown')
 }
 
-/** What only a program can hold. */
+/** A value without a JSON form of its own. */
 class Vector {
   x = 1
   get length() {
@@ -74,7 +75,7 @@ class Vector {
   }
 }
 
-t.test('an event is exactly the JSON that JSON.stringify gives', async (t) => {
+t.test('an event is serialized exactly as by JSON.stringify', async (t) => {
   const events: [string, object][] = [
     ['a toJSON of its own', { eventId: 'old', toJSON: () => ({ eventId: 'e', a: 1 }) }],
     ['an instance', new Vector()],
@@ -104,7 +105,7 @@ t.test('an event is exactly the JSON that JSON.stringify gives', async (t) => {
   }
 })
 
-t.test('each member is read once, so the id that is returned is the id that is sent', async (t) => {
+t.test('each member is read once, so the returned id is the sent id', async (t) => {
   let reads = 0
   const event = {
     get eventId() {
@@ -114,7 +115,7 @@ t.test('each member is read once, so the id that is returned is the id that is s
   t.strictSame(serialize(event as never), ['e-1', '{"projectId":"game-1","eventId":"e-1"}'])
 })
 
-t.test('what JSON cannot hold is refused, and the member is named', async (t) => {
+t.test('the error of an event that cannot be serialized names the member', async (t) => {
   const circle: Record<string, unknown> = { a: [0] }
   ;(circle.a as unknown[]).push({ back: circle })
   let deep: unknown[] = []
@@ -132,7 +133,7 @@ t.test('what JSON cannot hold is refused, and the member is named', async (t) =>
     ['/a/1/n~1m', { a: [1, { 'n/m': 1n }] }, /BigInt/],
     ['/a/1/back', circle, /circular/],
     ['/a/b', { a: fail(new Error('in a getter')) }, /in a getter/],
-    ['/a/b', { a: fail(Object.create(null)) }, /threw/],
+    ['/a/b', { a: fail(Object.create(null)) }, /not an Error/],
     ['/a/0', { a: [{ toJSON }] }, /in toJSON/],
     ['', { a: 1, toJSON }, /in toJSON/],
     ['/when', { when: { toJSON: new Date(Number.NaN).toISOString } }, /./],
@@ -150,7 +151,7 @@ t.test('what JSON cannot hold is refused, and the member is named', async (t) =>
   t.throws(() => serialize({ deep } as never), { name: 'IngestError', code: 'invalid-argument', message: /\/deep\/0/ })
 })
 
-t.test('what would be an event without its content is refused', async (t) => {
+t.test('objects that JSON would write without their content throw', async (t) => {
   const events: [string, unknown][] = [
     ['Map', new Map([['type', 'a']])],
     ['Set', new Set(['a'])],
@@ -173,12 +174,12 @@ t.test('what would be an event without its content is refused', async (t) => {
     { toJSON: () => [] },
     { toJSON: () => 'a' },
   ]) {
-    t.throws(() => serialize(event as never), { code: 'invalid-argument', message: /An event is an object/ })
+    t.throws(() => serialize(event as never), { code: 'invalid-argument', message: /An event must be an object/ })
   }
   t.strictSame(serialize({} as never), ['made', '{"projectId":"game-1","eventId":"made"}'])
 })
 
-t.test('the object that was given is not changed, and its later changes change nothing', async (t) => {
+t.test('the object is not changed, and later changes have no effect', async (t) => {
   const event = { list: [1], inner: { a: 1 } }
   Object.freeze(event)
   const { bytes } = serializeEvent(event, 'p', () => 'e')
@@ -186,4 +187,58 @@ t.test('the object that was given is not changed, and its later changes change n
   event.inner.a = 2
   t.equal(bytes.toString(), '{"projectId":"p","eventId":"e","list":[1],"inner":{"a":1}}')
   t.strictSame(event, { list: [1, 2], inner: { a: 2 } })
+})
+
+const add = (text: string, members: object) =>
+  addMissingMembers(Buffer.from(text), JSON.parse(text), { ...members }).toString()
+
+t.test('addMissingMembers prepends missing members and keeps the rest', async (t) => {
+  t.equal(add('{ "n": 1.0 }', { projectId: 'p', eventId: 'e' }), '{"projectId":"p","eventId":"e", "n": 1.0 }')
+  t.equal(add('{"eventId":"x"}', { projectId: 'p', eventId: 'e' }), '{"projectId":"p","eventId":"x"}')
+  t.equal(add('{ }', { eventId: 'e' }), '{"eventId":"e" }')
+  t.equal(add('{"a":"{"}', { b: 1 }), '{"b":1,"a":"{"}')
+})
+
+t.test('existing members are kept, in any spelling', async (t) => {
+  for (const text of ['{"eventId":null}', '{"\\u0065ventId":7}', '{\n"eventId" : "x"}']) {
+    t.equal(add(text, { eventId: 'e' }), text)
+  }
+})
+
+t.test('toSingleLine copies, with spaces for line breaks', async (t) => {
+  const text = Buffer.from('{\r\n\t"a" : "\\n"\n}')
+  t.equal(toSingleLine(text).toString(), '{  \t"a" : "\\n" }')
+  t.equal(text[1], 0x0d)
+})
+
+const uuidv7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+const timeOf = (id: string) => Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)
+
+t.test('an id is a UUIDv7 of the current time', async (t) => {
+  const before = Date.now()
+  const id = createEventIds()()
+  t.match(id, uuidv7)
+  t.ok(timeOf(id) >= before && timeOf(id) <= Date.now())
+})
+
+t.test('any number of ids of one millisecond are distinct and in order', async (t) => {
+  const makeEventId = createEventIds(() => 1_763_000_000_000.75)
+  const ids = Array.from({ length: 10_000 }, makeEventId)
+  t.ok(ids.every((id) => uuidv7.test(id)))
+  t.strictSame(ids, [...new Set(ids)].sort())
+  t.equal(timeOf(ids[0] ?? ''), 1_763_000_000_000)
+  t.equal(timeOf(ids[2000] ?? ''), 1_763_000_000_000)
+})
+
+t.test('ids keep their order when the clock steps back', async (t) => {
+  const times = [5000, 4000, 4999, 5000, 6000]
+  const makeEventId = createEventIds(() => times.shift() ?? 0)
+  const ids = Array.from({ length: 5 }, makeEventId)
+  t.strictSame(ids, [...ids].sort())
+  t.strictSame(ids.map(timeOf), [5000, 5000, 5000, 5000, 6000])
+})
+
+t.test('two generators do not generate the same ids', async (t) => {
+  const [one, other] = [createEventIds(() => 1), createEventIds(() => 1)]
+  t.equal(new Set(Array.from({ length: 1000 }, () => [one(), other()]).flat()).size, 2000)
 })

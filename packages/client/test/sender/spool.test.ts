@@ -1,3 +1,5 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import {
   existsSync,
   mkdirSync,
@@ -10,7 +12,8 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { eventBytesMax } from '../../src/import/fill-batch.ts'
+import { eventBytesMax } from '../../src/batch/fill-batch.ts'
+import { lockDirectory } from '../../src/sender/lock-directory.ts'
 import { openSpool as open, type Spool, type SpoolPosition, segmentBytesMax } from '../../src/sender/spool.ts'
 
 const textsOf = (spool: Spool) => spool.left.map(({ bytes }) => bytes.toString())
@@ -18,11 +21,11 @@ const line = (n: number, more = '') => Buffer.from(`{"n":${n},"more":"${more}"}`
 const segmentsIn = (directory: string) => readdirSync(directory).filter((name) => name.endsWith('.spool'))
 const segmentName = (n: number) => `${String(n).padStart(16, '0')}.spool`
 const openSpool = (directory: string, project = 'game-1') => open(directory, project)
-/** The length of the first line of a segment, and of what is around an event. */
+/** The length of the first line of a segment, and of the framing of an event. */
 const headerBytes = `12345678 #spool 0123456789abcdef game-1\n\n`.length
 const aroundBytes = '12345678 \n\n'.length
 
-/** What a spool leaves behind whose process has been killed. */
+/** Simulates a killed process, whose lock stays behind. */
 function crash(directory: string): void {
   rmSync(join(directory, 'lock'))
 }
@@ -31,7 +34,7 @@ function openAt(t: Test, directory = join(t.testdir(), 'made', 'spool')) {
   return { directory, spool: openSpool(directory) }
 }
 
-t.test('what was not settled is there after a crash, in its order', async (t) => {
+t.test('unsettled events are left after a crash, in their order', async (t) => {
   const { directory, spool } = openAt(t)
   t.strictSame(spool.left, [])
   const ends = [0, 1, 2].map((n) => spool.append(line(n)))
@@ -55,7 +58,7 @@ t.test('what was not settled is there after a crash, in its order', async (t) =>
   t.strictSame(readdirSync(directory), ['settled'])
 })
 
-t.test('a spool that was emptied does not skip what comes later', async (t) => {
+t.test('an emptied spool accepts new events', async (t) => {
   const { directory, spool } = openAt(t)
   const end = spool.append(line(1, 'x'.repeat(100)))
   spool.settle(end as SpoolPosition)
@@ -69,7 +72,7 @@ t.test('a spool that was emptied does not skip what comes later', async (t) => {
   last.close()
 })
 
-t.test('a segment is left at 1 MiB, and deleted once it is settled', async (t) => {
+t.test('a segment is full at 1 MiB, and deleted once it is settled', async (t) => {
   const { directory, spool } = openAt(t)
   const big = line(1, 'x'.repeat(segmentBytesMax / 2))
   const ends = Array.from({ length: 5 }, () => spool.append(big) as SpoolPosition)
@@ -82,12 +85,12 @@ t.test('a segment is left at 1 MiB, and deleted once it is settled', async (t) =
   spool.settle(ends[3] as SpoolPosition)
   t.strictSame(segmentsIn(directory), [segmentName(3)])
   spool.settle(ends[4] as SpoolPosition)
-  t.strictSame(segmentsIn(directory), [segmentName(3)], 'it is still written to')
+  t.strictSame(segmentsIn(directory), [segmentName(3)], 'the current segment stays')
   spool.close()
   t.strictSame(segmentsIn(directory), [])
 })
 
-/** A spool of so many events whose process has ended, and the bytes of its only segment. */
+/** A closed spool of that many events, and the bytes of its only segment. */
 function leave(t: Test, count: number) {
   const directory = t.testdir()
   const spool = openSpool(directory)
@@ -97,14 +100,14 @@ function leave(t: Test, count: number) {
   return { directory, path, ends, bytes: readFileSync(path) }
 }
 
-t.test('a last event that was cut, anywhere, never was', async (t) => {
+t.test('an event that is truncated at any offset is ignored', async (t) => {
   const { directory, path, bytes, ends } = leave(t, 2)
   for (let length = 0; length <= bytes.length; length++) {
     rmSync(directory, { recursive: true })
     mkdirSync(directory)
     writeFileSync(path, bytes.subarray(0, length))
     const spool = openSpool(directory)
-    // an event is there with the first of the two line feeds behind it
+    // an event is complete with the first of its two line feeds
     const lines = [line(0, 'é'), line(1, 'é')].filter((_, n) => length >= (ends[n] as SpoolPosition).offset - 1)
     t.strictSame(textsOf(spool), lines.map(String))
     t.equal(spool.damaged, 0)
@@ -116,7 +119,7 @@ t.test('a last event that was cut, anywhere, never was', async (t) => {
   }
 })
 
-t.test('a byte that is damaged, whichever it is, costs the event that it is in, and is counted', async (t) => {
+t.test('a damaged byte at any offset costs at most its event, and is counted', async (t) => {
   const { directory, path, bytes } = leave(t, 3)
   const all = [0, 1, 2].map((n) => line(n, 'é').toString())
   const costs = new Set<number>()
@@ -130,7 +133,7 @@ t.test('a byte that is damaged, whichever it is, costs the event that it is in, 
       const texts = textsOf(spool)
       const lost = all.filter((text) => !texts.includes(text)).length
       costs.add(lost)
-      // a last event of which the end is damaged cannot be told from one that was cut
+      // damage at the very end looks like truncation
       const isEnd = at >= bytes.length - 2
       if (!isEnd && spool.damaged !== lost) t.fail(`byte ${at} to ${damage}: ${spool.damaged} counted, ${lost} lost`)
       if (texts.some((text) => !all.includes(text))) t.fail(`byte ${at} to ${damage}: another event came up`)
@@ -140,11 +143,11 @@ t.test('a byte that is damaged, whichever it is, costs the event that it is in, 
   t.strictSame([...costs].sort(), [0, 1])
 })
 
-t.test('what was not written by a spool is left out and counted, and does not keep its segment', async (t) => {
+t.test('foreign content in a segment is counted as damage, and the segment is deleted', async (t) => {
   const { directory, path, bytes } = leave(t, 1)
   writeFileSync(path, Buffer.concat([bytes, Buffer.alloc(20), Buffer.from('\n\n{"a":1}\n\n00000000 {"a":1}\n\n12')]))
   writeFileSync(join(directory, segmentName(2)), '\n')
-  writeFileSync(join(directory, 'notes.txt'), 'not ours')
+  writeFileSync(join(directory, 'notes.txt'), 'a foreign file')
   const spool = openSpool(directory)
   t.strictSame(textsOf(spool), [line(0, 'é').toString()])
   t.equal(spool.damaged, 3)
@@ -154,7 +157,7 @@ t.test('what was not written by a spool is left out and counted, and does not ke
   t.ok(existsSync(join(directory, 'notes.txt')))
 })
 
-t.test('a settled position that is lost, cut, damaged or of another spool loses no event', async (t) => {
+t.test('a settled position that is missing, truncated, damaged or of another spool is ignored', async (t) => {
   const other = openAt(t, t.testdir({ other: {} }))
   const otherEnd = [1, 2, 3].map((n) => other.spool.append(line(n)) as SpoolPosition)
   other.spool.settle(otherEnd[1] as SpoolPosition)
@@ -208,29 +211,29 @@ t.test('a settled position that is ahead of the data deletes nothing', async (t)
   const big = line(1, 'x'.repeat(segmentBytesMax / 5))
   for (let n = 0; n < 11; n++) spool.append(big)
   spool.settle({ segment: 3, offset: 10 })
-  // as after a power loss that took the newest files, but not the position
+  // like a power loss that lost the newest files but not the position
   writeFileSync(join(directory, segmentName(1)), readFileSync(join(directory, segmentName(3))))
   rmSync(join(directory, segmentName(3)))
   crash(directory)
   const again = openSpool(directory)
   t.strictSame(textsOf(again), [String(big)])
   const end = again.append(line(2)) as SpoolPosition
-  t.ok(end.segment > 3, 'a number is not used twice')
+  t.ok(end.segment > 3, 'segment numbers are not reused')
   again.close()
 })
 
-t.test('a settled position behind the end of a segment that was cut is not believed', async (t) => {
+t.test('a settled position beyond a truncated segment is ignored', async (t) => {
   const { directory, spool } = openAt(t)
   const [first, second] = [0, 1].map((n) => spool.append(line(n)))
   spool.settle(second as SpoolPosition)
   crash(directory)
   truncateSync(join(directory, segmentName(1)), first?.offset)
   const again = openSpool(directory)
-  t.strictSame(textsOf(again), [line(0).toString()], 'sent twice rather than lost')
+  t.strictSame(textsOf(again), [line(0).toString()], 'events are sent twice rather than lost')
   again.close()
 })
 
-t.test('segments of another project are refused and stay, an empty spool is for any', async (t) => {
+t.test('segments of another project throw; an empty spool is usable by any project', async (t) => {
   const { directory, path, bytes } = leave(t, 1)
   t.throws(() => openSpool(directory, 'game-2'), { code: 'invalid-argument', message: /game-1/ })
   t.strictSame(readFileSync(path), bytes)
@@ -240,7 +243,7 @@ t.test('segments of another project are refused and stay, an empty spool is for 
   openSpool(directory, 'game-2').close()
 })
 
-t.test('an event that is larger than a batch is told apart, and does not keep its segment', async (t) => {
+t.test('an event that is larger than a batch is listed apart, and its segment is deleted', async (t) => {
   const { directory, spool } = openAt(t)
   const events = [line(1, 'x'.repeat(eventBytesMax)), line(2), line(3, 'x'.repeat(eventBytesMax))]
   for (const event of events) spool.append(event)
@@ -256,13 +259,13 @@ t.test('an event that is larger than a batch is told apart, and does not keep it
   again.close()
 })
 
-t.test('an event that cannot be written is not said to be', async (t) => {
+t.test('append returns undefined for an event that cannot be written', async (t) => {
   const warnings: string[] = []
   const onWarning = ({ message }: Error) => warnings.push(message)
   process.on('warning', onWarning)
   t.teardown(() => process.off('warning', onWarning))
   const { directory, spool } = openAt(t)
-  // a directory stands where the first segment would
+  // a directory in place of the first segment
   mkdirSync(join(directory, segmentName(1)))
   t.equal(spool.append(line(1)), undefined)
   t.strictSame(spool.append(line(2)), { segment: 2, offset: headerBytes + aroundBytes + line(2).length })
@@ -275,15 +278,19 @@ t.test('an event that cannot be written is not said to be', async (t) => {
   spool.close()
 })
 
-t.test('nobody else can read what is in it', { skip: process.platform === 'win32' && 'no modes there' }, async (t) => {
-  const { directory, spool } = openAt(t)
-  spool.settle(spool.append(line(1)) as SpoolPosition)
-  for (const name of readdirSync(directory)) t.equal(statSync(join(directory, name)).mode & 0o077, 0, name)
-  t.equal(statSync(directory).mode & 0o077, 0)
-  spool.close()
-})
+t.test(
+  'only the owner can read the files of a spool',
+  { skip: process.platform === 'win32' && 'no modes there' },
+  async (t) => {
+    const { directory, spool } = openAt(t)
+    spool.settle(spool.append(line(1)) as SpoolPosition)
+    for (const name of readdirSync(directory)) t.equal(statSync(join(directory, name)).mode & 0o077, 0, name)
+    t.equal(statSync(directory).mode & 0o077, 0)
+    spool.close()
+  },
+)
 
-t.test('a spool is of one sender, and a failed opening holds nothing', async (t) => {
+t.test('a spool is locked, and a failed opening unlocks it', async (t) => {
   const { directory, spool } = openAt(t)
   t.throws(() => openSpool(directory), { code: 'invalid-argument' })
   spool.close()
@@ -293,7 +300,7 @@ t.test('a spool is of one sender, and a failed opening holds nothing', async (t)
   openSpool(directory).close()
 })
 
-t.test('files stay readable by hand', async (t) => {
+t.test('operators can read the events of a spool', async (t) => {
   const { directory, spool } = openAt(t)
   spool.append(line(1))
   spool.append(line(2))
@@ -303,4 +310,55 @@ t.test('files stay readable by hand', async (t) => {
     .filter((each) => each.startsWith('{'))
   t.strictSame(lines, [line(1).toString(), line(2).toString()])
   spool.close()
+})
+
+t.test('a directory is locked once', async (t) => {
+  const directory = t.testdir()
+  const unlock = lockDirectory(directory)
+  t.throws(() => lockDirectory(directory), { code: 'invalid-argument', message: `process ${process.pid}` })
+  t.strictSame(readdirSync(directory), ['lock'])
+  unlock()
+  t.notOk(existsSync(join(directory, 'lock')))
+  lockDirectory(directory)()
+})
+
+t.test('a running process holds its lock, and an ended one does not', async (t) => {
+  const directory = t.testdir()
+  const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e9)'], { stdio: 'ignore' })
+  const path = join(directory, 'lock')
+  // without /proc, the lock has the process id only
+  const stat = `/proc/${child.pid}/stat`
+  const start = existsSync(stat) ? readFileSync(stat, 'utf8').split(') ').at(-1)?.split(' ')[19] : ''
+  writeFileSync(path, `${child.pid} ${start}\n`)
+  t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  lockDirectory(directory)()
+  t.strictSame(readdirSync(directory), [])
+})
+
+t.test(
+  'a reused process id does not hold the lock',
+  {
+    skip: existsSync('/proc/self/stat') ? false : 'no /proc here',
+  },
+  async (t) => {
+    const directory = t.testdir()
+    writeFileSync(join(directory, 'lock'), `${process.pid} 1\n`)
+    lockDirectory(directory)()
+  },
+)
+
+t.test('an invalid or stale lock is taken over', async (t) => {
+  const { pid } = spawnSync(process.execPath, ['--version'])
+  for (const text of ['', 'none\n', '0 \n', '-1 \n', `${pid} 5\n`]) {
+    const directory = t.testdir({ lock: text })
+    const unlock = lockDirectory(directory)
+    t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
+    unlock()
+  }
+})
+
+t.test('locking a missing directory throws the error of the file system', async (t) => {
+  t.throws(() => lockDirectory(join(t.testdir(), 'missing')), { code: 'ENOENT' })
 })

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { json, openScriptedClient, problem, projectId } from '../scripted-server.ts'
+import { json, openScriptedClient, problem } from '../scripted-server.ts'
 
 const at = 1_795_203_225_083
 const counts = { events: 3, batches: 2, bytes: 100, eventsPerSecond: 0.05, builds: 2, frozenBuilds: 1, maps: 1 }
 
-t.test('statistics are asked for, and their times are numbers', async (t) => {
+t.test('getStats returns times in milliseconds', async (t) => {
   const times = { firstAt: '2026-11-20T19:33:45.083Z', lastAt: null }
   const { client, received } = await openScriptedClient(
     t,
@@ -15,10 +15,10 @@ t.test('statistics are asked for, and their times are numbers', async (t) => {
   )
   t.strictSame(await client.getStats(), { ...counts, firstAt: at, lastAt: null })
   t.match(received[0], { method: 'GET', path: '/v1/stats', query: {} })
-  await t.rejects(client.getStats(), { code: 'unexpected-answer' })
+  await t.rejects(client.getStats(), { code: 'unexpected-response' })
 })
 
-t.test('builds are listed', async (t) => {
+t.test('listBuilds returns pages', async (t) => {
   const open = { buildId: 'b', frozenAt: null, maps: 1 }
   const frozen = { buildId: 'é', frozenAt: '2026-11-20T19:33:45.083Z', maps: 0 }
   const { client, received } = await openScriptedClient(
@@ -36,8 +36,8 @@ t.test('builds are listed', async (t) => {
   await t.rejects(client.listBuilds({ cursor: 'x' }), { code: 'invalid-cursor' })
 })
 
-t.test('a signal ends a call, with its reason', async (t) => {
-  const reason = new Error('no longer wanted')
+t.test('a signal aborts a call with its reason', async (t) => {
+  const reason = new Error('aborted by the test')
   const { client, received } = await openScriptedClient(t, {}, json(200, counts))
   const options = { signal: AbortSignal.abort(reason) }
   await t.rejects(client.getStats(options), reason)

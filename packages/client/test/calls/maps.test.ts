@@ -1,5 +1,6 @@
 import t from 'tap'
-import { cut, json, openScriptedClient, problem, projectId, text } from '../scripted-server.ts'
+import { groupBytesMax, groupChunks, groupChunksMax } from '../../src/calls/maps.ts'
+import { cut, json, openScriptedClient, problem, text } from '../scripted-server.ts'
 
 const id = { placeId: '1', buildId: 'b' }
 const digest = `sha256:${'0a'.repeat(32)}`
@@ -22,7 +23,7 @@ const published = { ...rest, outcome: 'created' }
 const missing = problem(404, 'map-not-found')
 const bytes = Buffer.from([0, 1, 2, 255])
 
-t.test('a map is published as it is', async (t) => {
+t.test('publishMap sends the map as JSON', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, cut, json(201, published))
   t.strictSame(await client.publishMap({ ...id, map: { a: [1.5, 'é'] } }), published)
   t.equal(received.length, 2)
@@ -34,7 +35,7 @@ t.test('a map is published as it is', async (t) => {
   }
 })
 
-t.test('a manifest is published, on conditions', async (t) => {
+t.test('publishMap sends a manifest and its preconditions', async (t) => {
   const incomplete = { ...published, outcome: 'incomplete', state: 'incomplete', missing: [digest], publishedAt: null }
   const { client, received } = await openScriptedClient(t, {}, json(202, incomplete))
   const manifest = { contentType: 'application/json', size: 5, digest: other, chunks: [{ digest, size: 5 }] }
@@ -47,15 +48,15 @@ t.test('a manifest is published, on conditions', async (t) => {
   t.strictSame(JSON.parse(received[0]?.body.toString() ?? ''), publication)
 })
 
-t.test('a publication that is refused is refused as the server says', async (t) => {
+t.test('publishMap throws the error of the server', async (t) => {
   const issues = [{ code: 'required', path: '/placeId', message: 'Required.' }]
-  const refusals = [
+  const failures = [
     problem(400, 'invalid-publication', { issues }),
     problem(409, 'map-frozen'),
     problem(412, 'precondition-failed'),
     problem(413, 'body-too-large', { limit: 1, actual: 2 }),
   ]
-  const { client, received } = await openScriptedClient(t, {}, ...refusals)
+  const { client, received } = await openScriptedClient(t, {}, ...failures)
   const publish = () => client.publishMap({ ...id, map: {} })
   await t.rejects(publish(), { code: 'invalid-publication', issues })
   await t.rejects(publish(), { code: 'map-frozen', message: 'Refused: map-frozen.' })
@@ -69,7 +70,7 @@ t.test('a publication that is refused is refused as the server says', async (t) 
   t.equal(received.length, 4)
 })
 
-t.test('one chunk goes as its bytes', async (t) => {
+t.test('putChunk sends the raw bytes', async (t) => {
   const { client, received } = await openScriptedClient(
     t,
     {},
@@ -94,7 +95,7 @@ t.test('one chunk goes as its bytes', async (t) => {
   }
 })
 
-t.test('several chunks go in JSON, in as many requests as it takes, and the answers are one', async (t) => {
+t.test('putChunks sends JSON requests and merges their results', async (t) => {
   const rejected = [{ index: 1, digest, issues: [{ code: 'undeclared', path: '', message: '' }] }]
   const { client, received } = await openScriptedClient(
     t,
@@ -126,17 +127,17 @@ t.test('several chunks go in JSON, in as many requests as it takes, and the answ
   t.equal(received.length, 2)
 })
 
-t.test('what is known of a map is asked for, and may be nothing', async (t) => {
+t.test('getMap returns the status of a map, or undefined', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, json(200, status), missing, text(404, 'no such page'))
   t.strictSame(await client.getMap({ placeId: 'a/b ?', buildId: 'ü' }), status)
   t.equal(await client.getMap(id), undefined)
-  await t.rejects(client.getMap(id), { code: 'not-found' }, 'a wrong address is not a missing map')
+  await t.rejects(client.getMap(id), { code: 'not-found' }, 'the 404 of a wrong url still throws')
   t.match(received, [{ method: 'GET', path: '/v1/maps', query: { placeId: 'a/b ?', buildId: 'ü' } }, {}, {}])
   await t.rejects(client.getMap({ placeId: '1' } as never), { code: 'invalid-argument' })
   t.equal(received.length, 3)
 })
 
-t.test('maps are listed', async (t) => {
+t.test('listMaps returns pages', async (t) => {
   const { client, received } = await openScriptedClient(
     t,
     {},
@@ -150,12 +151,12 @@ t.test('maps are listed', async (t) => {
   t.strictSame(await client.listMaps({ placeId: '1', cursor: 'n', limit: 7 }), { maps: [], next: null })
   t.strictSame(received[0]?.query, {})
   t.strictSame(received[1]?.query, { placeId: '1', cursor: 'n', limit: '7' })
-  t.strictSame(await client.listMaps(id), { maps: [status], next: null }, 'one map is a list of one')
+  t.strictSame(await client.listMaps(id), { maps: [status], next: null }, 'a single map is a list of one')
   t.strictSame(await client.listMaps(id), { maps: [], next: null })
   await t.rejects(client.listMaps({ cursor: 'x' }), { code: 'invalid-cursor' })
 })
 
-t.test('only a complete map can be read', async (t) => {
+t.test('getMapContent returns only complete maps', async (t) => {
   const incomplete = { ...status, state: 'incomplete', publishedAt: null }
   const { client } = await openScriptedClient(t, {}, json(200, incomplete), missing, json(200, status))
   t.equal(await client.getMapContent(id), undefined)
@@ -169,7 +170,7 @@ t.test('only a complete map can be read', async (t) => {
   })
 })
 
-t.test('a chunk is read, and may not be there', async (t) => {
+t.test('getChunk returns the bytes of a chunk, or undefined', async (t) => {
   const { client, received } = await openScriptedClient(
     t,
     {},
@@ -184,8 +185,8 @@ t.test('a chunk is read, and may not be there', async (t) => {
   await t.rejects(client.getChunk('../'), { code: 'invalid-argument' })
 })
 
-t.test('a signal ends a call, with its reason', async (t) => {
-  const reason = new Error('no longer wanted')
+t.test('a signal aborts a call with its reason', async (t) => {
+  const reason = new Error('aborted by the test')
   const { client, received } = await openScriptedClient(t, {}, json(200, status))
   const options = { signal: AbortSignal.abort(reason) }
   const calls: (() => Promise<unknown>)[] = [
@@ -199,4 +200,44 @@ t.test('a signal ends a call, with its reason', async (t) => {
   ]
   for (const call of calls) await t.rejects(call(), reason)
   t.equal(received.length, 0)
+})
+
+const chunksOf = (...sizes: number[]) => sizes.map((size) => ({ digest, bytes: new Uint8Array(size) }))
+
+t.test('putChunks without chunks sends no request', async (t) => {
+  t.strictSame(groupChunks([]), [])
+})
+
+t.test('a request has at most 64 chunks, and the index of its first one', async (t) => {
+  const groups = groupChunks(chunksOf(...Array(150).fill(1)))
+  t.strictSame(
+    groups.map(({ first, group }) => [first, group.length]),
+    [
+      [0, groupChunksMax],
+      [64, groupChunksMax],
+      [128, 22],
+    ],
+  )
+})
+
+t.test('a request of chunks fits into 4 MiB', async (t) => {
+  const mebibyte = 1024 * 1024
+  const groups = groupChunks(chunksOf(mebibyte, mebibyte, mebibyte, mebibyte, 10))
+  t.strictSame(
+    groups.map(({ group }) => group.length),
+    [2, 3],
+  )
+  const most = Array(groupChunksMax).fill({
+    digest,
+    data: 'x'.repeat(Math.ceil(groupBytesMax / groupChunksMax / 3) * 4),
+  })
+  t.ok(JSON.stringify({ chunksOf: most }).length <= 4 * mebibyte)
+})
+
+t.test('a chunk that is too large is sent alone, for the server to reject', async (t) => {
+  const groups = groupChunks(chunksOf(1, groupBytesMax + 1, 1))
+  t.strictSame(
+    groups.map(({ group }) => group.length),
+    [1, 1, 1],
+  )
 })

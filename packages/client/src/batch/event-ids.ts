@@ -1,13 +1,13 @@
 import { randomFillSync } from 'node:crypto'
 
 const counterMax = 0xfff
-/** Half of what the counter can hold is left to count in. */
+/** The counter starts in its lower half, to have values left. */
 const counterStartMax = 0x7ff
 
 /**
- * Makes ids for events: UUIDs of version 7 (RFC 9562 section 5.7), so that ids sort as they were made. Within a
- * millisecond, and while the clock is behind an id that it has given, the 12 bits of `rand_a` count on from a random
- * start (section 6.2, method 1); when they are full, the time of the ids goes ahead of the clock by a millisecond.
+ * Generates event ids: UUIDs of version 7 (RFC 9562 section 5.7), which sort in the order of their creation. Within a
+ * millisecond, and while the clock is behind the last id, the 12 bits of `rand_a` count up from a random start (section
+ * 6.2, method 1); when they overflow, the time of the ids runs a millisecond ahead of the clock.
  */
 export function createEventIds(now: () => number = Date.now): () => string {
   let time = -1

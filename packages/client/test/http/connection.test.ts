@@ -1,5 +1,4 @@
-import type { AddressInfo } from 'node:net'
-import { createServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { text as textOf } from 'node:stream/consumers'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
@@ -7,7 +6,7 @@ import { type ApiRequest, createConnection } from '../../src/http/connection.ts'
 import { cut, cutAfter, json, openScriptedServer, problem, type Step, stall, text } from '../scripted-server.ts'
 
 const now = () => Date.parse('2026-11-20T17:51:00Z')
-const patience = { timeoutMs: 60_000, isStream: false }
+const options = { timeoutMs: 60_000, isStream: false }
 const get: ApiRequest = { method: 'GET', path: '/v1/maps' }
 
 function connect(t: Test, url: string) {
@@ -21,7 +20,7 @@ async function open(t: Test, ...steps: Step[]) {
   return { ...scripted, connection: connect(t, scripted.url) }
 }
 
-/** A server that answers whatever comes with these bytes, and nothing more. */
+/** A server that responds to every connection with these bytes. */
 async function openRawServer(t: Test, bytes: string, leave: (socket: Socket) => void = () => {}) {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -37,7 +36,7 @@ async function openRawServer(t: Test, bytes: string, leave: (socket: Socket) => 
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-t.test('a request arrives as it was meant', async (t) => {
+t.test('a request has its method, path, query, headers and body', async (t) => {
   const { connection, received } = await open(t, json(200, { a: 1 }, { 'X-One': '1' }))
   const reply = await connection.send(
     {
@@ -47,7 +46,7 @@ t.test('a request arrives as it was meant', async (t) => {
       headers: { 'content-type': 'text/plain' },
       body: Buffer.from('hello'),
     },
-    patience,
+    options,
   )
   t.match(reply, { status: 200, headers: { 'x-one': '1' } })
   t.equal(await textOf(reply.body), '{"a":1}')
@@ -63,10 +62,10 @@ t.test('a request arrives as it was meant', async (t) => {
   t.notOk('cursor' in (received[0]?.query ?? {}))
 })
 
-t.test('a path in front of /v1 is kept', async (t) => {
+t.test('a path prefix of the url is kept', async (t) => {
   const { url, received } = await open(t, json(200, {}))
   for (const prefix of ['', '/', '/games/ingest', '/games/ingest/']) {
-    const { body } = await connect(t, `${url}${prefix}`).send(get, patience)
+    const { body } = await connect(t, `${url}${prefix}`).send(get, options)
     await textOf(body)
   }
   t.strictSame(
@@ -75,14 +74,14 @@ t.test('a path in front of /v1 is kept', async (t) => {
   )
 })
 
-t.test('connections are used again', async (t) => {
+t.test('connections are reused', async (t) => {
   const { connection, received } = await open(t, json(200, {}))
-  for (let i = 0; i < 20; i++) await textOf((await connection.send(get, patience)).body)
-  // the next request may find the first one not quite free yet
+  for (let i = 0; i < 20; i++) await textOf((await connection.send(get, options)).body)
+  // the second request may start before the first connection is free
   t.ok((received.at(-1)?.connections ?? 0) <= 2)
 })
 
-const refusals: [string, Step, object][] = [
+const failures: [string, Step, object][] = [
   ['a problem', problem(409, 'map-frozen', { detail: 'Frozen.' }), { code: 'map-frozen', message: 'Frozen.' }],
   [
     'Retry-After as a date',
@@ -90,51 +89,55 @@ const refusals: [string, Step, object][] = [
     { code: 'overloaded', retryAfterSeconds: 9 },
   ],
   ['a page of a proxy', text(502, '<html>'), { code: 'connection-failed', retryable: true }],
-  ['a refusal without end', text(413, 'x'.repeat(1_000_000)), { code: 'body-too-large' }],
+  ['an error with a long body', text(413, 'x'.repeat(1_000_000)), { code: 'body-too-large' }],
   [
     'a redirect',
     text(307, '', { Location: 'http://127.0.0.1:1/' }),
-    { code: 'unexpected-answer', message: /redirect/ },
+    { code: 'unexpected-response', message: /redirect/ },
   ],
-  ['a body that is compressed', text(200, 'x', { 'Content-Encoding': 'gzip' }), { code: 'unexpected-answer' }],
-  ['a cut instead of an answer', cut, { code: 'connection-failed', retryable: true }],
+  ['a body that is compressed', text(200, 'x', { 'Content-Encoding': 'gzip' }), { code: 'unexpected-response' }],
+  ['a connection that is closed without a response', cut, { code: 'connection-failed', retryable: true }],
 ]
-for (const [name, step, expected] of refusals) {
-  t.test(`${name} is a refusal`, async (t) => {
+for (const [name, step, expected] of failures) {
+  t.test(`${name} throws`, async (t) => {
     const { connection, received } = await open(t, step)
-    await t.rejects(connection.send(get, patience), { name: 'IngestError', ...expected })
+    await t.rejects(connection.send(get, options), { name: 'IngestError', ...expected })
     t.equal(received.length, 1)
   })
 }
 
-t.test('a server that is not there is a failed connection', async (t) => {
+t.test('an unreachable server is connection-failed', async (t) => {
   const { server, connection, url } = await open(t, stall)
   await new Promise((resolve) => server.close(resolve))
-  await t.rejects(connection.send(get, patience), { code: 'connection-failed', message: url, cause: Error })
-  await t.rejects(connect(t, 'http://ingest.invalid').send(get, patience), { code: 'connection-failed' })
+  await t.rejects(connection.send(get, options), { code: 'connection-failed', message: url, cause: Error })
+  await t.rejects(connect(t, 'http://ingest.invalid').send(get, options), { code: 'connection-failed' })
 })
 
-t.test('an answer that is not HTTP is unexpected', async (t) => {
+t.test('a response that is not HTTP is unexpected-response', async (t) => {
   for (const bytes of ['SSH-2.0-OpenSSH_9.2\r\n', 'HTTP/1.1 abc\r\n\r\n', '\x00\x01\x02\x03\r\n\r\n']) {
-    await t.rejects(connect(t, await openRawServer(t, bytes)).send(get, patience), { code: 'unexpected-answer' }, bytes)
+    await t.rejects(
+      connect(t, await openRawServer(t, bytes)).send(get, options),
+      { code: 'unexpected-response' },
+      bytes,
+    )
   }
 })
 
-t.test('an answer that ends before its end is a failed connection', async (t) => {
+t.test('a truncated response is connection-failed', async (t) => {
   const start = 'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello'
   for (const leave of [(socket: Socket) => socket.end(), (socket: Socket) => socket.resetAndDestroy()]) {
     const url = await openRawServer(t, start, (socket) => setImmediate(leave, socket))
     const reading = connect(t, url)
-      .send(get, patience)
+      .send(get, options)
       .then(({ body }) => textOf(body))
     await t.rejects(reading, { code: 'connection-failed' })
   }
   const { connection } = await open(t, cutAfter('hello'))
-  const { body } = await connection.send(get, patience)
-  await t.rejects(textOf(body), { code: 'connection-failed' }, 'without a length as well')
+  const { body } = await connection.send(get, options)
+  await t.rejects(textOf(body), { code: 'connection-failed' }, 'also without a Content-Length')
 })
 
-t.test('a try has so much time and no more, for its answer and all of its body', async (t) => {
+t.test('the time-out covers the response and its whole body', async (t) => {
   const drip: Step = (res) => {
     res.writeHead(200)
     let left = 300
@@ -149,7 +152,7 @@ t.test('a try has so much time and no more, for its answer and all of its body',
   }
 })
 
-t.test('what streams has so much time for each part, and the time of its reader is not counted', async (t) => {
+t.test('the time-out of a stream covers each chunk, without the time of its reader', async (t) => {
   const timeoutMs = 400
   let write = () => {}
   const { connection } = await open(t, (res) => {
@@ -158,34 +161,34 @@ t.test('what streams has so much time for each part, and the time of its reader 
     write()
   })
   const { body } = await connection.send(get, { timeoutMs, isStream: true })
-  const pieces = body[Symbol.asyncIterator]()
-  t.match(await pieces.next(), { done: false })
+  const chunks = body[Symbol.asyncIterator]()
+  t.match(await chunks.next(), { done: false })
   await new Promise((resolve) => setTimeout(resolve, 2 * timeoutMs))
   write()
-  t.match(await pieces.next(), { done: false })
-  await t.rejects(pieces.next(), { code: 'request-timeout' })
+  t.match(await chunks.next(), { done: false })
+  await t.rejects(chunks.next(), { code: 'request-timeout' })
 })
 
-t.test('a signal ends a request with its reason, at any time', async (t) => {
-  const reason = new Error('no longer wanted')
+t.test('a signal aborts a request before, during and after its headers, with its reason', async (t) => {
+  const reason = new Error('aborted by the test')
   const before = await open(t, stall)
-  await t.rejects(before.connection.send(get, { ...patience, signal: AbortSignal.abort(reason) }), reason)
+  await t.rejects(before.connection.send(get, { ...options, signal: AbortSignal.abort(reason) }), reason)
   t.equal(before.received.length, 0)
 
   const controller = new AbortController()
   const during = await open(t, () => controller.abort(reason))
-  await t.rejects(during.connection.send(get, { ...patience, signal: controller.signal }), reason)
+  await t.rejects(during.connection.send(get, { ...options, signal: controller.signal }), reason)
 
   const later = new AbortController()
   const after = await open(t, (res) => void res.writeHead(200).write('a'))
-  const { body } = await after.connection.send(get, { ...patience, signal: later.signal })
-  const pieces = body[Symbol.asyncIterator]()
-  await pieces.next()
+  const { body } = await after.connection.send(get, { ...options, signal: later.signal })
+  const chunks = body[Symbol.asyncIterator]()
+  await chunks.next()
   later.abort(reason)
-  await t.rejects(pieces.next(), reason)
+  await t.rejects(chunks.next(), reason)
 })
 
-t.test('a reader that leaves lets go of the connection', async (t) => {
+t.test('a reader that stops early releases the connection', async (t) => {
   let closed = () => {}
   const isClosed = new Promise<void>((resolve) => {
     closed = resolve
@@ -193,12 +196,12 @@ t.test('a reader that leaves lets go of the connection', async (t) => {
   const { connection } = await open(t, (res) => {
     res.once('close', closed).writeHead(200).write('a')
   })
-  const { body } = await connection.send(get, { ...patience, isStream: true })
+  const { body } = await connection.send(get, { ...options, isStream: true })
   for await (const _ of body) break
   await isClosed
 })
 
-t.test('an answer that is left unread lets go of the connection', async (t) => {
+t.test('a discarded response releases the connection', async (t) => {
   let closed = () => {}
   const isClosed = new Promise<void>((resolve) => {
     closed = resolve
@@ -206,36 +209,36 @@ t.test('an answer that is left unread lets go of the connection', async (t) => {
   const { connection } = await open(t, (res) => {
     res.once('close', closed).writeHead(200).write('a')
   })
-  const { leave } = await connection.send(get, patience)
-  leave()
+  const { discard } = await connection.send(get, options)
+  discard()
   await isClosed
 })
 
-t.test('after closing, nothing is sent, and what was read is cut', async (t) => {
+t.test('close aborts responses and rejects new requests', async (t) => {
   const { connection, received } = await open(t, (res) => void res.writeHead(200).write('a'))
-  const { body } = await connection.send(get, patience)
-  const pieces = body[Symbol.asyncIterator]()
-  await pieces.next()
-  const next = t.rejects(pieces.next(), { code: 'store-closed' })
+  const { body } = await connection.send(get, options)
+  const chunks = body[Symbol.asyncIterator]()
+  await chunks.next()
+  const next = t.rejects(chunks.next(), { code: 'store-closed' })
   await connection.close()
   await next
-  await t.rejects(connection.send(get, patience), { code: 'store-closed' })
+  await t.rejects(connection.send(get, options), { code: 'store-closed' })
   t.equal(received.length, 1)
 })
 
-t.test('a name with a lone surrogate is refused, as it would become another one', async (t) => {
+t.test('a lone surrogate in the query throws', async (t) => {
   const { connection, received } = await open(t, json(200, {}))
-  await t.rejects(connection.send({ ...get, query: { buildId: 'a\ud800' } }, patience), { code: 'invalid-argument' })
+  await t.rejects(connection.send({ ...get, query: { buildId: 'a\ud800' } }, options), { code: 'invalid-argument' })
   t.equal(received.length, 0)
 })
 
-t.test('what is wrong with the program is not taken for the network', async (t) => {
+t.test('a bug is not reported as a network error', async (t) => {
   const { connection } = await open(t, json(200, {}))
-  const error = await connection.send({ ...get, headers: { a: 'b\nc' } }, patience).catch((error) => error)
+  const error = await connection.send({ ...get, headers: { a: 'b\nc' } }, options).catch((error) => error)
   t.ok(error instanceof Error && !(error instanceof IngestError))
 })
 
-t.test('a url says where and nothing else', async (t) => {
+t.test('a url with credentials, query or fragment throws', async (t) => {
   for (const url of ['', 'ingest.example', 'ftp://a', 'http://a:b@c', 'http://@c/?', 'http://a/?b=c', 'http://a/#b']) {
     const make = () => createConnection({ url, headers: {} }).close()
     if (url === 'http://@c/?') await make()

@@ -5,8 +5,8 @@ import { type BatchResult, createIngest, openMemoryStore } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
+import { eventBytesMax } from '../../src/batch/fill-batch.ts'
 import { createClient } from '../../src/client.ts'
-import { eventBytesMax } from '../../src/import/fill-batch.ts'
 import { createSender, createSenderWith, type DropReason, type SenderOptions } from '../../src/sender/sender.ts'
 import { openSpool } from '../../src/sender/spool.ts'
 import {
@@ -32,12 +32,12 @@ const eventsOf = ({ headers, body }: Received): JsonObject[] => {
 }
 const numbersOf = (received: Received[]) => received.map((each) => eventsOf(each).map(({ n }) => n))
 
-/** Accepts all of a batch. */
+/** Responds that all events were accepted. */
 const accept: Step = (res, received) => {
   json(202, { accepted: eventsOf(received).length, duplicates: 0, rejected: [] })(res, received)
 }
 
-/** A sender to a scripted server, whose time only goes by when a test says so. */
+/** A sender to a scripted server, with a clock that the test advances. */
 async function open(t: Test, options: SenderOptions, ...steps: Step[]) {
   const scripted = await openScriptedServer(t, ...(steps.length > 0 ? steps : [accept]))
   const client = createClient({ url: scripted.url, projectId, key, tryTimeoutMs: 500 })
@@ -46,14 +46,14 @@ async function open(t: Test, options: SenderOptions, ...steps: Step[]) {
   const pauses: number[] = []
   const target: typeof client = {
     ...client,
-    submitBatch: (...args) => time.during(client.submitBatch()),
+    submitBatch: (...args) => time.during(client.submitBatch(...args)),
   }
-  const given: SenderOptions = {
+  const senderOptions: SenderOptions = {
     onDrop: (reason, events) => drops.push([reason, events.map(({ n }) => n)]),
     onRetry: (_error, ms) => pauses.push(ms),
     ...options,
   }
-  const start = () => createSenderWith(target, given, { ...time.effects, random: () => 0.5 })
+  const start = () => createSenderWith(target, senderOptions, { ...time.effects, random: () => 0.5 })
   const sender = start()
   t.teardown(async () => {
     await sender.close({ deadlineMs: 0 })
@@ -66,7 +66,7 @@ async function open(t: Test, options: SenderOptions, ...steps: Step[]) {
 const upTo = (count: number, from = 0) => Array.from({ length: count }, (_, i) => from + i)
 const none = { bad_request: 0, closed: 0, damaged: 0, queue_overflow: 0, rejected: 0, too_large: 0 }
 
-t.test('what is sent goes out together after two seconds, with ids and the project', async (t) => {
+t.test('events are sent together after two seconds, with ids and the project', async (t) => {
   const { sender, received, time } = await open(t, {})
   const made = sender.send({ type: 'a' })
   t.equal(sender.send({ eventId: 'mine', projectId }), 'mine')
@@ -98,7 +98,7 @@ t.test('what is sent goes out together after two seconds, with ids and the proje
   t.equal(received.length, 2)
 })
 
-t.test('an event is what it was when it was sent', async (t) => {
+t.test('an event is serialized when it is sent', async (t) => {
   const { sender, received } = await open(t, {})
   const event = { n: 1 }
   sender.send(event)
@@ -109,7 +109,7 @@ t.test('an event is what it was when it was sent', async (t) => {
   t.match(received[0]?.body.toString(), '"n":12345678901234567890}')
 })
 
-t.test('a hundred events do not wait', async (t) => {
+t.test('a hundred events are sent at once', async (t) => {
   const { sender, sendAll, received, time } = await open(t, {})
   sendAll(...upTo(250))
   await time.pass(0)
@@ -120,7 +120,7 @@ t.test('a hundred events do not wait', async (t) => {
   t.strictSame(numbersOf(received)[2], upTo(50, 200))
 })
 
-t.test('262,144 bytes do not wait either, and no batch has more', async (t) => {
+t.test('262,144 bytes are sent at once, and no batch has more', async (t) => {
   const { sender, received, time } = await open(t, {})
   const filling = 'é'.repeat(50_000)
   for (const n of upTo(5)) sender.send({ n, filling })
@@ -133,7 +133,7 @@ t.test('262,144 bytes do not wait either, and no batch has more', async (t) => {
   t.strictSame(numbersOf(received)[2], [4])
 })
 
-t.test('an event that is larger than a batch is dropped, and one that just fits is not', async (t) => {
+t.test('an event that is larger than a batch is dropped, and the largest one is sent', async (t) => {
   const { sender, received, drops } = await open(t, {})
   const around = JSON.stringify({ projectId, eventId: 'e', n: 1, filling: '' }).length
   t.equal(sender.send({ eventId: 'e', n: 1, filling: 'x'.repeat(eventBytesMax - around + 1) }), 'e')
@@ -145,7 +145,7 @@ t.test('an event that is larger than a batch is dropped, and one that just fits 
   t.match(sender.stats(), { accepted: 1, dropped: { ...none, too_large: 1 } })
 })
 
-t.test('flush resolves when all that was sent before is stored', async (t) => {
+t.test('flush resolves when all earlier events are stored', async (t) => {
   const { sender, sendAll, received, time } = await open(t, {})
   await sender.flush()
   sendAll(...upTo(130))
@@ -158,14 +158,14 @@ t.test('flush resolves when all that was sent before is stored', async (t) => {
   t.equal(sender.stats().accepted, 131)
 })
 
-t.test('rejected events are handed over with their issues, and not sent again', async (t) => {
+t.test('rejected events are passed to onRejected with their issues, and not sent again', async (t) => {
   const issues = [{ code: 'invalid_type', path: '/n', message: 'no' }]
   const rejections: unknown[] = []
-  const answer = { accepted: 1, duplicates: 1, rejected: [{ index: 2, eventId: 'e', issues }] }
+  const result = { accepted: 1, duplicates: 1, rejected: [{ index: 2, eventId: 'e', issues }] }
   const { sender, sendAll, received, drops, time } = await open(
     t,
     { onRejected: (each) => rejections.push(...each) },
-    json(202, answer),
+    json(202, result),
   )
   const [, , eventId] = sendAll(0, 1, 2)
   await time.pass(600_000)
@@ -179,7 +179,7 @@ for (const [status, reason] of [
   [400, 'bad_request'],
   [413, 'too_large'],
 ] as const) {
-  t.test(`a batch that is answered with ${status} is dropped, and the next one goes`, async (t) => {
+  t.test(`a ${status} drops the batch, and the next one is sent`, async (t) => {
     const { sender, sendAll, received, drops, pauses, time } = await open(t, {}, text(status, '<html>'), accept)
     sendAll(...upTo(101))
     await time.pass(2000)
@@ -190,7 +190,7 @@ for (const [status, reason] of [
   })
 }
 
-t.test('the sender goes by the status, whatever the code says', async (t) => {
+t.test('the status alone decides what the sender does', async (t) => {
   const { sender, sendAll, received, drops, pauses, time } = await open(
     t,
     {},
@@ -217,9 +217,9 @@ t.test('the sender goes by the status, whatever the code says', async (t) => {
   t.match(sender.stats(), { accepted: 200, queuedEvents: 0 })
 })
 
-t.test('a 401 is five minutes of silence, then one probe', async (t) => {
-  const refuse = problem(401, 'unauthorized')
-  const { sender, sendAll, received, pauses, time } = await open(t, {}, refuse, refuse, accept)
+t.test('a 401 pauses the sender for five minutes, then sends one batch', async (t) => {
+  const unavailable = problem(401, 'unauthorized')
+  const { sender, sendAll, received, pauses, time } = await open(t, {}, unavailable, unavailable, accept)
   sendAll(...upTo(150))
   await time.pass(299_999)
   t.equal(received.length, 1)
@@ -236,7 +236,7 @@ t.test('a 401 is five minutes of silence, then one probe', async (t) => {
   t.match(sender.stats(), { accepted: 300, failure: undefined, queuedEvents: 0 })
 })
 
-t.test('429 and 503 are waited out no shorter than Retry-After, and pauses grow', async (t) => {
+t.test('pauses after 429 and 503 grow, and are never shorter than Retry-After', async (t) => {
   const { sendAll, received, pauses, time } = await open(
     t,
     {},
@@ -253,7 +253,7 @@ t.test('429 and 503 are waited out no shorter than Retry-After, and pauses grow'
   t.strictSame(numbersOf(received), [...Array(4).fill(upTo(100)), ...Array(2).fill(upTo(100, 100))])
 })
 
-t.test('a Retry-After of years is waited for', async (t) => {
+t.test('a Retry-After of years is respected', async (t) => {
   const step = problem(429, 'rate-limited', {}, { 'Retry-After': '99999999' })
   const { sendAll, received, time } = await open(t, {}, step, accept)
   sendAll(1)
@@ -271,21 +271,21 @@ const passing: [string, Step][] = [
   ['408', text(408, '')],
   ['404 of a wrong url', text(404, 'no')],
   ['a redirect', text(302, '', { Location: '/login' })],
-  ['a page', text(202, '<html>welcome')],
+  ['an HTML page', text(202, '<html>welcome')],
   ['another 202', json(202, { ok: true })],
   ['a 202 of fewer events', json(202, { accepted: 1, duplicates: 0, rejected: [] })],
   ['a 202 of other events', json(202, { accepted: 99, duplicates: 0, rejected: [{ index: 100, issues: [] }] })],
-  ['a cut', cut],
-  ['half an answer', cutAfter('{"acc', { 'Content-Length': '40' }, 202)],
-  ['no answer', stall],
+  ['a closed connection', cut],
+  ['a truncated response', cutAfter('{"acc', { 'Content-Length': '40' }, 202)],
+  ['no response', stall],
 ]
 for (const [name, step] of passing) {
-  t.test(`after ${name}, the same bytes are sent until they are taken`, async (t) => {
-    const tries = name === 'no answer' ? 2 : 9
+  t.test(`after ${name} the same bytes are sent until they are accepted`, async (t) => {
+    const tries = name === 'no response' ? 2 : 9
     const { sender, sendAll, received, pauses, time } = await open(t, {}, ...Array(tries).fill(step), accept)
     sendAll(...upTo(100))
     await time.pass(0)
-    // what comes in the meantime goes into later batches
+    // later events go into later batches
     sendAll(...upTo(5, 100))
     await time.pass(400_000)
     t.equal(received.length, tries + 2)
@@ -297,7 +297,7 @@ for (const [name, step] of passing) {
   })
 }
 
-t.test('what finds no room is dropped, not what waits already', async (t) => {
+t.test('a full queue drops new events, not queued ones', async (t) => {
   const { sender, sendAll, received, drops, time } = await open(
     t,
     { queueEventsMax: 3 },
@@ -319,7 +319,7 @@ t.test('what finds no room is dropped, not what waits already', async (t) => {
   t.match(sender.stats(), { accepted: 4, dropped: { ...none, queue_overflow: 2 }, queuedBytes: 0 })
 })
 
-t.test('the queue is bounded in bytes too', async (t) => {
+t.test('the queue is bounded in bytes', async (t) => {
   const { sender, drops } = await open(t, { queueBytesMax: 2000 })
   for (const n of upTo(3)) sender.send({ n, filling: 'x'.repeat(800) })
   sender.send({ n: 3 })
@@ -329,7 +329,7 @@ t.test('the queue is bounded in bytes too', async (t) => {
   t.equal(sender.stats().accepted, 3)
 })
 
-t.test('close sends what waits and then ends everything', async (t) => {
+t.test('close sends all queued events', async (t) => {
   const { sender, sendAll, received } = await open(t, {})
   sendAll(...upTo(120))
   const closing = sender.close()
@@ -340,7 +340,7 @@ t.test('close sends what waits and then ends everything', async (t) => {
   await sender.flush()
 })
 
-t.test('close gives up at its deadline, and says what was not stored', async (t) => {
+t.test('close drops unsent events at its deadline', async (t) => {
   const { sender, sendAll, received, drops, time } = await open(t, {}, problem(503, 'draining'))
   sendAll(...upTo(2))
   const flushed = sender.flush()
@@ -352,7 +352,7 @@ t.test('close gives up at its deadline, and says what was not stored', async (t)
   t.equal(received.length, 3)
 })
 
-t.test('close does not wait for a try that would come too late', async (t) => {
+t.test('close does not wait for a retry after its deadline', async (t) => {
   const { sender, sendAll, received, time } = await open(t, {}, problem(401, 'unauthorized'))
   sendAll(1)
   await time.pass(2000)
@@ -360,19 +360,19 @@ t.test('close does not wait for a try that would come too late', async (t) => {
   t.equal(received.length, 1)
 })
 
-t.test('close ends a request that is in flight', async (t) => {
+t.test('close aborts a request in flight', async (t) => {
   let inFlight = () => {}
-  const asked = new Promise<void>((resolve) => {
+  const isInFlight = new Promise<void>((resolve) => {
     inFlight = resolve
   })
   const { sender, sendAll } = await open(t, {}, () => inFlight())
   sendAll(1)
   void sender.flush()
-  await asked
+  await isInFlight
   t.match(await sender.close({ deadlineMs: 0 }), { dropped: { ...none, closed: 1 } })
 })
 
-t.test('a signal ends everything, while it closes too', async (t) => {
+t.test('a signal closes the sender, also during close', async (t) => {
   const controller = new AbortController()
   const { sender, sendAll, drops, time } = await open(t, { signal: controller.signal }, problem(503, 'draining'))
   sendAll(1)
@@ -391,13 +391,13 @@ t.test('a signal ends everything, while it closes too', async (t) => {
   t.throws(() => second.start(), { name: 'AbortError' })
 })
 
-t.test('a spool keeps what was not stored for the next sender, with its ids', async (t) => {
+t.test('a spool keeps unsent events and their ids for the next sender', async (t) => {
   const spool = join(t.testdir(), 'spool')
-  const refuse = problem(503, 'draining')
-  const { sender, sendAll, start, received, drops, time } = await open(t, { spool }, refuse, accept)
+  const unavailable = problem(503, 'draining')
+  const { sender, sendAll, start, received, drops, time } = await open(t, { spool }, unavailable, accept)
   const ids = sendAll(...upTo(150))
   await time.pass(0)
-  t.throws(start, { code: 'invalid-argument' }, 'one sender has it')
+  t.throws(start, { code: 'invalid-argument' }, 'one sender holds the lock')
   t.match(await sender.close({ deadlineMs: 0 }), { queuedEvents: 150, dropped: none })
   t.strictSame(drops, [])
 
@@ -421,13 +421,13 @@ t.test('a spool keeps what was not stored for the next sender, with its ids', as
   await empty.close()
 })
 
-t.test('what was settled, also by a rejection, is not sent again after a crash', async (t) => {
+t.test('settled events, also rejected ones, are not sent again after a crash', async (t) => {
   const spool = t.testdir()
-  const answer = { accepted: 99, duplicates: 0, rejected: [{ index: 7, eventId: null, issues: [] }] }
-  const { sendAll, start, received, time } = await open(t, { spool }, json(202, answer), accept)
+  const result = { accepted: 99, duplicates: 0, rejected: [{ index: 7, eventId: null, issues: [] }] }
+  const { sendAll, start, received, time } = await open(t, { spool }, json(202, result), accept)
   sendAll(...upTo(130))
   await time.pass(0)
-  // the process that had it is gone
+  // simulate the end of the process that holds the lock
   rmSync(join(spool, 'lock'))
   const next = start()
   await next.flush()
@@ -435,7 +435,7 @@ t.test('what was settled, also by a rejection, is not sent again after a crash',
   t.match(await next.close(), { accepted: 30 })
 })
 
-/** A spool with so many events of a sender that has ended, and the name of its only segment. */
+/** The spool of a closed sender with that many events, and the path of its only segment. */
 async function leaveSpool(t: Test, count: number) {
   const spool = t.testdir()
   const { sender, sendAll } = await open(t, { spool }, problem(503, 'draining'))
@@ -447,7 +447,7 @@ async function leaveSpool(t: Test, count: number) {
   return { spool, segment, ids }
 }
 
-/** A sender to a real server, which refuses a batch that is no JSON. */
+/** A sender to a real server. */
 async function openToServer(t: Test, options: SenderOptions) {
   const ingest = createIngest({ store: openMemoryStore(), authenticate: () => true })
   const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
@@ -463,7 +463,7 @@ async function openToServer(t: Test, options: SenderOptions) {
   return { sender, client, drops }
 }
 
-t.test('a byte of the spool that is damaged costs one event', async (t) => {
+t.test('a damaged byte in the spool costs one event', async (t) => {
   const { spool, segment, ids } = await leaveSpool(t, 100)
   const bytes = readFileSync(segment)
   bytes[bytes.indexOf(ids[50] as string) + 3] = 0xff
@@ -474,7 +474,7 @@ t.test('a byte of the spool that is damaged costs one event', async (t) => {
   t.match(sender.stats(), { accepted: 99, dropped: { ...none, damaged: 1 } })
 })
 
-t.test('an event in the spool that is larger than a batch is dropped, and the others are sent', async (t) => {
+t.test('a spooled event that is larger than a batch is dropped alone', async (t) => {
   const directory = t.testdir()
   const spool = openSpool(directory, projectId)
   const event = (n: number, size: number) =>
@@ -488,7 +488,7 @@ t.test('an event in the spool that is larger than a batch is dropped, and the ot
   t.strictSame(readdirSync(directory), ['settled'])
 })
 
-t.test('a spool of another project is refused, and stays as it is', async (t) => {
+t.test('a spool of another project throws and is left unchanged', async (t) => {
   const { spool, segment } = await leaveSpool(t, 3)
   const before = readFileSync(segment)
   const client = createClient({ url: 'http://127.0.0.1:1', projectId: 'game-2', key })
@@ -502,7 +502,7 @@ t.test('a spool of another project is refused, and stays as it is', async (t) =>
 
 const hasFullDevice = existsSync('/dev/full')
 t.test(
-  'on a disk that is full at the start, events are in memory alone',
+  'with a full disk at the start, events are in memory only',
   {
     skip: !hasFullDevice && 'no /dev/full here',
   },
@@ -522,11 +522,11 @@ t.test(
     rmSync(ownLock, { force: true })
     const next = await openToServer(t, { spool })
     await next.sender.flush()
-    t.match(next.sender.stats(), { accepted: 3 }, 'what was there is sent later')
+    t.match(next.sender.stats(), { accepted: 3 }, 'spooled events are sent later')
   },
 )
 
-t.test('a callback that fails stops nothing', async (t) => {
+t.test('an error in a callback is a warning', async (t) => {
   const warnings: string[] = []
   const onWarning = ({ message }: Error) => warnings.push(message)
   process.on('warning', onWarning)
@@ -547,7 +547,7 @@ t.test('a callback that fails stops nothing', async (t) => {
   t.strictSame(warnings, Array(2).fill('A callback of the sender failed: Error: in a callback'))
 })
 
-t.test('what is no event, and options that cannot be, are refused', async (t) => {
+t.test('invalid events and options throw', async (t) => {
   const { sender, client } = await open(t, {})
   t.throws(() => sender.send([] as never), { code: 'invalid-argument' })
   t.throws(() => sender.send({ eventId: 7 }), { code: 'invalid-argument', issues: [{ path: '/eventId' }] })
@@ -560,7 +560,7 @@ t.test('what is no event, and options that cannot be, are refused', async (t) =>
   for (const deadlineMs of [-1, Number.NaN]) await t.rejects(sender.close({ deadlineMs }), { code: 'invalid-argument' })
 })
 
-t.test('with real time, to a real server', async (t) => {
+t.test('a sender with a real clock sends to a real server', async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })
   const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
   const { key } = await ingest.keys.create(projectId)
@@ -569,7 +569,7 @@ t.test('with real time, to a real server', async (t) => {
   const watched = {
     ...client,
     submitBatch: async (...args: Parameters<typeof client.submitBatch>) => {
-      const result = await client.submitBatch()
+      const result = await client.submitBatch(...args)
       results.push(result)
       return result
     },
