@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdirSync, readFileSync, realpathSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
@@ -8,11 +8,12 @@ import { root } from './repository.ts'
 t.setTimeout(300_000)
 
 const run = promisify(execFile)
-const published = ['core', 'client', 'server', 'cli']
+const published = ['core', 'lmdb', 'client', 'server', 'cli']
 
 /** A program of a user that takes something of each entry. */
 const program = `
-import { createIngest, IngestError, openMemoryStore, type BatchResult, type Ingest } from '@ingest/core'
+import { createIngest, IngestError, openMemoryStore } from '@ingest/core'
+import type { BatchResult, EmbeddedIngest, Ingest } from '@ingest/core'
 import { openLmdbStore, type LmdbStoreOptions } from '@ingest/lmdb'
 import { ingestChecks, storeChecks } from '@ingest/core/testing'
 import { createClient, createSender, type Client, type Sender } from '@ingest/client'
@@ -20,7 +21,7 @@ import { createHandler, serve, toFetchHandler } from '@ingest/server'
 
 const options: LmdbStoreOptions = { create: false, onRebuild: (progress) => console.log(progress) }
 export const embedded = createIngest({ store: await openLmdbStore('data', options) })
-export const inMemory: Ingest = createIngest({ store: openMemoryStore() })
+export const inMemory: EmbeddedIngest = createIngest({ store: openMemoryStore() })
 export const handlers = [createHandler(embedded), toFetchHandler(embedded), serve({ ingest: embedded })]
 export const checks = [ingestChecks, storeChecks]
 
@@ -30,7 +31,8 @@ export const client: Client = createClient({
   key: process.env.INGEST_KEY,
 })
 export const sender: Sender = createSender(client, { spool: process.env.INGEST_SPOOL })
-export const result: Promise<BatchResult> = client.submitBatch('p', { events: [] })
+export const same: Ingest[] = [embedded.project('p'), client]
+export const result: Promise<BatchResult> = client.submitBatch({ events: [] })
 export const status = (error: IngestError): number | undefined => error.status
 // @ts-expect-error a key is no number
 createClient({ url: '', projectId: '', key: 1 })
@@ -81,9 +83,27 @@ async function compile(directory: string, options: object): Promise<string> {
   return stdout
 }
 
+const directory = t.testdir({ 'package.json': '{"type":"module"}', 'program.ts': program })
+t.before(() => install(directory))
+
+t.test('a package ships its sources in the source maps, and no other copy', async (t) => {
+  const shipped = published.flatMap((name) => {
+    const from = join(directory, 'node_modules/@ingest', name)
+    return readdirSync(from, { recursive: true, encoding: 'utf8' }).map((file) => join(from, file))
+  })
+  const maps = shipped.filter((file) => file.endsWith('.map'))
+  t.not(maps.length, 0)
+  for (const file of maps) {
+    const { sources, sourcesContent } = JSON.parse(readFileSync(file, 'utf8'))
+    t.equal(sourcesContent?.filter((content: unknown) => typeof content === 'string').length, sources.length, file)
+  }
+  t.strictSame(
+    shipped.filter((file) => /(?<!\.d)\.ts$/.test(file)),
+    [],
+  )
+})
+
 t.test('a strict program compiles against the packed packages, without skipLibCheck', async (t) => {
-  const directory = t.testdir({ 'package.json': '{"type":"module"}', 'program.ts': program })
-  await install(directory)
   for (const options of [{ module: 'nodenext' }, { module: 'esnext', moduleResolution: 'bundler' }]) {
     const lines = (await compile(directory, options)).split('\n')
     t.strictSame(
