@@ -1,6 +1,60 @@
 import t from 'tap'
+import { formatNumber, formatSummary, formatTable } from '../src/format.js'
+import { parseCount, parseCounts } from '../src/parse-count.js'
 import type { Results } from '../src/run-benchmark.js'
+import { percentile, summarize, summarizeRatios } from '../src/statistics.js'
 import { growthRatio, judgeTargets } from '../src/targets.js'
+
+t.test('a summary has the middle and the ends, whatever the order', async (t) => {
+  t.strictSame(summarize([3, 1, 10]), { median: 3, min: 1, max: 10, count: 3 })
+  t.strictSame(summarize([10, 4, 1, 2]), { median: 3, min: 1, max: 10, count: 4 })
+  t.strictSame(summarize([7]), { median: 7, min: 7, max: 7, count: 1 })
+  t.throws(() => summarize([]))
+})
+
+t.test('summarizing leaves the values as they are', async (t) => {
+  const values = [3, 1, 2]
+  summarize(values)
+  t.strictSame(values, [3, 1, 2])
+})
+
+t.test('ratios are taken round by round, so a slow round is no outlier', async (t) => {
+  t.strictSame(summarizeRatios([50, 5, 500], [100, 10, 1000]), { median: 0.5, min: 0.5, max: 0.5, count: 3 })
+  t.throws(() => summarizeRatios([1, 2], [1]), /2 rounds/)
+})
+
+t.test('a percentile is a value that was measured', async (t) => {
+  const values = Array.from({ length: 100 }, (_, i) => i + 1)
+  t.equal(percentile(values, 0.5), 50)
+  t.equal(percentile(values, 0.99), 99)
+  t.equal(percentile(values, 1), 100)
+  t.equal(percentile(values, 0), 1)
+  t.equal(percentile([4], 0.99), 4)
+  t.throws(() => percentile([], 0.5))
+})
+
+t.test('numbers have the three digits that matter', async (t) => {
+  t.strictSame([0, 0.5678, 12.345, 123.4, 1234.5, 1_234_567, -1780.4, Number.NaN].map(formatNumber), [
+    '0',
+    '0.57',
+    '12.3',
+    '123',
+    '1,230',
+    '1,230,000',
+    '-1,780',
+    '–',
+  ])
+})
+
+t.test('a summary of several shows its spread', async (t) => {
+  t.equal(formatSummary({ median: 0.5, min: 0.4, max: 0.6, count: 3 }, ' ×'), '0.5 × (0.4–0.6)')
+  t.equal(formatSummary({ median: 7, min: 7, max: 7, count: 1 }, ' ms'), '7 ms')
+  t.equal(formatSummary(undefined), 'not measured')
+})
+
+t.test('a table is Markdown', async (t) => {
+  t.equal(formatTable(['a', 'b'], [['c', 'd']]), '| a | b |\n| --- | ---: |\n| c | d |')
+})
 
 const plan = { seconds: 4 }
 
@@ -79,4 +133,9 @@ t.test('opening and rebuilding are judged by their size', async (t) => {
     'reached: rebuild of `data/ids`, 10.0 M events',
   ])
   t.match(verdicts({ recovery: { ...recovery, opens: [{ events: 1e6, openMs: 20 }] } }), [/too small.*open/, /reached/])
+})
+
+t.test('counts may be written in thousands and millions', async (t) => {
+  t.strictSame(parseCounts('0,500,250k,1.5M'), [0, 500, 250_000, 1_500_000])
+  for (const text of ['', '-1', '10m', 'M', '1e6']) t.throws(() => parseCount(text), /is not a count/, text)
 })
