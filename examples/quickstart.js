@@ -27,7 +27,7 @@ const { values, positionals } = parseArgs({ options: { stay: { type: 'boolean' }
 const [named = values.stay ? join(root, 'data/quickstart') : undefined] = positionals
 
 try {
-  if (!existsSync(join(root, 'packages/cli/dist'))) throw new Error('nothing is built; `npm run demo` builds first')
+  if (!existsSync(join(root, 'packages/cli/dist'))) throw new Error('nothing is built: run `npm run build`')
   await run()
 } catch (error) {
   console.error(`quickstart failed: ${reasonOf(error)}`)
