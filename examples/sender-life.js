@@ -38,27 +38,28 @@ await inDirectory(async (directory) => {
   let server = await serve({ ingest, port: 0 })
   const { url } = server
 
-  // a round is played; the events are sent
+  // the game sends events of a round
   let game = startGame(url, key, spool)
   const ids = [game.sender.send({ type: 'round.start', buildId: '2026.11.20' })]
   ids.push(game.sender.send({ type: 'player.join', playerId: 1234567890 }))
   await game.sender.flush()
   assert.equal(game.sender.stats().accepted, 2)
 
-  // the server stops; the game goes on, and is stopped before the server is back
+  // the server stops; the game keeps sending, and is stopped before the server is back
   await server.close()
   ids.push(game.sender.send({ type: 'round.end', score: 12 }))
   assert.equal(await game.stop(), 1)
 
-  // the game restarts on the same spool, which is sent first
+  // the game starts again on the same spool, and sends the left event first
   server = await serve({ ingest, port: Number(new URL(url).port) })
   game = startGame(url, key, spool)
   ids.push(game.sender.send({ type: 'round.start', buildId: '2026.11.21' }))
   assert.equal(await game.stop(), 0)
 
   const stored = []
-  for await (const { bytes } of ingest.project('demo').readEvents())
+  for await (const { bytes } of ingest.project('demo').readEvents()) {
     stored.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  }
   assert.deepEqual(
     stored.filter((id) => ids.includes(id)),
     ids,
