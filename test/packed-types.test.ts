@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, symlinkSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
@@ -113,6 +113,16 @@ t.test('the packed packages', async (t) => {
     }
   })
 
+  t.test('every entry of their manifests is a file', async (t) => {
+    for (const name of published) {
+      const from = join(directory, 'node_modules/@ingest', name)
+      const { exports = {}, bin = {} } = JSON.parse(readFileSync(join(from, 'package.json'), 'utf8'))
+      const entries = pathsIn([exports, bin])
+      t.not(entries.length, 0)
+      for (const path of entries) t.ok(existsSync(join(from, path)), `${name}: ${path}`)
+    }
+  })
+
   t.test('their sources are in their source maps, and nowhere else', async (t) => {
     const shipped = published.flatMap((name) => {
       const from = join(directory, 'node_modules/@ingest', name)
@@ -134,6 +144,10 @@ t.test('the packed packages', async (t) => {
     t.strictSame(installedWith(directory, '@ingest/client'), ['@ingest/client', '@ingest/core', 'typebox', 'undici'])
   })
 })
+
+function pathsIn(entry: unknown): string[] {
+  return typeof entry === 'string' ? [entry] : Object.values(entry as object).flatMap(pathsIn)
+}
 
 /** The packages that installing one brings. */
 function installedWith(directory: string, name: string): string[] {
