@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
 import { IngestError } from '@ingest/core'
-import { asText, sliceEvents } from '@ingest/core/internal'
+import { sliceEvents } from '@ingest/core/internal'
 
 /**
  * One record of the log: what one batch stored.
@@ -134,5 +134,5 @@ export function eventsOf(payload: Buffer): Buffer[] {
 
 /** The `eventId` inside the bytes of an event. */
 export function eventIdOf(event: Buffer): string {
-  return JSON.parse(asText(event, 0, event.length)).eventId
+  return JSON.parse(event.toString()).eventId
 }
