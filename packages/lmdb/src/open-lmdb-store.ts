@@ -20,7 +20,6 @@ import { checkEvents, type LmdbIdentity, neighboursOf, openChunksOf, openIdentit
 import { lockedError } from './environment/write-lock.ts'
 import type { Position } from './ids/entry.ts'
 import { createFingerprint, type Fingerprint } from './ids/fingerprint.ts'
-import type { RebuildProgress } from './ids/log-reader.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { readActivity } from './log/activity.ts'
 import { createEventLog, type LoggedEvent, openEventLogTables, type SlicedReads } from './log/event-log.ts'
@@ -46,8 +45,8 @@ export interface LmdbStoreOptions {
   onFatal?: (error: IngestError) => void
   /** A commit that takes longer, in milliseconds, is taken for one that never ends. 30 seconds without. */
   commitTimeoutMs?: number
-  /** Told how far it has come while the id index, which was lost or damaged, is made again at opening. */
-  onRebuild?: (progress: RebuildProgress) => void
+  /** Called while opening rebuilds a lost or damaged id index from the log; `done` and `total` count log records. */
+  onRebuild?: (progress: { done: number; total: number }) => void
   /** @internal For tests: a smaller run of the id index, and a hash that collides. */
   internals?: { entriesPerFlush?: number; fingerprint?: Fingerprint }
 }
