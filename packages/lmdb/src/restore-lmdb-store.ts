@@ -5,7 +5,7 @@ import { IngestError } from '@ingest/core'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
 import { openEnvironment } from './environment/environment.ts'
-import { beginEpoch, checkEvents, neighboursOf, openChunksOf, openIdentity } from './environment/identity.ts'
+import { beginEpoch, checkEventsPresent, findSiblings, openChunks, openIdentity } from './environment/identity.ts'
 
 /**
  * The staging directory of a restore. While it exists, the directory around it holds nothing but an unfinished restore.
@@ -13,7 +13,7 @@ import { beginEpoch, checkEvents, neighboursOf, openChunksOf, openIdentity } fro
 const stagingName = 'restoring'
 
 /** @throws {IngestError} `store-incompatible` for a directory in which a restore was cut short */
-export function checkRestored(directory: string): void {
+export function checkRestoreFinished(directory: string): void {
   if (!existsSync(join(directory, stagingName))) return
   throw new IngestError(
     'store-incompatible',
@@ -32,12 +32,12 @@ export function checkRestored(directory: string): void {
 export async function restoreLmdbStore(backup: string, directory: string): Promise<void> {
   const from = join(backup, 'events')
   if (!checkDataFile(join(from, 'data.mdb'))) {
-    checkEvents(from, neighboursOf(backup))
+    checkEventsPresent(from, findSiblings(backup))
     throw new IngestError('store-missing', `There is no store in ${backup}.`)
   }
-  checkRestored(backup)
+  checkRestoreFinished(backup)
   const staging = join(directory, stagingName)
-  if (existsSync(staging)) await empty(directory)
+  if (existsSync(staging)) await removeUnfinished(directory)
   makeDirectory(directory)
   if (readdirSync(directory).length > 0) {
     throw new IngestError('invalid-argument', `${directory} is not empty: move it away first, and keep it.`)
@@ -46,7 +46,7 @@ export async function restoreLmdbStore(backup: string, directory: string): Promi
   await copyData(from, join(staging, 'events'))
   // without maps it may be missing; what is wrong with it is found when it is opened
   if (checkDataFile(join(backup, 'chunks', 'data.mdb'))) await copyData(join(backup, 'chunks'), join(staging, 'chunks'))
-  await renew(staging)
+  await verifyAndBeginEpoch(staging)
   for (const name of ['chunks', 'events']) await rename(join(staging, name), join(directory, name))
   await syncPath(directory)
   await rm(staging, { recursive: true })
@@ -54,12 +54,12 @@ export async function restoreLmdbStore(backup: string, directory: string): Promi
 }
 
 /** Checks that the copy is a whole store, and begins its new epoch. */
-async function renew(staging: string): Promise<void> {
+async function verifyAndBeginEpoch(staging: string): Promise<void> {
   const directory = join(staging, 'events')
   const events = openEnvironment(directory)
   try {
     const identity = openIdentity(events, directory, [staging])
-    const chunks = await openChunksOf(events, staging, identity)
+    const chunks = await openChunks(events, staging, identity)
     beginEpoch(events, chunks)
     await chunks.root.close()
   } finally {
@@ -74,7 +74,7 @@ async function copyData(from: string, to: string): Promise<void> {
 }
 
 /** Removes an unfinished restore. */
-async function empty(directory: string): Promise<void> {
+async function removeUnfinished(directory: string): Promise<void> {
   // the staging directory last: as long as it exists, the rest is known to be unfinished
   const names = readdirSync(directory).filter((name) => name !== stagingName)
   for (const name of [...names, stagingName]) await rm(join(directory, name), { recursive: true, force: true })

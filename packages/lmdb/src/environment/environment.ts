@@ -5,7 +5,7 @@ import { IngestError } from '@ingest/core'
 import { type Database, openAsClass, type RootDatabase } from 'lmdb'
 import { checkDataFile, checkLockFile, pageSize } from './data-file.ts'
 import { makeDirectory, syncDirectory } from './directory.ts'
-import { findWriteLock, type LockHolder, processWith } from './write-lock.ts'
+import { findProcessMapping, type LockHolder, openLockProbe } from './write-lock.ts'
 
 /** A table with binary keys and values. */
 export type Table = Database<Buffer, Buffer>
@@ -50,18 +50,18 @@ export interface Environment {
    * Why the files cannot be trusted: one that was deleted or replaced under a running process takes every write and
    * keeps none, and two lock files make two writers.
    */
-  lost(): string | undefined
+  lossReason(): string | undefined
   /** Identifies the two files. A thread that opens the environment later passes it to {@link openEnvironment}. */
-  files: string
+  fileIds: string
   /** Whether the disk has next to no space left. */
-  isFull(): boolean
+  isDiskFull(): boolean
   /** @throws {IngestError} `disk-full` when the disk has next to no space left. */
   checkSpace(): void
 }
 
 export interface EnvironmentOptions {
   /** The files that another thread of this process has open. */
-  files?: string
+  fileIds?: string
 }
 
 // address space, not disk: the file grows as it is filled, except on Windows, where lmdb grows the map instead
@@ -83,7 +83,7 @@ const fileDescriptorsMin = 8
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
   const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
   checkFileDescriptors(directory, fileDescriptorsMin)
-  if (options.files !== undefined) checkFiles(options.files)
+  if (options.fileIds !== undefined) checkFiles(options.fileIds)
   const existed = checkDataFile(path)
   const hasLockFile = checkLockFile(lockPath)
   checkAddressSpace()
@@ -115,21 +115,21 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
   const root = withoutLock(Store.prototype, () => new Store(null, settings))
   // LMDB syncs the file and not the directory that names it
   if (!existed) for (const each of [directory, dirname(directory)]) syncDirectory(each)
-  const files = options.files ?? identify()
+  const files = options.fileIds ?? identify()
   checkFiles(files)
-  const findHolder = findWriteLock(lockPath)
+  const findHolder = openLockProbe(lockPath)
   const tables = new Map<string, Table>()
 
   function identify(): string {
     return [path, lockPath].map(identityOf).join()
   }
 
-  function lostOf(files: string): string | undefined {
+  function lossOf(files: string): string | undefined {
     return identify() === files ? undefined : `${path} or its lock.mdb was deleted or replaced while it was open`
   }
 
   function checkFiles(files: string): void {
-    const what = lostOf(files)
+    const what = lossOf(files)
     if (what !== undefined) throw new IngestError('store-failed', `${what}.`)
   }
 
@@ -156,10 +156,10 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
       return result
     },
     lockHolder: findHolder,
-    lost: () => lostOf(files),
-    files,
+    lossReason: () => lossOf(files),
+    fileIds: files,
     checkSpace: () => checkFreeSpace(directory),
-    isFull: () => freeBytes(directory) < freeBytesMin,
+    isDiskFull: () => freeBytes(directory) < freeBytesMin,
   }
 }
 
@@ -221,7 +221,7 @@ export function checkFreeSpace(directory: string): void {
 
 /** A process that has the data file open, and a lock file that is gone, would not lock out this one. */
 function checkNotInUse(path: string, lockPath: string): void {
-  const pid = processWith(path)
+  const pid = findProcessMapping(path)
   // a process that starts at the same time makes the lock file first
   if (pid === undefined || checkLockFile(lockPath)) return
   throw new IngestError(

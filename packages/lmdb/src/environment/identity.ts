@@ -23,7 +23,7 @@ const formatKey = Buffer.from('format')
 const storeKey = Buffer.from('store')
 
 /** The directories beside `events/` that hold data. Call this before opening `events/`, which is created first. */
-export function neighboursOf(directory: string): string[] {
+export function findSiblings(directory: string): string[] {
   return ['chunks', 'ids'].map((name) => join(directory, name)).filter(holdsData)
 }
 
@@ -37,7 +37,7 @@ function holdsData(path: string): boolean {
 }
 
 /** @throws {IngestError} `store-incompatible` for `events/` without data beside directories with data */
-export function checkEvents(eventsDirectory: string, neighbours: readonly string[]): void {
+export function checkEventsPresent(eventsDirectory: string, neighbours: readonly string[]): void {
   const [neighbour] = neighbours
   if (neighbour !== undefined) throw lost(eventsDirectory, neighbour)
 }
@@ -52,7 +52,7 @@ export function openIdentity(
   eventsDirectory: string,
   neighbours: readonly string[],
 ): LmdbIdentity {
-  if (!tablesOf(events).includes(metaTable)) checkEvents(eventsDirectory, neighbours)
+  if (!listTables(events).includes(metaTable)) checkEventsPresent(eventsDirectory, neighbours)
   const meta = events.table(metaTable)
   // opening takes the write lock only where there is something to write
   const format = meta.getBinary(formatKey) ?? (neighbours.length > 0 ? undefined : events.write(makeFormat))
@@ -80,7 +80,7 @@ export function openIdentity(
  *
  * @throws {IngestError} `store-incompatible`, with nothing changed
  */
-export async function openChunksOf(
+export async function openChunks(
   events: Environment,
   directory: string,
   identity: StoreIdentity,
@@ -93,7 +93,7 @@ export async function openChunksOf(
   }
   const chunks = openEnvironment(chunksDirectory)
   try {
-    const tables = tablesOf(chunks)
+    const tables = listTables(chunks)
     const known = tables.includes(metaTable) ? chunks.table(metaTable).getBinary(storeKey) : undefined
     if (!known && tables.some((name) => name !== metaTable)) throw foreign(chunksDirectory, eventsDirectory)
     if (!known && namesChunks(events)) throw lost(chunksDirectory, eventsDirectory)
@@ -129,12 +129,12 @@ function writeOnce(chunks: Environment, own: Buffer): Buffer {
 /** Whether the log names any chunk as stored. */
 function namesChunks(events: Environment): boolean {
   events.root.resetReadTxn()
-  if (!tablesOf(events).includes('chunks')) return false
+  if (!listTables(events).includes('chunks')) return false
   return [...events.table('chunks').getKeys({ limit: 1 })].length > 0
 }
 
 /** The names of the existing tables. */
-function tablesOf({ root }: Environment): string[] {
+function listTables({ root }: Environment): string[] {
   // lmdb ends their names with a NUL
   return Array.from(root.getKeys({}), (key) => key.toString().replace(/\0$/, ''))
 }

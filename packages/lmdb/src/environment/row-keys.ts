@@ -8,7 +8,7 @@ export function sequenceKey(sequence: number): Buffer {
 }
 
 /** The sequence number at the end of a key. */
-export function sequenceOf(key: Buffer): number {
+export function readSequence(key: Buffer): number {
   return Number(key.readBigUInt64BE(key.length - 8))
 }
 

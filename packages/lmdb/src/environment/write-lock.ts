@@ -30,7 +30,7 @@ export function lockedError({ pid, isStopped }: LockHolder): IngestError {
  * read from the memory to which this process has mapped the file, as closing the file would release the process's locks
  * on it.
  */
-export function findWriteLock(lockPath: string): () => LockHolder | undefined {
+export function openLockProbe(lockPath: string): () => LockHolder | undefined {
   const address = process.platform === 'linux' ? mutexAddress(lockPath) : undefined
   if (address === undefined) return () => undefined
   return () => {
@@ -53,7 +53,7 @@ const kindOffset = 16
 const mutexKind = 16 | 128
 
 /** Another process that has mapped the data file at `path`, as far as they are visible from here. */
-export function processWith(path: string): number | undefined {
+export function findProcessMapping(path: string): number | undefined {
   if (process.platform !== 'linux') return undefined
   const mapping = new RegExp(` ${statSync(path).ino} +.*data\\.mdb`)
   const pids = readdirSync('/proc').map(Number)

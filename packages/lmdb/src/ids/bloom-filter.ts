@@ -23,7 +23,7 @@ function filterWords(count: number): number {
 }
 
 export function addToFilter(filter: BloomFilter, high: number, low: number): void {
-  const line = lineOf(filter, high, low)
+  const line = lineIndex(filter, high, low)
   for (let i = 0, hash = low; i < bitsSet; i++) {
     hash = next(hash)
     const word = line + (hash >>> 28)
@@ -33,7 +33,7 @@ export function addToFilter(filter: BloomFilter, high: number, low: number): voi
 
 /** False only if it was never added. */
 export function mayHave(filter: BloomFilter, high: number, low: number): boolean {
-  const line = lineOf(filter, high, low)
+  const line = lineIndex(filter, high, low)
   for (let i = 0, hash = low; i < bitsSet; i++) {
     hash = next(hash)
     if (((filter[line + (hash >>> 28)] as number) & (1 << ((hash >>> 23) & 31))) === 0) return false
@@ -42,7 +42,7 @@ export function mayHave(filter: BloomFilter, high: number, low: number): boolean
 }
 
 /** Chosen by other bits than the block of a run is: else the ids of one block would share a few lines. */
-function lineOf(filter: BloomFilter, high: number, low: number): number {
+function lineIndex(filter: BloomFilter, high: number, low: number): number {
   const hash = Math.imul(high ^ (low << 7), 0x9e3779b1) >>> 0
   return Math.floor((hash / 0x1_0000_0000) * (filter.length / lineWords)) * lineWords
 }

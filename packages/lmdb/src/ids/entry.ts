@@ -7,7 +7,7 @@ export interface Position {
 /** Where one of the events that were asked for may be stored. */
 export interface Candidate {
   /** Its place among those asked for. */
-  of: number
+  queryIndex: number
   position: Position
 }
 

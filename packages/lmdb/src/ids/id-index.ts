@@ -2,7 +2,7 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
-import type { Gates } from '../threads/exit-guard.ts'
+import type { ExitGuards } from '../threads/exit-guard.ts'
 import { type BloomFilter, getFilter, mayHave } from './bloom-filter.ts'
 import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
 import { type IndexWorker, startIndexWorker } from './index-worker-handle.ts'
@@ -26,15 +26,15 @@ import {
  */
 export interface IdIndex {
   /** Resolves when there is room for more: slows appends down to what flushing and merging can keep up with. */
-  room(): Promise<void>
+  waitForCapacity(): Promise<void>
   /** Takes in what was appended since, and the runs that were published since, by any process; before each search. */
   catchUp(lastSequence: number): void
   /** Candidates for `count` fingerprints, high and low halves one after another. */
   search(fingerprints: Uint32Array, count: number): Candidate[]
   /** Takes the ids of a record that was appended just now. */
-  add(sequence: number, fingerprints: Uint32Array, count: number): void
+  addRecord(sequence: number, fingerprints: Uint32Array, count: number): void
   /** Forgets what was added and may not have been committed. */
-  undone(): void
+  rollback(): void
   close(): Promise<void>
 }
 
@@ -43,25 +43,25 @@ export interface IdIndexOptions {
   log: LogReader
   /** The directory of the log, for the worker. */
   logDirectory: string
-  logFiles: string
+  logFileIds: string
   seed: string
   entriesPerFlush: number
-  gates: Gates
+  guards: ExitGuards
   onProgress?: (progress: RebuildProgress) => void
 }
 
 /** Full tables that wait to be flushed; with more of them, appends wait too. */
-const waitingTablesMax = 4
+const fullTablesMax = 4
 /**
  * Runs of level 0 that wait to be merged; with more of them, appends wait too, as each costs every look-up a little.
  */
-const waitingRunsMax = mergeWidth * 4
+const unmergedRunsMax = mergeWidth * 4
 /** An append that has waited for so long is refused instead, and may be sent again. */
-const roomTimeoutMs = 20_000
+const capacityTimeoutMs = 20_000
 /** How often somebody who waits looks again: what another process publishes is not told to this one. */
 const pollMs = 20
 /** Filters that were made for runs which were never published are let go of, oldest first. */
-const comingFiltersMax = 4
+const unpublishedFiltersMax = 4
 
 /** Opens the index in a directory, and makes it from the log when it is missing, damaged, or of another log. */
 export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
@@ -84,40 +84,40 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   /** By the nonce of their run. */
   const filters = new Map<number, BloomFilter>()
   /** Filters that the worker has made of runs that are not in the list yet. */
-  const coming = new Map<number, BloomFilter>()
+  const unpublishedFilters = new Map<number, BloomFilter>()
   let list = emptyRunList(seed)
   let current = newTable()
   /** Full ones, newest first, which wait to be flushed. */
-  let waiting: RecentTable[] = []
+  let fullTables: RecentTable[] = []
   /** All records up to this one are in a table or a run. */
-  let reached = 0
+  let indexedThrough = 0
   /** The state when the records of other processes were read, before this process added its own. */
-  let kept: { current: RecentTable; waiting: RecentTable[]; reached: number } | undefined
+  let checkpoint: { current: RecentTable; fullTables: RecentTable[]; indexedThrough: number } | undefined
   let worker: IndexWorker | undefined
   let damage: IngestError | undefined
   /** What the worker has met last. */
-  let trouble = ''
+  let lastProblem = ''
 
   function newTable(): RecentTable {
     return createRecentTable(entriesPerFlush + log.entriesPerRecordMax)
   }
 
-  function wake(): void {
+  function wakeWorker(): void {
     worker ??= startIndexWorker(
       {
         directory,
-        files: environment.files,
+        fileIds: environment.fileIds,
         logDirectory: options.logDirectory,
-        logFiles: options.logFiles,
+        logFileIds: options.logFileIds,
         seed,
         entriesPerFlush,
-        gates: options.gates,
+        guards: options.guards,
       },
       {
-        onFilter: (nonce, filter) => coming.set(nonce, filter),
+        onFilter: (nonce, filter) => unpublishedFilters.set(nonce, filter),
         onDamage: markDamaged,
         onTrouble: (message) => {
-          trouble = ` (${message})`
+          lastProblem = ` (${message})`
         },
         // the next one who wakes it starts another
         onEnd: () => {
@@ -148,7 +148,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   }
 
   /** Takes over the list of runs if somebody has changed it. */
-  function takeOver(): void {
+  function refreshRunList(): void {
     tables.environment.root.resetReadTxn()
     if (readRevision(tables) === list.revision) return
     const next = readRunList(tables) ?? emptyRunList(seed)
@@ -157,34 +157,37 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
       throw new IngestError('store-failed', 'The id index was made again by another process: open the store anew.')
     }
     const fresh = next.runs.filter(({ nonce }) => !filters.has(nonce))
-    const made = fresh.map((run) => [run.nonce, coming.get(run.nonce) ?? getFilter(tables.filters, run)] as const)
+    const made = fresh.map(
+      (run) => [run.nonce, unpublishedFilters.get(run.nonce) ?? getFilter(tables.filters, run)] as const,
+    )
     // nothing is changed before everything is read
     list = next
-    kept = undefined
+    checkpoint = undefined
     for (const [nonce, filter] of made) filters.set(nonce, filter)
     const listed = new Set(list.runs.map(({ nonce }) => nonce))
     for (const nonce of filters.keys()) if (!listed.has(nonce)) filters.delete(nonce)
-    for (const nonce of coming.keys()) if (listed.has(nonce) || coming.size > comingFiltersMax) coming.delete(nonce)
-    waiting = waiting.filter((table) => table.lastSequence() > list.watermark)
+    for (const nonce of unpublishedFilters.keys())
+      if (listed.has(nonce) || unpublishedFilters.size > unpublishedFiltersMax) unpublishedFilters.delete(nonce)
+    fullTables = fullTables.filter((table) => table.lastSequence() > list.watermark)
     if (current.count() > 0 && current.lastSequence() <= list.watermark) current = newTable()
-    reached = Math.max(reached, list.watermark)
+    indexedThrough = Math.max(indexedThrough, list.watermark)
   }
 
-  function take(sequence: number, fingerprints: Uint32Array, count: number): void {
+  function addToTable(sequence: number, fingerprints: Uint32Array, count: number): void {
     for (let index = 0; index < count; index++) {
       current.add(fingerprints[index * 2] as number, fingerprints[index * 2 + 1] as number, sequence, index)
     }
-    reached = sequence
+    indexedThrough = sequence
     if (current.count() < entriesPerFlush) return
-    waiting = [current, ...waiting]
+    fullTables = [current, ...fullTables]
     current = newTable()
-    wake()
+    wakeWorker()
   }
 
   function readLog(last: number, until = () => false): void {
-    while (reached < last && !until()) {
-      const fingerprints = log.fingerprints(reached + 1)
-      take(reached + 1, fingerprints, fingerprints.length / 2)
+    while (indexedThrough < last && !until()) {
+      const fingerprints = log.fingerprints(indexedThrough + 1)
+      addToTable(indexedThrough + 1, fingerprints, fingerprints.length / 2)
     }
   }
 
@@ -195,37 +198,37 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
       if (!mayHave(filter, high, low)) continue
       const block = getPart(tables.blocks, run.id, blockOf(high, run.level))
       for (let at = 0; at < block.length; at += wordsPerEntry) {
-        if (block[at] === high && block[at + 1] === low) found.push({ of, position: positionAt(block, at) })
+        if (block[at] === high && block[at + 1] === low) found.push({ queryIndex: of, position: positionAt(block, at) })
       }
     }
   }
 
   function isFull(): boolean {
-    return waiting.length > waitingTablesMax || list.runs.filter(({ level }) => level === 0).length > waitingRunsMax
+    return fullTables.length > fullTablesMax || list.runs.filter(({ level }) => level === 0).length > unmergedRunsMax
   }
 
   /** Reads what of the log is in no run; of more than memory has room for, runs are made first. */
   async function open(): Promise<void> {
     const total = log.lastSequence()
-    takeOver()
-    for (let [since, before] = [Date.now(), 0]; reached < total; ) {
+    refreshRunList()
+    for (let [since, before] = [Date.now(), 0]; indexedThrough < total; ) {
       readLog(total, isFull)
-      if (reached > before) [since, before] = [Date.now(), reached]
-      if (Date.now() - since > roomTimeoutMs) {
-        throw new IngestError('overloaded', `The id index cannot be made${trouble}: try again later.`)
+      if (indexedThrough > before) [since, before] = [Date.now(), indexedThrough]
+      if (Date.now() - since > capacityTimeoutMs) {
+        throw new IngestError('overloaded', `The id index cannot be made${lastProblem}: try again later.`)
       }
-      if (reached < total) {
-        onProgress({ done: reached, total })
+      if (indexedThrough < total) {
+        onProgress({ done: indexedThrough, total })
         await waitForRoom()
       }
     }
   }
 
   async function waitForRoom(): Promise<void> {
-    wake()
+    wakeWorker()
     await worker?.changed(pollMs)
     if (damage) throw damage
-    takeOver()
+    refreshRunList()
   }
 
   await open().catch(async (error) => {
@@ -233,15 +236,15 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     throw error
   })
   return {
-    async room() {
+    async waitForCapacity() {
       if (damage) throw damage
-      const lost = environment.lost()
+      const lost = environment.lossReason()
       if (lost !== undefined) throw new IngestError('store-failed', `${lost}. It is made again at the next opening.`)
       // here rather than in the transaction, because reading the filters of another process's runs may take a while
-      guarded(takeOver)
+      guarded(refreshRunList)
       for (const start = Date.now(); isFull(); ) {
-        if (Date.now() - start > roomTimeoutMs) {
-          throw new IngestError('overloaded', `The id index cannot keep up${trouble}: send this again later.`, {
+        if (Date.now() - start > capacityTimeoutMs) {
+          throw new IngestError('overloaded', `The id index cannot keep up${lastProblem}: send this again later.`, {
             retryAfterSeconds: 5,
           })
         }
@@ -252,30 +255,30 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     },
 
     catchUp(lastSequence) {
-      guarded(takeOver)
+      guarded(refreshRunList)
       readLog(lastSequence)
-      current.keep()
-      kept = { current, waiting, reached }
+      current.checkpoint()
+      checkpoint = { current, fullTables, indexedThrough }
     },
 
     search(fingerprints, count) {
       const found: Candidate[] = []
-      for (const table of [current, ...waiting]) table.search(fingerprints, count, found)
+      for (const table of [current, ...fullTables]) table.search(fingerprints, count, found)
       guarded(() => {
         for (const run of list.runs) searchRun(run, fingerprints, count, found)
       })
       return found
     },
 
-    add: take,
+    addRecord: addToTable,
 
-    undone() {
+    rollback() {
       // reading the log again since the last run takes long
-      kept ??= { current: newTable(), waiting: [], reached: list.watermark }
-      current = kept.current
-      waiting = kept.waiting
-      reached = kept.reached
-      current.undo()
+      checkpoint ??= { current: newTable(), fullTables: [], indexedThrough: list.watermark }
+      current = checkpoint.current
+      fullTables = checkpoint.fullTables
+      indexedThrough = checkpoint.indexedThrough
+      current.rollback()
     },
 
     async close() {

@@ -1,16 +1,16 @@
 import { Worker } from 'node:worker_threads'
-import { type Gates, gateAt, indexerGate } from '../threads/exit-guard.ts'
+import { type ExitGuards, exitGuardAt, indexerSlot } from '../threads/exit-guard.ts'
 
 /** What the worker needs to know. */
 export interface IndexWorkerData {
   directory: string
   /** As {@link Environment} names them. */
-  files: string
+  fileIds: string
   logDirectory: string
-  logFiles: string
+  logFileIds: string
   seed: string
   entriesPerFlush: number
-  gates: Gates
+  guards: ExitGuards
 }
 
 /** What the worker says. */
@@ -45,9 +45,9 @@ export interface IndexWorker {
 
 /** Starts the thread; it does not keep the process alive. */
 export function startIndexWorker(data: IndexWorkerData, listener: IndexWorkerListener): IndexWorker {
-  const gate = gateAt(data.gates, indexerGate)
+  const guard = exitGuardAt(data.guards, indexerSlot)
   // at its birth, as it begins by loading LMDB
-  gate.enter()
+  guard.enterNative()
   const worker = new Worker(new URL('./index-worker.js', import.meta.url), {
     workerData: data,
     // loaders and the like of the host program, which NODE_OPTIONS may name too, are not for this thread
@@ -57,7 +57,7 @@ export function startIndexWorker(data: IndexWorkerData, listener: IndexWorkerLis
   let waiting: (() => void)[] = []
   const ended = new Promise<void>((resolve) => {
     worker.once('exit', () => {
-      gate.leave()
+      guard.leaveNative()
       listener.onEnd()
       notify()
       resolve()

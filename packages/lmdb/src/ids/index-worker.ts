@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { openEnvironment } from '../environment/environment.ts'
-import { gateAt, indexerGate } from '../threads/exit-guard.ts'
-import { standBack } from '../threads/thread-priority.ts'
+import { exitGuardAt, indexerSlot } from '../threads/exit-guard.ts'
+import { lowerThreadPriority } from '../threads/thread-priority.ts'
 import { isDamage } from './id-index.ts'
 import type { FromIndexWorker, IndexWorkerData, ToIndexWorker } from './index-worker-handle.ts'
 import { createIndexer } from './indexer.ts'
@@ -15,12 +15,20 @@ import { openIdTables } from './run-list.ts'
 const retryMs = 500
 
 // those who serve requests come first
-standBack(10)
+lowerThreadPriority(10)
 
-const { directory, files, logDirectory, logFiles, seed, entriesPerFlush, gates } = workerData as IndexWorkerData
-const gate = gateAt(gates, indexerGate)
-const logEnvironment = openEnvironment(logDirectory, { files: logFiles })
-const tables = openIdTables(openEnvironment(directory, { files }))
+const {
+  directory,
+  fileIds: files,
+  logDirectory,
+  logFileIds: logFiles,
+  seed,
+  entriesPerFlush,
+  guards,
+} = workerData as IndexWorkerData
+const guard = exitGuardAt(guards, indexerSlot)
+const logEnvironment = openEnvironment(logDirectory, { fileIds: logFiles })
+const tables = openIdTables(openEnvironment(directory, { fileIds: files }))
 const indexer = createIndexer({
   tables,
   log: createLogReader(logEnvironment, logEnvironment.table('log')),
@@ -57,14 +65,14 @@ function isLocked(): boolean {
 }
 
 function attempt<T>(work: () => T): T | undefined {
-  gate.enter()
+  guard.enterNative()
   try {
     return work()
   } catch (error) {
     say({ type: 'failed', message: (error as Error).message, damaged: isDamage(error) })
     return undefined
   } finally {
-    gate.leave()
+    guard.leaveNative()
   }
 }
 
@@ -77,11 +85,11 @@ parentPort?.on('message', async (message: ToIndexWorker) => {
     closing = true
     await working
     if (!isLocked()) attempt(() => indexer.release())
-    gate.enter()
+    guard.enterNative()
     await tables.environment.root.close()
     await logEnvironment.root.close()
     parentPort?.close()
   }
 })
 
-gate.leave()
+guard.leaveNative()

@@ -40,7 +40,7 @@ export interface Indexer {
 /** So many blocks of each input are merged in one transaction: some 60,000 entries, about 10 ms. */
 const blocksPerStep = 32
 /** So many parts of a run that is no longer needed are removed in one transaction. */
-const partsPerSweep = 4096
+const garbagePartsPerStep = 4096
 
 interface Merge {
   inputs: Run[]
@@ -63,37 +63,37 @@ export function createIndexer({
   const entries = new Uint32Array((entriesPerFlush + log.entriesPerRecordMax) * wordsPerEntry)
   let gathered = { from: 0, to: 0, count: 0 }
   let merge: Merge | undefined
-  let holding = false
-  let swept = false
+  let holdsClaim = false
+  let garbageCollected = false
 
   /** Runs `work` in a transaction if the right to work is ours; what another worker did meanwhile counts. */
-  function claimed(work: (list: RunList) => StepOutcome): StepOutcome {
+  function withClaim(work: (list: RunList) => StepOutcome): StepOutcome {
     try {
       return write(() => {
-        const held = claim.hold()
-        holding = held !== 'busy'
+        const held = claim.acquire()
+        holdsClaim = held !== 'busy'
         if (held === 'busy') return 'busy'
         // whoever worked before may have left an unfinished run behind, and what was begun here may be swept by now
-        if (held === 'taken') begin()
+        if (held === 'taken') discardUnfinished()
         return work(readRunList(tables) ?? emptyRunList(seed))
       })
     } catch (error) {
       // of what this transaction noted in memory nothing is on disk
-      begin()
+      discardUnfinished()
       throw error
     }
   }
 
   /** Forgets what is half done; it is swept, and done anew. */
-  function begin(): void {
+  function discardUnfinished(): void {
     merge = undefined
-    swept = false
+    garbageCollected = false
   }
 
   function release(): void {
-    if (!holding) return
+    if (!holdsClaim) return
     write(() => claim.release())
-    holding = false
+    holdsClaim = false
   }
 
   function publish(list: RunList, change: Partial<RunList>): void {
@@ -173,12 +173,12 @@ export function createIndexer({
     putFilter(tables.filters, output, filter)
     publish(list, { runs })
     merge = undefined
-    swept = false
+    garbageCollected = false
     return 'worked'
   }
 
   /** Removes some of what belongs to no run of the list: what was merged, and what was never finished. */
-  function sweep(list: RunList): StepOutcome {
+  function collectGarbage(list: RunList): StepOutcome {
     const listed = new Set(list.runs.map(({ id }) => id))
     for (const table of [tables.blocks, tables.filters]) {
       for (let from = 0; ; ) {
@@ -187,12 +187,12 @@ export function createIndexer({
         const run = key.readUInt32BE()
         from = run + 1
         if (listed.has(run)) continue
-        const parts = [...table.getKeys({ start: runKey(run), end: runKey(from), limit: partsPerSweep })]
+        const parts = [...table.getKeys({ start: runKey(run), end: runKey(from), limit: garbagePartsPerStep })]
         for (const part of parts) table.remove(part)
         return 'worked'
       }
     }
-    swept = true
+    garbageCollected = true
     return 'worked'
   }
 
@@ -200,22 +200,24 @@ export function createIndexer({
     step() {
       root.resetReadTxn()
       const list = readRunList(tables) ?? emptyRunList(seed)
-      if (gather(list.watermark)) return claimed(flush)
+      if (gather(list.watermark)) return withClaim(flush)
       if (merge) {
         const current = merge
         const blocks = 1 << blockBits(current.output.level - 1)
-        return claimed((fresh) => {
+        return withClaim((fresh) => {
           if (merge !== current) return 'worked'
           if (current.block === blocks) return finishMerge(fresh, current)
           current.block = continueMerge(current)
           return 'worked'
         })
       }
-      const inputs = fullLevel(list)
+      const inputs = mergeCandidates(list)
       // at its start too: whoever was here before may have been killed
-      if (!swept) return claimed((fresh) => (merge ? 'worked' : sweep(fresh)))
+      if (!garbageCollected) return withClaim((fresh) => (merge ? 'worked' : collectGarbage(fresh)))
       if (inputs)
-        return claimed((fresh) => (fullLevel(fresh) ? beginMerge(fresh, fullLevel(fresh) as Run[]) : 'worked'))
+        return withClaim((fresh) =>
+          mergeCandidates(fresh) ? beginMerge(fresh, mergeCandidates(fresh) as Run[]) : 'worked',
+        )
       release()
       return 'idle'
     },
@@ -225,7 +227,7 @@ export function createIndexer({
 }
 
 /** The oldest runs of the lowest level that has enough of them to be merged. */
-function fullLevel({ runs }: RunList): Run[] | undefined {
+function mergeCandidates({ runs }: RunList): Run[] | undefined {
   for (const level of new Set(runs.map((run) => run.level).sort((a, b) => a - b))) {
     const same = runs.filter((run) => run.level === level)
     if (same.length >= mergeWidth) return same.slice(-mergeWidth)

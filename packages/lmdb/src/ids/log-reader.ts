@@ -1,7 +1,7 @@
 import { IngestError } from '@ingest/core'
 import type { Environment, Table } from '../environment/environment.ts'
-import { sequenceKey, sequenceOf } from '../environment/row-keys.ts'
-import { checksumOf, fingerprintsOf } from '../log/record.ts'
+import { readSequence, sequenceKey } from '../environment/row-keys.ts'
+import { readChecksum, readFingerprints } from '../log/record.ts'
 
 /** What the index reads of the log. */
 export interface LogReader {
@@ -36,13 +36,13 @@ export function createLogReader(environment: Environment, log: Table): LogReader
     refresh: () => environment.root.resetReadTxn(),
     lastSequence() {
       const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
-      return last ? sequenceOf(last) : 0
+      return last ? readSequence(last) : 0
     },
     fingerprints(sequence) {
-      return fingerprintsOf(get(sequence), sequence)
+      return readFingerprints(get(sequence), sequence)
     },
     checksum(sequence) {
-      return checksumOf(get(sequence))
+      return readChecksum(get(sequence))
     },
   }
 }

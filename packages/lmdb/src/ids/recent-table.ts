@@ -9,9 +9,9 @@ export interface RecentTable {
   /** Takes an entry; the records' numbers may only rise. */
   add(high: number, low: number, sequence: number, index: number): void
   /** Keeps the entries that were added so far. */
-  keep(): void
+  checkpoint(): void
   /** Removes the entries that were added since they were last kept, at a cost that grows with their number only. */
-  undo(): void
+  rollback(): void
   /** Adds to `found` each entry with one of `count` fingerprints. */
   search(fingerprints: Uint32Array, count: number, found: Candidate[]): void
 }
@@ -42,12 +42,12 @@ export function createRecentTable(capacity: number): RecentTable {
       lastSequence = sequence
     },
 
-    keep() {
+    checkpoint() {
       added = []
       keptSequence = lastSequence
     },
 
-    undo() {
+    rollback() {
       // no entry was placed behind one of these that is not removed as well
       for (const slot of added) words.fill(0, slot * wordsPerEntry, (slot + 1) * wordsPerEntry)
       count -= added.length
@@ -61,7 +61,8 @@ export function createRecentTable(capacity: number): RecentTable {
         for (let slot = low & mask; ; slot = (slot + 1) & mask) {
           const at = slot * wordsPerEntry
           if (isEmptyAt(words, at)) break
-          if (words[at] === high && words[at + 1] === low) found.push({ of, position: positionAt(words, at) })
+          if (words[at] === high && words[at + 1] === low)
+            found.push({ queryIndex: of, position: positionAt(words, at) })
         }
       }
     },

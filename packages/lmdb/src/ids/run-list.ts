@@ -70,7 +70,7 @@ export interface Claim {
    * Takes or renews the right, unless somebody else has it. `kept`: nobody else had it since this one took it, so what
    * was begun still stands. Only inside a write transaction.
    */
-  hold(): 'kept' | 'taken' | 'busy'
+  acquire(): 'kept' | 'taken' | 'busy'
   /** Gives it back. Only inside a write transaction. */
   release(): void
 }
@@ -99,7 +99,7 @@ export function createClaim({ meta }: IdTables, now: () => number = Date.now): C
   }
 
   return {
-    hold() {
+    acquire() {
       const claim = read()
       if (claim.owner !== own && isHeld(claim)) return 'busy'
       write(now() + claimMs)

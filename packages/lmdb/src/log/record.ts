@@ -64,7 +64,7 @@ export function decodeRecord(bytes: Buffer | undefined, sequence: number): LogRe
   if (!isRecord(bytes)) throw damagedRecord(sequence)
   const sum = crc32(bytes.subarray(headerBytes), crc32(zeros, crc32(bytes.subarray(0, crcOffset))))
   if (sum !== bytes.readUInt32LE(crcOffset)) throw damagedRecord(sequence)
-  return viewRecord(bytes)
+  return readUnverified(bytes)
 }
 
 /** Whether it may be a record, by its length and version. */
@@ -79,7 +79,7 @@ function damagedRecord(sequence: number): IngestError {
 }
 
 /** Reads a record on trust. */
-export function viewRecord(bytes: Buffer): LogRecord {
+export function readUnverified(bytes: Buffer): LogRecord {
   const count = bytes.readUInt32LE(0) >>> 8
   return {
     project: bytes.readUInt32LE(4),
@@ -90,9 +90,9 @@ export function viewRecord(bytes: Buffer): LogRecord {
 }
 
 /** What stands at the beginning of a record, read on trust. */
-export function headerOf(bytes: Uint8Array | undefined, sequence: number): Pick<LogRecord, 'receivedAt' | 'count'> {
+export function readHeader(bytes: Uint8Array | undefined, sequence: number): Pick<LogRecord, 'receivedAt' | 'count'> {
   if (!isRecord(bytes)) throw damagedRecord(sequence)
-  const { receivedAt, count } = viewRecord(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
+  const { receivedAt, count } = readUnverified(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
   return { receivedAt, count }
 }
 
@@ -101,7 +101,7 @@ export function headerOf(bytes: Uint8Array | undefined, sequence: number): Pick<
  *
  * @throws {IngestError} `store-damaged`
  */
-export function fingerprintsOf(bytes: Buffer | undefined, sequence: number): Uint32Array {
+export function readFingerprints(bytes: Buffer | undefined, sequence: number): Uint32Array {
   const count = isRecord(bytes) ? bytes.readUInt32LE(0) >>> 8 : 0
   // no record is empty: a page of zeros would hide the ids that stood on it
   if (!bytes || count === 0 || headerBytes + count * fingerprintBytes > bytes.length) throw damagedRecord(sequence)
@@ -111,7 +111,7 @@ export function fingerprintsOf(bytes: Buffer | undefined, sequence: number): Uin
 }
 
 /** The checksum in a record, by which it is told from another one; 0 for a record that is missing. */
-export function checksumOf(bytes: Buffer | undefined): number {
+export function readChecksum(bytes: Buffer | undefined): number {
   return bytes && bytes.length >= headerBytes ? bytes.readUInt32LE(crcOffset) : 0
 }
 
@@ -128,11 +128,11 @@ export function encodePayload(events: readonly Uint8Array[]): Buffer {
 }
 
 /** The exact bytes of each event of a payload. */
-export function eventsOf(payload: Buffer): Buffer[] {
+export function splitEvents(payload: Buffer): Buffer[] {
   return sliceEvents(payload).map(({ start, end }) => payload.subarray(start, end))
 }
 
 /** The `eventId` inside the bytes of an event. */
-export function eventIdOf(event: Buffer): string {
+export function parseEventId(event: Buffer): string {
   return JSON.parse(asText(event, 0, event.length)).eventId
 }

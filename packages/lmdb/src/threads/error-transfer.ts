@@ -2,7 +2,7 @@ import { constants } from 'node:os'
 import { type ErrorCode, type ErrorDetails, IngestError } from '@ingest/core'
 
 /** An {@link IngestError} that can be sent from one thread to another. */
-export interface Refusal {
+export interface SerializedError {
   code: ErrorCode
   message: string
   details: ErrorDetails
@@ -12,10 +12,10 @@ export interface Refusal {
  * What an error that came up while something was written means: the disk is full, which may pass, or the store cannot
  * be trusted any more.
  */
-export function toRefusal(error: unknown, isFull: () => boolean = () => false): Refusal {
+export function serializeError(error: unknown, isFull: () => boolean = () => false): SerializedError {
   if (error instanceof IngestError) {
     const { code, message, limit, actual, retryAfterSeconds } = error
-    return { code, message, details: definedOf({ limit, actual, retryAfterSeconds }) }
+    return { code, message, details: withoutUndefined({ limit, actual, retryAfterSeconds }) }
   }
   const { code, message } = (error ?? {}) as { code?: number; message?: string }
   const text = message ?? String(error)
@@ -30,7 +30,7 @@ export function toRefusal(error: unknown, isFull: () => boolean = () => false): 
   return { code: 'store-failed', message: `The store failed: ${text}.`, details: {} }
 }
 
-export function toError({ code, message, details }: Refusal): IngestError {
+export function deserializeError({ code, message, details }: SerializedError): IngestError {
   return new IngestError(code, message, details)
 }
 
@@ -38,6 +38,6 @@ const mapFull = -30792
 const { EIO, ENOSPC, EDQUOT, EFBIG } = constants.errno
 const fullCodes = new Set([ENOSPC, EDQUOT, EFBIG, mapFull])
 
-function definedOf(details: { [name in keyof ErrorDetails]: ErrorDetails[name] | undefined }): ErrorDetails {
+function withoutUndefined(details: { [name in keyof ErrorDetails]: ErrorDetails[name] | undefined }): ErrorDetails {
   return Object.fromEntries(Object.entries(details).filter(([, value]) => value !== undefined))
 }

@@ -1,66 +1,66 @@
 /**
  * A thread that is ended in the middle of LMDB's native code takes the process with it, or leaves a lock behind that
- * nobody opens again. A process that ends without closing its stores ends their threads. So each thread passes a gate
- * before it goes into LMDB, and whoever ends the process shuts the gates first.
+ * nobody opens again. A process that ends without closing its stores ends their threads. So each thread passes a guard
+ * before it goes into LMDB, and whoever ends the process shuts the guards first.
  */
-export interface Gate {
-  /** From here on the thread may not be ended. Never returns once the gate is shut. */
-  enter(): void
+export interface ExitGuard {
+  /** From here on the thread may not be ended. Never returns once the guard is shut. */
+  enterNative(): void
   /** It may be ended from here on. */
-  leave(): void
+  leaveNative(): void
 }
 
 // bits
-const inside = 1
-const shut = 2
+const inNative = 1
+const exiting = 2
 
-/** The gates of one store: memory that its threads share. */
-export type Gates = Int32Array
+/** The guards of one store: memory that its threads share. */
+export type ExitGuards = Int32Array
 
-/** The places of the gates. */
-export const writerGate = 0
-export const indexerGate = 1
-export const bytesGate = 2
+/** The places of the guards. */
+export const writerSlot = 0
+export const indexerSlot = 1
+export const blobSlot = 2
 
 /** After so long a thread is ended wherever it is: its disk may never answer. */
-const patienceMs = 2000
+const exitTimeoutMs = 2000
 
-/** The gates of the stores that are open in this process. */
-const open = new Set<Gates>()
+/** The guards of the stores that are open in this process. */
+const openGuards = new Set<ExitGuards>()
 
-/** Gates for the threads of a store, shut when the process ends; `letGo` when the threads have ended. */
-export function openGates(): { gates: Gates; letGo(): void } {
-  const gates = new Int32Array(new SharedArrayBuffer(12))
-  if (open.size === 0) process.once('exit', shutAll)
-  open.add(gates)
+/** Gates for the threads of a store, shut when the process ends; `release` when the threads have ended. */
+export function openExitGuards(): { guards: ExitGuards; release(): void } {
+  const guards = new Int32Array(new SharedArrayBuffer(12))
+  if (openGuards.size === 0) process.once('exit', blockAll)
+  openGuards.add(guards)
   return {
-    gates,
-    letGo() {
-      open.delete(gates)
-      if (open.size === 0) process.off('exit', shutAll)
+    guards,
+    release() {
+      openGuards.delete(guards)
+      if (openGuards.size === 0) process.off('exit', blockAll)
     },
   }
 }
 
-function shutAll(): void {
-  const end = Date.now() + patienceMs
-  for (const gates of open) {
-    for (let place = 0; place < gates.length; place++) {
-      Atomics.or(gates, place, shut)
-      if (Atomics.load(gates, place) & inside) Atomics.wait(gates, place, inside | shut, end - Date.now())
+function blockAll(): void {
+  const end = Date.now() + exitTimeoutMs
+  for (const guards of openGuards) {
+    for (let place = 0; place < guards.length; place++) {
+      Atomics.or(guards, place, exiting)
+      if (Atomics.load(guards, place) & inNative) Atomics.wait(guards, place, inNative | exiting, end - Date.now())
     }
   }
 }
 
-/** The gate at one place, for the thread that it belongs to, and for the one that starts it. */
-export function gateAt(gates: Gates, place: number): Gate {
+/** The guard at one place, for the thread that it belongs to, and for the one that starts it. */
+export function exitGuardAt(guards: ExitGuards, place: number): ExitGuard {
   return {
-    enter() {
-      if (Atomics.compareExchange(gates, place, 0, inside) & shut) Atomics.wait(gates, place, shut)
+    enterNative() {
+      if (Atomics.compareExchange(guards, place, 0, inNative) & exiting) Atomics.wait(guards, place, exiting)
     },
-    leave() {
-      Atomics.and(gates, place, ~inside)
-      Atomics.notify(gates, place)
+    leaveNative() {
+      Atomics.and(guards, place, ~inNative)
+      Atomics.notify(guards, place)
     },
   }
 }

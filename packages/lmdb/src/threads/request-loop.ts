@@ -1,61 +1,61 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
-import { type Refusal, toRefusal } from './error-transfer.ts'
-import type { Gate } from './exit-guard.ts'
+import { type SerializedError, serializeError } from './error-transfer.ts'
+import type { ExitGuard } from './exit-guard.ts'
 
 /** What a thread is told: what it is there for, or to close. */
-export type ToThread<Request> = Request | { type: 'close' }
+export type LoopRequest<Request> = Request | { type: 'close' }
 
 /** What became of a request: its value, or why it was refused. */
-export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { refusal: Refusal })
+export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { error: SerializedError })
 
 /** What a thread says, besides what is its own. */
-export type FromThread<Value = unknown> =
+export type ThreadMessage<Value = unknown> =
   | { type: 'ready' }
-  | { type: 'refused'; refusal: Refusal }
+  | { type: 'failed'; error: SerializedError }
   | { type: 'settled'; outcomes: Outcome<Value>[] }
   /** It has to do something else first, and will come to what it was asked. */
-  | { type: 'waits' }
+  | { type: 'alive' }
 
 /** What answers requests. */
-export interface Serving<Request> {
+export interface RequestHandler<Request> {
   /** What a request counts for in the size of a group. */
-  bytesOf(request: Request): number
+  requestBytes(request: Request): number
   /** Answers what has gathered, in one go. */
-  answer(requests: readonly Request[]): Promise<Outcome[]>
+  handle(requests: readonly Request[]): Promise<Outcome[]>
   /** Memory in the answers that changes hands with them. */
-  transferOf?(outcomes: readonly Outcome[]): ArrayBuffer[]
+  transferList?(outcomes: readonly Outcome[]): ArrayBuffer[]
   close(): Promise<void>
 }
 
 /** What is answered in one go is at most so many bytes, so that no commit takes long. */
-const groupBytesMax = 16 * 2 ** 20
+const batchBytesMax = 16 * 2 ** 20
 
 /**
  * Serves requests that come by `port`: while one group of them is being answered, the next one gathers in the port. It
  * may block its thread, which is why it has one of its own. Resolves when it was told to close.
  */
-export async function serveRequests<Request extends { type: string }>(
+export async function runRequestLoop<Request extends { type: string }>(
   port: MessagePort,
-  gate: Gate,
-  open: () => Promise<Serving<Request>>,
+  guard: ExitGuard,
+  open: () => Promise<RequestHandler<Request>>,
 ): Promise<void> {
-  const say = (message: FromThread, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
+  const say = (message: ThreadMessage, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
   try {
     const serving = await open()
     say({ type: 'ready' })
-    await listen(port, serving, gate, say)
+    await listen(port, serving, guard, say)
   } catch (error) {
-    say({ type: 'refused', refusal: toRefusal(error) })
+    say({ type: 'failed', error: serializeError(error) })
   }
 }
 
 function listen<Request extends { type: string }>(
   port: MessagePort,
-  serving: Serving<Request>,
-  gate: Gate,
-  say: (message: FromThread, transfer?: ArrayBuffer[]) => void,
+  serving: RequestHandler<Request>,
+  guard: ExitGuard,
+  say: (message: ThreadMessage, transfer?: ArrayBuffer[]) => void,
 ): Promise<void> {
-  const queue: ToThread<Request>[] = []
+  const queue: LoopRequest<Request>[] = []
   let isRunning = false
 
   /** Whether it was told to close. */
@@ -64,38 +64,38 @@ function listen<Request extends { type: string }>(
       // what came while this thread was busy
       for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port)) queue.push(next.message)
       if (queue.length === 0) return false
-      const group = takeGroup(queue, serving.bytesOf)
+      const group = takeBatch(queue, serving.requestBytes)
       if (group.length === 0) return true
-      const outcomes = await serving.answer(group)
-      say({ type: 'settled', outcomes }, serving.transferOf?.(outcomes))
+      const outcomes = await serving.handle(group)
+      say({ type: 'settled', outcomes }, serving.transferList?.(outcomes))
     }
   }
 
-  gate.leave()
+  guard.leaveNative()
   return new Promise((resolve, reject) => {
-    port.on('message', async (message: ToThread<Request>) => {
+    port.on('message', async (message: LoopRequest<Request>) => {
       queue.push(message)
       if (isRunning) return
       isRunning = true
-      gate.enter()
+      guard.enterNative()
       try {
         if (await run()) return resolve(serving.close())
       } catch (error) {
         return reject(error)
       }
-      gate.leave()
+      guard.leaveNative()
       isRunning = false
     })
   })
 }
 
 /** Takes what is to be done next from the queue; nothing if that is to close. */
-function takeGroup<Request extends { type: string }>(
-  queue: ToThread<Request>[],
+function takeBatch<Request extends { type: string }>(
+  queue: LoopRequest<Request>[],
   bytesOf: (request: Request) => number,
 ): Request[] {
   const group: Request[] = []
-  for (let bytes = 0; bytes < groupBytesMax; ) {
+  for (let bytes = 0; bytes < batchBytesMax; ) {
     const next = queue[0]
     if (next === undefined || isClose(next)) break
     bytes += bytesOf(next)
@@ -105,6 +105,6 @@ function takeGroup<Request extends { type: string }>(
   return group
 }
 
-function isClose<Request extends { type: string }>(message: ToThread<Request>): message is { type: 'close' } {
+function isClose<Request extends { type: string }>(message: LoopRequest<Request>): message is { type: 'close' } {
   return message.type === 'close'
 }

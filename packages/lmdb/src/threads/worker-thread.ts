@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
 import { IngestError } from '@ingest/core'
 import { type LockHolder, lockedError, lockTimeoutMs } from '../environment/write-lock.ts'
-import { toError } from './error-transfer.ts'
-import { type Gate, type Gates, gateAt } from './exit-guard.ts'
-import type { FromThread, ToThread } from './request-loop.ts'
+import { deserializeError } from './error-transfer.ts'
+import { type ExitGuard, type ExitGuards, exitGuardAt } from './exit-guard.ts'
+import type { LoopRequest, ThreadMessage } from './request-loop.ts'
 
 /** More than this waiting means that the disk cannot keep up: what comes then is refused at once. */
 const waitingBytesMax = 64 * 2 ** 20
@@ -16,32 +16,32 @@ const lockCheckMs = 1000
 const failedCloseMs = 2000
 
 /** A thread that writes, as others see it. What it resolves with is durable. */
-export interface Thread<Request> {
+export interface WorkerThread<Request> {
   /**
    * Asks for something. `bytes` is what it counts for while it waits; `transfer` is gone from this thread then.
    *
    * @throws {IngestError} `overloaded`, `disk-full`, `store-locked`, `store-failed`, `store-closed`
    */
-  ask<Value>(request: Request, bytes: number, transfer?: ArrayBuffer[]): Promise<Value>
+  request<Value>(request: Request, bytes: number, transfer?: ArrayBuffer[]): Promise<Value>
   /** Ends everything for a reason that was found elsewhere; what is waiting and what comes is refused with it. */
-  fail(refusal: IngestError): void
+  fail(error: IngestError): void
   /** Why nothing can be written any more, because something failed. */
   failure(): IngestError | undefined
   /** Why nothing can be written now: something failed, it is closed, or another process does not release the lock. */
-  refusal(): IngestError | undefined
+  unavailable(): IngestError | undefined
   /** Takes nothing more, and resolves when what was waiting is settled and the thread has ended, or cannot end. */
   close(): Promise<void>
 }
 
-export interface ThreadOptions {
+export interface WorkerThreadOptions {
   /** The module that the thread runs. */
   worker: URL
   /** What it needs to know for that. */
-  data: { gates: Gates }
-  /** The place of its gate. */
-  gate: number
+  data: { guards: ExitGuards }
+  /** The place of its guard. */
+  slot: number
   /** Runs in this thread, in place of the worker: for tests. */
-  run?: (port: MessagePort, gate: Gate) => Promise<void>
+  run?: (port: MessagePort, guard: ExitGuard) => Promise<void>
   /** Called once when the store can no longer be trusted; everything is refused from then on. */
   onFatal: (error: IngestError) => void
   /** The other process that holds the write lock. */
@@ -61,7 +61,9 @@ interface Waiting {
 }
 
 /** Starts a thread that writes, and resolves once it is ready to. */
-export async function startThread<Request extends { id: number }>(options: ThreadOptions): Promise<Thread<Request>> {
+export async function startWorkerThread<Request extends { id: number }>(
+  options: WorkerThreadOptions,
+): Promise<WorkerThread<Request>> {
   const { onFatal, lockHolder = () => undefined, onMessage = () => {}, timeoutMs } = options
   const { port, ended, hold, letGo } = start<Request>(options)
   const waiting = new Map<number, Waiting>()
@@ -126,7 +128,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
     judgeIn(Math.min(lockCheckMs, timeoutMs))
   }
 
-  function settle({ outcomes }: FromThread & { type: 'settled' }): void {
+  function settle({ outcomes }: ThreadMessage & { type: 'settled' }): void {
     // what a thread that was given up has done after all
     if (waiting.size === 0) return
     calm()
@@ -137,7 +139,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
       waitingBytes -= request.bytes
       if ('value' in outcome) request.resolve(outcome.value as never)
       else {
-        const refusal = toError(outcome.refusal)
+        const refusal = deserializeError(outcome.error)
         request.reject(refusal)
         if (refusal.code === 'store-failed') fail(refusal)
       }
@@ -158,16 +160,16 @@ export async function startThread<Request extends { id: number }>(options: Threa
     onIdle()
   }
 
-  function refusal(): IngestError | undefined {
+  function unavailable(): IngestError | undefined {
     return failure ?? (isClosed ? new IngestError('store-closed', 'The store is closed.') : locked)
   }
 
   const ready = new Promise<void>((resolve, reject) => {
-    port.on('message', (message: FromThread) => {
+    port.on('message', (message: ThreadMessage) => {
       if (message.type === 'settled') settle(message)
-      else if (message.type === 'waits') calm()
+      else if (message.type === 'alive') calm()
       else if (message.type === 'ready') resolve()
-      else if (message.type === 'refused') end(toError(message.refusal))
+      else if (message.type === 'failed') end(deserializeError(message.error))
       else onMessage(message)
     })
     ended.then((reason) => end(new IngestError('store-failed', `A thread that writes has ended: ${reason}.`)))
@@ -182,8 +184,8 @@ export async function startThread<Request extends { id: number }>(options: Threa
   letGo()
 
   return {
-    ask(request, bytes, transfer = []) {
-      const refused = refusal()
+    request(request, bytes, transfer = []) {
+      const refused = unavailable()
       if (refused) return Promise.reject(refused)
       if (waitingBytes > 0 && waitingBytes + bytes > waitingBytesMax) {
         return Promise.reject(
@@ -208,7 +210,7 @@ export async function startThread<Request extends { id: number }>(options: Threa
 
     fail,
     failure: () => failure,
-    refusal,
+    unavailable,
 
     async close() {
       isClosed = true
@@ -230,8 +232,8 @@ export async function startThread<Request extends { id: number }>(options: Threa
 
 interface Started<Request> {
   port: {
-    postMessage(message: ToThread<Request>, transfer?: readonly ArrayBuffer[]): void
-    on(event: 'message', listener: (message: FromThread) => void): unknown
+    postMessage(message: LoopRequest<Request>, transfer?: readonly ArrayBuffer[]): void
+    on(event: 'message', listener: (message: ThreadMessage) => void): unknown
   }
   /** Why it has ended; never rejects. */
   ended: Promise<string>
@@ -239,16 +241,16 @@ interface Started<Request> {
   letGo(): void
 }
 
-function start<Request>({ worker: module, data, gate: place, run }: ThreadOptions): Started<Request> {
+function start<Request>({ worker: module, data, slot: place, run }: WorkerThreadOptions): Started<Request> {
   if (run) {
     const { port1, port2 } = new MessageChannel()
-    run(port2, { enter() {}, leave() {} }).then(() => port2.close())
+    run(port2, { enterNative() {}, leaveNative() {} }).then(() => port2.close())
     const ended = new Promise<string>((resolve) => port1.on('close', () => resolve('its port was closed')))
     return { port: port1, ended, hold: () => port1.ref(), letGo: () => port1.unref() }
   }
-  const gate = gateAt(data.gates, place)
+  const guard = exitGuardAt(data.guards, place)
   // at its birth, as it begins by loading LMDB
-  gate.enter()
+  guard.enterNative()
   const worker = new Worker(module, {
     workerData: data,
     // loaders and the like of the host program, which NODE_OPTIONS may name too, are not for this thread
@@ -261,7 +263,7 @@ function start<Request>({ worker: module, data, gate: place, run }: ThreadOption
   })
   const ended = new Promise<string>((resolve) => {
     worker.once('exit', () => {
-      gate.leave()
+      guard.leaveNative()
       resolve(reason)
     })
   })

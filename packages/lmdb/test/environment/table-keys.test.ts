@@ -1,5 +1,5 @@
 import t from 'tap'
-import { projectKey, sequenceKey, sequenceOf } from '../../src/environment/row-keys.ts'
+import { projectKey, readSequence, sequenceKey } from '../../src/environment/row-keys.ts'
 
 const sequences = [0, 1, 255, 256, 2 ** 32 - 1, 2 ** 32, 2 ** 40, Number.MAX_SAFE_INTEGER]
 
@@ -12,7 +12,7 @@ t.test('the order of keys is the order of numbers', async (t) => {
 
 t.test('a sequence number is read back from its key, also behind a project', async (t) => {
   for (const sequence of sequences) {
-    t.equal(sequenceOf(sequenceKey(sequence)), sequence)
-    t.equal(sequenceOf(projectKey(7, sequenceKey(sequence))), sequence)
+    t.equal(readSequence(sequenceKey(sequence)), sequence)
+    t.equal(readSequence(projectKey(7, sequenceKey(sequence))), sequence)
   }
 })

@@ -289,12 +289,18 @@ t.test('an append that is undone reads nothing of the log again', async (t) => {
       return reader.fingerprints(sequence)
     },
   }
-  const ids = await openIdIndex({ ...data, directory: data.idsDirectory, log: counted, logDirectory: '', logFiles: '' })
+  const ids = await openIdIndex({
+    ...data,
+    directory: data.idsDirectory,
+    log: counted,
+    logDirectory: '',
+    logFileIds: '',
+  })
   ids.catchUp(10)
   t.equal(reads, 10)
-  ids.add(11, fingerprintsFor(1, ['undone']), 1)
+  ids.addRecord(11, fingerprintsFor(1, ['undone']), 1)
   t.equal(ids.search(fingerprintsFor(1, ['undone']), 1).length, 1)
-  ids.undone()
+  ids.rollback()
   t.equal(ids.search(fingerprintsFor(1, ['undone']), 1).length, 0)
   put(11, 'of another process')
   reader.refresh()

@@ -7,12 +7,12 @@ function start(directory: string) {
   const worker = startIndexWorker(
     {
       directory: join(directory, 'ids'),
-      files: 'none',
+      fileIds: 'none',
       logDirectory: join(directory, 'events'),
-      logFiles: 'none',
+      logFileIds: 'none',
       seed: 'seed',
       entriesPerFlush: 10,
-      gates: new Int32Array(new SharedArrayBuffer(8)),
+      guards: new Int32Array(new SharedArrayBuffer(8)),
     },
     {
       onFilter: () => {},

@@ -31,7 +31,7 @@ t.test('one worker at a time has the right to work', async (t) => {
   let now = 1_000_000
   const clock = () => now
   const [one, other] = [createClaim(tables, clock), createClaim(tables, clock)]
-  const hold = (claim: typeof one) => tables.environment.root.transactionSync(() => claim.hold())
+  const hold = (claim: typeof one) => tables.environment.root.transactionSync(() => claim.acquire())
   const release = (claim: typeof one) => tables.environment.root.transactionSync(() => claim.release())
   t.equal(hold(one), 'taken')
   t.equal(hold(other), 'busy', 'it is taken')
@@ -67,7 +67,7 @@ t.test('the right of a process that has ended is free at once', async (t) => {
   })
   const claim = createClaim(tables)
   t.equal(
-    tables.environment.root.transactionSync(() => claim.hold()),
+    tables.environment.root.transactionSync(() => claim.acquire()),
     'taken',
   )
   await tables.environment.root.close()

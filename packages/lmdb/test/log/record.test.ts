@@ -1,16 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import {
-  checksumOf,
   decodeRecord,
   encodePayload,
   encodeRecord,
-  eventIdOf,
-  eventsOf,
-  fingerprintsOf,
-  headerOf,
+  parseEventId,
+  readChecksum,
+  readFingerprints,
+  readHeader,
+  readUnverified,
   sealRecord,
-  viewRecord,
+  splitEvents,
 } from '../../src/log/record.ts'
 
 const payload = Buffer.from('{ "events": [ {"eventId":"a"} , {"eventId":"b\\u0063", "n": 12345678901234567890} ] }')
@@ -26,15 +26,15 @@ function sealed(): Buffer {
 t.test('a record is read as it was written', async (t) => {
   const bytes = sealed()
   t.same(decodeRecord(bytes, 1), record)
-  t.same(viewRecord(bytes), record)
-  t.strictSame(fingerprintsOf(bytes, 1), fingerprints)
-  t.match(headerOf(bytes, 1), { receivedAt: record.receivedAt, count: record.count })
+  t.same(readUnverified(bytes), record)
+  t.strictSame(readFingerprints(bytes, 1), fingerprints)
+  t.match(readHeader(bytes, 1), { receivedAt: record.receivedAt, count: record.count })
   t.equal(bytes.length, 24 + 16 + payload.length)
 })
 
 t.test('a record that is not sealed yet has all but its project, and is not taken for one that is kept', async (t) => {
   const bytes = encodeRecord(record.receivedAt, fingerprints, payload)
-  t.strictSame({ ...viewRecord(bytes), project: 7 }, record)
+  t.strictSame({ ...readUnverified(bytes), project: 7 }, record)
   t.throws(() => decodeRecord(bytes, 5), { code: 'store-damaged' })
 })
 
@@ -47,19 +47,19 @@ t.test('a record has memory of its own, which can be given to another thread', a
 t.test('the header of a record is read without the rest', async (t) => {
   // as lmdb gives it out: in memory that is used again, and that goes on behind the record
   const shared = new Uint8Array(Buffer.concat([Buffer.from('before'), sealed(), Buffer.from('after')]))
-  t.strictSame(headerOf(shared.subarray(6), 5), { receivedAt: record.receivedAt, count: 2 })
+  t.strictSame(readHeader(shared.subarray(6), 5), { receivedAt: record.receivedAt, count: 2 })
   for (const bytes of [undefined, sealed().subarray(0, 23), Buffer.alloc(100)]) {
-    t.throws(() => headerOf(bytes, 5), { code: 'store-damaged', message: 'Record 5' })
+    t.throws(() => readHeader(bytes, 5), { code: 'store-damaged', message: 'Record 5' })
   }
 })
 
 t.test('records are told from one another by their checksums', async (t) => {
   const other = encodeRecord(record.receivedAt, fingerprints, payload)
   sealRecord(other, 8, record.receivedAt)
-  t.not(checksumOf(sealed()), checksumOf(other))
-  t.equal(checksumOf(sealed()), checksumOf(sealed()))
-  t.equal(checksumOf(undefined), 0)
-  t.equal(checksumOf(sealed().subarray(0, 20)), 0)
+  t.not(readChecksum(sealed()), readChecksum(other))
+  t.equal(readChecksum(sealed()), readChecksum(sealed()))
+  t.equal(readChecksum(undefined), 0)
+  t.equal(readChecksum(sealed().subarray(0, 20)), 0)
 })
 
 t.test('one flipped bit anywhere is found', async (t) => {
@@ -76,18 +76,18 @@ t.test('a record that is missing, empty or cut is damaged', async (t) => {
   const bytes = sealed()
   t.throws(() => decodeRecord(undefined, 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(Buffer.alloc(0), 5), { code: 'store-damaged' })
-  t.throws(() => headerOf(undefined, 5), { code: 'store-damaged' })
-  t.throws(() => headerOf(bytes.subarray(0, 23), 5), { code: 'store-damaged' })
+  t.throws(() => readHeader(undefined, 5), { code: 'store-damaged' })
+  t.throws(() => readHeader(bytes.subarray(0, 23), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(randomBytes(20), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(bytes.subarray(0, -1), 5), { code: 'store-damaged' })
 })
 
 t.test('a payload made of some of the events holds their exact bytes', async (t) => {
-  const events = eventsOf(payload)
-  t.same(eventsOf(encodePayload(events)).map(String), [
+  const events = splitEvents(payload)
+  t.same(splitEvents(encodePayload(events)).map(String), [
     '{"eventId":"a"}',
     '{"eventId":"b\\u0063", "n": 12345678901234567890}',
   ])
-  const [second] = eventsOf(encodePayload(events.slice(1)))
-  t.equal(eventIdOf(second as Buffer), 'bc')
+  const [second] = splitEvents(encodePayload(events.slice(1)))
+  t.equal(parseEventId(second as Buffer), 'bc')
 })

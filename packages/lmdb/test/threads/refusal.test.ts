@@ -1,7 +1,7 @@
 import { constants } from 'node:os'
 import { IngestError } from '@ingest/core'
 import t from 'tap'
-import { toError, toRefusal } from '../../src/threads/error-transfer.ts'
+import { deserializeError, serializeError } from '../../src/threads/error-transfer.ts'
 
 const failed = (code: number) => Object.assign(new Error('it said no'), { code })
 const { EIO, ENOSPC, EDQUOT, EFBIG, ENOMEM } = constants.errno
@@ -10,7 +10,9 @@ const mapFull = -30792
 t.test('a refusal goes from one thread to another and is the same', async (t) => {
   const details = { limit: 1, actual: 2, retryAfterSeconds: 3 }
   for (const error of [new IngestError('overloaded', 'Wait.', details), new IngestError('store-failed', 'No.')]) {
-    const { name, code, message, limit, actual, retryAfterSeconds } = toError(structuredClone(toRefusal(error)))
+    const { name, code, message, limit, actual, retryAfterSeconds } = deserializeError(
+      structuredClone(serializeError(error)),
+    )
     t.strictSame(
       { name, code, message, limit, actual, retryAfterSeconds },
       {
@@ -27,29 +29,33 @@ t.test('a refusal goes from one thread to another and is the same', async (t) =>
 
 t.test('a full disk is one that may have room again', async (t) => {
   for (const code of [ENOSPC, EDQUOT, EFBIG, mapFull]) {
-    t.match(toRefusal(failed(code)), { code: 'disk-full', message: 'it said no', details: { retryAfterSeconds: 5 } })
+    t.match(serializeError(failed(code)), {
+      code: 'disk-full',
+      message: 'it said no',
+      details: { retryAfterSeconds: 5 },
+    })
   }
 })
 
 t.test('an error of the disk is one of a full disk if that is full', async (t) => {
   t.match(
-    toRefusal(failed(EIO), () => true),
+    serializeError(failed(EIO), () => true),
     { code: 'disk-full' },
   )
   t.match(
-    toRefusal(failed(EIO), () => false),
+    serializeError(failed(EIO), () => false),
     { code: 'store-failed', message: 'it said no' },
   )
-  t.match(toRefusal(failed(EIO)), { code: 'store-failed' })
+  t.match(serializeError(failed(EIO)), { code: 'store-failed' })
   t.match(
-    toRefusal(failed(ENOMEM), () => true),
+    serializeError(failed(ENOMEM), () => true),
     { code: 'store-failed' },
   )
 })
 
 t.test('whatever else is thrown means that the store has failed', async (t) => {
-  t.match(toRefusal(new RangeError('too far')), { code: 'store-failed', message: 'too far' })
-  t.match(toRefusal('a text'), { code: 'store-failed', message: 'a text' })
-  t.match(toRefusal(undefined), { code: 'store-failed' })
-  t.match(toRefusal(null), { code: 'store-failed' })
+  t.match(serializeError(new RangeError('too far')), { code: 'store-failed', message: 'too far' })
+  t.match(serializeError('a text'), { code: 'store-failed', message: 'a text' })
+  t.match(serializeError(undefined), { code: 'store-failed' })
+  t.match(serializeError(null), { code: 'store-failed' })
 })

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { MessageChannel } from 'node:worker_threads'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
-import { type FromThread, type Serving, serveRequests } from '../../src/threads/request-loop.ts'
+import { type RequestHandler, runRequestLoop, type ThreadMessage } from '../../src/threads/request-loop.ts'
 
 interface Request {
   type: 'double'
@@ -10,25 +10,25 @@ interface Request {
   bytes: number
 }
 
-function open(t: Test, { answer, close, transferOf }: Partial<Serving<Request>> = {}) {
+function open(t: Test, { handle: answer, close, transferList: transferOf }: Partial<RequestHandler<Request>> = {}) {
   const { port1, port2 } = new MessageChannel()
   const groups: number[][] = []
   const passes: string[] = []
-  const gate = { enter: () => void passes.push('enter'), leave: () => void passes.push('leave') }
-  const serving: Serving<Request> = {
-    bytesOf: ({ bytes }) => bytes,
-    answer:
+  const guard = { enterNative: () => void passes.push('enter'), leaveNative: () => void passes.push('leave') }
+  const serving: RequestHandler<Request> = {
+    requestBytes: ({ bytes }) => bytes,
+    handle:
       answer ??
       (async (requests) => {
         groups.push(requests.map(({ id }) => id))
         return requests.map(({ id }) => ({ id, value: 2 * id }))
       }),
     close: close ?? (async () => {}),
-    ...(transferOf && { transferOf }),
+    ...(transferOf && { transferList: transferOf }),
   }
-  const said: FromThread[] = []
+  const said: ThreadMessage[] = []
   port1.on('message', (message) => said.push(message))
-  const ended = serveRequests<Request>(port2, gate, async () => serving)
+  const ended = runRequestLoop<Request>(port2, guard, async () => serving)
   t.teardown(() => port1.close())
   return {
     port: port1,
@@ -39,7 +39,7 @@ function open(t: Test, { answer, close, transferOf }: Partial<Serving<Request>> 
     ask: (id: number, bytes = 1) => port1.postMessage({ type: 'double', id, bytes }),
     close: () => port1.postMessage({ type: 'close' }),
     /** All that was said before it ended. */
-    async all(): Promise<FromThread[]> {
+    async all(): Promise<ThreadMessage[]> {
       await ended
       port2.postMessage({ type: 'end' })
       while ((said.at(-1) as { type: string } | undefined)?.type !== 'end') await once(port1, 'message')
@@ -51,8 +51,8 @@ function open(t: Test, { answer, close, transferOf }: Partial<Serving<Request>> 
 t.test('memory in an answer changes hands with it', async (t) => {
   const memory = new ArrayBuffer(8)
   const { ask, close, all } = open(t, {
-    answer: async (requests) => requests.map(({ id }) => ({ id, value: memory })),
-    transferOf: () => [memory],
+    handle: async (requests) => requests.map(({ id }) => ({ id, value: memory })),
+    transferList: () => [memory],
   })
   ask(1)
   close()
@@ -102,16 +102,16 @@ t.test('what cannot be opened, or fails as no request can, is said', async (t) =
   const { port1, port2 } = new MessageChannel()
   t.teardown(() => port1.close())
   const said = once(port1, 'message')
-  await serveRequests(port2, { enter() {}, leave() {} }, async () => {
+  await runRequestLoop(port2, { enterNative() {}, leaveNative() {} }, async () => {
     throw new IngestError('disk-full', 'Full.')
   })
-  t.match((await said)[0], { type: 'refused', refusal: { code: 'disk-full', message: 'Full.' } })
+  t.match((await said)[0], { type: 'failed', error: { code: 'disk-full', message: 'Full.' } })
 
   const failing = open(t, {
-    async answer() {
+    async handle() {
       throw new Error('Broken.')
     },
   })
   failing.ask(1)
-  t.match(await failing.all(), [{ type: 'ready' }, { type: 'refused', refusal: { code: 'store-failed' } }])
+  t.match(await failing.all(), [{ type: 'ready' }, { type: 'failed', error: { code: 'store-failed' } }])
 })

@@ -9,11 +9,11 @@ const source = fileURLToPath(new URL('../../src/threads/thread-priority.js', imp
 /** The priorities of a process that begins with one, as a user who may not raise it, and stands back to others. */
 function prioritiesOf(niceness: number, ...steps: number[]): number[] {
   const program = `
-    const { standBack } = await import(${JSON.stringify(source)})
+    const { lowerThreadPriority } = await import(${JSON.stringify(source)})
     const { getPriority } = await import('node:os')
     process.setuid?.(65534)
     const seen = []
-    for (const step of ${JSON.stringify(steps)}) seen.push((standBack(step), getPriority()))
+    for (const step of ${JSON.stringify(steps)}) seen.push((lowerThreadPriority(step), getPriority()))
     console.log(JSON.stringify(seen))`
   const args = ['-n', String(niceness), process.execPath, ...process.execArgv, '--input-type=module', '-e', program]
   const { stdout, stderr } = spawnSync('nice', args, { encoding: 'utf8' })

@@ -2,20 +2,20 @@ import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { type BytesRequest, runBytesWriter } from '../../src/chunks/blob-writer.ts'
 import { openEnvironment } from '../../src/environment/environment.ts'
-import { bytesGate } from '../../src/threads/exit-guard.ts'
-import { serveRequests } from '../../src/threads/request-loop.ts'
-import { startThread, type ThreadOptions } from '../../src/threads/worker-thread.ts'
+import { blobSlot } from '../../src/threads/exit-guard.ts'
+import { runRequestLoop } from '../../src/threads/request-loop.ts'
+import { startWorkerThread, type WorkerThreadOptions } from '../../src/threads/worker-thread.ts'
 
 // the thread that writes the bytes of chunks, in this one: what threads are for their users is the same for all
 
-async function open(t: Test, options: Partial<ThreadOptions> = {}) {
+async function open(t: Test, options: Partial<WorkerThreadOptions> = {}) {
   const environment = openEnvironment(t.testdir())
   const fatal: string[] = []
-  const thread = await startThread<BytesRequest>({
+  const thread = await startWorkerThread<BytesRequest>({
     worker: new URL('../../src/chunks/blob-worker.js', import.meta.url),
-    data: { gates: new Int32Array(new SharedArrayBuffer(12)) },
-    gate: bytesGate,
-    run: (port, gate) => runBytesWriter(port, environment, gate),
+    data: { guards: new Int32Array(new SharedArrayBuffer(12)) },
+    slot: blobSlot,
+    run: (port, guard) => runBytesWriter(port, environment, guard),
     onFatal: ({ code }) => fatal.push(code),
     timeoutMs: 10_000,
     ...options,
@@ -30,7 +30,7 @@ async function open(t: Test, options: Partial<ThreadOptions> = {}) {
     fatal,
     write(name: string, bytes = 1) {
       const rows = [{ place: Buffer.from(name), bytes: Buffer.from(name) }]
-      return thread.ask<undefined>({ type: 'write', id: ++lastId, rows }, bytes)
+      return thread.request<undefined>({ type: 'write', id: ++lastId, rows }, bytes)
     },
     names: () => [...environment.table('bytes').getKeys()].map(String),
   }
@@ -41,7 +41,7 @@ t.test('closing finishes what waits, and takes nothing more', async (t) => {
   const before = write('before')
   const closed = thread.close()
   await t.rejects(write('after'), { code: 'store-closed' })
-  t.equal(thread.refusal()?.code, 'store-closed')
+  t.equal(thread.unavailable()?.code, 'store-closed')
   t.equal(thread.failure(), undefined)
   await Promise.all([before, closed])
   t.strictSame(names(), ['before'])
@@ -60,9 +60,13 @@ t.test('a commit that does not end is given up: the store has failed', async (t)
   const never = new Promise<never>(() => {})
   const { thread, write, fatal } = await open(t, {
     timeoutMs: 50,
-    run(port, gate) {
+    run(port, guard) {
       t.teardown(() => port.close())
-      return serveRequests(port, gate, async () => ({ bytesOf: () => 1, answer: () => never, close: async () => {} }))
+      return runRequestLoop(port, guard, async () => ({
+        requestBytes: () => 1,
+        handle: () => never,
+        close: async () => {},
+      }))
     },
   })
   for (const each of [write('a'), write('b')]) {
@@ -96,6 +100,6 @@ t.test('a failure that was found elsewhere is everybody’s, and told once', asy
 t.test('what cannot be sent is refused at once, and not waited for', async (t) => {
   const { thread, write } = await open(t)
   const rows = [{ place: Buffer.from('a'), bytes: (() => {}) as never }]
-  await t.rejects(thread.ask({ type: 'write', id: 100, rows }, 1), { name: 'DataCloneError' })
+  await t.rejects(thread.request({ type: 'write', id: 100, rows }, 1), { name: 'DataCloneError' })
   await write('b')
 })
