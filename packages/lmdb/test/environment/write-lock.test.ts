@@ -46,7 +46,7 @@ t.test('a store opens and is read while a stopped process holds the write lock',
   // in a process of its own: one that waits for the lock could not be ended
   const reader = await startStoreProcess(directory)
   t.strictSame(await reader.known(['before', 'none']), [true, false])
-  t.strictSame(await reader.call('maps', {}), { maps: [], next: null })
+  t.strictSame(await reader.call('listMaps', {}), { maps: [], next: null })
   await t.rejects(reader.submit(['after']), { code: 'store-locked' })
   await t.rejects(reader.ask('check'), { code: 'store-locked' })
   t.strictSame(reader.fatal, [])
