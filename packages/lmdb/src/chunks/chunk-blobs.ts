@@ -4,7 +4,7 @@ import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
 import { chunkKey, type MapTables, openMapTables, type Place, uploadBytes } from '../tables/maps.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
-import { startWorkerThread, type WorkerThread } from '../threads/worker-thread.ts'
+import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Writer } from '../writer/writer-client.ts'
 import { type BytesRequest, type BytesValue, type BytesWriterData, sizeOf } from './blob-writer.ts'
 import { createMemoryPool } from './memory-pool.ts'
@@ -52,18 +52,18 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
   const { environment, directory, maps, writer, look, guards, timeoutMs } = options
   const bytes = environment.table('bytes')
   const memory = createMemoryPool()
-  let thread: Promise<WorkerThread<BytesRequest>> | undefined
+  let thread: Promise<RequestClient<BytesRequest>> | undefined
   let lastId = 0
   let isClosed = false
   let cleanAgain = false
   let cleaning: Promise<void> | undefined
 
   /** The thread that writes, started for the first that there is to write. */
-  function bytesWriter(): Promise<WorkerThread<BytesRequest>> {
+  function bytesWriter(): Promise<RequestClient<BytesRequest>> {
     const data: BytesWriterData = { directory, fileIds: environment.fileIds, guards }
     if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
-    thread ??= startWorkerThread<BytesRequest>({
-      worker: new URL('./blob-worker.js', import.meta.url),
+    thread ??= startRequestClient<BytesRequest>({
+      module: new URL('./blob-worker.js', import.meta.url),
       data,
       slot: blobSlot,
       onFatal: writer.fail,

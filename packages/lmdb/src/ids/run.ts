@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { crc32 } from 'node:zlib'
+import { IngestError } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
 import { wordsPerEntry } from './entry.ts'
 
@@ -86,6 +87,15 @@ export function getPart(table: Table, run: number, part: number): Uint32Array {
 /** What is on disk is not what was written there. The index can be made again from the log. */
 export class DamagedRun extends Error {
   override readonly name = 'DamagedRun'
+}
+
+// MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_PANIC, MDB_VERSION_MISMATCH, MDB_INVALID, MDB_INCOMPATIBLE, MDB_BAD_TXN
+const damageCodes = new Set<unknown>([-30797, -30796, -30795, -30794, -30793, -30784, -30782])
+
+/** Whether an error means that the index on disk is not what was written. */
+export function isDamage(error: unknown): boolean {
+  if (error instanceof IngestError) return error.code === 'store-incompatible'
+  return error instanceof DamagedRun || damageCodes.has((error as { code?: unknown }).code)
 }
 
 /** Entries in the order of blocks. */

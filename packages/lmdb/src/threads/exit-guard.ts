@@ -1,12 +1,12 @@
 /**
- * A thread that is ended in the middle of LMDB's native code takes the process with it, or leaves a lock behind that
- * nobody opens again. A process that ends without closing its stores ends their threads. So each thread passes a guard
- * before it goes into LMDB, and whoever ends the process shuts the guards first.
+ * Ending a thread inside LMDB's native code ends the process or leaves a lock behind that is never released, and a
+ * process that exits ends its threads. So each thread passes its guard before it calls LMDB, and an exiting process
+ * first blocks the guards, then waits for the threads that are inside.
  */
 export interface ExitGuard {
-  /** From here on the thread may not be ended. Never returns once the guard is shut. */
+  /** From here on the thread must not be ended. Never returns once the process exits. */
   enterNative(): void
-  /** It may be ended from here on. */
+  /** From here on the thread may be ended. */
   leaveNative(): void
 }
 
@@ -14,21 +14,21 @@ export interface ExitGuard {
 const inNative = 1
 const exiting = 2
 
-/** The guards of one store: memory that its threads share. */
+/** The guards of one store, in memory that its threads share. */
 export type ExitGuards = Int32Array
 
-/** The places of the guards. */
+// the slots of the guards
 export const writerSlot = 0
 export const indexerSlot = 1
 export const blobSlot = 2
 
-/** After so long a thread is ended wherever it is: its disk may never answer. */
+/** How long an exit waits for all threads: a disk may never respond. */
 const exitTimeoutMs = 2000
 
 /** The guards of the stores that are open in this process. */
 const openGuards = new Set<ExitGuards>()
 
-/** Gates for the threads of a store, shut when the process ends; `release` when the threads have ended. */
+/** Guards for the threads of a store, blocked when the process exits. `release` them when the threads have ended. */
 export function openExitGuards(): { guards: ExitGuards; release(): void } {
   const guards = new Int32Array(new SharedArrayBuffer(12))
   if (openGuards.size === 0) process.once('exit', blockAll)
@@ -45,22 +45,22 @@ export function openExitGuards(): { guards: ExitGuards; release(): void } {
 function blockAll(): void {
   const end = Date.now() + exitTimeoutMs
   for (const guards of openGuards) {
-    for (let place = 0; place < guards.length; place++) {
-      Atomics.or(guards, place, exiting)
-      if (Atomics.load(guards, place) & inNative) Atomics.wait(guards, place, inNative | exiting, end - Date.now())
+    for (let slot = 0; slot < guards.length; slot++) {
+      Atomics.or(guards, slot, exiting)
+      if (Atomics.load(guards, slot) & inNative) Atomics.wait(guards, slot, inNative | exiting, end - Date.now())
     }
   }
 }
 
-/** The guard at one place, for the thread that it belongs to, and for the one that starts it. */
-export function exitGuardAt(guards: ExitGuards, place: number): ExitGuard {
+/** The guard in one slot, for its thread and for the thread that starts it. */
+export function exitGuardAt(guards: ExitGuards, slot: number): ExitGuard {
   return {
     enterNative() {
-      if (Atomics.compareExchange(guards, place, 0, inNative) & exiting) Atomics.wait(guards, place, exiting)
+      if (Atomics.compareExchange(guards, slot, 0, inNative) & exiting) Atomics.wait(guards, slot, exiting)
     },
     leaveNative() {
-      Atomics.and(guards, place, ~inNative)
-      Atomics.notify(guards, place)
+      Atomics.and(guards, slot, ~inNative)
+      Atomics.notify(guards, slot)
     },
   }
 }

@@ -1,85 +1,84 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { type SerializedError, serializeError } from './error-transfer.ts'
 import type { ExitGuard } from './exit-guard.ts'
+import type { CloseMessage } from './worker-thread.ts'
 
-/** What a thread is told: what it is there for, or to close. */
-export type LoopRequest<Request> = Request | { type: 'close' }
-
-/** What became of a request: its value, or why it was refused. */
+/** The result of one request. */
 export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { error: SerializedError })
 
-/** What a thread says, besides what is its own. */
+/** The messages of a thread that serves requests, besides its own. */
 export type ThreadMessage<Value = unknown> =
   | { type: 'ready' }
+  /** It cannot go on. */
   | { type: 'failed'; error: SerializedError }
   | { type: 'settled'; outcomes: Outcome<Value>[] }
-  /** It has to do something else first, and will come to what it was asked. */
+  /** It waits for something other than a commit. */
   | { type: 'alive' }
 
-/** What answers requests. */
+/** Handles the requests of a thread. */
 export interface RequestHandler<Request> {
-  /** What a request counts for in the size of a group. */
+  /** What a request counts towards the size of a batch, in bytes. */
   requestBytes(request: Request): number
-  /** Answers what has gathered, in one go. */
+  /** Handles a batch of requests and returns an outcome for each. */
   handle(requests: readonly Request[]): Promise<Outcome[]>
-  /** Memory in the answers that changes hands with them. */
+  /** The memory in outcomes that is detached from this thread. */
   transferList?(outcomes: readonly Outcome[]): ArrayBuffer[]
   close(): Promise<void>
 }
 
-/** What is answered in one go is at most so many bytes, so that no commit takes long. */
+/** Limits how long the commit of one batch takes. */
 const batchBytesMax = 16 * 2 ** 20
 
 /**
- * Serves requests that come by `port`: while one group of them is being answered, the next one gathers in the port. It
- * may block its thread, which is why it has one of its own. Resolves when it was told to close.
+ * Handles the requests that arrive at `port`, in batches: while one is handled, the next one queues up in the port. The
+ * handler may block its thread. Resolves after a close message, or after a failure of the handler, which it posts.
  */
 export async function runRequestLoop<Request extends { type: string }>(
   port: MessagePort,
   guard: ExitGuard,
   open: () => Promise<RequestHandler<Request>>,
 ): Promise<void> {
-  const say = (message: ThreadMessage, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
+  const post = (message: ThreadMessage, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
   try {
-    const serving = await open()
-    say({ type: 'ready' })
-    await listen(port, serving, guard, say)
+    const handler = await open()
+    post({ type: 'ready' })
+    await listen(port, handler, guard, post)
   } catch (error) {
-    say({ type: 'failed', error: serializeError(error) })
+    post({ type: 'failed', error: serializeError(error) })
   }
 }
 
 function listen<Request extends { type: string }>(
   port: MessagePort,
-  serving: RequestHandler<Request>,
+  handler: RequestHandler<Request>,
   guard: ExitGuard,
-  say: (message: ThreadMessage, transfer?: ArrayBuffer[]) => void,
+  post: (message: ThreadMessage, transfer?: ArrayBuffer[]) => void,
 ): Promise<void> {
-  const queue: LoopRequest<Request>[] = []
+  const queue: (Request | CloseMessage)[] = []
   let isRunning = false
 
-  /** Whether it was told to close. */
+  /** Handles all requests that have arrived; resolves with true at a close message. */
   async function run(): Promise<boolean> {
     for (;;) {
-      // what came while this thread was busy
+      // requests that arrived while this thread was busy
       for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port)) queue.push(next.message)
       if (queue.length === 0) return false
-      const group = takeBatch(queue, serving.requestBytes)
-      if (group.length === 0) return true
-      const outcomes = await serving.handle(group)
-      say({ type: 'settled', outcomes }, serving.transferList?.(outcomes))
+      const batch = takeBatch(queue, handler.requestBytes)
+      if (batch.length === 0) return true
+      const outcomes = await handler.handle(batch)
+      post({ type: 'settled', outcomes }, handler.transferList?.(outcomes))
     }
   }
 
   guard.leaveNative()
   return new Promise((resolve, reject) => {
-    port.on('message', async (message: LoopRequest<Request>) => {
+    port.on('message', async (message: Request | CloseMessage) => {
       queue.push(message)
       if (isRunning) return
       isRunning = true
       guard.enterNative()
       try {
-        if (await run()) return resolve(serving.close())
+        if (await run()) return resolve(handler.close())
       } catch (error) {
         return reject(error)
       }
@@ -89,22 +88,22 @@ function listen<Request extends { type: string }>(
   })
 }
 
-/** Takes what is to be done next from the queue; nothing if that is to close. */
+/** Takes the next batch from the queue; an empty one at a close message. */
 function takeBatch<Request extends { type: string }>(
-  queue: LoopRequest<Request>[],
-  bytesOf: (request: Request) => number,
+  queue: (Request | CloseMessage)[],
+  requestBytes: (request: Request) => number,
 ): Request[] {
-  const group: Request[] = []
+  const batch: Request[] = []
   for (let bytes = 0; bytes < batchBytesMax; ) {
     const next = queue[0]
     if (next === undefined || isClose(next)) break
-    bytes += bytesOf(next)
-    group.push(next)
+    bytes += requestBytes(next)
+    batch.push(next)
     queue.shift()
   }
-  return group
+  return batch
 }
 
-function isClose<Request extends { type: string }>(message: LoopRequest<Request>): message is { type: 'close' } {
+function isClose<Request extends { type: string }>(message: Request | CloseMessage): message is CloseMessage {
   return message.type === 'close'
 }

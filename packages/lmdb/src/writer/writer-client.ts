@@ -3,7 +3,7 @@ import type { Environment, Rows } from '../environment/environment.ts'
 import type { Position } from '../ids/entry.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
-import { startWorkerThread, type WorkerThread } from '../threads/worker-thread.ts'
+import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Appended } from './append-batch.ts'
 import { type Change, record } from './change.ts'
 import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
@@ -56,8 +56,8 @@ interface Undecided {
 /** Starts the thread that writes, and resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
   const { environment, data, onFatal, onProgress, onWaste, timeoutMs } = options
-  const thread: WorkerThread<WriterRequest> = await startWorkerThread({
-    worker: new URL('./write-worker.js', import.meta.url),
+  const thread: RequestClient<WriterRequest> = await startRequestClient({
+    module: new URL('./write-worker.js', import.meta.url),
     data,
     slot: writerSlot,
     onFatal,

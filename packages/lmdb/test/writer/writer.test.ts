@@ -5,13 +5,14 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { decodeRecord, sealRecord } from '../../src/log/record.ts'
-import type { LoopRequest, Outcome } from '../../src/threads/request-loop.ts'
+import type { Outcome } from '../../src/threads/request-loop.ts'
+import type { CloseMessage } from '../../src/threads/worker-thread.ts'
 import type { Change } from '../../src/writer/change.ts'
 import { type FromWriter, runWriter, type WriterRequest } from '../../src/writer/writer.ts'
 import { startStoreProcess } from '../store-process.ts'
 import { buildsFor, fingerprintsFor, openWriterBed, recordOf, type WriterBed } from '../writer-bed.ts'
 
-type Request = Exclude<LoopRequest<WriterRequest>, { type: 'close' }>
+type Request = WriterRequest
 
 interface Talk extends WriterBed {
   /** Sends all at once, and resolves with what became of them, in this order. */
@@ -63,7 +64,7 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
       return requests.map((request) => find(request) as Outcome)
     },
     async end() {
-      port.postMessage({ type: 'close' } satisfies LoopRequest<WriterRequest>)
+      port.postMessage({ type: 'close' } satisfies WriterRequest | CloseMessage)
       await ended
       port.close()
       await root.close()
