@@ -133,7 +133,7 @@ function searchRun(
   for (let queryIndex = 0; queryIndex < count; queryIndex++) {
     const [high, low] = [fingerprints[queryIndex * 2] as number, fingerprints[queryIndex * 2 + 1] as number]
     if (!mayHave(filter, high, low)) continue
-    const block = getPart(blocks, run.id, blockOf(high, run.level))
+    const block = getPart(blocks, run.id, blockOf(high, run.blockBits))
     for (let at = 0; at < block.length; at += wordsPerEntry) {
       if (block[at] === high && block[at + 1] === low) found.push({ queryIndex, position: positionAt(block, at) })
     }

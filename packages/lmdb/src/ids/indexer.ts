@@ -2,8 +2,8 @@ import { addToFilter, type BloomFilter, createFilter, putFilter } from './bloom-
 import { putEntry, wordsPerEntry } from './entry.ts'
 import type { LogReader } from './log-reader.ts'
 import {
-  blockBits,
   blockOf,
+  flushBlockBits,
   getPart,
   mergeWidth,
   mergeWidthBits,
@@ -20,6 +20,8 @@ export interface IndexerOptions {
   seed: string
   /** The entries of a run of level 0. */
   entriesPerFlush: number
+  /** The block bits of a run of level 0; by default those that fit its entries. */
+  blockBits?: number
   /** Called with the filter of each run before the run is published. */
   onFilter?: (run: Run, filter: BloomFilter) => void
   /** The clock, in milliseconds since 1970. */
@@ -52,6 +54,7 @@ interface Merge {
 
 export function createIndexer(options: IndexerOptions): Indexer {
   const { tables, log, seed, entriesPerFlush, onFilter = () => {}, now = Date.now } = options
+  const { blockBits = flushBlockBits(entriesPerFlush) } = options
   const claim = createClaim(tables, now)
   const { root, write } = tables.environment
   const gatherer = createGatherer(log, entriesPerFlush)
@@ -99,11 +102,11 @@ export function createIndexer(options: IndexerOptions): Indexer {
   function flush(list: RunList): void {
     const { from, to, entries } = gatherer.gathered()
     if (list.watermark !== from) return
-    const run = newRun(list.lastRun + 1, 0, entries.length / wordsPerEntry)
+    const run = newRun(list.lastRun + 1, 0, blockBits, entries.length / wordsPerEntry)
     const filter = createFilter(run.count)
     addAll(filter, entries)
     onFilter(run, filter)
-    const blocks = toBlocks([entries], 1 << blockBits(0), (high) => blockOf(high, 0))
+    const blocks = toBlocks([entries], 1 << blockBits, (high) => blockOf(high, blockBits))
     putBlocks(tables.blocks, run.id, 0, blocks)
     putFilter(tables.filters, run, filter)
     const watermarkChecksum = log.checksum(to)
@@ -112,7 +115,8 @@ export function createIndexer(options: IndexerOptions): Indexer {
 
   function beginMerge(list: RunList, inputs: Run[]): void {
     const count = inputs.reduce((sum, run) => sum + run.count, 0)
-    const output = newRun(list.lastRun + 1, (inputs[0] as Run).level + 1, count)
+    const { level, blockBits } = inputs[0] as Run
+    const output = newRun(list.lastRun + 1, level + 1, blockBits + mergeWidthBits, count)
     // reserves the id, so that no flush during the merge takes it too
     publish(list, { lastRun: output.id })
     merge = { inputs, output, filter: createFilter(count), block: 0 }
@@ -138,7 +142,7 @@ export function createIndexer(options: IndexerOptions): Indexer {
         return withClaim((fresh) => {
           // discarded as another worker had the claim
           if (merge !== current) return
-          if (current.block === 1 << blockBits(current.output.level - 1)) finishMerge(fresh, current)
+          if (current.block === blockCount(current)) finishMerge(fresh, current)
           else current.block = continueMerge(tables, current)
         })
       }
@@ -195,16 +199,22 @@ function createGatherer(log: LogReader, entriesPerFlush: number) {
  * Merges the next blocks of the inputs: each becomes eight of the output, by the next bits of the fingerprints. Returns
  * the block to go on with.
  */
-function continueMerge({ blocks }: IdTables, { inputs, output, filter, block }: Merge): number {
-  const end = Math.min(block + blocksPerStep, 1 << blockBits(output.level - 1))
+function continueMerge({ blocks }: IdTables, merge: Merge): number {
+  const { inputs, output, filter, block } = merge
+  const end = Math.min(block + blocksPerStep, blockCount(merge))
   const mask = (1 << mergeWidthBits) - 1
   for (let at = block; at < end; at++) {
     const parts = inputs.map((run) => getPart(blocks, run.id, at))
     for (const part of parts) addAll(filter, part)
-    const outputs = toBlocks(parts, mergeWidth, (high) => blockOf(high, output.level) & mask)
+    const outputs = toBlocks(parts, mergeWidth, (high) => blockOf(high, output.blockBits) & mask)
     putBlocks(blocks, output.id, at << mergeWidthBits, outputs)
   }
   return end
+}
+
+/** How many blocks each input of a merge has. */
+function blockCount({ output }: Merge): number {
+  return 1 << (output.blockBits - mergeWidthBits)
 }
 
 /** Removes some parts of a run that is not in the list, merged or unfinished; returns whether there was one. */
@@ -225,10 +235,10 @@ function removeGarbage({ blocks, filters }: IdTables, list: RunList): boolean {
   return false
 }
 
-/** The oldest runs of the lowest level that has enough of them to be merged. */
+/** The oldest runs of the smallest size of which there are enough to be merged. */
 function mergeCandidates({ runs }: RunList): Run[] | undefined {
-  for (const level of new Set(runs.map((run) => run.level).sort((a, b) => a - b))) {
-    const same = runs.filter((run) => run.level === level)
+  for (const bits of new Set(runs.map(({ blockBits }) => blockBits).sort((a, b) => a - b))) {
+    const same = runs.filter(({ blockBits }) => blockBits === bits)
     if (same.length >= mergeWidth) return same.slice(-mergeWidth)
   }
   return undefined

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import type { Environment, Table } from '../environment/environment.ts'
-import type { Run } from './run.ts'
+import { defaultBlockBits, type Run } from './run.ts'
 
 /** The published runs, newest first, and how much of the log they hold. Replaced as a whole, in one transaction. */
 export interface RunList {
@@ -50,7 +50,13 @@ export function readRevision({ meta }: IdTables): number {
 
 export function readRunList({ meta }: IdTables): RunList | undefined {
   const bytes = meta.getBinary(listKey)
-  return bytes && JSON.parse(bytes.toString())
+  if (!bytes) return undefined
+  const list: RunList = JSON.parse(bytes.toString())
+  // earlier versions wrote runs without the field
+  return {
+    ...list,
+    runs: list.runs.map((run) => ({ ...run, blockBits: run.blockBits ?? defaultBlockBits(run.level) })),
+  }
 }
 
 /** Replaces the list. Only inside a write transaction. */

@@ -1,5 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
+import { openEnvironment } from '../../src/environment/environment.ts'
+import { projectKey, readSequence, sequenceKey } from '../../src/environment/row-keys.ts'
+import { createLogReader } from '../../src/ids/log-reader.ts'
 import {
   decodeRecord,
   encodePayload,
@@ -90,4 +93,42 @@ t.test('a payload made of some of the events holds their exact bytes', async (t)
   ])
   const [second] = splitEvents(encodePayload(events.slice(1)))
   t.equal(parseEventId(second as Buffer), 'bc')
+})
+
+t.test('of a record the fingerprints and the checksum are read, and where the log ends', async (t) => {
+  const environment = openEnvironment(t.testdir())
+  const log = environment.table('log')
+  const reader = createLogReader(environment, log)
+  t.equal(reader.lastSequence(), 0)
+  const payload = Buffer.from('{"events":[{},{}]}')
+  const record = encodeRecord(0, Uint32Array.of(1, 2, 3, 0xffffffff), payload)
+  sealRecord(record, 1, 0)
+  environment.root.transactionSync(() => {
+    log.put(sequenceKey(1), record)
+    log.put(sequenceKey(300), record.subarray(0, 30))
+  })
+  reader.refresh()
+  t.equal(reader.lastSequence(), 300)
+  t.strictSame([...reader.fingerprints(1)], [1, 2, 3, 0xffffffff])
+  t.equal(reader.checksum(1), record.readUInt32LE(16))
+  t.equal(reader.checksum(2), 0, 'nothing')
+  t.throws(() => reader.fingerprints(2), { code: 'store-damaged' })
+  t.throws(() => reader.fingerprints(300), { code: 'store-damaged' }, 'cut')
+  await environment.root.close()
+})
+
+const sequences = [0, 1, 255, 256, 2 ** 32 - 1, 2 ** 32, 2 ** 40, Number.MAX_SAFE_INTEGER]
+
+t.test('the order of keys is the order of numbers', async (t) => {
+  const keys = sequences.map(sequenceKey)
+  t.strictSame([...keys].reverse().sort(Buffer.compare), keys)
+  const projects = [0, 1, 255, 256, 2 ** 32 - 1].map((project) => projectKey(project))
+  t.strictSame([...projects].reverse().sort(Buffer.compare), projects)
+})
+
+t.test('a sequence number is read back from its key, also behind a project', async (t) => {
+  for (const sequence of sequences) {
+    t.equal(readSequence(sequenceKey(sequence)), sequence)
+    t.equal(readSequence(projectKey(7, sequenceKey(sequence))), sequence)
+  }
 })

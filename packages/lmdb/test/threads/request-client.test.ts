@@ -3,7 +3,7 @@ import { MessageChannel } from 'node:worker_threads'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
 import type { BytesRequest } from '../../src/chunks/blob-writer.ts'
-import { openEnvironment } from '../../src/environment/environment.ts'
+import { type Environment, openEnvironment } from '../../src/environment/environment.ts'
 import { deserializeError, serializeError } from '../../src/threads/error-transfer.ts'
 import { blobSlot } from '../../src/threads/exit-guard.ts'
 import { type RequestClientOptions, startRequestClient } from '../../src/threads/request-client.ts'
@@ -45,6 +45,26 @@ async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) 
   }
 }
 
+/** Holds the write lock in this process, where it is not taken for that of another one. */
+async function holdWriteLock({ root }: Environment) {
+  let release = () => {}
+  let held: Promise<unknown> | undefined
+  await new Promise<void>((resolve) => {
+    held = root.transaction(() => {
+      resolve()
+      return new Promise<void>((end) => {
+        release = end
+      })
+    })
+  })
+  return {
+    release() {
+      release()
+      return held
+    },
+  }
+}
+
 t.test('closing finishes the requests in flight, and accepts no more', async (t) => {
   const { client, write, names } = await openClient(t)
   const before = write('before')
@@ -67,16 +87,14 @@ t.test('the bytes in flight are limited: further requests are rejected at once',
 
 t.test('a commit that takes too long fails the store', async (t) => {
   const { environment, client, write, fatal } = await openClient(t, { timeoutMs: 50 })
-  let release = () => {}
-  const held = environment.root.transaction(() => new Promise<void>((resolve) => (release = resolve)))
+  const lock = await holdWriteLock(environment)
   for (const each of [write('a'), write('b')]) {
     await t.rejects(each, { code: 'store-failed', message: 'has not ended within 50 ms' })
   }
   await t.rejects(write('c'), { code: 'store-failed' })
   t.equal(client.failure()?.code, 'store-failed')
   t.strictSame(fatal, ['store-failed'])
-  release()
-  await held
+  await lock.release()
 })
 
 t.test('a commit that ended in time is no failure, however late its response is read', async (t) => {
