@@ -48,10 +48,10 @@ t.test('an interrupted restore is refused by all but the next restore, which sta
   const whole = join(t.testdir(), 'whole')
   await restoreLmdbStore(backup, whole)
   for (const moved of [[], ['chunks'], ['chunks', 'events']]) {
-    const directory = join(t.testdirName, `cut-${moved.length}`)
+    const directory = join(t.testdirName, `interrupted-${moved.length}`)
     cpSync(whole, join(directory, 'restoring'), { recursive: true })
     for (const name of moved) renameSync(join(directory, 'restoring', name), join(directory, name))
-    await t.rejects(openLmdbStore(directory), { code: 'store-incompatible', message: 'cut short' })
+    await t.rejects(openLmdbStore(directory), { code: 'store-incompatible', message: 'unfinished restore' })
     await t.rejects(restoreLmdbStore(directory, join(t.testdirName, 'from')), { code: /store-(incompatible|missing)/ })
     await restoreLmdbStore(backup, directory)
     t.strictSame(readdirSync(directory).sort(), ['chunks', 'events'])

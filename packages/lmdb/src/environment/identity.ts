@@ -7,7 +7,7 @@ import { type Environment, openEnvironment } from './environment.ts'
 
 /** The identity of a store. `events/` holds all of it, `chunks/` a copy of the id and the epoch, `ids/` of the seed. */
 export interface LmdbIdentity extends StoreIdentity {
-  /** The seed of the fingerprints of ids. Secret, because it allows to make ids that collide. */
+  /** The seed of the fingerprints of ids. Secret, because with it ids can be crafted that collide. */
   seed: Buffer
 }
 
@@ -36,7 +36,11 @@ function holdsData(path: string): boolean {
   }
 }
 
-/** @throws {IngestError} `store-incompatible` for `events/` without data beside directories with data */
+/**
+ * Checks that a missing `events/` belongs to a new store.
+ *
+ * @throws {IngestError} `store-incompatible` for one beside directories that hold data
+ */
 export function checkEventsPresent(eventsDirectory: string, neighbours: readonly string[]): void {
   const [neighbour] = neighbours
   if (neighbour !== undefined) throw lost(eventsDirectory, neighbour)
@@ -54,13 +58,13 @@ export function openIdentity(
 ): LmdbIdentity {
   if (!listTables(events).includes(metaTable)) checkEventsPresent(eventsDirectory, neighbours)
   const meta = events.table(metaTable)
-  // opening takes the write lock only where there is something to write
+  // an existing store opens without the write lock
   const format = meta.getBinary(formatKey) ?? (neighbours.length > 0 ? undefined : events.write(makeFormat))
   if (!format) throw lost(eventsDirectory, neighbours[0] as string)
   if (format[0] !== formatVersion) {
     throw new IngestError(
       'store-incompatible',
-      `${eventsDirectory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that made it.`,
+      `${eventsDirectory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that created it.`,
     )
   }
   const [seed, id, epoch] = [0, 1, 2].map((i) => format.subarray(1 + i * partBytes, 1 + (i + 1) * partBytes))
@@ -116,7 +120,7 @@ export function beginEpoch(events: Environment, chunks: Environment): void {
   chunks.write(() => void chunksMeta.put(storeKey, format.subarray(1 + partBytes)))
 }
 
-/** Another process may be making the same store. */
+/** Returns the identity in `chunks/`, after writing `own` unless another process has created it meanwhile. */
 function writeOnce(chunks: Environment, own: Buffer): Buffer {
   const meta = chunks.table(metaTable)
   return chunks.write(() => {
@@ -144,7 +148,7 @@ const remedy = 'Nothing was changed. Put back what was moved away, or restore th
 function lost(path: string, neighbour: string): IngestError {
   return new IngestError(
     'store-incompatible',
-    `${path} is missing or empty, and ${neighbour} beside it belongs to a store: to go on without it would lose data. ${remedy}`,
+    `${path} is missing or empty, and ${neighbour} beside it belongs to a store: continuing without it would lose data. ${remedy}`,
   )
 }
 

@@ -3,17 +3,17 @@ import type { Environment, Table } from '../environment/environment.ts'
 import { readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { readChecksum, readFingerprints } from '../log/record.ts'
 
-/** What the index reads of the log. */
+/** The reads of the log that the index needs. */
 export interface LogReader {
   /** The most events of one record. */
   entriesPerRecordMax: number
-  /** Reads from now on see what is committed by now. */
+  /** Lets later reads see what is committed by now. */
   refresh(): void
   /** The number of the last record, 0 for an empty log. */
   lastSequence(): number
   /** The fingerprints of the events of a record, high and low halves. */
   fingerprints(sequence: number): Uint32Array
-  /** The checksum of a record; undefined for one that is not there. */
+  /** The checksum of a record; 0 for a missing one. */
   checksum(sequence: number): number
 }
 
@@ -21,11 +21,11 @@ export interface LogReader {
 const entriesPerRecordMax = 256
 
 export function createLogReader(environment: Environment, log: Table): LogReader {
-  /** An error of LMDB here is damage of the log, not of the index. */
   function get(sequence: number): Buffer | undefined {
     try {
       return log.getBinaryFast(sequenceKey(sequence))
     } catch (cause) {
+      // the log is damaged, not the index
       const { message } = cause as Error
       throw new IngestError('store-damaged', `Record ${sequence} of the log cannot be read: ${message}.`, { cause })
     }
@@ -47,7 +47,7 @@ export function createLogReader(environment: Environment, log: Table): LogReader
   }
 }
 
-/** How far the rebuild of the id index is. */
+/** The progress of a rebuild of the id index. */
 export interface RebuildProgress {
   /** Records of the log. */
   done: number

@@ -7,7 +7,7 @@ import { decodeRecord, readChecksum, readHeader, splitEvents } from './record.ts
 export interface EventLogTables {
   /** sequence → record */
   log: Table
-  /** project, sequence → nothing: what a project reads */
+  /** project, sequence → nothing: the records of a project */
   projectLog: Table
   /** project, buildId → when the build froze */
   freezes: Table
@@ -32,7 +32,7 @@ export interface SlicedReads {
   nextStep(): Promise<unknown>
 }
 
-/** An event as it stands in the log. */
+/** An event in the log. */
 export interface LoggedEvent {
   position: Position
   /** The checksum of its record. */
@@ -41,13 +41,13 @@ export interface LoggedEvent {
   bytes: Buffer
 }
 
-/** The log of batches, and what is frozen and counted by it, to be read. Projects go by number here. */
+/** Reads the log of batches, and the tables of frozen builds and totals. Projects are identified by number. */
 export interface EventLog {
   /** The number of the last record, 0 for an empty log. */
   lastSequence(): number
-  /** When this record was received, in milliseconds since 1970. Along the log it never decreases. */
+  /** When this record was received, in milliseconds since 1970. Never decreases along the log. */
   receivedAt(sequence: number): number
-  /** The first record that was received then or later; the one that would come next if there is none. */
+  /** The first record received at or after this time; the number of the next record if there is none. */
   firstSince(receivedAt: number): number
   /** The project's last event, if it has any. */
   last(project: number): Pick<LoggedEvent, 'position' | 'checksum'> | undefined
@@ -80,7 +80,7 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
     receivedAt: receivedAtIn,
 
     firstSince(receivedAt) {
-      // the log has no gaps, and its times never decrease
+      // a binary search: the log has no gaps, and its times never decrease
       let [first, behind] = [1, lastSequence() + 1]
       while (first < behind) {
         const middle = Math.floor((first + behind) / 2)
@@ -132,7 +132,7 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
   }
 }
 
-/** When a build froze, in milliseconds since 1970, by the table of freezes. */
+/** When a build froze, in milliseconds since 1970, from the table of freezes. */
 export function readFrozenAt(freezes: Rows, project: number, buildId: string): number | undefined {
   return freezes.getBinary(projectKey(project, Buffer.from(buildId)))?.readDoubleLE()
 }

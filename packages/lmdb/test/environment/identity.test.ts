@@ -129,7 +129,7 @@ t.test('ids/ is rebuilt when it is lost or of another store', async (t) => {
 
 t.test('chunks/ is recreated when it is lost and no map needs it', async (t) => {
   t.testdir()
-  for (const [what, lose] of Object.entries(losses)) {
+  const recreate = async ([what, lose]: [string, (path: string) => void]) => {
     const directory = copyStore(join(t.testdirName, what), 'withoutMap')
     await lose(join(directory, 'chunks'))
     await isWhole(t, directory, { withMap: false })
@@ -138,6 +138,7 @@ t.test('chunks/ is recreated when it is lost and no map needs it', async (t) => 
     await ingest.close()
     await isWhole(t, directory)
   }
+  await Promise.all(Object.entries(losses).map(recreate))
 })
 
 t.test('a store whose creation was interrupted at any step is created by the next opening', async (t) => {
@@ -165,13 +166,14 @@ t.test('a store whose creation was interrupted at any step is created by the nex
     { events: copy, chunks: blank },
     { events: copy, chunks: withTable },
   ]
-  for (const [i, state] of states.entries()) {
+  const create = async (state: (typeof states)[number], i: number) => {
     const directory = join(t.testdirName, `data-${i}`)
     mkdirSync(directory)
     for (const name of names) await state[name]?.(join(directory, name))
     await makeStore(directory)
     await isWhole(t, directory)
   }
+  await Promise.all(states.map(create))
 })
 
 t.test('a store of another format is refused, and not changed', async (t) => {

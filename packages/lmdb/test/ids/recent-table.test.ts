@@ -58,7 +58,7 @@ t.test('ids that look alike spread as evenly as random ones', async (t) => {
   }
 })
 
-t.test('an entry is read as it was put, at every size of its numbers', async (t) => {
+t.test('an entry is read as it was written, at every size of its numbers', async (t) => {
   const words = new Uint32Array(12)
   for (const sequence of [1, 2 ** 24 - 1, 2 ** 24, 2 ** 32, 2 ** 40 + 5, Number.MAX_SAFE_INTEGER]) {
     for (const index of [0, 99, 255]) {
@@ -78,7 +78,7 @@ function search(table: RecentTable, high: number, low: number): Candidate[] {
   return found
 }
 
-t.test('each entry is found, up to the last for which there is room, and nothing else is', async (t) => {
+t.test('each entry is found, up to the capacity, and nothing else is', async (t) => {
   const table = createRecentTable(1000)
   const fingerprint = (i: number) => [Math.imul(i, 0x9e3779b1) >>> 0, Math.imul(i, 0x85ebca6b) >>> 0] as const
   for (let i = 1; i <= 1000; i++) table.add(...fingerprint(i), i, i % 100)
@@ -103,7 +103,7 @@ t.test('entries with one fingerprint are all found, and those that only share a 
   t.strictSame(search(table, 4, 2), [])
 })
 
-t.test('several are asked for at once, and each answer says which it is for', async (t) => {
+t.test('a query has several fingerprints, and each candidate says for which it is', async (t) => {
   const table = createRecentTable(10)
   table.add(0, 0, 5, 0)
   const found: Candidate[] = []
@@ -111,9 +111,9 @@ t.test('several are asked for at once, and each answer says which it is for', as
   t.strictSame(found, [{ of: 1, position: { sequence: 5, index: 0 } }])
 })
 
-t.test('entries that are undone leave the table as it was when it was kept', async (t) => {
+t.test('a rollback restores the table to the last checkpoint', async (t) => {
   const table = createRecentTable(1000)
-  // all in one place, so that each stands behind the one before it
+  // all with the same slot, so that each is probed past the one before it
   for (let i = 1; i <= 50; i++) table.add(i, 7, i, 0)
   table.checkpoint()
   for (let i = 51; i <= 100; i++) table.add(i, 7, i, 0)
@@ -122,7 +122,7 @@ t.test('entries that are undone leave the table as it was when it was kept', asy
   t.equal(table.lastSequence(), 50)
   for (let i = 1; i <= 100; i++) t.equal(search(table, i, 7).length, i <= 50 ? 1 : 0)
   table.rollback()
-  t.equal(table.count(), 50, 'nothing more is undone')
+  t.equal(table.count(), 50, 'a second rollback has no effect')
   table.add(51, 7, 51, 0)
   t.strictSame(search(table, 51, 7), [{ of: 0, position: { sequence: 51, index: 0 } }])
 })

@@ -42,7 +42,7 @@ t.test(
   },
 )
 
-t.test('a part is read as it was written; a flipped bit, a cut one and a missing one are damage', async (t) => {
+t.test('a part is read as it was written; a flipped bit, a truncated and a missing part are damage', async (t) => {
   const environment = openEnvironment(t.testdir())
   const table = environment.table('blocks')
   const words = randomFillSync(new Uint32Array(896))
@@ -105,7 +105,7 @@ function filled(count: number) {
   return { filter, ids }
 }
 
-t.test('what was added is never denied, and about one in a hundred of the others is not', async (t) => {
+t.test('a filter has no false negatives, and about one in a hundred false positives', async (t) => {
   const count = 100_000
   const { filter, ids } = filled(count)
   t.equal(filter.length, Math.ceil((count * 10) / 512) * 16, '10 bits an id')
@@ -118,7 +118,7 @@ t.test('what was added is never denied, and about one in a hundred of the others
   t.ok(perhaps < count * 0.025, `${perhaps} of ${count} by chance`)
 })
 
-t.test('a filter for nothing denies everything', async (t) => {
+t.test('an empty filter has no id', async (t) => {
   t.equal(mayHave(createFilter(0), 1, 2), false)
 })
 

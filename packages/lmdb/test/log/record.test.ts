@@ -35,20 +35,20 @@ t.test('a record is read as it was written', async (t) => {
   t.equal(bytes.length, 24 + 16 + payload.length)
 })
 
-t.test('a record that is not sealed yet has all but its project, and is not taken for one that is kept', async (t) => {
+t.test('a record that is not sealed has all but its project, and fails verification', async (t) => {
   const bytes = encodeRecord(record.receivedAt, fingerprints, payload)
   t.strictSame({ ...readUnverified(bytes), project: 7 }, record)
   t.throws(() => decodeRecord(bytes, 5), { code: 'store-damaged' })
 })
 
-t.test('a record has memory of its own, which can be given to another thread', async (t) => {
+t.test('a record has memory of its own, which can be transferred to another thread', async (t) => {
   const bytes = encodeRecord(1, Uint32Array.of(1, 2), Buffer.from('{"events":[{}]}'))
   t.equal(bytes.byteOffset, 0)
   t.equal(bytes.buffer.byteLength, bytes.length)
 })
 
 t.test('the header of a record is read without the rest', async (t) => {
-  // as lmdb gives it out: in memory that is used again, and that goes on behind the record
+  // as lmdb returns it: in memory that is reused, and that extends past the record
   const shared = new Uint8Array(Buffer.concat([Buffer.from('before'), sealed(), Buffer.from('after')]))
   t.strictSame(readHeader(shared.subarray(6), 5), { receivedAt: record.receivedAt, count: 2 })
   for (const bytes of [undefined, sealed().subarray(0, 23), Buffer.alloc(100)]) {
@@ -56,7 +56,7 @@ t.test('the header of a record is read without the rest', async (t) => {
   }
 })
 
-t.test('records are told from one another by their checksums', async (t) => {
+t.test('records differ in their checksums', async (t) => {
   const other = encodeRecord(record.receivedAt, fingerprints, payload)
   sealRecord(other, 8, record.receivedAt)
   t.not(readChecksum(sealed()), readChecksum(other))
@@ -65,7 +65,7 @@ t.test('records are told from one another by their checksums', async (t) => {
   t.equal(readChecksum(sealed().subarray(0, 20)), 0)
 })
 
-t.test('one flipped bit anywhere is found', async (t) => {
+t.test('one flipped bit anywhere is detected', async (t) => {
   const bytes = sealed()
   for (let at = 0; at < bytes.length; at++) {
     if (at >= 20 && at < 24) continue // no meaning yet
@@ -75,7 +75,7 @@ t.test('one flipped bit anywhere is found', async (t) => {
   }
 })
 
-t.test('a record that is missing, empty or cut is damaged', async (t) => {
+t.test('a record that is missing, empty or truncated is damaged', async (t) => {
   const bytes = sealed()
   t.throws(() => decodeRecord(undefined, 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(Buffer.alloc(0), 5), { code: 'store-damaged' })
@@ -85,7 +85,7 @@ t.test('a record that is missing, empty or cut is damaged', async (t) => {
   t.throws(() => decodeRecord(bytes.subarray(0, -1), 5), { code: 'store-damaged' })
 })
 
-t.test('a payload made of some of the events holds their exact bytes', async (t) => {
+t.test('a payload of some of the events has their exact bytes', async (t) => {
   const events = splitEvents(payload)
   t.same(splitEvents(encodePayload(events)).map(String), [
     '{"eventId":"a"}',
@@ -95,7 +95,7 @@ t.test('a payload made of some of the events holds their exact bytes', async (t)
   t.equal(parseEventId(second as Buffer), 'bc')
 })
 
-t.test('of a record the fingerprints and the checksum are read, and where the log ends', async (t) => {
+t.test('the log reader reads the fingerprints and the checksum of a record, and the end of the log', async (t) => {
   const environment = openEnvironment(t.testdir())
   const log = environment.table('log')
   const reader = createLogReader(environment, log)
@@ -119,14 +119,14 @@ t.test('of a record the fingerprints and the checksum are read, and where the lo
 
 const sequences = [0, 1, 255, 256, 2 ** 32 - 1, 2 ** 32, 2 ** 40, Number.MAX_SAFE_INTEGER]
 
-t.test('the order of keys is the order of numbers', async (t) => {
+t.test('the order of keys is the order of their numbers', async (t) => {
   const keys = sequences.map(sequenceKey)
   t.strictSame([...keys].reverse().sort(Buffer.compare), keys)
   const projects = [0, 1, 255, 256, 2 ** 32 - 1].map((project) => projectKey(project))
   t.strictSame([...projects].reverse().sort(Buffer.compare), projects)
 })
 
-t.test('a sequence number is read back from its key, also behind a project', async (t) => {
+t.test('a sequence number is read from its key, also after a project', async (t) => {
   for (const sequence of sequences) {
     t.equal(readSequence(sequenceKey(sequence)), sequence)
     t.equal(readSequence(projectKey(7, sequenceKey(sequence))), sequence)
