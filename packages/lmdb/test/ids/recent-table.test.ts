@@ -85,7 +85,7 @@ t.test('each entry is found, up to the capacity, and nothing else is', async (t)
   t.equal(table.count(), 1000)
   t.equal(table.lastSequence(), 1000)
   for (let i = 1; i <= 1000; i++) {
-    t.strictSame(search(table, ...fingerprint(i)), [{ of: 0, position: { sequence: i, index: i % 100 } }])
+    t.strictSame(search(table, ...fingerprint(i)), [{ queryIndex: 0, position: { sequence: i, index: i % 100 } }])
   }
   for (let i = 1001; i <= 2000; i++) t.strictSame(search(table, ...fingerprint(i)), [])
 })
@@ -108,7 +108,7 @@ t.test('a query has several fingerprints, and each candidate says for which it i
   table.add(0, 0, 5, 0)
   const found: Candidate[] = []
   table.search(Uint32Array.of(9, 9, 0, 0, 9, 9, 0, 0), 3, found)
-  t.strictSame(found, [{ of: 1, position: { sequence: 5, index: 0 } }])
+  t.strictSame(found, [{ queryIndex: 1, position: { sequence: 5, index: 0 } }])
 })
 
 t.test('a rollback restores the table to the last checkpoint', async (t) => {
@@ -124,5 +124,5 @@ t.test('a rollback restores the table to the last checkpoint', async (t) => {
   table.rollback()
   t.equal(table.count(), 50, 'a second rollback has no effect')
   table.add(51, 7, 51, 0)
-  t.strictSame(search(table, 51, 7), [{ of: 0, position: { sequence: 51, index: 0 } }])
+  t.strictSame(search(table, 51, 7), [{ queryIndex: 0, position: { sequence: 51, index: 0 } }])
 })
