@@ -10,6 +10,10 @@ export default defineConfig({
   target: 'node20',
   sourcemap: true,
   splitting: true,
+  // inlines the named bytes of src/json/bytes.ts
+  esbuildOptions(options) {
+    options.minifySyntax = true
+  },
   // `tsc -b` writes the declarations into the same folder
   clean: false,
   dts: false,

@@ -81,7 +81,8 @@ export async function timeOf(option: string, text: string): Promise<number> {
   const ms = durationMs(text)
   if (!Number.isNaN(ms)) return Date.now() - ms
   // loaded here, so that --help and wrong use answer at once
-  const { IngestError, parseTime } = await import('@ingest/core')
+  const { IngestError } = await import('@ingest/core')
+  const { parseTime } = await import('@ingest/core/internal')
   const time = parseTime(text)
   if (time !== undefined) return time
   throw new IngestError(
@@ -116,8 +117,11 @@ export async function withIngest<T>(
   use: (ingest: EmbeddedIngest) => Promise<T>,
 ): Promise<T> {
   // loaded here, so that --help and wrong use answer at once
-  const [core, { openLmdbStore }] = await Promise.all([import('@ingest/core'), import('@ingest/lmdb')])
-  const { createIngest, IngestError, isProjectId } = core
+  const [{ createIngest, IngestError }, { isProjectId }, { openLmdbStore }] = await Promise.all([
+    import('@ingest/core'),
+    import('@ingest/core/internal'),
+    import('@ingest/lmdb'),
+  ])
   const { data, project, create = false, maps = {}, onFatal = () => {} } = options
   const report = options.onRebuild ?? ((percent: number) => say(io, `rebuilding the id index: ${percent} %`))
   if (project !== undefined && !isProjectId(project)) {

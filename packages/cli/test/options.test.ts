@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { isProjectId } from '@ingest/core'
+import { isProjectId } from '@ingest/core/internal'
 import t from 'tap'
 import { projectId as parseProjectId } from '../src/options.ts'
 import { startServe } from './ingest-process.ts'

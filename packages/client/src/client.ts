@@ -9,7 +9,6 @@ import {
   type Ingest,
   IngestError,
   type IngestEvent,
-  isProjectId,
   type MapContent,
   type MapId,
   type MapPage,
@@ -25,6 +24,7 @@ import {
   type StoredEvent,
   type SubmitOptions,
 } from '@ingest/core'
+import { isProjectId } from '@ingest/core/internal'
 import { type CallOptions, createApi } from './calls/api.ts'
 import { eventCalls } from './calls/events.ts'
 import { mapCalls } from './calls/maps.ts'

@@ -1,77 +1,105 @@
-import type { Issue } from './validation.ts'
+/** What can be wrong with a part of an event, a publication or a chunk: a closed set. */
+export type IssueCode =
+  | 'digest_mismatch'
+  | 'invalid_format'
+  | 'invalid_type'
+  | 'not_allowed'
+  | 'not_object'
+  | 'out_of_range'
+  | 'project_mismatch'
+  | 'required'
+  | 'too_deep'
+  | 'too_long'
+  | 'too_short'
+  | 'undeclared'
+
+/** What is wrong with one value: `{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }`. */
+export interface Issue {
+  code: IssueCode
+  /** A JSON Pointer (RFC 6901) inside the event, publication or chunk; the empty string is the whole. */
+  path: string
+  /** A sentence for people. It never contains the value. */
+  message: string
+}
 
 /**
- * Every refusal that Ingest knows, with the title that people read and whether the same call may succeed later.
- * Codes are stable within a major version; the server answers them as `code`, the client throws them again.
+ * Title and retryability of every error code, grouped by origin. Codes are stable within a major version; the server
+ * sends them as `code`, and the client throws them again.
  */
-const refusals = {
+const errors = {
+  // Arguments and cursors of any call.
+  'invalid-argument': { title: 'Invalid argument', retryable: false },
+  'invalid-cursor': { title: 'Invalid cursor', retryable: false },
+  'internal-error': { title: 'Internal error', retryable: true },
+  // Batches of events.
+  'malformed-body': { title: 'Malformed body', retryable: false },
+  'invalid-envelope': { title: 'Invalid envelope', retryable: false },
   'batch-too-large': { title: 'Batch too large', retryable: false },
-  'body-too-large': { title: 'Body too large', retryable: false },
+  'too-many-events': { title: 'Too many events', retryable: false },
+  // Maps and chunks.
+  'invalid-publication': { title: 'Invalid publication', retryable: false },
+  'precondition-failed': { title: 'Precondition failed', retryable: false },
+  'map-not-found': { title: 'Map not found', retryable: false },
+  'map-frozen': { title: 'Map frozen', retryable: false },
+  'map-replaced': { title: 'Map replaced', retryable: true },
+  'map-quota-exceeded': { title: 'Map quota exceeded', retryable: false },
   'chunk-not-found': { title: 'Chunk not found', retryable: false },
   'chunk-too-large': { title: 'Chunk too large', retryable: false },
   'chunk-undeclared': { title: 'Chunk undeclared', retryable: false },
-  'connection-failed': { title: 'Connection failed', retryable: true },
   'digest-mismatch': { title: 'Digest mismatch', retryable: false },
-  'disk-full': { title: 'Disk full', retryable: true },
-  draining: { title: 'Draining', retryable: true },
-  'internal-error': { title: 'Internal error', retryable: true },
-  'invalid-argument': { title: 'Invalid argument', retryable: false },
-  'invalid-cursor': { title: 'Invalid cursor', retryable: false },
-  'invalid-envelope': { title: 'Invalid envelope', retryable: false },
-  'invalid-publication': { title: 'Invalid publication', retryable: false },
-  'malformed-body': { title: 'Malformed body', retryable: false },
-  'map-frozen': { title: 'Map frozen', retryable: false },
-  'map-quota-exceeded': { title: 'Map quota exceeded', retryable: false },
-  'map-not-found': { title: 'Map not found', retryable: false },
-  'map-replaced': { title: 'Map replaced', retryable: true },
-  'method-not-allowed': { title: 'Method not allowed', retryable: false },
-  'malformed-request': { title: 'Malformed request', retryable: false },
-  'not-found': { title: 'Not found', retryable: false },
-  overloaded: { title: 'Overloaded', retryable: true },
-  'headers-too-large': { title: 'Request headers too large', retryable: false },
+  // Keys.
+  unauthorized: { title: 'Unauthorized', retryable: false },
+  'unknown-key': { title: 'Unknown key', retryable: false },
   'key-store-unavailable': { title: 'Key store unavailable', retryable: true },
-  'precondition-failed': { title: 'Precondition failed', retryable: false },
-  'range-not-satisfiable': { title: 'Range not satisfiable', retryable: false },
-  'rate-limited': { title: 'Rate limited', retryable: true },
-  'repeated-header': { title: 'Repeated header', retryable: false },
-  'request-timeout': { title: 'Request timeout', retryable: true },
-  'source-changed': { title: 'Source changed', retryable: true },
-  'store-closed': { title: 'Store closed', retryable: true },
+  // The store, and the capacity of the process.
+  'store-missing': { title: 'Store missing', retryable: false },
+  'store-locked': { title: 'Store locked', retryable: true },
+  'store-incompatible': { title: 'Store incompatible', retryable: false },
   'store-damaged': { title: 'Store damaged', retryable: false },
   'store-failed': { title: 'Store failed', retryable: true },
-  'store-incompatible': { title: 'Store incompatible', retryable: false },
-  'store-locked': { title: 'Store locked', retryable: true },
-  'store-missing': { title: 'Store missing', retryable: false },
-  'too-many-events': { title: 'Too many events', retryable: false },
-  unauthorized: { title: 'Unauthorized', retryable: false },
-  'unexpected-answer': { title: 'Unexpected answer', retryable: false },
-  'unknown-key': { title: 'Unknown key', retryable: false },
+  'store-closed': { title: 'Store closed', retryable: true },
+  'disk-full': { title: 'Disk full', retryable: true },
+  overloaded: { title: 'Overloaded', retryable: true },
+  // HTTP requests, by the server.
+  'malformed-request': { title: 'Malformed request', retryable: false },
+  'not-found': { title: 'Not found', retryable: false },
+  'method-not-allowed': { title: 'Method not allowed', retryable: false },
+  'headers-too-large': { title: 'Request headers too large', retryable: false },
+  'repeated-header': { title: 'Repeated header', retryable: false },
   'unsupported-coding': { title: 'Unsupported content coding', retryable: false },
   'unsupported-media-type': { title: 'Unsupported media type', retryable: false },
+  'body-too-large': { title: 'Body too large', retryable: false },
+  'range-not-satisfiable': { title: 'Range not satisfiable', retryable: false },
+  'rate-limited': { title: 'Rate limited', retryable: true },
+  'request-timeout': { title: 'Request timeout', retryable: true },
+  draining: { title: 'Draining', retryable: true },
+  // Connections and sources, by the client.
+  'connection-failed': { title: 'Connection failed', retryable: true },
+  'unexpected-answer': { title: 'Unexpected answer', retryable: false },
+  'source-changed': { title: 'Source changed', retryable: true },
 } as const
 
-/** The stable name of a refusal. */
-export type ErrorCode = keyof typeof refusals
+/** The stable name of an error. */
+export type ErrorCode = keyof typeof errors
 
-/** All codes, for tables and tests that must name each of them. */
-export const errorCodes = Object.keys(refusals) as readonly ErrorCode[]
+/** All error codes, for exhaustive tables. */
+export const errorCodes = Object.keys(errors) as readonly ErrorCode[]
 
-/** What a refusal may carry besides its code and its sentence. */
 export interface ErrorDetails {
-  /** The bound that was passed, in the unit that the message names. */
+  /** The limit that was exceeded, in the unit that the message names. */
   limit?: number
-  /** The value that passed it. */
+  /** The value that exceeded `limit`. */
   actual?: number
-  /** Whole seconds after which a retry is not refused for the same reason. */
+  /** When to retry, in whole seconds. */
   retryAfterSeconds?: number
-  /** What is wrong with which part of the input. */
+  /** The invalid parts of the input. */
   issues?: readonly Issue[]
   /** The HTTP status of the response that the error stands for. */
   status?: number
   cause?: unknown
 }
 
-/** A refusal: the call was understood and not carried out, and `message` says what to do about it. */
+/** The only error that Ingest throws on purpose: decide by `code`; `message` says what to do about it. */
 export class IngestError extends Error {
   override readonly name = 'IngestError'
   readonly code: ErrorCode
@@ -92,14 +120,14 @@ export class IngestError extends Error {
     this.status = details.status
   }
 
-  /** A short name for the kind of refusal, the same for every error with this code. */
+  /** A short text for people, the same for every error with this code. */
   get title(): string {
-    return refusals[this.code].title
+    return errors[this.code].title
   }
 
-  /** Whether the same call may succeed later, unchanged: by the status of the response if there is one. */
+  /** Whether the same call may succeed later, unchanged. The status of a response decides before the code. */
   get retryable(): boolean {
     const { status } = this
-    return status === undefined ? refusals[this.code].retryable : status === 408 || status === 429 || status >= 500
+    return status === undefined ? errors[this.code].retryable : status === 408 || status === 429 || status >= 500
   }
 }

@@ -1,33 +1,32 @@
-export type { ErrorCode, ErrorDetails } from './error.ts'
-export { errorCodes, IngestError } from './error.ts'
-export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
-export { batchBody, batchBytesMax, batchEventsMax, batchTooLarge, parseEvents } from './events/batch.ts'
-export type { CheckedEvent } from './events/classify-events.ts'
-export { checkEvent } from './events/classify-events.ts'
-export type { EventCursors, StoreIdentity } from './events/cursor.ts'
-export { eventCursors } from './events/cursor.ts'
-export type { IngestEvent, KnownField } from './events/event.ts'
-export {
-  EventSchema,
-  eventDepthMax,
-  eventIdBytesMax,
-  eventIdIssue,
-  isProjectId,
-  knownFields,
-  parseTime,
-} from './events/event.ts'
-export { eventLine } from './events/event-line.ts'
-export type { EventOf, EventSchemas } from './events/event-schemas.ts'
-export type { FollowOptions } from './events/follow-events.ts'
-export { followEvents } from './events/follow-events.ts'
-export type { EventFilter, ReadEventsOptions } from './events/read-events.ts'
-export { checkReadEventsOptions } from './events/read-events.ts'
+// Ingest
+
 export type { EmbeddedIngest, Ingest, IngestOptions, SubmitOptions, Tally } from './ingest.ts'
 export { createIngest } from './ingest.ts'
+export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, ProjectStatsReader } from './project-stats.ts'
+
+// Errors
+
+export type { ErrorCode, ErrorDetails, Issue, IssueCode } from './error.ts'
+export { errorCodes, IngestError } from './error.ts'
+
+// Events
+
+export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
+export { batchBytesMax, batchEventsMax } from './events/batch.ts'
+export type { CheckedEvent } from './events/classify-events.ts'
+export { checkEvent } from './events/classify-events.ts'
+export type { IngestEvent } from './events/event.ts'
+export { EventSchema, eventDepthMax, eventIdBytesMax } from './events/event.ts'
+export { eventLine } from './events/event-line.ts'
+export type { EventOf, EventSchemas } from './events/event-schemas.ts'
+export type { EventFilter, FollowOptions, ReadEventsOptions } from './events/read-events.ts'
+export { followEvents } from './events/read-events.ts'
+export { issuesMax } from './validation.ts'
+
+// Maps
+
 export { canonicalJson, mapDepthMax } from './json/canonical-json.ts'
-export { sliceMember } from './json/json-scanner.ts'
-export { parseJson, withoutMark } from './json/parse-json.ts'
-export { digestOf, isDigest } from './maps/digest.ts'
+export { digestOf } from './maps/digest.ts'
 export type {
   ChunkRef,
   ChunkUpload,
@@ -48,15 +47,21 @@ export type {
   PutChunksResult,
   VerificationOptions,
 } from './maps/map.ts'
-export { manifestBytes } from './maps/map-quota.ts'
 export type { MapRules } from './maps/maps.ts'
 export { chunkBytesMax, manifestChunksMax } from './maps/publication.ts'
-export { openMemoryStore } from './memory/memory-store.ts'
-export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, Statistics } from './project-stats.ts'
+
+// Keys
+
 export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
-export { createKeyring } from './projects/keyring.ts'
 export type { KeyRecord, Project, Scope } from './projects/project.ts'
-export { isActive, keyIdOf, scopes } from './projects/project.ts'
+export { scopes } from './projects/project.ts'
+
+// Stores and their adapters
+
+export type { EventCursors, StoreIdentity } from './json/cursor.ts'
+export { eventCursors } from './json/cursor.ts'
+export { manifestBytes } from './maps/map-quota.ts'
+export { openMemoryStore } from './memory/memory-store.ts'
 export type {
   Activity,
   AppendBatch,
@@ -80,5 +85,3 @@ export type {
   StoredEvent,
   Totals,
 } from './store.ts'
-export type { Issue, IssueCode } from './validation.ts'
-export { issuesMax } from './validation.ts'

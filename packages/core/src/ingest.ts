@@ -1,100 +1,104 @@
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
-import { checkProjectId, eventIdIssue, type IngestEvent } from './events/event.ts'
-import { createArrivals } from './events/event-notifier.ts'
+import { eventIdIssue, type IngestEvent } from './events/event.ts'
+import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './events/read-events.ts'
 import { submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
-import { createStatistics, type Statistics } from './project-stats.ts'
+import { createProjectStats, type ProjectStatsReader } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
 import type { Cursor, Store, StoredEvent } from './store.ts'
+import { checkProjectId } from './validation.ts'
 
 export interface SubmitOptions {
   /**
-   * Called with the number of events once the batch is well-formed, before any of them is looked at. What it throws
-   * is what `submitBatch` rejects with: the place for a rate limit.
+   * Called with the number of events of a well-formed batch before any is checked, for rate limits. If it throws,
+   * nothing is stored and `submitBatch` rejects with that error.
    */
   admit?: (eventCount: number) => void
 }
 
-/** The events and maps of one project: the same interface embedded and over HTTP. `E` is the type of its events. */
-export interface Ingest<E = IngestEvent> extends Maps, Statistics {
+/** The events, maps and statistics of one project: the same interface embedded and over HTTP. */
+export interface Ingest<E = IngestEvent> extends Maps, ProjectStatsReader {
   readonly projectId: string
   /**
-   * Stores the valid events of a batch that are new, each exactly once and permanently, and says what became of the
-   * others. Resolves once every accepted event would survive power loss. Sending the same batch again is always safe.
+   * Stores the valid new events of a batch, each exactly once and permanently. Resolves once they would survive power
+   * loss, with the outcome of every event. Retrying a batch is always safe.
    *
-   * `body` is the bytes of a JSON document as they came, or the object: `{ events: [{ projectId, eventId, … }] }`. An
-   * event that came in bytes is kept byte for byte; the bytes must not be changed before the promise settles.
+   * `body` is JSON in bytes or an object, `{ events: [{ projectId, eventId, … }] }`: at most 262,144 bytes and 100
+   * events. Events in bytes are stored byte for byte; do not change the bytes before the promise settles.
    *
    * @throws {IngestError} with nothing stored: `malformed-body`, `invalid-envelope`, `batch-too-large`,
-   *   `too-many-events` for the batch, and the errors of the store.
+   *   `too-many-events`, or an error of the store
    */
   submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions): Promise<BatchResult>
   /**
-   * The project's events, oldest first, with the bytes that were sent: all of them, or those that match the options.
-   * `followEvents` also yields those that are stored later.
+   * The project's events that match the options, oldest first, with the bytes that were sent. Use `followEvents` to
+   * receive new events too.
    *
-   * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`; `store-closed` during a long poll
+   * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`; later `store-closed`
    */
   readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
-  /** The cursor of the last event: only events that are stored later come after it. There is one without events, too. */
+  /** The cursor of the last event, also of a project without events: only events stored later are behind it. */
   lastCursor(): Promise<Cursor>
   /**
-   * The event with this id, if it is stored.
+   * The stored event with this id; undefined without one.
    *
-   * @throws {IngestError} `invalid-argument`
+   * @throws {IngestError} `invalid-argument` for an invalid event id
    */
   findEvent(eventId: string): Promise<StoredEvent | undefined>
 }
 
-/** What has become of all events since this Ingest was created, over all projects. */
+/** Outcomes of the events of all projects since `createIngest`. */
 export interface Tally {
   accepted: number
   duplicates: number
   rejected: number
-  /** Duplicates whose content differs from what is stored: somebody uses an id twice. */
+  /**
+   * Valid duplicates whose bytes differ from those of the stored event: a sender uses an id twice. Repeats within a
+   * batch are not counted.
+   */
   conflicts: number
 }
 
-/** All projects of a store in this process. */
+/** An Ingest in this process: all projects of a store. */
 export interface EmbeddedIngest<E = IngestEvent> {
   /**
-   * The events and maps of one project. Costs nothing, and need not exist: storing an event creates the project.
+   * One project, which need not exist: the first stored event creates it. Reads and writes nothing.
    *
-   * @throws {IngestError} `invalid-argument` for an invalid project id
+   * @throws {IngestError} `invalid-argument` for an invalid project id: not 1 to 64 of `A-Z a-z 0-9 . _ -`
    */
   project(projectId: string): Ingest<E>
-  /** Whether credentials are valid for a project; the keyring's own, unless another was given. */
+  /** Whether credentials are valid for a project: by the option `authenticate`, or by `keys`. */
   authenticate: Authenticate
   keys: Keyring
-  /** The projects of which the store keeps anything, in the order of their bytes. */
+  /** The ids of all projects with stored data, in the order of their bytes. */
   listProjects(): Promise<string[]>
-  /** Resolves if a batch could be stored now; rejects with the reason otherwise. */
+  /** Resolves if a batch could be stored now, and rejects with the error otherwise. */
   checkReady(): Promise<void>
   tally(): Readonly<Tally>
-  /** Finishes what has begun, ends long polls, and closes the store. */
+  /** Ends long polls, finishes pending calls, and closes the store. May be called twice. */
   close(): Promise<void>
 }
 
 export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
   store: Store
   /**
-   * Further rules by event `type`, in TypeBox or plain JSON Schema; they add issues to the rules of Ingest, and TypeBox
-   * schemas type the events of `submitBatch`.
+   * Further rules by event `type`, in TypeBox or JSON Schema. TypeBox schemas also type the events of `submitBatch`.
+   * Default: none.
    */
   schemas?: Schemas
-  /** In place of the keyring. What it throws becomes "temporarily unavailable", never "wrong key". */
+  /** Replaces the keys of the store. The server reports an error that it throws as `key-store-unavailable`. */
   authenticate?: Authenticate
   maps?: MapRules
-  /** The clock, in milliseconds since 1970. An invalid time is an `internal-error`, and is never stored. */
+  /** The clock, in milliseconds since 1970. Default: `Date.now`. An invalid time is an `internal-error`. */
   now?: () => number
 }
 
 /**
- * An Ingest on a store.
+ * Creates an Ingest on an open store, which it owns: `close` closes the store.
  *
  * @throws {IngestError} `invalid-argument` for an invalid store or schema
  */
@@ -106,58 +110,61 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
   const now = () => checkTime(clock())
-  const context = { store, checkBySchema: compileEventSchemas(schemas), now }
+  const checkBySchema = compileEventSchemas(schemas)
   const keys = createKeyring(store, now)
-  const arrivals = createArrivals()
+  const notifier = createEventNotifier()
   const mapsOf = createMaps({ store, rules, now })
-  const statisticsOf = createStatistics(store, now)
+  const statsOf = createProjectStats(store, now)
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
+
+  function project(projectId: string): Ingest<EventOf<Schemas>> {
+    checkProjectId(projectId)
+    return {
+      projectId,
+
+      async submitBatch(body, { admit = () => {} } = {}) {
+        const { result, conflicts } = await submitBatch({ store, checkBySchema, now }, projectId, body, admit)
+        tally.accepted += result.accepted
+        tally.duplicates += result.duplicates
+        tally.rejected += result.rejected.length
+        tally.conflicts += conflicts
+        if (result.accepted > 0) notifier.notify(projectId)
+        return result
+      },
+
+      async *readEvents(options = {}) {
+        checkReadEventsOptions(options)
+        yield* readEvents({ store, notifier, now }, projectId, options)
+      },
+
+      lastCursor: () => store.lastCursor(projectId),
+
+      async findEvent(eventId) {
+        const issue = eventIdIssue(eventId)
+        if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
+        return store.find(projectId, eventId)
+      },
+
+      ...mapsOf(projectId),
+      ...statsOf(projectId),
+    }
+  }
+
   return {
-    project(projectId) {
-      checkProjectId(projectId)
-      return {
-        projectId,
-
-        async submitBatch(body, { admit = () => {} } = {}) {
-          const { result, conflicts } = await submitBatch(context, projectId, body, admit)
-          tally.accepted += result.accepted
-          tally.duplicates += result.duplicates
-          tally.rejected += result.rejected.length
-          tally.conflicts += conflicts
-          if (result.accepted > 0) arrivals.announce(projectId)
-          return result
-        },
-
-        async *readEvents(options = {}) {
-          checkReadEventsOptions(options)
-          yield* readEvents({ store, arrivals, now }, projectId, options)
-        },
-
-        lastCursor: () => store.lastCursor(projectId),
-
-        async findEvent(eventId) {
-          const issue = eventIdIssue(eventId)
-          if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
-          return store.find(projectId, eventId)
-        },
-
-        ...mapsOf(projectId),
-        ...statisticsOf(projectId),
-      }
-    },
-    authenticate: authenticate ?? keys.authenticate,
+    project,
     keys,
+    authenticate: authenticate ?? keys.authenticate,
     listProjects: () => store.projects(),
-    tally: () => ({ ...tally }),
     checkReady: () => store.check(),
+    tally: () => ({ ...tally }),
     close() {
-      arrivals.close()
+      notifier.close()
       return store.close()
     },
   }
 }
 
-/** The last time that a `Date` can hold. */
+/** The last time of a `Date`. */
 const timeMax = 8.64e15
 
 function checkTime(time: unknown): number {

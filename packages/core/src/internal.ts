@@ -1,4 +1,12 @@
-export type { JsonObject } from './events/event.ts'
-export { createReadTurns, type ReadStep } from './events/read-turns.ts'
-export { asText, sliceEvents } from './json/json-scanner.ts'
+// What only the other packages of Ingest need: it may change with any version.
+
+export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'
+export type { KnownField } from './events/event.ts'
+export { eventIdIssue, knownFields } from './events/event.ts'
+export { checkReadEventsOptions } from './events/read-events.ts'
+export { sliceEvents, sliceMember } from './json/json-scanner.ts'
+export { parseJson, stripByteOrderMark } from './json/parse-json.ts'
+export { isDigest } from './maps/digest.ts'
 export { checkPendingBytes } from './maps/map-quota.ts'
+export type { JsonObject } from './validation.ts'
+export { isProjectId, parseTime } from './validation.ts'

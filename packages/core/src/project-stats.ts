@@ -1,60 +1,59 @@
 import { IngestError } from './error.ts'
-import { decodeListCursor, encodeListCursor } from './events/cursor.ts'
+import { decodeListCursor, encodeListCursor } from './json/cursor.ts'
 import { buildIdIssue } from './maps/publication.ts'
 import type { BuildEntry, Store } from './store.ts'
 
-/** What a project has stored. */
+/** Totals of a project. */
 export interface ProjectStats {
   events: number
   /** Batches of which at least one event was stored. */
   batches: number
-  /** Bytes of the stored events' batches, as they are kept; maps are not in it. */
+  /** Stored bytes of these batches, without maps. */
   bytes: number
-  /** When the first batch that is stored was received, by the clock of its server: milliseconds since 1970. */
+  /** When the first stored batch was received, in milliseconds since 1970 by the clock of the server. */
   firstAt: number | null
-  /** When the last one was. */
+  /** When the last stored batch was received. */
   lastAt: number | null
   /**
-   * Events stored in the last minute, a second. Where the newest 10,000 batches have all come within the last minute,
-   * it is over the time since the first of these.
+   * Events per second over the last minute, or over the time of the newest 10,000 batches if they are younger than a
+   * minute.
    */
   eventsPerSecond: number
-  /** How many are known: frozen, or with a map that is published for them. */
+  /** Builds that are frozen or have a published map. */
   builds: number
   frozenBuilds: number
-  /** Places of builds of which anything is published, complete or not. */
+  /** Published maps, complete or not. */
   maps: number
 }
 
-/** What is known of one build. */
+/** One build of a project. */
 export interface BuildStatus {
   buildId: string
-  /** When the first event that references it was stored: milliseconds since 1970; null while it is open. */
+  /** When the first event that references the build was stored, in milliseconds since 1970; null while it is open. */
   frozenAt: number | null
-  /** The places of which anything is published, complete or not. */
+  /** Published maps of the build, complete or not. */
   maps: number
 }
 
 export interface BuildPageOptions {
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   cursor?: string
-  /** 1 to 1,000; 100 without. */
+  /** The most builds of the page, 1 to 1,000. Default: 100. */
   limit?: number
 }
 
 export interface BuildPage {
   builds: BuildStatus[]
+  /** The cursor of the next page; null on the last. */
   next: string | null
 }
 
-/** What there is of a project, in numbers. */
-export interface Statistics {
-  /**
-   * Counts what the project has stored. The cost grows with the number of its builds, and not with that of its events.
-   */
+/** Reads the statistics of one project. */
+export interface ProjectStatsReader {
+  /** The totals of the project. The cost grows with the number of builds, not with the number of events. */
   getStats(): Promise<ProjectStats>
   /**
-   * The builds of a project that are frozen, or that maps are published for, in the order of their bytes.
+   * The builds that are frozen or have a published map, in the order of their UTF-8 bytes.
    *
    * @throws {IngestError} `invalid-cursor`, `invalid-argument`
    */
@@ -63,15 +62,13 @@ export interface Statistics {
 
 const pageMax = 1_000
 const pageDefault = 100
-/** What the rate is measured over. */
 const rateMs = 60_000
-/** A rate is measured over a second at least, whatever the clocks say. */
+/** The least time of a rate, as clocks may go backwards. */
 const rateMsMin = 1_000
-/** The most batches that the rate is measured by. */
 const rateBatchesMax = 10_000
 
-/** The statistics of each project of a store; `now` is its clock, in milliseconds since 1970. */
-export function createStatistics(store: Store, now: () => number): (projectId: string) => Statistics {
+/** Statistics by project; `now` returns milliseconds since 1970. */
+export function createProjectStats(store: Store, now: () => number): (projectId: string) => ProjectStatsReader {
   async function* allBuilds(projectId: string): AsyncGenerator<BuildEntry> {
     for (let after: string | undefined; ; ) {
       const page = await store.builds(projectId, { ...(after !== undefined && { after }), limit: pageMax })
@@ -106,7 +103,7 @@ export function createStatistics(store: Store, now: () => number): (projectId: s
 
     async listBuilds({ cursor, limit = pageDefault } = {}) {
       if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
-        throw new IngestError('invalid-argument', `limit is a number of builds from 1 to ${pageMax}.`)
+        throw new IngestError('invalid-argument', `limit must be a number of builds from 1 to ${pageMax}.`)
       }
       const after = cursor === undefined ? undefined : decodeListCursor('builds', projectId, cursor, parseBuildName)
       const entries = await store.builds(projectId, { ...(after !== undefined && { after }), limit: limit + 1 })
@@ -121,6 +118,6 @@ export function createStatistics(store: Store, now: () => number): (projectId: s
 }
 
 function parseBuildName([buildId]: readonly unknown[]): string {
-  if (buildIdIssue(buildId, '')) throw new IngestError('invalid-cursor', 'A build has another name.')
+  if (buildIdIssue(buildId, '')) throw new IngestError('invalid-cursor', 'The cursor holds no build id.')
   return buildId as string
 }

@@ -1,14 +1,14 @@
 import t from 'tap'
 import { errorCodes, IngestError } from '../src/error.ts'
 
-t.test('a refusal is an Error with a code, a sentence and a name', async (t) => {
-  const error = new IngestError('invalid-cursor', 'The cursor is none.')
+t.test('an IngestError is an Error with a code, a message and a name', async (t) => {
+  const error = new IngestError('invalid-cursor', 'The cursor is invalid.')
   t.ok(error instanceof Error)
-  t.match(error, { name: 'IngestError', code: 'invalid-cursor', message: 'The cursor is none.' })
-  t.equal(String(error), 'IngestError: The cursor is none.')
+  t.match(error, { name: 'IngestError', code: 'invalid-cursor', message: 'The cursor is invalid.' })
+  t.equal(String(error), 'IngestError: The cursor is invalid.')
 })
 
-t.test('every code has a title, and says whether a retry may help', async (t) => {
+t.test('every code has a title and a retryability', async (t) => {
   for (const code of errorCodes) {
     const error = new IngestError(code, 'a sentence')
     t.match(error.title, /^[A-Z][a-z ]+$/, code)
@@ -17,7 +17,7 @@ t.test('every code has a title, and says whether a retry may help', async (t) =>
   }
 })
 
-t.test('a fault of the sender is not worth a retry, and a fault of the service is', async (t) => {
+t.test('errors of the sender are permanent, and errors of the service are retryable', async (t) => {
   const retryable = (code: (typeof errorCodes)[number]) => new IngestError(code, '').retryable
   for (const code of [
     'malformed-body',
@@ -33,7 +33,7 @@ t.test('a fault of the sender is not worth a retry, and a fault of the service i
   }
 })
 
-t.test('the status of a response says whether a retry may help, whatever the code is', async (t) => {
+t.test('the status of a response decides retryability before the code', async (t) => {
   for (const code of errorCodes) {
     const retryable = [301, 400, 401, 404, 408, 409, 413, 428, 429, 430, 499, 500, 503, 599].filter(
       (status) => new IngestError(code, '', { status }).retryable,
@@ -42,7 +42,7 @@ t.test('the status of a response says whether a retry may help, whatever the cod
   }
 })
 
-t.test('details are there when they were given', async (t) => {
+t.test('details are properties of the error', async (t) => {
   const cause = new Error('below')
   const issues = [{ code: 'required', path: '/a', message: 'Required.' }] as const
   const full = new IngestError('overloaded', '', {

@@ -12,7 +12,6 @@ import {
   type Store,
   type StoredEvent,
 } from '@ingest/core'
-import { createReadTurns, type ReadStep } from '@ingest/core/internal'
 import { openChunkBytes } from './chunks/chunk-blobs.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
@@ -31,6 +30,7 @@ import type { RebuildProgress } from './ids/log-reader.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { readActivity } from './log/activity.ts'
 import { createEventLog, type LoggedEvent, openEventLogTables, type SlicedReads } from './log/event-log.ts'
+import { createReadTurns, type ReadStep } from './log/read-turns.ts'
 import { encodePayload, encodeRecord } from './log/record.ts'
 import { createMapStore } from './map-store.ts'
 import { checkRestoreFinished } from './restore-lmdb-store.ts'

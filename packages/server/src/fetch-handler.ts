@@ -1,61 +1,61 @@
 import type { EmbeddedIngest } from '@ingest/core'
-import { bodyConsumed, bodyCutShort, inflateBody } from './http/body.ts'
-import type { BodyLimit } from './http/request.ts'
-import { parseFetchHeaders } from './http/request.ts'
-import { type Answer, isPieces, type Pieces } from './http/response.ts'
+import { bodyConsumed, bodyTruncated, inflateBody } from './http/body.ts'
+import { type BodyLimit, parseFetchHeaders } from './http/request.ts'
+import { type HttpResponse, isStream } from './http/response.ts'
+import type { BodyStream } from './http/stream.ts'
 import { createRouter, type HandlerOptions } from './router.ts'
 
-/** Answers a request of the fetch API; never rejects. */
+/** Responds to a request of the fetch API; never rejects. */
 export type FetchHandler = (request: Request) => Promise<Response>
 
 /**
- * The service as a function from Request to Response, for Hono and its like:
+ * A function from Request to Response, for Hono and other frameworks of the fetch API:
  *
  * ```ts
  * app.mount('/', toFetchHandler(ingest))
  * ```
  *
- * @throws {IngestError} `invalid-argument` for rate limits that cannot be.
+ * @throws {IngestError} `invalid-argument` for invalid options.
  */
 export function toFetchHandler(ingest: EmbeddedIngest, options: HandlerOptions = {}): FetchHandler {
   const router = createRouter(ingest, options)
   return async (request) => {
     const { pathname, search } = new URL(request.url)
-    const { status, headers, body } = await router.answer({
+    const { status, headers, body } = await router.respond({
       method: request.method,
       path: pathname,
       query: search.slice(1),
       headers: parseFetchHeaders(request.headers),
       readBody: (gzip, limit) => readFetchBody(request, gzip, limit),
-      onLeave: (action) => whenAborted(request.signal, action),
+      onDisconnect: (action) => onAbort(request.signal, action),
     })
     return new Response(toFetchBody(request.method, body), { status, headers })
   }
 }
 
-function whenAborted(signal: AbortSignal, action: () => void): () => void {
+function onAbort(signal: AbortSignal, action: () => void): () => void {
   if (signal.aborted) action()
   signal.addEventListener('abort', action)
   return () => signal.removeEventListener('abort', action)
 }
 
-/** Null where there must be none. */
-function toFetchBody(method: string, body: Answer['body']): string | Uint8Array | ReadableStream | null {
-  if (isPieces(body)) return toStream(body)
+/** Null for a response without a body. */
+function toFetchBody(method: string, body: HttpResponse['body']): string | Uint8Array | ReadableStream | null {
+  if (isStream(body)) return toReadableStream(body)
   return method === 'HEAD' || body.length === 0 ? null : body
 }
 
-/** Reads a piece whenever one is wanted. */
-function toStream(pieces: Pieces): ReadableStream<Uint8Array> {
+/** Pulls one chunk at a time, on demand. */
+function toReadableStream(stream: BodyStream): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const { done, value } = await pieces.next()
+        const { done, value } = await stream.next()
         if (done) controller.close()
         else controller.enqueue(value)
       },
       async cancel() {
-        await pieces.return()
+        await stream.return()
       },
     },
     { highWaterMark: 0 },
@@ -73,7 +73,7 @@ async function collect(stream: ReadableStream<Uint8Array>, { bytesMax, tooLarge 
   const chunks: Uint8Array[] = []
   let size = 0
   for (;;) {
-    const { done, value } = await reader.read().catch(() => Promise.reject(bodyCutShort()))
+    const { done, value } = await reader.read().catch(() => Promise.reject(bodyTruncated()))
     if (done) return Buffer.concat(chunks, size)
     size += value.length
     chunks.push(value)

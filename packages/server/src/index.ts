@@ -1,16 +1,11 @@
 export type { FetchHandler } from './fetch-handler.ts'
 export { toFetchHandler } from './fetch-handler.ts'
 export { statusByCode } from './http/response.ts'
-export {
-  batchesInFlightMax,
-  downloadsInFlightMax,
-  projectDownloadsMax,
-  projectInFlightMax,
-  projectUploadsMax,
-  uploadsInFlightMax,
-} from './limits/concurrency.ts'
-export type { RateLimit, RateLimiter, RateLimits } from './limits/rate-limiter.ts'
-export { createRateLimiter, projectsTrackedMax, rateLimitsDefault } from './limits/rate-limiter.ts'
+export { concurrencyLimits } from './limits/concurrency.ts'
+export type { RateLimiter } from './limits/rate-limiter.ts'
+export { createRateLimiter, projectsTrackedMax } from './limits/rate-limiter.ts'
+export type { RateLimit, RateLimits } from './limits/rate-limits.ts'
+export { rateLimitsDefault } from './limits/rate-limits.ts'
 export type { Log } from './log.ts'
 export type { Handler } from './node-handler.ts'
 export { createHandler } from './node-handler.ts'

@@ -1,11 +1,11 @@
-/** Where the server tells its operator what happens; a pino logger is one. */
+/** The log of the server, for its operator. A pino logger is one. */
 export interface Log {
   info(fields: object, message: string): void
   warn(fields: object, message: string): void
   error(fields: object, message: string): void
 }
 
-/** What an embedder gets who names no log: what went wrong on this side, on standard error, and nothing else. */
+/** The default log: errors of the server on standard error, and nothing else. */
 export const errorsToConsole: Log = {
   info: () => {},
   warn: () => {},

@@ -3,45 +3,40 @@ import type { Socket } from 'node:net'
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { readBody } from './http/body.ts'
 import { handleInTurn } from './http/pipelining.ts'
-import { type BodyLimit, type EdgeRequest, parseRawHeaders } from './http/request.ts'
-import { newRequestId, problemAnswer } from './http/response.ts'
-import { sendAnswer } from './http/send-response.ts'
+import { type HttpRequest, parseRawHeaders } from './http/request.ts'
+import { newRequestId, problemResponse } from './http/response.ts'
+import { sendResponse } from './http/send-response.ts'
 import { createRouter, type HandlerOptions, type Router } from './router.ts'
 
-/** Answers a request; with `next`, hands on what is for somebody else. */
+/** Responds to a request. With `next`, requests of unknown paths are passed on. */
 export type Handler = (req: IncomingMessage, res: ServerResponse, next?: (error?: unknown) => void) => void
 
 /**
- * The service as a handler for `node:http`, Express or any Connect stack, where it goes before the body parsers:
+ * A handler for `node:http`, Express and other Connect stacks. Mount it before the body parsers:
  *
  * ```ts
  * createServer(createHandler(ingest)).listen(8787)
  * app.use(createHandler(ingest))
  * ```
  *
- * @throws {IngestError} `invalid-argument` for rate limits that cannot be.
+ * @throws {IngestError} `invalid-argument` for invalid options.
  */
 export function createHandler(ingest: EmbeddedIngest, options: HandlerOptions = {}): Handler {
   const router = createRouter(ingest, options)
   return (req, res, next) => {
     if (next && !router.hasRoute(pathOf(req))) next()
-    else handleExchange(router, req, res)
+    else handleRequest(router, req, res)
   }
 }
 
-/** How many headers a request may have. */
+/** The most headers of a request. */
 export const headersMax = 100
 
 /**
- * Responds to one request to a node server, after those before it on its connection. `awaitsContinue`: the client sends
- * the body after a 100.
+ * Responds to a request, after the earlier requests of its connection. `awaitsContinue`: the client sends its body after
+ * a 100 response.
  */
-export function handleExchange(
-  router: Router,
-  req: IncomingMessage,
-  res: ServerResponse,
-  awaitsContinue = false,
-): void {
+export function handleRequest(router: Router, req: IncomingMessage, res: ServerResponse, awaitsContinue = false): void {
   handleInTurn(req, res, () => respond(router, req, res, awaitsContinue))
 }
 
@@ -54,59 +49,58 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
   const headers = parseRawHeaders(req.rawHeaders)
   // RFC 9112 section 3.2
   if (headers.values.host === undefined && req.httpVersion === '1.1') {
-    refuseExchange(req, res, new IngestError('malformed-request', 'A request needs a Host header.'))
+    sendProblem(req, res, new IngestError('malformed-request', 'The request has no Host header.'))
     return
   }
-  const request: EdgeRequest = {
+  const request: HttpRequest = {
     method: req.method ?? '',
     path: pathOf(req),
     query: queryOf(req),
     headers,
-    readBody(gzip: boolean, limit: BodyLimit, memory?: Uint8Array) {
+    readBody(gzip, limit) {
       if (awaitsContinue) res.writeContinue()
-      return readBody(req, gzip, limit, memory)
+      return readBody(req, gzip, limit)
     },
-    onLeave: (action) => whenSilent(req.socket, action),
+    onDisconnect: (action) => onSocketEnd(req.socket, action),
   }
   router
-    .answer(request)
-    .then((answer) => sendAnswer(req, res, answer))
+    .respond(request)
+    .then((response) => sendResponse(req, res, response))
     .catch(() => res.destroy())
 }
 
-/** Node drops the headers after about `maxHeadersCount` of them: with that many, some may be hidden. */
+/** Node drops headers beyond `maxHeadersCount`: with that many, some may be missing. */
 function headersLimit({ socket }: { socket: Socket & { server?: { maxHeadersCount?: number | null } } }): number {
   const count = socket.server?.maxHeadersCount
   return typeof count === 'number' && count > 0 ? Math.min(headersMax, count - 1) : headersMax
 }
 
-/** The message for headers that are too many, or too large: some versions of Node do not distinguish these. */
+/** For too many and for too large headers: some versions of Node do not distinguish these. */
 export function tooManyHeaders(limit: number): string {
-  return `Send at most ${limit} headers, of 16,384 bytes together.`
+  return `Send at most ${limit} headers, of 16,384 bytes in total.`
 }
 
-/** The connection is closed, because one of the hidden headers may declare a body. */
+/** The connection is closed: a dropped header may declare a body. */
 function refuseHeaders(req: IncomingMessage, res: ServerResponse, limit: number): void {
   const error = new IngestError('headers-too-large', tooManyHeaders(limit), {
     limit,
     actual: req.rawHeaders.length / 2,
   })
-  sendAnswer(req, res, problemAnswer(error, newRequestId()), { hasRest: true })
+  sendResponse(req, res, problemResponse(error, newRequestId()), { hasRest: true })
 }
 
-function whenSilent(socket: Socket, action: () => void): () => void {
+function onSocketEnd(socket: Socket, action: () => void): () => void {
   if (socket.destroyed || socket.readableEnded) action()
   socket.once('end', action).once('close', action)
   return () => void socket.off('end', action).off('close', action)
 }
 
-/** Answers one request with a refusal. */
-export function refuseExchange(req: IncomingMessage, res: ServerResponse, error: IngestError): void {
-  sendAnswer(req, res, problemAnswer(error, newRequestId()))
+export function sendProblem(req: IncomingMessage, res: ServerResponse, error: IngestError): void {
+  sendResponse(req, res, problemResponse(error, newRequestId()))
 }
 
-/** The path that a request is for, without the query; RFC 9112 section 3.2.2 allows a whole URL there. */
-export function pathOf({ url = '' }: IncomingMessage): string {
+/** The path without the query. The request target may be a whole URL (RFC 9112 section 3.2.2). */
+function pathOf({ url = '' }: IncomingMessage): string {
   if (!url.startsWith('/') && URL.canParse(url)) return new URL(url).pathname
   const end = url.indexOf('?')
   return end === -1 ? url : url.slice(0, end)

@@ -1,209 +1,148 @@
-import { chunkBytesMax, type EmbeddedIngest, type Ingest, IngestError, type PublishOutcome } from '@ingest/core'
-import type { EdgeRequest } from './http/request.ts'
-import { type Answer, jsonAnswer, newRequestId, problemAnswer, type Reply, statusByCode } from './http/response.ts'
-import { batchPlaces, createPlaces, downloadPlaces, uploadPlaces, waitPlaces } from './limits/concurrency.ts'
-import { createWaits, type Waits } from './limits/long-polls.ts'
-import { createRateLimiter, type RateLimits } from './limits/rate-limiter.ts'
-import { createSpareMemory } from './limits/spare-memory.ts'
+import { type EmbeddedIngest, IngestError } from '@ingest/core'
+import { createCancellation, serverDraining } from './http/cancellation.ts'
+import type { HttpRequest } from './http/request.ts'
+import { type HttpResponse, newRequestId, problemResponse, statusByCode } from './http/response.ts'
+import { createConcurrencyLimits } from './limits/concurrency.ts'
+import { createRateLimiter, unlimited } from './limits/rate-limiter.ts'
+import type { RateLimits } from './limits/rate-limits.ts'
 import { errorsToConsole, type Log } from './log.ts'
-import { answerEvents } from './routes/get-events.ts'
-import { answerChunk, answerContent } from './routes/get-map-content.ts'
-import { answerMaps } from './routes/get-maps.ts'
-import { answerBuilds, answerStats } from './routes/get-stats.ts'
-import { type BatchContext, receiveBatch } from './routes/post-batch.ts'
-import { createChunkReceiver } from './routes/put-chunks.ts'
-import { createPublicationReceiver, publicationBytesMaxDefault } from './routes/put-map.ts'
-import { type ChargeRead, type ReadContext, receiveRead } from './routes/read.ts'
-import type { UploadContext } from './routes/upload.ts'
+import { type Route, runRoute, type Services } from './route.ts'
+import { eventsConcurrency, getEvents } from './routes/get-events.ts'
+import { getChunk, getMapContent } from './routes/get-map-content.ts'
+import { getMaps } from './routes/get-maps.ts'
+import { getBuilds, getStats } from './routes/get-stats.ts'
+import { getLivez, getReadyz } from './routes/health.ts'
+import { postBatch } from './routes/post-batch.ts'
+import { putChunks } from './routes/put-chunks.ts'
+import { checkPublicationBytesMax, publicationBytesMaxDefault, putMap } from './routes/put-map.ts'
+
+/** To add a route, write its handler in routes/ and add a row. Responses to HEAD are those to GET, without their body. */
+// biome-ignore format: a table
+const projectRoutes: readonly Row[] = [
+  // method, path,               scope,          concurrency,       rate budget, handler
+  ['POST',   '/v1/events/batch', 'events:write', 'batches',         'batches',   postBatch],
+  ['GET',    '/v1/events',       'read',         eventsConcurrency, 'reads',     getEvents],
+  ['GET',    '/v1/maps',         'read',         'downloads',       'reads',     getMaps],
+  ['PUT',    '/v1/maps',         'maps:write',   'uploads',         'maps',      putMap],
+  ['GET',    '/v1/maps/chunks',  'read',         'downloads',       'reads',     getChunk],
+  ['PUT',    '/v1/maps/chunks',  'maps:write',   'uploads',         'maps',      putChunks],
+  ['GET',    '/v1/maps/content', 'read',         'downloads',       'reads',     getMapContent],
+  ['GET',    '/v1/stats',        'read',         'downloads',       'reads',     getStats],
+  ['GET',    '/v1/builds',       'read',         'downloads',       'reads',     getBuilds],
+]
+
+/** Without credentials and limits, also while the server drains. */
+const healthRoutes = [
+  ['GET', '/livez', getLivez],
+  ['GET', '/readyz', getReadyz],
+] as const
+
+type Row = [
+  method: string,
+  path: string,
+  scope: Route['scope'],
+  concurrency: Route['concurrency'],
+  budget: Route['budget'],
+  handle: Route['handle'],
+]
 
 export interface HandlerOptions {
-  /** Limits each project; `{}` for the usual limits. Nothing is limited without. */
+  /** Limits each project; `{}` for the default limits. Default: no limits. */
   rateLimits?: RateLimits
-  /** Told of what went wrong here, never of what a sender did wrong. Errors go to the console without. */
+  /** Receives errors of the server, never errors of a client. Default: errors go to the console. */
   log?: Log
-  /** The largest body of a publication, in bytes; 1,048,576 without. */
+  /** The largest body of a publication, in bytes. Default: 1,048,576. */
   publicationBytesMax?: number
   /**
-   * Aborted when the server is about to stop: from then on all under /v1 is answered with 503, the server is not ready,
-   * and connections are closed. Who waits for events is answered at once.
+   * Aborted when the server starts to drain: further requests under /v1 get a 503, `/readyz` is a 503, connections are
+   * closed after the response, and long polls end at once.
    */
   draining?: AbortSignal
 }
 
-/** Knows every route; the same whichever edge the requests come in by. */
+/** Every route, for requests of node:http and of the fetch API. */
 export interface Router {
   hasRoute(path: string): boolean
   /** Never rejects. */
-  answer(request: EdgeRequest): Promise<Answer>
+  respond(request: HttpRequest): Promise<HttpResponse>
 }
 
-/** How much memory is kept for uploads while there are none: for as many chunks as one client sends at once. */
-const spareUploadsMax = 8
+type Run = (
+  services: Services & { isDraining(): boolean },
+  request: HttpRequest,
+  headers: Record<string, string>,
+  onError: (error: unknown) => void,
+) => Promise<HttpResponse>
 
-type Respond = (request: EdgeRequest, headers: Record<string, string>, requestId: string) => Promise<Answer>
+const routesByPath = indexRoutes()
 
-/** By method; HEAD is answered as GET. */
-type Route = Readonly<Record<string, Respond>>
-
-/** @throws {IngestError} `invalid-argument` for limits that cannot be. */
+/** @throws {IngestError} `invalid-argument` for invalid limits. */
 export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {}): Router {
-  const { rateLimits, log = errorsToConsole, draining } = options
-  const isDraining = () => draining?.aborted ?? false
-  const limiter = rateLimits && createRateLimiter(rateLimits)
-  const batches = { ingest, limiter, log, places: createPlaces(batchPlaces) }
-  const waits = createWaits(draining)
-  const uploads = {
+  const { rateLimits, log = errorsToConsole, draining, publicationBytesMax = publicationBytesMaxDefault } = options
+  checkPublicationBytesMax(publicationBytesMax)
+  const services = {
     ingest,
-    limiter,
     log,
-    places: createPlaces(uploadPlaces),
-    spare: createSpareMemory(chunkBytesMax, spareUploadsMax),
-    waits,
-    endReason: () => (isDraining() ? aboutToStop() : leftEarly()),
+    limiter: rateLimits ? createRateLimiter(rateLimits) : unlimited,
+    concurrency: createConcurrencyLimits(),
+    cancellation: createCancellation(draining),
+    publicationBytesMax,
+    isDraining: () => draining?.aborted ?? false,
   }
-  const reads = { ingest, limiter, log, places: createPlaces(downloadPlaces) }
-  const waiting = { ingest, limiter, log, places: createPlaces(waitPlaces) }
-  const bytesMax = options.publicationBytesMax ?? publicationBytesMaxDefault
-  const open =
-    (respond: Respond): Respond =>
-    (...exchange) => {
-      if (isDraining()) throw aboutToStop()
-      return respond(...exchange)
-    }
-  const routes = new Map<string, Route>([
-    ['/v1/events/batch', { POST: open(respondToBatches(batches)) }],
-    ['/v1/events', { GET: open(respondToEvents(reads, waiting, waits)) }],
-    ['/v1/maps', { GET: open(respondToReads(reads, answerMaps)), PUT: open(respondToPublications(uploads, bytesMax)) }],
-    ['/v1/maps/chunks', { GET: open(respondToReads(reads, answerChunk)), PUT: open(respondToChunks(uploads)) }],
-    ['/v1/maps/content', { GET: open(respondToReads(reads, answerContent)) }],
-    ['/v1/stats', { GET: open(respondToReads(reads, answerStats)) }],
-    ['/v1/builds', { GET: open(respondToReads(reads, answerBuilds)) }],
-    ['/livez', { GET: respondAlive }],
-    ['/readyz', { GET: respondReady(ingest, isDraining) }],
-  ])
-
-  async function answer(request: EdgeRequest): Promise<Answer> {
-    const requestId = newRequestId()
-    const headers: Record<string, string> = {}
-    let answer: Answer
-    try {
-      answer = await findRoute(routes, request, headers)(request, headers, requestId)
-    } catch (error) {
-      answer = problemAnswer(toRefusal(error, requestId, log), requestId)
-    }
-    if (isDraining()) headers.Connection = 'close'
-    Object.assign(answer.headers, headers)
-    return answer
+  return {
+    hasRoute: (path) => routesByPath.has(path),
+    async respond(request) {
+      const requestId = newRequestId()
+      const headers: Record<string, string> = {}
+      let response: HttpResponse
+      try {
+        const run = findRoute(request, headers)
+        response = await run(services, request, headers, (error) => void toIngestError(error, requestId, log))
+      } catch (error) {
+        response = problemResponse(toIngestError(error, requestId, log), requestId)
+      }
+      if (services.isDraining()) headers.Connection = 'close'
+      response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
+      return response
+    },
   }
-
-  return { hasRoute: (path) => routes.has(path), answer }
 }
 
-function findRoute(routes: Map<string, Route>, request: EdgeRequest, headers: Record<string, string>): Respond {
-  const route = routes.get(request.path)
-  if (!route) throw new IngestError('not-found', 'There is nothing at this path.')
-  const method = request.method === 'HEAD' ? 'GET' : request.method
-  if (Object.hasOwn(route, method)) return route[method] as Respond
-  headers.Allow = Object.keys(route)
-    .flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each]))
-    .join(', ')
+/** By path and method. */
+function indexRoutes(): ReadonlyMap<string, ReadonlyMap<string, Run>> {
+  const routes = new Map<string, Map<string, Run>>()
+  const add = (method: string, path: string, run: Run) => {
+    routes.set(path, (routes.get(path) ?? new Map()).set(method, run))
+  }
+  for (const [method, path, scope, concurrency, budget, handle] of projectRoutes) {
+    const route: Route = { scope, concurrency, budget, handle }
+    add(method, path, (services, request, headers, onError) => {
+      if (services.isDraining()) throw serverDraining()
+      return runRoute(route, services, request, headers, onError)
+    })
+  }
+  for (const [method, path, handle] of healthRoutes) {
+    add(method, path, ({ ingest, isDraining }) => handle({ ingest, isDraining: isDraining() }))
+  }
+  return routes
+}
+
+function findRoute({ path, method }: HttpRequest, headers: Record<string, string>): Run {
+  const methods = routesByPath.get(path)
+  if (!methods) throw new IngestError('not-found', 'There is nothing at this path.')
+  const run = methods.get(method === 'HEAD' ? 'GET' : method)
+  if (run) return run
+  headers.Allow = [...methods.keys()].flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
   throw new IngestError('method-not-allowed', `This path takes ${headers.Allow}.`)
 }
 
-function respondToBatches(context: BatchContext): Respond {
-  return async (request, headers, requestId) =>
-    jsonAnswer(202, await receiveBatch(context, request, headers), requestId)
-}
-
-function respondToPublications(context: UploadContext, bytesMax: number): Respond {
-  const receive = createPublicationReceiver(context, bytesMax)
-  return async (request, headers, requestId) => {
-    const published = await receive(request, headers)
-    return jsonAnswer(statusByOutcome[published.outcome], published, requestId)
-  }
-}
-
-function respondToChunks(context: UploadContext): Respond {
-  const receive = createChunkReceiver(context)
-  return async (request, headers, requestId) => {
-    const result = await receive(request, headers)
-    return jsonAnswer('outcome' in result && result.outcome === 'stored' ? 201 : 200, result, requestId)
-  }
-}
-
-const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
-  created: 201,
-  replaced: 200,
-  unchanged: 200,
-  incomplete: 202,
-}
-
-/** What reads for a project, and the headers of the answer, whatever it will be. */
-type ReplyTo = (
-  ingest: Ingest,
-  request: EdgeRequest,
-  headers: Record<string, string>,
-  charge: ChargeRead,
-) => Promise<Reply>
-
-function respondToReads(context: ReadContext, replyTo: ReplyTo): Respond {
-  const { ingest, log } = context
-  return async (request, headers, requestId) => {
-    const answer = await receiveRead(
-      context,
-      (projectId, charge) => replyTo(ingest.project(projectId), request, headers, charge),
-      request,
-      headers,
-      (error) => void toRefusal(error, requestId, log),
-    )
-    answer.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...answer.headers }
-    return answer
-  }
-}
-
-/** Who waits holds next to nothing, for long, and has places of their own. */
-function respondToEvents(reads: ReadContext, waiting: ReadContext, waits: Waits): Respond {
-  const replyTo: ReplyTo = (ingest, request, _headers, charge) => answerEvents({ waits, ingest, charge }, request)
-  const [read, wait] = [respondToReads(reads, replyTo), respondToReads(waiting, replyTo)]
-  return (request, ...exchange) => {
-    const respond = new URLSearchParams(request.query).has('wait') ? wait : read
-    return respond(request, ...exchange)
-  }
-}
-
-const respondAlive: Respond = async (_request, _headers, requestId) => jsonAnswer(200, { status: 'alive' }, requestId)
-
-function respondReady(ingest: EmbeddedIngest, isDraining: () => boolean): Respond {
-  return async (_request, _headers, requestId) => {
-    if (isDraining()) throw aboutToStop()
-    try {
-      await ingest.checkReady()
-    } catch (error) {
-      if (error instanceof IngestError && statusByCode[error.code] === 503) throw error
-      throw new IngestError('store-failed', 'The store cannot take batches now.', { cause: error })
-    }
-    return jsonAnswer(200, { status: 'ready' }, requestId)
-  }
-}
-
-function aboutToStop(): IngestError {
-  return new IngestError('draining', 'This server is about to stop: try again, and you will reach another.', {
-    retryAfterSeconds: 1,
-  })
-}
-
-/** Only a client that has half-closed the connection still receives it. */
-function leftEarly(): IngestError {
-  return new IngestError('request-timeout', 'The connection was closed before the map was verified: send it again.')
-}
-
-/** What to answer; what went wrong on this side is reported first. */
-function toRefusal(error: unknown, requestId: string, log: Log | undefined): IngestError {
+/** The error of the response. Errors of the server are logged, with the id of the request. */
+function toIngestError(error: unknown, requestId: string, log: Log): IngestError {
   if (!(error instanceof IngestError)) {
-    log?.error({ err: error, requestId }, 'request failed')
-    return new IngestError('internal-error', 'Something went wrong here: try again later.')
+    log.error({ err: error, requestId }, 'request failed')
+    return new IngestError('internal-error', 'The server failed unexpectedly: try again later.')
   }
-  const isOurFault = statusByCode[error.code] === 500 || error.code === 'disk-full' || error.code === 'store-failed'
-  if (isOurFault) log?.error({ err: error, requestId }, 'request refused')
+  const isServerError = statusByCode[error.code] === 500 || error.code === 'disk-full' || error.code === 'store-failed'
+  if (isServerError) log.error({ err: error, requestId }, 'request refused')
   return error
 }

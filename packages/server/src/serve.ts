@@ -2,54 +2,52 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse, S
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
-import { newRequestId, problemAnswer } from './http/response.ts'
+import { newRequestId, problemResponse } from './http/response.ts'
 import { discardMs } from './http/send-response.ts'
-import { handleExchange, headersMax, refuseExchange, tooManyHeaders } from './node-handler.ts'
+import { handleRequest, headersMax, sendProblem, tooManyHeaders } from './node-handler.ts'
 import { createRouter, type HandlerOptions } from './router.ts'
 
 export interface ServeOptions extends Omit<HandlerOptions, 'draining'> {
   ingest: EmbeddedIngest
-  /** `127.0.0.1` without: reachable from this machine only. */
+  /** Default: `127.0.0.1`, reachable from this machine only. */
   host?: string
-  /** 8787 without; 0 for any free one. */
+  /** Default: 8787. 0 for any free port. */
   port?: number
-  /** How long a whole request may take to arrive; 30,000 without. */
+  /** How long a whole request may take to arrive. Default: 30,000. */
   requestTimeoutMs?: number
-  /** How long `close` waits for requests that do not end; 10,000 without. */
+  /** How long `close` waits for requests in flight. Default: 10,000. */
   closeTimeoutMs?: number
 }
 
-/** A server that listens. */
+/** A listening server. */
 export interface Served {
   /** `http://127.0.0.1:8787` */
   url: string
   port: number
   /**
-   * Stops, without losing what has begun: answers new requests with 503 from now on, goes on listening until those in
-   * flight are done and for {@link lingerMs} at least, then closes every connection. Resolves when all are closed.
-   * Does not close the Ingest. Every call gives the same promise.
+   * Drains the server. New requests get a 503. The server listens until the requests in flight are done, at least for
+   * {@link lingerMs} and at most for `closeTimeoutMs`, then closes every connection. Resolves when all are closed. Does
+   * not close the Ingest. Every call returns the same promise.
    */
   close(): Promise<void>
 }
 
 /** How long a request may take to send its headers. */
 export const headersTimeoutMs = 10_000
-/** How long a request may take to arrive as a whole. */
 export const requestTimeoutMsDefault = 30_000
-/** How long an idle connection is kept: longer than load balancers do, or they would use one that is just closing. */
+/** How long an idle connection is kept: longer than load balancers do, or they would use one that is being closed. */
 export const keepAliveTimeoutMs = 75_000
-/** How often the two timeouts of requests are looked at. */
+/** How often the timeouts of requests are checked. */
 export const connectionsCheckingIntervalMs = 1000
-/** How long late requests get a 503, which they would retry elsewhere, before they find nobody listening. */
+/** How long late requests get a 503, which clients retry elsewhere, before connections are refused. */
 export const lingerMs = 500
-/** How long `close` waits for what does not end. */
 export const closeTimeoutMsDefault = 10_000
 
 /**
  * Serves `ingest` over HTTP/1.1. Resolves once it listens; rejects with Node's error if it cannot. Installs no signal
  * handlers.
  *
- * @throws {IngestError} `invalid-argument` for rate limits that cannot be.
+ * @throws {IngestError} `invalid-argument` for invalid options.
  */
 export async function serve(options: ServeOptions): Promise<Served> {
   const { ingest, host = '127.0.0.1', port = 8787, closeTimeoutMs = closeTimeoutMsDefault, log } = options
@@ -57,15 +55,15 @@ export async function serve(options: ServeOptions): Promise<Served> {
   const router = createRouter(ingest, { ...options, draining: draining.signal })
   const server = createNodeServer(options.requestTimeoutMs ?? requestTimeoutMsDefault)
   const traffic = watchTraffic(server)
-  answerBrokenRequests(server, traffic)
+  refuseMalformedRequests(server, traffic)
 
-  function receive(req: IncomingMessage, res: ServerResponse, awaitsContinue: boolean): void {
+  function handle(req: IncomingMessage, res: ServerResponse, awaitsContinue: boolean): void {
     traffic.add(req, res)
-    handleExchange(router, req, res, awaitsContinue)
+    handleRequest(router, req, res, awaitsContinue)
   }
-  server.on('request', (req, res) => receive(req, res, false))
-  server.on('checkContinue', (req, res) => receive(req, res, true))
-  server.on('checkExpectation', (req, res) => receive(req, res, false))
+  server.on('request', (req, res) => handle(req, res, false))
+  server.on('checkContinue', (req, res) => handle(req, res, true))
+  server.on('checkExpectation', (req, res) => handle(req, res, false))
 
   await listen(server, port, host)
   const address = server.address() as AddressInfo
@@ -90,10 +88,10 @@ function createNodeServer(requestTimeoutMs: number): Server {
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     connectionsCheckingInterval: connectionsCheckingIntervalMs,
-    // Node would answer without a body
+    // Node's own 400 has no body
     requireHostHeader: false,
   })
-  // a client may close its half of the connection when it has sent its request, and still wants the answer
+  // a client may close its half of the connection after its request and still read the response
   return Object.assign(server, { httpAllowHalfOpen: true })
 }
 
@@ -112,10 +110,10 @@ interface Exchange {
   res: ServerResponse
 }
 
-/** Which connections have requests that are not done yet. */
+/** The connections with requests in flight. */
 interface Traffic {
   add(req: IncomingMessage, res: ServerResponse): void
-  /** The last request of a connection, while any of its requests is not done. */
+  /** The last request of a connection with requests in flight. */
   lastOf(socket: Duplex): Exchange | undefined
   /** Calls `action` as soon as no request is in flight. */
   whenIdle(action: () => void): void
@@ -124,11 +122,11 @@ interface Traffic {
 function watchTraffic(server: Server): Traffic {
   const busy = new Map<Duplex, Exchange & { pending: number }>()
   let onIdle: (() => void) | undefined
-  function leave(socket: Duplex): void {
+  function remove(socket: Duplex): void {
     if (busy.delete(socket) && busy.size === 0) onIdle?.()
   }
-  // responses that wait behind another one of their connection are not told when it closes
-  server.on('connection', (socket: Duplex) => socket.once('close', () => leave(socket)))
+  // queued responses emit no 'close' when their connection closes
+  server.on('connection', (socket: Duplex) => socket.once('close', () => remove(socket)))
   return {
     add(req, res) {
       const { socket } = req
@@ -136,7 +134,7 @@ function watchTraffic(server: Server): Traffic {
       busy.set(socket, connection)
       res.once('close', () => {
         const current = busy.get(socket)
-        if (current && --current.pending === 0) leave(socket)
+        if (current && --current.pending === 0) remove(socket)
       })
     },
     lastOf: (socket) => busy.get(socket),
@@ -147,32 +145,32 @@ function watchTraffic(server: Server): Traffic {
   }
 }
 
-/** Answers what Node could not read as a request, after the answers to what came before it on the connection. */
-function answerBrokenRequests(server: Server, traffic: Traffic): void {
+/** Responds to what Node cannot parse, after the responses to earlier requests of the connection. */
+function refuseMalformedRequests(server: Server, traffic: Traffic): void {
   const refused = new WeakSet<Duplex>()
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     if (refused.has(socket)) return
     refused.add(socket)
-    const refusal = refusalOf(error)
+    const refusal = toRefusal(error)
     const last = traffic.lastOf(socket)
     if (!refusal) socket.destroy()
     else if (!last) refuseConnection(socket, refusal)
     else if (last.req.complete) last.res.once('close', () => refuseConnection(socket, refusal))
     else {
-      refuseExchange(last.req, last.res, refusal)
-      // once it is answered, Node tells nobody who still reads its body that no more will come
+      sendProblem(last.req, last.res, refusal)
+      // after the response, Node does not end a body that is still being read
       socket.once('close', () => last.req.destroy())
     }
   })
   server.on('connect', (_req, socket) => {
-    // Node has let go of this connection
+    // Node has detached this connection
     socket.on('error', () => socket.destroy()).resume()
-    refuseConnection(socket, new IngestError('malformed-request', 'This is not a proxy.'))
+    refuseConnection(socket, new IngestError('malformed-request', 'This server is not a proxy.'))
   })
 }
 
-/** Undefined when the sender has left: a 400 for what a broken connection cut short would make it drop a good batch. */
-function refusalOf({ code }: NodeJS.ErrnoException): IngestError | undefined {
+/** Undefined for a lost connection: a 400 for a truncated request would make its client drop a valid batch. */
+function toRefusal({ code }: NodeJS.ErrnoException): IngestError | undefined {
   switch (code) {
     case 'ECONNRESET':
     case 'EPIPE':
@@ -183,16 +181,16 @@ function refusalOf({ code }: NodeJS.ErrnoException): IngestError | undefined {
     case 'HPE_HEADER_OVERFLOW':
       return new IngestError('headers-too-large', tooManyHeaders(headersMax))
     default:
-      return new IngestError('malformed-request', 'This is not a request in HTTP/1.1.')
+      return new IngestError('malformed-request', 'This is not a valid HTTP/1.1 request.')
   }
 }
 
 function refuseConnection(socket: Duplex, error: IngestError): void {
   if (!socket.writable) return
-  const { status, headers, body } = problemAnswer(error, newRequestId())
+  const { status, headers, body } = problemResponse(error, newRequestId())
   const lines = Object.entries({ ...headers, Connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // whatever else comes is read and thrown away for a while, so that the answer is not lost
+  // further bytes are discarded: closing the connection now would reset it, and lose the response
   const timer = setTimeout(() => socket.destroy(), discardMs)
   socket.once('close', () => clearTimeout(timer))
 }

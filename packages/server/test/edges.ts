@@ -5,7 +5,7 @@ import { toFetchHandler } from '../src/fetch-handler.ts'
 import { createHandler } from '../src/node-handler.ts'
 import type { HandlerOptions } from '../src/router.ts'
 import { serve } from '../src/serve.ts'
-import { openRaw, type RawAnswer } from './raw-exchange.ts'
+import { openRaw, type RawResponse } from './raw-connection.ts'
 
 export interface Sent {
   method?: string
@@ -15,11 +15,11 @@ export interface Sent {
 }
 
 export interface Edge {
-  send(sent: Sent): Promise<RawAnswer>
+  send(sent: Sent): Promise<RawResponse>
   close(): Promise<unknown>
 }
 
-/** Every way in, so that one list of cases can be run over all of them. */
+/** Every way to reach the router: each list of cases runs over all of them. */
 export const edges: readonly {
   name: string
   open(ingest: EmbeddedIngest, options?: HandlerOptions): Promise<Edge>
@@ -52,7 +52,7 @@ export const edges: readonly {
   },
 ]
 
-/** A whole request as text and bytes. The length is declared unless the headers say how the body ends. */
+/** A whole request in bytes, with a Content-Length unless the headers have a framing of their own. */
 export function requestBytes({ method = 'POST', path = '/v1/events/batch', headers = [], body = '' }: Sent): Buffer {
   const bytes = Buffer.from(body)
   const isFramed = headers.some(([name]) => /^(content-length|transfer-encoding)$/i.test(name))
@@ -61,15 +61,15 @@ export function requestBytes({ method = 'POST', path = '/v1/events/batch', heade
   return Buffer.concat([Buffer.from(head), bytes])
 }
 
-async function sendRaw(port: number, sent: Sent): Promise<RawAnswer> {
+async function sendRaw(port: number, sent: Sent): Promise<RawResponse> {
   const raw = await openRaw(port)
   raw.write(requestBytes(sent))
-  const answer = await raw.read(sent.method === 'HEAD')
+  const response = await raw.read(sent.method === 'HEAD')
   raw.socket.destroy()
-  return answer
+  return response
 }
 
-async function sendFetch(handler: (request: Request) => Promise<Response>, sent: Sent): Promise<RawAnswer> {
+async function sendFetch(handler: (request: Request) => Promise<Response>, sent: Sent): Promise<RawResponse> {
   const { method = 'POST', path = '/v1/events/batch', headers = [], body } = sent
   const pairs = headers.map(([name, value]): [string, string] => [name, value])
   const init: RequestInit = { method, headers: new Headers(pairs) }

@@ -1,18 +1,15 @@
 import { createHash } from 'node:crypto'
 import type { EmbeddedIngest, Manifest } from '@ingest/core'
-import { headersOf, projectId } from './batches.ts'
 import type { Sent } from './edges.ts'
+import { headersOf, projectId } from './test-ingest.ts'
 
 export function digestOf(bytes: Uint8Array): string {
   return `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 }
 
-/** So many bytes that look like nothing, the same each time; other ones for another seed. */
+/** Incompressible bytes, the same for each seed. */
 export function bytesOf(size: number, seed = 'a'): Buffer {
-  const blocks = Array.from({ length: Math.ceil(size / 32) }, (_, i) =>
-    createHash('sha256').update(`${seed}${i}`).digest(),
-  )
-  return Buffer.concat(blocks, size)
+  return size === 0 ? Buffer.alloc(0) : createHash('shake256', { outputLength: size }).update(seed).digest()
 }
 
 export function manifestOf(chunks: readonly Uint8Array[], contentType = 'application/octet-stream'): Manifest {
@@ -21,7 +18,7 @@ export function manifestOf(chunks: readonly Uint8Array[], contentType = 'applica
   return { contentType, size: whole.length, digest: digestOf(whole), chunks: refs }
 }
 
-/** Publishes a map of these chunks, whole, and gives its bytes. */
+/** Publishes a complete map of these chunks and returns its bytes. */
 export async function publish(
   ingest: EmbeddedIngest,
   chunks: readonly Uint8Array[],

@@ -1,12 +1,12 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
-import { projectInFlightMax } from '../src/limits/concurrency.ts'
+import { concurrencyLimits } from '../src/limits/concurrency.ts'
 import { lingerMs, type ServeOptions, serve } from '../src/serve.ts'
-import { batchOf, openTestIngest, projectId } from './batches.ts'
 import { requestBytes } from './edges.ts'
-import { openRaw } from './raw-exchange.ts'
+import { openRaw } from './raw-connection.ts'
+import { batchOf, openBlockedIngest, openTestIngest, projectId } from './test-ingest.ts'
 
-/** For what must end by itself: longer than the test may take. Without it these tests stop at once. */
+/** Longer than a test may take: the server must end without it. By default, servers of these tests close at once. */
 const patient = { closeTimeoutMs: 600_000 }
 
 async function open(t: Test, options: Partial<ServeOptions> = {}) {
@@ -21,36 +21,20 @@ async function open(t: Test, options: Partial<ServeOptions> = {}) {
   return { ...opened, served, openConnection, raw: await openConnection() }
 }
 
-/** An Ingest whose requests wait until they are let go. */
-async function openGated(t: Test, options: Partial<ServeOptions> = {}) {
-  let release = () => {}
-  const gate = new Promise<void>((resolve) => {
-    release = resolve
-  })
-  let arrive = () => {}
-  const arrived = new Promise<void>((resolve) => {
-    arrive = resolve
-  })
-  const { ingest, headers, storedCount } = await openTestIngest({
-    authenticate: async () => {
-      arrive()
-      await gate
-      return true
-    },
-  })
-  const opened = await open(t, { ingest, ...options })
-  t.teardown(release)
-  return { ...opened, headers, storedCount, release, arrived }
+async function openBlocked(t: Test, options: Partial<ServeOptions> = {}) {
+  const blocked = await openBlockedIngest()
+  t.teardown(blocked.release)
+  return { ...(await open(t, { ingest: blocked.ingest, ...options })), ...blocked }
 }
 
-t.test('it listens on this machine only, unless it is told otherwise', async (t) => {
+t.test('it listens on this machine only by default', async (t) => {
   const { served, raw } = await open(t)
   t.equal(served.url, `http://127.0.0.1:${served.port}`)
   t.equal((await fetch(`${served.url}/livez`)).status, 200)
   raw.socket.destroy()
 })
 
-t.test('a port that is taken is refused', async (t) => {
+t.test('a port in use is refused', async (t) => {
   const { served, ingest } = await open(t)
   await t.rejects(serve({ ingest, port: served.port }), { code: 'EADDRINUSE' })
 })
@@ -62,7 +46,7 @@ t.test('it installs no signal handlers', async (t) => {
   t.strictSame(count(), before)
 })
 
-t.test('a connection carries many requests, one after the other and all at once', async (t) => {
+t.test('a connection carries many requests, sequential and pipelined', async (t) => {
   const { raw, headers, storedCount } = await open(t)
   const send = (i: number) => raw.write(requestBytes({ headers, body: batchOf(1, `${i}-`) }))
   for (let i = 0; i < 3; i++) {
@@ -74,11 +58,11 @@ t.test('a connection carries many requests, one after the other and all at once'
   t.equal(await storedCount(), 10)
 })
 
-t.test('a client that closed its half after its request gets the answer', async (t) => {
-  const { raw, headers, release, arrived, storedCount, openConnection } = await openGated(t)
+t.test('a client that half-closes its connection after its request gets the response', async (t) => {
+  const { raw, headers, release, isHandled, storedCount, openConnection } = await openBlocked(t)
   raw.socket.end(requestBytes({ headers, body: batchOf(1) }))
-  await arrived
-  // by the time that a later connection is answered, the server has seen the end of this one
+  await isHandled
+  // when a later connection has its response, the server has seen the end of this one
   const later = await openConnection()
   for (let i = 0; i < 3; i++) {
     later.write(requestBytes({ method: 'GET', path: '/livez' }))
@@ -91,7 +75,7 @@ t.test('a client that closed its half after its request gets the answer', async 
 })
 
 const chunkedHead = 'POST /v1/events/batch HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n'
-const broken: [string, string | Buffer, number, string][] = [
+const malformed: [string, string | Buffer, number, string][] = [
   ['no HTTP', 'hello\r\n\r\n', 400, 'malformed-request'],
   ['TLS', Buffer.from('16030100c8010000c40303', 'hex'), 400, 'malformed-request'],
   ['an unknown method', 'FOO /livez HTTP/1.1\r\nHost: a\r\n\r\n', 400, 'malformed-request'],
@@ -110,22 +94,22 @@ const broken: [string, string | Buffer, number, string][] = [
   ['a request for a proxy', 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n', 400, 'malformed-request'],
 ]
 
-for (const [name, bytes, status, code] of broken) {
-  t.test(`${name}: a problem in JSON, and the end of the connection`, async (t) => {
+for (const [name, bytes, status, code] of malformed) {
+  t.test(`${name}: a problem document, and the end of the connection`, async (t) => {
     const { raw, openConnection } = await open(t)
     raw.write(bytes)
-    const answer = await raw.read()
-    t.equal(answer.status, status)
-    t.match(JSON.parse(answer.body), { code, status })
-    t.match(answer.headers, { connection: 'close', 'content-type': 'application/problem+json', 'x-request-id': /-/ })
+    const response = await raw.read()
+    t.equal(response.status, status)
+    t.match(JSON.parse(response.body), { code, status })
+    t.match(response.headers, { connection: 'close', 'content-type': 'application/problem+json', 'x-request-id': /-/ })
     t.equal(await raw.ended, 'end')
     const other = await openConnection()
     other.write(requestBytes({ method: 'GET', path: '/livez' }))
-    t.equal((await other.read()).status, 200, 'others are not disturbed')
+    t.equal((await other.read()).status, 200, 'other connections are not affected')
   })
 }
 
-t.test('headers that are too large are refused to a client that is still sending them', async (t) => {
+t.test('a client that is still sending too large headers gets a 431', async (t) => {
   const { raw } = await open(t)
   raw.socket.pause()
   raw.write(`GET /livez HTTP/1.1\r\nHost: a\r\nA: ${'a'.repeat(100_000)}`)
@@ -135,7 +119,7 @@ t.test('headers that are too large are refused to a client that is still sending
   t.equal(await raw.ended, 'end')
 })
 
-t.test('chunks that are broken in the middle of a body are refused once, and nothing is stored', async (t) => {
+t.test('a malformed chunk in a body gets one response, and nothing is stored', async (t) => {
   const { raw, headers, storedCount } = await open(t)
   const body = batchOf(1)
   const framed = `${body.length.toString(16)}\r\n${body}\r\nzz\r\n`
@@ -146,10 +130,10 @@ t.test('chunks that are broken in the middle of a body are refused once, and not
   t.equal(await storedCount(), 0)
 })
 
-t.test('what follows a good request on a connection does not spoil its answer', async (t) => {
-  const { raw, headers, release, arrived, storedCount } = await openGated(t)
+t.test('garbage after a valid request does not affect its response', async (t) => {
+  const { raw, headers, release, isHandled, storedCount } = await openBlocked(t)
   raw.write(Buffer.concat([requestBytes({ headers, body: batchOf(1) }), Buffer.from('garbage\r\n\r\n')]))
-  await arrived
+  await isHandled
   raw.write('more garbage\r\n\r\n')
   release()
   t.equal((await raw.read()).status, 202)
@@ -158,26 +142,28 @@ t.test('what follows a good request on a connection does not spoil its answer', 
   t.equal(await storedCount(), 1)
 })
 
-t.test('a request that does not get on is ended with a 408', async (t) => {
-  for (const part of ['GET /livez HTTP/1.1\r\nHost:', undefined]) {
+t.test('a request that stalls gets a 408', async (t) => {
+  const refuse = async (part: string | undefined) => {
     const { raw, headers, storedCount } = await open(t, { requestTimeoutMs: 100 })
     raw.write(part ?? requestBytes({ headers, body: batchOf(1) }).subarray(0, -1))
-    const answer = await raw.read()
-    t.equal(answer.status, 408)
-    t.match(JSON.parse(answer.body), { code: 'request-timeout', retryable: true })
-    t.equal(answer.headers.connection, 'close')
+    const response = await raw.read()
+    t.equal(response.status, 408)
+    t.match(JSON.parse(response.body), { code: 'request-timeout', retryable: true })
+    t.equal(response.headers.connection, 'close')
     t.equal(await storedCount(), 0)
   }
+  await Promise.all([refuse('GET /livez HTTP/1.1\r\nHost:'), refuse(undefined)])
 })
 
-t.test('a request that is ended before all of it is here gives its place back', async (t) => {
-  for (const [name, end, rest] of [
+t.test('a request that is refused before its end releases its slot', async (t) => {
+  const cases = [
     ['late', { requestTimeoutMs: 100 }, ''],
-    ['broken', {}, 'no size\r\n'],
-  ] as const) {
+    ['malformed', {}, 'no size\r\n'],
+  ] as const
+  const check = async ([name, end, rest]: (typeof cases)[number]) => {
     const { served, openConnection, headers } = await open(t, end)
     const sent = { headers: [...headers, ['Transfer-Encoding', 'chunked'] as [string, string]] }
-    const raws = await Promise.all(Array.from({ length: projectInFlightMax }, openConnection))
+    const raws = await Promise.all(Array.from({ length: concurrencyLimits.batches.projectMax }, openConnection))
     for (const { write } of raws) write(requestBytes(sent))
     for (const { write } of raws) write(rest)
     for (const { read } of raws) t.equal((await read()).status, rest ? 400 : 408)
@@ -185,33 +171,37 @@ t.test('a request that is ended before all of it is here gives its place back', 
     for (const { socket } of raws) socket.destroy()
     const others = { method: 'POST', headers: Object.fromEntries(headers), body: batchOf(1) }
     let status = 0
-    // the server hears of the last of them in its own time
+    // the server sees the end of the last connection later than the client does
     for (let i = 0; i < 100 && status !== 202; i++) {
       status = (await fetch(`${served.url}/v1/events/batch`, others)).status
     }
     t.equal(status, 202, name)
   }
+  await Promise.all(cases.map(check))
 })
 
-t.test('while it closes, what was in flight is done and what comes new is sent elsewhere', async (t) => {
-  const { served, raw, headers, release, arrived, openConnection, storedCount, ingest } = await openGated(t, patient)
+t.test('while it drains, requests in flight are completed and new ones get a 503', async (t) => {
+  const { served, raw, headers, release, isHandled, openConnection, storedCount, ingest } = await openBlocked(
+    t,
+    patient,
+  )
   const idle = await openConnection()
   idle.write(requestBytes({ method: 'GET', path: '/readyz' }))
   t.equal((await idle.read()).status, 200)
   raw.write(requestBytes({ headers, body: batchOf(1, 'early') }))
-  await arrived
+  await isHandled
 
   const closed = served.close()
-  t.equal(served.close(), closed, 'closing twice is closing once')
+  t.equal(served.close(), closed, 'the second close returns the same promise')
   for (const late of [idle, await openConnection()]) {
     late.write(requestBytes({ headers, body: batchOf(1, 'late') }))
-    const answer = await late.read()
-    t.equal(answer.status, 503)
-    t.match(answer.headers, { connection: 'close', 'retry-after': /^[1-9]\d*$/ })
-    t.match(JSON.parse(answer.body), { code: 'draining', retryable: true })
+    const response = await late.read()
+    t.equal(response.status, 503)
+    t.match(response.headers, { connection: 'close', 'retry-after': /^[1-9]\d*$/ })
+    t.match(JSON.parse(response.body), { code: 'draining', retryable: true })
     t.equal(await late.ended, 'end')
   }
-  // this timer ends after that of the server, which began before it
+  // this timer ends after that of the server, which started earlier
   await new Promise((resolve) => setTimeout(resolve, lingerMs))
   const probe = await openConnection()
   probe.write(requestBytes({ method: 'GET', path: '/readyz' }))
@@ -225,11 +215,11 @@ t.test('while it closes, what was in flight is done and what comes new is sent e
   t.equal(
     (await ingest.project(projectId).submitBatch(Buffer.from(batchOf(1, 'later')))).accepted,
     1,
-    'the ingest is open',
+    'the Ingest stays open',
   )
 })
 
-t.test('it listens for a while after the last request is done, then closes idle connections', async (t) => {
+t.test('it listens for lingerMs after the last request, then closes idle connections', async (t) => {
   const { served, raw, openConnection, headers } = await open(t, patient)
   raw.write(requestBytes({ method: 'GET', path: '/livez' }))
   t.equal((await raw.read()).status, 200)
@@ -241,7 +231,7 @@ t.test('it listens for a while after the last request is done, then closes idle 
   await raw.ended
 })
 
-t.test('what is stuck is cut off when its time is over', async (t) => {
+t.test('stuck connections are closed after closeTimeoutMs', async (t) => {
   const { served, raw, headers, openConnection, storedCount } = await open(t, { closeTimeoutMs: 600 })
   const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body: batchOf(1) })
   raw.write(bytes.subarray(0, -1))
@@ -253,21 +243,18 @@ t.test('what is stuck is cut off when its time is over', async (t) => {
   t.equal(await storedCount(), 0)
 })
 
-t.test(
-  'what is stuck does not hold it up longer, even where the time is over before it would stop listening',
-  async (t) => {
-    const { served, raw } = await open(t)
-    raw.write('POST /v1')
-    await served.close()
-    await raw.ended
-  },
-)
+t.test('stuck connections are closed after closeTimeoutMs, even if that is less than lingerMs', async (t) => {
+  const { served, raw } = await open(t)
+  raw.write('POST /v1')
+  await served.close()
+  await raw.ended
+})
 
-t.test('a connection that was reset does not hold it up', async (t) => {
-  const { served, raw, headers, arrived } = await openGated(t, patient)
+t.test('a reset connection does not delay closing', async (t) => {
+  const { served, raw, headers, isHandled } = await openBlocked(t, patient)
   raw.write(requestBytes({ headers, body: batchOf(1) }))
   raw.write(requestBytes({ headers, body: batchOf(1) }))
-  await arrived
+  await isHandled
   raw.socket.resetAndDestroy()
   await served.close()
   await new Promise((resolve) => connect(served.port, '127.0.0.1').once('error', resolve))

@@ -103,8 +103,11 @@ async function checkFile(io: Io, { file, options, tally, signal }: Checking): Pr
 
 /** Decides about each event as a server does that has none of them; what it finds is counted and reported. */
 async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece: PreparedPiece) => Promise<void>> {
-  const [core, { rejectEvent }] = await Promise.all([import('@ingest/core'), import('@ingest/client')])
-  const { checkEvent, IngestError, isProjectId, parseJson } = core
+  const [{ checkEvent, IngestError }, { isProjectId, parseJson }, { rejectEvent }] = await Promise.all([
+    import('@ingest/core'),
+    import('@ingest/core/internal'),
+    import('@ingest/client'),
+  ])
   const places = createFirstPlaces()
 
   function projectOf({ projectId }: JsonObject): string {

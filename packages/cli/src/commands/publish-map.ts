@@ -54,7 +54,7 @@ export function publishMapCommand(io: Io): Command {
     .option('--quiet', 'print nothing but errors, and the object of --json')
     .addHelpText('after', publishMapHelp)
     .action(async (file: string, options: PublishMapOptions) => {
-      const { isDigest } = await import('@ingest/core')
+      const { isDigest } = await import('@ingest/core/internal')
       if (options.expect !== undefined && !isDigest(options.expect)) {
         command.error(`--expect is a digest, sha256: and 64 lower-case hex digits, not '${options.expect}'`)
       }

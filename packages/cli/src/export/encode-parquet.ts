@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib'
-import { knownFields, type StoredEvent } from '@ingest/core'
-import type { JsonObject } from '@ingest/core/internal'
+import type { StoredEvent } from '@ingest/core'
+import { type JsonObject, knownFields } from '@ingest/core/internal'
 import { ByteWriter, ParquetWriter, type SchemaElement } from 'hyparquet-writer'
 
 export interface ParquetOptions {

@@ -120,7 +120,7 @@ t.test('a limit or a cursor that cannot be one is wrong use', async (t) => {
     await isWrongUse(t, ['export', ...store, '--limit', limit], /'--limit <n>' argument '.*' is invalid/)
   }
   for (const cursor of ['', '1-2-3']) {
-    await isWrongUse(t, ['export', ...store, '--after', cursor], /The cursor is not one that this store has given out/)
+    await isWrongUse(t, ['export', ...store, '--after', cursor], /The cursor is not an event cursor of this store/)
   }
 })
 

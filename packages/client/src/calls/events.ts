@@ -3,18 +3,14 @@ import { gzip } from 'node:zlib'
 import {
   type BatchInput,
   type BatchResult,
-  batchBody,
   batchBytesMax,
-  batchTooLarge,
   type Cursor,
-  checkReadEventsOptions,
-  eventIdIssue,
   IngestError,
-  parseEvents,
   type ReadEventsOptions,
   type StoredEvent,
   type SubmitOptions,
 } from '@ingest/core'
+import { batchBody, batchTooLarge, checkReadEventsOptions, eventIdIssue, parseEvents } from '@ingest/core/internal'
 import type { Reply } from '../http/connection.ts'
 import { unexpectedAnswer } from '../http/error-from-response.ts'
 import { parseBatchResult } from '../http/parse-response.ts'

@@ -2,7 +2,6 @@ import {
   type ChunkUpload,
   type Digest,
   IngestError,
-  isDigest,
   type MapContent,
   type MapId,
   type MapPage,
@@ -14,6 +13,7 @@ import {
   type PutChunkResult,
   type PutChunksResult,
 } from '@ingest/core'
+import { isDigest } from '@ingest/core/internal'
 import {
   parseCompleted,
   parseMapPage,

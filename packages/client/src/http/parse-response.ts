@@ -1,14 +1,14 @@
-import {
-  type BatchResult,
-  type BuildPage,
-  type BuildStatus,
-  isDigest,
-  type MapPage,
-  type MapStatus,
-  type ProjectStats,
-  type PublishedMap,
-  type PutChunksResult,
+import type {
+  BatchResult,
+  BuildPage,
+  BuildStatus,
+  MapPage,
+  MapStatus,
+  ProjectStats,
+  PublishedMap,
+  PutChunksResult,
 } from '@ingest/core'
+import { isDigest } from '@ingest/core/internal'
 import { unexpectedAnswer } from './error-from-response.ts'
 
 /** What a value must be, to be what the contract says as far as programs rely on it. */

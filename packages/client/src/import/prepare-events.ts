@@ -1,5 +1,5 @@
-import { eventIdIssue, IngestError, type Issue, parseJson, type RejectedEvent, sliceMember } from '@ingest/core'
-import type { JsonObject } from '@ingest/core/internal'
+import { IngestError, type Issue, type RejectedEvent } from '@ingest/core'
+import { eventIdIssue, type JsonObject, parseJson, sliceMember } from '@ingest/core/internal'
 import { createEventIds } from './event-ids.ts'
 import { eventBytesMax } from './fill-batch.ts'
 import { addMembers, oneLine } from './serialize-event.ts'

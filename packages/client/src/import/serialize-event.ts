@@ -1,5 +1,5 @@
-import { eventIdIssue, IngestError, parseJson, withoutMark } from '@ingest/core'
-import type { JsonObject } from '@ingest/core/internal'
+import { IngestError } from '@ingest/core'
+import { eventIdIssue, type JsonObject, parseJson, stripByteOrderMark } from '@ingest/core/internal'
 
 /**
  * The text of an event, of which `given` is the value, with those of the members that it lacks in front of its own. All
@@ -48,7 +48,7 @@ export function serializeEvent(
   projectId: string,
   makeEventId: () => string,
 ): SerializedEvent {
-  const text = event instanceof Uint8Array ? oneLine(withoutMark(event)) : Buffer.from(textOf(event))
+  const text = event instanceof Uint8Array ? oneLine(stripByteOrderMark(event)) : Buffer.from(textOf(event))
   // what was written is looked at, not the object: toJSON, getters and proxies may say something else the next time
   const given = parseJson(text)
   if (typeof given !== 'object' || given === null || Array.isArray(given)) throw notAnObject()

@@ -1,54 +1,58 @@
 import { isUtf8 } from 'node:buffer'
-import { IngestError } from '../error.ts'
-import { parseJson, withoutMark } from '../json/parse-json.ts'
-import type { Issue } from '../validation.ts'
-import { type IngestEvent, isObject } from './event.ts'
+import { IngestError, type Issue } from '../error.ts'
+import { parseJson, stripByteOrderMark } from '../json/parse-json.ts'
+import { isObject } from '../validation.ts'
+import type { IngestEvent } from './event.ts'
 
-/** The largest body of a batch, in bytes. */
+/** The most bytes of the body of a batch, uncompressed. */
 export const batchBytesMax = 262_144
 /** The most events of a batch. */
 export const batchEventsMax = 100
 
-/** A batch as a program has it: `{ events: [{ projectId, eventId, … }] }`. */
+/** A batch as an object: `{ events: [{ projectId, eventId, … }] }`. */
 export interface BatchInput<E = IngestEvent> {
   events: readonly E[]
 }
 
-/** An event that was not stored, and why: sending it again unchanged is of no use. */
+/** An invalid event, which was not stored: it would be rejected again. */
 export interface RejectedEvent {
-  /** Its place in the `events` array of the request. */
+  /** Its index in the `events` array of the request. */
   index: number
-  /** Null where it was unusable. */
+  /** Null without a valid one. */
   eventId: string | null
   issues: Issue[]
 }
 
-/** What became of a batch: `accepted + duplicates + rejected.length` is the number of events sent. */
+/** The outcome of a batch: `accepted + duplicates + rejected.length` is the number of its events. */
 export interface BatchResult {
+  /** Events that this batch stored. */
   accepted: number
+  /** Events whose id was stored before, or earlier in the batch. */
   duplicates: number
+  /** By index. */
   rejected: RejectedEvent[]
 }
 
 /**
- * The bytes of a batch, which came as bytes or as an object.
+ * The body of a batch, without a byte order mark.
  *
- * @throws {IngestError} `batch-too-large` over 262,144 bytes, `malformed-body` for what is not UTF-8.
+ * @throws {IngestError} `batch-too-large` over 262,144 bytes, `malformed-body` for bytes that are not UTF-8 and for an
+ *   object that JSON cannot represent
  */
 export function batchBody(input: Uint8Array | BatchInput<unknown>): Buffer {
   const bytes = input instanceof Uint8Array ? input : serialize(input)
   if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
-  const { buffer, byteOffset, length } = withoutMark(bytes)
+  const { buffer, byteOffset, length } = stripByteOrderMark(bytes)
   const body = Buffer.from(buffer, byteOffset, length)
   if (!isUtf8(body)) throw new IngestError('malformed-body', 'The body is not UTF-8.')
   return body
 }
 
 /**
- * The events of a batch, without looking at any of them.
+ * The events of a batch, unchecked.
  *
  * @throws {IngestError} `malformed-body` for what is not JSON, `invalid-envelope` without an array `events`,
- *   `too-many-events` over 100 of them.
+ *   `too-many-events` over 100 of them
  */
 export function parseEvents(body: Buffer): unknown[] {
   const envelope = parseJson(body)
@@ -59,13 +63,13 @@ export function parseEvents(body: Buffer): unknown[] {
   return events
 }
 
-/** The refusal of a body that is no object, or that has no array `events`. */
+/** The error for a body that is not an object, or that has no array `events`. */
 export function invalidEnvelope(isObject: boolean): IngestError {
   const what = isObject ? 'have an array "events"' : 'be a JSON object'
   return new IngestError('invalid-envelope', `The body must ${what}: { "events": [ … ] }.`)
 }
 
-/** The refusal of a batch of more than 100 events. */
+/** The error for a batch of more than 100 events. */
 export function tooManyEvents(actual: number): IngestError {
   return new IngestError(
     'too-many-events',
@@ -74,7 +78,7 @@ export function tooManyEvents(actual: number): IngestError {
   )
 }
 
-/** The refusal of a body of more than 262,144 bytes; `actual` is what is known of its size so far. */
+/** The error for a body of more than 262,144 bytes; `actual` is its size, or the bytes received so far. */
 export function batchTooLarge(actual: number): IngestError {
   return new IngestError(
     'batch-too-large',

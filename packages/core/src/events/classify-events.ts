@@ -1,108 +1,111 @@
+import type { Issue } from '../error.ts'
 import type { Slice } from '../json/json-scanner.ts'
 import type { AppendEvent } from '../store.ts'
-import { type Issue, issuesMax } from '../validation.ts'
-import type { RejectedEvent } from './batch.ts'
-import { eventIdIssue, eventIssues, identityIssues, isObject, type JsonObject } from './event.ts'
+import { issuesMax, type JsonObject } from '../validation.ts'
+import { batchBody, type RejectedEvent } from './batch.ts'
+import { eventIdIssue, eventIssues, identityIssues } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 
-/** An event that has an identity and a fault: it is a duplicate instead if its id is known. */
-export interface FaultyEvent extends Slice {
+/** An event with an identity and with issues: a duplicate if its id is stored, rejected otherwise. */
+export interface InvalidEvent extends Slice {
   eventId: string
   rejection: RejectedEvent
 }
 
-/** What can be said of the events of a batch before anyone looks at what is stored. */
-export interface SortedEvents {
-  /** Nobody's events: rejected whatever is stored. */
+/** The events of a batch by what their own content decides, before the store is asked. */
+export interface ClassifiedEvents {
+  /** Events without a valid id or of another project: rejected, whatever is stored. */
   unidentified: RejectedEvent[]
-  /** Rejected, unless they are known. */
-  faulty: FaultyEvent[]
-  /** To be stored, unless they are known; no id twice. */
+  /** Rejected, unless their id is stored. */
+  invalid: InvalidEvent[]
+  /** To be stored, unless their id is stored already; no id twice. */
   valid: AppendEvent[]
-  /** Valid events with the id of an earlier valid one. */
-  repeats: AppendEvent[]
+  /** Valid events with the id of an earlier valid one: duplicates. */
+  repeated: AppendEvent[]
 }
 
-/**
- * Sorts the events of a batch by what their own content says of them. `wholeOf` gives an event with all its members,
- * for `checkBySchema`.
- */
-export function sortEvents(
+/** Classifies the events of a batch. `parseWhole` returns an event with all its members, for `checkBySchema`. */
+export function classifyEvents(
   projectId: string,
   events: readonly ParsedEvent[],
   checkBySchema: CheckBySchema = () => [],
-  wholeOf?: (slice: Slice) => JsonObject,
-): SortedEvents {
+  parseWhole?: (slice: Slice) => JsonObject,
+): ClassifiedEvents {
   const unidentified: RejectedEvent[] = []
-  const faulty: FaultyEvent[] = []
-  const faultless: AppendEvent[] = []
+  const invalid: InvalidEvent[] = []
+  const valid: AppendEvent[] = []
   for (let index = 0; index < events.length; index++) {
     const parsed = events[index] as ParsedEvent
-    const nobodys = identityIssues(parsed.event, projectId)
-    if (nobodys.length > 0) {
-      unidentified.push({ index, eventId: usableEventId(parsed.event), issues: [...nobodys] })
+    const unidentifiedBy = identityIssues(parsed.event, projectId)
+    if (unidentifiedBy.length > 0) {
+      unidentified.push({ index, eventId: validEventId(parsed.event), issues: [...unidentifiedBy] })
       continue
     }
-    const event = parsed.event as JsonObject & { eventId: string }
+    const event = parsed.event as IdentifiedEvent
     const { start, end, tooDeepAt } = parsed
     const issues = eventIssues(event, tooDeepAt)
-    // a schema that refers to itself would follow a deep event until the stack ends
+    // a recursive schema would exhaust the stack on a deep event
     if (!issues.some(({ code }) => code === 'too_deep')) {
-      issues.push(...checkBySchema(event, wholeOf && (() => wholeOf(parsed))))
+      issues.push(...checkBySchema(event, parseWhole && (() => parseWhole(parsed))))
     }
-    if (issues.length === 0) faultless.push(appendEvent(event, start, end))
+    if (issues.length === 0) valid.push(toAppendEvent(event, start, end))
     else {
       const { eventId } = event
-      faulty.push({ eventId, start, end, rejection: { index, eventId, issues: issues.slice(0, issuesMax) } })
+      invalid.push({ eventId, start, end, rejection: { index, eventId, issues: issues.slice(0, issuesMax) } })
     }
   }
-  return { unidentified, faulty, ...takeOutRepeats(faultless) }
+  return { unidentified, invalid, ...splitRepeats(valid) }
 }
 
-/** Of several events with one id the first is to be stored. */
-export function takeOutRepeats(events: readonly AppendEvent[]): Pick<SortedEvents, 'valid' | 'repeats'> {
+/** Separates the first event of each id from those that repeat it. */
+export function splitRepeats(events: readonly AppendEvent[]): Pick<ClassifiedEvents, 'valid' | 'repeated'> {
   const eventIds = new Set<string>()
   const valid: AppendEvent[] = []
-  const repeats: AppendEvent[] = []
+  const repeated: AppendEvent[] = []
   for (const event of events) {
-    const to = eventIds.size === eventIds.add(event.eventId).size ? repeats : valid
-    to.push(event)
+    const isRepeat = eventIds.size === eventIds.add(event.eventId).size
+    if (isRepeat) repeated.push(event)
+    else valid.push(event)
   }
-  return { valid, repeats }
+  return { valid, repeated }
 }
 
-function appendEvent(event: JsonObject & { eventId: string }, start: number, end: number): AppendEvent {
-  const { eventId, buildId } = event
+type IdentifiedEvent = JsonObject & { eventId: string }
+
+function toAppendEvent({ eventId, buildId }: IdentifiedEvent, start: number, end: number): AppendEvent {
   return typeof buildId === 'string' ? { eventId, buildId, start, end } : { eventId, start, end }
 }
 
-function usableEventId(event: unknown): string | null {
+function validEventId(event: unknown): string | null {
   const eventId = (event as JsonObject | null)?.eventId
   return eventIdIssue(eventId) === undefined ? (eventId as string) : null
 }
 
-/** What can be said of an event before anyone looks at what is stored. */
+/** What the content of one event decides, before the store is asked. */
 export interface CheckedEvent {
-  /** Null where it is unusable. */
+  /** Null without a valid one. */
   eventId: string | null
-  /** Whether it can be looked up: if it is known it is a duplicate, whatever else it holds. */
+  /** Whether the event has a valid id and is of the project: it is a duplicate if its id is stored. */
   isIdentified: boolean
-  /** Why it would be rejected; none for an event that would be stored, unless it is known. */
+  /** Why the event would be rejected; empty for a valid event. */
   issues: Issue[]
 }
 
-/** The issues that a server without schemas of its own finds in a new event: its JSON as bytes, or its value. */
+/**
+ * Checks one event, given as JSON in bytes or as a value, by the rules of Ingest and without schemas.
+ *
+ * @throws {IngestError} `malformed-body` for what is not JSON, `batch-too-large` for a value over 262,144 bytes
+ */
 export function checkEvent(projectId: string, event: unknown): CheckedEvent {
-  const { unidentified, faulty, valid } = sortEvents(projectId, [parsedOf(event)])
-  const [nobodys] = unidentified
-  if (nobodys) return { eventId: nobodys.eventId, isIdentified: false, issues: nobodys.issues }
-  const eventId = (faulty[0] ?? valid[0])?.eventId ?? null
-  return { eventId, isIdentified: true, issues: faulty[0]?.rejection.issues ?? [] }
+  const body =
+    event instanceof Uint8Array ? Buffer.concat([envelopeStart, event, envelopeEnd]) : batchBody({ events: [event] })
+  const { unidentified, invalid, valid } = classifyEvents(projectId, parseBatch(body))
+  const [rejected] = unidentified
+  if (rejected) return { eventId: rejected.eventId, isIdentified: false, issues: rejected.issues }
+  const eventId = (invalid[0] ?? valid[0])?.eventId ?? null
+  return { eventId, isIdentified: true, issues: invalid[0]?.rejection.issues ?? [] }
 }
 
-function parsedOf(event: unknown): ParsedEvent {
-  if (!(event instanceof Uint8Array)) return { event: isObject(event) ? event : undefined, start: 0, end: 0 }
-  const [parsed] = parseBatch(Buffer.concat([Buffer.from('{"events":['), event, Buffer.from(']}')]))
-  return parsed as ParsedEvent
-}
+const envelopeStart = Buffer.from('{"events":[')
+const envelopeEnd = Buffer.from(']}')

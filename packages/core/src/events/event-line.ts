@@ -1,12 +1,9 @@
+import { carriageReturn, lineFeed, space } from '../json/bytes.ts'
 import type { StoredEvent } from '../store.ts'
 
-const lineFeed = 0x0a
-const carriageReturn = 0x0d
-const space = 0x20
-
 /**
- * One line of NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` and a line feed. The event is the bytes
- * that were sent; only a line break between its tokens, which a line cannot hold, becomes a space.
+ * One line of NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` and a line feed. The event has the bytes
+ * that were sent, except that line breaks between its tokens become spaces.
  */
 export function eventLine({ cursor, receivedAt, bytes }: StoredEvent): Buffer {
   const start = Buffer.from(`{"cursor":${JSON.stringify(cursor)},"receivedAt":${receivedAt},"event":`)

@@ -1,71 +1,81 @@
 import { IngestError } from '../error.ts'
 
-/** Tells those who wait for events of a project that there are some. */
-export interface Arrivals {
-  /** Something of the project was stored. */
-  announce(projectId: string): void
-  /** Takes note of what is announced from now on, until its `end`. */
-  watch(projectId: string): ArrivalWatch
-  /** Ends all waiting, now and from now on. */
+/** Wakes long polls of a project when this process stores an event of it. */
+export interface EventNotifier {
+  notify(projectId: string): void
+  /** Remembers notifications of the project from now on, until `end`. */
+  subscribe(projectId: string): EventSubscription
+  /** Makes every `next` reject with `store-closed`, pending or later. */
   close(): void
 }
 
-export interface ArrivalWatch {
+export interface EventSubscription {
   /**
-   * Resolves once something is announced, at once if something was since the watch began or the last `next` resolved;
-   * after `ms` at the latest, and when the signal aborts.
+   * Resolves at the next notification, or at once if there was one since the subscription began or the last `next`
+   * resolved. Resolves after `timeoutMs` or when the signal aborts, too.
    *
    * @throws {IngestError} `store-closed`
    */
-  next(ms: number, signal: AbortSignal | undefined): Promise<void>
+  next(timeoutMs: number, signal: AbortSignal | undefined): Promise<void>
   end(): void
 }
 
-export function createArrivals(): Arrivals {
-  const watches = new Map<string, Set<() => void>>()
+export function createEventNotifier(): EventNotifier {
+  const listeners = new Map<string, Set<() => void>>()
   let isClosed = false
   return {
-    announce(projectId) {
-      for (const note of watches.get(projectId) ?? []) note()
+    notify(projectId) {
+      for (const listen of listeners.get(projectId) ?? []) listen()
     },
 
-    watch(projectId) {
-      const all = watches.get(projectId) ?? new Set()
-      let isNoted = false
+    subscribe(projectId) {
+      const ofProject = listeners.get(projectId) ?? new Set()
+      let isNotified = false
       let wake = () => {}
-      function note(): void {
-        isNoted = true
+      function listen(): void {
+        isNotified = true
         wake()
       }
-      watches.set(projectId, all.add(note))
+      listeners.set(projectId, ofProject.add(listen))
       return {
-        async next(ms, signal) {
-          if (!isNoted && !isClosed && !signal?.aborted) {
-            await new Promise<void>((resolve) => {
-              const timer = setTimeout(goOn, ms)
-              signal?.addEventListener('abort', goOn)
-              wake = goOn
-              function goOn(): void {
-                clearTimeout(timer)
-                signal?.removeEventListener('abort', goOn)
-                wake = () => {}
-                resolve()
-              }
+        async next(timeoutMs, signal) {
+          if (!isNotified && !isClosed && !signal?.aborted) {
+            await sleep(timeoutMs, signal, (resolve) => {
+              wake = resolve
             })
+            wake = () => {}
           }
-          if (isClosed) throw new IngestError('store-closed', 'The Ingest was closed while events were waited for.')
-          isNoted = false
+          if (isClosed) throw new IngestError('store-closed', 'The Ingest was closed during a long poll.')
+          isNotified = false
         },
         end() {
-          all.delete(note)
-          if (all.size === 0) watches.delete(projectId)
+          ofProject.delete(listen)
+          if (ofProject.size === 0) listeners.delete(projectId)
         },
       }
     },
 
     close() {
       isClosed = true
-      for (const all of watches.values()) for (const note of all) note()
+      for (const ofProject of listeners.values()) for (const listen of ofProject) listen()
     },
   }
+}
+
+/** Resolves after `timeoutMs`, when the signal aborts, or when the function that `expose` receives is called. */
+function sleep(
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+  expose: (resolve: () => void) => void,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(settle, timeoutMs)
+    signal?.addEventListener('abort', settle)
+    expose(settle)
+    function settle(): void {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', settle)
+      resolve()
+    }
+  })
 }

@@ -1,17 +1,17 @@
 import type { Static, TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
+import { Format } from 'typebox/format'
 import { Settings } from 'typebox/system'
-import { IngestError } from '../error.ts'
-import { type Issue, type IssueCode, issuesMax, pointer } from '../validation.ts'
-import type { IngestEvent, JsonObject } from './event.ts'
-import { schemaFault } from './schema-fault.ts'
+import { IngestError, type Issue, type IssueCode } from '../error.ts'
+import { issuesMax, type JsonObject, pointer } from '../validation.ts'
+import type { IngestEvent } from './event.ts'
 
 /** A TypeBox schema or plain JSON Schema for each event `type` that has one. */
 export type EventSchemas = Readonly<Record<string, TSchema>>
 
 /**
- * The events that schemas describe: a union over their types. {@link IngestEvent} where there are no schemas, or where
- * their types are not known. At run time events of further types are stored, too.
+ * The type of events under these schemas: a union over their event types, or {@link IngestEvent} without schemas and
+ * where the event types are not known. At run time, events of other types are valid too.
  */
 export type EventOf<Schemas extends EventSchemas> = string extends keyof Schemas
   ? IngestEvent
@@ -20,23 +20,23 @@ export type EventOf<Schemas extends EventSchemas> = string extends keyof Schemas
     : { [Name in keyof Schemas]: IngestEvent & { type: Name } & Static<Schemas[Name]> }[keyof Schemas]
 
 /**
- * What an embedder's own schema finds wrong with an event; nothing for a `type` without a schema. `wholeOf` gives the
- * event with all its members where `event` has only those that are well-known.
+ * The issues that the schema of an event's `type` finds; none without a schema. `parseWhole` returns the event with all
+ * its members if `event` has only the well-known ones.
  */
-export type CheckBySchema = (event: JsonObject, wholeOf?: () => JsonObject) => Issue[]
+export type CheckBySchema = (event: JsonObject, parseWhole?: () => JsonObject) => Issue[]
 
 /**
- * Compiles the schemas once, so that checking costs little more than looking. Undefined without any.
+ * Compiles the schemas once. Undefined without any.
  *
- * @throws {IngestError} `invalid-argument` for a schema that does not compile.
+ * @throws {IngestError} `invalid-argument` for a schema that does not compile, or that TypeBox would misread
  */
 export function compileEventSchemas(schemas: EventSchemas): CheckBySchema | undefined {
   const checks = new Map(Object.entries(schemas).map(([type, schema]) => [type, compile(type, schema)]))
   if (checks.size === 0) return undefined
-  return (event, wholeOf = () => event) => {
+  return (event, parseWhole = () => event) => {
     const check = checks.get(event.type as string)
     if (check === undefined) return []
-    const whole = wholeOf()
+    const whole = parseWhole()
     return check.Check(whole) ? [] : schemaIssues(check, whole)
   }
 }
@@ -44,9 +44,10 @@ export function compileEventSchemas(schemas: EventSchemas): CheckBySchema | unde
 type Check = ReturnType<typeof Compile>
 
 function compile(type: string, schema: TSchema): Check {
-  const fault = schemaFault(schema)
-  if (fault !== undefined)
-    throw new IngestError('invalid-argument', `The schema for events of type "${type}" ${fault}.`)
+  const mistake = findMistake(schema)
+  if (mistake !== undefined) {
+    throw new IngestError('invalid-argument', `The schema for events of type "${type}" ${mistake}.`)
+  }
   try {
     return Compile(schema)
   } catch (cause) {
@@ -56,7 +57,58 @@ function compile(type: string, schema: TSchema): Check {
   }
 }
 
-/** TypeBox stops at 8 errors by default, and a union alone reports one for each of its branches. */
+const knownTypes = new Set(['array', 'boolean', 'integer', 'null', 'number', 'object', 'string'])
+/** Keywords whose value is not a schema. */
+const dataKeywords = new Set(['const', 'default', 'enum', 'examples'])
+
+/**
+ * A mistake in a schema that TypeBox compiles silently: an unknown `type` or `format` matches every value, and a `$ref`
+ * without a target matches none, so that every event of the type would be rejected.
+ */
+function findMistake(schema: unknown): string | undefined {
+  return isNode(schema) ? findMistakeIn(schema, schema, '') : 'is not an object'
+}
+
+type Node = Record<string, unknown>
+
+function isNode(value: unknown): value is Node {
+  return typeof value === 'object' && value !== null
+}
+
+function findMistakeIn(node: Node, root: Node, path: string): string | undefined {
+  const { type, format, $ref } = node
+  const unknownType = [type].flat().find((name) => typeof name === 'string' && !knownTypes.has(name))
+  if (unknownType !== undefined) return `has the unknown type "${unknownType}" at ${path || '/'}`
+  if (typeof format === 'string' && !Format.Has(format)) return `has the unknown format "${format}" at ${path || '/'}`
+  if (typeof $ref === 'string' && !hasTarget($ref, root)) return `has a $ref without a target at ${path || '/'}`
+  for (const [keyword, value] of Object.entries(node)) {
+    if (!isNode(value) || dataKeywords.has(keyword)) continue
+    const mistake = findMistakeIn(value, root, `${path}/${keyword}`)
+    if (mistake !== undefined) return mistake
+  }
+  return undefined
+}
+
+/** Whether a `$ref` has a target in the schema: by JSON Pointer, `$id` or `$anchor`. */
+function hasTarget(ref: string, root: Node): boolean {
+  if (ref === '#') return true
+  if (ref.startsWith('#/')) {
+    let node: unknown = root
+    for (const step of decodeURIComponent(ref).slice(2).split('/')) {
+      if (!isNode(node)) return false
+      node = node[step.replaceAll('~1', '/').replaceAll('~0', '~')]
+    }
+    return node !== undefined
+  }
+  return hasAnchor(root, ref.replace(/^#/, ''))
+}
+
+function hasAnchor(node: Node, name: string): boolean {
+  if (node.$id === name || node.$anchor === name || node.$dynamicAnchor === name) return true
+  return Object.values(node).some((value) => isNode(value) && hasAnchor(value, name))
+}
+
+/** TypeBox stops at 8 errors by default, and one union reports an error for each of its branches. */
 const errorsMax = 200
 
 function schemaIssues(check: Check, event: JsonObject): Issue[] {
@@ -69,7 +121,7 @@ function schemaIssues(check: Check, event: JsonObject): Issue[] {
     Settings.Set({ maxErrors })
   }
   const unions = errors.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
-  const issues = errors.filter((error) => !isBranchOf(error, unions)).flatMap(issuesOf)
+  const issues = errors.filter((error) => !isBranchOf(error, unions)).flatMap(toIssues)
   return issues.slice(0, issuesMax)
 }
 
@@ -81,7 +133,7 @@ interface SchemaError {
   message: string
 }
 
-/** A failed union says so once; what each of its branches would have wanted is noise. */
+/** Whether an error is in a branch of a union, which is reported as one issue. */
 function isBranchOf(error: SchemaError, unions: SchemaError[]): boolean {
   return unions.some((union) => error.schemaPath.startsWith(`${union.schemaPath}/${union.keyword}/`))
 }
@@ -103,12 +155,12 @@ const codes: Record<string, IssueCode> = {
   type: 'invalid_type',
 }
 
-function issuesOf({ keyword, instancePath, params, message }: SchemaError): Issue[] {
+function toIssues({ keyword, instancePath, params, message }: SchemaError): Issue[] {
   if (keyword === 'required' && 'requiredProperties' in params) {
     const names = params.requiredProperties as string[]
     return names.map((name) => ({ code: 'required', path: pointer(instancePath, name), message: 'Required.' }))
   }
-  // only sums up what is reported for each further property
+  // repeats the errors of each additional property
   if (keyword === 'additionalProperties') return []
   if (keyword === 'boolean') return [{ code: 'not_allowed', path: instancePath, message: 'Not allowed.' }]
   const sentence = `${message.charAt(0).toUpperCase()}${message.slice(1)}.`

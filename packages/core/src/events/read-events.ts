@@ -1,130 +1,163 @@
 import { IngestError } from '../error.ts'
+import { backslash } from '../json/bytes.ts'
 import type { Cursor, Store, StoredEvent } from '../store.ts'
-import type { Arrivals } from './event-notifier.ts'
-import { wellKnownOf } from './parse-batch.ts'
+import type { EventNotifier } from './event-notifier.ts'
+import { parseKnownMembers } from './parse-batch.ts'
 
-/** Which events are wanted: those for which each of these members is exactly this. */
+/** Selects the events of which each given member has exactly this value. */
 export interface EventFilter {
   type?: string
   buildId?: string
 }
 
-const backslash = 0x5c
-
-/** Whether an event, as its bytes, is wanted; undefined where every one is. */
+/** A predicate over the bytes of an event; undefined for an empty filter. */
 export function compileEventFilter({ type, buildId }: EventFilter): ((bytes: Uint8Array) => boolean) | undefined {
   const wanted = Object.entries({ type, buildId }).filter(([, value]) => value !== undefined)
   if (wanted.length === 0) return undefined
   const texts = wanted.map(([, value]) => Buffer.from(`"${value}"`))
   return ({ buffer, byteOffset, length }) => {
     const event = Buffer.from(buffer, byteOffset, length)
-    // JSON without an escape has its texts as they are, so most of what is not wanted need not be parsed
+    // JSON without escapes contains the wanted strings as they are, so that most events need no parsing
     if (!texts.every((text) => event.includes(text)) && !event.includes(backslash)) return false
-    const members = wellKnownOf(event)
+    const members = parseKnownMembers(event)
     return wanted.every(([name, value]) => members[name] === value)
   }
 }
 
-/** Which events are read, and how. Times are milliseconds since 1970, of when an event was received. */
+/** Times are milliseconds since 1970, and compare with `receivedAt`. */
 export interface ReadEventsOptions extends EventFilter {
-  /** Start behind this event; from the beginning without it. */
+  /** Only events behind this one. Default: from the beginning. */
   after?: Cursor
-  /** At most so many events that match; all without it. */
+  /** The most events to yield. Default: all. */
   limit?: number
-  /** Only events that were received then or later. */
+  /** Only events received at this time or later. */
   from?: number
-  /** Only events that were received before. */
+  /** Only events received before this time. */
   to?: number
   /**
-   * How long to wait for an event, in milliseconds, when there is none to begin with. Reading ends once what there is
-   * was given. Without it nothing is waited for.
+   * A long poll: how long to wait for the first event if there is none, in milliseconds. Reading ends behind the last
+   * event that is stored. Default: 0.
    */
   waitMs?: number
-  /** Ends waiting and reading at once: reading rejects with the reason of the signal. */
+  /** Reading rejects with the reason of the signal as soon as it aborts. */
   signal?: AbortSignal
   /**
-   * Told how far it has read: everything up to the cursor was left out, or was given and its reader has come back for
-   * more. Whoever goes on behind it never looks at an event twice. An embedded Ingest tells it for each event, a client
-   * where an answer ends and for each event that was given.
+   * Called with the cursor up to which every event was filtered out, or was yielded and the next one requested: reading
+   * can continue `after` it. An embedded Ingest calls it for each event, a client for each event that it yields and at
+   * the end of a response.
    */
   onProgress?: (cursor: Cursor) => void
-  /**
-   * Called with the size of each event that is scanned, wanted or not, before it is filtered: for rate limits. An
-   * embedded Ingest calls it, a client does not.
-   */
+  /** Called with the bytes of each event before it is filtered, for rate limits. Only by an embedded Ingest. */
   onScan?: (bytes: number) => void
 }
 
 export interface ReadContext {
-  store: Store
-  arrivals: Arrivals
+  store: Pick<Store, 'read'>
+  notifier: EventNotifier
   /** Milliseconds since 1970. */
   now(): number
 }
 
-/** How often somebody who waits looks for what other processes have stored, of which nobody tells this one. */
+/** How often a long poll reads the store again, as other processes do not notify this one. */
 const pollMs = 500
 
-/** The project's events that are wanted, oldest first. */
+/** The project's events that match the options, oldest first. */
 export async function* readEvents(
-  { store, arrivals, now }: ReadContext,
+  { store, notifier, now }: ReadContext,
   projectId: string,
   options: ReadEventsOptions,
 ): AsyncGenerator<StoredEvent, void> {
   const { limit = Number.POSITIVE_INFINITY, from, to = Number.POSITIVE_INFINITY, waitMs = 0, signal } = options
   const { onProgress = () => {}, onScan = () => {} } = options
   const isWanted = compileEventFilter(options) ?? everything
-  // what is over does not grow
+  // from `to` on, no further event can match
   const waitUntil = performance.now() + Math.min(waitMs, to - now())
   let { after } = options
-  let given = 0
-  // before the first look, so that nothing slips through between a look and a wait
-  const watch = arrivals.watch(projectId)
+  let yielded = 0
+  // before the first read, so that no event is missed between a read and a wait
+  const subscription = notifier.subscribe(projectId)
   try {
     for (;;) {
       signal?.throwIfAborted()
       const range = {
         ...(after !== undefined && { after }),
         ...(from !== undefined && { from }),
-        // of those that are left out, nobody knows how many there are
-        ...((isWanted === everything || limit === 0) && { limit: limit - given }),
+        // a filter needs an unknown number of events
+        ...((isWanted === everything || limit === 0) && { limit: limit - yielded }),
       }
       for await (const event of store.read(projectId, range)) {
         if (event.receivedAt >= to) return
         onScan(event.bytes.length)
         if (isWanted(event.bytes)) {
-          given++
+          yielded++
           yield event
         }
         after = event.cursor
         onProgress(after)
         signal?.throwIfAborted()
-        if (given === limit) return
+        if (yielded === limit) return
       }
       const waitLeftMs = waitUntil - performance.now()
-      if (given > 0 || limit === 0 || waitLeftMs <= 0) return
-      await watch.next(Math.min(waitLeftMs, pollMs), signal)
+      if (yielded > 0 || limit === 0 || waitLeftMs <= 0) return
+      await subscription.next(Math.min(waitLeftMs, pollMs), signal)
     }
   } finally {
-    watch.end()
+    subscription.end()
   }
 }
 
 const everything = () => true
 
-/** @throws {IngestError} `invalid-argument` */
+/**
+ * Checks options from JavaScript.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
 export function checkReadEventsOptions({ limit, from, to, waitMs, type, buildId }: ReadEventsOptions): void {
   for (const [name, value] of Object.entries({ limit, waitMs })) {
     if (value === undefined || (Number.isSafeInteger(value) && value >= 0)) continue
-    const what = name === 'limit' ? 'events' : 'milliseconds'
-    throw new IngestError('invalid-argument', `${name} is a whole number of ${what}.`)
+    const unit = name === 'limit' ? 'events' : 'milliseconds'
+    throw new IngestError('invalid-argument', `${name} must be a whole number of ${unit}, at least 0.`)
   }
   for (const [name, value] of Object.entries({ from, to })) {
     if (value === undefined || Number.isSafeInteger(value)) continue
-    throw new IngestError('invalid-argument', `${name} is a whole number of milliseconds since 1970.`)
+    throw new IngestError('invalid-argument', `${name} must be a whole number of milliseconds since 1970.`)
   }
   for (const [name, value] of Object.entries({ type, buildId })) {
     if (value === undefined || (typeof value === 'string' && value !== '')) continue
-    throw new IngestError('invalid-argument', `${name} is a text that is not empty.`)
+    throw new IngestError('invalid-argument', `${name} must be a string that is not empty.`)
+  }
+}
+
+/** Selects the events to follow. */
+export type FollowOptions = Omit<ReadEventsOptions, 'limit' | 'to' | 'waitMs'>
+
+/** The duration of one long poll, which callers do not notice. */
+const followWaitMs = 60_000
+
+/**
+ * The project's events, oldest first, and then new ones as they are stored. It does not end by itself: leave the loop,
+ * or abort the signal, with whose reason it rejects. To follow only new events:
+ *
+ * ```ts
+ * const project = ingest.project('game-1')
+ * const after = await project.lastCursor()
+ * for await (const { cursor, bytes } of followEvents(project, { after })) …
+ * ```
+ *
+ * @throws {IngestError} what `readEvents` rejects with; continue behind the last cursor then
+ */
+export async function* followEvents(
+  ingest: { readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent> },
+  options: FollowOptions = {},
+): AsyncGenerator<StoredEvent, never> {
+  let { after } = options
+  function onProgress(cursor: string): void {
+    after = cursor
+    options.onProgress?.(cursor)
+  }
+  for (;;) {
+    const position = after === undefined ? {} : { after }
+    yield* ingest.readEvents({ ...options, ...position, waitMs: followWaitMs, onProgress })
   }
 }

@@ -1,96 +1,78 @@
-import type { Slice } from '../json/json-scanner.ts'
 import type { Store } from '../store.ts'
-import { type BatchInput, type BatchResult, batchBody, type RejectedEvent } from './batch.ts'
-import { type SortedEvents, sortEvents, takeOutRepeats } from './classify-events.ts'
+import type { JsonObject } from '../validation.ts'
+import { type BatchInput, type BatchResult, batchBody } from './batch.ts'
+import { type ClassifiedEvents, classifyEvents, splitRepeats } from './classify-events.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { parseBatch } from './parse-batch.ts'
 import { scanBatch } from './scan-batch.ts'
 
-/** What `submitBatch` needs besides the batch. */
 export interface SubmitContext {
-  store: Store
+  store: Pick<Store, 'append' | 'known'>
   /** The embedder's own rules, if there are any. */
   checkBySchema: CheckBySchema | undefined
+  /** Milliseconds since 1970. */
   now(): number
 }
 
-/** The answer to a batch, and what only the one who runs the service wants to know of it. */
 export interface SubmitReport {
   result: BatchResult
-  /** Duplicates whose content differs from what is stored under their id. */
+  /** Duplicates that `append` found to differ from the stored event, for a metric. */
   conflicts: number
 }
 
-/** Decides every event of a batch, in the order that the contract names: identity, known, schema, stored. */
+/**
+ * Decides the outcome of every event of a batch: unidentified events are rejected, stored ids are duplicates, other
+ * invalid events are rejected, and the rest is stored.
+ */
 export async function submitBatch(
   { store, checkBySchema, now }: SubmitContext,
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
   admit: (eventCount: number) => void,
 ): Promise<SubmitReport> {
-  const { body, count, sorted } = read(projectId, input, checkBySchema, admit)
-  const { unidentified, faulty, valid, repeats } = sorted
-  // asked before anything of this batch is stored: an event does not make its own faulty repeat a known one
-  const known = faulty.length > 0 ? await store.known(projectId, faulty.map(eventIdOf)) : []
+  const { body, count, classified } = classify(projectId, input, checkBySchema, admit)
+  const { unidentified, invalid, valid } = classified
+  // before the append: a valid event does not make an invalid one of the same batch a duplicate
+  const isKnown =
+    invalid.length > 0
+      ? await store.known(
+          projectId,
+          invalid.map(({ eventId }) => eventId),
+        )
+      : []
   const { stored, conflicts } =
     valid.length === 0
       ? { stored: [], conflicts: 0 }
       : await store.append(projectId, { body, count, events: valid, receivedAt: now() })
-  const rejected = faulty.filter((_, i) => !known[i]).map(({ rejection }) => rejection)
   const accepted = stored.filter(Boolean).length
-  const unseen = [...repeats, ...faulty.filter((_, i) => known[i])]
+  const rejected = [...unidentified, ...invalid.filter((_, i) => !isKnown[i]).map(({ rejection }) => rejection)]
   return {
     result: {
       accepted,
-      duplicates: count - accepted - rejected.length - unidentified.length,
-      rejected: merge(unidentified, rejected),
+      duplicates: count - accepted - rejected.length,
+      rejected: rejected.sort((a, b) => a.index - b.index),
     },
-    conflicts: conflicts + (await countConflicts(store, projectId, body, unseen)),
+    conflicts,
   }
 }
 
-/** A function of its own, so that the events, parsed, are garbage by the time at which others wait for the disk. */
-function read(
+/** A function of its own, so that the parsed events can be collected while the append waits for the disk. */
+function classify(
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
   checkBySchema: CheckBySchema | undefined,
   admit: (eventCount: number) => void,
-): { body: Buffer; count: number; sorted: SortedEvents } {
+): { body: Buffer; count: number; classified: ClassifiedEvents } {
   const body = batchBody(input)
-  // a schema needs the values, so that there is nothing to be saved
+  // schemas need the values of events, which scanning avoids
   const scanned = checkBySchema ? undefined : scanBatch(body, projectId)
   if (scanned) {
     admit(scanned.length)
-    return { body, count: scanned.length, sorted: { unidentified: [], faulty: [], ...takeOutRepeats(scanned) } }
+    return { body, count: scanned.length, classified: { unidentified: [], invalid: [], ...splitRepeats(scanned) } }
   }
   const events = parseBatch(body)
   admit(events.length)
-  const sorted = sortEvents(projectId, events, checkBySchema, ({ start, end }) =>
-    JSON.parse(body.toString('utf8', start, end)),
-  )
-  return { body, count: events.length, sorted }
-}
-
-function merge(some: RejectedEvent[], others: RejectedEvent[]): RejectedEvent[] {
-  if (some.length === 0) return others
-  return [...some, ...others].sort((a, b) => a.index - b.index)
-}
-
-/** Duplicates that the store has not seen, and that are not the bytes that are stored under their id. */
-async function countConflicts(
-  store: Store,
-  projectId: string,
-  body: Buffer,
-  duplicates: readonly (Slice & { eventId: string })[],
-): Promise<number> {
-  let conflicts = 0
-  for (const { eventId, start, end } of duplicates) {
-    const stored = await store.find(projectId, eventId)
-    if (stored && body.compare(stored.bytes, 0, stored.bytes.length, start, end) !== 0) conflicts++
-  }
-  return conflicts
-}
-
-function eventIdOf({ eventId }: { eventId: string }): string {
-  return eventId
+  const parseWhole = ({ start, end }: { start: number; end: number }): JsonObject =>
+    JSON.parse(body.toString('utf8', start, end))
+  return { body, count: events.length, classified: classifyEvents(projectId, events, checkBySchema, parseWhole) }
 }

@@ -1,104 +1,272 @@
-const quote = 0x22
-const backslash = 0x5c
-const comma = 0x2c
-const colon = 0x3a
-const openBracket = 0x5b
-const closeBracket = 0x5d
-const openBrace = 0x7b
-const closeBrace = 0x7d
+import {
+  backslash,
+  carriageReturn,
+  closeBrace,
+  closeBracket,
+  colon,
+  comma,
+  digit0,
+  digit9,
+  lineFeed,
+  lowerA,
+  lowerE,
+  lowerF,
+  lowerN,
+  lowerT,
+  lowerU,
+  minus,
+  openBrace,
+  openBracket,
+  plus,
+  point,
+  quote,
+  space,
+  tab,
+} from './bytes.ts'
+import { malformedBody } from './parse-json.ts'
 
-/** Where one event stands in the bytes of its batch: `bytes.subarray(start, end)`. */
+// Scans JSON in UTF-8 without creating its values, and accepts exactly what `JSON.parse` does. Each `skip` function
+// takes the position where something starts, returns the position behind it, and throws `malformed-body`.
+
+/** A range of bytes: `body.subarray(start, end)`. */
 export interface Slice {
   start: number
   end: number
 }
 
-/**
- * Finds each event in the bytes of a batch, so that it can be kept and given back exactly as it was sent.
- *
- * `body` must have been accepted by `JSON.parse` and hold an array `events`.
- */
+/** The range of each element of the array `events` of a JSON object. The last member of that name wins. */
 export function sliceEvents(body: Uint8Array): Slice[] {
-  return sliceElements(body, startOf(body, 'events'))
-}
-
-/**
- * The exact bytes of a member of an object, which must have been accepted by `JSON.parse`; undefined if it has none of
- * that name. Like `JSON.parse` it lets the last of several win.
- */
-export function sliceMember(object: Uint8Array, name: string): Uint8Array | undefined {
-  const start = startOf(object, name)
-  return start === -1 ? undefined : object.subarray(start, skipValue(object, start))
-}
-
-/** Where the value of the last member of this name starts; -1 if there is none. */
-function startOf(object: Uint8Array, name: string): number {
-  let start = -1
-  for (let at = skipSpace(object, 1 + skipSpace(object, 0)); object[at] !== closeBrace; ) {
-    const keyEnd = skipString(object, at)
-    const value = skipSpace(object, 1 + skipTo(object, keyEnd, colon))
-    if (JSON.parse(asText(object, at, keyEnd)) === name) start = value
-    at = skipSpace(object, skipValue(object, value))
-    if (object[at] === comma) at = skipSpace(object, at + 1)
-  }
-  return start
-}
-
-/** The text of one slice. */
-export function asText(body: Uint8Array, start: number, end: number): string {
-  return Buffer.from(body.buffer, body.byteOffset + start, end - start).toString()
-}
-
-function sliceElements(body: Uint8Array, array: number): Slice[] {
-  const slices: Slice[] = []
-  for (let at = skipSpace(body, array + 1); body[at] !== closeBracket; ) {
-    const end = skipValue(body, at)
-    slices.push({ start: at, end })
-    at = skipSpace(body, end)
-    if (body[at] === comma) at = skipSpace(body, at + 1)
-  }
+  let slices: Slice[] = []
+  skipMembers(body, skipSpace(body, 0), (keyStart, keyEnd, valueStart) => {
+    if (!isKey(body, keyStart, keyEnd, 'events')) return skipValue(body, valueStart)
+    slices = []
+    if (body[valueStart] !== openBracket) return skipValue(body, valueStart)
+    return skipElements(body, valueStart, (start) => {
+      const end = skipValue(body, start)
+      slices.push({ start, end })
+      return end
+    })
+  })
   return slices
 }
 
-function skipSpace(body: Uint8Array, from: number): number {
-  let at = from
-  while ((body[at] as number) <= 0x20) at++
-  return at
+/** The exact bytes of a member of a JSON object, the last of its name; undefined without one. `name` is ASCII. */
+export function sliceMember(object: Uint8Array, name: string): Uint8Array | undefined {
+  let value: Uint8Array | undefined
+  skipMembers(object, skipSpace(object, 0), (keyStart, keyEnd, valueStart) => {
+    const valueEnd = skipValue(object, valueStart)
+    if (isKey(object, keyStart, keyEnd, name)) value = object.subarray(valueStart, valueEnd)
+    return valueEnd
+  })
+  return value
 }
 
-function skipTo(body: Uint8Array, from: number, byte: number): number {
-  let at = from
-  while (body[at] !== byte) at++
-  return at
-}
-
-/** The end of the string that starts at `from`. */
-function skipString(body: Uint8Array, from: number): number {
-  let at = from + 1
-  for (; body[at] !== quote; at++) if (body[at] === backslash) at++
-  return at + 1
-}
-
-/** The end of the value that starts at `from`. */
-function skipValue(body: Uint8Array, from: number): number {
-  const first = body[from]
-  if (first === quote) return skipString(body, from)
-  if (first === openBrace || first === openBracket) return skipNested(body, from)
-  let at = from
-  while (!endsScalar(body[at] as number)) at++
-  return at
-}
-
-function endsScalar(byte: number): boolean {
-  return byte === comma || byte === closeBrace || byte === closeBracket || byte <= 0x20
-}
-
-function skipNested(body: Uint8Array, from: number): number {
-  let depth = 0
-  for (let at = from; ; at++) {
-    const byte = body[at] as number
-    if (byte === quote) at = skipString(body, at) - 1
-    else if (byte === openBrace || byte === openBracket) depth++
-    else if ((byte === closeBrace || byte === closeBracket) && --depth === 0) return at + 1
+/** Skips an object. `skipMember` receives the range of each key, quotes included, and skips the value. */
+export function skipMembers(
+  body: Uint8Array,
+  from: number,
+  skipMember: (keyStart: number, keyEnd: number, valueStart: number) => number,
+): number {
+  let at = skipSpace(body, from + 1)
+  if (body[at] === closeBrace) return at + 1
+  for (;;) {
+    const keyEnd = skipString(body, at)
+    at = skipSpace(body, skipMember(at, keyEnd, skipColon(body, keyEnd)))
+    if (body[at] === closeBrace) return at + 1
+    at = skipComma(body, at)
   }
+}
+
+/** Skips an array. `skipElement` receives the start of each element. */
+export function skipElements(body: Uint8Array, from: number, skipElement: (start: number) => number): number {
+  let at = skipSpace(body, from + 1)
+  if (body[at] === closeBracket) return at + 1
+  for (;;) {
+    at = skipSpace(body, skipElement(at))
+    if (body[at] === closeBracket) return at + 1
+    at = skipComma(body, at)
+  }
+}
+
+/** The deepest nesting of the values that were skipped with it; a scalar has no levels. */
+export interface Depth {
+  levelsMost: number
+}
+
+/** The opening byte of each open container. All calls share it, as scanning is synchronous. */
+let open = new Uint8Array(1024)
+
+/** Not recursive, so that any depth is safe. */
+export function skipValue(body: Uint8Array, from: number, depth?: Depth): number {
+  let levels = 0
+  let levelsMost = 0
+  let at = from
+  for (;;) {
+    const byte = body[at] as number
+    if (byte === openBrace || byte === openBracket) {
+      if (levels === open.length) growOpen()
+      open[levels++] = byte
+      if (levels > levelsMost) levelsMost = levels
+      at = skipSpace(body, at + 1)
+      if (body[at] !== closing(byte)) {
+        if (byte === openBrace) at = skipColon(body, skipString(body, at))
+        continue
+      }
+      at++
+      levels--
+    } else at = skipScalar(body, at)
+    for (;;) {
+      if (levels === 0) {
+        if (depth !== undefined && levelsMost > depth.levelsMost) depth.levelsMost = levelsMost
+        return at
+      }
+      at = skipSpace(body, at)
+      const container = open[levels - 1] as number
+      if (body[at] === comma) {
+        at = skipSpace(body, at + 1)
+        if (container === openBrace) at = skipColon(body, skipString(body, at))
+        break
+      }
+      if (body[at] !== closing(container)) throw malformedBody()
+      at++
+      levels--
+    }
+  }
+}
+
+function growOpen(): void {
+  const larger = new Uint8Array(2 * open.length)
+  larger.set(open)
+  open = larger
+}
+
+function closing(opening: number): number {
+  return opening + 2
+}
+
+function skipScalar(body: Uint8Array, from: number): number {
+  switch (body[from]) {
+    case quote:
+      return skipString(body, from)
+    case lowerT:
+      return skipLiteral(body, from, 'true')
+    case lowerF:
+      return skipLiteral(body, from, 'false')
+    case lowerN:
+      return skipLiteral(body, from, 'null')
+    default:
+      return skipNumber(body, from)
+  }
+}
+
+function skipLiteral(body: Uint8Array, from: number, text: string): number {
+  if (!isAt(body, from, text)) throw malformedBody()
+  return from + text.length
+}
+
+/** RFC 8259 section 6. */
+function skipNumber(body: Uint8Array, from: number): number {
+  let at = body[from] === minus ? from + 1 : from
+  at = body[at] === digit0 ? at + 1 : skipDigits(body, at)
+  if (body[at] === point) at = skipDigits(body, at + 1)
+  if (toLower(body[at] as number) !== lowerE) return at
+  at++
+  return skipDigits(body, body[at] === plus || body[at] === minus ? at + 1 : at)
+}
+
+function skipDigits(body: Uint8Array, from: number): number {
+  let at = from
+  while ((body[at] as number) >= digit0 && (body[at] as number) <= digit9) at++
+  if (at === from) throw malformedBody()
+  return at
+}
+
+/** 1 for each byte that needs no escape in a string. */
+export const unescapedBytes = Uint8Array.from({ length: 256 }, (_, byte) =>
+  byte >= space && byte !== quote && byte !== backslash ? 1 : 0,
+)
+
+export function skipString(body: Uint8Array, from: number): number {
+  if (body[from] !== quote) throw malformedBody()
+  const unescaped = unescapedBytes
+  let at = from + 1
+  for (;;) {
+    while (unescaped[body[at] as number] === 1) at++
+    const byte = body[at]
+    if (byte === quote) return at + 1
+    if (byte !== backslash) throw malformedBody()
+    at = skipEscape(body, at)
+  }
+}
+
+/** The bytes that follow the backslash of a two-byte escape. */
+export const shortEscapes: ReadonlySet<number> = new Set(Buffer.from('"\\/bfnrt'))
+
+function skipEscape(body: Uint8Array, from: number): number {
+  const byte = body[from + 1] as number
+  if (shortEscapes.has(byte)) return from + 2
+  if (byte !== lowerU) throw malformedBody()
+  const end = from + unicodeEscapeBytes
+  for (let at = from + 2; at < end; at++) if (!isHexDigit(body[at] as number)) throw malformedBody()
+  return end
+}
+
+export function isHexDigit(byte: number): boolean {
+  return (byte >= digit0 && byte <= digit9) || (toLower(byte) >= lowerA && toLower(byte) <= lowerF)
+}
+
+export function skipSpace(body: Uint8Array, from: number): number {
+  let at = from
+  for (;;) {
+    const byte = body[at] as number
+    if (byte > space || (byte !== space && byte !== lineFeed && byte !== carriageReturn && byte !== tab)) return at
+    at++
+  }
+}
+
+/** Skips a colon and the space around it. */
+function skipColon(body: Uint8Array, from: number): number {
+  const at = skipSpace(body, from)
+  if (body[at] !== colon) throw malformedBody()
+  return skipSpace(body, at + 1)
+}
+
+/** Skips a comma and the space behind it. */
+function skipComma(body: Uint8Array, at: number): number {
+  if (body[at] !== comma) throw malformedBody()
+  return skipSpace(body, at + 1)
+}
+
+/** The bytes of `\u0065`. */
+export const unicodeEscapeBytes = 6
+
+/** Whether a key, quotes included, is this ASCII name, with escapes or without. */
+export function isKey(body: Uint8Array, start: number, end: number, name: string): boolean {
+  let at = start + 1
+  for (let i = 0; i < name.length; i++) {
+    const isEscape = body[at] === backslash
+    if ((isEscape ? unescapeAscii(body, at) : body[at]) !== name.charCodeAt(i)) return false
+    at += isEscape ? unicodeEscapeBytes : 1
+  }
+  return at === end - 1
+}
+
+/** The ASCII character of `\u0065`, or -1; no letter of a name has a shorter escape. */
+function unescapeAscii(body: Uint8Array, at: number): number {
+  if (body[at + 1] !== lowerU || body[at + 2] !== digit0 || body[at + 3] !== digit0) return -1
+  return (hexValue(body[at + 4] as number) << 4) | hexValue(body[at + 5] as number)
+}
+
+function hexValue(digit: number): number {
+  return digit <= digit9 ? digit - digit0 : toLower(digit) - lowerA + 10
+}
+
+/** Maps letters to lower case; no other byte becomes a letter. */
+function toLower(byte: number): number {
+  return byte | 0x20
+}
+
+export function isAt(body: Uint8Array, at: number, text: string): boolean {
+  for (let i = 0; i < text.length; i++) if (body[at + i] !== text.charCodeAt(i)) return false
+  return true
 }

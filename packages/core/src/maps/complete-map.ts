@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
+import type { Issue } from '../error.ts'
 import type { Store } from '../store.ts'
-import type { Issue } from '../validation.ts'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
 import type { Manifest, MapKey, PublishedMap } from './map.ts'
 import { chunkBytesMax } from './publication.ts'

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Issue } from '../validation.ts'
+import type { Issue } from '../error.ts'
 import type { Digest } from './map.ts'
 
 const digestPattern = /^sha256:[0-9a-f]{64}$/

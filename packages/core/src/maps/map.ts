@@ -1,4 +1,4 @@
-import type { Issue } from '../validation.ts'
+import type { Issue } from '../error.ts'
 
 /** `sha256:` and 64 lower-case hex digits: of the bytes of a chunk, or of a whole map. */
 export type Digest = string

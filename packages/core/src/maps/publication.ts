@@ -1,7 +1,6 @@
-import { IngestError } from '../error.ts'
-import { isObject, nameIssue, textOrIntegerIssue } from '../events/event.ts'
+import { IngestError, type Issue } from '../error.ts'
 import { canonicalJson } from '../json/canonical-json.ts'
-import { type Issue, issuesMax } from '../validation.ts'
+import { isObject, issuesMax, nameIssue, textOrIntegerIssue } from '../validation.ts'
 import { digestIssue, digestOf } from './digest.ts'
 import type { ChunkRef, ChunkUpload, Manifest, MapId } from './map.ts'
 

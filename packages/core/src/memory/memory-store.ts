@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { IngestError } from '../error.ts'
-import { type EventCursors, eventCursors, type StoreIdentity } from '../events/cursor.ts'
+import { type EventCursors, eventCursors, type StoreIdentity } from '../json/cursor.ts'
 import type { Digest, Manifest, MapId } from '../maps/map.ts'
 import { checkPendingBytes, manifestBytes } from '../maps/map-quota.ts'
 import type { Project } from '../projects/project.ts'

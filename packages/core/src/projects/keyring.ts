@@ -1,6 +1,6 @@
 import { IngestError } from '../error.ts'
-import { checkProjectId, isProjectId } from '../events/event.ts'
 import type { Store } from '../store.ts'
+import { checkProjectId, isProjectId } from '../validation.ts'
 import {
   hashKey,
   isActive,

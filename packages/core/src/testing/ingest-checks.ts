@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict'
-import type { ErrorCode, IngestError } from '../error.ts'
+import type { ErrorCode, IngestError, IssueCode } from '../error.ts'
 import type { BatchResult } from '../events/batch.ts'
-import { followEvents } from '../events/follow-events.ts'
-import type { ReadEventsOptions } from '../events/read-events.ts'
+import { followEvents, type ReadEventsOptions } from '../events/read-events.ts'
 import type { Ingest } from '../ingest.ts'
 import { canonicalJson } from '../json/canonical-json.ts'
 import { digestOf } from '../maps/digest.ts'
 import type { ChunkUpload, Digest, Manifest, MapContent, PublishedMap, PublishOptions } from '../maps/map.ts'
-import type { IssueCode } from '../validation.ts'
 
 /** Opens an Ingest with nothing in it, independent of all others, and the project that its calls are made for. */
 export type OpenIngest = () => Promise<{ ingest: Ingest; close(): Promise<void> }>

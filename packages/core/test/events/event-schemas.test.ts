@@ -1,17 +1,20 @@
 import t from 'tap'
 import { type TSchema, Type } from 'typebox'
 import { Settings } from 'typebox/system'
+import type { IngestEvent } from '../../src/events/event.ts'
 import {
   type CheckBySchema,
   compileEventSchemas as compile,
   type EventSchemas,
 } from '../../src/events/event-schemas.ts'
+import { createIngest } from '../../src/ingest.ts'
+import { openMemoryStore } from '../../src/memory/memory-store.ts'
 
 const compileEventSchemas = (schemas: EventSchemas) => compile(schemas) as CheckBySchema
-const faults = (schema: TSchema, event: object) =>
+const issuesOf = (schema: TSchema, event: object) =>
   compileEventSchemas({ t: schema })({ type: 't', ...event }).map(({ code, path }) => `${code} ${path}`)
 
-t.test('an event of a type without a schema is not looked at', async (t) => {
+t.test('an event of a type without a schema is not checked', async (t) => {
   const check = compileEventSchemas({ kill: Type.Object({ weapon: Type.String() }) })
   for (const type of [undefined, null, 'other', 'toString', '__proto__', 1]) t.strictSame(check({ type }), [])
   t.equal(compile({}), undefined)
@@ -21,14 +24,14 @@ t.test('an event of a type without a schema is not looked at', async (t) => {
 t.test('a schema is TypeBox or plain JSON Schema', async (t) => {
   const plain = { type: 'object', required: ['n'], properties: { n: { type: 'integer', minimum: 0 } } }
   for (const schema of [Type.Object({ n: Type.Integer({ minimum: 0 }) }), plain]) {
-    t.strictSame(faults(schema, { n: 1, other: 'x' }), [])
-    t.strictSame(faults(schema, {}), ['required /n'])
-    t.strictSame(faults(schema, { n: '1' }), ['invalid_type /n'])
-    t.strictSame(faults(schema, { n: -1 }), ['out_of_range /n'])
+    t.strictSame(issuesOf(schema, { n: 1, other: 'x' }), [])
+    t.strictSame(issuesOf(schema, {}), ['required /n'])
+    t.strictSame(issuesOf(schema, { n: '1' }), ['invalid_type /n'])
+    t.strictSame(issuesOf(schema, { n: -1 }), ['out_of_range /n'])
   }
 })
 
-t.test('each fault has a code of the closed set and a path to the value', async (t) => {
+t.test('each issue has a code of the closed set and the path of its value', async (t) => {
   const list = Type.Array(Type.Integer(), { minItems: 1, maxItems: 2 })
   const cases: [TSchema, unknown, string][] = [
     [Type.String({ minLength: 2 }), 'a', 'too_short'],
@@ -50,31 +53,31 @@ t.test('each fault has a code of the closed set and a path to the value', async 
     [Type.Array(Type.Integer(), { uniqueItems: true }), [1, 1], 'not_allowed'],
   ]
   for (const [schema, value, code] of cases) {
-    t.strictSame(faults(Type.Object({ x: schema }), { x: value }), [`${code} /x`], JSON.stringify(schema))
+    t.strictSame(issuesOf(Type.Object({ x: schema }), { x: value }), [`${code} /x`], JSON.stringify(schema))
   }
-  t.strictSame(faults(Type.Object({ x: list }), { x: [1, 'a'] }), ['invalid_type /x/1'])
+  t.strictSame(issuesOf(Type.Object({ x: list }), { x: [1, 'a'] }), ['invalid_type /x/1'])
 })
 
-t.test('each missing member is named', async (t) => {
+t.test('each missing member is an issue', async (t) => {
   const schema = Type.Object({ a: Type.String(), b: Type.Object({ 'c/d': Type.String(), e: Type.String() }) })
-  t.strictSame(faults(schema, {}), ['required /a', 'required /b'])
-  t.strictSame(faults(schema, { a: '', b: {} }), ['required /b/c~1d', 'required /b/e'])
+  t.strictSame(issuesOf(schema, {}), ['required /a', 'required /b'])
+  t.strictSame(issuesOf(schema, { a: '', b: {} }), ['required /b/c~1d', 'required /b/e'])
 })
 
-t.test('each further member is named once where none is allowed', async (t) => {
+t.test('each additional member is one issue where none is allowed', async (t) => {
   const schema = Type.Object({ type: Type.String(), a: Type.Integer() }, { additionalProperties: false })
-  t.strictSame(faults(schema, { a: 1 }), [])
-  t.strictSame(faults(schema, { a: 1, 'x~y': 1, z: 2 }), ['not_allowed /x~0y', 'not_allowed /z'])
-  t.strictSame(faults(schema, { z: 2 }).sort(), ['not_allowed /z', 'required /a'])
+  t.strictSame(issuesOf(schema, { a: 1 }), [])
+  t.strictSame(issuesOf(schema, { a: 1, 'x~y': 1, z: 2 }), ['not_allowed /x~0y', 'not_allowed /z'])
+  t.strictSame(issuesOf(schema, { z: 2 }).sort(), ['not_allowed /z', 'required /a'])
 })
 
-t.test('a schema for further members is what they are held to', async (t) => {
+t.test('additional members are checked by their schema', async (t) => {
   const schema = Type.Object({ type: Type.String() }, { additionalProperties: Type.Integer() })
-  t.strictSame(faults(schema, { a: 1 }), [])
-  t.strictSame(faults(schema, { a: 'x', 'b/c': 'y' }), ['invalid_type /a', 'invalid_type /b~1c'])
+  t.strictSame(issuesOf(schema, { a: 1 }), [])
+  t.strictSame(issuesOf(schema, { a: 'x', 'b/c': 'y' }), ['invalid_type /a', 'invalid_type /b~1c'])
 })
 
-t.test('what a schema allows never is not allowed', async (t) => {
+t.test('a member with a schema that matches nothing is not allowed', async (t) => {
   const schemas = [
     { properties: { x: false } },
     { patternProperties: { '^x': false } },
@@ -82,43 +85,43 @@ t.test('what a schema allows never is not allowed', async (t) => {
     { properties: { x: { not: {} } } },
   ]
   for (const schema of schemas) {
-    t.strictSame(faults(schema, {}), [])
-    t.strictSame(faults(schema, { x: 1 }), ['not_allowed /x'], JSON.stringify(schema))
+    t.strictSame(issuesOf(schema, {}), [])
+    t.strictSame(issuesOf(schema, { x: 1 }), ['not_allowed /x'], JSON.stringify(schema))
   }
-  t.strictSame(faults({ properties: { additionalProperties: false } }, { additionalProperties: 1 }), [
+  t.strictSame(issuesOf({ properties: { additionalProperties: false } }, { additionalProperties: 1 }), [
     'not_allowed /additionalProperties',
   ])
-  t.strictSame(faults({ properties: { x: { items: false } } }, { x: [1] }), ['not_allowed /x/0'])
+  t.strictSame(issuesOf({ properties: { x: { items: false } } }, { x: [1] }), ['not_allowed /x/0'])
 })
 
-t.test('a union that fits nowhere is one fault', async (t) => {
+t.test('a value that matches no branch of a union is one issue', async (t) => {
   const schema = Type.Object({ x: Type.Union([Type.String(), Type.Object({ a: Type.Integer(), b: Type.Integer() })]) })
-  t.strictSame(faults(schema, { x: 'a' }), [])
-  t.strictSame(faults(schema, { x: { a: 1, b: 2 } }), [])
-  t.strictSame(faults(schema, { x: 5 }), ['not_allowed /x'])
-  t.strictSame(faults(schema, { x: { a: 'x', b: 'y' } }), ['not_allowed /x'])
+  t.strictSame(issuesOf(schema, { x: 'a' }), [])
+  t.strictSame(issuesOf(schema, { x: { a: 1, b: 2 } }), [])
+  t.strictSame(issuesOf(schema, { x: 5 }), ['not_allowed /x'])
+  t.strictSame(issuesOf(schema, { x: { a: 'x', b: 'y' } }), ['not_allowed /x'])
 })
 
-t.test('a fault beside a union, or with its name before it, is still a fault', async (t) => {
+t.test('an issue beside a union, or with its name as a prefix, is reported', async (t) => {
   const union = Type.Union([Type.String(), Type.Null()])
-  t.strictSame(faults(Type.Object({ x: union, xy: Type.Integer() }), { x: 1, xy: 'a' }).sort(), [
+  t.strictSame(issuesOf(Type.Object({ x: union, xy: Type.Integer() }), { x: 1, xy: 'a' }).sort(), [
     'invalid_type /xy',
     'not_allowed /x',
   ])
 })
 
-t.test('an event has at most 20 issues of a schema', async (t) => {
+t.test('a schema reports at most 20 issues', async (t) => {
   const members = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`m${i}`, Type.Integer()]))
   const wrong = Object.fromEntries(Object.keys(members).map((name) => [name, 'x']))
-  t.equal(faults(Type.Object(members), wrong).length, 20)
-  t.equal(faults(Type.Object(members), {}).length, 20)
+  t.equal(issuesOf(Type.Object(members), wrong).length, 20)
+  t.equal(issuesOf(Type.Object(members), {}).length, 20)
 })
 
-t.test("the embedder's own settings of TypeBox are left as they were", async (t) => {
+t.test("the embedder's settings of TypeBox do not change", async (t) => {
   const { maxErrors } = Settings.Get()
   t.teardown(() => Settings.Set({ maxErrors }))
   Settings.Set({ maxErrors: 3 })
-  faults(Type.Object({ a: Type.Integer() }), {})
+  issuesOf(Type.Object({ a: Type.Integer() }), {})
   t.equal(Settings.Get().maxErrors, 3)
 })
 
@@ -130,7 +133,90 @@ t.test('a message is a sentence', async (t) => {
   }
 })
 
-t.test('a schema that does not compile is refused at once', async (t) => {
+t.test('a schema that does not compile is an invalid argument', async (t) => {
   const schema = { type: 'string', pattern: '(' }
   t.throws(() => compileEventSchemas({ t: schema }), { code: 'invalid-argument', message: /"t"/ })
+})
+
+t.test('a schema without mistakes compiles', async () => {
+  for (const schema of [
+    {},
+    Type.Object({ weapon: Type.String(), at: Type.Optional(Type.String({ format: 'date-time' })) }),
+    Type.Union([Type.Literal('a'), Type.Null(), Type.Integer()]),
+    { type: ['string', 'null'], enum: ['x'], const: { type: 'anything' }, examples: [{ $ref: 'no' }] },
+    { properties: { child: { $ref: '#' }, other: { $ref: '#/$defs/a~1b' } }, $defs: { 'a/b': {} } },
+    { $ref: 'point', $defs: { point: { $id: 'point' } } },
+    { $ref: '#here', $defs: { point: { $anchor: 'here' } } },
+  ]) {
+    compile({ t: schema })
+  }
+})
+
+t.test('a typo that TypeBox would ignore is an invalid argument, wherever it is', async (t) => {
+  const mistakes: [unknown, RegExp][] = [
+    [{ type: 'strnig' }, /unknown type "strnig" at \//],
+    [{ properties: { a: { items: { type: ['string', 'nul'] } } } }, /"nul" at \/properties\/a\/items/],
+    [{ anyOf: [{}, { format: 'emial' }] }, /unknown format "emial" at \/anyOf\/1/],
+    [{ properties: { a: { $ref: '#/nope' } } }, /\$ref without a target at \/properties\/a/],
+    [{ $ref: 'nowhere' }, /\$ref without a target/],
+    ...[undefined, null, 'x', 7, true].map((schema): [unknown, RegExp] => [schema, /not an object/]),
+  ]
+  for (const [schema, message] of mistakes) {
+    t.throws(() => compile({ t: schema as TSchema }), { code: 'invalid-argument', message })
+  }
+})
+
+t.test('TypeBox schemas type the events of submitBatch', async (t) => {
+  const schemas = {
+    'player.kill': Type.Object({ weapon: Type.String(), distance: Type.Optional(Type.Number()) }),
+    'player.join': Type.Object({ playerId: Type.Integer() }),
+  }
+  const ingest = createIngest({ store: openMemoryStore(), schemas })
+  const project = ingest.project('p')
+  const { accepted } = await project.submitBatch({
+    events: [
+      { projectId: 'p', eventId: 'a', type: 'player.kill', weapon: 'sword', buildId: 'b', more: [1] },
+      { projectId: 'p', eventId: 'b', type: 'player.join', playerId: 1 },
+    ],
+  })
+  t.equal(accepted, 2)
+  const ids = { projectId: 'p', eventId: 'c' }
+  const { rejected } = await project.submitBatch({
+    events: [
+      // @ts-expect-error a weapon is a string
+      { ...ids, type: 'player.kill', weapon: 5 },
+      // @ts-expect-error a weapon is required
+      { ...ids, type: 'player.kill' },
+      // @ts-expect-error this event of another type has no playerId of its own
+      { ...ids, type: 'player.join', playerId: 'x' },
+      // @ts-expect-error buildId is a string in every event
+      { ...ids, type: 'player.join', playerId: 1, buildId: 5 },
+    ],
+  })
+  t.equal(rejected.length, 4)
+  // @ts-expect-error no schema declares this type; at run time it is valid
+  t.match(await project.submitBatch({ events: [{ ...ids, type: 'player.leave' }] }), { accepted: 1 })
+  await ingest.close()
+})
+
+t.test('plain JSON Schema and no schemas leave further members untyped', async (t) => {
+  const plain = createIngest({
+    store: openMemoryStore(),
+    schemas: { kill: { type: 'object', required: ['weapon'] } },
+  })
+  const events = [{ projectId: 'p', eventId: 'a', type: 'kill' as const, weapon: 5, more: true }]
+  t.match(await plain.project('p').submitBatch({ events }), { accepted: 1 })
+  // @ts-expect-error no schema declares this type
+  t.match(await plain.project('p').submitBatch({ events: [{ ...events[0], type: 'x' }] }), { duplicates: 1 })
+
+  const dynamic: EventSchemas = { kill: Type.Object({ weapon: Type.Integer() }) }
+  for (const schemas of [undefined, {}, dynamic]) {
+    const ingest = createIngest({ store: openMemoryStore(), ...(schemas && { schemas }) })
+    const any: IngestEvent[] = [...events, { projectId: 'p', eventId: 'b', type: 'x', more: [] }]
+    t.match(await ingest.project('p').submitBatch({ events: any }), { accepted: 2 })
+    // @ts-expect-error an eventId is a string
+    t.match(await ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 1 }] }), { accepted: 0 })
+    // @ts-expect-error every event has an eventId
+    t.match(await ingest.project('p').submitBatch({ events: [{ projectId: 'p' }] }), { accepted: 0 })
+  }
 })

@@ -1,152 +1,160 @@
+import fc from 'fast-check'
 import t from 'tap'
-import { createArrivals } from '../../src/events/event-notifier.ts'
-import { type ReadEventsOptions, readEvents } from '../../src/events/read-events.ts'
+import { createEventNotifier } from '../../src/events/event-notifier.ts'
+import {
+  compileEventFilter,
+  type EventFilter,
+  followEvents,
+  type ReadEventsOptions,
+  readEvents,
+} from '../../src/events/read-events.ts'
+import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store, StoredEvent } from '../../src/store.ts'
 
-/** Longer than any test: a read that waits for so long is not ended by its wait. */
-const forEver = 2 ** 30
+/** Longer than any test. */
+const longMs = 2 ** 30
 
-/** A store that tells of each look at it, and what reads it. */
+/** A store that records each read of it, and its reader. */
 function setUp() {
   const memory = openMemoryStore()
-  const arrivals = createArrivals()
-  const looks: object[] = []
-  let onLook = () => {}
+  const notifier = createEventNotifier()
+  const reads: object[] = []
+  let onRead = () => {}
   const store: Store = {
     ...memory,
     async *read(projectId, options) {
-      looks.push(options ?? {})
+      reads.push(options ?? {})
       yield* memory.read(projectId, options)
-      onLook()
+      onRead()
     },
   }
   return {
-    arrivals,
-    looks,
-    /** Resolves when there is nothing more to read. */
-    looked: () =>
+    notifier,
+    reads,
+    /** Resolves when the next read of the store ends. */
+    readEnded: () =>
       new Promise<void>((resolve) => {
-        onLook = resolve
+        onRead = resolve
       }),
-    /** As another process does, of which nobody tells. */
+    /** As another process does, without a notification. */
     async append(eventId: string, members: object = {}, receivedAt = 1_000) {
       const text = JSON.stringify({ eventId, ...members })
       const body = Buffer.from(`{"events":[${text}]}`)
       const events = [{ eventId, start: 11, end: 11 + text.length }]
       await store.append('p', { body, count: 1, events, receivedAt })
     },
-    read: (options: ReadEventsOptions = {}, now = 0) => readEvents({ store, arrivals, now: () => now }, 'p', options),
+    read: (options: ReadEventsOptions = {}, now = 0) => readEvents({ store, notifier, now: () => now }, 'p', options),
   }
 }
 
-const idOf = ({ bytes }: { bytes: Uint8Array }) => JSON.parse(String(Buffer.from(bytes))).eventId
+const parseId = ({ bytes }: { bytes: Uint8Array }) => JSON.parse(String(Buffer.from(bytes))).eventId
 
-async function idsOf(events: AsyncIterable<{ bytes: Uint8Array }>): Promise<string[]> {
+async function readIds(events: AsyncIterable<{ bytes: Uint8Array }>): Promise<string[]> {
   const ids: string[] = []
-  for await (const event of events) ids.push(idOf(event))
+  for await (const event of events) ids.push(parseId(event))
   return ids
 }
 
-t.test('the limit counts what is wanted, and no more is asked of the store than that if everything is', async (t) => {
-  const { append, looks, read } = setUp()
+t.test('the limit counts matching events, and without a filter it is the limit of the store', async (t) => {
+  const { append, reads, read } = setUp()
   for (const id of ['a', 'b', 'c', 'd']) await append(id, { type: id < 'c' ? 'x' : 'y' })
-  t.strictSame(await idsOf(read({ limit: 2 })), ['a', 'b'])
-  t.strictSame(await idsOf(read({ limit: 1, type: 'y' })), ['c'])
-  t.strictSame(await idsOf(read({ limit: 0, type: 'y' })), [])
-  t.strictSame(await idsOf(read({ type: 'z' })), [])
-  t.strictSame(looks, [{ limit: 2 }, {}, { limit: 0 }, { limit: Number.POSITIVE_INFINITY }].slice(0, 3).concat({}))
+  t.strictSame(await readIds(read({ limit: 2 })), ['a', 'b'])
+  t.strictSame(await readIds(read({ limit: 1, type: 'y' })), ['c'])
+  t.strictSame(await readIds(read({ limit: 0, type: 'y' })), [])
+  t.strictSame(await readIds(read({ type: 'z' })), [])
+  t.strictSame(reads, [{ limit: 2 }, {}, { limit: 0 }, { limit: Number.POSITIVE_INFINITY }].slice(0, 3).concat({}))
 })
 
-t.test('reading ends at the first event that came too late', async (t) => {
+t.test('reading ends at the first event received at `to` or later', async (t) => {
   const { append, read } = setUp()
   for (const [i, id] of ['a', 'b', 'c', 'd'].entries()) await append(id, {}, 1_000 + i)
   const cursors: string[] = []
   const onProgress = (cursor: string) => void cursors.push(cursor)
-  t.strictSame(await idsOf(read({ from: 1_001, to: 1_003, onProgress })), ['b', 'c'])
-  t.strictSame(cursors, (await cursorsOf(read())).slice(1, 3))
-  t.strictSame(await idsOf(read({ from: 1_003, to: 1_003 })), [])
+  t.strictSame(await readIds(read({ from: 1_001, to: 1_003, onProgress })), ['b', 'c'])
+  t.strictSame(cursors, (await readCursors(read())).slice(1, 3))
+  t.strictSame(await readIds(read({ from: 1_003, to: 1_003 })), [])
 })
 
-t.test('progress is told for what is left out, and for what was given when its reader comes back', async (t) => {
+t.test('onProgress reports events that are filtered out, and yielded ones when the next is requested', async (t) => {
   const { append, read } = setUp()
   for (const id of ['a', 'b', 'c']) await append(id, { type: id })
   const cursors: string[] = []
   const events = read({ type: 'b', onProgress: (cursor) => void cursors.push(cursor) })
-  t.equal(idOf((await events.next()).value as never), 'b')
-  t.strictSame(cursors, (await cursorsOf(read())).slice(0, 1))
+  t.equal(parseId((await events.next()).value as never), 'b')
+  t.strictSame(cursors, (await readCursors(read())).slice(0, 1))
   t.equal((await events.next()).done, true)
-  t.strictSame(cursors, await cursorsOf(read()))
+  t.strictSame(cursors, await readCursors(read()))
 })
 
-t.test('a read that finds nothing waits for what is stored here, and ends with what there is', async (t) => {
-  const { append, arrivals, looked, read } = setUp()
+t.test('a long poll is woken by events of this process, and ends behind the last one', async (t) => {
+  const { append, notifier, readEnded, read } = setUp()
   await append('old', { type: 'x' })
-  const found = looked()
-  const ids = idsOf(read({ type: 'y', waitMs: forEver }))
+  const found = readEnded()
+  const ids = readIds(read({ type: 'y', waitMs: longMs }))
   await found
-  const again = looked()
+  const again = readEnded()
   await append('other', { type: 'x' })
-  arrivals.announce('p')
+  notifier.notify('p')
   await again
   await append('a', { type: 'y' })
   await append('b', { type: 'y' })
-  arrivals.announce('p')
+  notifier.notify('p')
   t.strictSame(await ids, ['a', 'b'])
 })
 
-t.test('what comes between a look and the wait is not slept over', async (t) => {
-  const { append, arrivals, looks, read } = setUp()
+t.test('an event that is stored between a read and the wait wakes the long poll', async (t) => {
+  const { append, notifier, reads, read } = setUp()
   await append('first', { type: 'x' })
-  const ids = idsOf(
+  const ids = readIds(
     read({
       type: 'y',
-      waitMs: forEver,
+      waitMs: longMs,
       onProgress() {
-        // while the read is under way, and yet behind what it sees
-        if (looks.length === 1) arrivals.announce('p')
+        // during the read, but behind its snapshot
+        if (reads.length === 1) notifier.notify('p')
       },
     }),
   )
   await append('a', { type: 'y' })
-  arrivals.announce('p')
+  notifier.notify('p')
   t.strictSame(await ids, ['a'])
 })
 
-t.test('what other processes store is found without being told', async (t) => {
-  const { append, looked, read } = setUp()
-  const found = looked()
-  const ids = idsOf(read({ waitMs: forEver }))
+t.test('events of other processes are found without a notification', async (t) => {
+  const { append, readEnded, read } = setUp()
+  const found = readEnded()
+  const ids = readIds(read({ waitMs: longMs }))
   await found
   await append('a')
   t.strictSame(await ids, ['a'])
 })
 
-t.test('a read that found something does not wait, nor does one that is for nothing or for what is over', async (t) => {
+t.test('a read with results does not wait, nor does one with a limit of 0 or a past `to`', async (t) => {
   const { append, read } = setUp()
   await append('a')
-  t.strictSame(await idsOf(read({ waitMs: forEver })), ['a'])
-  const [after = ''] = await cursorsOf(read())
-  t.strictSame(await idsOf(read({ waitMs: forEver, after, limit: 0 })), [])
-  t.strictSame(await idsOf(read({ waitMs: forEver, after, to: 2_000 }, 2_000)), [])
+  t.strictSame(await readIds(read({ waitMs: longMs })), ['a'])
+  const [after = ''] = await readCursors(read())
+  t.strictSame(await readIds(read({ waitMs: longMs, after, limit: 0 })), [])
+  t.strictSame(await readIds(read({ waitMs: longMs, after, to: 2_000 }, 2_000)), [])
 })
 
-t.test('a wait ends when its time is up', async (t) => {
-  const { looks, read } = setUp()
-  t.strictSame(await idsOf(read({ waitMs: 1 })), [])
-  t.ok(looks.length > 1, 'with a last look')
+t.test('a long poll ends after waitMs', async (t) => {
+  const { reads, read } = setUp()
+  t.strictSame(await readIds(read({ waitMs: 1 })), [])
+  t.ok(reads.length > 1, 'with a last read')
 })
 
-t.test('a signal ends a wait and a read with its reason', async (t) => {
-  const { append, looked, read } = setUp()
+t.test('a signal ends a long poll and a read with its reason', async (t) => {
+  const { append, readEnded, read } = setUp()
   const reason = new Error('enough')
   const controller = new AbortController()
-  const found = looked()
-  const waiting = idsOf(read({ waitMs: forEver, signal: controller.signal }))
+  const found = readEnded()
+  const waiting = readIds(read({ waitMs: longMs, signal: controller.signal }))
   await found
   controller.abort(reason)
   await t.rejects(waiting, reason)
-  await t.rejects(idsOf(read({ signal: controller.signal })), reason)
+  await t.rejects(readIds(read({ signal: controller.signal })), reason)
 
   await append('a')
   await append('b')
@@ -156,20 +164,112 @@ t.test('a signal ends a wait and a read with its reason', async (t) => {
   await events.next()
   other.abort(reason)
   await t.rejects(events.next(), reason)
-  t.strictSame(cursors, (await cursorsOf(read())).slice(0, 1), 'what was given was taken')
+  t.strictSame(cursors, (await readCursors(read())).slice(0, 1), 'the yielded event was taken')
 })
 
-t.test('the end of all waiting ends it, also where the store is still open', async (t) => {
-  const { arrivals, looked, read } = setUp()
-  const found = looked()
-  const waiting = idsOf(read({ waitMs: forEver }))
+t.test('closing the notifier ends a long poll, also while the store is open', async (t) => {
+  const { notifier, readEnded, read } = setUp()
+  const found = readEnded()
+  const waiting = readIds(read({ waitMs: longMs }))
   await found
-  arrivals.close()
+  notifier.close()
   await t.rejects(waiting, { code: 'store-closed' })
 })
 
-async function cursorsOf(events: AsyncIterable<StoredEvent>): Promise<string[]> {
+async function readCursors(events: AsyncIterable<StoredEvent>): Promise<string[]> {
   const cursors: string[] = []
   for await (const { cursor } of events) cursors.push(cursor)
   return cursors
 }
+
+const matches = (filter: EventFilter, text: string) => compileEventFilter(filter)?.(Buffer.from(text))
+
+t.test('an empty filter is undefined', async (t) => {
+  t.equal(compileEventFilter({}), undefined)
+})
+
+t.test('a filter matches events with exactly its values', async (t) => {
+  const text = '{"projectId":"p","eventId":"e","type":"kill","buildId":"b1"}'
+  t.equal(matches({ type: 'kill' }, text), true)
+  t.equal(matches({ buildId: 'b1' }, text), true)
+  t.equal(matches({ type: 'kill', buildId: 'b1' }, text), true)
+  t.equal(matches({ type: 'kill', buildId: 'b2' }, text), false)
+  for (const type of ['Kill', 'kil', 'kill ', 'b1', 'e']) t.equal(matches({ type }, text), false, type)
+})
+
+t.test('a filter decodes escapes, ignores nested members and takes the last of a name', async (t) => {
+  t.equal(matches({ type: 'kill' }, '{"ty\\u0070e":"\\u006bill"}'), true)
+  t.equal(matches({ type: 'a/"é' }, '{"type":"a\\/\\"\\u00e9"}'), true)
+  t.equal(matches({ type: 'kill' }, '{"a":"kill","b":{"type":"kill"},"c":"\\"type\\":\\"kill\\""}'), false)
+  t.equal(matches({ type: 'kill' }, '{"type":"kill","type":"other"}'), false)
+  t.equal(matches({ type: 'kill' }, '{"type":"other","type":"kill"}'), true)
+  t.equal(matches({ type: 'kill' }, '{"__proto__":{"type":"kill"}}'), false)
+  t.equal(matches({ type: '5' }, '{"type":5}'), false)
+})
+
+t.test('a filter reads an event inside a larger array', async (t) => {
+  const bytes = new Uint8Array(Buffer.from('"kill"{"type":"x"}"kill"'))
+  const isWanted = compileEventFilter({ type: 'kill' })
+  t.equal(isWanted?.(bytes.subarray(6, -6)), false)
+})
+
+t.test('a filter agrees with the parsed event', async (t) => {
+  const text = fc.oneof(fc.constantFrom('a', 'b"', '\\', 'é', '\ud800', ''), fc.string())
+  fc.assert(
+    fc.property(text, text, fc.boolean(), (wanted, actual, isEscaped) => {
+      const json = JSON.stringify({ type: actual })
+      const written = isEscaped ? json.replace('type', '\\u0074ype') : json
+      t.equal(matches({ type: wanted }, written), wanted === JSON.parse(json).type)
+    }),
+  )
+})
+
+t.test('followEvents continues each read behind the one before, also behind filtered events', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const submit = (...types: string[]) =>
+    ingest.project('p').submitBatch({
+      events: types.map((type) => ({ projectId: 'p', eventId: `${type}-${Math.random()}`, type })),
+    })
+  const reads: ReadEventsOptions[] = []
+  const progress: string[] = []
+  let onSecondRead = () => {}
+  const secondRead = new Promise<void>((resolve) => {
+    onSecondRead = resolve
+  })
+  const watched = {
+    readEvents(options: ReadEventsOptions = {}) {
+      reads.push(options)
+      if (reads.length === 2) onSecondRead()
+      return ingest.project('p').readEvents(options)
+    },
+  }
+  await submit('x', 'y', 'x')
+  const events = followEvents(watched, { type: 'y', from: 1, onProgress: (cursor) => void progress.push(cursor) })
+  const first = (await events.next()).value?.cursor
+  const next = events.next()
+  await secondRead
+  await submit('x')
+  await submit('y')
+  const fifth = (await next).value?.cursor
+  const all: string[] = []
+  for await (const { cursor } of ingest.project('p').readEvents()) all.push(cursor)
+  t.strictSame([first, fifth], [all[1], all[4]])
+  t.strictSame(progress, all.slice(0, 4))
+  t.match(reads, [
+    { type: 'y', from: 1, waitMs: Number },
+    { type: 'y', from: 1, waitMs: Number, after: all[2] as string },
+  ])
+  t.notOk('after' in (reads[0] ?? {}))
+  await events.return(undefined as never)
+  await ingest.close()
+})
+
+t.test('a signal ends followEvents with its reason', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const controller = new AbortController()
+  const events = followEvents(ingest.project('p'), { signal: controller.signal })
+  const next = events.next()
+  controller.abort(new Error('enough'))
+  await t.rejects(next, { message: 'enough' })
+  await ingest.close()
+})

@@ -4,12 +4,12 @@ import fc from 'fast-check'
 import t from 'tap'
 import { IngestError } from '../../src/error.ts'
 import { batchBody } from '../../src/events/batch.ts'
-import { sortEvents } from '../../src/events/classify-events.ts'
+import { classifyEvents } from '../../src/events/classify-events.ts'
 import { parseBatch } from '../../src/events/parse-batch.ts'
 import { scanBatch } from '../../src/events/scan-batch.ts'
 import type { AppendEvent } from '../../src/store.ts'
-import { isNameText } from '../../src/validation.ts'
-import { escaped, member, number, space, string, value } from '../json-text.ts'
+import { isName } from '../../src/validation.ts'
+import { escaped, member, number, space, string, value } from '../json/json-text.ts'
 
 const projectId = 'pro_ject-1'
 const start = `{"projectId":"${projectId}","eventId":"e-1"`
@@ -18,41 +18,41 @@ const event = (...members: string[]) => `${[start, ...members]}}`
 const batch = (...events: string[]) => `{"events":[${events}]}`
 const nested = (levels: number, open: string, close: string) => open.repeat(levels) + close.repeat(levels)
 
-/** What the checks that decide make of a body: its events if all of them are valid. */
+/** The events of a body by parseBatch and classifyEvents, if all of them are valid. */
 function decide(body: Buffer): AppendEvent[] | undefined {
   try {
-    const { unidentified, faulty, valid, repeats } = sortEvents(projectId, parseBatch(body))
-    if (unidentified.length + faulty.length > 0) return undefined
-    return [...valid, ...repeats].sort((a, b) => a.start - b.start)
+    const { unidentified, invalid, valid, repeated } = classifyEvents(projectId, parseBatch(body))
+    if (unidentified.length + invalid.length > 0) return undefined
+    return [...valid, ...repeated].sort((a, b) => a.start - b.start)
   } catch (error) {
     if (error instanceof IngestError) return undefined
     throw error
   }
 }
 
-/** Taken, and made of it what the checks make of it. */
-function takes(body: string, message = body): void {
+/** Accepted, with the same events. */
+function accepts(body: string, message = body): void {
   const bytes = Buffer.from(body)
   const scanned = scanBatch(bytes, projectId)
-  assert.ok(scanned, `taken: ${message}`)
+  assert.ok(scanned, `accepted: ${message}`)
   assert.deepEqual(scanned, decide(bytes), message)
 }
 
-/** Not taken, because it is not valid. */
+/** Not accepted, because it is invalid. */
 function refuses(body: string | Buffer, message = String(body)): void {
   const bytes = Buffer.from(body)
   assert.equal(decide(bytes), undefined, `not valid: ${message}`)
-  assert.equal(scanBatch(bytes, projectId), undefined, `not taken: ${message}`)
+  assert.equal(scanBatch(bytes, projectId), undefined, `not accepted: ${message}`)
 }
 
-/** Not taken, although it is valid: it is left to others. */
+/** Not accepted, although it is valid: left to parseBatch. */
 function leaves(body: string, message = body): void {
   const bytes = Buffer.from(body)
   assert.ok(decide(bytes), `valid: ${message}`)
-  assert.equal(scanBatch(bytes, projectId), undefined, `not taken: ${message}`)
+  assert.equal(scanBatch(bytes, projectId), undefined, `not accepted: ${message}`)
 }
 
-t.test('of each event the id, the build and the place are told', async (t) => {
+t.test('an event has its id, its build and its range', async (t) => {
   const body = Buffer.from(
     batch(
       `{"projectId":"${projectId}","eventId":"a","type":"kill","buildId":"2026.1","n":1}`,
@@ -69,21 +69,21 @@ t.test('of each event the id, the build and the place are told', async (t) => {
       [{ eventId: 'c' }, 'c'],
     ],
   )
-  takes(body.toString())
+  accepts(body.toString())
 })
 
-t.test('empty events are a batch', async () => {
-  takes('{"events":[]}')
-  takes(' { "events" : [ ] } ')
+t.test('a batch may be empty', async () => {
+  accepts('{"events":[]}')
+  accepts(' { "events" : [ ] } ')
 })
 
-t.test('space may stand wherever JSON lets it', async () => {
+t.test('space is allowed wherever JSON allows it', async () => {
   const tokens = ['{', '"events"', ':', '[', '{', '"projectId"', ':', `"${projectId}"`, ',', '"eventId"', ':', '"a"']
   tokens.push(',', '"list"', ':', '[', '1', ',', '{', '"a"', ':', 'null', ',', '"b"', ':', '[', ']', '}', ']', '}')
   tokens.push(',', ...tokens.slice(4, 12), '}', ']', '}')
-  for (const space of [' ', '\t', '\n', '\r', '\r\n  \t']) takes(`${space}${tokens.join(space)}${space}`)
+  for (const space of [' ', '\t', '\n', '\r', '\r\n  \t']) accepts(`${space}${tokens.join(space)}${space}`)
   for (let i = 0; i <= tokens.length; i++) {
-    takes([...tokens.slice(0, i), ' ', ...tokens.slice(i)].join(''))
+    accepts([...tokens.slice(0, i), ' ', ...tokens.slice(i)].join(''))
     // nothing else is space
     for (const no of ['\v', '\f', '\0', '\u00a0', '\u2028', '\ufeff', '\u001f', '\u007f', '/**/']) {
       refuses([...tokens.slice(0, i), no, ...tokens.slice(i)].join(''))
@@ -91,7 +91,7 @@ t.test('space may stand wherever JSON lets it', async () => {
   }
 })
 
-t.test('ids and texts may be of any letters', async () => {
+t.test('ids and texts may have any letters', async () => {
   for (const text of [
     'é',
     'e\u0301',
@@ -106,12 +106,12 @@ t.test('ids and texts may be of any letters', async () => {
     '/',
     '__proto__',
   ]) {
-    takes(batch(`{"projectId":"${projectId}","eventId":"${text}","buildId":"${text}","type":"${text}"}`))
-    takes(batch(event(`"${text}":"${text}"`)))
+    accepts(batch(`{"projectId":"${projectId}","eventId":"${text}","buildId":"${text}","type":"${text}"}`))
+    accepts(batch(event(`"${text}":"${text}"`)))
   }
 })
 
-t.test('escapes in members that nobody looks at are text', async () => {
+t.test('escapes in unknown members are accepted', async () => {
   for (const text of [
     '\\"',
     '\\\\',
@@ -125,14 +125,14 @@ t.test('escapes in members that nobody looks at are text', async () => {
   ]) {
     const body = batch(event(`"other":"${text}"`, '"more":[{"a":"}]"}]'))
     if (text.endsWith('\\\\"')) refuses(body)
-    else takes(body)
+    else accepts(body)
     if (text.endsWith('\\\\"')) continue
-    takes(batch(event(`"other":{"${text}":["${text}"]}`)))
-    takes(batch(event(`"other":"${text}"`), `{"projectId":"${projectId}","eventId":"b","type":"kill"}`))
+    accepts(batch(event(`"other":{"${text}":["${text}"]}`)))
+    accepts(batch(event(`"other":"${text}"`), `{"projectId":"${projectId}","eventId":"b","type":"kill"}`))
   }
 })
 
-t.test('escapes in members that are looked at, and in the names of members, are left to others', async () => {
+t.test('escapes in known members and in names are left to parseBatch', async () => {
   for (const name of ['type', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId']) {
     leaves(batch(event(`"${name}":"a\\u0062"`)))
     leaves(batch(event(`"${name}":"\\\\"`)))
@@ -152,16 +152,16 @@ t.test('escapes in members that are looked at, and in the names of members, are 
 
 t.test('well-known members may be null, but the ids may not', async () => {
   const names = ['type', 'timestamp', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId']
-  takes(batch(event(...names.map((name) => `"${name}":null`))))
-  for (const name of names) takes(batch(event(`"${name}":null`)))
+  accepts(batch(event(...names.map((name) => `"${name}":null`))))
+  for (const name of names) accepts(batch(event(`"${name}":null`)))
   refuses(batch(`{"projectId":null,"eventId":"a"}`))
   refuses(batch(`{"projectId":"${projectId}","eventId":null}`))
 })
 
-t.test('integers may stand for some ids', async () => {
+t.test('some ids may be integers', async () => {
   for (const name of ['placeId', 'sessionId', 'serverId', 'playerId']) {
     for (const digits of ['0', '-0', '7', '-7', '920587237', '999999999999999', '-999999999999999']) {
-      takes(batch(event(`"${name}":${digits}`)))
+      accepts(batch(event(`"${name}":${digits}`)))
     }
     for (const odd of ['9007199254740991', '-9007199254740991', '1000000000000000', '1e3', '1.0', '10E-1', '0e0']) {
       leaves(batch(event(`"${name}":${odd}`)))
@@ -175,7 +175,7 @@ t.test('integers may stand for some ids', async () => {
 
 t.test('a timestamp is an RFC 3339 time or milliseconds since 1970', async () => {
   for (const time of ['"2026-11-20T17:51:00Z"', '"2024-02-29t23:59:60.123456789+14:00"', '0', '1795203225083']) {
-    takes(batch(event(`"timestamp":${time}`)))
+    accepts(batch(event(`"timestamp":${time}`)))
   }
   for (const time of ['""', '"2026-11-20"', '"2026-02-29T00:00:00Z"', '"2026-11-20T17:51:00"', '-1', '0.5', '"é"']) {
     refuses(batch(event(`"timestamp":${time}`)))
@@ -184,21 +184,21 @@ t.test('a timestamp is an RFC 3339 time or milliseconds since 1970', async () =>
   leaves(batch(event('"timestamp":9007199254740991')))
 })
 
-t.test('texts are as long as their rules let them be, in bytes', async () => {
+t.test('texts are limited in bytes', async () => {
   const lengths = { eventId: 256, type: 200, buildId: 128, placeId: 128, sessionId: 256, serverId: 256, playerId: 256 }
   for (const [name, bytes] of Object.entries(lengths)) {
     const withText = (text: string) =>
       batch(`{"projectId":"${projectId}"${name === 'eventId' ? '' : ',"eventId":"a"'},"${name}":"${text}"}`)
-    takes(withText('x'.repeat(bytes)))
-    takes(withText('é'.repeat(bytes / 2)))
+    accepts(withText('x'.repeat(bytes)))
+    accepts(withText('é'.repeat(bytes / 2)))
     refuses(withText('x'.repeat(bytes + 1)))
     refuses(withText(`x${'é'.repeat(bytes / 2)}`))
-    if (/^(session|server|player)Id$/.test(name)) takes(withText(''))
+    if (/^(session|server|player)Id$/.test(name)) accepts(withText(''))
     else refuses(withText(''))
   }
 })
 
-t.test('well-known members of another kind are refused', async () => {
+t.test('well-known members of another type are refused', async () => {
   for (const name of ['type', 'timestamp', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId', 'eventId']) {
     for (const no of ['true', 'false', '{}', '[]', '["a"]', '{"a":1}']) {
       const others = name === 'eventId' ? `{"projectId":"${projectId}"` : start
@@ -207,7 +207,7 @@ t.test('well-known members of another kind are refused', async () => {
   }
 })
 
-t.test('members whose names only look like those that are known are others', async () => {
+t.test('members with similar names are unknown', async () => {
   for (const name of [
     'Type',
     'types',
@@ -221,14 +221,14 @@ t.test('members whose names only look like those that are known are others', asy
     'timestamps',
     '4ype',
   ]) {
-    takes(batch(event(`"${name}":true`)))
+    accepts(batch(event(`"${name}":true`)))
   }
-  takes(batch(event(`"${'x'.repeat(1000)}":true`)))
-  takes(batch(event('"__proto__":{"buildId":5}', '"constructor":1')))
-  takes(batch(event('"nested":{"eventId":1,"projectId":2,"buildId":3,"events":[4]}')))
+  accepts(batch(event(`"${'x'.repeat(1000)}":true`)))
+  accepts(batch(event('"__proto__":{"buildId":5}', '"constructor":1')))
+  accepts(batch(event('"nested":{"eventId":1,"projectId":2,"buildId":3,"events":[4]}')))
 })
 
-t.test('of members that stand twice the last would count, which is left to others', async () => {
+t.test('repeated known members are left to parseBatch', async () => {
   for (const name of ['type', 'timestamp', 'buildId', 'placeId', 'sessionId', 'serverId', 'playerId']) {
     leaves(batch(event(`"${name}":null`, `"${name}":null`)))
     refuses(batch(event(`"${name}":null`, `"${name}":true`)))
@@ -237,14 +237,14 @@ t.test('of members that stand twice the last would count, which is left to other
   leaves(batch(event(`"projectId":"${projectId}"`)))
   refuses(batch(event('"eventId":5')))
   refuses(batch(event('"projectId":"other"')))
-  takes(batch(event('"other":1', '"other":2', '"more":{"a":1,"a":2}')), 'of no matter where nobody looks')
+  accepts(batch(event('"other":1', '"other":2', '"more":{"a":1,"a":2}')), 'unknown members may repeat')
 })
 
-t.test('events with one id are all told, in their order', async () => {
-  takes(batch(event(), event('"a":1'), `{"projectId":"${projectId}","eventId":"b"}`, event()))
+t.test('repeated events are all returned, in their order', async () => {
+  accepts(batch(event(), event('"a":1'), `{"projectId":"${projectId}","eventId":"b"}`, event()))
 })
 
-t.test('an envelope with anything else in it is left to others', async () => {
+t.test('an envelope with other members is left to parseBatch', async () => {
   leaves(`{"events":[${event()}],"more":1}`)
   leaves(`{"more":1,"events":[${event()}]}`)
   leaves(`{"events":[],"events":[${event()}]}`)
@@ -259,14 +259,14 @@ t.test('an envelope with anything else in it is left to others', async () => {
   }
 })
 
-t.test('100 events are a batch, and 101 are none', async () => {
+t.test('100 events are a batch, and 101 are refused', async () => {
   const events = Array.from({ length: 101 }, (_, i) => `{"projectId":"${projectId}","eventId":"e-${i}"}`)
-  takes(batch(...events.slice(1)), '100')
+  accepts(batch(...events.slice(1)), '100')
   refuses(batch(...events), '101')
   refuses(`{"events":[${events.join(' , ')}]}`, '101')
 })
 
-t.test('an event is an object that says whose it is', async () => {
+t.test('an event is an object of the project with an id', async () => {
   for (const no of ['1', 'null', '"a"', '[]', '{}', `[${event()}]`, 'true', '']) {
     refuses(batch(no, event()))
     refuses(batch(event(), no))
@@ -286,7 +286,7 @@ t.test('an event is an object that says whose it is', async () => {
   refuses(batch(`{"projectId":1,"eventId":"a"}`))
 })
 
-t.test('32 levels are deep enough', async () => {
+t.test('an event nests at most 32 levels deep', async () => {
   for (const [open, close] of [
     ['[', ']'],
     ['{"a":', '}'],
@@ -295,19 +295,19 @@ t.test('32 levels are deep enough', async () => {
     const step = open.length > 5 ? 2 : 1
     const filled = (levels: number) => `${open.repeat(levels / step)}1${close.repeat(levels / step)}`
     const deepest = step === 2 ? 30 : 31
-    takes(batch(event(`"a":${filled(deepest)}`)))
+    accepts(batch(event(`"a":${filled(deepest)}`)))
     refuses(batch(event(`"a":${filled(deepest + step)}`)))
     refuses(batch(event(`"a":${filled(deepest + step)}`, '"a":1')), 'too deep, also where another replaces it')
   }
-  takes(batch(event(`"a":${nested(31, '[', ']')}`)))
+  accepts(batch(event(`"a":${nested(31, '[', ']')}`)))
   refuses(batch(event(`"a":${nested(32, '[', ']')}`)))
-  takes(batch(event(`"a":${'['.repeat(30)}{}${']'.repeat(30)}`)))
+  accepts(batch(event(`"a":${'['.repeat(30)}{}${']'.repeat(30)}`)))
   refuses(batch(event(`"a":${'['.repeat(31)}{}${']'.repeat(31)}`)))
-  refuses(batch(event(`"a":${nested(100_000, '[', ']')}`)), 'and no stack is needed to say so')
+  refuses(batch(event(`"a":${nested(100_000, '[', ']')}`)), 'does not exhaust the stack')
 })
 
-/** Places for a value: by itself, as a member that is known, and inside of others. */
-const places: ((value: string) => string)[] = [
+/** Contexts of a value: an unknown member, a known member, and nested. */
+const contexts: ((value: string) => string)[] = [
   (value) => batch(event(`"a":${value}`)),
   (value) => batch(event(`"a":${value}`, '"b":1')),
   (value) => batch(event(`"playerId":${value}`)),
@@ -331,8 +331,8 @@ t.test('numbers are those of JSON', async () => {
     '1e999',
     '9'.repeat(400),
   ]) {
-    takes(batch(event(`"a":${number}`)))
-    takes(batch(event(`"a":[${number}]`)))
+    accepts(batch(event(`"a":${number}`)))
+    accepts(batch(event(`"a":[${number}]`)))
   }
   const no = [
     '01',
@@ -353,11 +353,11 @@ t.test('numbers are those of JSON', async () => {
     '1.2.3',
   ]
   no.push('0x1', '1_0', 'NaN', 'Infinity', '-Infinity', '1n', '１', '1a', '- 1', '1 2', '1-', '0-', '1e5e5', '１0')
-  for (const number of no) for (const place of places) refuses(place(number))
+  for (const number of no) for (const inContext of contexts) refuses(inContext(number))
 })
 
 t.test('literals are those of JSON', async () => {
-  for (const literal of ['true', 'false', 'null']) takes(batch(event(`"a":${literal}`, `"b":[${literal}]`)))
+  for (const literal of ['true', 'false', 'null']) accepts(batch(event(`"a":${literal}`, `"b":[${literal}]`)))
   const no = [
     'True',
     'TRUE',
@@ -375,7 +375,7 @@ t.test('literals are those of JSON', async () => {
     'Null',
   ]
   no.push('undefined', 'truefalse', 'null null', 'nan', 'tr ue')
-  for (const literal of no) for (const place of places) refuses(place(literal))
+  for (const literal of no) for (const inContext of contexts) refuses(inContext(literal))
 })
 
 t.test('strings are those of JSON', async () => {
@@ -406,10 +406,10 @@ t.test('strings are those of JSON', async () => {
     '"\\ u0061"',
     '"\\',
   )
-  for (const string of no) for (const place of places) refuses(place(string))
+  for (const string of no) for (const inContext of contexts) refuses(inContext(string))
   for (let byte = 0; byte < 0x20; byte++) {
     const character = String.fromCharCode(byte)
-    for (const place of places) refuses(place(`"${character}"`))
+    for (const inContext of contexts) refuses(inContext(`"${character}"`))
     refuses(batch(event(`"${character}":1`)))
     refuses(batch(`{"projectId":"${projectId}","eventId":"a${character}"}`))
     refuses(batch(event(`"a":"\\${character}"`)))
@@ -467,7 +467,7 @@ t.test('objects and arrays are those of JSON', async () => {
     '()',
     '<>',
   )
-  for (const text of no) for (const place of places) refuses(place(text))
+  for (const text of no) for (const inContext of contexts) refuses(inContext(text))
 })
 
 const usual = batch(
@@ -475,8 +475,8 @@ const usual = batch(
   `{"projectId":"${projectId}", "eventId":"日本", "note":"a\\n\\u00e9", "nested":{"a":{},"b":[true,false,null]}}`,
 )
 
-t.test('a batch that is cut anywhere is none, and neither is one with anything behind it', async () => {
-  takes(usual)
+t.test('a truncated batch and one with trailing bytes are refused', async () => {
+  accepts(usual)
   const bytes = Buffer.from(usual)
   for (let end = 0; end < bytes.length; end++) refuses(bytes.subarray(0, end), `the first ${end} bytes`)
   for (const junk of ['}', ']', ',', '{}', '0', '"', 'null', '\0', '\u00a0', ';', '{"events":[]}']) {
@@ -491,7 +491,7 @@ t.test('a body may be a part of a larger buffer', async (t) => {
   t.strictSame(scanBatch(larger.subarray(1, -1), projectId), scanBatch(Buffer.from(usual), projectId))
 })
 
-/** Whether what is taken is what the checks would take. */
+/** Whether a batch, if it is accepted, has the events of classifyEvents. */
 function agrees(bytes: Buffer): boolean {
   let body: Buffer
   try {
@@ -504,7 +504,7 @@ function agrees(bytes: Buffer): boolean {
   return scanned === undefined || isDeepStrictEqual(scanned, decide(body))
 }
 
-t.test('any one byte may be another one, be missing or be too many', async (t) => {
+t.test('any one byte may be changed, removed or inserted', async (t) => {
   const bytes = Buffer.from(usual)
   const wrong: string[] = []
   const check = (body: Buffer) => {
@@ -525,7 +525,7 @@ const numRuns = Number(process.env.INGEST_SCAN_RUNS ?? 2_000)
 
 const quoted = (text: fc.Arbitrary<string>) => text.map((text) => JSON.stringify(text))
 const name = (maxLength: number) =>
-  fc.string({ unit: 'grapheme', minLength: 1, maxLength }).filter((text) => isNameText(text) && !/["\\]/.test(text))
+  fc.string({ unit: 'grapheme', minLength: 1, maxLength }).filter((text) => isName(text) && !/["\\]/.test(text))
 const id = quoted(name(5))
 const integer = fc.oneof(fc.integer().map(String), fc.constantFrom('0', '-0', '999999999999999'))
 const time = fc.oneof(
@@ -548,7 +548,7 @@ const otherName = quoted(name(8)).filter((key) => !knownNames.includes(JSON.pars
 const withoutDelete = value.filter((text) => !text.includes('\u007f'))
 const textOf = (texts: fc.Arbitrary<string>[]) => fc.tuple(...texts).map((parts) => parts.join(''))
 
-/** An event as anybody would send it. */
+/** A valid event in the usual form. */
 const plainEvent = fc
   .tuple(
     textOf([fc.constant('"projectId"'), space, fc.constant(':'), space, fc.constant(`"${projectId}"`)]),
@@ -572,7 +572,7 @@ const batchOf = (event: fc.Arbitrary<string>) =>
     })
 const plainBatch = batchOf(plainEvent)
 
-t.test('every plain batch of valid events is taken, and made of it what the checks make of it', async (t) => {
+t.test('every plain batch of valid events is accepted, with the events of classifyEvents', async (t) => {
   fc.assert(
     fc.property(plainBatch, (body) => {
       const bytes = Buffer.from(body)
@@ -584,7 +584,7 @@ t.test('every plain batch of valid events is taken, and made of it what the chec
   t.pass(`${numRuns} batches`)
 })
 
-/** A name as it is, or spelled otherwise. */
+/** A name, with escapes or without, or a similar one. */
 const spelled = (name: string) =>
   fc.oneof(
     { weight: 10, arbitrary: fc.constant(`"${name}"`) },
@@ -618,7 +618,7 @@ const oddValue = fc.oneof(
   deep,
   fc.constantFrom('null', 'tru', 'true', '[1,]', '{"a"}', '{', ']', ''),
 )
-/** An event with a little wrong with it, or nothing. */
+/** An event that may be invalid. */
 const oddEvent = fc.oneof(
   { weight: 3, arbitrary: plainEvent },
   fc
@@ -648,17 +648,17 @@ const envelope = fc
     ([before, events, after]) => `${before}${events.slice(events.indexOf('[') + 1, events.lastIndexOf(']'))}${after}`,
   )
 
-t.test('of odd batches, none is taken but as the checks would take it', async (t) => {
-  let taken = 0
+t.test('an odd batch is accepted only with the events of classifyEvents', async (t) => {
+  let accepted = 0
   fc.assert(
     fc.property(fc.oneof({ weight: 5, arbitrary: batchOf(oddEvent) }, envelope), (text) => {
       const body = Buffer.from(text)
-      if (scanBatch(body, projectId)) taken++
+      if (scanBatch(body, projectId)) accepted++
       return agrees(body)
     }),
     { numRuns },
   )
-  t.ok(taken > numRuns / 10 && taken < numRuns, `${taken} of ${numRuns} were taken`)
+  t.ok(accepted > numRuns / 10 && accepted < numRuns, `${accepted} of ${numRuns} were accepted`)
 })
 
 const signs = Buffer.from('{}[]",:\\/ \t\n\r0123456789+-.eEtruefalsn\0\u001f\u007fé')
@@ -671,8 +671,8 @@ const mutation = fc.record({
   ),
 })
 
-t.test('of batches with some bytes changed, none is taken but as the checks would take it', async (t) => {
-  let taken = 0
+t.test('a batch with changed bytes is accepted only with the events of classifyEvents', async (t) => {
+  let accepted = 0
   fc.assert(
     fc.property(plainBatch, fc.array(mutation, { minLength: 1, maxLength: 3 }), (text, mutations) => {
       let body: Buffer = Buffer.from(text)
@@ -680,10 +680,10 @@ t.test('of batches with some bytes changed, none is taken but as the checks woul
         const from = at % (body.length + 1)
         body = Buffer.concat([body.subarray(0, from), put, body.subarray(from + length)])
       }
-      if (scanBatch(body, projectId)) taken++
+      if (scanBatch(body, projectId)) accepted++
       return agrees(body)
     }),
     { numRuns },
   )
-  t.ok(taken > 0 && taken < numRuns, `${taken} of ${numRuns} were taken`)
+  t.ok(accepted > 0 && accepted < numRuns, `${accepted} of ${numRuns} were accepted`)
 })

@@ -16,7 +16,7 @@ t.test('the example of RFC 8785 section 3.2.2', async (t) => {
   )
 })
 
-t.test('members are in the order of RFC 8785 section 3.2.3: by UTF-16 code units', async (t) => {
+t.test('members are sorted by UTF-16 code units: RFC 8785 section 3.2.3', async (t) => {
   const values = {
     '\u20ac': 'Euro Sign',
     '\r': 'Carriage Return',
@@ -70,7 +70,7 @@ t.test('numbers are written as in RFC 8785 appendix B', async (t) => {
   }
 })
 
-t.test('what has no canonical bytes is refused, and it is said where it stands', async (t) => {
+t.test('a value without a canonical form is an invalid publication, with its path', async (t) => {
   const deep = JSON.parse(`${'['.repeat(mapDepthMax + 1)}${']'.repeat(mapDepthMax + 1)}`)
   t.equal(canonical(deep[0]).length, mapDepthMax * 2)
   const refused: [unknown, string, string][] = [
@@ -96,12 +96,12 @@ t.test('what has no canonical bytes is refused, and it is said where it stands',
   t.throws(() => canonical(JSON.parse(`${'['.repeat(500_000)}${']'.repeat(500_000)}`)), { code: 'invalid-publication' })
 })
 
-t.test('members that are undefined are left out, and names mean nothing', async (t) => {
+t.test('undefined members are omitted, and no name is special', async (t) => {
   t.equal(canonical({ b: undefined, a: Object.assign(Object.create(null), { c: 1 }) }), '{"a":{"c":1}}')
   t.equal(canonical(JSON.parse('{"__proto__":{"a":1},"toJSON":2}')), '{"__proto__":{"a":1},"toJSON":2}')
 })
 
-t.test('any JSON value survives, and the order of its members does not matter', async (t) => {
+t.test('any JSON value round-trips, whatever the order of its members', async (t) => {
   const reversed = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(reversed)
     if (typeof value !== 'object' || value === null) return value

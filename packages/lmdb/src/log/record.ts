@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
 import { IngestError } from '@ingest/core'
-import { asText, sliceEvents } from '@ingest/core/internal'
+import { sliceEvents } from '@ingest/core/internal'
 
 /**
  * One record of the log: the events that one batch stored.
@@ -134,5 +134,5 @@ export function splitEvents(payload: Buffer): Buffer[] {
 
 /** The `eventId` in the bytes of an event. */
 export function parseEventId(event: Buffer): string {
-  return JSON.parse(asText(event, 0, event.length)).eventId
+  return JSON.parse(event.toString()).eventId
 }

@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net'
 
 /**
- * The internals of Node's HTTP parser that are used here. It delivers the content of one read, 64 KiB, in one turn of
- * the event loop: thousands of small requests, or of small chunks of a body. No public API stops it. These internals
- * are the same from Node 20 to 26; where they are missing, nothing is done.
+ * The internals of Node's HTTP parser that this file uses. The parser delivers the content of one read, 64 KiB, in one
+ * turn of the event loop: thousands of small requests, or of small chunks of a body. No public API stops it. These
+ * internals are the same from Node 20 to 26; without them these functions have no effect.
  */
 interface Parser {
-  /** Its callbacks, by number. */
+  /** The callbacks, by number. */
   [index: number]: unknown
   /** Called with each request when its headers are complete. */
   onIncoming?: ((request: { upgrade?: boolean | null }, ...rest: unknown[]) => number) | null
@@ -15,16 +15,16 @@ interface Parser {
 /** What `onIncoming` returns for an upgrade to another protocol: the parser ignores the rest of its bytes. */
 const stopParsing = 2
 
-/** Calls `mayTake` before each further request of a connection; false stops the parser. */
-export function guardRequests(socket: Socket, mayTake: () => boolean): void {
+/** Calls `mayContinue` before each further request of a connection; false stops the parser. */
+export function guardRequests(socket: Socket, mayContinue: () => boolean): void {
   const parser = parserOf(socket)
   const onIncoming = parser?.onIncoming
   if (parser && onIncoming) {
-    parser.onIncoming = (...request) => (mayTake() ? onIncoming.apply(parser, request) : stopParsing)
+    parser.onIncoming = (...request) => (mayContinue() ? onIncoming.apply(parser, request) : stopParsing)
   }
 }
 
-/** Drops the rest of what was read of the body that is being received; later bytes go to `onData`, unparsed. */
+/** Discards the rest of the current read of a body; later bytes go to `onData`, unparsed. */
 export function skipBody(socket: Socket, onData: (bytes: Uint8Array) => void): void {
   const parser = parserOf(socket)
   const index = parser ? indexOfBodyCallback(parser) : undefined
@@ -42,7 +42,7 @@ export function skipBody(socket: Socket, onData: (bytes: Uint8Array) => void): v
   })
 }
 
-/** Passes what arrives to `onData`, unparsed. Must not be called from a callback of the parser. */
+/** Passes further bytes to `onData`, unparsed. Must not be called from a callback of the parser. */
 export function detachParser(socket: Socket, onData: (bytes: Uint8Array) => void): void {
   // Node's HTTP server detaches its parser from a socket that gets a 'data' listener
   socket.removeAllListeners('data').on('data', onData)

@@ -1,7 +1,8 @@
-import { IngestError, parseTime } from '@ingest/core'
+import { IngestError } from '@ingest/core'
+import { parseTime } from '@ingest/core/internal'
 
 /**
- * The parameters of a query. One that is unknown, or comes twice, is refused: a misspelt `dryRun` would publish.
+ * Parses the parameters of a query. Unknown and repeated parameters are errors: a misspelt `dryRun` would publish.
  *
  * @throws {IngestError} `invalid-argument`
  */
@@ -11,22 +12,20 @@ export function parseQuery<Name extends string>(query: string, names: readonly N
     const name = names.find((each) => each === key)
     if (name === undefined) {
       const known = names.length === 0 ? 'none' : `only ${names.join(', ')}`
-      throw new IngestError(
-        'invalid-argument',
-        `The query has a parameter that is not known here, which takes ${known}.`,
-      )
+      throw new IngestError('invalid-argument', `The query has an unknown parameter; this path takes ${known}.`)
     }
-    if (values[name] !== undefined) throw new IngestError('invalid-argument', `The query has ${name} more than once.`)
+    if (values[name] !== undefined)
+      throw new IngestError('invalid-argument', `The query repeats the parameter ${name}.`)
     values[name] = value
   }
   return values
 }
 
-/** The longest that an answer is held back, in seconds. */
+/** The longest long poll, in seconds. */
 export const waitSecondsMax = 60
 
 /**
- * How long an answer may be held back, in milliseconds, of a text that says so in whole seconds.
+ * Parses whole seconds; returns milliseconds.
  *
  * @throws {IngestError} `invalid-argument`
  */
@@ -34,26 +33,26 @@ export function parseWait(value: string | undefined): number | undefined {
   if (value === undefined) return undefined
   const seconds = /^\d{1,2}$/.test(value) ? Number(value) : Number.POSITIVE_INFINITY
   if (seconds <= waitSecondsMax) return seconds * 1000
-  throw new IngestError('invalid-argument', `wait is a whole number of seconds from 0 to ${waitSecondsMax}.`, {
+  throw new IngestError('invalid-argument', `wait must be a whole number of seconds from 0 to ${waitSecondsMax}.`, {
     limit: waitSecondsMax,
   })
 }
 
 /**
- * A time, in milliseconds since 1970.
+ * Parses a time; returns milliseconds since 1970.
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function parseTimeOf(name: string, value: string | undefined): number | undefined {
+export function parseTimeParameter(name: string, value: string | undefined): number | undefined {
   if (value === undefined) return undefined
-  // the plus of a zone is a space to those who decode a query, and few remember to escape it
+  // decoding turns the plus of an unescaped zone into a space
   const time = parseTime(value.replace(' ', '+'))
   if (time !== undefined) return time
-  throw new IngestError('invalid-argument', `${name} is an RFC 3339 time with a zone, or milliseconds since 1970.`)
+  throw new IngestError('invalid-argument', `${name} must be an RFC 3339 time with a zone, or milliseconds since 1970.`)
 }
 
 /**
- * A whole number from 1 to `max`; undefined when there is none.
+ * Parses a whole number from 1 to `max`.
  *
  * @throws {IngestError} `invalid-argument`
  */
@@ -61,5 +60,5 @@ export function parseLimit(value: string | undefined, max: number): number | und
   if (value === undefined) return undefined
   const limit = /^\d{1,9}$/.test(value) ? Number(value) : 0
   if (limit >= 1 && limit <= max) return limit
-  throw new IngestError('invalid-argument', `limit is a whole number from 1 to ${max}.`, { limit: max })
+  throw new IngestError('invalid-argument', `limit must be a whole number from 1 to ${max}.`, { limit: max })
 }

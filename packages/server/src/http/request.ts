@@ -1,6 +1,6 @@
-import type { IngestError } from '@ingest/core'
+import { IngestError } from '@ingest/core'
 
-/** The headers that decide something here. */
+/** The request headers that are read. */
 export type RequestHeader =
   | 'content-encoding'
   | 'content-length'
@@ -14,7 +14,7 @@ export type RequestHeader =
   | 'x-ingestion-key'
   | 'x-project-id'
 
-/** Whether a header may come more than once: RFC 9110 section 5.3 then joins the values with commas. */
+/** A list header may be repeated: its values are joined with commas (RFC 9110 section 5.3). */
 const names = new Map<string, { name: RequestHeader; isList: boolean }>(
   (
     [
@@ -35,11 +35,11 @@ const names = new Map<string, { name: RequestHeader; isList: boolean }>(
 
 export interface RequestHeaders {
   values: Partial<Record<RequestHeader, string>>
-  /** Those that must not come more than once, and did; `values` has the first. */
+  /** Repeated headers that are not lists; `values` has the first value. */
   repeated: readonly RequestHeader[]
 }
 
-/** From name, value, name, value, as Node received them: its `headers` joins some repeats and drops others. */
+/** Parses `rawHeaders` of Node: name, value, name, value. Node's `headers` joins some repeats and drops others. */
 export function parseRawHeaders(raw: readonly string[]): RequestHeaders {
   const values: RequestHeaders['values'] = {}
   const repeated: RequestHeader[] = []
@@ -55,7 +55,7 @@ export function parseRawHeaders(raw: readonly string[]): RequestHeaders {
   return { values, repeated }
 }
 
-/** From the fetch API, which joins repeated headers with commas. */
+/** Parses headers of the fetch API, which joins repeated headers with commas. */
 export function parseFetchHeaders(headers: Headers): RequestHeaders {
   const values: RequestHeaders['values'] = {}
   const repeated: RequestHeader[] = []
@@ -68,9 +68,7 @@ export function parseFetchHeaders(headers: Headers): RequestHeaders {
   return { values, repeated }
 }
 
-/**
- * Whether there is a comma outside of quoted strings (RFC 9110 section 5.6.4), or a quoted string that does not end.
- */
+/** Whether a comma is outside of quoted strings (RFC 9110 section 5.6.4), or a quoted string does not end. */
 function isJoined(value: string): boolean {
   if (!value.includes(',')) return false
   let isQuoted = false
@@ -83,32 +81,37 @@ function isJoined(value: string): boolean {
   return isQuoted
 }
 
-/** How many bytes a body may have, before and after inflating, and the refusal of one that has more. */
+/** @throws {IngestError} `repeated-header` */
+export function checkRepeated({ repeated }: RequestHeaders): void {
+  if (repeated.length === 0) return
+  throw new IngestError('repeated-header', `The header ${repeated[0]} must not be repeated.`)
+}
+
+/** The largest body, compressed and inflated, and the error for a larger one. */
 export interface BodyLimit {
   bytesMax: number
-  /** `actual` is what is known of its size so far. */
+  /** `actual` is the number of bytes that are known so far. */
   tooLarge(actual: number): IngestError
 }
 
-/** A request, whichever edge it came in by. */
-export interface EdgeRequest {
+/** A request from node:http or the fetch API. */
+export interface HttpRequest {
   method: string
   /** Without prefix, query and fragment. */
   path: string
-  /** Without its question mark; empty without one. */
+  /** Without its question mark; empty if there is none. */
   query: string
   headers: RequestHeaders
   /**
-   * The body, inflated if `gzip`. Called once at most, when everything that can be decided without it is. It may be put
-   * into `memory`, which is the caller's again when this settles.
+   * The body, inflated if `gzip`. Called at most once, after every check that does not need the body.
    *
-   * @throws {IngestError} what `limit` refuses with; `malformed-body` for broken gzip; `request-timeout` when the sender
-   *   left before the end; `internal-error` when somebody else has read it.
+   * @throws {IngestError} `limit.tooLarge`; `malformed-body` for invalid gzip; `malformed-request` for tiny chunks;
+   *   `request-timeout` when the client disconnects before the end; `internal-error` when the body was read before.
    */
-  readBody(gzip: boolean, limit: BodyLimit, memory?: Uint8Array): Promise<Uint8Array>
+  readBody(gzip: boolean, limit: BodyLimit): Promise<Uint8Array>
   /**
-   * Calls `action` when nobody may wait for the answer any more: the connection is closed, or at least the half of it
-   * that its sender writes, which is all that can be seen of a sender that is gone. Returns what ends that.
+   * Calls `action` when the client disconnects: its connection is closed, or at least the half that the client writes,
+   * which is all that the server can see of it. Returns a function that stops watching.
    */
-  onLeave(action: () => void): () => void
+  onDisconnect(action: () => void): () => void
 }

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { ErrorCode, IngestError } from '@ingest/core'
+import type { BodyStream } from './stream.ts'
 
-/** The HTTP status of every refusal. */
+/** The HTTP status of every error code. */
 export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   'batch-too-large': 413,
   'body-too-large': 413,
@@ -48,59 +49,37 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   'unsupported-media-type': 400,
 }
 
-/** A response, for any edge to send. */
-export interface Answer {
+/** A response for node:http or the fetch API. */
+export interface HttpResponse {
   status: number
   headers: Record<string, string>
-  /** Not sent for HEAD, whose headers tell of it all the same. */
-  body: string | Uint8Array | Pieces
+  /** Not sent in response to HEAD; the headers describe it all the same. */
+  body: string | Uint8Array | BodyStream
 }
 
-/** What is to be answered, before any of its body is read. */
-export interface Reply {
-  status: number
-  headers: Record<string, string>
-  body: string | Uint8Array | AsyncIterable<Uint8Array>
-}
-
-/** An answer in JSON. */
-export interface JsonAnswer extends Answer {
-  body: string
-}
-
-/** A body that is made while it is sent. Who does not read it to its end or its error calls `return`. */
-export interface Pieces extends AsyncIterableIterator<Uint8Array> {
-  return(): Promise<IteratorResult<Uint8Array>>
-}
-
-/** Whether a body is made while it is sent. */
-export function isPieces(body: Answer['body']): body is Pieces {
+/** Whether a body is a stream. */
+export function isStream<Stream extends AsyncIterable<Uint8Array>>(body: string | Uint8Array | Stream): body is Stream {
   return typeof body !== 'string' && !(body instanceof Uint8Array)
 }
 
-/** An id for one request, by which its sender and the operator can speak of it. */
+/** An id for one request, in its response and in the log. */
 export const newRequestId: () => string = randomUUID
 
-/** An answer in JSON that nobody may keep. */
-export function jsonAnswer(status: number, value: object, requestId: string, type = 'application/json'): JsonAnswer {
+/** A response in JSON. */
+export function jsonResponse(status: number, value: object): HttpResponse & { body: string } {
   const body = JSON.stringify(value)
   return {
     status,
-    headers: {
-      'Content-Type': type,
-      'Content-Length': String(Buffer.byteLength(body)),
-      'Cache-Control': 'no-store',
-      'X-Request-Id': requestId,
-    },
+    headers: { 'Content-Type': 'application/json', 'Content-Length': String(Buffer.byteLength(body)) },
     body,
   }
 }
 
-/** What a sender is asked to wait when nobody knows how long a trouble will last. */
+/** The `Retry-After` of a 429 or 503 whose error has none. */
 export const retryAfterSecondsDefault = 5
 
-/** What is wrong inside is for the operator: the messages name paths, and a sender can do nothing but try again. */
-const inside: ReadonlySet<ErrorCode> = new Set([
+/** Their messages name paths and are for the operator: a client can only retry. */
+const internalCodes: ReadonlySet<ErrorCode> = new Set([
   'disk-full',
   'store-closed',
   'store-damaged',
@@ -111,30 +90,35 @@ const inside: ReadonlySet<ErrorCode> = new Set([
 ])
 
 /**
- * A refusal as a problem document (RFC 9457), with `code`, `requestId` and `retryable`, and with `issues`, `limit`,
- * `actual` and `retryAfter` where the error has them. Every 429 and 503 says when to come back.
+ * An error as a problem document (RFC 9457), with `code`, `requestId` and `retryable`, and with `issues`, `limit`,
+ * `actual` and `retryAfter` where the error has them. Every 429 and 503 has a `Retry-After`.
  */
-export function problemAnswer(error: IngestError, requestId: string): JsonAnswer {
+export function problemResponse(error: IngestError, requestId: string): HttpResponse & { body: string } {
   const status = statusByCode[error.code]
   const retryAfter =
     error.retryAfterSeconds ?? (status === 503 || status === 429 ? retryAfterSecondsDefault : undefined)
-  const problem = {
+  const body = JSON.stringify({
     type: `urn:ingest:problem:${error.code}`,
     title: error.title,
     status,
-    detail: inside.has(error.code) ? 'The store cannot do this now: try again later.' : error.message,
+    detail: internalCodes.has(error.code) ? 'The store cannot do this now: try again later.' : error.message,
     code: error.code,
     requestId,
-    // whatever it is, a sender retries a 5xx
+    // senders retry every 5xx
     retryable: status >= 500 || error.retryable,
     issues: error.issues,
     limit: error.limit,
     actual: error.actual,
     retryAfter,
+  })
+  const headers: Record<string, string> = {
+    'Content-Type': 'application/problem+json',
+    'Content-Length': String(Buffer.byteLength(body)),
+    'Cache-Control': 'no-store',
+    'X-Request-Id': requestId,
   }
-  const answer = jsonAnswer(status, problem, requestId, 'application/problem+json')
-  if (retryAfter !== undefined) answer.headers['Retry-After'] = String(retryAfter)
-  // RFC 9110 section 11.6.1 wants a challenge with every 401
-  if (status === 401) answer.headers['WWW-Authenticate'] = 'Ingestion-Key'
-  return answer
+  if (retryAfter !== undefined) headers['Retry-After'] = String(retryAfter)
+  // RFC 9110 section 11.6.1: every 401 has a challenge
+  if (status === 401) headers['WWW-Authenticate'] = 'Ingestion-Key'
+  return { status, headers, body }
 }

@@ -1,40 +1,41 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { skipBody } from './node-parser.ts'
-import { type Answer, isPieces, type Pieces } from './response.ts'
+import { type HttpResponse, isStream } from './response.ts'
+import type { BodyStream } from './stream.ts'
 
-/** How much of an unwanted body is still read, so that its sender receives the response. */
+/** How many bytes of a refused body are discarded, so that its client receives the response. */
 export const discardBytesMax = 8 * 1024 * 1024
-/** After so many chunks it is no longer parsed, because a chunk of one byte costs as much as a large one. */
-const discardPiecesMax = 1024
-/** How long it is still read. */
+/** After this many chunks the body is no longer parsed: a chunk of one byte costs as much as a large one. */
+const discardChunksMax = 1024
+/** How long a refused body is discarded. */
 export const discardMs = 3000
 
-/** How long a client may read nothing of a response: otherwise it would keep the response and its slot forever. */
+/** How long a client may stop reading a response, which holds its body and a slot, before its connection is closed. */
 export const stalledMs = 120_000
 
 /**
- * Sends an answer, once. A sender that is still busy with its body gets the answer at once, and the connection is
- * closed only when the rest was read and thrown away: closing it earlier would reset it, and the answer would be lost.
+ * Sends a response unless another was sent. If the client is still sending a body, the response is sent at once and the
+ * connection is closed after the rest was discarded: closing it earlier would reset it, and lose the response.
  */
-export function sendAnswer(
+export function sendResponse(
   req: IncomingMessage,
   res: ServerResponse,
-  { status, headers, body }: Answer,
+  { status, headers, body }: HttpResponse,
   { hasRest = hasUnreadBody(req) } = {},
 ): void {
   if (res.headersSent || res.destroyed) {
-    if (isPieces(body)) body.return().catch(() => {})
+    if (isStream(body)) body.return().catch(() => {})
     return
   }
   res.writeHead(status, hasRest ? { ...headers, Connection: 'close' } : headers)
-  if (isPieces(body)) {
-    sendPieces(req, res, body).catch(() => breakOff(req, res))
+  if (isStream(body)) {
+    sendStream(req, res, body).catch(() => abort(req, res))
     return
   }
   if (hasRest) {
     res.write(body)
-    // ending the response closes the connection, so it stays open until then; Content-Length tells where it ends
+    // ending the response closes the connection; the client finds the end of the body by Content-Length
     discardBody(req, () => res.end())
   } else {
     res.end(body)
@@ -43,43 +44,42 @@ export function sendAnswer(
   if (req.socket.writableLength > 0) req.socket.setTimeout(stalledMs)
 }
 
-/** Sends piece by piece, as fast as the other side reads. */
-async function sendPieces(req: IncomingMessage, res: ServerResponse, pieces: Pieces): Promise<void> {
-  const rest = hasUnreadBody(req) ? new Promise<void>((resolve) => discardBody(req, resolve)) : undefined
-  for await (const piece of pieces) {
-    await send(piece, res, req.socket)
+async function sendStream(req: IncomingMessage, res: ServerResponse, stream: BodyStream): Promise<void> {
+  const discarded = hasUnreadBody(req) ? new Promise<void>((resolve) => discardBody(req, resolve)) : undefined
+  for await (const chunk of stream) {
+    await write(chunk, res, req.socket)
     if (req.socket.destroyed) return
   }
-  await rest
+  await discarded
   res.end()
 }
 
-/** Resolves when there is room for more, or nobody there any more. */
-function send(piece: Uint8Array, res: ServerResponse, socket: Socket): Promise<unknown> | undefined {
+/** Resolves when the client has read enough for the next chunk, or its connection is closed. */
+function write(chunk: Uint8Array, res: ServerResponse, socket: Socket): Promise<unknown> | undefined {
   if (socket.destroyed) return undefined
-  // a long answer must leave room for others, also where the other side reads as fast as it is sent
-  if (res.write(piece)) return nextTurn()
+  // other requests get a turn even if the client reads as fast as the server sends
+  if (res.write(chunk)) return nextTurn()
   return new Promise<void>((resolve) => {
     const { timeout = 0 } = socket
-    // after which Node's server closes it
+    // Node's server closes the connection when it expires
     socket.setTimeout(stalledMs)
-    function goOn(): void {
+    function resume(): void {
       socket.setTimeout(timeout)
-      // the socket, because a response that is queued behind another one emits no 'close' when the connection closes
-      socket.off('close', goOn)
-      res.off('drain', goOn)
+      // the socket, as a queued response emits no 'close' when its connection closes
+      socket.off('close', resume)
+      res.off('drain', resume)
       resolve()
     }
-    socket.once('close', goOn)
-    res.once('drain', goOn)
+    socket.once('close', resume)
+    res.once('drain', resume)
   }).then(nextTurn)
 }
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
 
-/** Ends the connection in such a way that nobody takes what came for all there is. */
-function breakOff(req: IncomingMessage, res: ServerResponse): void {
-  // in HTTP/1.0 an orderly end is the end of the body; only TCP has another
+/** Closes the connection so that the client does not take a truncated body for a complete one. */
+function abort(req: IncomingMessage, res: ServerResponse): void {
+  // in HTTP/1.0 the end of the connection is the end of the body: only a TCP reset is an error
   if (req.httpVersion === '1.0' && req.socket.remoteFamily && !('encrypted' in req.socket)) req.socket.resetAndDestroy()
   else res.destroy()
 }
@@ -92,22 +92,22 @@ function hasUnreadBody(req: IncomingMessage): boolean {
 
 function discardBody(req: IncomingMessage, done: () => void): void {
   let left = discardBytesMax
-  let pieces = 0
+  let chunks = 0
   const timer = setTimeout(finish, discardMs)
   function finish(): void {
     clearTimeout(timer)
-    req.off('data', countPiece)
+    req.off('data', countChunk)
     done()
   }
-  function countPiece(piece: Uint8Array): void {
-    countBytes(piece)
-    if (++pieces === discardPiecesMax) skipBody(req.socket, countBytes)
+  function countChunk(chunk: Uint8Array): void {
+    countBytes(chunk)
+    if (++chunks === discardChunksMax) skipBody(req.socket, countBytes)
   }
   function countBytes(bytes: Uint8Array): void {
     left -= bytes.length
     if (left < 0) finish()
   }
-  req.on('data', countPiece)
+  req.on('data', countChunk)
   req.once('end', finish)
   req.once('close', finish)
   req.resume()

@@ -1,21 +1,23 @@
-import type { Pieces } from './response.ts'
+/** A response body that is produced while it is sent. A reader that stops before the end or an error calls `return`. */
+export interface BodyStream extends AsyncIterableIterator<Uint8Array> {
+  return(): Promise<IteratorResult<Uint8Array>>
+}
 
-/** Told of what becomes of a body that is made while it is sent. */
-export interface PieceWatch {
-  /** It failed after its beginning. */
-  onBreak(error: unknown): void
-  /** When nothing more is read of it, for whatever reason. May be called again. */
+export interface StreamOptions {
+  /** Called with an error after the start of the stream. */
+  onError(error: unknown): void
+  /** Called at the end of the stream, for whatever reason; may be called more than once. */
   onEnd(): void
 }
 
 /**
- * Begins a body. What it fails with in the beginning is thrown here, where it can still be answered. One that is no
- * more than a piece is returned as that, so that its length can be said.
+ * Starts a body. Rejects with an error of its first two chunks, while the status can still be chosen. A body of at most
+ * one chunk is returned as bytes, so that its length is known.
  */
-export async function beginPieces(
+export async function startStream(
   source: AsyncIterable<Uint8Array>,
-  { onBreak, onEnd }: PieceWatch,
-): Promise<Uint8Array | Pieces> {
+  { onError, onEnd }: StreamOptions,
+): Promise<Uint8Array | BodyStream> {
   const iterator = source[Symbol.asyncIterator]()
   async function next(): Promise<IteratorResult<Uint8Array>> {
     try {
@@ -31,25 +33,25 @@ export async function beginPieces(
   if (first.done) return new Uint8Array()
   const second = await next()
   if (second.done) return first.value
-  const ahead = [first, second]
-  const pieces: Pieces = {
+  const buffered = [first, second]
+  const stream: BodyStream = {
     async next() {
-      const known = ahead.shift()
-      if (known) return known
+      const result = buffered.shift()
+      if (result) return result
       try {
         return await next()
       } catch (error) {
-        onBreak(error)
+        onError(error)
         throw error
       }
     },
     async return() {
       onEnd()
-      ahead.length = 0
+      buffered.length = 0
       await iterator.return?.()
       return { done: true, value: undefined }
     },
-    [Symbol.asyncIterator]: () => pieces,
+    [Symbol.asyncIterator]: () => stream,
   }
-  return pieces
+  return stream
 }

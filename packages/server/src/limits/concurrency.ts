@@ -1,71 +1,71 @@
 import { IngestError } from '@ingest/core'
 
-/** How many of something may be in flight. */
-export interface PlaceLimits {
-  /** What there are too many of: `batches`. */
+/**
+ * The most requests in flight, by kind: of all projects together, and of one project, so that its slow clients leave
+ * capacity for others.
+ */
+export const concurrencyLimits = {
+  /** Batches that are being received or stored. */
+  batches: { what: 'batches', max: 1024, projectMax: 256 },
+  /** Publications and chunks: each holds a body of up to 4 MiB, and its decoded content. */
+  uploads: { what: 'uploads', max: 32, projectMax: 16 },
+  /** Reads, until the response is sent: each holds a chunk of up to 1 MiB. */
+  downloads: { what: 'downloads', max: 256, projectMax: 128 },
+  /** Reads that wait for events: they take long and hold little memory. */
+  longPolls: { what: 'long polls', max: 512, projectMax: 256 },
+} as const
+
+export type ConcurrencyLimitName = keyof typeof concurrencyLimits
+
+/** Bounds the requests in flight. */
+export interface ConcurrencyLimit {
+  /**
+   * Takes a slot for the project. Returns a function that releases it; only its first call has an effect.
+   *
+   * @throws {IngestError} `overloaded` when every slot is taken.
+   */
+  acquire(projectId: string): () => void
+}
+
+export function createConcurrencyLimit({
+  what,
+  max,
+  projectMax,
+}: {
   what: string
   max: number
-  /** The most of them of one project, so that its slow senders leave room for the others. */
   projectMax: number
-}
-
-/** The most batches that are being received or stored at once; the next is answered with 503. */
-export const batchesInFlightMax = 1024
-/** The most of them of one project. */
-export const projectInFlightMax = batchesInFlightMax / 4
-/** The most publications and uploads of chunks: each holds a body of up to 4 MiB, and what is inside. */
-export const uploadsInFlightMax = 32
-/** The most of them of one project. */
-export const projectUploadsMax = uploadsInFlightMax / 2
-/** The most answers that read from the store while they are sent: each holds a chunk of up to 1 MiB. */
-export const downloadsInFlightMax = 256
-/** The most of them of one project. */
-export const projectDownloadsMax = downloadsInFlightMax / 2
-/** The most requests that wait for events. */
-export const waitsInFlightMax = 512
-/** The most of them of one project. */
-export const projectWaitsMax = waitsInFlightMax / 2
-
-export const batchPlaces: PlaceLimits = { what: 'batches', max: batchesInFlightMax, projectMax: projectInFlightMax }
-export const uploadPlaces: PlaceLimits = { what: 'uploads', max: uploadsInFlightMax, projectMax: projectUploadsMax }
-export const downloadPlaces: PlaceLimits = {
-  what: 'answers',
-  max: downloadsInFlightMax,
-  projectMax: projectDownloadsMax,
-}
-
-export const waitPlaces: PlaceLimits = { what: 'readers', max: waitsInFlightMax, projectMax: projectWaitsMax }
-
-/** Bounds what is in flight. */
-export interface Places {
-  /**
-   * Takes a place, and returns what gives it back, however often it is called.
-   *
-   * @throws {IngestError} `overloaded` when none is free.
-   */
-  enter(projectId: string): () => void
-}
-
-export function createPlaces({ what, max, projectMax }: PlaceLimits): Places {
-  const byProject = new Map<string, number>()
-  let all = 0
+}): ConcurrencyLimit {
+  const inFlightByProject = new Map<string, number>()
+  let inFlight = 0
   return {
-    enter(projectId) {
-      const own = byProject.get(projectId) ?? 0
-      if (all >= max || own >= projectMax) {
-        throw new IngestError('overloaded', `Too many ${what} wait here: try again later.`, { retryAfterSeconds: 1 })
+    acquire(projectId) {
+      const own = inFlightByProject.get(projectId) ?? 0
+      if (inFlight >= max || own >= projectMax) {
+        throw new IngestError('overloaded', `Too many ${what} in flight: try again later.`, { retryAfterSeconds: 1 })
       }
-      all++
-      byProject.set(projectId, own + 1)
-      let isTaken = true
+      inFlight++
+      inFlightByProject.set(projectId, own + 1)
+      let isReleased = false
       return () => {
-        if (!isTaken) return
-        isTaken = false
-        all--
-        const left = (byProject.get(projectId) ?? 1) - 1
-        if (left === 0) byProject.delete(projectId)
-        else byProject.set(projectId, left)
+        if (isReleased) return
+        isReleased = true
+        inFlight--
+        const left = (inFlightByProject.get(projectId) ?? 1) - 1
+        if (left === 0) inFlightByProject.delete(projectId)
+        else inFlightByProject.set(projectId, left)
       }
     },
+  }
+}
+
+/** A limit for each kind of request. */
+export function createConcurrencyLimits(): Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>> {
+  const { batches, uploads, downloads, longPolls } = concurrencyLimits
+  return {
+    batches: createConcurrencyLimit(batches),
+    uploads: createConcurrencyLimit(uploads),
+    downloads: createConcurrencyLimit(downloads),
+    longPolls: createConcurrencyLimit(longPolls),
   }
 }

@@ -1,65 +1,67 @@
-import { eventLine, type Ingest, IngestError, type ReadEventsOptions } from '@ingest/core'
-import { parseLimit, parseQuery, parseTimeOf, parseWait } from '../http/query.ts'
-import type { EdgeRequest } from '../http/request.ts'
-import type { Reply } from '../http/response.ts'
-import type { Waits } from '../limits/long-polls.ts'
-import type { ChargeRead } from './read.ts'
+import { eventLine, IngestError, type ReadEventsOptions } from '@ingest/core'
+import { parseLimit, parseQuery, parseTimeParameter, parseWait } from '../http/query.ts'
+import type { HttpRequest } from '../http/request.ts'
+import type { ConcurrencyLimitName } from '../limits/concurrency.ts'
+import type { RouteContext, RouteResponse } from '../route.ts'
 
-/** The most events of one answer. */
+/** The most events of one response. */
 export const eventsReadMax = 10_000
-/** How many there are in one, unless the query says so. */
+/** The default limit of one response. */
 export const eventsReadDefault = 1_000
-/** How many events are looked at for one answer, however few of them are wanted. */
+/** The most events that one request scans, whether they match or not. */
 export const eventsScannedMax = 100_000
-/** What a read is charged for each event besides its bytes, wanted or not: about the rest of its line. */
+/** The charge for each scanned event besides its bytes: about the rest of its line. */
 export const eventReadBytes = 64
-/** What a look-up by id is charged: it reads the whole record that holds the event. */
+/** The charge for a look-up by id, in bytes: it reads the whole record that holds the event. */
 export const lookUpReadBytes = 65_536
-/** Lines are sent together in pieces of at least so many bytes. */
-const pieceBytes = 65_536
-/** In place of a cursor: behind all that is stored by now. */
+/** Lines are sent in chunks of at least this many bytes. */
+const chunkBytesMin = 65_536
+/** In place of a cursor: after the last event that is stored now. */
 const end = 'end'
 
-export interface EventsContext {
-  waits: Waits
-  ingest: Ingest
-  charge: ChargeRead
+/** Parameters with which a scan may continue after the last event of the response. */
+const selectors = ['type', 'buildId', 'from', 'to', 'wait'] as const
+const parameters = ['eventId', 'after', 'limit', ...selectors] as const
+type Range = Partial<Record<Exclude<(typeof parameters)[number], 'eventId'>, string>>
+
+/** Long polls have a concurrency limit of their own. */
+export function eventsConcurrency({ query }: HttpRequest): ConcurrencyLimitName {
+  return new URLSearchParams(query).has('wait') ? 'longPolls' : 'downloads'
 }
 
 /**
- * Stored events of a project as NDJSON, oldest first: all, or those that are wanted; or the one with an id.
+ * `GET /v1/events`: stored events as NDJSON, oldest first: all, those that match, or the one with an id.
  *
- * @throws {IngestError} `invalid-argument`, and while the lines are read `invalid-cursor`
+ * @throws {IngestError} `invalid-argument`; `invalid-cursor`, also from the body
  */
-export async function answerEvents({ waits, ingest, charge }: EventsContext, request: EdgeRequest): Promise<Reply> {
-  const { eventId, ...range } = parseQuery(request.query, parameters)
-  const headers = { 'Content-Type': 'application/x-ndjson' }
-  if (eventId === undefined) {
-    const options = parseRange(range)
-    if (options.after === end) options.after = await ingest.lastCursor()
-    // who asks for the headers alone does not want to wait for them
-    if (request.method === 'HEAD') delete options.waitMs
-    const isEveryEvent = range.after !== end && !selectors.some((name) => range[name] !== undefined)
-    const beginWait = (stop: () => void) => waits.begin(request, stop)
-    const lines = readLines({ ingest, charge, beginWait }, options, isEveryEvent)
-    return { status: 200, headers, body: joinLines(lines) }
-  }
-  const [other] = Object.keys(range)
-  if (other !== undefined) {
-    throw new IngestError('invalid-argument', `eventId names one event: ${other} does not go with it.`)
-  }
-  charge(lookUpReadBytes)
-  const event = await ingest.findEvent(eventId)
-  return { status: 200, headers, body: event ? eventLine(event) : new Uint8Array() }
+export async function getEvents(context: RouteContext): Promise<RouteResponse> {
+  const { eventId, ...range } = parseQuery(context.request.query, parameters)
+  const body = eventId === undefined ? await readRange(context, range) : await lookUp(context, eventId, range)
+  return { status: 200, headers: { 'Content-Type': 'application/x-ndjson' }, body }
 }
 
-/** Parameters that leave events out, or let the answer wait for some. */
-const selectors = ['type', 'buildId', 'from', 'to', 'wait'] as const
-const parameters = ['eventId', 'after', 'limit', ...selectors] as const
+async function lookUp({ ingest, limiter }: RouteContext, eventId: string, range: Range): Promise<Uint8Array> {
+  const [other] = Object.keys(range)
+  if (other !== undefined) {
+    throw new IngestError('invalid-argument', `eventId names one event: remove ${other}.`)
+  }
+  limiter.chargeReadBytes(ingest.projectId, lookUpReadBytes)
+  const event = await ingest.findEvent(eventId)
+  return event ? eventLine(event) : new Uint8Array()
+}
 
-function parseRange(range: Partial<Record<(typeof parameters)[number], string>>): ReadEventsOptions {
+async function readRange(context: RouteContext, range: Range): Promise<AsyncIterable<Uint8Array>> {
+  const options = parseRange(range)
+  if (options.after === end) options.after = await context.ingest.lastCursor()
+  // HEAD does not poll
+  if (context.request.method === 'HEAD') delete options.waitMs
+  const isEveryEvent = range.after !== end && !selectors.some((name) => range[name] !== undefined)
+  return joinLines(readLines(context, options, isEveryEvent))
+}
+
+function parseRange(range: Range): ReadEventsOptions {
   const { after, type, buildId } = range
-  const [from, to] = [parseTimeOf('from', range.from), parseTimeOf('to', range.to)]
+  const [from, to] = [parseTimeParameter('from', range.from), parseTimeParameter('to', range.to)]
   const waitMs = parseWait(range.wait)
   return {
     limit: parseLimit(range.limit, eventsReadMax) ?? eventsReadDefault,
@@ -72,47 +74,53 @@ function parseRange(range: Partial<Record<(typeof parameters)[number], string>>)
   }
 }
 
-interface BeginWait {
-  beginWait(stop: () => void): () => void
-}
-
 /**
- * A line for each event, until the project's budget for reads is used up. Where the last of them does not have it, a
- * line with the cursor alone follows, from which the next request continues without scanning the same events again.
+ * A line for each event, until the project's budget for reads is used up. If events after the last line were scanned, a
+ * line with the cursor alone follows, so that the next request does not scan them again.
  */
 async function* readLines(
-  { ingest, charge, beginWait }: Pick<EventsContext, 'ingest' | 'charge'> & BeginWait,
+  { ingest, limiter, onCancel }: Pick<RouteContext, 'ingest' | 'limiter' | 'onCancel'>,
   options: ReadEventsOptions,
   isEveryEvent: boolean,
 ): AsyncGenerator<Uint8Array> {
-  const controller = new AbortController()
-  const { signal } = controller
-  const stop = () => controller.abort()
-  let { after } = options
-  let told: string | undefined
-  let scanned = 0
-  let mayGoOn = true
-  function onScan(bytes: number): void {
-    mayGoOn = charge(bytes + eventReadBytes)
-  }
-  function onProgress(cursor: string): void {
-    after = cursor
-    if (++scanned === eventsScannedMax || !mayGoOn) stop()
-  }
-  const endWait = options.waitMs ? beginWait(stop) : undefined
+  const { signal, stop, onScan, onProgress, scannedTo } = trackScan({ ingest, limiter }, options.after)
+  let lastCursor: string | undefined
+  const stopWatching = options.waitMs ? onCancel(stop) : undefined
   try {
     for await (const event of ingest.readEvents({ ...options, signal, onScan, onProgress })) {
       yield eventLine(event)
-      told = event.cursor
+      lastCursor = event.cursor
     }
   } catch (error) {
-    // what was stopped here ends as any other answer does
+    // a stopped scan is a complete response
     if (error !== signal.reason) throw error
   } finally {
-    endWait?.()
+    stopWatching?.()
   }
-  if (!isEveryEvent && after !== undefined && after !== told)
-    yield Buffer.from(`${JSON.stringify({ cursor: after })}\n`)
+  const cursor = scannedTo()
+  if (!isEveryEvent && cursor !== undefined && cursor !== lastCursor)
+    yield Buffer.from(`${JSON.stringify({ cursor })}\n`)
+}
+
+/** Charges each scanned event to the project and stops the scan at its limit. */
+function trackScan({ ingest: { projectId }, limiter }: Pick<RouteContext, 'ingest' | 'limiter'>, after?: string) {
+  const controller = new AbortController()
+  const stop = () => controller.abort()
+  let scannedTo = after
+  let scanned = 0
+  let isWithinBudget = true
+  return {
+    signal: controller.signal,
+    stop,
+    onScan(bytes: number): void {
+      isWithinBudget = limiter.chargeReadBytes(projectId, bytes + eventReadBytes)
+    },
+    onProgress(cursor: string): void {
+      scannedTo = cursor
+      if (++scanned === eventsScannedMax || !isWithinBudget) stop()
+    },
+    scannedTo: () => scannedTo,
+  }
 }
 
 async function* joinLines(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -121,7 +129,7 @@ async function* joinLines(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   for await (const line of source) {
     lines.push(line)
     size += line.length
-    if (size < pieceBytes) continue
+    if (size < chunkBytesMin) continue
     yield Buffer.concat(lines, size)
     lines = []
     size = 0

@@ -1,7 +1,7 @@
-import { type Ingest, IngestError, type MapContent, type MapId } from '@ingest/core'
+import { IngestError, type MapContent, type MapId } from '@ingest/core'
 import { parseQuery } from '../http/query.ts'
-import type { EdgeRequest } from '../http/request.ts'
-import type { Reply } from '../http/response.ts'
+import type { HttpRequest } from '../http/request.ts'
+import type { RouteContext, RouteResponse } from '../route.ts'
 
 /** From `start` up to, not including, `end`. */
 export interface ByteRange {
@@ -10,8 +10,8 @@ export interface ByteRange {
 }
 
 /**
- * The one range that a `Range` header asks of `size` bytes; undefined for everything that RFC 9110 section 14.2 lets a
- * server ignore: another unit, several ranges, what is not well-formed.
+ * Parses the `Range` header of a request for `size` bytes. Undefined for what a server may ignore (RFC 9110 section
+ * 14.2): another unit, several ranges, a malformed header.
  */
 export function parseByteRange(header: string | undefined, size: number): ByteRange | 'unsatisfiable' | undefined {
   const [, first = '', last = ''] = /^bytes=[ \t]*(\d*)-(\d*)[ \t]*$/i.exec(header?.trim() ?? '') ?? []
@@ -24,74 +24,70 @@ export function parseByteRange(header: string | undefined, size: number): ByteRa
   return { start, end: last === '' ? size : Math.min(size, Number(last) + 1) }
 }
 
-/** The entity tag of bytes with this digest: `"sha256:…"`, a strong one. */
+/** A strong entity tag: `"sha256:…"`. */
 export function entityTag(digest: string): string {
   return `"${digest}"`
 }
 
-/** Whether the list of `If-None-Match` or `If-Match` has the tag, or is `*`. The first compares weakly, the second not. */
+/** Whether a list of entity tags has the tag or is `*`. `If-None-Match` compares weakly, `If-Match` strongly. */
 export function listsTag(list: string, tag: string, comparison: 'weak' | 'strong'): boolean {
   if (list.trim() === '*') return true
   const tags = list.match(/(?:W\/)?"[^"]*"/g) ?? []
   return tags.some((each) => each === tag || (comparison === 'weak' && each === `W/${tag}`))
 }
 
-/** For what never changes. Only the sender may keep it: what it asks for is its project's alone. */
+/** For bytes that never change. `private`: a shared cache must not serve them to another project. */
 const immutable = 'private, max-age=31536000, immutable'
 
 /**
- * The bytes of a complete map, or a range of them, on the conditions of RFC 9110 section 13.
+ * `GET /v1/maps/content`: the bytes of a complete map, or a range of them, with the preconditions of RFC 9110 section 13.
  *
  * @throws {IngestError} `map-not-found`, `invalid-argument`, `precondition-failed`, `range-not-satisfiable`
  */
-export async function answerContent(
-  ingest: Ingest,
-  request: EdgeRequest,
-  refusalHeaders: Record<string, string>,
-): Promise<Reply> {
+export async function getMapContent({ request, ingest, headers }: RouteContext): Promise<RouteResponse> {
   const map = await ingest.getMapContent(parseMapId(request.query))
-  if (!map) throw new IngestError('map-not-found', 'No complete map is there for this place and build.')
+  if (!map) throw new IngestError('map-not-found', 'There is no complete map for this place and build.')
   const tag = entityTag(map.digest)
-  const headers = cacheHeaders(tag, map.frozen ? immutable : 'private, no-cache')
+  const caching = cacheHeaders(tag, map.frozen ? immutable : 'private, no-cache')
   const { 'if-match': ifMatch } = request.headers.values
   if (ifMatch !== undefined && !listsTag(ifMatch, tag, 'strong')) {
-    throw new IngestError('precondition-failed', 'The map is not the one that If-Match names.')
+    throw new IngestError('precondition-failed', 'The map does not have the digest of If-Match.')
   }
-  if (isKept(request, tag)) return { status: 304, headers, body: '' }
-  Object.assign(headers, { 'Content-Type': map.contentType, 'Accept-Ranges': 'bytes' })
-  const range = rangeOf(request, map, tag)
+  if (isCached(request, tag)) return { status: 304, headers: caching, body: '' }
+  const range = requestedRange(request, map, tag)
   if (range === 'unsatisfiable') {
-    refusalHeaders['Content-Range'] = `bytes */${map.size}`
-    throw new IngestError('range-not-satisfiable', `The map has ${map.size} bytes, and none of them is in the range.`, {
+    headers['Content-Range'] = `bytes */${map.size}`
+    throw new IngestError('range-not-satisfiable', `The range is outside the ${map.size} bytes of the map.`, {
       limit: map.size,
     })
   }
-  if (!range) return { status: 200, headers: { ...headers, 'Content-Length': String(map.size) }, body: map.bytes() }
-  const { start, end } = range
+  const { start, end } = range ?? { start: 0, end: map.size }
   return {
-    status: 206,
+    status: range ? 206 : 200,
     headers: {
-      ...headers,
+      ...caching,
+      'Content-Type': map.contentType,
+      'Accept-Ranges': 'bytes',
       'Content-Length': String(end - start),
-      'Content-Range': `bytes ${start}-${end - 1}/${map.size}`,
+      ...(range && { 'Content-Range': `bytes ${start}-${end - 1}/${map.size}` }),
     },
     body: map.bytes(start, end),
   }
 }
 
 /**
- * The bytes of one chunk.
+ * `GET /v1/maps/chunks`: the bytes of one chunk.
  *
  * @throws {IngestError} `chunk-not-found`, `invalid-argument`
  */
-export async function answerChunk(ingest: Ingest, request: EdgeRequest): Promise<Reply> {
+export async function getChunk({ request, ingest }: RouteContext): Promise<RouteResponse> {
   const { digest } = parseQuery(request.query, ['digest'])
   if (digest === undefined) throw new IngestError('invalid-argument', 'The query must name a chunk: ?digest=sha256:….')
   const bytes = await ingest.getChunk(digest)
   if (!bytes) throw new IngestError('chunk-not-found', 'The project has no chunk with this digest.')
   const tag = entityTag(digest)
   const headers = cacheHeaders(tag, immutable)
-  if (isKept(request, tag)) return { status: 304, headers, body: '' }
+  if (isCached(request, tag)) return { status: 304, headers, body: '' }
   return { status: 200, headers: { ...headers, 'Content-Type': 'application/octet-stream' }, body: bytes }
 }
 
@@ -105,20 +101,20 @@ function cacheHeaders(tag: string, caching: string): Record<string, string> {
   return {
     ETag: tag,
     'Cache-Control': caching,
-    // the same URL is something else for another project
+    // the response depends on the project
     Vary: 'X-Project-Id',
     'X-Content-Type-Options': 'nosniff',
   }
 }
 
-function isKept({ headers: { values } }: EdgeRequest, tag: string): boolean {
+function isCached({ headers: { values } }: HttpRequest, tag: string): boolean {
   const list = values['if-none-match']
   return list !== undefined && listsTag(list, tag, 'weak')
 }
 
-/** RFC 9110 section 14.2: for GET only; section 13.1.5: only if the bytes are still those that `If-Range` names. */
-function rangeOf(
-  { method, headers: { values } }: EdgeRequest,
+/** For GET only (RFC 9110 section 14.2), and only if `If-Range` still matches (section 13.1.5). */
+function requestedRange(
+  { method, headers: { values } }: HttpRequest,
   map: MapContent,
   tag: string,
 ): ByteRange | 'unsatisfiable' | undefined {

@@ -1,83 +1,83 @@
-import {
-  type ChunkUpload,
-  chunkBytesMax,
-  IngestError,
-  type Issue,
-  type PutChunkResult,
-  type PutChunksResult,
-  parseJson,
-  withoutMark,
-} from '@ingest/core'
+import { type ChunkUpload, chunkBytesMax, IngestError, type Issue, type PutChunksResult } from '@ingest/core'
+import { parseJson, stripByteOrderMark } from '@ingest/core/internal'
+import { type BodyKind, checkBodyHeaders } from '../http/body-headers.ts'
 import { parseQuery } from '../http/query.ts'
-import type { BodyLimit, EdgeRequest } from '../http/request.ts'
-import { receiveUpload, type UploadContext, type UploadKind } from './upload.ts'
+import type { BodyLimit } from '../http/request.ts'
+import { type HttpResponse, jsonResponse } from '../http/response.ts'
+import type { RouteContext } from '../route.ts'
+import { storeUpload } from './store-upload.ts'
 
-/** The largest body with chunks in JSON. */
+/** The largest body of chunks in JSON. */
 export const chunksBytesMax = 4_194_304
 /** The most chunks of one body in JSON. */
 export const chunksMax = 64
 
-/** What takes chunks: several in JSON, or the bytes of one. */
-export function createChunkReceiver(context: UploadContext) {
-  const kinds = new Map<string, UploadKind<PutChunksResult | PutChunkResult>>([
-    ['application/json', chunksKind(context)],
-    ['application/octet-stream', chunkKind(context)],
-  ])
-  return (request: EdgeRequest, headers: Record<string, string>) => receiveUpload(context, kinds, request, headers)
+/** The bytes of one chunk, or several chunks in JSON. */
+interface ChunksKind extends BodyKind {
+  put(context: RouteContext, gzip: boolean): Promise<HttpResponse>
 }
 
-function chunkKind({ ingest }: UploadContext): UploadKind<PutChunkResult> {
-  return {
-    limit: limitOf(
-      chunkBytesMax,
-      'chunk-too-large',
-      `A chunk holds at most ${chunkBytesMax} bytes: cut the map into smaller ones.`,
-    ),
-    prepare(request) {
-      const { digest } = parseQuery(request.query, ['digest'])
-      if (digest === undefined)
-        throw new IngestError('invalid-argument', 'The query must name the chunk: ?digest=sha256:….')
-      return (projectId, body, options) => ingest.project(projectId).putChunk(digest, body, options)
-    },
-  }
+const chunkLimit = limitOf(
+  chunkBytesMax,
+  'chunk-too-large',
+  `A chunk holds at most ${chunkBytesMax} bytes: cut the map into smaller ones.`,
+)
+const chunksLimit = limitOf(
+  chunksBytesMax,
+  'body-too-large',
+  `A body with chunks holds at most ${chunksBytesMax} bytes, uncompressed: upload fewer chunks at once.`,
+)
+const kinds = new Map<string, ChunksKind>([
+  ['application/json', { limit: chunksLimit, put: putSeveral }],
+  ['application/octet-stream', { limit: chunkLimit, put: putOne }],
+])
+
+/**
+ * `PUT /v1/maps/chunks`: stores chunks of incomplete maps, and completes the maps that miss no more.
+ *
+ * @throws {IngestError}
+ */
+export async function putChunks(context: RouteContext): Promise<HttpResponse> {
+  const { kind, gzip } = checkBodyHeaders(context.request.headers, kinds)
+  return kind.put(context, gzip)
 }
 
-function chunksKind({ ingest }: UploadContext): UploadKind<PutChunksResult> {
-  return {
-    limit: limitOf(
-      chunksBytesMax,
-      'body-too-large',
-      `A body with chunks holds at most ${chunksBytesMax} bytes, uncompressed: upload fewer chunks at once.`,
-    ),
-    prepare(request) {
-      parseQuery(request.query, [])
-      return async (projectId, body, options) => {
-        const { uploads, rejected } = parseChunks(parseJson(withoutMark(body)))
-        const result = await ingest.project(projectId).putChunks(
-          uploads.map(({ chunk }) => chunk),
-          options,
-        )
-        const refused = result.rejected.map((each) => ({ ...each, index: uploads[each.index]?.index ?? each.index }))
-        return { ...result, rejected: [...rejected, ...refused].sort((a, b) => a.index - b.index) }
-      }
-    },
-  }
+async function putOne(context: RouteContext, gzip: boolean): Promise<HttpResponse> {
+  const { digest } = parseQuery(context.request.query, ['digest'])
+  if (digest === undefined)
+    throw new IngestError('invalid-argument', 'The query must name the chunk: ?digest=sha256:….')
+  const result = await storeUpload(context, { gzip, limit: chunkLimit }, (body, options) =>
+    context.ingest.putChunk(digest, body, options),
+  )
+  return jsonResponse(result.outcome === 'stored' ? 201 : 200, result)
+}
+
+async function putSeveral(context: RouteContext, gzip: boolean): Promise<HttpResponse> {
+  parseQuery(context.request.query, [])
+  const result = await storeUpload(context, { gzip, limit: chunksLimit }, async (body, options) => {
+    const { uploads, rejected } = parseChunks(parseJson(stripByteOrderMark(body)))
+    const chunks = uploads.map(({ chunk }) => chunk)
+    const stored = await context.ingest.putChunks(chunks, options)
+    const refused = stored.rejected.map((each) => ({ ...each, index: uploads[each.index]?.index ?? each.index }))
+    return { ...stored, rejected: [...rejected, ...refused].sort((a, b) => a.index - b.index) }
+  })
+  return jsonResponse(200, result)
 }
 
 function limitOf(bytesMax: number, code: 'body-too-large' | 'chunk-too-large', message: string): BodyLimit {
   return { bytesMax, tooLarge: (actual) => new IngestError(code, message, { limit: bytesMax, actual }) }
 }
 
-/** Decodes what can be; a chunk that is none does not spoil the others. */
+/** Invalid chunks are rejected one by one and do not fail the others. */
 function parseChunks(envelope: unknown) {
   const chunks = isObject(envelope) ? envelope.chunks : undefined
   if (!Array.isArray(chunks) || chunks.length === 0) {
-    throw new IngestError('invalid-envelope', 'The body must be a JSON object with chunks: { "chunks": [ … ] }.')
+    throw new IngestError('invalid-envelope', 'The body must have an array "chunks": { "chunks": [ … ] }.')
   }
   if (chunks.length > chunksMax) {
     throw new IngestError(
       'invalid-envelope',
-      `A body holds at most ${chunksMax} chunks, this one ${chunks.length}: upload fewer at once.`,
+      `A body holds at most ${chunksMax} chunks, this one has ${chunks.length}: upload fewer at once.`,
       { limit: chunksMax, actual: chunks.length },
     )
   }
@@ -112,7 +112,7 @@ function stringIssue(path: string, value: unknown): Issue {
     : { code: 'invalid_type', path, message: 'Expected a string.' }
 }
 
-/** Node's decoder skips what is not base64 and does without padding: only what it would encode again is taken. */
+/** Node's decoder skips invalid characters and missing padding: only canonical base64 is accepted. */
 function decodeBase64(text: string): Uint8Array | undefined {
   const bytes = Buffer.from(text, 'base64')
   return bytes.toString('base64') === text ? bytes : undefined

@@ -1,66 +1,67 @@
-import {
-  IngestError,
-  type Publication,
-  type PublishedMap,
-  type PublishOptions,
-  parseJson,
-  withoutMark,
-} from '@ingest/core'
+import { IngestError, type Publication, type PublishOptions, type PublishOutcome } from '@ingest/core'
+import { parseJson, stripByteOrderMark } from '@ingest/core/internal'
+import { checkBodyHeaders } from '../http/body-headers.ts'
 import { parseQuery } from '../http/query.ts'
-import type { BodyLimit, EdgeRequest } from '../http/request.ts'
-import { receiveUpload, type UploadContext, type UploadKind } from './upload.ts'
+import type { BodyLimit, HttpRequest } from '../http/request.ts'
+import { type HttpResponse, jsonResponse } from '../http/response.ts'
+import type { RouteContext } from '../route.ts'
+import { storeUpload } from './store-upload.ts'
 
-/** The largest body of a publication, unless another is set. */
+/** The default largest body of a publication. */
 export const publicationBytesMaxDefault = 1_048_576
 
+const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
+  created: 201,
+  replaced: 200,
+  unchanged: 200,
+  incomplete: 202,
+}
+
 /**
- * What takes the publications of maps, in bodies of at most so many bytes.
+ * `PUT /v1/maps`: publishes a map, or with `dryRun` returns what would happen.
  *
- * @throws {IngestError} `invalid-argument` for a size that cannot be.
+ * @throws {IngestError}
  */
-export function createPublicationReceiver(context: UploadContext, bytesMax: number) {
-  if (!Number.isSafeInteger(bytesMax) || bytesMax < 1) {
-    throw new IngestError('invalid-argument', 'publicationBytesMax is a whole number of bytes from 1.')
-  }
-  const limit: BodyLimit = { bytesMax, tooLarge: (actual) => publicationTooLarge(bytesMax, actual) }
-  const kind: UploadKind<PublishedMap> = {
-    limit,
-    prepare(request) {
-      const options = parsePublishOptions(request)
-      return (projectId, body, verification) =>
-        // what a publication is, and is not, the Ingest says
-        context.ingest.project(projectId).publishMap(parseJson(withoutMark(body)) as Publication, {
-          ...options,
-          ...verification,
-        })
-    },
-  }
-  const kinds = new Map([['application/json', kind]])
-  return (request: EdgeRequest, headers: Record<string, string>) => receiveUpload(context, kinds, request, headers)
-}
-
-function publicationTooLarge(limit: number, actual: number): IngestError {
-  return new IngestError(
-    'body-too-large',
-    `A publication holds at most ${limit} bytes, uncompressed: publish a larger map as a manifest and upload its chunks.`,
-    { limit, actual },
+export async function putMap(context: RouteContext): Promise<HttpResponse> {
+  const { request, ingest, publicationBytesMax } = context
+  const limit = publicationLimit(publicationBytesMax)
+  const { gzip } = checkBodyHeaders(request.headers, new Map([['application/json', { limit }]]))
+  const options = parsePublishOptions(request)
+  const published = await storeUpload(context, { gzip, limit }, (body, verification) =>
+    // publishMap checks it
+    ingest.publishMap(parseJson(stripByteOrderMark(body)) as Publication, { ...options, ...verification }),
   )
+  return jsonResponse(statusByOutcome[published.outcome], published)
 }
 
-function parsePublishOptions({ query, headers: { values } }: EdgeRequest): PublishOptions {
+/** @throws {IngestError} `invalid-argument` */
+export function checkPublicationBytesMax(bytesMax: number): void {
+  if (Number.isSafeInteger(bytesMax) && bytesMax >= 1) return
+  throw new IngestError('invalid-argument', 'publicationBytesMax must be a whole number of bytes from 1.')
+}
+
+function publicationLimit(bytesMax: number): BodyLimit {
+  const message = `A publication holds at most ${bytesMax} bytes, uncompressed: publish a larger map as a manifest and upload its chunks.`
+  return {
+    bytesMax,
+    tooLarge: (actual) => new IngestError('body-too-large', message, { limit: bytesMax, actual }),
+  }
+}
+
+function parsePublishOptions({ query, headers: { values } }: HttpRequest): PublishOptions {
   const { dryRun = 'false' } = parseQuery(query, ['dryRun'])
-  if (dryRun !== 'true' && dryRun !== 'false') throw new IngestError('invalid-argument', 'dryRun is true or false.')
+  if (dryRun !== 'true' && dryRun !== 'false')
+    throw new IngestError('invalid-argument', 'dryRun must be true or false.')
   const options: PublishOptions = { dryRun: dryRun === 'true' }
   const { 'if-none-match': ifNoneMatch, 'if-match': ifMatch } = values
   if (ifNoneMatch !== undefined) {
-    if (ifNoneMatch.trim() !== '*')
-      throw new IngestError('invalid-argument', 'If-None-Match can be * here, nothing else.')
+    if (ifNoneMatch.trim() !== '*') throw new IngestError('invalid-argument', 'If-None-Match must be *.')
     options.ifNoneMatch = '*'
   }
   if (ifMatch !== undefined) {
     const [, digest] = /^"(sha256:[0-9a-f]{64})"$/.exec(ifMatch.trim()) ?? []
     if (digest === undefined) {
-      throw new IngestError('invalid-argument', 'If-Match can be one "sha256:…" here, nothing else.')
+      throw new IngestError('invalid-argument', 'If-Match must be one entity tag: "sha256:…".')
     }
     options.ifMatch = digest
   }

@@ -1,0 +1,212 @@
+import { once } from 'node:events'
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createIngest, openMemoryStore } from '@ingest/core'
+import { type Served, serve } from '@ingest/server'
+import t, { type Test } from 'tap'
+import { createAnswerReader } from '../src/answer-reader.js'
+import { createBatchPlan } from '../src/batch-plan.js'
+import { idOf, makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
+import { type LoadOptions, sendLoad } from '../src/send-load.js'
+
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+t.test('a batch is valid, and all of its events are new', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const seed = newSeed()
+  for (const [count, options] of [
+    [100, {}],
+    [1, {}],
+    [7, { event: makeSmallEvent }],
+  ] as const) {
+    const batch = makeBatch('bench', count, options)
+    stampBatch(batch, seed, count)
+    t.strictSame(await ingest.project('bench').submitBatch(Buffer.from(batch.body)), {
+      accepted: count,
+      duplicates: 0,
+      rejected: [],
+    })
+  }
+})
+
+t.test('an event has about 350 bytes', async (t) => {
+  const { body } = makeBatch('bench', 100)
+  t.ok(body.length / 100 > 330 && body.length / 100 < 390, `${body.length / 100} bytes`)
+})
+
+t.test('ids are UUIDs, and none comes twice', async (t) => {
+  const batch = makeBatch('bench', 100)
+  const ids = new Set<string>()
+  const seed = newSeed()
+  for (let number = 0; number < 200; number++) {
+    stampBatch(batch, seed, number)
+    for (let index = 0; index < 100; index++) ids.add(idOf(batch, index))
+  }
+  stampBatch(batch, newSeed(), 0)
+  for (let index = 0; index < 100; index++) ids.add(idOf(batch, index))
+  t.equal(ids.size, 20_100)
+  t.strictSame(
+    [...ids].filter((id) => !uuid.test(id)),
+    [],
+  )
+})
+
+t.test('the same seed and number make the same ids', async (t) => {
+  const [one, other] = [makeBatch('bench', 10), makeBatch('bench', 10)]
+  const seed = newSeed()
+  stampBatch(one, seed, 5)
+  stampBatch(other, seed, 4)
+  t.not(idOf(one, 0), idOf(other, 0))
+  stampBatch(other, seed, 5)
+  t.strictSame(idsOf(one), idsOf(other))
+})
+
+t.test('repeats are the events of another batch, and the rest is new', async (t) => {
+  const [source, batch, fresh] = [makeBatch('bench', 10), makeBatch('bench', 10), makeBatch('bench', 10)]
+  const seed = newSeed()
+  stampBatch(source, seed, 1)
+  stampBatch(fresh, seed, 2)
+  stampBatch(batch, seed, 2, { batch: 1, at: 3, count: 3 })
+  t.strictSame(idsOf(batch), [...idsOf(source).slice(3, 6), ...idsOf(fresh).slice(3)])
+})
+
+t.test('a head stands before the body and knows its length', async (t) => {
+  const { bytes, body } = makeBatch('bench', 3, { head: (length) => `${length};` })
+  t.equal(bytes.toString(), `${body.length};${body.toString()}`)
+})
+
+function idsOf(batch: ReturnType<typeof makeBatch>): string[] {
+  return Array.from({ length: batch.count }, (_, index) => idOf(batch, index))
+}
+
+t.test('without anything else, every batch is new', async (t) => {
+  const plan = createBatchPlan({ count: 100 })
+  t.strictSame(plan.next(), { number: 0, repeats: undefined, accepted: 100 })
+  t.strictSame(plan.next(), { number: 1, repeats: undefined, accepted: 100 })
+})
+
+t.test('only what was answered is repeated, and of that only what was new', async (t) => {
+  const plan = createBatchPlan({ count: 100, repeatShare: 0.5 })
+  const first = plan.next()
+  t.equal(first.accepted, 100)
+  t.equal(plan.next().repeats, undefined, 'nothing is answered yet')
+  plan.answered(first)
+  t.strictSame(plan.next(), { number: 2, repeats: { batch: 0, at: 50, count: 50 }, accepted: 50 })
+  t.throws(() => createBatchPlan({ count: 100, repeatShare: 0.6 }))
+})
+
+t.test('batches that are sent again come round and round, and nothing of them is new', async (t) => {
+  const plan = createBatchPlan({ count: 100, resend: 2 })
+  t.strictSame(
+    [plan.next(), plan.next(), plan.next()],
+    [0, 1, 0].map((number) => ({ number, repeats: undefined, accepted: 0 })),
+  )
+})
+
+const one = 'HTTP/1.1 202 Accepted\r\nContent-Length: 7\r\n\r\n{"a":1}'
+const two = 'HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length:2\r\n\r\nno'
+const expected = [
+  { status: 202, body: '{"a":1}' },
+  { status: 503, body: 'no' },
+]
+
+t.test('answers are found in whatever pieces they come', async (t) => {
+  for (const size of [1, 2, 5, 50, 1000]) {
+    const answers: unknown[] = []
+    const read = createAnswerReader((answer) => answers.push(answer))
+    const bytes = Buffer.from(one + two)
+    for (let at = 0; at < bytes.length; at += size) read(bytes.subarray(at, at + size))
+    t.strictSame(answers, expected, `pieces of ${size}`)
+  }
+})
+
+t.test('an answer that does not say how long it is, is an error', async (t) => {
+  const read = createAnswerReader(() => {})
+  t.throws(() => read(Buffer.from('HTTP/1.1 200 OK\r\n\r\n')), /Content-Length/)
+})
+
+const load = { projectId: 'bench', count: 10, connections: 2, seconds: 0.1 }
+
+t.test('a server that answers rightly gets a figure', async (t) => {
+  const { server, options } = await serveIngest(t)
+  const result = await sendLoad(options)
+  t.equal(result.events, result.batches * 10)
+  t.ok(result.batches > 0)
+  t.ok(result.eventsPerSecond > 0)
+  t.ok(result.p50Ms > 0 && result.p50Ms <= result.p99Ms && result.p99Ms <= result.maxMs)
+  await server.close()
+})
+
+t.test('batches that are sent again are duplicates, every one', async (t) => {
+  const { server, options } = await serveIngest(t)
+  const { seed, answered } = await sendLoad(options)
+  t.ok(answered > 0)
+  await sendLoad({ ...options, seed, resend: answered })
+  await t.rejects(sendLoad({ ...options, seed }), /a wrong answer, of 10 events 10 were new/)
+  await server.close()
+})
+
+t.test('with repeats in the batches, the answers tell them from what is new', async (t) => {
+  const { server, options } = await serveIngest(t)
+  for (const repeatShare of [0.1, 0.5]) await sendLoad({ ...options, repeatShare })
+  await server.close()
+})
+
+t.test('an open loop sends what is due', async (t) => {
+  const { server, options } = await serveIngest(t)
+  const { batches } = await sendLoad({ ...options, batchesPerSecond: 200 })
+  t.ok(batches > 0 && batches <= 21, `${batches} batches`)
+  await server.close()
+})
+
+t.test('a server that lies makes the run fail', async (t) => {
+  const right = JSON.stringify({ accepted: 10, duplicates: 0, rejected: [] })
+  const lies: [string, number, string][] = [
+    ['another status', 200, right],
+    ['a failure', 500, '{}'],
+    ['one too few', 202, JSON.stringify({ accepted: 9, duplicates: 0, rejected: [] })],
+    ['a duplicate that is none', 202, JSON.stringify({ accepted: 9, duplicates: 1, rejected: [] })],
+    ['a rejection', 202, JSON.stringify({ accepted: 10, duplicates: 0, rejected: [{}] })],
+    ['no JSON', 202, 'thank you'],
+  ]
+  for (const [name, status, body] of lies) {
+    // the first answers are right: one wrong answer spoils a run
+    let left = 5
+    const port = await listen(t, (req, res) => {
+      req.resume().on('end', () => {
+        const [code, text] = left-- > 0 ? [202, right] : [status, body]
+        res.writeHead(code, { 'Content-Length': Buffer.byteLength(text) }).end(text)
+      })
+    })
+    await t.rejects(sendLoad({ ...load, port }), /a wrong answer/, name)
+  }
+})
+
+t.test('a server that hangs up makes the run fail', async (t) => {
+  const port = await listen(t, (req) => req.socket.destroy())
+  await t.rejects(sendLoad({ ...load, port }))
+})
+
+t.test('a server that cannot hold the rate makes an open loop fail', async (t) => {
+  const port = await listen(t, () => {})
+  await t.rejects(sendLoad({ ...load, port, seconds: 0.5, batchesPerSecond: 1e6 }), /more than the server can hold/)
+})
+
+async function serveIngest(t: Test): Promise<{ server: Served; options: LoadOptions }> {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const server = await serve({ ingest, port: 0 })
+  t.teardown(() => server.close())
+  const { key } = await ingest.keys.create('bench')
+  const headers = { 'X-Project-Id': 'bench', 'X-Ingestion-Key': key }
+  return { server, options: { ...load, port: server.port, headers } }
+}
+
+async function listen(t: Test, listener: RequestListener): Promise<number> {
+  const server = createServer(listener).listen(0, '127.0.0.1')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}

@@ -1,0 +1,87 @@
+/** A reader may read until the step is over, at the end of the current turn of the event loop. */
+export interface ReadStep {
+  isOver: boolean
+}
+
+/** Schedules long reads, so that they do not block other work in the event loop. */
+export interface ReadTurns {
+  /**
+   * Resolves with this reader's next step. Steps are taken one at a time, round robin by project and by reader within
+   * a project.
+   */
+  next(projectId: string): Promise<ReadStep>
+}
+
+/** The time that other work receives after a step, as a multiple of the time of the step. */
+const otherWorkShare = 4
+/** A turn with less than this of other work was idle, in milliseconds. */
+const idleTurnMs = 0.1
+
+export interface ReadTurnsEffects {
+  /** A monotonic clock, in milliseconds. */
+  now?: () => number
+  /** Calls `action` in the next turn of the event loop. */
+  defer?: (action: () => void) => void
+}
+
+/**
+ * At most one step per turn of the event loop. After a step, readers wait until other work has run four times as long,
+ * or until an idle turn: an idle process reads at full speed, a busy one spends at most a fifth of its time on reads.
+ */
+export function createReadTurns(effects: ReadTurnsEffects = {}): ReadTurns {
+  const { now = () => performance.now(), defer = setImmediate } = effects
+  const waiting = new Map<string, ((step: ReadStep) => void)[]>()
+  let isDeferred = false
+  let step: ReadStep = { isOver: true }
+  let startedAt = 0
+  let endedAt = Number.NEGATIVE_INFINITY
+  /** How long other work runs before the next step. */
+  let owedMs = 0
+
+  function deferTurn(): void {
+    if (isDeferred || waiting.size === 0) return
+    isDeferred = true
+    defer(begin)
+    // runs after the microtasks of the step, in the same turn
+    defer(end)
+  }
+
+  function begin(): void {
+    startedAt = now()
+    const otherWorkMs = startedAt - endedAt
+    owedMs = otherWorkMs < idleTurnMs ? 0 : Math.max(0, owedMs - otherWorkMs)
+    if (owedMs > 0) return
+    step = { isOver: false }
+    takeFirst()?.(step)
+  }
+
+  function end(): void {
+    endedAt = now()
+    if (!step.isOver) owedMs = (endedAt - startedAt) * otherWorkShare
+    step.isOver = true
+    isDeferred = false
+    deferTurn()
+  }
+
+  function takeFirst(): ((step: ReadStep) => void) | undefined {
+    for (const [projectId, readers] of waiting) {
+      const first = readers.shift()
+      waiting.delete(projectId)
+      // behind the other projects
+      if (readers.length > 0) waiting.set(projectId, readers)
+      return first
+    }
+    return undefined
+  }
+
+  return {
+    next(projectId) {
+      return new Promise((resolve) => {
+        const readers = waiting.get(projectId)
+        if (readers) readers.push(resolve)
+        else waiting.set(projectId, [resolve])
+        deferTurn()
+      })
+    },
+  }
+}

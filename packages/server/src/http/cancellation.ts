@@ -1,0 +1,43 @@
+import { IngestError } from '@ingest/core'
+import type { HttpRequest } from './request.ts'
+
+/** Ends requests that take long when their client disconnects or the server drains. */
+export interface Cancellation {
+  /**
+   * Calls `cancel` when the client of the request disconnects or the server starts to drain; at once if either has
+   * happened. Returns a function that stops watching.
+   */
+  watch(request: HttpRequest, cancel: (reason: IngestError) => void): () => void
+}
+
+/** @param draining aborted when the server starts to drain */
+export function createCancellation(draining: AbortSignal | undefined): Cancellation {
+  // one listener for all requests: Node warns of a leak above ten listeners of one signal
+  const watched = new Set<() => void>()
+  draining?.addEventListener('abort', () => {
+    for (const drain of watched) drain()
+  })
+  return {
+    watch(request, cancel) {
+      const drain = () => cancel(serverDraining())
+      if (draining?.aborted) drain()
+      watched.add(drain)
+      const stopWatching = request.onDisconnect(() => cancel(clientDisconnected()))
+      return () => {
+        watched.delete(drain)
+        stopWatching()
+      }
+    },
+  }
+}
+
+export function serverDraining(): IngestError {
+  return new IngestError('draining', 'This server is shutting down: try again later.', {
+    retryAfterSeconds: 1,
+  })
+}
+
+/** Only a client that has half-closed its connection receives it. */
+function clientDisconnected(): IngestError {
+  return new IngestError('request-timeout', 'The connection was closed before the request was done: send it again.')
+}

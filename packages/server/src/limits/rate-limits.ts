@@ -1,0 +1,111 @@
+import { batchBytesMax, batchEventsMax, IngestError } from '@ingest/core'
+
+/** `perSecond` on average, and up to `burst` at once. Both are whole numbers. */
+export interface RateLimit {
+  perSecond: number
+  burst: number
+}
+
+/** The limits of every project. Defaults: {@link rateLimitsDefault}. */
+export interface RateLimits {
+  requests?: RateLimit
+  /** Its burst is at least 100, the events of a full batch. */
+  events?: RateLimit
+  /**
+   * Bytes of the bodies of batches, uncompressed. Default: {@link bytesPerEvent} times the limit of events. Its burst is
+   * at least 262,144, the bytes of a full batch.
+   */
+  batchBytes?: RateLimit
+  /** Bytes of publications and chunks. A body larger than the burst is admitted when the bucket is empty. */
+  mapBytes?: RateLimit
+  /** Bytes that reads return or scan. */
+  readBytes?: RateLimit
+  /** A monotonic clock, in milliseconds. Default: `performance.now`. */
+  now?: () => number
+}
+
+/** The default limit of batch bytes, for each event of the limit of events. */
+export const bytesPerEvent = 512
+/** The minimum charge of a read, in bytes. */
+export const readBytesMin = 4096
+
+export const rateLimitsDefault = {
+  requests: { perSecond: 100, burst: 200 },
+  events: { perSecond: 20_000, burst: 100_000 },
+  batchBytes: { perSecond: 20_000 * bytesPerEvent, burst: 100_000 * bytesPerEvent },
+  mapBytes: { perSecond: 32 * 1024 * 1024, burst: 512 * 1024 * 1024 },
+  readBytes: { perSecond: 16 * 1024 * 1024, burst: 64 * 1024 * 1024 },
+} as const satisfies RateLimits
+
+export const quotaNames = ['requests', 'events', 'batchBytes', 'mapBytes', 'readBytes'] as const
+export type QuotaName = (typeof quotaNames)[number]
+
+/** One limit of every project. */
+export interface Quota extends RateLimit {
+  /** Its name in the headers. */
+  policy: string
+  /**
+   * Its quota unit in the headers. The draft registers `requests` and `content-bytes`. A client that does not know
+   * `events` ignores that policy; without a unit it would count events as requests.
+   */
+  unit: 'requests' | 'content-bytes' | 'events'
+  /** Its unit in error messages. */
+  what: string
+  /** The smallest burst that can be configured. */
+  burstMin: number
+}
+
+/**
+ * The quota of each limit.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
+export function parseRateLimits(limits: Omit<RateLimits, 'now'>): Readonly<Record<QuotaName, Quota>> {
+  const batchBytes = batchBytesFor(limits.events ?? rateLimitsDefault.events)
+  const all = { ...rateLimitsDefault, batchBytes, ...limits }
+  const quotas: Record<QuotaName, Quota> = {
+    requests: { ...all.requests, policy: 'requests', unit: 'requests', what: 'requests', burstMin: 1 },
+    events: { ...all.events, policy: 'events', unit: 'events', what: 'events', burstMin: batchEventsMax },
+    batchBytes: {
+      ...all.batchBytes,
+      policy: 'batch-bytes',
+      unit: 'content-bytes',
+      what: 'batch bytes',
+      burstMin: batchBytesMax,
+    },
+    mapBytes: { ...all.mapBytes, policy: 'map-bytes', unit: 'content-bytes', what: 'map bytes', burstMin: 1 },
+    readBytes: {
+      ...all.readBytes,
+      policy: 'read-bytes',
+      unit: 'content-bytes',
+      what: 'read bytes',
+      burstMin: readBytesMin,
+    },
+  }
+  for (const name of quotaNames) checkQuota(quotas[name])
+  return quotas
+}
+
+function batchBytesFor({ perSecond, burst }: RateLimit): RateLimit {
+  return { perSecond: perSecond * bytesPerEvent, burst: Math.max(batchBytesMax, burst * bytesPerEvent) }
+}
+
+function checkQuota({ what, perSecond, burst, burstMin }: Quota): void {
+  if (!Number.isSafeInteger(perSecond) || perSecond < 1) {
+    throw new IngestError('invalid-argument', `The limit of ${what} per second must be a whole number from 1.`)
+  }
+  if (!Number.isSafeInteger(burst) || burst < burstMin) {
+    throw new IngestError('invalid-argument', `The burst of ${what} must be a whole number from ${burstMin}.`)
+  }
+}
+
+/** An entry of `RateLimit-Policy`. */
+export function policyText({ policy, unit, perSecond, burst }: Quota): string {
+  return `"${policy}";q=${burst};qu="${unit}";w=${Math.ceil(burst / perSecond)}`
+}
+
+/** An entry of `RateLimit`: what is left, and the seconds until the bucket is empty. `level` is in thousandths. */
+export function remainingText({ policy, perSecond, burst }: Quota, level: number): string {
+  const left = Math.max(0, Math.floor((burst * 1000 - level) / 1000))
+  return `"${policy}";r=${left};t=${Math.ceil(level / (perSecond * 1000))}`
+}

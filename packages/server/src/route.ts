@@ -1,0 +1,93 @@
+import type { EmbeddedIngest, Ingest, IngestError, Scope } from '@ingest/core'
+import { authenticateRequest } from './authenticate.ts'
+import type { Cancellation } from './http/cancellation.ts'
+import { checkRepeated, type HttpRequest } from './http/request.ts'
+import { type HttpResponse, isStream } from './http/response.ts'
+import { startStream } from './http/stream.ts'
+import type { ConcurrencyLimit, ConcurrencyLimitName } from './limits/concurrency.ts'
+import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
+import type { Log } from './log.ts'
+
+/** One request of an authenticated project that holds a slot. */
+export interface RouteContext {
+  request: HttpRequest
+  ingest: Ingest
+  limiter: RateLimiter
+  /** Headers of the response, even if the handler throws. */
+  headers: Record<string, string>
+  publicationBytesMax: number
+  /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
+  onCancel(cancel: (reason: IngestError) => void): () => void
+}
+
+/** A response whose body may be a stream that has not started. */
+export interface RouteResponse {
+  status: number
+  headers: Record<string, string>
+  body: string | Uint8Array | AsyncIterable<Uint8Array>
+}
+
+/** A route under /v1: the scope of its keys, the limits it counts against, and its handler. */
+export interface Route {
+  scope: Scope
+  concurrency: ConcurrencyLimitName | ((request: HttpRequest) => ConcurrencyLimitName)
+  budget: Budget
+  handle(context: RouteContext): Promise<RouteResponse>
+}
+
+/** Shared by all requests. */
+export interface Services {
+  ingest: EmbeddedIngest
+  log: Log
+  limiter: RateLimiter
+  concurrency: Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>>
+  cancellation: Cancellation
+  publicationBytesMax: number
+}
+
+/**
+ * Authenticates a request, takes a slot, runs the handler and starts the body of its response. The slot is released at
+ * the end of the body. The rate limits are added to `headers` once the slot is taken, even if this throws. `onError` is
+ * called with an error that ends the body after its start.
+ *
+ * @throws {IngestError}
+ */
+export async function runRoute(
+  { scope, concurrency, budget, handle }: Route,
+  services: Services,
+  request: HttpRequest,
+  headers: Record<string, string>,
+  onError: (error: unknown) => void,
+): Promise<HttpResponse> {
+  const { limiter, cancellation, publicationBytesMax } = services
+  const projectId = await authenticateRequest(services, request.headers, scope)
+  const limit = typeof concurrency === 'string' ? concurrency : concurrency(request)
+  const release = services.concurrency[limit].acquire(projectId)
+  try {
+    checkRepeated(request.headers)
+    if (budget === 'reads') limiter.admitRead(projectId)
+    const ingest = services.ingest.project(projectId)
+    const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
+    const response = await handle({ request, ingest, limiter, headers, publicationBytesMax, onCancel })
+    if (budget === 'reads' && request.method !== 'HEAD') limiter.chargeReadBytes(projectId, knownLength(response))
+    const body = isStream(response.body) ? await startStream(response.body, { onError, onEnd: release }) : response.body
+    if (!isStream(body)) {
+      release()
+      if (response.status !== 304) response.headers['Content-Length'] ??= String(Buffer.byteLength(body))
+      return { ...response, body }
+    }
+    if (request.method !== 'HEAD') return { ...response, body }
+    await body.return()
+    return { ...response, body: '' }
+  } catch (error) {
+    release()
+    throw error
+  } finally {
+    Object.assign(headers, limiter.headers(projectId, budget))
+  }
+}
+
+/** Zero for a stream of unknown length. */
+function knownLength({ headers, body }: RouteResponse): number {
+  return isStream(body) ? Number(headers['Content-Length'] ?? 0) : Buffer.byteLength(body)
+}

@@ -1,0 +1,350 @@
+import { createHash } from 'node:crypto'
+import { connect, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { toFetchHandler } from '../../src/fetch-handler.ts'
+import { concurrencyLimits } from '../../src/limits/concurrency.ts'
+import { readBytesMin } from '../../src/limits/rate-limits.ts'
+import { lookUpReadBytes } from '../../src/routes/get-events.ts'
+import { type ServeOptions, serve } from '../../src/serve.ts'
+import { edges, requestBytes } from '../edges.ts'
+import { bytesOf, digestOf, get, manifestOf, publish } from '../map-parts.ts'
+import { openRaw } from '../raw-connection.ts'
+import { batchOf, collectErrors, openTestIngest, projectId, withMethods } from '../test-ingest.ts'
+
+const path = '/v1/maps/content?placeId=p&buildId=b'
+const id = { placeId: 'p', buildId: 'b' }
+/** Exceeds the buffers of a connection. */
+const chunkCount = 640
+const chunkBytes = bytesOf(65_536)
+const size = chunkCount * chunkBytes.length
+const bigDigest = (() => {
+  const hash = createHash('sha256')
+  for (let i = 0; i < chunkCount; i++) hash.update(chunkBytes)
+  return `sha256:${hash.digest('hex')}`
+})()
+
+/** A map of 40 MiB, with counts of its readers and of the chunks read. */
+async function openBig() {
+  const { ingest, key } = await openTestIngest()
+  const chunk = { digest: digestOf(chunkBytes), size: chunkBytes.length }
+  const manifest = {
+    contentType: 'a/b',
+    size,
+    digest: bigDigest,
+    chunks: Array.from({ length: chunkCount }, () => chunk),
+  }
+  await ingest.project(projectId).publishMap({ ...id, manifest })
+  await ingest.project(projectId).putChunk(chunk.digest, chunkBytes)
+  const counts = { read: 0, open: 0, onClose: () => {} }
+  async function* watch(source: AsyncIterable<Uint8Array>) {
+    counts.open++
+    try {
+      for await (const each of source) {
+        counts.read++
+        yield each
+      }
+    } finally {
+      counts.open--
+      counts.onClose()
+    }
+  }
+  const watched = withMethods(ingest, (project) => ({
+    async getMapContent(id) {
+      const map = await project.getMapContent(id)
+      return map && { ...map, bytes: (start, end) => watch(map.bytes(start, end)) }
+    },
+  }))
+  /** Resolves when no reader is open. */
+  const allClosed = () =>
+    new Promise<void>((resolve) => {
+      counts.onClose = () => {
+        if (counts.open === 0) resolve()
+      }
+      counts.onClose()
+    })
+  return { ingest: watched, key, counts, allClosed }
+}
+
+async function serveBig(t: Test, options: Partial<ServeOptions> = {}) {
+  const big = await openBig()
+  const served = await serve({ ingest: big.ingest, port: 0, closeTimeoutMs: 1, ...options })
+  t.teardown(() => served.close())
+  const openPaused = async (count = 1) => {
+    const socket = connect(served.port, '127.0.0.1')
+    t.teardown(() => socket.destroy())
+    await new Promise((resolve) => socket.once('connect', resolve))
+    socket.pause()
+    for (let i = 0; i < count; i++) socket.write(requestBytes(get(path, big.key)))
+    return socket
+  }
+  return { ...big, served, openPaused }
+}
+
+/** Resolves after many turns of the server, in which it would continue if it could. */
+async function afterManyTurns(port: number): Promise<void> {
+  const raw = await openRaw(port)
+  for (let i = 0; i < 200; i++) {
+    raw.write(requestBytes({ method: 'GET', path: '/livez' }))
+    await raw.read()
+  }
+  raw.socket.destroy()
+}
+
+/** The digest of the response body. Rejects when the connection ends early. */
+function digestFrom(socket: Socket): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const hash = createHash('sha256')
+    let head = ''
+    let left = size
+    socket.on('error', reject)
+    socket.on('close', () => reject(new Error(`${left} bytes are missing`)))
+    socket.on('data', (data) => {
+      let body = data
+      if (left === size && !head.includes('\r\n\r\n')) {
+        head += data.toString('latin1')
+        const end = head.indexOf('\r\n\r\n')
+        if (end === -1) return
+        body = Buffer.from(head.slice(end + 4), 'latin1')
+      }
+      hash.update(body)
+      left -= body.length
+      if (left === 0) resolve(`sha256:${hash.digest('hex')}`)
+    })
+    socket.resume()
+  })
+}
+
+t.test('a slow reader slows the server down and gets the whole body', async (t) => {
+  const { served, openPaused, counts, allClosed } = await serveBig(t)
+  const socket = await openPaused()
+  await afterManyTurns(served.port)
+  t.ok(counts.read > 0)
+  t.ok(counts.read < chunkCount / 2, `${counts.read} of ${chunkCount} chunks were read ahead`)
+  t.equal(await digestFrom(socket), bigDigest)
+  await allClosed()
+  t.equal(counts.read, chunkCount)
+})
+
+t.test('downloads in flight are bounded, and clients that disconnect release their slots', async (t) => {
+  const { served, openPaused, key, counts, allClosed } = await serveBig(t)
+  const sockets = await Promise.all(Array.from({ length: concurrencyLimits.downloads.projectMax }, () => openPaused()))
+  const raw = await openRaw(served.port)
+  while (counts.open < concurrencyLimits.downloads.projectMax) {
+    raw.write(requestBytes({ method: 'GET', path: '/livez' }))
+    await raw.read()
+  }
+  raw.write(requestBytes(get('/v1/maps', key)))
+  const refused = await raw.read()
+  t.equal(refused.status, 503)
+  t.equal(JSON.parse(refused.body).code, 'overloaded')
+  for (const [i, socket] of sockets.entries()) i % 2 === 0 ? socket.resetAndDestroy() : socket.destroy()
+  await allClosed()
+  for (let i = 0; i < concurrencyLimits.downloads.projectMax * 2; i++) {
+    raw.write(requestBytes(get('/v1/maps', key)))
+    t.equal((await raw.read()).status, 200)
+  }
+  raw.socket.destroy()
+})
+
+t.test(
+  'of pipelined requests, one response is open at a time, and it is closed when the client disconnects',
+  async (t) => {
+    const warnings: Error[] = []
+    const warn = (warning: Error) => void warnings.push(warning)
+    process.on('warning', warn)
+    t.teardown(() => process.off('warning', warn))
+    const { served, openPaused, counts, allClosed } = await serveBig(t)
+    const socket = await openPaused(10)
+    await afterManyTurns(served.port)
+    t.equal(counts.open, 1)
+    socket.resetAndDestroy()
+    await allClosed()
+    t.strictSame(warnings, [])
+  },
+)
+
+t.test('a HEAD leaves no body open', async (t) => {
+  const { served, key, counts } = await serveBig(t)
+  const raw = await openRaw(served.port)
+  for (let i = 0; i < concurrencyLimits.downloads.projectMax + 1; i++) {
+    raw.write(requestBytes(get(path, key, [], 'HEAD')))
+    t.match(await raw.read(true), { status: 200, headers: { 'content-length': String(size) } })
+  }
+  t.equal(counts.open, 0)
+  raw.socket.destroy()
+})
+
+t.test('a started response is completed while the server drains', async (t) => {
+  const { served, openPaused, counts } = await serveBig(t, { closeTimeoutMs: 600_000 })
+  const socket = await openPaused()
+  await afterManyTurns(served.port)
+  t.equal(counts.open, 1)
+  const closed = served.close()
+  t.equal(await digestFrom(socket), bigDigest)
+  await closed
+})
+
+t.test('a response that is not read is cut off after closeTimeoutMs', async (t) => {
+  const { served, openPaused, allClosed } = await serveBig(t, { closeTimeoutMs: 600 })
+  await openPaused()
+  await afterManyTurns(served.port)
+  await served.close()
+  await allClosed()
+})
+
+t.test('a map that is replaced while it is read aborts the connection, and is not logged as an error', async (t) => {
+  const { log, errors } = collectErrors()
+  const { served, ingest, openPaused, allClosed } = await serveBig(t, { log })
+  const socket = await openPaused()
+  await afterManyTurns(served.port)
+  await ingest.project(projectId).publishMap({ ...id, map: 'another' })
+  await t.rejects(digestFrom(socket), /bytes are missing/)
+  await allClosed()
+  t.strictSame(errors, [])
+})
+
+t.test('by fetch, a body is read on demand and closed when it is cancelled', async (t) => {
+  const { ingest, key, counts } = await openBig()
+  const handler = toFetchHandler(ingest)
+  const request = () => {
+    const { headers = [] } = get(path, key)
+    return new Request(`http://localhost${path}`, {
+      headers: headers.map(([name, value]): [string, string] => [name, value]),
+    })
+  }
+  for (let i = 0; i < concurrencyLimits.downloads.projectMax + 1; i++) {
+    const response = await handler(request())
+    t.equal(response.status, 200)
+    const reader = response.body?.getReader()
+    t.equal((await reader?.read())?.value?.length, chunkBytes.length)
+    await reader?.cancel()
+  }
+  t.equal(counts.open, 0)
+  t.ok(counts.read <= 3 * (concurrencyLimits.downloads.projectMax + 1))
+  const hash = createHash('sha256')
+  for await (const chunk of (await handler(request())).body ?? []) hash.update(chunk)
+  t.equal(`sha256:${hash.digest('hex')}`, bigDigest)
+})
+
+/** Reading the events fails after some hundred thousand bytes. */
+async function openFailing() {
+  const { ingest, key } = await openTestIngest()
+  for (let i = 0; i < 10; i++)
+    await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, `${'x'.repeat(200)}${i}-`)))
+  const secret = new Error('secret')
+  let failAfter = 900
+  const failing = withMethods(ingest, (project) => ({
+    async *readEvents(options) {
+      let left = failAfter
+      for await (const event of project.readEvents(options)) {
+        if (left-- === 0) throw secret
+        yield event
+      }
+    },
+  }))
+  const { log, errors } = collectErrors()
+  const failAt = (count: number) => {
+    failAfter = count
+  }
+  return { ingest: failing, key, log, errors, secret, failAt }
+}
+
+t.test('an error in the middle of a body aborts the connection, and is logged', async (t) => {
+  const { ingest, key, log, errors, secret } = await openFailing()
+  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, log })
+  t.teardown(() => served.close())
+  const raw = await openRaw(served.port)
+  raw.write(requestBytes(get('/v1/events', key)))
+  await raw.ended
+  await t.rejects(raw.read(), /ended after "HTTP\/1.1 200 OK.*[^0]\\r\\n/s)
+  t.match(errors, [{ err: secret, requestId: /-/ }])
+  const old = await openRaw(served.port)
+  old.write(String(requestBytes(get('/v1/events', key))).replace('HTTP/1.1', 'HTTP/1.0'))
+  t.equal(await old.ended, 'reset', 'an orderly end would be the end of the body')
+})
+
+t.test('an error at the start of a body is a problem document', async (t) => {
+  const { ingest, key, log, errors, failAt } = await openFailing()
+  failAt(10)
+  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, log })
+  t.teardown(() => served.close())
+  const raw = await openRaw(served.port)
+  for (let i = 0; i < concurrencyLimits.downloads.projectMax + 1; i++) {
+    raw.write(requestBytes(get('/v1/events', key)))
+    const response = await raw.read()
+    t.equal(response.status, 500)
+    t.notMatch(response.body, 'secret')
+  }
+  t.equal(errors.length, concurrencyLimits.downloads.projectMax + 1)
+  raw.socket.destroy()
+})
+
+t.test('by fetch, an error in the middle fails the body', async (t) => {
+  const { ingest, key, log, errors } = await openFailing()
+  const { headers = [] } = get('/v1/events', key)
+  const pairs = headers.map(([name, value]): [string, string] => [name, value])
+  const response = await toFetchHandler(ingest, { log })(new Request('http://localhost/v1/events', { headers: pairs }))
+  t.equal(response.status, 200)
+  await t.rejects(response.text(), /secret/)
+  t.equal(errors.length, 1)
+})
+
+t.test('a connection is kept after every kind of response', async (t) => {
+  const { ingest, key } = await openTestIngest()
+  const bytes = bytesOf(200_000)
+  const chunks = [bytes.subarray(0, 1000), bytes.subarray(1000, 99_000), bytes.subarray(99_000)]
+  await ingest.project(projectId).publishMap({ ...id, manifest: manifestOf(chunks) })
+  for (const chunk of chunks) await ingest.project(projectId).putChunk(digestOf(chunk), chunk)
+  for (let i = 0; i < 10; i++)
+    await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, `${'x'.repeat(200)}${i}-`)))
+  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
+  t.teardown(() => served.close())
+  const raw = await openRaw(served.port)
+  for (const [sent, status, length] of [
+    [get(path, key), 200, 200_000],
+    [get(path, key, [['Range', 'bytes=900-100000']]), 206, 99_101],
+    [get(path, key, [['If-None-Match', '*']]), 304, 0],
+    [get(path, key, [['Range', 'bytes=200000-']]), 416, undefined],
+    [get(path, key, [], 'HEAD'), 200, 0],
+    [get('/v1/events', key), 200, undefined],
+    [get('/v1/events', key, [], 'HEAD'), 200, 0],
+    [get('/v1/events?limit=1', key), 200, undefined],
+    [get('/v1/maps', key), 200, undefined],
+    [get('/v1/maps?placeId=1&buildId=2', key), 404, undefined],
+    [get(`/v1/maps/chunks?digest=${digestOf(chunks[0] as Buffer)}`, key), 200, 1000],
+    [get(path, key), 200, 200_000],
+  ] as const) {
+    raw.write(requestBytes(sent))
+    const response = await raw.read(sent.method === 'HEAD')
+    t.equal(response.status, status, String(sent.path))
+    t.equal(response.headers.connection, 'keep-alive')
+    if (length !== undefined) t.equal(response.bytes.length, length)
+  }
+  raw.socket.destroy()
+})
+
+for (const { name, open } of edges) {
+  t.test(`by ${name}, a read is charged for what it returns or scans; a HEAD and a 304 the minimum`, async (t) => {
+    const { ingest, key } = await openTestIngest()
+    const burst = 10_000_000
+    const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst }, now: () => 0 } })
+    t.teardown(() => edge.close())
+    const chunk = bytesOf(100_000)
+    await publish(ingest, [chunk], id)
+    let left = burst
+    for (const [sent, status, charged] of [
+      [get(path, key), 200, chunk.length],
+      [get(path, key, [['Range', 'bytes=100-50099']]), 206, 50_000],
+      [get(path, key, [['If-None-Match', '*']]), 304, 0],
+      [get(path, key, [], 'HEAD'), 200, 0],
+      [get(`/v1/maps/chunks?digest=${digestOf(chunk)}`, key), 200, chunk.length],
+      [get('/v1/maps', key), 200, undefined],
+      [get('/v1/events?eventId=e', key), 200, lookUpReadBytes],
+    ] as const) {
+      const response = await edge.send(sent)
+      t.equal(response.status, status)
+      left -= readBytesMin + (charged ?? response.bytes.length)
+      t.match(response.headers.ratelimit, `"read-bytes";r=${left};`, `${sent.method} ${sent.path} ${status}`)
+    }
+  })
+}

@@ -1,0 +1,151 @@
+import t, { type Test } from 'tap'
+import { toFetchHandler } from '../../src/fetch-handler.ts'
+import { createCancellation } from '../../src/http/cancellation.ts'
+import type { HttpRequest } from '../../src/http/request.ts'
+import { concurrencyLimits } from '../../src/limits/concurrency.ts'
+import { type ServeOptions, serve } from '../../src/serve.ts'
+import { requestBytes } from '../edges.ts'
+import { get } from '../map-parts.ts'
+import { openRaw } from '../raw-connection.ts'
+import { openTestIngest, projectId, withMethods } from '../test-ingest.ts'
+
+const path = '/v1/events?wait=60'
+
+/** A server, and the number of its open reads. */
+async function open(t: Test, options: Partial<ServeOptions> = {}) {
+  const { ingest, key } = await openTestIngest()
+  const books = { reading: 0, onChange: () => {} }
+  const watched = withMethods(ingest, (project) => ({
+    async *readEvents(options) {
+      books.reading++
+      books.onChange()
+      try {
+        yield* project.readEvents(options)
+      } finally {
+        books.reading--
+        books.onChange()
+      }
+    },
+  }))
+  const served = await serve({ ingest: watched, port: 0, closeTimeoutMs: 1, ...options })
+  t.teardown(() => served.close())
+  return {
+    ingest: watched,
+    key,
+    served,
+    /** Resolves when `count` reads are open. */
+    reading: (count: number) =>
+      new Promise<void>((resolve) => {
+        books.onChange = () => {
+          if (books.reading === count) resolve()
+        }
+        books.onChange()
+      }),
+    async ask(target = path) {
+      const raw = await openRaw(served.port)
+      t.teardown(() => raw.socket.destroy())
+      raw.write(requestBytes(get(target, key)))
+      return raw
+    },
+  }
+}
+
+t.test('a long poll ends when its client disconnects, however the connection ends', async (t) => {
+  const { ask, reading } = await open(t)
+  for (const leave of ['destroy', 'resetAndDestroy', 'end'] as const) {
+    const raw = await ask()
+    await reading(1)
+    raw.socket[leave]()
+    await reading(0)
+  }
+})
+
+t.test('a client that half-closes its connection gets the events so far', async (t) => {
+  const { ask, reading } = await open(t)
+  const raw = await ask('/v1/events?wait=60&after=end')
+  await reading(1)
+  raw.socket.end()
+  t.match(await raw.read(), { status: 200, body: /^\{"cursor":"[\w-]{32}"\}\n$/ })
+})
+
+t.test('of pipelined long polls, one waits at a time, and none is left when the connection ends', async (t) => {
+  const warnings: Error[] = []
+  const warn = (warning: Error) => void warnings.push(warning)
+  process.on('warning', warn)
+  t.teardown(() => process.off('warning', warn))
+  const { ask, key, reading } = await open(t)
+  const raw = await ask()
+  for (let i = 0; i < 9; i++) raw.write(requestBytes(get(path, key)))
+  await reading(1)
+  raw.socket.resetAndDestroy()
+  await reading(0)
+  t.strictSame(warnings, [])
+})
+
+t.test('long polls end at once when the server drains', async (t) => {
+  const { ask, served, reading } = await open(t, { closeTimeoutMs: 600_000 })
+  const raws = await Promise.all([ask('/v1/events?wait=60&after=end'), ask()])
+  await reading(2)
+  const closed = served.close()
+  t.match(await raws[0]?.read(), {
+    status: 200,
+    headers: { connection: 'close' },
+    body: /^\{"cursor":"[\w-]{32}"\}\n$/,
+  })
+  t.match(await raws[1]?.read(), { status: 200, headers: { connection: 'close' }, body: '' })
+  await closed
+})
+
+t.test('long polls in flight are bounded, and do not count as downloads', async (t) => {
+  const { ask, ingest, key, reading } = await open(t)
+  const raws = await Promise.all(Array.from({ length: concurrencyLimits.longPolls.projectMax }, () => ask()))
+  await reading(concurrencyLimits.longPolls.projectMax)
+  t.ok(
+    concurrencyLimits.longPolls.projectMax > concurrencyLimits.downloads.projectMax,
+    'more than the slots for downloads',
+  )
+  const other = await ask()
+  const refused = await other.read()
+  t.match(refused, { status: 503, headers: { 'retry-after': /^[1-9]/ } })
+  t.equal(JSON.parse(refused.body).code, 'overloaded')
+  other.write(requestBytes(get('/v1/events', key)))
+  t.equal((await other.read()).status, 200)
+  await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: 'a' }] })
+  for (const raw of raws) t.match(await raw.read(), { status: 200, body: /"eventId":"a"/ })
+  other.write(requestBytes(get(path, key)))
+  t.equal((await other.read()).status, 200)
+})
+
+t.test('the request timeout does not limit a long poll', async (t) => {
+  const { ask } = await open(t, { requestTimeoutMs: 50 })
+  // Node checks request timeouts every second
+  const raw = await ask('/v1/events?wait=3&after=end')
+  t.match(await raw.read(), { status: 200, body: /^\{"cursor":"[\w-]{32}"\}\n$/ })
+})
+
+t.test('by fetch, the signal of the request ends a long poll', async (t) => {
+  const { ingest, key, reading } = await open(t)
+  const controller = new AbortController()
+  const { headers = [] } = get(path, key)
+  const request = new Request(`http://localhost${path}`, {
+    headers: headers.map(([name, value]): [string, string] => [name, value]),
+    signal: controller.signal,
+  })
+  const response = toFetchHandler(ingest)(request)
+  await reading(1)
+  controller.abort()
+  t.equal((await response).status, 200)
+  await reading(0)
+})
+
+t.test('a request that starts while the server drains is cancelled at once', async (t) => {
+  let stopped = 0
+  const request = { onDisconnect: () => () => stopped++ } as Pick<HttpRequest, 'onDisconnect'> as HttpRequest
+  const reasons: unknown[] = []
+  const stopWatching = createCancellation(AbortSignal.abort()).watch(request, (reason) => reasons.push(reason))
+  t.match(reasons, [{ code: 'draining' }])
+  stopWatching()
+  t.equal(stopped, 1)
+  createCancellation(undefined).watch(request, (reason) => reasons.push(reason))()
+  t.equal(reasons.length, 1)
+})
