@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 
 /**
- * Runs an example with the directory named on the command line, or with a temporary one that is removed afterwards.
+ * Runs an example in the directory named on the command line, or in a temporary one that is removed afterwards.
  *
- * @param {(directory: string) => Promise<string>} run resolves with what the example has shown
+ * @param {(directory: string) => Promise<string>} run resolves with the line to print
  */
 export async function inDirectory(run) {
   const [, file = '', named] = process.argv
@@ -21,7 +21,7 @@ export async function inDirectory(run) {
 }
 
 /**
- * Starts a server, sends it a batch twice, asks for a route of its own, and stops it.
+ * Starts a server, sends it a batch twice, requests one of the program's own routes, and stops it.
  *
  * @param {(directory: string, port: number) => Promise<{ ingest: import('@ingest/core').EmbeddedIngest, server: import('@hono/node-server').ServerType }>} start
  */
@@ -35,16 +35,16 @@ export async function checkServer(start) {
 
     const events = ['one', 'two'].map((type) => ({ projectId: 'demo', eventId: randomUUID(), type }))
     const first = await send(url, key, { events })
-    assert.deepEqual(first, { status: 202, answer: { accepted: 2, duplicates: 0, rejected: [] } })
+    assert.deepEqual(first, { status: 202, result: { accepted: 2, duplicates: 0, rejected: [] } })
     const again = await send(url, key, { events })
-    assert.deepEqual(again, { status: 202, answer: { accepted: 0, duplicates: 2, rejected: [] } })
+    assert.deepEqual(again, { status: 202, result: { accepted: 0, duplicates: 2, rejected: [] } })
     assert.equal((await send(url, 'no key', { events })).status, 401)
     assert.equal(await (await fetch(`${url}/hello`)).text(), 'hello\n')
 
     server.close()
     await once(server, 'close')
     await ingest.close()
-    return 'a batch was accepted, the same again were duplicates, and /hello answered beside them'
+    return 'a batch was accepted, the same again were duplicates, and /hello responded beside them'
   })
 }
 
@@ -59,5 +59,5 @@ async function send(url, key, batch) {
     headers: { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key, 'Content-Type': 'application/json' },
     body: JSON.stringify(batch),
   })
-  return { status: response.status, answer: await response.json() }
+  return { status: response.status, result: await response.json() }
 }

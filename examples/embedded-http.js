@@ -13,7 +13,7 @@ async function start(directory, port) {
   const ingest = createIngest({ store: await openLmdbStore(directory) })
   const handle = createHandler(ingest)
   const server = createServer((req, res) => {
-    // what is not for Ingest comes back through the third argument
+    // called for paths that are not Ingest's
     handle(req, res, () => {
       res.statusCode = req.url === '/hello' ? 200 : 404
       res.end(req.url === '/hello' ? 'hello\n' : undefined)

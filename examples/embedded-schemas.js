@@ -11,7 +11,7 @@ async function open(directory) {
   return createIngest({
     store: await openLmdbStore(directory),
     schemas: {
-      // events of this type keep these rules besides those of Ingest; other types are free
+      // in addition to the rules of Ingest; other types are not restricted
       'player.level_up': Type.Object({
         playerId: Type.String(),
         level: Type.Integer({ minimum: 1, maximum: 100 }),

@@ -13,13 +13,12 @@ import { serve } from '@ingest/server'
 import { inDirectory } from './check.js'
 
 /**
- * Appends the events of a project to a file, each exactly once, whenever this is ended and started again.
+ * Appends the events of a project to a file, each exactly once, however often the process is killed and restarted.
  *
- * Two things have to agree: what is in the file, and up to which event. No write makes both durable at once, so a crash
- * may always come between them. Therefore what is saved is the cursor together with the length that the file has with
- * all events up to it, in one file that is replaced as a whole; and the lines are on disk before. Whatever a crash
- * leaves behind that length, a few lines or a half, was not saved, so it is cut off, and comes again. Nothing is
- * doubled then, and nothing is lost, as the cursor never stands behind a line that is not there.
+ * No single write makes both the lines and the cursor durable, so a crash may happen between the two. Therefore the
+ * lines are synced first; then the cursor and the length of the file up to it are saved together, in one file that is
+ * replaced atomically. After a crash, everything beyond the saved length is truncated and copied again: no event is
+ * duplicated, and none is lost.
  *
  * @param {import('@ingest/core').Ingest} ingest embedded, or a client
  * @param {string} path
@@ -33,7 +32,7 @@ async function copyEvents(ingest, path, onSaved) {
   await file.truncate(position)
   for (;;) {
     const lines = []
-    // as many as there are, up to a thousand; when there is none, it waits for the next one
+    // up to a thousand stored events; a long poll when there is none
     for await (const event of ingest.readEvents({ ...(after && { after }), limit: 1000, waitMs: 60_000 })) {
       lines.push(eventLine(event))
       after = event.cursor
@@ -65,7 +64,7 @@ if (url?.startsWith('http:')) {
   const client = createClient({ url, projectId: 'demo', key: process.env.INGEST_KEY ?? '' })
   await copyEvents(client, path, (position) => console.log(position)).catch((error) => {
     if (error.code !== 'invalid-cursor') throw error
-    // a backup of the store was restored, or it is another store: the cursor is invalid
+    // the cursor belongs to another store, or a backup was restored
     console.error(`${error.message} Remove ${path} and ${path}.cursor to copy all events again.`)
     process.exitCode = 2
   })
@@ -87,11 +86,11 @@ await inDirectory(async (directory) => {
     })
     process.once('exit', () => child.kill('SIGKILL'))
     const saved = createInterface(child.stdout)[Symbol.asyncIterator]()
-    // something has been copied, and while more is sent, the process is killed
+    // kill the process after it has copied something, while more is sent
     await send(ingest.project('demo'), `${run}-${i}-a`)
     await saved.next()
     const sending = send(ingest.project('demo'), `${run}-${i}-b`)
-    // the last one ends when everything is there
+    // the last process is killed after it has copied everything
     if (i === crashes) {
       await sending
       const size = Buffer.concat(await linesOf(ingest.project('demo'))).length
@@ -99,7 +98,7 @@ await inDirectory(async (directory) => {
     }
     child.kill('SIGKILL')
     await Promise.all([sending, once(child, 'exit')])
-    // as a crash may leave it: what is not saved, and half of it
+    // as a crash may leave it: an unsaved, incomplete line
     if (i < crashes) await appendFile(copy, '{"cursor":"1-0","receivedAt":1,"eve')
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
-// A nightly export, as cron would run it: `ingest export` writes a file for each day that is over, and every file that
-// is there is shipped under its name and taken away. Killed anywhere and run again, it ships each event once: a file
-// under its name is whole and never changes, and shipping it twice puts the same bytes under the same name.
+// A nightly export, as cron would run it: `ingest export` writes a file for each day that is over; each file is shipped
+// under its name and removed. Killed at any point and run again, it ships each event once: a file that has its name is
+// complete and never changes, and shipping it twice puts the same bytes under the same name.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { copyFile, mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
@@ -16,7 +16,7 @@ import { inDirectory } from './check.js'
 const bin = fileURLToPath(new URL('../packages/cli/bin/ingest.js', import.meta.url))
 
 /**
- * Exports what is new, and ships it. Rejects when either fails: the next night makes up for it.
+ * Exports new events and ships them. Rejects when either fails; the next run catches up.
  *
  * @param {string} data
  * @param {string} output
@@ -25,7 +25,7 @@ const bin = fileURLToPath(new URL('../packages/cli/bin/ingest.js', import.meta.u
 async function exportNight(data, output, ship) {
   const args = ['export', '--data', data, '--project', 'demo', '--output', output, '--every', 'day', '--gzip']
   await promisify(execFile)(process.execPath, [bin, ...args])
-  // also what an earlier night has left; hidden files are the export's own
+  // includes files that an earlier run left; hidden files belong to the export
   const names = (await readdir(output)).filter((name) => !name.startsWith('.')).sort()
   for (const name of names) {
     await ship(join(output, name), name)
@@ -41,7 +41,7 @@ await inDirectory(async (directory) => {
   const output = join(own, 'export')
   const bucket = join(own, 'bucket')
   await mkdir(bucket)
-  // a minute ahead, as midnight may come while this runs
+  // a minute ahead, in case midnight passes while this runs
   const days = [4, 3, 2, 0].map((ago) => Date.now() + 60_000 - ago * 86_400_000)
   let now = 0
   const ingest = createIngest({ store: await openLmdbStore(data), now: () => now })
@@ -62,7 +62,7 @@ await inDirectory(async (directory) => {
     [`demo-00000001-${dayOf(0)}`, `demo-00000002-${dayOf(1)}`],
   )
 
-  // a night on which nothing can be shipped, and the one after it, while today goes on
+  // shipping fails one night and succeeds the next; today is not over
   await play(2)
   await play(3)
   await assert.rejects(exportNight(data, output, () => Promise.reject(new Error('the bucket is away'))))

@@ -1,6 +1,6 @@
 // @ts-check
-// A build script that publishes the map of a new build with the `ingest` command, as a pipeline would, and what becomes
-// of the next builds: one that changed little, one that is built again unchanged, and one that is frozen.
+// A build script that publishes the map of each build with the `ingest` command, as a pipeline would: a new map, a small
+// change, an unchanged map, and a change to a frozen build.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -13,8 +13,7 @@ import { inDirectory } from './check.js'
 const bin = fileURLToPath(new URL('../packages/cli/bin/ingest.js', import.meta.url))
 
 /**
- * Publishes the map of a build. What is on the server already is not sent again, so a step that failed is simply run
- * again.
+ * Publishes the map of a build. Chunks that the server has are not sent again, so a failed step can be run again.
  *
  * @param {string} file
  * @param {string} buildId
@@ -22,7 +21,7 @@ const bin = fileURLToPath(new URL('../packages/cli/bin/ingest.js', import.meta.u
 async function publish(file, buildId) {
   const args = ['publish-map', file, '--place', '920587237', '--build', buildId, '--json']
   const { exitCode, stdout } = await ingest(args)
-  // nothing but 0 means published
+  // only exit code 0 means published
   return { exitCode, ...JSON.parse(stdout) }
 }
 
@@ -51,7 +50,7 @@ await inDirectory(async (directory) => {
   const again = await publish(file, 'build-2')
   assert.deepEqual([again.exitCode, again.outcome, again.uploadedBytes], [0, 'unchanged', 0])
 
-  // a game server starts with the build: from now on, its map is what it is
+  // a game server starts with the build, which freezes its map
   const events = [{ projectId: 'demo', eventId: 'e-1', type: 'round.start', buildId: 'build-2' }]
   assert.equal((await sendEvents(url, events)).status, 202)
   const published = await readFile(file)

@@ -1,9 +1,9 @@
 // @ts-check
-// Runs the `ingest` command as a user would and shows what a game server sees of it:
+// Runs the `ingest` command as a user would, and prints the requests and responses of a game server:
 //
 //     node examples/quickstart.js [--stay] [directory]
 //
-// With --stay the server goes on until Ctrl-C. A temporary directory is removed at the end, any other is kept.
+// With --stay the server runs until Ctrl-C. Without a directory, a temporary one is used and removed.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -20,14 +20,14 @@ import { parseArgs, promisify } from 'node:util'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const bin = join(root, 'packages/cli/bin/ingest.js')
 const projectId = 'demo'
-/** Ids are for ever, so every run needs its own. */
+/** Event ids are permanent, so every run needs its own. */
 const suffix = randomBytes(4).toString('hex')
 
 const { values, positionals } = parseArgs({ options: { stay: { type: 'boolean' } }, allowPositionals: true })
 const [named = values.stay ? join(root, 'data/quickstart') : undefined] = positionals
 
 try {
-  if (!existsSync(join(root, 'packages/cli/dist'))) throw new Error('nothing is built; `npm run demo` builds first')
+  if (!existsSync(join(root, 'packages/cli/dist'))) throw new Error('nothing is built: run `npm run build`')
   await run()
 } catch (error) {
   console.error(`quickstart failed: ${reasonOf(error)}`)
@@ -46,7 +46,7 @@ async function run() {
     } finally {
       await server.stop()
     }
-    console.log('\nThe server finished what it had begun and stopped.')
+    console.log('\nThe server drained and stopped.')
   } finally {
     if (named === undefined) await rm(directory, { recursive: true })
   }
@@ -78,10 +78,10 @@ async function show(url, key, directory) {
       headers: { 'X-Project-Id': projectId, 'X-Ingestion-Key': key, 'Content-Type': 'application/json' },
       body: JSON.stringify({ events }),
     })
-    const answer = /** @type {import('@ingest/core').BatchResult} */ (await response.json())
-    console.log(`  ${response.status} ${JSON.stringify(answer)}`)
+    const result = /** @type {import('@ingest/core').BatchResult} */ (await response.json())
+    console.log(`  ${response.status} ${JSON.stringify(result)}`)
     assert.equal(response.status, 202)
-    return answer
+    return result
   }
   const started = {
     projectId,
@@ -91,21 +91,21 @@ async function show(url, key, directory) {
     timestamp: Date.now(),
   }
   const ended = { projectId, eventId: `end-${suffix}`, type: 'round.end', buildId: '2026.11.20', score: 12 }
-  const faulty = { projectId, eventId: `faulty-${suffix}`, type: 'round.end', buildId: 7 }
+  const invalid = { projectId, eventId: `invalid-${suffix}`, type: 'round.end', buildId: 7 }
   const joined = { projectId, eventId: `join-${suffix}`, type: 'player.join', playerId: 1234567890 }
 
   console.log('\nA batch:')
   assert.deepEqual(await send([started, ended]), { accepted: 2, duplicates: 0, rejected: [] })
 
-  console.log('\nThe same batch again, as after a lost answer:')
+  console.log('\nThe same batch again, as after a lost response:')
   assert.deepEqual(await send([started, ended]), { accepted: 0, duplicates: 2, rejected: [] })
 
-  console.log('\nA batch with one faulty event, which keeps none of the others out:')
-  const mixed = await send([faulty, joined])
+  console.log('\nA batch with one invalid event, which does not fail the others:')
+  const mixed = await send([invalid, joined])
   assert.deepEqual([mixed.accepted, mixed.duplicates, mixed.rejected.length], [1, 0, 1])
-  assert.deepEqual([mixed.rejected[0]?.index, mixed.rejected[0]?.eventId], [0, faulty.eventId])
+  assert.deepEqual([mixed.rejected[0]?.index, mixed.rejected[0]?.eventId], [0, invalid.eventId])
 
-  console.log(`\nWhat is stored, by \`ingest export --data ${shown(directory)} --project ${projectId}\`:`)
+  console.log(`\nThe stored events, by \`ingest export --data ${shown(directory)} --project ${projectId}\`:`)
   const lines = (await ingest('export', '--data', directory, '--project', projectId)).trim().split('\n')
   const ours = lines.filter((line) => line.includes(suffix))
   for (const line of ours) console.log(`  ${line}`)
@@ -123,7 +123,7 @@ async function createKey(directory) {
 
 /**
  * @param {string[]} args
- * @returns {Promise<string>} what the command printed
+ * @returns {Promise<string>} standard output
  */
 async function ingest(...args) {
   const { stdout } = await promisify(execFile)(process.execPath, [bin, ...args], { maxBuffer: 2 ** 30 })
@@ -131,7 +131,7 @@ async function ingest(...args) {
 }
 
 /**
- * Starts `ingest serve`, and passes signals on to it.
+ * Starts `ingest serve`, and forwards signals to it.
  *
  * @param {string} directory
  * @param {number} port
@@ -149,14 +149,14 @@ async function startServer(directory, port) {
   const stopped = once(server, 'exit').then(([code, signal]) => {
     if (code !== 0) throw new Error(`ingest serve ended with ${signal ?? `exit code ${code}`}: ${lastLine(log)}`)
   })
-  // whoever waits for the server hears of it; nobody else has to
+  // callers that await it handle the rejection; without any, it is not an unhandled one
   stopped.catch(() => {})
   process.once('exit', () => server.kill('SIGKILL'))
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => server.kill('SIGTERM'))
 
   const first = await Promise.race([once(createInterface(server.stdout), 'line'), stopped])
   const url = /^listening on (http:\S+)$/.exec(String(first))?.[1]
-  if (url === undefined) throw new Error(`ingest serve printed ${JSON.stringify(String(first))}, not where it listens`)
+  if (url === undefined) throw new Error(`ingest serve printed ${JSON.stringify(String(first))}, not its address`)
   console.log(`ingest serve --data ${shown(directory)} --port ${port}\n${first}`)
   return {
     url,
@@ -170,7 +170,7 @@ async function startServer(directory, port) {
 
 /**
  * @param {number} wanted
- * @returns {Promise<number>} 0, which lets the system choose, where the wanted one is taken
+ * @returns {Promise<number>} the wanted port, or 0 if it is taken: the system chooses one then
  */
 async function freePort(wanted) {
   const probe = createServer().listen(wanted, '127.0.0.1')
@@ -178,7 +178,7 @@ async function freePort(wanted) {
     await once(probe, 'listening')
     return wanted
   } catch {
-    console.log(`Port ${wanted} is taken, so the server takes another.`)
+    console.log(`Port ${wanted} is taken, so the server uses another.`)
     return 0
   } finally {
     probe.close()

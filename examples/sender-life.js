@@ -18,7 +18,7 @@ function startGame(url, key, spool) {
   const sender = createSender(client, {
     spool,
     onRejected: (rejections) => console.warn('rejected', rejections),
-    onDrop: (reason, events) => console.warn(`${events.length} events are lost: ${reason}`),
+    onDrop: (reason, events) => console.warn(`${events.length} events dropped: ${reason}`),
   })
   return {
     sender,
@@ -38,27 +38,28 @@ await inDirectory(async (directory) => {
   let server = await serve({ ingest, port: 0 })
   const { url } = server
 
-  // a round is played, and each event is on its way
+  // the game sends events of a round
   let game = startGame(url, key, spool)
   const ids = [game.sender.send({ type: 'round.start', buildId: '2026.11.20' })]
   ids.push(game.sender.send({ type: 'player.join', playerId: 1234567890 }))
   await game.sender.flush()
   assert.equal(game.sender.stats().accepted, 2)
 
-  // the server goes away, the game does not notice, and is stopped before the server is back
+  // the server stops; the game keeps sending, and is stopped before the server is back
   await server.close()
   ids.push(game.sender.send({ type: 'round.end', score: 12 }))
   assert.equal(await game.stop(), 1)
 
-  // it starts again on the same spool, and what was left goes first
+  // the game starts again on the same spool, and sends the left event first
   server = await serve({ ingest, port: Number(new URL(url).port) })
   game = startGame(url, key, spool)
   ids.push(game.sender.send({ type: 'round.start', buildId: '2026.11.21' }))
   assert.equal(await game.stop(), 0)
 
   const stored = []
-  for await (const { bytes } of ingest.project('demo').readEvents())
+  for await (const { bytes } of ingest.project('demo').readEvents()) {
     stored.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  }
   assert.deepEqual(
     stored.filter((id) => ids.includes(id)),
     ids,

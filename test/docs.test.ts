@@ -1,6 +1,8 @@
-import { posix } from 'node:path'
+import { execFile } from 'node:child_process'
+import { join, posix } from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
-import { files, textOf } from './repository.ts'
+import { files, root, textOf } from './repository.ts'
 
 const pages = files.filter((file) => file.endsWith('.md') && !file.startsWith('.changeset/'))
 
@@ -14,14 +16,41 @@ t.test('every relative link leads to a file, and to a heading where it names one
   )
 })
 
-t.test('a block that says where it is from is what stands there', async (t) => {
+t.test('a code block equals the file that it names', async (t) => {
   t.strictSame(staleBlocks('<!-- from: LICENSE -->\n\n```\nMIT License\n```\n'), [])
   t.strictSame(staleBlocks('<!-- from: LICENSE -->\n```\nMIT Licence\n```\n'), ['LICENSE'])
   t.strictSame(staleBlocks('<!-- from: LICENSE -->\nMIT License\n'), ['LICENSE'])
   t.strictSame(
-    pages.flatMap((page) => staleBlocks(textOf(page)).map((from) => `${page} shows ${from} as it is not`)),
+    pages.flatMap((page) => staleBlocks(textOf(page)).map((from) => `${page} shows an outdated ${from}`)),
     [],
   )
+})
+
+t.test('the first program of the README runs, and prints what its comments say', async (t) => {
+  const [, program = ''] = /^```js\n(.*?)^```$/ms.exec(textOf('README.md')) ?? []
+  const printed = Array.from(program.matchAll(/^console\.log\(.*\/\/ (.+)$/gm), ([, comment]) => comment)
+  t.not(printed.length, 0)
+  const directory = t.testdir({
+    'program.mjs': program,
+    node_modules: t.fixture('symlink', join(root, 'examples/node_modules')),
+  })
+  const { NODE_OPTIONS: _, ...env } = process.env
+  const { stdout } = await promisify(execFile)(process.execPath, ['program.mjs'], { cwd: directory, env })
+  t.strictSame(stdout.trimEnd().split('\n'), printed)
+})
+
+/** The pages of docs without the reports of the benchmark, which are written by it. */
+const wordsMax = 15_000
+
+t.test('the documentation is short enough to be read', async (t) => {
+  const read = pages.filter((page) => page.startsWith('docs/') && !page.startsWith('docs/benchmarks/'))
+  const words = read.flatMap((page) =>
+    textOf(page)
+      .split(/\s+/)
+      .filter((word) => word !== ''),
+  )
+  t.not(words.length, 0)
+  t.ok(words.length <= wordsMax, `${words.length} words in docs, ${wordsMax} at most`)
 })
 
 function linksOf(page: string): string[] {

@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { files, root } from './repository.ts'
 
-const served = 'a batch was accepted, the same again were duplicates, and /hello answered beside them'
+const served = 'a batch was accepted, the same again were duplicates, and /hello responded beside them'
 
 /** What each example says at the end, besides ending with 0: it asserts everything else itself. */
 const lastWords: Record<string, string> = {
@@ -21,7 +21,7 @@ const lastWords: Record<string, string> = {
   'follow-events.js': 'each event was copied once, by 3 processes of which each was killed',
   'nightly-export.js': 'three days were shipped, each event once, and today waits until it is over',
   'publish-map.js': 'two builds were published, and a frozen one stayed as it was',
-  'quickstart.js': 'The server finished what it had begun and stopped.',
+  'quickstart.js': 'The server drained and stopped.',
   'sender-life.js': 'what was sent while the server was away came with the next start, once and in order',
 }
 

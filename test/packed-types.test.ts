@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdirSync, readFileSync, realpathSync, renameSync, symlinkSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
@@ -31,6 +31,7 @@ export const client: Client = createClient({
   key: process.env.INGEST_KEY,
 })
 export const sender: Sender = createSender(client, { spool: process.env.INGEST_SPOOL })
+export const same: Ingest[] = [inMemory, embedded.project('p'), client]
 export const result: Promise<BatchResult> = client.submitBatch({ events: [] })
 export const status = (error: IngestError): number | undefined => error.status
 // @ts-expect-error a key is no number
@@ -112,10 +113,41 @@ t.test('the packed packages', async (t) => {
     }
   })
 
+  t.test('every entry of their manifests is a file', async (t) => {
+    for (const name of published) {
+      const from = join(directory, 'node_modules/@ingest', name)
+      const { exports = {}, bin = {} } = JSON.parse(readFileSync(join(from, 'package.json'), 'utf8'))
+      const entries = pathsIn([exports, bin])
+      t.not(entries.length, 0)
+      for (const path of entries) t.ok(existsSync(join(from, path)), `${name}: ${path}`)
+    }
+  })
+
+  t.test('their sources are in their source maps, and nowhere else', async (t) => {
+    const shipped = published.flatMap((name) => {
+      const from = join(directory, 'node_modules/@ingest', name)
+      return readdirSync(from, { recursive: true, encoding: 'utf8' }).map((file) => join(from, file))
+    })
+    const maps = shipped.filter((file) => file.endsWith('.map'))
+    t.not(maps.length, 0)
+    for (const file of maps) {
+      const { sources, sourcesContent = [] } = JSON.parse(readFileSync(file, 'utf8'))
+      t.equal(sourcesContent.filter((content: unknown) => typeof content === 'string').length, sources.length, file)
+    }
+    t.strictSame(
+      shipped.filter((file) => /(?<!\.d)\.ts$/.test(file)),
+      [],
+    )
+  })
+
   t.test('a client installs no native code', async (t) => {
     t.strictSame(installedWith(directory, '@ingest/client'), ['@ingest/client', '@ingest/core', 'typebox', 'undici'])
   })
 })
+
+function pathsIn(entry: unknown): string[] {
+  return typeof entry === 'string' ? [entry] : Object.values(entry as object).flatMap(pathsIn)
+}
 
 /** The packages that installing one brings. */
 function installedWith(directory: string, name: string): string[] {

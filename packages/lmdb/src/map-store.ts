@@ -19,7 +19,7 @@ import type { SnapshotReader } from './read-snapshot.ts'
 import { listBuilds } from './tables/builds.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
 import { type MapTables, versionOfNone } from './tables/maps.ts'
-import { type Refusal, toError } from './threads/error-transfer.ts'
+import { deserializeError, type SerializedError } from './threads/error-transfer.ts'
 import type { PutMap } from './writer/commands.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -224,6 +224,6 @@ function manifestsToPut(slot: MapSlot, { complete, pending }: MapContents): Pick
   }
 }
 
-function refusalOf({ refusal }: { refusal: Refusal }): IngestError {
-  return toError(refusal)
+function refusalOf({ refusal }: { refusal: SerializedError }): IngestError {
+  return deserializeError(refusal)
 }

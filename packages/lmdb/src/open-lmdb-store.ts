@@ -6,22 +6,27 @@ import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
 import { checkFileDescriptors, checkFreeSpace, type Environment, openEnvironment } from './environment/environment.ts'
-import { checkEvents, type LmdbIdentity, neighboursOf, openChunksOf, openIdentity } from './environment/identity.ts'
+import {
+  checkEventsPresent,
+  findSiblings,
+  type LmdbIdentity,
+  openChunks,
+  openIdentity,
+} from './environment/identity.ts'
 import { lockedError } from './environment/write-lock.ts'
 import { createEventStore } from './event-store.ts'
 import { createFingerprint, type Fingerprint } from './ids/fingerprint.ts'
-import type { RebuildProgress } from './ids/log-reader.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { openEventLogTables } from './log/event-log.ts'
 import { createReadTurns } from './log/read-turns.ts'
 import { createMapStore } from './map-store.ts'
 import { createProjectStore } from './project-store.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
-import { checkRestored } from './restore-lmdb-store.ts'
+import { checkRestoreFinished } from './restore-lmdb-store.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
-import { toError, toRefusal } from './threads/error-transfer.ts'
-import { type Gates, openGates } from './threads/exit-guard.ts'
+import { deserializeError, serializeError } from './threads/error-transfer.ts'
+import { type ExitGuards, openExitGuards } from './threads/exit-guard.ts'
 import { startWriter, type Writer } from './writer/writer-client.ts'
 
 export interface LmdbStoreOptions {
@@ -35,8 +40,8 @@ export interface LmdbStoreOptions {
   onFatal?: (error: IngestError) => void
   /** A commit that takes longer, in milliseconds, fails the store: it may never end. Default 30,000. */
   commitTimeoutMs?: number
-  /** Called with the progress of rebuilding a lost or damaged id index while the store is opened. */
-  onRebuild?: (progress: RebuildProgress) => void
+  /** Called while opening rebuilds a lost or damaged id index from the log; `done` and `total` count log records. */
+  onRebuild?: (progress: { done: number; total: number }) => void
 }
 
 /** Replaceable parts of a store, for tests. */
@@ -78,26 +83,27 @@ export async function openLmdbStoreWith(
   const { create = true } = options
   checkFileDescriptors(directory, fileDescriptorsMin)
   const eventsDirectory = join(directory, 'events')
-  checkRestored(directory)
-  const neighbours = neighboursOf(directory)
+  checkRestoreFinished(directory)
+  const neighbours = findSiblings(directory)
   if (!checkDataFile(join(eventsDirectory, 'data.mdb'))) {
-    checkEvents(eventsDirectory, neighbours)
+    checkEventsPresent(eventsDirectory, neighbours)
     if (!create) {
       throw new IngestError('store-missing', `There is no store in ${directory}: making a key or serving makes one.`)
     }
   }
   const unclaim = claim(directory)
-  const { gates, letGo } = openGates()
+  const exitGuards = openExitGuards()
+  const { guards } = exitGuards
   const release = () => {
-    letGo()
+    exitGuards.release()
     unclaim()
   }
   try {
     const environments = await openEnvironments(directory, neighbours)
-    return await openStore(environments, directory, options, internals, gates, release)
+    return await openStore(environments, directory, options, internals, guards, release)
   } catch (error) {
     release()
-    throw toError(toRefusal(error))
+    throw deserializeError(serializeError(error))
   }
 }
 
@@ -131,7 +137,7 @@ async function openEnvironments(directory: string, neighbours: readonly string[]
   const environment = openEnvironment(eventsDirectory)
   try {
     const identity = openIdentity(environment, eventsDirectory, neighbours)
-    const chunkEnvironment = await openChunksOf(environment, directory, identity)
+    const chunkEnvironment = await openChunks(environment, directory, identity)
     return { environment, chunkEnvironment, identity }
   } catch (error) {
     await environment.root.close()
@@ -144,7 +150,7 @@ async function openStore(
   directory: string,
   options: LmdbStoreOptions,
   { fingerprint = createFingerprint(identity.seed), entriesPerFlush = entriesPerFlushDefault }: LmdbStoreInternals,
-  gates: Gates,
+  guards: ExitGuards,
   release: () => void,
 ): Promise<Store> {
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
@@ -154,11 +160,11 @@ async function openStore(
     environment,
     data: {
       directory: join(directory, 'events'),
-      files: environment.files,
+      fileIds: environment.fileIds,
       idsDirectory: join(directory, 'ids'),
       seed: identity.seed.toString('hex'),
       entriesPerFlush,
-      gates,
+      guards,
     },
     onFatal,
     onProgress: onRebuild,
@@ -174,14 +180,14 @@ async function openStore(
     tables: maps.chunks,
     writer,
     readSnapshot,
-    gates,
+    guards,
     timeoutMs,
   })
   const operations = createOperations()
   const { checkOpen } = operations
   const readTurns = createReadTurns()
   const nextReadStep = (projectId: string) => readTurns.next(projectId)
-  const slicedReads = (projectId: string) => ({ look: readSnapshot, nextStep: () => nextReadStep(projectId) })
+  const slicedReads = (projectId: string) => ({ readSnapshot, nextStep: () => nextReadStep(projectId) })
   const events = createEventStore({
     identity,
     fingerprint,
@@ -204,7 +210,7 @@ async function openStore(
 
     async check() {
       readSnapshot(() => projects.numberOf('-'))
-      const refusal = writer.refusal()
+      const refusal = writer.unavailable()
       if (refusal) throw refusal
       const holder = environment.lockHolder()
       if (holder?.isStopped) throw lockedError(holder)

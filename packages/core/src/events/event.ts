@@ -1,4 +1,4 @@
-import { type TSchema, Type } from 'typebox'
+import type { TSchema } from 'typebox'
 import type { Issue } from '../error.ts'
 import {
   integerIssue,
@@ -88,19 +88,23 @@ export const knownFields: readonly KnownField[] = [
 /** The rule as JSON Schema, which counts characters where the rule counts bytes. */
 function toJsonSchema({ text, bytesMin, bytesMax, integerMin }: KnownField): TSchema {
   const length = { ...(bytesMin > 0 && { minLength: bytesMin }), maxLength: bytesMax }
-  const string = Type.String(text === 'timestamp' ? { format: 'date-time' } : length)
-  if (integerMin === undefined) return string
-  return Type.Union([string, Type.Integer(integerMin === anyInteger ? {} : { minimum: integerMin })])
+  const types: TSchema[] = [{ type: 'string', ...(text === 'timestamp' ? { format: 'date-time' } : length) }]
+  if (integerMin !== undefined) {
+    types.push({ type: 'integer', ...(integerMin !== anyInteger && { minimum: integerMin }) })
+  }
+  return { anyOf: [...types, { type: 'null' }] }
 }
 
 /** An event as JSON Schema, for documentation and code generators. The server checks the exact rules, in bytes. */
-export const EventSchema = Type.Object({
-  projectId: Type.String({ pattern: projectIdPattern.source }),
-  eventId: Type.String({ minLength: 1, maxLength: eventIdBytesMax }),
-  ...Object.fromEntries(
-    knownFields.map((field) => [field.name, Type.Optional(Type.Union([toJsonSchema(field), Type.Null()]))]),
-  ),
-})
+export const EventSchema: TSchema = {
+  type: 'object',
+  required: ['projectId', 'eventId'],
+  properties: {
+    projectId: { type: 'string', pattern: projectIdPattern.source },
+    eventId: { type: 'string', minLength: 1, maxLength: eventIdBytesMax },
+    ...Object.fromEntries(knownFields.map((field) => [field.name, toJsonSchema(field)])),
+  },
+}
 
 /** The issues of an identified event: of its well-known members, and of the first value that nests too deep. */
 export function eventIssues(event: JsonObject, tooDeepAt: string | undefined): Issue[] {

@@ -1,15 +1,15 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
-import type { Gate, Gates } from '../threads/exit-guard.ts'
-import { serveRequests } from '../threads/request-loop.ts'
+import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
+import { runRequestLoop } from '../threads/request-loop.ts'
 import { asBuffer } from '../writer/commands.ts'
 import { createCommit } from '../writer/commit.ts'
 
 export interface BlobWriterData {
   directory: string
-  /** {@link Environment.files} */
-  files: string
-  gates: Gates
+  /** {@link Environment.fileIds} */
+  fileIds: string
+  guards: ExitGuards
 }
 
 /** Blobs to write, or the keys of blobs to delete. */
@@ -18,7 +18,7 @@ export type BlobRequest =
   | { type: 'remove'; id: number; blobKeys: readonly Uint8Array[] }
 
 /** Writes the blobs of a process: many requests, one transaction, one sync. */
-export function runBlobWriter(port: MessagePort, environment: Environment, gate: Gate): Promise<void> {
+export function runBlobWriter(port: MessagePort, environment: Environment, guard: ExitGuard): Promise<void> {
   const blobs = environment.table('bytes')
   const { commit, refuse, ready } = createCommit(environment)
 
@@ -28,9 +28,9 @@ export function runBlobWriter(port: MessagePort, environment: Environment, gate:
     return true
   }
 
-  return serveRequests<BlobRequest>(port, gate, async () => ({
-    bytesOf: (request) => (request.type === 'write' ? sizeOf(request) : 0),
-    async answer(requests) {
+  return runRequestLoop<BlobRequest>(port, guard, async () => ({
+    requestBytes: (request) => (request.type === 'write' ? sizeOf(request) : 0),
+    async handle(requests) {
       try {
         await ready()
       } catch (error) {

@@ -3,8 +3,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
 import { type BlobKey, type ChunkTables, chunkKey, uploadBytes } from '../tables/chunks.ts'
-import { bytesGate, type Gates } from '../threads/exit-guard.ts'
-import { startThread, type Thread } from '../threads/worker-thread.ts'
+import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
+import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Writer } from '../writer/writer-client.ts'
 import { type BlobRequest, type BlobWriterData, sizeOf } from './blob-writer.ts'
 
@@ -38,7 +38,7 @@ export interface ChunkBlobsOptions {
   /** Of the environment of the tables. */
   writer: Writer
   readSnapshot<T>(read: () => T): T
-  gates: Gates
+  guards: ExitGuards
   timeoutMs: number
 }
 
@@ -46,22 +46,22 @@ export interface ChunkBlobsOptions {
 const batchKeysMax = 256
 
 export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
-  const { environment, directory, tables, writer, readSnapshot, gates, timeoutMs } = options
+  const { environment, directory, tables, writer, readSnapshot, guards, timeoutMs } = options
   const blobs = environment.table('bytes')
-  let thread: Promise<Thread<BlobRequest>> | undefined
+  let thread: Promise<RequestClient<BlobRequest>> | undefined
   let lastId = 0
   let isClosed = false
   let collectAgain = false
   let collecting: Promise<void> | undefined
 
   /** The thread that writes blobs, started with the first request. */
-  function blobWriter(): Promise<Thread<BlobRequest>> {
-    const data: BlobWriterData = { directory, files: environment.files, gates }
+  function blobWriter(): Promise<RequestClient<BlobRequest>> {
+    const data: BlobWriterData = { directory, fileIds: environment.fileIds, guards }
     if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
-    thread ??= startThread<BlobRequest>({
-      worker: new URL('./blob-worker.js', import.meta.url),
+    thread ??= startRequestClient<BlobRequest>({
+      module: new URL('./blob-worker.js', import.meta.url),
       data,
-      gate: bytesGate,
+      slot: blobSlot,
       onFatal: writer.fail,
       lockHolder: environment.lockHolder,
       timeoutMs,
@@ -80,7 +80,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
         for (;;) {
           const blobKeys = readSnapshot(() => tables.garbage(batchKeysMax))
           if (blobKeys.length === 0) break
-          await (await blobWriter()).ask({ type: 'remove', id: ++lastId, blobKeys }, 0)
+          await (await blobWriter()).request({ type: 'remove', id: ++lastId, blobKeys }, 0)
           await writer.run({ type: 'collectGarbage', blobKeys })
         }
       }
@@ -115,7 +115,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
       }))
       const request = { type: 'write', id: ++lastId, rows } as const
       const transfer = rows.map(({ bytes }) => bytes.buffer)
-      await (await blobWriter()).ask(request, sizeOf(request), transfer)
+      await (await blobWriter()).request(request, sizeOf(request), transfer)
       return new Map(uploads.map(({ digest }, i) => [digest, rows[i]?.blobKey as BlobKey]))
     },
 

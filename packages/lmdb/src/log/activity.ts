@@ -1,7 +1,7 @@
 import type { RecentEvents } from '@ingest/core'
-import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { EventLogTables, SlicedReads } from './event-log.ts'
-import { headerOf } from './record.ts'
+import { readHeader } from './record.ts'
 
 type LogTables = Pick<EventLogTables, 'log' | 'projectLog'>
 
@@ -16,7 +16,7 @@ const turnRecordsMax = 64
 export function readActivity(tables: LogTables, project: number): { firstAt: number; lastAt: number } | undefined {
   const [first] = tables.projectLog.getKeys({ start: projectKey(project), end: projectKey(project + 1), limit: 1 })
   const [last] = headersBefore(tables, project, projectKey(project + 1), 1)
-  return first && last && { firstAt: headerAt(tables, sequenceOf(first)).receivedAt, lastAt: last.receivedAt }
+  return first && last && { firstAt: headerAt(tables, readSequence(first)).receivedAt, lastAt: last.receivedAt }
 }
 
 /**
@@ -26,7 +26,7 @@ export function readActivity(tables: LogTables, project: number): { firstAt: num
  */
 export async function countSince(
   tables: LogTables,
-  { look, nextStep }: SlicedReads,
+  { readSnapshot, nextStep }: SlicedReads,
   project: number,
   since: number,
   batchesMax: number,
@@ -34,7 +34,7 @@ export async function countSince(
   const recent = { events: 0, since }
   let before: Uint8Array = projectKey(project + 1)
   for (let left = batchesMax; left > 0; ) {
-    const headers = look(() => headersBefore(tables, project, before, Math.min(left, turnRecordsMax)))
+    const headers = readSnapshot(() => headersBefore(tables, project, before, Math.min(left, turnRecordsMax)))
     for (const { receivedAt, count } of headers) {
       if (receivedAt < since) return recent
       recent.events += count
@@ -50,12 +50,12 @@ export async function countSince(
 
 function headerAt({ log }: LogTables, sequence: number) {
   // the payload behind the header is not copied
-  return headerOf(log.getBinaryFast(sequenceKey(sequence)), sequence)
+  return readHeader(log.getBinaryFast(sequenceKey(sequence)), sequence)
 }
 
 /** The headers of the records before `before`, newest first. */
 function headersBefore(tables: LogTables, project: number, before: Uint8Array, limit: number) {
   // in reverse, the start is the later end, and is in the range
   const keys = tables.projectLog.getKeys({ start: before, end: projectKey(project), reverse: true, limit })
-  return Array.from(keys, sequenceOf).map((sequence) => ({ sequence, ...headerAt(tables, sequence) }))
+  return Array.from(keys, readSequence).map((sequence) => ({ sequence, ...headerAt(tables, sequence) }))
 }

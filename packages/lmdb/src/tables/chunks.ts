@@ -1,6 +1,6 @@
 import type { Digest } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
-import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { decodeStored, encodeStored } from './map-records.ts'
 
 /** The key of a blob, the bytes of one upload of a chunk: project, digest, and random bytes of the upload. */
@@ -148,5 +148,5 @@ export function chunkKey(project: number, digest: Digest, number?: number): Buff
 /** The first manifest numbers in a table of project, digest and number. */
 export function manifestsIn(rows: Rows, project: number, digest: Digest, limit: number): number[] {
   const start = chunkKey(project, digest)
-  return Array.from(rows.getKeys({ start, end: Buffer.concat([start, above]), limit }), sequenceOf)
+  return Array.from(rows.getKeys({ start, end: Buffer.concat([start, above]), limit }), readSequence)
 }

@@ -21,8 +21,8 @@ import {
   isPinned,
 } from '@ingest/core/internal'
 import type { Rows } from '../environment/environment.ts'
-import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
-import { frozenAtIn } from '../log/event-log.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import { readFrozenAt } from '../log/event-log.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'
 import { decodeChunks, encodeChunks, mapIdOf, nameOf } from './map-records.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
@@ -110,7 +110,7 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
   function find(project: number, id: MapId): FoundMap {
     const bytes = maps.getBinary(projectKey(project, nameOf(id)))
     const row: MapRow = bytes ? JSON.parse(bytes.toString()) : {}
-    const frozenAt = frozenAtIn(freezes, project, id.buildId)
+    const frozenAt = readFrozenAt(freezes, project, id.buildId)
     const contents: MapContents = {}
     const version: unknown[] = [bytes?.toString(), frozenAt]
     if (row.complete) {
@@ -145,7 +145,7 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
 
   function addManifest(project: number, manifest: Manifest): number {
     const [last] = [...manifests.getKeys({ reverse: true, limit: 1 })]
-    const number = (last ? sequenceOf(last) : 0) + 1
+    const number = (last ? readSequence(last) : 0) + 1
     manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
     for (const digest of digestsOf(manifest)) chunks.addName(project, number, digest)
     return number
@@ -298,7 +298,7 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
 
     expired(touchedBefore) {
       const isOpen = ({ project, id }: { project: number; id: MapId }) =>
-        frozenAtIn(freezes, project, id.buildId) === undefined
+        readFrozenAt(freezes, project, id.buildId) === undefined
       return pending.touchedBefore(touchedBefore).filter(isOpen)
     },
 

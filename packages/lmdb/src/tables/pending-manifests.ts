@@ -1,6 +1,6 @@
 import type { Digest, MapId } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
-import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { chunkKey, manifestsIn } from './chunks.ts'
 import { decodePending, encodePending, mapIdOf, nameOf, type PendingRecord } from './map-records.ts'
 
@@ -75,7 +75,7 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
 
     ready(project, limit) {
       const keys = readies.getKeys({ start: projectKey(project), end: projectKey(project + 1), limit })
-      return Array.from(keys, (key) => ({ number: sequenceOf(key), id: mapIdOf(readies.getBinary(key) as Buffer) }))
+      return Array.from(keys, (key) => ({ number: readSequence(key), id: mapIdOf(readies.getBinary(key) as Buffer) }))
     },
 
     isAwaited: (project, digest) => manifestsIn(waits, project, digest, 1).length > 0,

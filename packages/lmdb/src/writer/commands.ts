@@ -3,7 +3,7 @@ import type { Rows } from '../environment/environment.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
 import { type FoundMap, type MapTables, openMapTables } from '../tables/maps.ts'
 import { openProjects, type Projects } from '../tables/projects.ts'
-import { type Refusal, toRefusal } from '../threads/error-transfer.ts'
+import { type SerializedError, serializeError } from '../threads/error-transfer.ts'
 
 /** A manifest to write; one that the slot has already is referred to by its role. */
 type ManifestToPut = Manifest | 'complete' | 'pending'
@@ -43,11 +43,11 @@ export interface CommandResults {
   createProject: { command: { type: 'createProject'; projectId: string }; result: number }
   /** Writes a project if it still is of this version; returns whether it was. */
   putProject: { command: { type: 'putProject'; projectId: string; version: string; project: Project }; result: boolean }
-  putMap: { command: PutMap; result: 'written' | 'changed' | { refusal: Refusal } }
+  putMap: { command: PutMap; result: 'written' | 'changed' | { refusal: SerializedError } }
   /** `changed` when the chunk's blob may be deleted. */
   putChunk: {
     command: PutChunk
-    result: 'stored' | 'existing' | 'undeclared' | 'changed' | { refusal: Refusal }
+    result: 'stored' | 'existing' | 'undeclared' | 'changed' | { refusal: SerializedError }
   }
   /** Updates some of the pending manifests that miss a stored chunk; a chunk that was deleted since stays missing. */
   resolveAwaited: {
@@ -148,12 +148,12 @@ function manifestIn({ contents }: FoundMap, manifest: ManifestToPut): Manifest {
 }
 
 /** Returns the refusal of a command instead of throwing it, as that would undo the transaction of others. */
-function refusable<T>(run: () => T): T | { refusal: Refusal } {
+function refusable<T>(run: () => T): T | { refusal: SerializedError } {
   try {
     return run()
   } catch (error) {
     if (!(error instanceof IngestError && error.code === 'map-quota-exceeded')) throw error
-    return { refusal: toRefusal(error) }
+    return { refusal: serializeError(error) }
   }
 }
 

@@ -2,8 +2,8 @@ import type { IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
 import type { Position } from '../ids/entry.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
-import { writerGate } from '../threads/exit-guard.ts'
-import { startThread, type Thread } from '../threads/worker-thread.ts'
+import { writerSlot } from '../threads/exit-guard.ts'
+import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Appended } from './append-batch.ts'
 import type { CommandResults, CommandType, PutMap } from './commands.ts'
 import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
@@ -26,7 +26,7 @@ export interface Writer {
   /** Why nothing can be written any more. */
   failure(): IngestError | undefined
   /** Why nothing can be written now. */
-  refusal(): IngestError | undefined
+  unavailable(): IngestError | undefined
   /** Refuses new requests, and resolves when queued ones are settled and the writer has ended, or cannot end. */
   close(): Promise<void>
 }
@@ -46,10 +46,10 @@ export interface WriterOptions {
 /** Starts the thread that writes, and resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
   const { environment, data, onFatal, onProgress, onGarbage, timeoutMs } = options
-  const thread: Thread<WriterRequest> = await startThread({
-    worker: new URL('./write-worker.js', import.meta.url),
+  const thread: RequestClient<WriterRequest> = await startRequestClient({
+    module: new URL('./write-worker.js', import.meta.url),
     data,
-    gate: writerGate,
+    slot: writerSlot,
     onFatal,
     lockHolder: environment.lockHolder,
     onMessage(message: FromWriter) {
@@ -64,22 +64,22 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     append(project, batch, builds) {
       const { buffer, length } = batch
       const request = { type: 'append', id: ++lastId, project, record: batch, builds } as const
-      return thread.ask(request, length, [buffer as ArrayBuffer])
+      return thread.request(request, length, [buffer as ArrayBuffer])
     },
 
     locate(project, eventIds, fingerprints) {
       const bytes = eventIds.reduce((sum, eventId) => sum + eventId.length, fingerprints.byteLength)
-      return thread.ask({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
+      return thread.request({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
     },
 
     run(command) {
       const bytes = command.type === 'putMap' ? manifestBytesOf(command as PutMap) : commandBytes
-      return thread.ask({ type: 'command', id: ++lastId, command }, bytes)
+      return thread.request({ type: 'command', id: ++lastId, command }, bytes)
     },
 
     fail: thread.fail,
     failure: thread.failure,
-    refusal: thread.refusal,
+    unavailable: thread.unavailable,
     close: thread.close,
   }
 }

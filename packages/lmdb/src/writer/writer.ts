@@ -5,9 +5,9 @@ import { openIdIndex } from '../ids/id-index.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
 import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
-import { toRefusal } from '../threads/error-transfer.ts'
-import type { Gate, Gates } from '../threads/exit-guard.ts'
-import { type FromThread, type Outcome, type Serving, serveRequests } from '../threads/request-loop.ts'
+import { serializeError } from '../threads/error-transfer.ts'
+import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
+import { type Outcome, type RequestHandler, runRequestLoop, type ThreadMessage } from '../threads/request-loop.ts'
 import { type Appended, createAppender } from './append-batch.ts'
 import { type Command, type CommandResult, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
@@ -16,11 +16,11 @@ export interface WriterData {
   /** Of the log. */
   directory: string
   /** Of the log, as {@link Environment} names them. */
-  files: string
+  fileIds: string
   idsDirectory: string
   seed: string
   entriesPerFlush: number
-  gates: Gates
+  guards: ExitGuards
 }
 
 export interface AppendRequest {
@@ -55,7 +55,7 @@ export type WriterValue = Appended | (Position | undefined)[] | CommandResult
 
 /** A message from the writer. */
 export type FromWriter =
-  | FromThread<WriterValue>
+  | ThreadMessage<WriterValue>
   | { type: 'progress'; progress: RebuildProgress }
   /** Blobs were marked as garbage. */
   | { type: 'garbage' }
@@ -67,16 +67,21 @@ const waitingMs = 100
  * The only writer of the log in a process: many requests, one transaction, one sync. Requests are settled once they are
  * durable; after an error the whole transaction is undone, and all of its requests are refused.
  */
-export function runWriter(port: MessagePort, environment: Environment, data: WriterData, gate: Gate): Promise<void> {
+export function runWriter(
+  port: MessagePort,
+  environment: Environment,
+  data: WriterData,
+  guard: ExitGuard,
+): Promise<void> {
   const say = (message: FromWriter) => port.postMessage(message)
-  return serveRequests(port, gate, () => openWriter(environment, data, say))
+  return runRequestLoop(port, guard, () => openWriter(environment, data, say))
 }
 
 async function openWriter(
   environment: Environment,
-  { directory, idsDirectory, seed, entriesPerFlush, gates }: WriterData,
+  { directory, idsDirectory, seed, entriesPerFlush, guards }: WriterData,
   say: (message: FromWriter) => void,
-): Promise<Serving<WriterRequest>> {
+): Promise<RequestHandler<WriterRequest>> {
   const { root, table } = environment
   const tables = openEventLogTables(table)
   const eventLog = createEventLog(tables)
@@ -85,10 +90,10 @@ async function openWriter(
     directory: idsDirectory,
     log,
     logDirectory: directory,
-    logFiles: environment.files,
+    logFileIds: environment.fileIds,
     seed,
     entriesPerFlush,
-    gates,
+    guards,
     onProgress: (progress) => say({ type: 'progress', progress }),
   })
   let hasGarbage = false
@@ -110,10 +115,10 @@ async function openWriter(
   }
 
   async function room(): Promise<void> {
-    const timer = setInterval(() => say({ type: 'waits' }), waitingMs)
+    const timer = setInterval(() => say({ type: 'alive' }), waitingMs)
     try {
       await ready()
-      await ids.room()
+      await ids.waitForCapacity()
     } finally {
       clearInterval(timer)
     }
@@ -131,25 +136,25 @@ async function openWriter(
         appender.begin()
         return requests.map(write)
       },
-      ids.undone,
+      ids.rollback,
     )
     if (hasGarbage) say({ type: 'garbage' })
     hasGarbage = false
     return outcomes
   }
 
-  function look(request: LocateRequest): Outcome<WriterValue> {
+  function locateNow(request: LocateRequest): Outcome<WriterValue> {
     try {
       return { id: request.id, value: locate(request) }
     } catch (error) {
-      return { id: request.id, refusal: toRefusal(error) }
+      return { id: request.id, error: serializeError(error) }
     }
   }
 
   return {
-    bytesOf: costOf,
-    async answer(requests) {
-      const outcomes = requests.filter((request) => request.type === 'locate').map(look)
+    requestBytes: costOf,
+    async handle(requests) {
+      const outcomes = requests.filter((request) => request.type === 'locate').map(locateNow)
       const writes = requests.filter((request) => request.type !== 'locate')
       return writes.length === 0 ? outcomes : [...outcomes, ...(await writeAll(writes))]
     },

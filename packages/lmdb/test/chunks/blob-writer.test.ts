@@ -7,7 +7,7 @@ import { openEnvironment } from '../../src/environment/environment.ts'
 t.test('blobs are written and removed, and each request has an outcome', async (t) => {
   const environment = openEnvironment(t.testdir())
   const { port1, port2 } = new MessageChannel()
-  const ended = runBlobWriter(port2, environment, { enter() {}, leave() {} })
+  const ended = runBlobWriter(port2, environment, { enterNative() {}, leaveNative() {} })
   t.strictSame(await once(port1, 'message'), [{ type: 'ready' }])
   async function ask(request: BlobRequest) {
     port1.postMessage(request)
