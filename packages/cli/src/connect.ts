@@ -2,16 +2,16 @@ import { readFile } from 'node:fs/promises'
 import type { EmbeddedIngest, Ingest } from '@ingest/core'
 import { type Command, Option } from 'commander'
 import type { Io } from './io.ts'
-import { duration, notEmpty, projectOption, wholeNumber, withIngest } from './options.ts'
+import { parseDuration, nonEmpty, projectOption, wholeNumber, withIngest } from './options.ts'
 
 /** `--place <id>`. */
 export function placeOption(): Option {
-  return new Option('--place <id>', 'the place of the map').argParser(notEmpty)
+  return new Option('--place <id>', 'the place of the map').argParser(nonEmpty)
 }
 
 /** `--build <id>`. */
 export function buildOption(): Option {
-  return new Option('--build <id>', 'the build of the map').argParser(notEmpty)
+  return new Option('--build <id>', 'the build of the map').argParser(nonEmpty)
 }
 
 /** Where a project is: on a server, or in a store in a directory. */
@@ -39,17 +39,17 @@ export function addTargetOptions(
 ): Command {
   return command
     .addOption(
-      new Option('--url <url>', 'the server; this or --data is required').env('INGEST_URL').argParser(notEmpty),
+      new Option('--url <url>', 'the server; this or --data is required').env('INGEST_URL').argParser(nonEmpty),
     )
     .addOption(
       new Option('--data <dir>', 'the directory of a store; this or --url is required')
         .env('INGEST_DATA')
-        .argParser(notEmpty),
+        .argParser(nonEmpty),
     )
     .addOption(project)
     .addOption(
       new Option('--key-file <file>', 'a file with the ingestion key, which is in INGEST_KEY otherwise').argParser(
-        notEmpty,
+        nonEmpty,
       ),
     )
     .addOption(new Option('--key [key]').hideHelp())
@@ -65,7 +65,7 @@ export function addTargetOptions(
     .addOption(
       new Option('--timeout <duration>', 'how long one request may take, with all its tries')
         .default(120_000, '120s')
-        .argParser(duration),
+        .argParser(parseDuration),
     )
     .addHelpText('after', targetHelp)
 }
@@ -75,7 +75,7 @@ With --url, or INGEST_URL, the key of the project is in INGEST_KEY or in a --key
 With --data, or INGEST_DATA, no key is needed, and servers may have the directory open. An option wins over both.`
 
 /** Which of a server and a store is meant. */
-export function targetOf(command: Command): Target {
+export function parseTarget(command: Command): Target {
   const target = command.opts<Target>()
   const isNamed = (name: 'url' | 'data') => command.getOptionValueSource(name) === 'cli'
   if (target.url === undefined || target.data === undefined) return target
@@ -98,7 +98,7 @@ const tryTimeoutMsMax = 30_000
  * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for what cannot be, and what opening a store
  *   refuses with.
  */
-export async function withTarget<T>(
+export async function connect<T>(
   io: Io,
   target: Target,
   use: (ingest: Ingest, embedded?: EmbeddedIngest) => Promise<T>,
@@ -112,14 +112,14 @@ export async function withTarget<T>(
   const onRetry = quiet ? () => {} : createRetryReport(io)
   const client = createClient({ url, projectId: project, key, retries, tryTimeoutMs, timeoutMs: timeout, onRetry })
   try {
-    return await use(client).catch((error) => explain(error, target))
+    return await use(client).catch((error) => explainError(error, target))
   } finally {
     await client.close()
   }
 }
 
 /** In the words of a command line what a server says of a request. */
-async function explain(error: unknown, { url, project }: Target): Promise<never> {
+async function explainError(error: unknown, { url, project }: Target): Promise<never> {
   const { IngestError } = await import('@ingest/core')
   if (!(error instanceof IngestError)) throw error
   const { code } = error

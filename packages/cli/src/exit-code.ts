@@ -108,7 +108,7 @@ export class CommandFailure extends Error {
   }
 }
 
-export async function failureOf(error: unknown): Promise<Failure> {
+export async function toFailure(error: unknown): Promise<Failure> {
   if (error instanceof CommanderError) {
     const message = error.message.replace(/^error: /, '')
     return { exitCode: exitCode.usage, code: 'invalid-argument', message, retryable: false }

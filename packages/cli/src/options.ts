@@ -1,19 +1,19 @@
 import type { EmbeddedIngest, IngestError, MapRules } from '@ingest/core'
 import { InvalidArgumentError, Option } from 'commander'
 import type { Io } from './io.ts'
-import { say } from './io.ts'
+import { printMessage } from './io.ts'
 
 /** `--data <dir>`, or INGEST_DATA. */
 export function dataOption(): Option {
   return new Option('--data <dir>', 'the directory of the store')
     .env('INGEST_DATA')
-    .argParser(notEmpty)
+    .argParser(nonEmpty)
     .makeOptionMandatory()
 }
 
 /** `--project <id>`, or INGEST_PROJECT_ID. */
 export function projectOption(): Option {
-  return new Option('--project <id>', 'the project').env('INGEST_PROJECT_ID').argParser(projectId).makeOptionMandatory()
+  return new Option('--project <id>', 'the project').env('INGEST_PROJECT_ID').argParser(parseProjectId).makeOptionMandatory()
 }
 
 /** `--json`. */
@@ -25,13 +25,13 @@ export function jsonOption(): Option {
  * Checks a project id for commander, before anything is opened. The rule is that of `isProjectId`, repeated so that the
  * core is not loaded for it.
  */
-export function projectId(text: string): string {
+export function parseProjectId(text: string): string {
   if (/^[A-Za-z0-9._-]{1,64}$/.test(text)) return text
   throw new InvalidArgumentError('A project id is 1 to 64 of A-Z a-z 0-9 . _ -')
 }
 
 /** Any text but none, for commander: an empty directory or address would be taken for quite another one. */
-export function notEmpty(text: string): string {
+export function nonEmpty(text: string): string {
   if (text !== '') return text
   throw new InvalidArgumentError('Expected something that is not empty.')
 }
@@ -45,28 +45,28 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
-const byteUnits: Record<string, number> = { '': 1, K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 }
+const bytesPerUnit: Record<string, number> = { '': 1, K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 }
 
 /** A number of bytes from `min` to `max`, for commander: `1048576`, `1024K` or `1M`. */
 export function byteCount(min: number, max: number): (text: string) => number {
   return (text) => {
     const [, count = '', unit = ''] = /^(\d{1,13})([KMG]?)$/.exec(text) ?? []
-    const bytes = count === '' ? Number.NaN : Number(count) * (byteUnits[unit] as number)
+    const bytes = count === '' ? Number.NaN : Number(count) * (bytesPerUnit[unit] as number)
     if (bytes >= min && bytes <= max) return bytes
     throw new InvalidArgumentError(`Expected a number of bytes from ${min} to ${max}, such as 512K or 32M.`)
   }
 }
 
-const durationUnitsMs: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+const msPerUnit: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
 /** `90d`, `48h`, `30m` or `10s`, in milliseconds; NaN for anything else. */
 export function durationMs(text: string): number {
   const [, count = '', unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? []
-  return Number(count) * (durationUnitsMs[unit] ?? Number.NaN)
+  return Number(count) * (msPerUnit[unit] ?? Number.NaN)
 }
 
 /** A duration in milliseconds, for commander. */
-export function duration(text: string): number {
+export function parseDuration(text: string): number {
   const ms = durationMs(text)
   if (Number.isNaN(ms)) throw new InvalidArgumentError('Expected a number with a unit: 10s, 30m, 48h or 90d.')
   return ms
@@ -77,7 +77,7 @@ export function duration(text: string): number {
  *
  * @throws {IngestError} `invalid-argument`
  */
-export async function timeOf(option: string, text: string): Promise<number> {
+export async function parseTimeOption(option: string, text: string): Promise<number> {
   const ms = durationMs(text)
   if (!Number.isNaN(ms)) return Date.now() - ms
   // loaded here, so that --help and wrong use answer at once
@@ -119,7 +119,7 @@ export async function withIngest<T>(
   const [core, { openLmdbStore }] = await Promise.all([import('@ingest/core'), import('@ingest/lmdb')])
   const { createIngest, IngestError, isProjectId } = core
   const { data, project, create = false, maps = {}, onFatal = () => {} } = options
-  const report = options.onRebuild ?? ((percent: number) => say(io, `rebuilding the id index: ${percent} %`))
+  const report = options.onRebuild ?? ((percent: number) => printMessage(io, `rebuilding the id index: ${percent} %`))
   if (project !== undefined && !isProjectId(project)) {
     throw new IngestError('invalid-argument', `A project id is 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
   }

@@ -1,9 +1,9 @@
 import { CommanderError } from 'commander'
 import { wordsToComplete, writeSuggestions } from './commands/completion.ts'
-import { exitCode, failureOf } from './exit-code.ts'
+import { exitCode, toFailure } from './exit-code.ts'
 import type { Io } from './io.ts'
-import { say, writeJson } from './io.ts'
-import { createProgram, spellOut } from './program.ts'
+import { printMessage, writeJson } from './io.ts'
+import { createProgram, normalizeArgs } from './program.ts'
 
 /**
  * Runs one command line, without the name of the program, and resolves to its exit code. A failure is one line on
@@ -14,15 +14,15 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
   try {
     const words = wordsToComplete(args)
     if (words) await writeSuggestions(io, program, words)
-    else await program.parseAsync(spellOut(program, args), { from: 'user' })
+    else await program.parseAsync(normalizeArgs(program, args), { from: 'user' })
     return exitCode.done
   } catch (error) {
     // help and the version
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
-    const { exitCode: code, details, isPrinted, ...failure } = await failureOf(error)
+    const { exitCode: code, details, isPrinted, ...failure } = await toFailure(error)
     // an end that was asked for need not be explained
     if (failure.message === '') return code
-    say(io, failure.message)
+    printMessage(io, failure.message)
     if (wantsJson(args) && !isPrinted) await writeJson(io, { ok: false, ...details, error: failure })
     return code
   }

@@ -1,7 +1,7 @@
 import { IngestError } from '@ingest/core'
 import { CommanderError } from 'commander'
 import t from 'tap'
-import { CommandFailure, failureOf } from '../src/exit-code.ts'
+import { CommandFailure, toFailure } from '../src/exit-code.ts'
 import { Interrupted } from '../src/terminal/on-signal.ts'
 
 t.test('whatever goes wrong has an exit code, a code, a sentence, and whether to try again', async (t) => {
@@ -20,21 +20,21 @@ t.test('whatever goes wrong has an exit code, a code, a sentence, and whether to
     ],
     [new IngestError('overloaded', 'Later.'), { exitCode: 6, code: 'overloaded', message: 'Later.', retryable: true }],
   ]
-  for (const [error, failure] of cases) t.strictSame(await failureOf(error), failure)
+  for (const [error, failure] of cases) t.strictSame(await toFailure(error), failure)
 })
 
 t.test('what a command says of itself stands', async (t) => {
   const failure = { exitCode: 5, code: 'events-rejected', message: 'Some.', retryable: false, details: { events: 3 } }
-  t.equal(await failureOf(new CommandFailure(failure)), failure)
+  t.equal(await toFailure(new CommandFailure(failure)), failure)
 })
 
 t.test('anything else is a bug, and shows where it is', async (t) => {
   const error = new TypeError('oops')
-  t.strictSame(await failureOf(error), {
+  t.strictSame(await toFailure(error), {
     exitCode: 1,
     code: 'internal-error',
     message: error.stack,
     retryable: false,
   })
-  t.match(await failureOf('no error at all'), { exitCode: 1, message: 'no error at all' })
+  t.match(await toFailure('no error at all'), { exitCode: 1, message: 'no error at all' })
 })

@@ -20,9 +20,9 @@ writeFileSync(files.map, '{}')
 const store = ['--data', data, '--project', projectId]
 const nobody = ['--url', 'http://127.0.0.1:1', '--project', projectId, '--retries', '0']
 const map = ['--place', '1', '--build', 'b']
-const { keys, submitBatch, close } = createIngest({ store: await openLmdbStore(data) })
+const { keys, project, close } = createIngest({ store: await openLmdbStore(data) })
 const [{ record: key }, { record: other }] = [await keys.create(projectId), await keys.create(projectId)]
-await submitBatch(projectId, { events: [{ projectId, eventId: 'e-0', type: 'kill' }] })
+await project(projectId).submitBatch({ events: [{ projectId, eventId: 'e-0', type: 'kill' }] })
 await close()
 
 interface Case {

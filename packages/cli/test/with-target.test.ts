@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { Command } from 'commander'
 import t from 'tap'
-import { addTargetOptions, type Target, targetOf, withTarget } from '../src/connect.ts'
-import { readSettings } from '../src/settings.ts'
+import { addTargetOptions, type Target, parseTarget, connect } from '../src/connect.ts'
+import { applySettings } from '../src/settings.ts'
 import { createIo } from './run-ingest.ts'
 
 /** What a command line means, with an environment of its own. */
@@ -12,9 +12,9 @@ function parse(args: string[], env: Record<string, string> = {}) {
     .configureOutput({ outputError() {} })
   let target: Target | undefined
   command.action(() => {
-    target = targetOf(command)
+    target = parseTarget(command)
   })
-  readSettings(command, env)
+  applySettings(command, env)
   command.parse(['--project', 'p', ...args], { from: 'user' })
   return target as Target
 }
@@ -55,7 +55,7 @@ t.test('a file that holds no key is told of by its name', async (t) => {
   const keyFile = join(t.testdir({ key: 'two words' }), 'key')
   const target = { url, project: 'p', retries: 0, timeout: 1000, keyFile }
   await t.rejects(
-    withTarget(createIo().io, target, async () => {}),
+    connect(createIo().io, target, async () => {}),
     {
       code: 'unauthorized',
       message: `What is in ${keyFile} is no ingestion key: put one into INGEST_KEY, or name its file by --key-file.`,

@@ -1,15 +1,15 @@
 import type { PreparedEvent, PreparedPiece, RejectedInput, ValueForm } from '@ingest/client'
 import type { JsonObject } from '@ingest/core/internal'
 import { Command } from 'commander'
-import { CommandFailure, exitCode, type Failure, failureOf } from '../exit-code.ts'
+import { CommandFailure, exitCode, type Failure, toFailure } from '../exit-code.ts'
 import { openInput } from '../files/open-input.ts'
-import { createFirstPlaces, placeOf, type RejectedReport, withRejected } from '../files/rejected-report.ts'
+import { createFirstSeen, describePosition, type RejectedReport, withRejectedReport } from '../files/rejected-report.ts'
 import type { Io } from '../io.ts'
-import { writeJson, writeOut } from '../io.ts'
-import { jsonOption, notEmpty, projectOption } from '../options.ts'
+import { writeJson, writeStdout } from '../io.ts'
+import { jsonOption, nonEmpty, projectOption } from '../options.ts'
 import { formatBytes, formatCount } from '../terminal/format.ts'
-import { untilSignal } from '../terminal/on-signal.ts'
-import { eventsProgress, showProgress } from '../terminal/progress.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
+import { toEventsProgress, createProgressDisplay } from '../terminal/progress.ts'
 import { makeIdsOption, rejectedOption } from './send.ts'
 
 interface CheckOptions {
@@ -34,7 +34,7 @@ interface Tally {
 export function checkCommand(io: Io): Command {
   return new Command('check')
     .description('say what would become of the events of a file, without a server and without a store')
-    .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', notEmpty)
+    .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', nonEmpty)
     .addOption(projectOption().makeOptionMandatory(false))
     .addOption(makeIdsOption())
     .addOption(rejectedOption())
@@ -59,37 +59,37 @@ async function check(io: Io, file: string, options: CheckOptions): Promise<void>
   const { project, json, quiet } = options
   const tally: Tally = { projectId: project ?? null, bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0 }
   try {
-    await untilSignal(io, 'not all of it was checked', (signal) => checkFile(io, { file, options, tally, signal }))
+    await abortOnSignal(io, 'not all of it was checked', (signal) => checkFile(io, { file, options, tally, signal }))
   } catch (error) {
-    throw new CommandFailure({ ...(await failureOf(error)), details: tally })
+    throw new CommandFailure({ ...(await toFailure(error)), details: tally })
   }
   const isGood = tally.accepted === tally.events
   if (json && isGood) await writeJson(io, { ok: true, ...tally })
-  if (!json && !quiet) await writeOut(io, `${lineOf(tally)}\n`)
-  if (!isGood) throw new CommandFailure({ ...faultOf(tally), details: tally })
+  if (!json && !quiet) await writeStdout(io, `${formatTally(tally)}\n`)
+  if (!isGood) throw new CommandFailure({ ...tallyFailure(tally), details: tally })
 }
 
-interface Checking {
+interface CheckRun {
   file: string
   options: CheckOptions
   tally: Tally
   signal: AbortSignal
 }
 
-async function checkFile(io: Io, { file, options, tally, signal }: Checking): Promise<void> {
+async function checkFile(io: Io, { file, options, tally, signal }: CheckRun): Promise<void> {
   const { prepareEvents } = await import('@ingest/client')
   const input = await openInput(io, file, options.rejected)
   const leave = () => input.stream.destroy()
   signal.addEventListener('abort', leave)
   try {
-    await withRejected(io, options, async (report) => {
-      const judge = await createJudge(tally, report)
-      const progress = options.quiet ? undefined : await showProgress(io.stderr)
+    await withRejectedReport(io, options, async (report) => {
+      const judge = await createChecker(tally, report)
+      const progress = options.quiet ? undefined : await createProgressDisplay(io.stderr)
       try {
         const { project: projectId, makeIds } = options
         for await (const piece of prepareEvents(input.stream, { projectId, makeIds })) {
           await judge(piece)
-          progress?.show(eventsProgress('checking', tally, input.size))
+          progress?.show(toEventsProgress('checking', tally, input.size))
         }
       } finally {
         progress?.end()
@@ -102,10 +102,10 @@ async function checkFile(io: Io, { file, options, tally, signal }: Checking): Pr
 }
 
 /** Decides about each event as a server does that has none of them; what it finds is counted and reported. */
-async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece: PreparedPiece) => Promise<void>> {
+async function createChecker(tally: Tally, report: RejectedReport): Promise<(piece: PreparedPiece) => Promise<void>> {
   const [core, { rejectEvent }] = await Promise.all([import('@ingest/core'), import('@ingest/client')])
   const { checkEvent, IngestError, isProjectId, parseJson } = core
-  const places = createFirstPlaces()
+  const places = createFirstSeen()
 
   function projectOf({ projectId }: JsonObject): string {
     if (isProjectId(projectId)) return projectId
@@ -119,7 +119,7 @@ async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece
     const first = eventId !== null && isIdentified ? places.find(eventId) : undefined
     if (eventId !== null && first !== undefined) {
       tally.duplicates++
-      report.mention(prepared.at, form, eventId, `The eventId is that of ${placeOf(first, form)}.`)
+      report.mention(prepared.at, form, eventId, `The eventId is that of ${describePosition(first, form)}.`)
     } else if (eventId === null || issues.length > 0) {
       return rejectEvent(prepared, { eventId, issues })
     } else {
@@ -141,13 +141,13 @@ async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece
   }
 }
 
-function lineOf({ projectId, bytes, events, accepted, duplicates, rejected }: Tally): string {
+function formatTally({ projectId, bytes, events, accepted, duplicates, rejected }: Tally): string {
   const of = projectId === null ? '' : ` of ${projectId}`
   const outcome = `${accepted} would be accepted, ${formatCount(duplicates, 'duplicate')}, ${rejected} rejected`
   return `checked ${formatCount(events, 'event')}${of}: ${outcome}; ${formatBytes(bytes)}`
 }
 
-function faultOf({ events, accepted, rejected }: Tally): Failure {
+function tallyFailure({ events, accepted, rejected }: Tally): Failure {
   const code = rejected > 0 ? 'events-rejected' : 'events-repeated'
   const message = `${events - accepted} of ${formatCount(events, 'event')} would not be stored`
   return { exitCode: exitCode.invalid, code, message, retryable: false }

@@ -1,5 +1,5 @@
 import { Argument, Command, type Option } from 'commander'
-import { type Io, writeOut } from '../io.ts'
+import { type Io, writeStdout } from '../io.ts'
 
 /** What a word may become, and what that is. */
 export interface Suggestion {
@@ -21,35 +21,35 @@ export function completeWords(program: Command, words: readonly string[]): Sugge
   for (const word of parts) {
     const child = command.commands.find((each) => each.name() === word || each.aliases().includes(word))
     if (waiting) waiting = undefined
-    else if (word.startsWith('-')) waiting = optionOf(command, word)
+    else if (word.startsWith('-')) waiting = findOption(command, word)
     else if (child && operands === 0) command = child
     // `help` stands before the commands that it tells of
     else if (word !== 'help' || operands > 0) operands++
   }
-  return suggestionsOf(command, operands, waiting, current).filter(({ value }) => value.startsWith(current))
+  return listSuggestions(command, operands, waiting, current).filter(({ value }) => value.startsWith(current))
 }
 
 /** The option that takes the next word for its value. */
-function optionOf(command: Command, word: string): Option | undefined {
+function findOption(command: Command, word: string): Option | undefined {
   const named = command.options.find(({ long, short }) => long === word || short === word)
   return named?.required || named?.optional ? named : undefined
 }
 
-function suggestionsOf(command: Command, operands: number, waiting: Option | undefined, current: string): Suggestion[] {
+function listSuggestions(command: Command, operands: number, waiting: Option | undefined, current: string): Suggestion[] {
   const help = command.createHelp()
   const [name = '', value] = current.split('=')
-  if (waiting) return choices(waiting.argChoices)
-  if (current.startsWith('-') && value !== undefined) return choices(optionOf(command, name)?.argChoices, `${name}=`)
+  if (waiting) return toSuggestions(waiting.argChoices)
+  if (current.startsWith('-') && value !== undefined) return toSuggestions(findOption(command, name)?.argChoices, `${name}=`)
   if (current.startsWith('-')) {
     return help.visibleOptions(command).map(({ long, description }) => ({ value: long ?? '', description }))
   }
   if (command.commands.length > 0 && operands === 0) {
     return help.visibleCommands(command).map((each) => ({ value: each.name(), description: each.description() }))
   }
-  return choices(command.registeredArguments[operands]?.argChoices)
+  return toSuggestions(command.registeredArguments[operands]?.argChoices)
 }
 
-function choices(values: readonly string[] = [], prefix = ''): Suggestion[] {
+function toSuggestions(values: readonly string[] = [], prefix = ''): Suggestion[] {
   return values.map((value) => ({ value: `${prefix}${value}`, description: '' }))
 }
 
@@ -61,7 +61,7 @@ export function completionCommand(io: Io): Command {
     .addArgument(new Argument('<shell>', 'the shell').choices(shells))
     .addHelpText('after', completionHelp)
     .action(async (shell: string) => {
-      await writeOut(io, scripts[shell] as string)
+      await writeStdout(io, scripts[shell] as string)
     })
 }
 
@@ -85,7 +85,7 @@ export function wordsToComplete([command, separator, ...words]: readonly string[
 export async function writeSuggestions(io: Io, program: Command, words: readonly string[]): Promise<void> {
   const suggestions = completeWords(program, words)
   const lines = suggestions.map(({ value, description }) => (description === '' ? value : `${value}\t${description}`))
-  await writeOut(io, lines.map((line) => `${line}\n`).join(''))
+  await writeStdout(io, lines.map((line) => `${line}\n`).join(''))
 }
 
 // The words of the command line go to the command as they are, never through `eval`: a shell that completes must not

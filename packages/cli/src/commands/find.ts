@@ -1,10 +1,10 @@
 import { Command } from 'commander'
-import { addTargetOptions, targetOf, withTarget } from '../connect.ts'
+import { addTargetOptions, parseTarget, connect } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
-import { writeOut } from '../io.ts'
+import { writeStdout } from '../io.ts'
 import { jsonOption } from '../options.ts'
-import { formatTime } from '../terminal/format.ts'
+import { toIsoTime } from '../terminal/format.ts'
 
 /** `ingest find`. */
 export function findCommand(io: Io): Command {
@@ -18,15 +18,15 @@ export function findCommand(io: Io): Command {
     .addHelpText('after', findHelp)
     .action(async (eventId: string, { json }: { json?: true }) => {
       const { eventLine } = await import('@ingest/core')
-      const target = targetOf(command)
-      await withTarget(io, target, async (ingest) => {
+      const target = parseTarget(command)
+      await connect(io, target, async (ingest) => {
         const event = await ingest.findEvent(eventId)
         if (!event) {
           const message = `No event ${eventId} is stored for the project ${target.project}.`
           throw new CommandFailure({ exitCode: exitCode.refused, code: 'event-not-found', message, retryable: false })
         }
         const { cursor, receivedAt, bytes } = event
-        const receivedText = formatTime(receivedAt)
+        const receivedText = toIsoTime(receivedAt)
         const line = eventLine(event)
         const text = json
           ? Buffer.concat([
@@ -35,9 +35,9 @@ export function findCommand(io: Io): Command {
               line.subarray(line.indexOf('"event":')),
             ])
           : Buffer.concat([Buffer.from(`received  ${receivedText}\ncursor    ${cursor}\n\n`), bytes, Buffer.from('\n')])
-        const { visible } = await import('../terminal/format.ts')
+        const { escapeControlCharacters } = await import('../terminal/format.ts')
         // the space between the tokens of JSON stays as it is
-        await writeOut(io, io.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, visible) : text)
+        await writeStdout(io, io.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, escapeControlCharacters) : text)
       })
     })
 }

@@ -1,16 +1,16 @@
 import type { SubmittedEvents } from '@ingest/client'
 import type { Issue } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, type Target, targetOf, withTarget } from '../connect.ts'
-import { CommandFailure, exitCode, type Failure, failureOf } from '../exit-code.ts'
+import { addTargetOptions, type Target, parseTarget, connect } from '../connect.ts'
+import { CommandFailure, exitCode, type Failure, toFailure } from '../exit-code.ts'
 import { openInput } from '../files/open-input.ts'
-import { withRejected } from '../files/rejected-report.ts'
+import { withRejectedReport } from '../files/rejected-report.ts'
 import type { Io } from '../io.ts'
-import { say, writeJson, writeOut } from '../io.ts'
-import { jsonOption, notEmpty, wholeNumber } from '../options.ts'
+import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { jsonOption, nonEmpty, wholeNumber } from '../options.ts'
 import { formatBytes, formatCount } from '../terminal/format.ts'
-import { untilSignal } from '../terminal/on-signal.ts'
-import { eventsProgress, showProgress } from '../terminal/progress.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
+import { toEventsProgress, createProgressDisplay } from '../terminal/progress.ts'
 
 interface SendOptions {
   makeIds?: true
@@ -27,7 +27,7 @@ const retriesDefault = 10
 export function sendCommand(io: Io): Command {
   const command = new Command('send')
     .description('send the events of a file; run again, what is stored already counts as a duplicate')
-    .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', notEmpty)
+    .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', nonEmpty)
   return addTargetOptions(command, { retries: retriesDefault })
     .addOption(makeIdsOption())
     .addOption(rejectedOption())
@@ -39,7 +39,7 @@ export function sendCommand(io: Io): Command {
     .addOption(jsonOption())
     .option('--quiet', 'print nothing but errors, and the object of --json')
     .addHelpText('after', sendHelp)
-    .action(async (file: string, options: SendOptions) => send(io, file, options, targetOf(command)))
+    .action(async (file: string, options: SendOptions) => send(io, file, options, parseTarget(command)))
 }
 
 /** `--make-ids`. */
@@ -52,7 +52,7 @@ export function rejectedOption(): Option {
   return new Option(
     '--rejected <file>',
     'write what is rejected there, a line each: { "line" or "index", "eventId", "issues", "event" }',
-  ).argParser(notEmpty)
+  ).argParser(nonEmpty)
 }
 
 const sendHelp = `
@@ -73,43 +73,43 @@ async function send(io: Io, file: string, options: SendOptions, target: Target):
   const result = () => ({ ...sent, durationMs: Math.round(performance.now() - startedAt) })
   const rejections = { withoutId: 0 }
   try {
-    await untilSignal(io, remedyOf(options), (signal) =>
+    await abortOnSignal(io, rerunAdvice(options), (signal) =>
       submit(io, { file, options, target }, { signal, sent, rejections }),
     )
   } catch (error) {
-    throw new CommandFailure({ ...(await interruptedBy(error, options)), details: result() })
+    throw new CommandFailure({ ...(await toSendFailure(error, options)), details: result() })
   }
   if (options.json && sent.rejected === 0) await writeJson(io, { ok: true, ...result() })
-  if (!options.json && !options.quiet) await writeOut(io, `${lineOf(result())}\n`)
+  if (!options.json && !options.quiet) await writeStdout(io, `${formatSummary(result())}\n`)
   if (sent.madeIds > 0 && !options.quiet) {
-    say(io, `ids were made for ${formatCount(sent.madeIds, 'event')}: running this again stores them again`)
+    printMessage(io, `ids were made for ${formatCount(sent.madeIds, 'event')}: running this again stores them again`)
   }
-  if (sent.rejected > 0) throw new CommandFailure({ ...rejection(sent, rejections, options), details: result() })
+  if (sent.rejected > 0) throw new CommandFailure({ ...rejectionFailure(sent, rejections, options), details: result() })
 }
 
-interface Sending {
+interface SendProgress {
   signal: AbortSignal
   /** Kept up to date, so that it can be told whatever happens. */
   sent: SubmittedEvents
   rejections: { withoutId: number }
 }
 
-interface Request {
+interface SendRequest {
   file: string
   options: SendOptions
   target: Target
 }
 
-async function submit(io: Io, { file, options, target }: Request, sending: Sending): Promise<void> {
+async function submit(io: Io, { file, options, target }: SendRequest, sending: SendProgress): Promise<void> {
   const { signal, sent, rejections } = sending
   const { concurrency, makeIds = false, rejected, quiet } = options
   const { submitEvents } = await import('@ingest/client')
   const input = await openInput(io, file, rejected)
   try {
     // a target that cannot be reached leaves the file of an earlier run as it is
-    await withTarget(io, target, (ingest) =>
-      withRejected(io, options, async (report) => {
-        const progress = quiet ? undefined : await showProgress(io.stderr)
+    await connect(io, target, (ingest) =>
+      withRejectedReport(io, options, async (report) => {
+        const progress = quiet ? undefined : await createProgressDisplay(io.stderr)
         try {
           await submitEvents(ingest, input.stream, {
             concurrency,
@@ -117,10 +117,10 @@ async function submit(io: Io, { file, options, target }: Request, sending: Sendi
             signal,
             onProgress(now) {
               Object.assign(sent, now)
-              progress?.show(eventsProgress('sending', now, input.size))
+              progress?.show(toEventsProgress('sending', now, input.size))
             },
             onRejected(events, form) {
-              rejections.withoutId += events.filter(({ issues }) => issues.some(isWithoutId)).length
+              rejections.withoutId += events.filter(({ issues }) => issues.some(isMissingId)).length
               return report.note(events, form)
             },
           })
@@ -134,11 +134,11 @@ async function submit(io: Io, { file, options, target }: Request, sending: Sendi
   }
 }
 
-function isWithoutId({ code, path }: Issue): boolean {
+function isMissingId({ code, path }: Issue): boolean {
   return code === 'required' && path === '/eventId'
 }
 
-function lineOf({ events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed): string {
+function formatSummary({ events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed): string {
   const seconds = durationMs / 1000
   const perSecond = Math.round(events / Math.max(seconds, 0.001))
   const outcome = `${accepted} accepted, ${formatCount(duplicates, 'duplicate')}, ${rejected} rejected`
@@ -150,22 +150,22 @@ interface Timed {
 }
 
 /** What running it again would do. */
-function remedyOf({ makeIds }: SendOptions): string {
+function rerunAdvice({ makeIds }: SendOptions): string {
   return makeIds
     ? 'run again, it would store again what has no eventId of its own'
     : 'run it again, and it goes on: what is stored already counts as a duplicate'
 }
 
-async function interruptedBy(error: unknown, options: SendOptions): Promise<Failure> {
-  const failure = await failureOf(error)
+async function toSendFailure(error: unknown, options: SendOptions): Promise<Failure> {
+  const failure = await toFailure(error)
   if (failure.exitCode !== exitCode.temporary) return failure
-  const [first = '', ...rest] = remedyOf(options)
+  const [first = '', ...rest] = rerunAdvice(options)
   return { ...failure, message: `${failure.message} ${first.toUpperCase()}${rest.join('')}.` }
 }
 
-function rejection(
+function rejectionFailure(
   { events, rejected }: SubmittedEvents,
-  { withoutId }: Sending['rejections'],
+  { withoutId }: SendProgress['rejections'],
   { rejected: file }: SendOptions,
 ): Failure {
   const where = file === undefined ? '--rejected <file> keeps them with their issues' : `they are in ${file}`

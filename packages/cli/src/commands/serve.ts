@@ -1,10 +1,10 @@
 import { setFlagsFromString } from 'node:v8'
 import type { EmbeddedIngest, IngestError } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { CommandFailure, exitCode, failureOf } from '../exit-code.ts'
-import { type Io, type StopSignal, signalExitCodes, writeJson, writeOut } from '../io.ts'
-import { byteCount, dataOption, jsonOption, notEmpty, wholeNumber, withIngest } from '../options.ts'
-import { createLog, isText, type Log, type LogFormat, logFormats } from './serve-log.ts'
+import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
+import { type Io, type StopSignal, signalExitCodes, writeJson, writeStdout } from '../io.ts'
+import { byteCount, dataOption, jsonOption, nonEmpty, wholeNumber, withIngest } from '../options.ts'
+import { createLog, logsText, type Log, type LogFormat, logFormats } from './serve-log.ts'
 
 interface ServeOptions {
   data: string
@@ -33,7 +33,7 @@ export function serveCommand(io: Io): Command {
       new Option('--host <address>', 'the address to listen on')
         .env('INGEST_HOST')
         .default('127.0.0.1')
-        .argParser(notEmpty),
+        .argParser(nonEmpty),
     )
     .addOption(
       new Option('--port <n>', 'the port to listen on; 0 picks one')
@@ -85,7 +85,7 @@ export function serveCommand(io: Io): Command {
     )
     .addOption(jsonOption())
     .addHelpText('after', serveHelp)
-    .action((options: ServeOptions) => serveUntilSignal(io, options))
+    .action((options: ServeOptions) => serveStore(io, options))
 }
 
 const serveHelp = `
@@ -107,7 +107,7 @@ Examples:
  */
 const garbagePercent = 400
 
-async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
+async function serveStore(io: Io, options: ServeOptions): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${garbagePercent}`)
   const { data, host, port, rateLimit, mapRateLimit, readRateLimit, publicationLimit, logLevel, json } = options
   const maps = { pendingBytesMax: options.pendingMapLimit }
@@ -116,30 +116,30 @@ async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
   const onRebuild = (percent: number) => log.info({ percent }, 'rebuilding the id index')
   let isListening = false
   await withIngest(io, { data, create: true, maps, onFatal: endAtOnce, onRebuild }, async (ingest) => {
-    const signals = nextSignal(io)
+    const signals = listenForSignals(io)
     const server = await serve({
       ingest,
       host,
       port,
       log,
       publicationBytesMax: publicationLimit,
-      ...(rateLimit !== 'off' && { rateLimits: limitsOf(rateLimit, mapRateLimit, readRateLimit) }),
+      ...(rateLimit !== 'off' && { rateLimits: toRateLimits(rateLimit, mapRateLimit, readRateLimit) }),
     }).catch(async (error) => {
-      throw await listenRefusal(error, host, port)
+      throw await toListenError(error, host, port)
     })
     isListening = true
     // a terminal has the line of standard output
-    if (!(io.stdout.isTTY && isText(io, options.logFormat)))
+    if (!(io.stdout.isTTY && logsText(io, options.logFormat)))
       log.info({ url: server.url, data, pid: process.pid }, 'listening')
     if (json) await writeJson(io, { ok: true, url: server.url, port: server.port, data, pid: process.pid })
-    else await writeOut(io, `listening on ${server.url}\n`)
-    await warnOfNoKeys(ingest, data, log)
+    else await writeStdout(io, `listening on ${server.url}\n`)
+    await warnIfNoKeys(ingest, data, log)
     log.info({ signal: await signals.first }, 'signalled')
     await server.close()
     signals.off()
     log.info(ingest.tally(), 'drained')
   }).catch(async (error) => {
-    throw isListening ? new CommandFailure({ ...(await failureOf(error)), isPrinted: true }) : error
+    throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
   })
 
   /** After a failed disk, even an orderly exit may never end. */
@@ -149,7 +149,7 @@ async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
   }
 }
 
-function limitsOf(
+function toRateLimits(
   { requestsPerSecond, eventsPerSecond }: Exclude<RateLimit, 'off'>,
   mapBytesPerSecond: number,
   readBytesPerSecond: number,
@@ -172,7 +172,7 @@ function parseRateLimit(text: string): RateLimit {
 }
 
 /** The first SIGTERM or SIGINT. Another SIGTERM changes nothing; another SIGINT ends the process at once. */
-function nextSignal(io: Io): { first: Promise<StopSignal>; off: () => void } {
+function listenForSignals(io: Io): { first: Promise<StopSignal>; off: () => void } {
   let off = () => {}
   let interrupts = 0
   const first = new Promise<StopSignal>((resolve) => {
@@ -185,13 +185,13 @@ function nextSignal(io: Io): { first: Promise<StopSignal>; off: () => void } {
 }
 
 /** A server without a key refuses every request, which is hard to see from outside. */
-async function warnOfNoKeys({ listProjects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
+async function warnIfNoKeys({ listProjects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
   for (const projectId of await listProjects()) if ((await keys.list(projectId)).length > 0) return
   const command = `ingest keys create --data ${/^[\w./-]+$/.test(data) ? data : `'${data}'`} --project <id>`
   log.warn(`the store has no key yet, and every request is refused; make one: ${command}`)
 }
 
-async function listenRefusal(error: NodeJS.ErrnoException, host: string, port: number): Promise<Error> {
+async function toListenError(error: NodeJS.ErrnoException, host: string, port: number): Promise<Error> {
   // only what the system says about the address has this
   if (error.syscall === undefined) return error
   if (error.code === 'EADDRINUSE') {

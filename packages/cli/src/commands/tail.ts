@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { CallOptions } from '@ingest/client'
 import type { Cursor, FollowOptions, Ingest, IngestError, StoredEvent } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, type Target, targetOf, withTarget } from '../connect.ts'
-import { hasColors, type Io, say, writeOut } from '../io.ts'
-import { notEmpty, timeOf } from '../options.ts'
-import { untilSignal } from '../terminal/on-signal.ts'
+import { addTargetOptions, type Target, parseTarget, connect } from '../connect.ts'
+import { hasColors, type Io, printMessage, writeStdout } from '../io.ts'
+import { nonEmpty, parseTimeOption } from '../options.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface TailOptions {
   type?: string
@@ -23,8 +23,8 @@ export function tailCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('tail')
       .description('follow the events of a project as they come in')
-      .option('--type <type>', 'only events of this type', notEmpty)
-      .addOption(new Option('--build <id>', 'only events of this build').argParser(notEmpty))
+      .option('--type <type>', 'only events of this type', nonEmpty)
+      .addOption(new Option('--build <id>', 'only events of this build').argParser(nonEmpty))
       .option('--after <cursor>', 'begin behind the event with this cursor, and not with what comes from now on')
       .addOption(
         new Option(
@@ -36,11 +36,11 @@ export function tailCommand(io: Io): Command {
   )
   return command.addHelpText('after', tailHelp).action(async (options: TailOptions) => {
     // a request that fails is sent again here, where it can be said
-    const target = { ...targetOf(command), retries: 0 }
-    const start = await startOf(options)
-    const write = await openOutput(io, options.json ?? false)
-    await untilSignal(io, '', (signal) =>
-      withTarget(io, target, (ingest) => follow(io, ingest, { target, start, signal, write })),
+    const target = { ...parseTarget(command), retries: 0 }
+    const start = await parseStart(options)
+    const write = await createEventWriter(io, options.json ?? false)
+    await abortOnSignal(io, '', (signal) =>
+      connect(io, target, (ingest) => follow(io, ingest, { target, start, signal, write })),
     )
   })
 }
@@ -55,36 +55,36 @@ Examples:
   INGEST_KEY=… ingest tail --url http://127.0.0.1:8787 --project demo --since 10m
 `
 
-async function startOf({ type, build, after, since }: TailOptions): Promise<FollowOptions> {
+async function parseStart({ type, build, after, since }: TailOptions): Promise<FollowOptions> {
   return {
     ...(type !== undefined && { type }),
     ...(build !== undefined && { buildId: build }),
     ...(after !== undefined && { after }),
-    ...(since !== undefined && { from: await timeOf('--since', since) }),
+    ...(since !== undefined && { from: await parseTimeOption('--since', since) }),
   }
 }
 
 /** Writes one event; false once nobody reads them any more. */
 type Write = (event: StoredEvent) => Promise<boolean>
 
-async function openOutput(io: Io, isJson: boolean): Promise<Write> {
+async function createEventWriter(io: Io, isJson: boolean): Promise<Write> {
   const { stdout } = io
-  const [{ eventLine }, { dayOf, eventRow }, { visible }] = await Promise.all([
+  const [{ eventLine }, { formatDay, formatEventRow }, { escapeControlCharacters }] = await Promise.all([
     import('@ingest/core'),
     import('../terminal/event-row.ts'),
     import('../terminal/format.ts'),
   ])
-  if (!stdout.isTTY) return (event) => writeOut(io, eventLine(event))
+  if (!stdout.isTTY) return (event) => writeStdout(io, eventLine(event))
   // between the tokens of JSON a tab is a space
   if (isJson)
-    return (event) => writeOut(io, `${visible(eventLine(event).toString().trimEnd().replaceAll('\t', ' '))}\n`)
+    return (event) => writeStdout(io, `${escapeControlCharacters(eventLine(event).toString().trimEnd().replaceAll('\t', ' '))}\n`)
   const areColored = hasColors(stdout, io.env)
-  let day = dayOf(Date.now())
+  let day = formatDay(Date.now())
   return (event) => {
-    const own = dayOf(event.receivedAt)
+    const own = formatDay(event.receivedAt)
     const heading = own === day ? '' : `${own}\n`
     day = own
-    return writeOut(io, `${heading}${eventRow(event, { columns: stdout.columns || 80, hasColors: areColored })}\n`)
+    return writeStdout(io, `${heading}${formatEventRow(event, { columns: stdout.columns || 80, hasColors: areColored })}\n`)
   }
 }
 
@@ -116,7 +116,7 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
       // first, because following from a time or a cursor may not show at once that the server is away
       const end = await source.lastCursor({ signal })
       if (after === undefined && start.from === undefined) after = end
-      if (isAway) say(io, 'the server is back')
+      if (isAway) printMessage(io, 'the server is back')
       isAway = false
       const options = { ...start, ...(after !== undefined && { after }), signal, onProgress }
       for await (const event of followEvents(ingest, options)) {
@@ -124,8 +124,8 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
       }
     } catch (error) {
       signal.throwIfAborted()
-      if (url === undefined || !(error instanceof IngestError) || !isPassing(error)) throw error
-      if (!isAway) say(io, `waiting for the server: ${error.message}`)
+      if (url === undefined || !(error instanceof IngestError) || !isTransient(error)) throw error
+      if (!isAway) printMessage(io, `waiting for the server: ${error.message}`)
       isAway = true
       const floorMs = (error.retryAfterSeconds ?? 0) * 1000
       await sleep(Math.max(floorMs, Math.min(backoff.next(), pauseMsMax)), undefined, { signal }).catch(() => {
@@ -140,7 +140,7 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
   }
 }
 
-function isPassing({ code, retryable }: IngestError): boolean {
+function isTransient({ code, retryable }: IngestError): boolean {
   // what a server's store suffers from is its operator's, who may have it repaired
   return retryable || code.startsWith('store-')
 }

@@ -56,7 +56,7 @@ export async function* encodeParquet(
   }
 
   for await (const event of events) {
-    const fields = fieldsOf(event)
+    const fields = parseFields(event)
     for (const [i, { read }] of columns.entries()) group[i]?.push(read(event, fields))
     rows++
     eventBytes += event.bytes.length
@@ -89,12 +89,12 @@ const columns: Column[] = [
   ...['eventId', 'projectId'].map(
     (name): Column => ({
       element: { name, ...text, ...required },
-      read: (_, fields) => textOf(fields[name]) ?? '',
+      read: (_, fields) => toText(fields[name]) ?? '',
     }),
   ),
   ...knownFields.map(({ name, text: kind }): Column => {
     const isTime = kind === 'timestamp'
-    const convert = isTime ? timeOf : textOf
+    const convert = isTime ? toTime : toText
     return {
       element: { name, ...(isTime ? time : text), ...optional },
       read: (_, fields) => convert(fields[name]),
@@ -110,18 +110,18 @@ const columns: Column[] = [
   },
 ]
 
-function fieldsOf({ bytes }: StoredEvent): JsonObject {
+function parseFields({ bytes }: StoredEvent): JsonObject {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString())
 }
 
-function textOf(value: unknown): string | null {
+function toText(value: unknown): string | null {
   return typeof value === 'string' ? value : Number.isSafeInteger(value) ? String(value) : null
 }
 
 /** RFC 3339 has four digits for the year; what is later is beyond what many a reader takes. */
 const timeMax = Date.UTC(9999, 11, 31, 23, 59, 59, 999)
 
-function timeOf(value: unknown): bigint | null {
+function toTime(value: unknown): bigint | null {
   const ms = typeof value === 'string' ? Date.parse(value) : value
   return Number.isSafeInteger(ms) && (ms as number) <= timeMax ? BigInt(ms as number) : null
 }

@@ -3,7 +3,7 @@ import { access, type FileHandle, mkdir, open, readdir, readFile, rename, rm } f
 import { basename, dirname, join, relative } from 'node:path'
 import { lockDirectory } from '@ingest/client'
 import { type Cursor, IngestError } from '@ingest/core'
-import { syncDirectory, writeRefusal } from '../files/write-file.ts'
+import { syncDirectory, toWriteError } from '../files/write-file.ts'
 
 /** What a file holds. */
 export interface FileContent {
@@ -86,14 +86,14 @@ export async function openExportDirectory(options: ExportDirectoryOptions): Prom
     return await openLocked(options, unlock)
   } catch (error) {
     unlock()
-    throw await writeRefusal(error as NodeJS.ErrnoException, directory)
+    throw await toWriteError(error as NodeJS.ErrnoException, directory)
   }
 }
 
 async function openLocked(options: ExportDirectoryOptions, unlock: () => void): Promise<ExportDirectory> {
   const { directory, cursorFile, project } = options
   let last = await readCursorFile(options)
-  const completed = (await settle(options, last)) ? last : undefined
+  const completed = (await reconcile(options, last)) ? last : undefined
 
   async function write(file: string, fill: (handle: FileHandle) => Promise<FileContent>) {
     const handle = await open(join(directory, hiddenName(options, file)), 'w')
@@ -114,24 +114,24 @@ async function openLocked(options: ExportDirectoryOptions, unlock: () => void): 
 
     async add({ receivedAt, extension }, fill) {
       const number = (last?.number ?? 0) + 1
-      const file = `${project}-${String(number).padStart(8, '0')}-${timeText(receivedAt)}.${extension}`
+      const file = `${project}-${String(number).padStart(8, '0')}-${toCompactTime(receivedAt)}.${extension}`
       try {
-        await refuseExisting(join(directory, file), cursorFile)
+        await checkAbsent(join(directory, file), cursorFile)
         const written: ExportedFile = { file, number, ...(await write(file, fill)) }
         await syncDirectory(directory)
         await writeCursorFile(options, written)
         last = written
-        await settle(options, last)
+        await reconcile(options, last)
         return written
       } catch (error) {
-        throw await writeRefusal(error as NodeJS.ErrnoException, directory)
+        throw await toWriteError(error as NodeJS.ErrnoException, directory)
       }
     },
 
     async close() {
       try {
         // what failed may have failed before or after the cursor file was written
-        await settle(options, await readCursorFile(options))
+        await reconcile(options, await readCursorFile(options))
       } catch {
         // the next run does it
       } finally {
@@ -142,12 +142,12 @@ async function openLocked(options: ExportDirectoryOptions, unlock: () => void): 
 }
 
 /** Brings the directory to what the cursor file says, and tells whether that was giving the last file its name. */
-async function settle(options: ExportDirectoryOptions, last: ExportedFile | undefined): Promise<boolean> {
+async function reconcile(options: ExportDirectoryOptions, last: ExportedFile | undefined): Promise<boolean> {
   const { directory, cursorFile } = options
-  const found = (await readdir(directory)).filter((name) => name.endsWith(hiddenEnd(options)))
+  const found = (await readdir(directory)).filter((name) => name.endsWith(hiddenSuffix(options)))
   const lastName = last && hiddenName(options, last.file)
   for (const name of found) if (name !== lastName) await rm(join(directory, name))
-  await rm(temporaryOf(cursorFile), { force: true })
+  await rm(temporaryPath(cursorFile), { force: true })
   if (last === undefined || !found.some((name) => name === lastName)) return false
   // who sees the file must not see it again after a power cut, as one that the cursor file does not know
   await syncDirectory(dirname(cursorFile))
@@ -157,22 +157,22 @@ async function settle(options: ExportDirectoryOptions, last: ExportedFile | unde
 }
 
 /** `20261120T175100Z`: ISO 8601, without what a file name may not hold. */
-function timeText(ms: number): string {
+function toCompactTime(ms: number): string {
   return new Date(ms).toISOString().replaceAll(/[-:]|\.\d+/g, '')
 }
 
 /** What a file is called until it is done with. */
 function hiddenName(options: ExportDirectoryOptions, file: string): string {
-  return `.${file}${hiddenEnd(options)}`
+  return `.${file}${hiddenSuffix(options)}`
 }
 
 /** How the names of the hidden files of one cursor file end, so that nobody removes those of another. */
-function hiddenEnd({ directory, cursorFile }: ExportDirectoryOptions): string {
+function hiddenSuffix({ directory, cursorFile }: ExportDirectoryOptions): string {
   const place = relative(directory, cursorFile)
   return `.${createHash('sha256').update(place).digest('hex').slice(0, 8)}.part`
 }
 
-async function refuseExisting(path: string, cursorFile: string): Promise<void> {
+async function checkAbsent(path: string, cursorFile: string): Promise<void> {
   const isThere = await access(path).then(
     () => true,
     () => false,
@@ -185,7 +185,7 @@ async function refuseExisting(path: string, cursorFile: string): Promise<void> {
 }
 
 /** The directory as its cursor file names it, so that both can be moved together. */
-function directoryName({ directory, cursorFile }: ExportDirectoryOptions): string {
+function relativeDirectory({ directory, cursorFile }: ExportDirectoryOptions): string {
   return relative(dirname(cursorFile), directory) || '.'
 }
 
@@ -202,7 +202,7 @@ async function readCursorFile(options: ExportDirectoryOptions): Promise<Exported
   if (!record) throw new IngestError('invalid-argument', `${cursorFile} is not a cursor file of \`ingest export\`.`)
   const what: [string, string, string][] = [
     ['project', record.project, project],
-    ['directory', record.directory, directoryName(options)],
+    ['directory', record.directory, relativeDirectory(options)],
     ['type', record.type ?? anything, type],
     ['build', record.buildId ?? anything, buildId],
   ]
@@ -237,19 +237,19 @@ function parseRecord(text: string): CursorRecord | undefined {
   }
 }
 
-function temporaryOf(cursorFile: string): string {
+function temporaryPath(cursorFile: string): string {
   return `${cursorFile}.part`
 }
 
 async function writeCursorFile(options: ExportDirectoryOptions, last: ExportedFile): Promise<void> {
   const { cursorFile, project, type, buildId } = options
-  const record: CursorRecord = { version: 1, project, directory: directoryName(options), type, buildId, last }
-  const handle = await open(temporaryOf(cursorFile), 'w')
+  const record: CursorRecord = { version: 1, project, directory: relativeDirectory(options), type, buildId, last }
+  const handle = await open(temporaryPath(cursorFile), 'w')
   try {
     await handle.writeFile(`${JSON.stringify(record)}\n`)
     await handle.sync()
   } finally {
     await handle.close()
   }
-  await rename(temporaryOf(cursorFile), cursorFile)
+  await rename(temporaryPath(cursorFile), cursorFile)
 }

@@ -69,13 +69,13 @@ export async function exportFiles(source: EventSource, options: ExportFilesOptio
     const events = source.readEvents({ ...selection, ...(after !== undefined && { after }), signal })
     for await (const part of cutEvents(withLines(events), options)) {
       signal.throwIfAborted()
-      const name = { receivedAt: part.first.receivedAt, extension: extensionOf(options) }
-      await report(await directory.add(name, (file) => write(part.events, file, options)))
+      const name = { receivedAt: part.first.receivedAt, extension: fileExtension(options) }
+      await report(await directory.add(name, (file) => writeEvents(part.events, file, options)))
     }
     return { files, cursor: directory.last?.cursor }
   } catch (error) {
     signal.throwIfAborted()
-    if (directory.last && isInvalidCursor(error)) throw explain(error, cursorFile)
+    if (directory.last && isInvalidCursor(error)) throw explainInvalidCursor(error, cursorFile)
     throw error
   } finally {
     await directory.close()
@@ -87,7 +87,7 @@ function isInvalidCursor(error: unknown): error is IngestError {
   return (error as IngestError).code === 'invalid-cursor'
 }
 
-function explain(cause: IngestError, cursorFile: string): IngestError {
+function explainInvalidCursor(cause: IngestError, cursorFile: string): IngestError {
   return new IngestError(
     'invalid-cursor',
     `${cursorFile} does not fit the store: ${cause.message} Keep the files, look at --data, --url and --project, and if a backup was restored, export into another directory: with --after and the cursor that \`ingest restore\` printed, or from the beginning.`,
@@ -99,12 +99,12 @@ async function* withLines(events: AsyncIterable<StoredEvent>): AsyncGenerator<Li
   for await (const event of events) yield { ...event, line: eventLine(event) }
 }
 
-function extensionOf({ format, gzip }: ExportFilesOptions): string {
+function fileExtension({ format, gzip }: ExportFilesOptions): string {
   // what is compressed inside a Parquet file is its own affair
   return format === 'ndjson' && gzip ? 'ndjson.gz' : format
 }
 
-async function write(events: AsyncIterable<Line>, file: FileHandle, options: ExportFilesOptions): Promise<FileContent> {
+async function writeEvents(events: AsyncIterable<Line>, file: FileHandle, options: ExportFilesOptions): Promise<FileContent> {
   const { format, gzip, signal } = options
   const count: FileContent = { events: 0, cursor: '', firstReceivedAt: 0, lastReceivedAt: 0 }
 

@@ -17,7 +17,7 @@ const pieceBytes = 256 * 1024
  * To be asked for big integers: after the plain numbers of a pipe, Node follows no links to the modules that are loaded
  * next (https://github.com/nodejs/node/issues/51142).
  */
-const statOf = promisify(fstat)
+const statDescriptor = promisify(fstat)
 
 /**
  * Opens a file, or standard input for `-`.
@@ -30,7 +30,7 @@ export async function openInput({ stdin }: Pick<Io, 'stdin'>, file: string, outp
   const handle = file === '-' ? undefined : await open(file).catch(unreadable)
   try {
     const stats = handle ? await handle.stat({ bigint: true }) : await statOfStream(stdin)
-    if (stats?.isDirectory()) throw refusal(`${nameOf(file)} is a directory, and events are in a file.`)
+    if (stats?.isDirectory()) throw refusal(`${inputName(file)} is a directory, and events are in a file.`)
     if (output !== undefined && stats && (await isSame(output, stats)))
       throw refusal(`${output} is what is read: name another.`)
     const stream = handle ? handle.createReadStream({ highWaterMark: pieceBytes }) : stdin
@@ -47,10 +47,10 @@ export async function openInput({ stdin }: Pick<Io, 'stdin'>, file: string, outp
 }
 
 async function statOfStream({ fd }: Io['stdin']): Promise<BigIntStats | undefined> {
-  return fd === undefined ? undefined : statOf(fd, { bigint: true })
+  return fd === undefined ? undefined : statDescriptor(fd, { bigint: true })
 }
 
-function nameOf(file: string): string {
+function inputName(file: string): string {
   return file === '-' ? 'standard input' : file
 }
 

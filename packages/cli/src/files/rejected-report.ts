@@ -1,11 +1,11 @@
 import type { RejectedInput, ValueForm } from '@ingest/client'
-import { type Io, say } from '../io.ts'
-import { visible } from '../terminal/format.ts'
+import { type Io, printMessage } from '../io.ts'
+import { escapeControlCharacters } from '../terminal/format.ts'
 import type { Write } from './check-content.ts'
 import { writeFile } from './write-file.ts'
 
 /** Where each id was first seen. */
-export interface FirstPlaces {
+export interface FirstSeen {
   find(id: string): number | undefined
   add(id: string, at: number): void
 }
@@ -14,7 +14,7 @@ export interface FirstPlaces {
 const idsPerMapMax = 2 ** 23
 
 /** Remembers ids and where they were, in about 100 bytes of memory each. */
-export function createFirstPlaces(idsMax = idsPerMapMax): FirstPlaces {
+export function createFirstSeen(idsMax = idsPerMapMax): FirstSeen {
   let newest = new Map<string, number>()
   const maps = [newest]
   return {
@@ -52,7 +52,7 @@ export interface RejectedOptions {
 /** So many are shown to somebody who does not keep them. */
 const shownMax = 5
 /** So much is shown of a text that somebody else wrote. */
-const shownCharacters = 120
+const shownCharactersMax = 120
 
 /**
  * Keeps what `use` notes in the file that was asked for, or shows the first of it on standard error; also when `use`
@@ -60,7 +60,7 @@ const shownCharacters = 120
  *
  * @throws {IngestError} what `writeFile` refuses with, and what `use` throws.
  */
-export async function withRejected<T>(
+export async function withRejectedReport<T>(
   io: Pick<Io, 'stderr'>,
   { rejected: file, quiet }: RejectedOptions,
   use: (report: RejectedReport) => Promise<T>,
@@ -72,10 +72,10 @@ export async function withRejected<T>(
   function reportTo(write?: Write): RejectedReport {
     return {
       async note(rejected, form) {
-        if (write) await write(Buffer.concat(rejected.map((each) => lineOf(each, form))))
-        else for (const { at, eventId, issues } of rejected) show(() => `${nameOf(at, form, eventId)}: ${said(issues)}`)
+        if (write) await write(Buffer.concat(rejected.map((each) => toRejectedLine(each, form))))
+        else for (const { at, eventId, issues } of rejected) show(() => `${describeEvent(at, form, eventId)}: ${describeIssues(issues)}`)
       },
-      mention: (at, form, eventId, what) => void show(() => `${nameOf(at, form, eventId)}: ${what}`),
+      mention: (at, form, eventId, what) => void show(() => `${describeEvent(at, form, eventId)}: ${what}`),
     }
   }
 
@@ -97,33 +97,33 @@ export async function withRejected<T>(
     return await (outcome as Promise<T>)
   } finally {
     if (!quiet) {
-      for (const line of shown) say(io, line)
-      if (hidden > 0) say(io, `… and ${hidden} more`)
+      for (const line of shown) printMessage(io, line)
+      if (hidden > 0) printMessage(io, `… and ${hidden} more`)
     }
   }
 }
 
 /** A line of the file: `{ "line" or "index", "eventId", "issues", "event" }`, the event as it came. */
-function lineOf({ at, eventId, issues, event }: RejectedInput, form: ValueForm | undefined): Buffer {
+function toRejectedLine({ at, eventId, issues, event }: RejectedInput, form: ValueForm | undefined): Buffer {
   const place = form === 'array' ? 'index' : 'line'
   const head = JSON.stringify({ [place]: at, eventId, issues }).slice(0, -1)
   return Buffer.concat([Buffer.from(`${head},"event":`), event, Buffer.from('}\n')])
 }
 
 /** Where an event stands, for people. */
-export function placeOf(at: number, form: ValueForm | undefined): string {
+export function describePosition(at: number, form: ValueForm | undefined): string {
   return form === 'array' ? `element ${at}` : `line ${at}`
 }
 
-function nameOf(at: number, form: ValueForm | undefined, eventId: string | null): string {
-  return eventId === null ? placeOf(at, form) : `${placeOf(at, form)}, ${short(eventId)}`
+function describeEvent(at: number, form: ValueForm | undefined, eventId: string | null): string {
+  return eventId === null ? describePosition(at, form) : `${describePosition(at, form)}, ${truncate(eventId)}`
 }
 
-function said(issues: RejectedInput['issues']): string {
-  return issues.map(({ path, message }) => (path === '' ? message : `${short(path)}: ${message}`)).join(' ')
+function describeIssues(issues: RejectedInput['issues']): string {
+  return issues.map(({ path, message }) => (path === '' ? message : `${truncate(path)}: ${message}`)).join(' ')
 }
 
 /** No more of a text than a line has room for. */
-function short(text: string): string {
-  return visible(text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text)
+function truncate(text: string): string {
+  return escapeControlCharacters(text.length > shownCharactersMax ? `${text.slice(0, shownCharactersMax)}…` : text)
 }

@@ -37,7 +37,7 @@ export async function writeFile(path: string, fill: (write: Write) => Promise<vo
     if (!isStream) await rename(temporary, path)
   } catch (error) {
     await rm(temporary, { force: true })
-    throw await writeRefusal(error as NodeJS.ErrnoException, path)
+    throw await toWriteError(error as NodeJS.ErrnoException, path)
   }
 }
 
@@ -48,7 +48,7 @@ export async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<tru
 }
 
 /** What a file system says of a write to `path`, as a refusal; anything else as it is. */
-export async function writeRefusal(error: NodeJS.ErrnoException, path: string): Promise<Error> {
+export async function toWriteError(error: NodeJS.ErrnoException, path: string): Promise<Error> {
   const { IngestError } = await import('@ingest/core')
   if (error instanceof IngestError || error.syscall === undefined) return error
   const code = error.code === 'ENOSPC' ? 'disk-full' : 'invalid-argument'

@@ -2,7 +2,7 @@
  * Text in which nothing moves the cursor, changes its colour, or turns the direction of writing: such characters are
  * written as JSON writes them, so that inside a string of JSON they mean the same.
  */
-export function visible(text: string): string {
+export function escapeControlCharacters(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu, (character) =>
     // each half of what is beyond U+FFFF by itself
     Array.from({ length: character.length }, (_, i) => {
@@ -32,7 +32,7 @@ export function formatCount(count: number, thing: string): string {
 
 /** Lines of cells as columns of a width, for people. The columns in `numbers` end where the widest of their cells does. */
 export function formatTable(table: readonly (readonly string[])[], numbers: readonly number[] = []): string[] {
-  const lines = table.map((line) => line.map(visible))
+  const lines = table.map((line) => line.map(escapeControlCharacters))
   const widths = lines.reduce<number[]>((max, line) => line.map((cell, i) => Math.max(max[i] ?? 0, cell.length)), [])
   return lines.map((line) =>
     line
@@ -43,8 +43,8 @@ export function formatTable(table: readonly (readonly string[])[], numbers: read
 }
 
 /** A time in milliseconds since 1970 as RFC 3339, as `--json` and tables have it; null for none. */
-export function formatTime(at: number): string
-export function formatTime(at: number | null | undefined): string | null
-export function formatTime(at: number | null | undefined): string | null {
+export function toIsoTime(at: number): string
+export function toIsoTime(at: number | null | undefined): string | null
+export function toIsoTime(at: number | null | undefined): string | null {
   return at === null || at === undefined ? null : new Date(at).toISOString()
 }

@@ -1,4 +1,4 @@
-import { type Io, type StopSignal, say, signalExitCodes } from '../io.ts'
+import { type Io, type StopSignal, printMessage, signalExitCodes } from '../io.ts'
 
 /** A signal has ended the work. */
 export class Interrupted extends Error {
@@ -15,7 +15,7 @@ export class Interrupted extends Error {
  * Does `work` until it is done, or until SIGINT or SIGTERM aborts the signal that it is given, with an
  * {@link Interrupted} that says `remedy`, or nothing where that is empty. A second one ends the process at once.
  */
-export async function untilSignal<T>(
+export async function abortOnSignal<T>(
   io: Pick<Io, 'onSignal' | 'stderr' | 'end'>,
   remedy: string,
   work: (signal: AbortSignal) => Promise<T>,
@@ -24,7 +24,7 @@ export async function untilSignal<T>(
   const off = io.onSignal((name) => {
     const reason = new Interrupted(name, remedy)
     if (controller.signal.aborted) {
-      if (reason.message !== '') say(io, reason.message)
+      if (reason.message !== '') printMessage(io, reason.message)
       io.end(reason.exitCode)
     }
     controller.abort(reason)

@@ -22,14 +22,14 @@ export interface ProgressDisplay {
 }
 
 /** How often somebody who reads a log hears of it. */
-const lineEveryMs = 5000
+const lineIntervalMs = 5000
 
 /** A bar on a terminal, and otherwise a line when something begins that is announced, and then one now and then. */
-export async function showProgress(stream: Output): Promise<ProgressDisplay> {
-  return stream.isTTY ? bar(stream) : lines(stream, () => performance.now())
+export async function createProgressDisplay(stream: Output): Promise<ProgressDisplay> {
+  return stream.isTTY ? createProgressBar(stream) : createProgressLines(stream, () => performance.now())
 }
 
-async function bar(stream: Output): Promise<ProgressDisplay> {
+async function createProgressBar(stream: Output): Promise<ProgressDisplay> {
   const { default: progressBars } = await import('cli-progress')
   const bar = new progressBars.SingleBar({
     stream,
@@ -53,13 +53,13 @@ async function bar(stream: Output): Promise<ProgressDisplay> {
 }
 
 /** The same as lines of text, written at times of this clock, in milliseconds. */
-export function lines(stream: Pick<Output, 'write'>, now: () => number): ProgressDisplay {
+export function createProgressLines(stream: Pick<Output, 'write'>, now: () => number): ProgressDisplay {
   let announced: string | undefined
   let writtenAt = now()
   return {
     show({ label, text, isAnnounced }) {
       const begins = isAnnounced && label !== announced
-      if (!begins && now() - writtenAt < lineEveryMs) return
+      if (!begins && now() - writtenAt < lineIntervalMs) return
       if (isAnnounced) announced = label
       writtenAt = now()
       stream.write(`ingest: ${label} ${text}\n`)
@@ -69,7 +69,7 @@ export function lines(stream: Pick<Output, 'write'>, now: () => number): Progres
 }
 
 /** How far reading events is, for people. */
-export function eventsProgress(
+export function toEventsProgress(
   label: string,
   { bytes, events, rejected }: { bytes: number; events: number; rejected: number },
   /** Null for what is no file. */

@@ -77,9 +77,9 @@ for (const [name, settings] of [
 
 t.test('without a project, all those of a store are counted', async (t) => {
   const own = join(t.testdir(), 'own')
-  const { submitBatch, keys, close } = createIngest({ store: await openLmdbStore(own) })
+  const { project, keys, close } = createIngest({ store: await openLmdbStore(own) })
   await keys.create('quiet')
-  await submitBatch('busy', { events: [{ projectId: 'busy', eventId: 'a' }] })
+  await project('busy').submitBatch({ events: [{ projectId: 'busy', eventId: 'a' }] })
   await close()
   const { stdout, stderr } = await ingest(['stats', '--data', own])
   t.equal(stderr, '')

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { createFirstPlaces } from '../../src/files/rejected-report.ts'
+import { createFirstSeen } from '../../src/files/rejected-report.ts'
 
 t.test('an id is found where it was first, however many there are', async (t) => {
-  const places = createFirstPlaces(3)
+  const places = createFirstSeen(3)
   for (let i = 0; i < 10; i++) {
     t.equal(places.find(`e-${i}`), undefined)
     places.add(`e-${i}`, i + 1)
@@ -15,7 +15,7 @@ t.test('an id is found where it was first, however many there are', async (t) =>
 })
 
 t.test('look-alikes are different ids', async (t) => {
-  const places = createFirstPlaces()
+  const places = createFirstSeen()
   places.add('\u00e9', 1)
   t.equal(places.find('e\u0301'), undefined)
   t.equal(places.find('\u00e9 '), undefined)

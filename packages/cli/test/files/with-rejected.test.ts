@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RejectedInput } from '@ingest/client'
 import t from 'tap'
-import { placeOf, type RejectedReport, withRejected } from '../../src/files/rejected-report.ts'
+import { describePosition, type RejectedReport, withRejectedReport } from '../../src/files/rejected-report.ts'
 import { createIo } from '../run-ingest.ts'
 
 const event = (at: number, eventId: string | null = `e-${at}`): RejectedInput => ({
@@ -24,7 +24,7 @@ t.test('they are kept in a file, with their issues and exactly as they came', as
   const directory = t.testdir()
   const file = join(directory, 'rejected.ndjson')
   const { io, stderr } = createIo()
-  t.equal(await withRejected(io, { rejected: file }, (report) => fill(report).then(() => 'done')), 'done')
+  t.equal(await withRejectedReport(io, { rejected: file }, (report) => fill(report).then(() => 'done')), 'done')
   const issues = JSON.stringify(event(1).issues)
   t.equal(
     readFileSync(file, 'utf8'),
@@ -40,14 +40,14 @@ t.test('they are kept in a file, with their issues and exactly as they came', as
 t.test('without any, the file is empty', async (t) => {
   const { io } = createIo()
   const file = join(t.testdir({ rejected: 'of an earlier run' }), 'rejected')
-  await withRejected(io, { rejected: file }, async () => {})
+  await withRejectedReport(io, { rejected: file }, async () => {})
   t.equal(readFileSync(file, 'utf8'), '')
 })
 
 t.test('a failure does not take away what was kept', async (t) => {
   const { io } = createIo()
   const file = join(t.testdir(), 'rejected')
-  const work = withRejected(io, { rejected: file }, async (report) => {
+  const work = withRejectedReport(io, { rejected: file }, async (report) => {
     await fill(report)
     throw new Error('its own')
   })
@@ -59,7 +59,7 @@ t.test('a file that cannot be written is refused, and nothing is left behind', a
   const { io } = createIo()
   const directory = t.testdir()
   const none = join(directory, 'none', 'rejected')
-  await t.rejects(withRejected(io, { rejected: none }, fill), {
+  await t.rejects(withRejectedReport(io, { rejected: none }, fill), {
     code: 'invalid-argument',
     message: /cannot be written/,
   })
@@ -68,7 +68,7 @@ t.test('a file that cannot be written is refused, and nothing is left behind', a
 
 t.test('otherwise the first are shown, without anything that a terminal would obey', async (t) => {
   const { io, stderr } = createIo()
-  await withRejected(io, {}, async (report) => {
+  await withRejectedReport(io, {}, async (report) => {
     await fill(report)
     report.mention(7, 'lines', '\u001b[31m\u009b', 'Again.')
     for (let at = 8; at < 12; at++) await report.note([event(at)], 'lines')
@@ -89,10 +89,10 @@ t.test('otherwise the first are shown, without anything that a terminal would ob
 
 t.test('--quiet shows none of them', async (t) => {
   const { io, stderr } = createIo()
-  await withRejected(io, { quiet: true }, fill)
+  await withRejectedReport(io, { quiet: true }, fill)
   t.equal(stderr(), '')
 })
 
 t.test('lines are numbered from 1 and elements from 0', async (t) => {
-  t.strictSame([placeOf(1, 'lines'), placeOf(0, 'array')], ['line 1', 'element 0'])
+  t.strictSame([describePosition(1, 'lines'), describePosition(0, 'array')], ['line 1', 'element 0'])
 })

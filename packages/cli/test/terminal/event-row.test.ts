@@ -1,9 +1,9 @@
 import t from 'tap'
-import { dayOf, eventRow } from '../../src/terminal/event-row.ts'
+import { formatDay, formatEventRow } from '../../src/terminal/event-row.ts'
 
 const receivedAt = new Date(2026, 10, 20, 7, 5, 9, 50).getTime()
 const row = (text: string, columns = 200, hasColors = false) =>
-  eventRow({ cursor: '1-0', receivedAt, bytes: Buffer.from(text) }, { columns, hasColors })
+  formatEventRow({ cursor: '1-0', receivedAt, bytes: Buffer.from(text) }, { columns, hasColors })
 
 const text =
   '{"projectId":"p","eventId":"e-1","type":"round.end","buildId":"2026.11.20","playerId":1234567890,"score":{"a":[1,2]}}'
@@ -52,7 +52,7 @@ t.test('nothing in an event is a command to the terminal', async (t) => {
 })
 
 t.test('a day is one of here', async (t) => {
-  t.equal(dayOf(receivedAt), '2026-11-20')
-  t.equal(dayOf(new Date(2026, 0, 1).getTime()), '2026-01-01')
-  t.equal(dayOf(new Date(2026, 0, 1).getTime() - 1), '2025-12-31')
+  t.equal(formatDay(receivedAt), '2026-11-20')
+  t.equal(formatDay(new Date(2026, 0, 1).getTime()), '2026-01-01')
+  t.equal(formatDay(new Date(2026, 0, 1).getTime() - 1), '2025-12-31')
 })

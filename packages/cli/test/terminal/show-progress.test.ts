@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import t from 'tap'
-import { lines, showProgress } from '../../src/terminal/progress.ts'
+import { createProgressLines, createProgressDisplay } from '../../src/terminal/progress.ts'
 
 const reading = { label: 'reading', done: 10, total: null, text: '10 B', isAnnounced: false }
 const hashing = { label: 'hashing', done: 500, total: 2000, text: '500 B of 2.0 kB', isAnnounced: false }
@@ -17,7 +17,7 @@ function openStream(isTTY: boolean) {
 t.test('in a log it is a line when something begins that is announced, and then one now and then', async (t) => {
   const written: string[] = []
   let now = 0
-  const display = lines({ write: (text: unknown) => written.push(String(text)) > 0 }, () => now)
+  const display = createProgressLines({ write: (text: unknown) => written.push(String(text)) > 0 }, () => now)
   display.show(reading)
   display.show(hashing)
   t.strictSame(written, [])
@@ -37,7 +37,7 @@ t.test('in a log it is a line when something begins that is announced, and then 
 
 t.test('what is no terminal gets lines without any control characters', async (t) => {
   const { stream, text } = openStream(false)
-  const display = await showProgress(stream)
+  const display = await createProgressDisplay(stream)
   for (const progress of [reading, hashing, uploading]) display.show(progress)
   display.end()
   t.equal(text(), 'ingest: uploading 0 B of 1.5 kB\n')
@@ -45,7 +45,7 @@ t.test('what is no terminal gets lines without any control characters', async (t
 
 t.test('a terminal gets a bar', async (t) => {
   const { stream, text } = openStream(true)
-  const display = await showProgress(stream)
+  const display = await createProgressDisplay(stream)
   for (const progress of [reading, hashing, uploading]) display.show(progress)
   display.show({ ...uploading, done: 1500, text: '1.5 kB' })
   display.end()
@@ -55,7 +55,7 @@ t.test('a terminal gets a bar', async (t) => {
 
 t.test('an upload that fails at once leaves the terminal alone', async (t) => {
   const { stream, text } = openStream(true)
-  const display = await showProgress(stream)
+  const display = await createProgressDisplay(stream)
   display.end()
   t.equal(text(), '')
 })

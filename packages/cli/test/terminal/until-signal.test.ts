@@ -1,6 +1,6 @@
 import t from 'tap'
 import { processIo } from '../../src/io.ts'
-import { Interrupted, untilSignal } from '../../src/terminal/on-signal.ts'
+import { Interrupted, abortOnSignal } from '../../src/terminal/on-signal.ts'
 
 const io = processIo()
 
@@ -10,7 +10,7 @@ for (const [signal, exitCode] of [
 ] as const) {
   t.test(`${signal} aborts the work with what is to be done`, async (t) => {
     const before = process.listenerCount(signal)
-    const work = untilSignal(io, 'run it again', async (abort) => {
+    const work = abortOnSignal(io, 'run it again', async (abort) => {
       process.kill(process.pid, signal)
       const alive = setInterval(() => {}, 1000)
       await new Promise((resolve) => abort.addEventListener('abort', resolve))
@@ -29,9 +29,9 @@ t.test('what is ended on purpose need not say anything', async (t) => {
 
 t.test('without a signal it is what the work is', async (t) => {
   const before = process.listenerCount('SIGINT')
-  t.equal(await untilSignal(io, '', async ({ aborted }) => aborted), false)
+  t.equal(await abortOnSignal(io, '', async ({ aborted }) => aborted), false)
   await t.rejects(
-    untilSignal(io, '', () => Promise.reject(new Error('its own'))),
+    abortOnSignal(io, '', () => Promise.reject(new Error('its own'))),
     { message: 'its own' },
   )
   t.equal(process.listenerCount('SIGINT'), before)
