@@ -15,12 +15,12 @@ import { statsCommand } from './commands/stats.ts'
 import { tailCommand } from './commands/tail.ts'
 import { exitCodeHelp } from './exit-code.ts'
 import { hasColors, type Io } from './io.ts'
-import { resolveSettings, hasTarget, applySettings, getSetting } from './settings.ts'
+import { applySettings, getSetting, hasTarget, resolveSettings } from './settings.ts'
 
-/** All commands. They throw their failures, and their caller reports them. */
+/** The program with all its commands. They throw failures; the caller reports them. */
 export function createProgram(io: Io): Command {
   const program = new Command('ingest')
-    .description('Stores game events exactly once and durably, and publishes the maps of game builds.')
+    .description('Stores batches of game events durably and exactly once, and publishes the maps of game builds.')
     .version(version())
     .addHelpText('after', programHelp)
     .exitOverride()
@@ -56,14 +56,14 @@ export function createProgram(io: Io): Command {
 }
 
 const programHelp = `
-\`ingest help <command>\` and \`ingest <command> --help\` show the options of a command, and examples.
+\`ingest help <command>\` and \`ingest <command> --help\` show the options of a command and examples.
 
 Start here:
   ingest keys create --data data/games --project demo
   ingest serve --data data/games
 ${exitCodeHelp}`
 
-/** Commands that were created separately do not inherit the settings of their parent. */
+/** Copies the settings of the parent: commands that are created separately do not inherit them. */
 function adopt(command: Command, parent: Command, io: Io): Command {
   command.copyInheritedSettings(parent)
   if (command.commands.length > 0) command.helpCommand(true)
@@ -75,7 +75,7 @@ function adopt(command: Command, parent: Command, io: Io): Command {
   })
 }
 
-/** Arguments, then required options, then the rest. */
+/** The usage line: arguments, required options, then `[options]`. */
 function commandUsage(command: Command): string {
   const names = [command.name()]
   for (let parent = command.parent; parent; parent = parent.parent) names.unshift(parent.name())
@@ -97,8 +97,8 @@ function optionDescription(this: Help, option: Parameters<Help['optionDescriptio
 }
 
 /**
- * A command line as commander takes it: `help keys rotate` as `keys rotate --help`, a group without a command as its
- * help, and an unknown command without `--help`, so that it is refused.
+ * Rewrites a command line for commander: `help keys rotate` to `keys rotate --help`, a group without a command to its
+ * help, and an unknown command without `--help`, so that commander rejects it.
  */
 export function normalizeArgs(program: Command, args: readonly string[]): readonly string[] {
   const isHelp = args[0] === 'help'

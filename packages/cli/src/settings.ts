@@ -1,22 +1,22 @@
 import { type Command, CommanderError, InvalidArgumentError, type Option } from 'commander'
 import type { Io } from './io.ts'
 
-/** Whether an option is required, and the environment variable that may set it. */
+/** Whether an option is required, and the environment variable that sets it. */
 export interface Setting {
   isRequired: boolean
-  /** The environment variable that has the value where the command line has none. */
   variable: string | undefined
 }
 
 const settings = new WeakMap<Option, Setting>()
 
+/** The setting of an option of a command that went through {@link applySettings}. */
 export function getSetting(option: Option): Setting | undefined {
   return settings.get(option)
 }
 
 /**
  * Makes a command read the variables of its options from `env`, and report all missing options and arguments at once.
- * Commander reads the variables of the process, and reports the first missing one only.
+ * Commander itself reads `process.env`, and reports only the first missing one.
  */
 export function applySettings(command: Command, env: Io['env']): void {
   for (const option of command.options) {
@@ -28,9 +28,9 @@ export function applySettings(command: Command, env: Io['env']): void {
 }
 
 /**
- * Reads the variables of a command that was parsed.
+ * Applies the environment variables of a parsed command.
  *
- * @throws {CommanderError} for a value that is invalid, and for all that is missing.
+ * @throws {CommanderError} for an invalid value, or for all missing options and arguments.
  */
 export function resolveSettings(command: Command, env: Io['env']): void {
   for (const option of command.options) readVariable(command, option, env)
@@ -40,7 +40,7 @@ export function resolveSettings(command: Command, env: Io['env']): void {
 function readVariable(command: Command, option: Option, env: Io['env']): void {
   const name = option.attributeName()
   const variable = getSetting(option)?.variable
-  // an empty variable counts as not set, as INGEST_KEY does
+  // an empty variable counts as unset, as with INGEST_KEY
   const text = (variable === undefined ? undefined : env[variable]) || undefined
   const source = command.getOptionValueSource(name)
   if (text === undefined || (source !== undefined && source !== 'default')) return
@@ -52,7 +52,7 @@ function readVariable(command: Command, option: Option, env: Io['env']): void {
   }
 }
 
-/** The required arguments and options that are missing, each with its environment variable. */
+/** The missing required arguments and options, each with its environment variable. */
 function listMissing(command: Command): string[] {
   const isMissing = (option: Option) => command.getOptionValue(option.attributeName()) === undefined
   const missing = command.registeredArguments
@@ -80,11 +80,11 @@ function describeOption(option: Option): string {
   return variable === undefined ? option.flags : `${option.flags} (or ${variable})`
 }
 
-/** The error for all that is missing on a command line, and for the options in `also`. */
+/** The error that names all missing arguments and options, and those in `also`. */
 export function missingError(command: Command, also: readonly Option[] = []): CommanderError {
   const names: string[] = []
   for (let each: Command | null = command; each; each = each.parent) names.unshift(each.name())
   const missing = [...listMissing(command), ...also.map(describeOption)]
-  const message = `missing ${missing.join(', ')}: \`${names.join(' ')} --help\` has an example`
+  const message = `missing ${missing.join(', ')}: see \`${names.join(' ')} --help\` for an example`
   return new CommanderError(1, 'ingest.missing', message)
 }

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { Command } from 'commander'
 import t from 'tap'
-import { addTargetOptions, type Target, parseTarget, connect } from '../src/connect.ts'
+import { addTargetOptions, connect, parseTarget, type Target } from '../src/connect.ts'
 import { applySettings } from '../src/settings.ts'
 import { createIo } from './run-ingest.ts'
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { EmbeddedIngest, ReadEventsOptions } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, type Target, parseTarget, connect } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
 import type { Period } from '../export/cut-events.ts'
 import type { EventSource, FilesExport } from '../export/export-files.ts'
 import type { Io } from '../io.ts'
@@ -31,64 +31,71 @@ interface FileOptions extends SelectionOptions {
 
 type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
 
-/** What means something only for files. */
+/** Options that require --output. */
 const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'cursorFile'] as const
 
 /** `ingest export`. */
 export function exportCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('export')
-      .summary('print the stored events as lines of JSON, or write them to files')
+      .summary('print the stored events as NDJSON, or write them to files')
       .description(
-        'print the stored events of a project, oldest first, as NDJSON: { "cursor", "receivedAt", "event" } a line; or write them to files, each event once, however often it is run',
+        'print the stored events of a project, oldest first, as NDJSON lines { "cursor", "receivedAt", "event" }; or write them to files, each event exactly once over all runs',
       ),
   )
   return command
-    .option('--after <cursor>', 'start behind the event with this cursor')
-    .option('--limit <n>', 'at most n events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
+    .option('--after <cursor>', 'start after the event with this cursor')
+    .option('--limit <n>', 'maximum number of events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
     .option('--type <type>', 'only events of this type', nonEmpty)
     .option('--build <id>', 'only events of this build', nonEmpty)
-    .option('--from <time>', 'only what was received then or later: 2026-11-20T17:51:00Z, or 10m for ten minutes ago')
-    .option('--to <time>', 'only what was received before')
-    .option('--output <dir>', 'write files into this directory, and go on behind those of the last run', nonEmpty)
+    .option(
+      '--from <time>',
+      'only events received at this time or later: 2026-11-20T17:51:00Z, or 10m for ten minutes ago',
+    )
+    .option('--to <time>', 'only events received before this time')
+    .option('--output <dir>', 'write files to this directory, continuing after the last run', nonEmpty)
     .addOption(
       new Option(
         '--every <period>',
-        'a file for each of these, in UTC; one that is not over is left for later',
+        'start a file for each hour or day in UTC; the current one is left for later runs',
       ).choices(['hour', 'day']),
     )
     .addOption(
-      new Option('--max-size <bytes>', 'the largest file, in bytes of NDJSON before any compression')
+      new Option('--max-size <bytes>', 'maximum size of a file, in bytes of uncompressed NDJSON')
         .default(256 * 2 ** 20, '256M')
         .argParser(byteCount(1, 2 ** 40)),
     )
-    .addOption(new Option('--format <format>', 'what the files are').choices(['ndjson', 'parquet']).default('ndjson'))
-    .option('--gzip', 'compress: .ndjson.gz, and the pages inside a Parquet file in place of snappy')
-    .option('--cursor-file <file>', 'where it stands; .ingest-export.json in the directory without', nonEmpty)
-    .option('--json', 'with --output one JSON object; lines of JSON otherwise; in both cases an object on failure')
+    .addOption(new Option('--format <format>', 'file format').choices(['ndjson', 'parquet']).default('ndjson'))
+    .option('--gzip', 'compress files with gzip: .ndjson.gz, or Parquet pages instead of snappy')
+    .option(
+      '--cursor-file <file>',
+      'file that stores the position of the export; by default .ingest-export.json in the directory',
+      nonEmpty,
+    )
+    .option('--json', 'print one JSON object with --output, NDJSON without; one object on failure')
     .addHelpText('after', exportHelp)
     .action(async (options: ExportOptions) => {
       const target = parseTarget(command)
       const { output } = options
       if (output !== undefined) return exportToFiles(io, { ...options, output }, target)
-      const useless = fileOptions.find((name) => command.getOptionValueSource(name) === 'cli')
-      if (useless === 'cursorFile') {
-        command.error('--cursor-file needs --output: nobody knows what became of lines that went into a pipe')
+      const misplaced = fileOptions.find((name) => command.getOptionValueSource(name) === 'cli')
+      if (misplaced === 'cursorFile') {
+        command.error('--cursor-file requires --output: the fate of lines in a pipe is unknown')
       }
-      if (useless !== undefined) command.error(`${nameOf(useless)} needs --output: it is about files`)
+      if (misplaced !== undefined) command.error(`${flagOf(misplaced)} requires --output: it applies to files`)
       await exportToStdout(io, options, target)
     })
 
-  function nameOf(option: string): string {
+  function flagOf(option: string): string {
     return command.options.find((each) => each.attributeName() === option)?.long ?? option
   }
 }
 
 const exportHelp = `
-With --output, files are called <project>-<number>-<time of their first event>. A file is there once it is whole, and is
-never changed again: take it away when you like. The cursor file says where the next run begins; --after counts for
-the first run alone. A run that is ended at any moment, even by SIGKILL, is made up for by the next one.
-After a backup of the store was restored, the cursor file is refused: export into another directory, with --after and the
+With --output, files are named <project>-<number>-<time of their first event>. A file appears when it is complete and
+never changes, so it may be moved or deleted. The cursor file stores where the next run starts; --after applies only to
+the first run. A run may be interrupted at any time, even by SIGKILL: the next run continues it.
+After a backup of the store is restored, the cursor file is refused: export to another directory, with --after and the
 cursor that \`ingest restore\` printed.
 
 Examples:
@@ -97,14 +104,14 @@ Examples:
   INGEST_KEY=… ingest export --url http://127.0.0.1:8787 --project demo --type round.end --from 10m
 `
 
-/** Which events are asked for. */
+/** @throws {IngestError} `invalid-argument` for an invalid time or range. */
 async function parseSelection(options: SelectionOptions): Promise<ReadEventsOptions> {
   const { after, limit, type, build } = options
   const from = options.from === undefined ? undefined : await parseTimeOption('--from', options.from)
   const to = options.to === undefined ? undefined : await parseTimeOption('--to', options.to)
   if (from !== undefined && to !== undefined && from >= to) {
     const { IngestError } = await import('@ingest/core')
-    throw new IngestError('invalid-argument', '--from has to be before --to.')
+    throw new IngestError('invalid-argument', '--from must be before --to.')
   }
   return {
     ...(after !== undefined && { after }),
@@ -126,7 +133,7 @@ async function exportToStdout(io: Io, options: SelectionOptions, target: Target)
     async function* lines() {
       for await (const event of ingest.readEvents(selection)) yield { line: eventLine(event) }
     }
-    for await (const piece of encodeNdjson(lines())) if (!(await writeStdout(io, piece))) return
+    for await (const chunk of encodeNdjson(lines())) if (!(await writeStdout(io, chunk))) return
     await warnUnknownProject(io, embedded, target.project)
   })
 }
@@ -136,7 +143,7 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
   const { output, maxSize, every, format, gzip = false, cursorFile, json } = options
   const { exportFiles } = await import('../export/export-files.ts')
   const selection = await parseSelection(options)
-  const result = await abortOnSignal(io, 'run it again, and it goes on behind the files that are there', (signal) =>
+  const result = await abortOnSignal(io, 'run it again to continue after the existing files', (signal) =>
     connect(io, target, async (ingest, embedded) => {
       const source: EventSource = ingest
       const result = await exportFiles(source, {
@@ -152,7 +159,10 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
         signal,
         onFile: async ({ file, events, bytes }) => {
           if (!json)
-            await writeStdout(io, `wrote ${join(output, file)}: ${formatCount(events, 'event')}, ${formatBytes(bytes)}\n`)
+            await writeStdout(
+              io,
+              `wrote ${join(output, file)}: ${formatCount(events, 'event')}, ${formatBytes(bytes)}\n`,
+            )
         },
       })
       if (result.cursor === undefined) await warnUnknownProject(io, embedded, target.project)
@@ -183,7 +193,7 @@ function toJsonResult({ files, cursor }: FilesExport, { output }: FileOptions, d
 
 function formatSummary({ files }: FilesExport, { every }: FileOptions, durationMs: number): string {
   if (files.length === 0) {
-    const which = every ? ` of ${every === 'hour' ? 'an hour' : 'a day'} that is over` : ''
+    const which = every ? ` of a completed ${every}` : ''
     return `exported nothing: there are no new events${which}\n`
   }
   const { events, bytes } = sumFiles(files)
@@ -198,14 +208,11 @@ function sumFiles(files: FilesExport['files']): { events: number; bytes: number 
   })
 }
 
-/**
- * A project that has neither events nor keys is most likely a slip of the pen, and its export would look like a good
- * one.
- */
+/** Warns of a project without events and keys, which is most likely a typo. */
 async function warnUnknownProject(io: Io, ingest: EmbeddedIngest | undefined, project: string): Promise<void> {
-  // a server that took the key knows the project
+  // a server accepted the key, so it knows the project
   if (!ingest) return
   for await (const _ of ingest.project(project).readEvents({ limit: 1 })) return
   if ((await ingest.keys.list(project)).length > 0) return
-  printMessage(io, `nothing is known of the project ${project} here: it has no events and no keys`)
+  printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
 }

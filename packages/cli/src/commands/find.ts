@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { addTargetOptions, parseTarget, connect } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
 import { writeStdout } from '../io.ts'
@@ -10,8 +10,8 @@ import { toIsoTime } from '../terminal/format.ts'
 export function findCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('find')
-      .description('say whether an event is stored, when it was received and where it stands, and print it')
-      .argument('<eventId>', 'the id of the event'),
+      .description('print a stored event, with the time of receipt and its cursor')
+      .argument('<eventId>', 'eventId of the event'),
   )
   return command
     .addOption(jsonOption())
@@ -22,7 +22,7 @@ export function findCommand(io: Io): Command {
       await connect(io, target, async (ingest) => {
         const event = await ingest.findEvent(eventId)
         if (!event) {
-          const message = `No event ${eventId} is stored for the project ${target.project}.`
+          const message = `The project ${target.project} has no event ${eventId}.`
           throw new CommandFailure({ exitCode: exitCode.refused, code: 'event-not-found', message, retryable: false })
         }
         const { cursor, receivedAt, bytes } = event
@@ -31,19 +31,22 @@ export function findCommand(io: Io): Command {
         const text = json
           ? Buffer.concat([
               Buffer.from(JSON.stringify({ ok: true, cursor, receivedAt: receivedText }).replace(/}$/, ',')),
-              // the event as it was sent, in one line
+              // the bytes of the event as it was sent, on one line
               line.subarray(line.indexOf('"event":')),
             ])
           : Buffer.concat([Buffer.from(`received  ${receivedText}\ncursor    ${cursor}\n\n`), bytes, Buffer.from('\n')])
         const { escapeControlCharacters } = await import('../terminal/format.ts')
-        // the space between the tokens of JSON stays as it is
-        await writeStdout(io, io.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, escapeControlCharacters) : text)
+        // whitespace between JSON tokens is kept
+        await writeStdout(
+          io,
+          io.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, escapeControlCharacters) : text,
+        )
       })
     })
 }
 
 const findHelp = `
-An event that is not stored: exit code 3.
+Exit code 3: the event is not stored.
 
 Examples:
   ingest find e-1 --data data/games --project demo

@@ -1,11 +1,11 @@
 import type { Ingest, MapContent, MapId, MapStatus } from '@ingest/core'
 import { Command } from 'commander'
-import { addTargetOptions, buildOption, placeOption, type Target, parseTarget, connect } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget } from '../connect.ts'
 import { checkContent, checkFile } from '../files/check-content.ts'
 import { writeFile } from '../files/write-file.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { jsonOption, nonEmpty } from '../options.ts'
+import { buildOption, jsonOption, nonEmpty, placeOption } from '../options.ts'
 import { formatCount, formatTable } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
@@ -21,7 +21,7 @@ interface MapOptions {
 /** `ingest maps list | show | download | verify`. */
 export function mapsCommand(io: Io): Command {
   const maps = new Command('maps')
-    .description('look at published maps, and get them back')
+    .description('list, show, download and verify published maps')
     .addHelpText('after', examples('list'))
   maps.addCommand(mapsListCommand(io))
   maps.addCommand(mapsShowCommand(io))
@@ -33,7 +33,7 @@ export function mapsCommand(io: Io): Command {
 function mapsListCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('list')
-      .description('show the maps of a project, complete or not, by build and then by place')
+      .description('list the maps of a project, complete or not, by buildId and placeId')
       .addOption(placeOption())
       .addOption(buildOption()),
   )
@@ -51,32 +51,32 @@ function mapsListCommand(io: Io): Command {
 }
 
 function mapsShowCommand(io: Io): Command {
-  const command = singleMapCommand('show', 'show what is known of a map')
+  const command = singleMapCommand('show', 'show the state of a map')
   return command.addHelpText('after', examples('show')).action(async (options: MapOptions & JsonOption) => {
     const target = parseTarget(command)
     const map = await connect(io, target, (ingest) => ingest.getMap(toMapId(options)))
-    if (!map) throw await mapNotFound('Nothing is published', options)
+    if (!map) throw await mapNotFound('No map is published', options)
     if (options.json) await writeJson(io, { ok: true, ...map })
     else await writeStdout(io, `${formatMapDetails(map).join('\n')}\n`)
   })
 }
 
 function mapsDownloadCommand(io: Io): Command {
-  const command = singleMapCommand('download', 'write the bytes of a complete map, and check their digest')
+  const command = singleMapCommand('download', 'download a complete map, and verify its digest')
   return command
-    .option('--output <file>', 'where to; standard output by default', nonEmpty)
+    .option('--output <file>', 'file to write; standard output by default', nonEmpty)
     .addHelpText('after', examples('download', ' --output map.json'))
     .action(async (options: MapOptions & JsonOption & { output?: string }) => {
       const target = parseTarget(command)
       const { output, json } = options
       if (json && output === undefined)
-        command.error('--json needs --output: the bytes of the map go to standard output')
+        command.error('--json requires --output: standard output holds the bytes of the map')
       const { placeId, buildId, digest, size, contentType } = await abortOnSignal(
         io,
-        'nothing was downloaded',
+        'the map was not downloaded',
         (signal) =>
           connect(io, target, async (ingest) => {
-            const content = await findContent(ingest, target, options)
+            const content = await findContent(ingest, options)
             if (output === undefined) await checkContent(content, signal, (bytes) => writeStdout(io, bytes))
             else await writeFile(output, (write) => checkContent(content, signal, write))
             return content
@@ -88,16 +88,16 @@ function mapsDownloadCommand(io: Io): Command {
 }
 
 function mapsVerifyCommand(io: Io): Command {
-  const command = singleMapCommand('verify', 'read a complete map, and compare its digest and size')
+  const command = singleMapCommand('verify', 'read a complete map, and verify its digest and size')
   return command
-    .option('--file <file>', 'compare it with this file, too', nonEmpty)
+    .option('--file <file>', 'compare a file with the map too', nonEmpty)
     .addHelpText('after', examples('verify', ' --file map.json'))
     .action(async (options: MapOptions & JsonOption & { file?: string }) => {
       const target = parseTarget(command)
       const { file, json } = options
-      const content = await abortOnSignal(io, 'nothing was found', (signal) =>
+      const content = await abortOnSignal(io, 'the map was not verified', (signal) =>
         connect(io, target, async (ingest) => {
-          const content = await findContent(ingest, target, options)
+          const content = await findContent(ingest, options)
           if (file !== undefined) await checkFile(content, file, signal)
           await checkContent(content, signal)
           return content
@@ -141,7 +141,7 @@ async function listAllMaps(ingest: Ingest, selection: Partial<MapId>): Promise<M
   return all
 }
 
-async function findContent(ingest: Ingest, { project }: Target, options: MapOptions): Promise<MapContent> {
+async function findContent(ingest: Ingest, options: MapOptions): Promise<MapContent> {
   const content = await ingest.getMapContent(toMapId(options))
   if (!content) throw await mapNotFound('No map is complete', options)
   return content

@@ -1,14 +1,15 @@
 import { Command } from 'commander'
+import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { dataOption, jsonOption, nonEmpty, withIngest } from '../options.ts'
+import { dataOption, jsonOption, nonEmpty } from '../options.ts'
 import { formatTable } from '../terminal/format.ts'
 
 /** `ingest restore`. */
 export function restoreCommand(io: Io): Command {
   return new Command('restore')
-    .description('copy a backup of a store into an empty directory; prints the cursor at its end for each project')
-    .argument('<backup>', 'the directory of the backup, which is not changed', nonEmpty)
+    .description('restore a backup of a store into an empty directory; prints the last cursor of each project')
+    .argument('<backup>', 'directory of the backup, which is not changed', nonEmpty)
     .addOption(dataOption())
     .addOption(jsonOption())
     .addHelpText('after', restoreHelp)
@@ -28,7 +29,7 @@ export function restoreCommand(io: Io): Command {
 }
 
 const restoreHelp = `
-Cursors from before a restore are refused from then on. To export what is stored after it, name another directory:
+Cursors from before the restore are refused afterwards. To export later events, name another directory:
   ingest export --data <dir> --project <id> --output <new dir> --after <cursor>
 
 Example:

@@ -13,7 +13,7 @@ export interface LogOptions {
   format: LogFormat
 }
 
-/** A log on standard error: lines of JSON as pino writes them, or text for people. */
+/** A log on standard error, as pino's lines of JSON or as text for people. */
 export async function createLog({ stderr, env }: Io, { level, format }: LogOptions): Promise<Log> {
   const { pino } = await import('pino')
   const lineOf = logsText({ stderr }, format)
@@ -22,13 +22,14 @@ export async function createLog({ stderr, env }: Io, { level, format }: LogOptio
   return pino({ level, base: null }, { write: (line: string) => void stderr.write(lineOf(line)) })
 }
 
+/** Whether the log is text for people. */
 export function logsText({ stderr }: Pick<Io, 'stderr'>, format: LogFormat): boolean {
   return format === 'text' || (format === 'auto' && stderr.isTTY === true)
 }
 
 type Style = Parameters<typeof styleText>[0]
 
-/** The prefix and the style of each level; none for info. */
+/** The prefix and the style of each level but info. */
 const levels: Readonly<Record<number, [name: string, style: Style]>> = {
   20: ['debug: ', 'dim'],
   40: ['warning: ', 'yellow'],
@@ -36,10 +37,10 @@ const levels: Readonly<Record<number, [name: string, style: Style]>> = {
   60: ['fatal: ', 'red'],
 }
 
-/** A record of the log as a line for people, `17:51:00 drained accepted=3 duplicates=1`, and the stack of its error. */
-export function formatRecord(record: Record<string, unknown>, areColored: boolean): string {
+/** A record as a line of text, `17:51:00 drained accepted=3 duplicates=1`, and the stack of its error. */
+export function formatRecord(record: Record<string, unknown>, hasColor: boolean): string {
   const styled = (style: Style, text: string) =>
-    areColored && text !== '' ? styleText(style, text, { validateStream: false }) : text
+    hasColor && text !== '' ? styleText(style, text, { validateStream: false }) : text
   const { level, time, msg, err, ...members } = record
   const [name, style] = levels[Number(level)] ?? ['', 'bold']
   const details = Object.entries(members).map(
@@ -53,7 +54,7 @@ function formatValue(value: unknown): string {
   return escapeControlCharacters(typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value))
 }
 
-/** The stack of an error as pino writes it, indented. */
+/** The indented stack of a serialized error. */
 function formatStack(err: unknown): string {
   if (typeof err !== 'object' || err === null || !('stack' in err)) return ''
   return String(err.stack)

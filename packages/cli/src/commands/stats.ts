@@ -1,9 +1,9 @@
 import type { BuildStatus, Ingest, ProjectStats } from '@ingest/core'
 import { Command } from 'commander'
-import { addTargetOptions, type Target, parseTarget, connect } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, type Target, withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { printMessage, writeJson, writeStdout } from '../io.ts'
-import { jsonOption, projectOption, withIngest } from '../options.ts'
+import { jsonOption, projectOption } from '../options.ts'
 import { missingError } from '../settings.ts'
 import { formatBytes, formatTable, toIsoTime } from '../terminal/format.ts'
 
@@ -16,11 +16,11 @@ interface StatsOptions {
 export function statsCommand(io: Io): Command {
   const project = projectOption().makeOptionMandatory(false)
   const command = addTargetOptions(
-    new Command('stats').description('count what is stored: of one project, or of all projects of a store'),
+    new Command('stats').description('print statistics of one project, or of all projects of a store'),
     { project },
   )
   return command
-    .option('--builds', 'list the builds of one project instead, and since when each is frozen')
+    .option('--builds', 'list the builds of a project instead, with the time at which each was frozen')
     .addOption(jsonOption())
     .addHelpText('after', statsHelp)
     .action(async ({ builds, json }: StatsOptions) => {
@@ -44,19 +44,19 @@ export function statsCommand(io: Io): Command {
     })
 }
 
-/** Without a project, all of them are meant. */
+/** Without a project, all projects of the store. */
 type StatsTarget = Omit<Target, 'project'> & Partial<Pick<Target, 'project'>>
 
 const statsHelp = `
-With --data and without --project, all projects of the store are counted.
-EVENTS/S is over the last minute. BYTES are those of batches as they are kept, without maps.
+With --data and without --project, all projects of the store are printed.
+EVENTS/S is the average of the last minute. BYTES is the stored size of all batches, without maps.
 
 Examples:
   ingest stats --data data/games
   ingest stats --data data/games --project demo --builds
 `
 
-/** Reaches the project that is meant, or all of a store. */
+/** Opens the project of the target, or all projects of its store. */
 function withProjects<T>(io: Io, target: StatsTarget, use: (ingests: Ingest[]) => Promise<T>): Promise<T> {
   const { data = '', project } = target
   if (project === undefined) {
@@ -65,7 +65,7 @@ function withProjects<T>(io: Io, target: StatsTarget, use: (ingests: Ingest[]) =
   if (target.url !== undefined) return connect(io, { ...target, project }, (ingest) => use([ingest]))
   return withIngest(io, { data, project }, async (ingest) => {
     if (!(await ingest.listProjects()).includes(project)) {
-      printMessage(io, `nothing is known of the project ${project} here: it has no events and no keys`)
+      printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
     }
     return use([ingest.project(project)])
   })
@@ -110,7 +110,7 @@ function toBuildJson(build: BuildStatus): object {
   return { ...build, frozenAt: toIsoTime(build.frozenAt) }
 }
 
-/** A number for people: `12,345.67`. */
+/** `12,345.67`. */
 function formatNumber(number: number): string {
   return number.toLocaleString('en-US', { maximumFractionDigits: 2 })
 }

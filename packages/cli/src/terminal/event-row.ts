@@ -2,17 +2,16 @@ import { styleText } from 'node:util'
 import type { StoredEvent } from '@ingest/core'
 import { escapeControlCharacters } from './format.ts'
 
-/** How a row is to look. */
 export interface RowStyle {
-  /** The width of the terminal. */
+  /** Width of the terminal. */
   columns: number
   hasColors: boolean
 }
 
-/** The least width of each column, so that most rows are aligned. */
+/** Minimum width of each column, so that most rows are aligned. */
 const widths = { type: 16, buildId: 14, playerId: 12 }
 
-/** One line for people: when it was received, its type, build and player, and as much of the rest as there is room for. */
+/** One row of at most `columns`: time of receipt, type, build, player, and as much of the other fields as fits. */
 export function formatEventRow({ receivedAt, bytes }: StoredEvent, { columns, hasColors }: RowStyle): string {
   const { projectId: _, type, buildId, playerId, ...rest } = JSON.parse(Buffer.from(bytes).toString())
   const known = { type, buildId, playerId }
@@ -28,7 +27,7 @@ export function formatEventRow({ receivedAt, bytes }: StoredEvent, { columns, ha
   return `${head}${bold}${text.slice(restAt)}`
 }
 
-/** The day of a time as it is here, which rows do not say. */
+/** The local date of a time in milliseconds since 1970, such as 2026-11-20. Rows show only the time of day. */
 export function formatDay(time: number): string {
   const date = new Date(time)
   return `${date.getFullYear()}-${twoDigits(date.getMonth() + 1)}-${twoDigits(date.getDate())}`
@@ -38,7 +37,7 @@ function styled(style: 'dim' | 'bold', text: string): string {
   return styleText(style, text, { validateStream: false })
 }
 
-/** The time of day, as it is here. */
+/** The local time of day. */
 function formatClock(time: number): string {
   const date = new Date(time)
   const clock = [date.getHours(), date.getMinutes(), date.getSeconds()].map(twoDigits).join(':')
@@ -53,7 +52,7 @@ function pad(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - displayWidth(text)))
 }
 
-/** What fits; the end says that there is more. */
+/** Cuts text to `columns`, with an ellipsis at the end. */
 function truncate(text: string, columns: number): string {
   if (displayWidth(text) <= columns) return text
   let width = 1
@@ -66,7 +65,7 @@ function truncate(text: string, columns: number): string {
   return `${kept}…`
 }
 
-// as terminals mostly draw them: what they do with the rest is their own affair
+// an approximation of what most terminals draw in two columns
 const wide =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]|\p{Emoji_Presentation}/u
 const combining = /\p{M}/u

@@ -1,12 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import {
-  cursorFileName,
-  type ExportDirectory,
-  type FileContent,
-  openExportDirectory,
-} from '../../src/export/export-directory.ts'
+import type { FileContent } from '../../src/export/cursor-file.ts'
+import { cursorFileName, type ExportDirectory, openExportDirectory } from '../../src/export/export-directory.ts'
 
 const project = 'demo'
 const receivedAt = Date.UTC(2026, 10, 20, 17, 51)

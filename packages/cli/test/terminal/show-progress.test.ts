@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import t from 'tap'
-import { createProgressLines, createProgressDisplay } from '../../src/terminal/progress.ts'
+import { createProgressDisplay, createProgressLines } from '../../src/terminal/progress.ts'
 
 const reading = { label: 'reading', done: 10, total: null, text: '10 B', isAnnounced: false }
 const hashing = { label: 'hashing', done: 500, total: 2000, text: '500 B of 2.0 kB', isAnnounced: false }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { processIo } from '../../src/io.ts'
-import { Interrupted, abortOnSignal } from '../../src/terminal/on-signal.ts'
+import { abortOnSignal, Interrupted } from '../../src/terminal/on-signal.ts'
 
 const io = processIo()
 
