@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import t from 'tap'
 import { createProgram } from '../src/program.ts'
-import { createIo, ingest, isWrongUse } from './run-ingest.ts'
+import { createIo, ingest, isWrongUsage } from './run-ingest.ts'
 
 t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
@@ -134,11 +134,11 @@ t.test('help shows the very command that it is asked for', async (t) => {
 
 t.test('a command that there is not is wrong use, and the likeliest is suggested', async (t) => {
   for (const args of [['serv'], ['serv', '--data', 'x'], ['serv', '--help'], ['help', 'serv']]) {
-    await isWrongUse(t, args, /unknown command 'serv' \(Did you mean serve\?\)/)
+    await isWrongUsage(t, args, /unknown command 'serv' \(Did you mean serve\?\)/)
   }
-  await isWrongUse(t, ['keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
-  await isWrongUse(t, ['help', 'keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
-  await isWrongUse(t, ['xyzzy'], /unknown command 'xyzzy'/)
+  await isWrongUsage(t, ['keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
+  await isWrongUsage(t, ['help', 'keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
+  await isWrongUsage(t, ['xyzzy'], /unknown command 'xyzzy'/)
 })
 
 t.test('all that is missing is named at once, with the variables that may stand for it', async (t) => {
@@ -151,11 +151,11 @@ t.test('all that is missing is named at once, with the variables that may stand 
     [['publish-map'], `<file>, --place <id>, --build <id>, ${project}, ${target}`],
     [['publish-map', 'map.json', '--place', '1', '--data', 'd'], `--build <id>, ${project}:`],
     [['keys', 'revoke'], `<keyId>, --data <dir> \\(or INGEST_DATA\\), ${project}:`],
-    [['serve'], '--data <dir> \\(or INGEST_DATA\\): `ingest serve --help` has an example'],
+    [['serve'], '--data <dir> \\(or INGEST_DATA\\): see `ingest serve --help` for an example'],
   ] as const) {
-    await isWrongUse(t, args, new RegExp(`missing ${missing}`))
+    await isWrongUsage(t, args, new RegExp(`missing ${missing}`))
   }
-  await isWrongUse(t, ['send'], /missing <file>: `ingest send --help`/, {
+  await isWrongUsage(t, ['send'], /missing <file>: see `ingest send --help`/, {
     env: { INGEST_PROJECT_ID: 'demo', INGEST_DATA: 'd' },
   })
 })
@@ -195,23 +195,23 @@ t.test('the environment is that which is given, and not that of the process', as
   t.teardown(() => {
     delete process.env.INGEST_DATA
   })
-  await isWrongUse(t, ['serve'], /missing --data <dir>/)
-  await isWrongUse(t, ['serve', '--port', 'x'], /'--port <n>' argument 'x' is invalid/)
+  await isWrongUsage(t, ['serve'], /missing --data <dir>/)
+  await isWrongUsage(t, ['serve', '--port', 'x'], /'--port <n>' argument 'x' is invalid/)
 })
 
 t.test('an option that there is not is wrong use', async (t) => {
   const data = t.testdir()
-  await isWrongUse(t, ['--verbose'], /unknown option '--verbose'/)
+  await isWrongUsage(t, ['--verbose'], /unknown option '--verbose'/)
   t.match(await ingest(['keys', '--json']), { code: 2, stdout: /^\{"ok":false/, stderr: /unknown option '--json'/ })
   for (const command of [['serve'], ['export', '--project', 'p'], ['keys', 'list', '--project', 'p']]) {
-    await isWrongUse(t, [...command, '--data', data, '--verbose'], /unknown option '--verbose'/)
+    await isWrongUsage(t, [...command, '--data', data, '--verbose'], /unknown option '--verbose'/)
   }
-  await isWrongUse(t, ['serve', '--data', data, '--prot', '0'], /unknown option '--prot' \(Did you mean --port\?\)/)
+  await isWrongUsage(t, ['serve', '--data', data, '--prot', '0'], /unknown option '--prot' \(Did you mean --port\?\)/)
 })
 
 t.test('an argument too many, or a value too few, is wrong use', async (t) => {
   const data = t.testdir()
-  await isWrongUse(t, ['serve', '--data', data, 'extra'], /too many arguments/)
-  await isWrongUse(t, ['serve', '--data'], /--data <dir>' argument missing/)
-  await isWrongUse(t, ['keys', 'revoke', '--data', data, '--project', 'p'], /missing <keyId>/)
+  await isWrongUsage(t, ['serve', '--data', data, 'extra'], /too many arguments/)
+  await isWrongUsage(t, ['serve', '--data'], /--data <dir>' argument missing/)
+  await isWrongUsage(t, ['keys', 'revoke', '--data', data, '--project', 'p'], /missing <keyId>/)
 })

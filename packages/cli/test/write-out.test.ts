@@ -5,7 +5,7 @@ import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
 import { ended, ingestCommand, ownEnvironment, spawnIngest } from './ingest-process.ts'
 import { ingest } from './run-ingest.ts'
-import { createKey, idsOf, projectId } from './sender.ts'
+import { createKey, idsOf, projectId } from './served.ts'
 
 const eventCount = 2000
 
@@ -66,7 +66,7 @@ t.test(
         env: ownEnvironment(),
       })
       const { code, stderr } = await ended(child)
-      t.match({ code, stderr }, { code: 6, stderr: /^ingest: what standard output goes to is full\n$/m })
+      t.match({ code, stderr }, { code: 6, stderr: /^ingest: standard output cannot be written: the disk is full\n$/m })
     }
   },
 )

@@ -119,7 +119,7 @@ async function serveStore(io: Io, options: ServeOptions): Promise<void> {
     if (json) await writeJson(io, { ok: true, url: server.url, port: server.port, data, pid: process.pid })
     else await writeStdout(io, `listening on ${server.url}\n`)
     await warnIfNoKeys(ingest, data, log)
-    log.info({ signal: await signals.first }, 'received a signal')
+    log.info({ signal: await signals.first }, 'signalled')
     await server.close()
     signals.off()
     log.info(ingest.tally(), 'drained')

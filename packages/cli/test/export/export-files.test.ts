@@ -11,7 +11,7 @@ import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
 import { ended, ingestCommand, ownEnvironment, spawnIngest, startIngest, startServe } from '../ingest-process.ts'
 import { ingest } from '../run-ingest.ts'
-import { createKey, idsOf, parseExport, projectId } from '../sender.ts'
+import { createKey, idsOf, parseExport, projectId } from '../served.ts'
 
 const hourMs = 3_600_000
 const midnight = Date.UTC(2026, 10, 20)
@@ -126,7 +126,7 @@ t.test('a file for each hour, and none for one that is not over', async (t) => {
     'game-1-00000003-20261120T010000Z.ndjson',
     'game-1-00000004-20261120T040000Z.ndjson',
   ])
-  t.match(await spawnIngest([...args, '--every', 'hour']), { code: 0, stdout: 'no new events of an hour that is over' })
+  t.match(await spawnIngest([...args, '--every', 'hour']), { code: 0, stdout: 'no new events of a completed hour' })
   t.match(await spawnIngest(args), { code: 0, stdout: 'exported 1 event:' })
   t.strictSame(idsIn(output), idsOf('e', 8))
   await to.close()
@@ -351,7 +351,7 @@ t.test('a signal: what is finished stays, what is not goes, exit 130 and 143', a
     const { stdout, ...rest } = await ended(child)
     t.match(rest, {
       code,
-      stderr: new RegExp(`^ingest: ${signal}: run it again, and it goes on behind the files that are there\\n$`),
+      stderr: new RegExp(`^ingest: ${signal}: run it again to continue after the existing files\\n$`),
     })
     const [first = '', ...others] = filesIn(output)
     t.equal(stdout.split(':')[0], `wrote ${join(output, first)}`)

@@ -38,7 +38,7 @@ t.test('bytes that are others, fewer or more are no map', async (t) => {
   for (const other of others) {
     await t.rejects(checkContent(contentOf(other), never), {
       code: 'digest-mismatch',
-      message: /^What was read is not/,
+      message: /^The content does not match/,
     })
   }
 })

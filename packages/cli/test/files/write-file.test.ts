@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import t from 'tap'
-import { writeFile } from '../../src/files/write-file.ts'
+import { syncDirectory, writeFile } from '../../src/files/write-file.ts'
 
 t.test('a file is there once it is whole', async (t) => {
   const directory = t.testdir({ there: 'as it was' })
@@ -63,3 +63,15 @@ t.test('a full disk', async (t) => {
   )
   await t.rejects(writing, { code: 'disk-full' })
 })
+
+t.test('a directory is synced', async (t) => {
+  await t.resolves(syncDirectory(t.testdir()))
+})
+
+t.test(
+  'one that is not there is what the file system says',
+  { skip: process.platform === 'win32' && 'nothing is synced there' },
+  async (t) => {
+    await t.rejects(syncDirectory(join(t.testdir(), 'none')), { code: 'ENOENT' })
+  },
+)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { ended, ingestCommand, ownEnvironment, spawnIngest, startIngest, startServe } from './ingest-process.ts'
-import { createKey, linesOf, projectId, send } from './sender.ts'
+import { createKey, linesOf, projectId, send } from './served.ts'
 
 // that each command of the built binary starts and writes, and that its exit code reaches the shell; what it does is
 // tested in the process of the tests

@@ -2,7 +2,12 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RejectedInput } from '@ingest/client'
 import t from 'tap'
-import { describePosition, type RejectedReport, withRejectedReport } from '../../src/files/rejected-report.ts'
+import {
+  createFirstSeen,
+  describePosition,
+  type RejectedReport,
+  withRejectedReport,
+} from '../../src/files/rejected-report.ts'
 import { createIo } from '../run-ingest.ts'
 
 const event = (at: number, eventId: string | null = `e-${at}`): RejectedInput => ({
@@ -95,4 +100,25 @@ t.test('--quiet shows none of them', async (t) => {
 
 t.test('lines are numbered from 1 and elements from 0', async (t) => {
   t.strictSame([describePosition(1, 'lines'), describePosition(0, 'array')], ['line 1', 'element 0'])
+})
+
+t.test('an id is found where it was first, however many there are', async (t) => {
+  const places = createFirstSeen(3)
+  for (let i = 0; i < 10; i++) {
+    t.equal(places.find(`e-${i}`), undefined)
+    places.add(`e-${i}`, i + 1)
+  }
+  t.strictSame(
+    Array.from({ length: 10 }, (_, i) => places.find(`e-${i}`)),
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+  )
+  t.equal(places.find('e-10'), undefined)
+})
+
+t.test('look-alikes are different ids', async (t) => {
+  const places = createFirstSeen()
+  places.add('\u00e9', 1)
+  t.equal(places.find('e\u0301'), undefined)
+  t.equal(places.find('\u00e9 '), undefined)
+  t.equal(places.find('\u00e9'), 1)
 })

@@ -47,7 +47,7 @@ t.test('neither of them, or both, is wrong use', async (t) => {
 
 t.test('a key on the command line is refused', async (t) => {
   for (const args of [['--key', 'secret'], ['--key=secret'], ['--key']]) {
-    t.throws(() => parse(['--url', url, ...args]), { message: /^a key does not go on a command line/ })
+    t.throws(() => parse(['--url', url, ...args]), { message: /^a key on the command line is visible/ })
   }
 })
 
@@ -58,7 +58,7 @@ t.test('a file that holds no key is told of by its name', async (t) => {
     connect(createIo().io, target, async () => {}),
     {
       code: 'unauthorized',
-      message: `What is in ${keyFile} is no ingestion key: put one into INGEST_KEY, or name its file by --key-file.`,
+      message: `${keyFile} is not an ingestion key: set INGEST_KEY, or name a file with --key-file.`,
     },
   )
 })

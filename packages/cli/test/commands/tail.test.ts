@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net'
 import type { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { ended, ingestCommand, ownTerminal, startIngest, startServe } from '../ingest-process.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { createKey, exportedIds, projectId, send } from '../sender.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { createKey, exportedIds, projectId, send } from '../served.ts'
 
 const data = t.testdir()
 const key = await createKey(data)
@@ -131,19 +131,19 @@ t.test('when the server goes away it says so once, and goes on when it is back',
   await first.exited
   t.match(await errors.next(), /^ingest: waiting for the server: /)
   const second = await startServe(t, ['--data', own, '--port', String(first.port)])
-  t.equal(await errors.next(), 'ingest: the server is back')
+  t.equal(await errors.next(), 'ingest: the server is reachable again')
   await send({ ...second, key }, ['b'])
   t.match(await lines.next(), /"eventId":"b"/)
   t.strictSame(await exportedIds(own), ['a', 'b'])
 })
 
 t.test('what cannot work is refused at once', async (t) => {
-  await isWrongUse(t, ['tail', ...project], /missing --url <url>/)
-  await isWrongUse(t, ['tail', ...served, '--since', 'yesterday'], /--since is a duration/, { env })
-  await isWrongUse(t, ['tail', ...served, '--since', '1h', '--after', '1-0'], /cannot be used with/, { env })
-  await isWrongUse(t, ['tail', ...served, '--after', 'nonsense'], /cursor is not one/, { env })
-  await isWrongUse(t, ['tail', ...served, '--type', ''], /not empty/, { env })
-  await isWrongUse(t, ['tail', '--data', t.testdir(), ...project], /There is no store/)
+  await isWrongUsage(t, ['tail', ...project], /missing --url <url>/)
+  await isWrongUsage(t, ['tail', ...served, '--since', 'yesterday'], /--since expects a duration/, { env })
+  await isWrongUsage(t, ['tail', ...served, '--since', '1h', '--after', '1-0'], /cannot be used with/, { env })
+  await isWrongUsage(t, ['tail', ...served, '--after', 'nonsense'], /cursor is not one/, { env })
+  await isWrongUsage(t, ['tail', ...served, '--type', ''], /non-empty/, { env })
+  await isWrongUsage(t, ['tail', '--data', t.testdir(), ...project], /There is no store/)
   t.match(await ingest(['tail', ...served], { env: { INGEST_KEY: 'ik_wrong' } }), { code: 4, stdout: /^$/ })
 })
 
@@ -158,7 +158,7 @@ t.test('a server that is not there to begin with is waited for', async (t) => {
   const [lines, errors] = [linesOf(child.stdout), linesOf(child.stderr)]
   t.match(await errors.next(), /^ingest: waiting for the server: /)
   const second = await startServe(t, ['--data', own, '--port', String(first.port)])
-  t.equal(await errors.next(), 'ingest: the server is back')
+  t.equal(await errors.next(), 'ingest: the server is reachable again')
   await send({ ...second, key }, ['a'])
   t.match(await lines.next(), /"eventId":"a"/)
 })
@@ -177,7 +177,7 @@ t.test('the first request is sent again after 503 and 429, and a refusal is none
   t.match(await ingest(['tail', '--url', `http://127.0.0.1:${port}`, ...project], { env }), {
     code: 4,
     stdout: /^$/,
-    stderr: /^ingest: waiting for the server: It is overloaded\.\ningest: This is no active key .*\n$/,
+    stderr: /^ingest: waiting for the server: It is overloaded\.\ningest: The key is not active .*\n$/,
   })
   t.strictSame(codes, [])
 })

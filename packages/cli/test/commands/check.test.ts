@@ -3,8 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ended, ingestCommand, ownEnvironment } from '../ingest-process.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { projectId } from '../sender.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { projectId } from '../served.ts'
 
 const directory = t.testdir()
 let count = 0
@@ -65,8 +65,8 @@ t.test('rejected events and repeated ids are said, with their places: exit 5', a
     code: 5,
     stdout: /^checked 7 events of game-1: 2 would be accepted, 2 duplicates, 3 rejected; .*\n$/,
     stderr: [
-      'ingest: line 4, e-1: The eventId is that of line 1.',
-      'ingest: line 5, e-1: The eventId is that of line 1.',
+      'ingest: line 4, e-1: The eventId repeats line 1.',
+      'ingest: line 5, e-1: The eventId repeats line 1.',
       'ingest: line 2, e-2: /buildId: Expected a string.',
       'ingest: line 3: Expected a JSON object in UTF-8, in one line.',
       'ingest: line 6, e-1: /projectId: Expected the project that the request is made for.',
@@ -102,8 +102,12 @@ t.test('the project is that of the first event, or the one that is named, which 
   t.match(await checkJson(`${event(1)}\n${nobodys}`), { code: 5, accepted: 1, rejected: 1 })
   t.match(await checkJson(`${event(1)}\n${nobodys}`, '--project', projectId), { code: 0, accepted: 2 })
   t.match(await checkJson(event(1), '--project', 'other'), { code: 5, projectId: 'other', rejected: 1 })
-  await isWrongUse(t, ['check', fileOf(nobodys)], /The first event names no project: name it by --project/)
-  await isWrongUse(t, ['check', fileOf(nobodys), '--project', 'a b'], /A project id is 1 to 64/)
+  await isWrongUsage(
+    t,
+    ['check', fileOf(nobodys)],
+    /The first event has no valid projectId: name the project with --project/,
+  )
+  await isWrongUsage(t, ['check', fileOf(nobodys), '--project', 'a b'], /Expected a project id: 1 to 64/)
 })
 
 t.test('events without an id are rejected, unless ids are to be made', async (t) => {
@@ -124,9 +128,9 @@ t.test('what is not JSON at all is exit 5, and what cannot be read is wrong use'
     events: 0,
     error: { code: 'malformed-body', message: /no end/ },
   })
-  await isWrongUse(t, ['check'], /missing <file>/)
-  await isWrongUse(t, ['check', join(directory, 'none')], /cannot be read/)
+  await isWrongUsage(t, ['check'], /missing <file>/)
+  await isWrongUsage(t, ['check', join(directory, 'none')], /cannot be read/)
   const file = fileOf(event(1))
-  await isWrongUse(t, ['check', file, '--rejected', file], /is what is read/)
+  await isWrongUsage(t, ['check', file, '--rejected', file], /is the input file/)
   t.match(await checkJson(event(1), '--nonsense'), { code: 2, ok: false, error: { code: 'invalid-argument' } })
 })

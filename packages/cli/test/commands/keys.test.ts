@@ -3,11 +3,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { scopes } from '@ingest/core'
 import t from 'tap'
 import { spawnIngest, startServe } from '../ingest-process.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { send } from '../sender.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { send } from '../served.ts'
 
 const keyPattern = /^ik_[0-9a-z]{8}_[0-9a-z]{39}\n$/
-const isShownOnce = /^ingest: this key is shown once and not kept: [^\n]*\n$/
+const isShownOnce = /^ingest: this key is printed once and not stored: [^\n]*\n$/
 const hourMs = 3_600_000
 
 const data = t.testdir()
@@ -75,8 +75,8 @@ t.test('a key does what its scopes say', async (t) => {
     ['read,', ''],
     ['read,nonsense', 'nonsense'],
   ] as const) {
-    const pattern = new RegExp(`'${word}' is not one of the scopes events:write, maps:write, read\\.`)
-    await isWrongUse(t, ['keys', 'create', '--scope', scope, ...store], pattern)
+    const pattern = new RegExp(`'${word}' is not a scope: expected events:write, maps:write, read\\.`)
+    await isWrongUsage(t, ['keys', 'create', '--scope', scope, ...store], pattern)
   }
 })
 
@@ -108,10 +108,10 @@ t.test('a key expires at the time that was named, or after the time', async (t) 
 t.test('a time that is over, or is none, is wrong use', async (t) => {
   const { store } = openKeys()
   for (const expires of ['2020-01-01T00:00:00Z', '0s']) {
-    await isWrongUse(t, ['keys', 'create', '--expires', expires, ...store], /Expected a time that is still to come/)
+    await isWrongUsage(t, ['keys', 'create', '--expires', expires, ...store], /Expected a time in the future/)
   }
   for (const expires of ['', 'never', '90', '2100-01-02', '2100-01-02T03:04:05', '2100-13-02T03:04:05Z', '-1d']) {
-    await isWrongUse(
+    await isWrongUsage(
       t,
       ['keys', 'create', `--expires=${expires}`, ...store],
       /Expected a duration such as 90d, or an RFC 3339 time/,
@@ -152,7 +152,7 @@ t.test('list shows what is known of the keys, and never a key or its hash', asyn
 
 t.test('a project without keys has an empty list', async (t) => {
   const { keys } = openKeys()
-  const stderr = /^ingest: the project \S+ has no keys here\n$/
+  const stderr = /^ingest: the project \S+ has no keys\n$/
   t.match(await keys('list'), { code: 0, stdout: /^KEY .*\n$/, stderr })
   t.match(await keys('list', '--json'), { code: 0, stdout: /"keys":\[\]/, stderr })
 })

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import t from 'tap'
-import { createProgressDisplay, createProgressLines } from '../../src/terminal/progress.ts'
+import { createProgressDisplay, createProgressLines, toEventsProgress } from '../../src/terminal/progress.ts'
 
 const reading = { label: 'reading', done: 10, total: null, text: '10 B', isAnnounced: false }
 const hashing = { label: 'hashing', done: 500, total: 2000, text: '500 B of 2.0 kB', isAnnounced: false }
@@ -58,4 +58,19 @@ t.test('an upload that fails at once leaves the terminal alone', async (t) => {
   const display = await createProgressDisplay(stream)
   display.end()
   t.equal(text(), '')
+})
+
+t.test('it says how much of a file is read, and what of it was rejected', async (t) => {
+  const tally = { bytes: 1500, events: 12, rejected: 0 }
+  t.strictSame(toEventsProgress('sending', tally, 3000), {
+    label: 'sending',
+    done: 1500,
+    total: 3000,
+    text: '1.5 kB of 3.0 kB, 12 events',
+    isAnnounced: false,
+  })
+  t.match(toEventsProgress('sending', { ...tally, rejected: 2 }, null), {
+    total: null,
+    text: '1.5 kB, 12 events, 2 rejected',
+  })
 })

@@ -2,8 +2,8 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from '
 import { join } from 'node:path'
 import t from 'tap'
 import { startServe } from '../ingest-process.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { createKey, exportedIds, idsOf, parseExport, projectId, send } from '../sender.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { createKey, exportedIds, idsOf, parseExport, projectId, send } from '../served.ts'
 
 const data = t.testdir()
 const store = ['--data', data, '--project', projectId]
@@ -92,7 +92,7 @@ t.test('--type, --build, --from and --to choose, on standard output and into fil
   })
   t.match(await ingest(['export', ...own, '--from', '1h', '--to', '2h']), {
     code: 2,
-    stderr: /--from has to be before/,
+    stderr: /--from must be before/,
   })
   for (const [option, value] of [
     ['--from', 'yesterday'],
@@ -100,7 +100,7 @@ t.test('--type, --build, --from and --to choose, on standard output and into fil
   ] as const) {
     const { code, stdout, stderr } = await ingest(['export', ...own, option, value])
     t.match({ code, stdout }, { code: 2, stdout: /^$/ })
-    t.match(stderr, `${option} is a duration such as 10m, or a time`)
+    t.match(stderr, `${option} expects a duration such as 10m, or a time`)
   }
 })
 
@@ -117,10 +117,14 @@ t.test('pages put together are the whole', async (t) => {
 
 t.test('a limit or a cursor that cannot be one is wrong use', async (t) => {
   for (const limit of ['', '-1', '1.5', 'all', '9007199254740992']) {
-    await isWrongUse(t, ['export', ...store, '--limit', limit], /'--limit <n>' argument '.*' is invalid/)
+    await isWrongUsage(t, ['export', ...store, '--limit', limit], /'--limit <n>' argument '.*' is invalid/)
   }
   for (const cursor of ['', '1-2-3']) {
-    await isWrongUse(t, ['export', ...store, '--after', cursor], /The cursor is not one that this store has given out/)
+    await isWrongUsage(
+      t,
+      ['export', ...store, '--after', cursor],
+      /The cursor is not one that this store has given out/,
+    )
   }
 })
 
@@ -130,7 +134,7 @@ t.test('a project that nobody knows is said so, and is no failure', async (t) =>
     code: 0,
     signal: null,
     stdout: '',
-    stderr: 'ingest: nothing is known of the project gmae-1 here: it has no events and no keys\n',
+    stderr: 'ingest: the project gmae-1 is unknown: it has no events and no keys\n',
   })
   const empty = t.testdir()
   await createKey(empty)
@@ -155,9 +159,13 @@ t.test('what a server stores is there from its acknowledgement on, and once it i
 t.test('what is about files needs --output', async (t) => {
   const options = [['--every', 'day'], ['--max-size', '1M'], ['--format', 'ndjson'], ['--gzip']]
   for (const option of options) {
-    await isWrongUse(t, ['export', ...store, ...option], new RegExp(`${option[0]} needs --output: it is about files`))
+    await isWrongUsage(
+      t,
+      ['export', ...store, ...option],
+      new RegExp(`${option[0]} requires --output: it applies to files`),
+    )
   }
-  await isWrongUse(t, ['export', ...store, '--cursor-file', 'c'], /--cursor-file needs --output: nobody knows/)
+  await isWrongUsage(t, ['export', ...store, '--cursor-file', 'c'], /--cursor-file requires --output: the fate/)
 })
 
 t.test('--json without --output is the lines, and behind them an object when it fails', async (t) => {
@@ -179,9 +187,9 @@ t.test('an option of files that cannot be is wrong use, and makes no directory',
   ]
   for (const [name = '', value = ''] of options) {
     const pattern = new RegExp(`'${name} <\\w+>' argument '${value}' is invalid`)
-    await isWrongUse(t, ['export', ...store, '--output', output, name, value], pattern)
+    await isWrongUsage(t, ['export', ...store, '--output', output, name, value], pattern)
   }
-  await isWrongUse(t, ['export', ...store, '--output', ''], /not empty/)
+  await isWrongUsage(t, ['export', ...store, '--output', ''], /non-empty/)
   t.notOk(existsSync(output))
 })
 
@@ -227,7 +235,11 @@ t.test('the cursor file may stand elsewhere', async (t) => {
   t.strictSame(readdirSync(path), ['cursor.json', 'files'])
   t.equal(readdirSync(join(path, 'files')).length, 1)
   t.match(await ingest(args), { code: 0, stdout: /^exported nothing/ })
-  await isWrongUse(t, [...args.slice(0, -3), join(path, 'other'), ...args.slice(-2)], /belongs to the directory files/)
+  await isWrongUsage(
+    t,
+    [...args.slice(0, -3), join(path, 'other'), ...args.slice(-2)],
+    /belongs to the directory files/,
+  )
 })
 
 t.test('files of a project that nobody knows are none, and that is said', async (t) => {
@@ -235,6 +247,6 @@ t.test('files of a project that nobody knows are none, and that is said', async 
   t.match(await ingest(['export', '--data', data, '--project', 'gmae-1', '--output', output]), {
     code: 0,
     stdout: /^exported nothing/,
-    stderr: /^ingest: nothing is known of the project gmae-1 here/,
+    stderr: /^ingest: the project gmae-1 is unknown/,
   })
 })
