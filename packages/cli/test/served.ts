@@ -126,8 +126,10 @@ export function batchOf(eventIds: readonly string[], project = projectId): strin
 /** A proxy in front of a server. `onRequest` is called before each request is forwarded. */
 export interface Proxy {
   url: string
-  /** While true, connections are reset. */
+  /** While true, requests are reset. */
   isDown: boolean
+  /** Resets all connections. */
+  reset(): void
 }
 
 /** Starts a proxy until the end of the test. */
@@ -154,7 +156,8 @@ export async function startProxy(
     server.closeAllConnections()
     server.close()
   })
-  const proxy: Proxy = { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, isDown: false }
+  const { port } = server.address() as AddressInfo
+  const proxy: Proxy = { url: `http://127.0.0.1:${port}`, isDown: false, reset: () => server.closeAllConnections() }
   return proxy
 }
 
