@@ -8,7 +8,7 @@ import { Interrupted } from '../src/terminal/on-signal.ts'
 import { ingest } from './run-ingest.ts'
 import { createKey, projectId } from './served.ts'
 
-t.test('every refusal has an exit code, and no refusal is done', (t) => {
+t.test('every error code has an exit code, and none is 0', (t) => {
   t.strictSame(Object.keys(exitCodes).sort(), [...errorCodes].sort())
   t.notOk(Object.values(exitCodes).includes(exitCode.done))
   t.end()
@@ -20,7 +20,7 @@ t.test('the table in --help names each exit code once', (t) => {
   t.end()
 })
 
-t.test('a store that is damaged or foreign: exit 5 and one line, and nothing is changed', async (t) => {
+t.test('a damaged or foreign store: exit code 5, one line, and no change', async (t) => {
   const data = t.testdir()
   await createKey(data)
   const path = join(data, 'events', 'data.mdb')
@@ -61,7 +61,7 @@ t.test('a store that is damaged or foreign: exit 5 and one line, and nothing is 
   })
 })
 
-t.test('whatever goes wrong has an exit code, a code, a sentence, and whether to try again', async (t) => {
+t.test('every failure has an exit code, a code, a message, and whether it is retryable', async (t) => {
   const cases: [unknown, object][] = [
     [
       new CommanderError(1, 'commander.unknownOption', 'error: unknown option'),
@@ -80,12 +80,12 @@ t.test('whatever goes wrong has an exit code, a code, a sentence, and whether to
   for (const [error, failure] of cases) t.strictSame(await toFailure(error), failure)
 })
 
-t.test('what a command says of itself stands', async (t) => {
+t.test('a CommandFailure is reported unchanged', async (t) => {
   const failure = { exitCode: 5, code: 'events-rejected', message: 'Some.', retryable: false, details: { events: 3 } }
   t.equal(await toFailure(new CommandFailure(failure)), failure)
 })
 
-t.test('anything else is a bug, and shows where it is', async (t) => {
+t.test('any other error is a bug, reported with its stack', async (t) => {
   const error = new TypeError('oops')
   t.strictSame(await toFailure(error), {
     exitCode: 1,

@@ -3,9 +3,8 @@ import { join } from 'node:path'
 import { isProjectId } from '@ingest/core'
 import t from 'tap'
 import { parseProjectId } from '../src/options.ts'
-import { startServe } from './ingest-process.ts'
-import { ingest, isWrongUsage } from './run-ingest.ts'
-import { createKey, projectId, send } from './served.ts'
+import { ingest, isWrongUsage, serveHere } from './run-ingest.ts'
+import { createKey, openServed, projectId, send } from './served.ts'
 
 const project = ['--project', projectId]
 const commandsOfProjects = [
@@ -16,7 +15,7 @@ const commandsOfProjects = [
   ['export'],
 ]
 
-t.test('a command without --data or --project is wrong use', async (t) => {
+t.test('a command without --data or --project is wrong usage', async (t) => {
   const data = t.testdir()
   await isWrongUsage(t, ['serve'], /missing --data <dir> \(or INGEST_DATA\)/)
   for (const command of commandsOfProjects) {
@@ -26,7 +25,7 @@ t.test('a command without --data or --project is wrong use', async (t) => {
   }
 })
 
-t.test('what only reads a store does not make it', async (t) => {
+t.test('commands that read do not create a store', async (t) => {
   const data = t.testdir()
   for (const command of commandsOfProjects.filter((each) => each[1] !== 'create')) {
     await isWrongUsage(t, [...command, ...project, '--data', join(data, 'none')], /There is no store in /)
@@ -35,7 +34,7 @@ t.test('what only reads a store does not make it', async (t) => {
   t.strictSame(readdirSync(data), [])
 })
 
-t.test('a directory that cannot be one is wrong use', async (t) => {
+t.test('an invalid directory is wrong usage', async (t) => {
   const file = join(t.testdir({ file: 'mine' }), 'file')
   for (const data of [file, join(file, 'data')]) {
     await isWrongUsage(t, ['serve', '--port', '0', '--data', data], /cannot be a directory/)
@@ -45,7 +44,7 @@ t.test('a directory that cannot be one is wrong use', async (t) => {
   await isWrongUsage(t, ['export', ...project, '--data', ''], /non-empty/)
 })
 
-t.test('a project id that cannot be one is wrong use, and makes no store', async (t) => {
+t.test('an invalid project id is wrong usage, and creates no store', async (t) => {
   const data = join(t.testdir(), 'data')
   for (const id of ['', 'é', 'x'.repeat(65)]) {
     await isWrongUsage(t, ['keys', 'create', '--data', data, '--project', id], /Expected a project id: 1 to 64 of/)
@@ -56,7 +55,7 @@ t.test('a project id that cannot be one is wrong use, and makes no store', async
   t.notOk(existsSync(data))
 })
 
-t.test('an option that cannot be is refused before anything is opened or made', async (t) => {
+t.test('an invalid option is refused before files are opened or created', async (t) => {
   const path = t.testdir({ 'events.ndjson': '{}' })
   const [data, file, made] = [join(path, 'data'), join(path, 'events.ndjson'), join(path, 'made')]
   const target = ['--data', data, ...project]
@@ -84,7 +83,7 @@ t.test('an option that cannot be is refused before anything is opened or made', 
   }
 })
 
-t.test('what may be a project id is what the core takes for one', async (t) => {
+t.test('--project has the same rule as the core', async (t) => {
   const takes = (id: string) => {
     try {
       return parseProjectId(id) === id
@@ -97,7 +96,7 @@ t.test('what may be a project id is what the core takes for one', async (t) => {
   }
 })
 
-t.test('every variable that --help names is read, and an argument goes before it', async (t) => {
+t.test('every variable in --help is read, and an option overrides it', async (t) => {
   const commands = [['serve'], ...commandsOfProjects]
   const help = await Promise.all(commands.map((command) => ingest([...command, '--help'])))
   const named = new Set(help.flatMap(({ stdout }) => stdout.match(/INGEST_\w+/g) ?? []))
@@ -134,7 +133,7 @@ t.test('every variable that --help names is read, and an argument goes before it
   })
 
   await t.test('INGEST_URL and INGEST_KEY', async (t) => {
-    const { url } = await startServe(t, ['--data', data])
+    const { url, key } = await openServed(t)
     const env = { INGEST_URL: url, INGEST_KEY: key }
     t.match(await ingest(['export', ...project], { env }), { code: 0, stderr: '' })
     t.match(await ingest(['export', ...project], { env: { ...env, INGEST_KEY: 'wrong' } }), { code: 4 })
@@ -155,11 +154,14 @@ t.test('every variable that --help names is read, and an argument goes before it
       INGEST_LOG_LEVEL: 'silent',
       INGEST_LOG_FORMAT: 'json',
     }
-    const quiet = await startServe(t, [], { env: good })
+    const quiet = await serveHere(t, [], { env: good })
     t.match(quiet.url, /^http:\/\/127\.0\.0\.1:\d+$/)
     const unlimited = await send({ ...quiet, key }, ['a'])
     t.match(unlimited, { status: 202, body: { accepted: 1 } })
     t.notOk(unlimited.headers.has('RateLimit'))
+
+    quiet.signal('SIGTERM')
+    t.match(await quiet.exited, { code: 0, stderr: /^$/ })
 
     const bad: [string, string, RegExp][] = [
       ['INGEST_DATA', '', /missing --data <dir> \(or INGEST_DATA\)/],
@@ -181,17 +183,16 @@ t.test('every variable that --help names is read, and an argument goes before it
     args.push('--log-format', 'text')
     args.push('--map-rate-limit', '1M', '--publication-limit', '1M')
     args.push('--read-rate-limit', '1M', '--pending-map-limit', '1M')
-    const loud = await startServe(t, args, { env: Object.fromEntries(bad) })
+    const loud = await serveHere(t, args, { env: Object.fromEntries(bad) })
     const limited = await send({ ...loud, key }, ['a'])
     t.match(limited, { status: 202, body: { duplicates: 1 } })
     t.match(limited.headers.get('RateLimit-Policy'), '"requests";q=14')
-    for (const server of [quiet, loud]) server.signal('SIGTERM')
-    t.match(await quiet.exited, { code: 0, stderr: /^$/ })
+    loud.signal('SIGTERM')
     t.match(await loud.exited, { code: 0, stderr: /^\d\d:\d\d:\d\d drained accepted=/m })
   })
 })
 
-t.test('a whole number is only digits and between its bounds', async (t) => {
+t.test('an integer is only digits, between its bounds', async (t) => {
   const data = t.testdir()
   for (const port of ['', '-1', '65536', '1.5', '0x10', '1e3', ' 1', 'http', '99999999999999999999']) {
     await isWrongUsage(t, ['serve', '--data', data, '--port', port], /'--port <n>' argument '.*' is invalid/)

@@ -1,8 +1,6 @@
-import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended, ingestCommand, ownEnvironment } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
 import { projectId } from '../served.ts'
 
@@ -24,16 +22,12 @@ async function checkJson(text: string, ...args: string[]) {
 const event = (i: number, more = '') => `{"projectId":"${projectId}","eventId":"e-${i}"${more}}`
 const good = Array.from({ length: 250 }, (_, i) => event(i))
 
-t.test('what would all be stored is exit 0, as lines, as an array and from standard input', async (t) => {
+t.test('valid events: exit code 0, as lines, as an array and from standard input', async (t) => {
   const lines = fileOf(`${good.join('\n')}\n`)
   const said = /^checked 250 events of game-1: 250 would be accepted, 0 duplicates, 0 rejected; \d+\.\d kB\n$/
   t.match(await ingest(['check', lines]), { code: 0, stdout: said, stderr: /^$/ })
   t.match(await ingest(['check', fileOf(`[${good.join(',\n')}]`)]), { code: 0, stdout: said, stderr: /^$/ })
-  const child = spawn('sh', ['-c', '"$0" "$@" < "$EVENTS"', ...ingestCommand(['check', '-'])], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...ownEnvironment(), EVENTS: lines },
-  })
-  t.match(await ended(child), { code: 0, stdout: said, stderr: /^$/ })
+  t.match(await ingest(['check', '-'], { stdin: good.join('\n') }), { code: 0, stdout: said, stderr: /^$/ })
   t.match(await checkJson(good.join('\n')), {
     code: 0,
     ok: true,
@@ -47,11 +41,11 @@ t.test('what would all be stored is exit 0, as lines, as an array and from stand
   t.strictSame(await ingest(['check', lines, '--quiet']), { code: 0, signal: null, stdout: '', stderr: '' })
 })
 
-t.test('nothing is nothing that would not be stored', async (t) => {
+t.test('an empty file is valid', async (t) => {
   t.match(await ingest(['check', fileOf('')]), { code: 0, stdout: /^checked 0 events: 0 would be accepted/ })
 })
 
-t.test('rejected events and repeated ids are said, with their places: exit 5', async (t) => {
+t.test('invalid events and repeated ids are printed with their positions: exit code 5', async (t) => {
   const text = [
     event(1),
     event(2, ',"buildId":7'),
@@ -97,26 +91,26 @@ t.test('rejected events and repeated ids are said, with their places: exit 5', a
   t.match(await checkJson(`${event(1)}\n${event(1)}`), { code: 5, error: { code: 'events-repeated' } })
 })
 
-t.test('the project is that of the first event, or the one that is named, which may then be missing', async (t) => {
-  const nobodys = '{"eventId":"e"}'
-  t.match(await checkJson(`${event(1)}\n${nobodys}`), { code: 5, accepted: 1, rejected: 1 })
-  t.match(await checkJson(`${event(1)}\n${nobodys}`, '--project', projectId), { code: 0, accepted: 2 })
+t.test('the project is that of the first event, or --project, which events may omit', async (t) => {
+  const withoutProject = '{"eventId":"e"}'
+  t.match(await checkJson(`${event(1)}\n${withoutProject}`), { code: 5, accepted: 1, rejected: 1 })
+  t.match(await checkJson(`${event(1)}\n${withoutProject}`, '--project', projectId), { code: 0, accepted: 2 })
   t.match(await checkJson(event(1), '--project', 'other'), { code: 5, projectId: 'other', rejected: 1 })
   await isWrongUsage(
     t,
-    ['check', fileOf(nobodys)],
+    ['check', fileOf(withoutProject)],
     /The first event has no valid projectId: name the project with --project/,
   )
-  await isWrongUsage(t, ['check', fileOf(nobodys), '--project', 'a b'], /Expected a project id: 1 to 64/)
+  await isWrongUsage(t, ['check', fileOf(withoutProject), '--project', 'a b'], /Expected a project id: 1 to 64/)
 })
 
-t.test('events without an id are rejected, unless ids are to be made', async (t) => {
+t.test('events without an id are rejected without --make-ids', async (t) => {
   const text = `{"projectId":"${projectId}"}\n{"projectId":"${projectId}"}`
   t.match(await checkJson(text), { code: 5, rejected: 2 })
   t.match(await checkJson(text, '--make-ids'), { code: 0, accepted: 2 })
 })
 
-t.test('what is not JSON at all is exit 5, and what cannot be read is wrong use', async (t) => {
+t.test('invalid JSON is exit code 5, an unreadable file is wrong usage', async (t) => {
   t.match(await ingest(['check', fileOf('eventId,type\n1,2\n')]), {
     code: 5,
     stdout: /^$/,

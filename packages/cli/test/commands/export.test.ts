@@ -1,17 +1,16 @@
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
-import { startServe } from '../ingest-process.ts'
+import { spawnIngest } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
-import { createKey, exportedIds, idsOf, parseExport, projectId, send } from '../served.ts'
+import { createKey, idsOf, openServed, parseExport, projectId, send } from '../served.ts'
 
-const data = t.testdir()
-const store = ['--data', data, '--project', projectId]
-const key = await createKey(data)
-const server = await startServe(t, ['--data', data, '--rate-limit', 'off'])
-const sender = { ...server, key }
+const served = await openServed(t)
+const { env, embedded } = served
+const print = (...args: string[]) => ingest(['export', ...args], { env })
 
-/** As text of JSON, in ways that a parser would not give back. */
+/** JSON texts that parsing and serializing would change. */
 const odd = [
   '{"projectId":"game-1","eventId":"numbers","big":12345678901234567890123,"f":1.0,"e":1E+2,"z":-0,"p":0.1000}',
   '{ "projectId" :\t"game-1" ,  "eventId": "spaces" , "list":[ 1,2 , 3 ] }',
@@ -21,14 +20,14 @@ const odd = [
 const asOneLine = odd.map((text) => text.replaceAll(/[\r\n]/g, ' '))
 const small = idsOf('small', 5)
 const before = Date.now()
-await send(sender, `{"events" : [${odd.join(' ,\n')}], "other": {"events":[1]}}`)
-await send(sender, small)
+await send(served, `{"events" : [${odd.join(' ,\n')}], "other": {"events":[1]}}`)
+await send(served, small)
 const after = Date.now()
 
-const whole = await ingest(['export', ...store])
+const whole = await print()
 const lines = parseExport(whole.stdout)
 
-t.test('beside a running server it gives what was acknowledged, exactly as it was sent, an event a line', (t) => {
+t.test('all stored events are printed byte for byte, one per line', (t) => {
   t.match(whole, { code: 0, stderr: /^$/ })
   t.strictSame(
     lines.map(({ event }) => event),
@@ -38,7 +37,7 @@ t.test('beside a running server it gives what was acknowledged, exactly as it wa
   t.end()
 })
 
-t.test('each line is the cursor, the time and the event', (t) => {
+t.test('each line has the cursor, the time of receipt and the event', (t) => {
   for (const line of whole.stdout.trimEnd().split('\n')) {
     t.strictSame(Object.keys(JSON.parse(line)), ['cursor', 'receivedAt', 'event'])
   }
@@ -47,32 +46,36 @@ t.test('each line is the cursor, the time and the event', (t) => {
   t.end()
 })
 
-t.test('--after resumes behind any event', async (t) => {
+t.test('--after resumes after any event', async (t) => {
   const all = whole.stdout.split(/(?<=\n)/)
   for (const at of [0, 3, 8]) {
-    const { code, stdout, stderr } = await ingest(['export', ...store, '--after', lines[at]?.cursor ?? ''])
+    const { code, stdout, stderr } = await print('--after', lines[at]?.cursor ?? '')
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     t.equal(stdout, all.slice(at + 1).join(''))
   }
 })
 
-t.test('--limit is how many come at most', async (t) => {
+t.test('--limit is the maximum number of events', async (t) => {
   for (const limit of [0, 1, 5, lines.length + 1]) {
-    const { code, stdout, stderr } = await ingest(['export', ...store, '--limit', String(limit)])
+    const { code, stdout, stderr } = await print('--limit', String(limit))
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     t.strictSame(parseExport(stdout), lines.slice(0, limit))
   }
 })
 
-t.test('--type, --build, --from and --to choose, on standard output and into files', async (t) => {
-  const own = ['--data', join(t.testdir({}), 'data'), '--project', 'chosen']
-  const events = ['a', 'b', 'c', 'd'].map((eventId, i) => ({ eventId, type: `t${i % 2}`, buildId: `b${i >> 1}` }))
-  const file = join(t.testdirName, 'events.ndjson')
-  writeFileSync(file, events.map((event) => JSON.stringify(event)).join('\n'))
-  t.equal((await ingest(['keys', 'create', ...own])).code, 0)
-  t.equal((await ingest(['send', file, ...own])).code, 0)
+t.test('--type, --build, --from and --to select events, on standard output and in files', async (t) => {
+  const directory = t.testdir({})
+  const { key } = await embedded.keys.create('chosen')
+  const own = { env: { ...env, INGEST_PROJECT_ID: 'chosen', INGEST_KEY: key } }
+  const events = ['a', 'b', 'c', 'd'].map((eventId, i) => ({
+    projectId: 'chosen',
+    eventId,
+    type: `t${i % 2}`,
+    buildId: `b${i >> 1}`,
+  }))
+  await embedded.project('chosen').submitBatch({ events })
   const idsWith = async (...args: string[]) => {
-    const { code, stdout, stderr } = await ingest(['export', ...own, ...args])
+    const { code, stdout, stderr } = await ingest(['export', ...args], own)
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     return parseExport(stdout).map(({ event }) => JSON.parse(event).eventId)
   }
@@ -81,16 +84,16 @@ t.test('--type, --build, --from and --to choose, on standard output and into fil
   t.strictSame(await idsWith('--from', '1h'), ['a', 'b', 'c', 'd'])
   t.strictSame(await idsWith('--to', '1h'), [])
   t.strictSame(await idsWith('--from', '2999-01-01T00:00:00Z'), [])
-  const output = join(t.testdirName, 'files')
-  t.match(await ingest(['export', ...own, '--type', 't1', '--output', output]), {
+  const output = join(directory, 'files')
+  t.match(await ingest(['export', '--type', 't1', '--output', output], own), {
     code: 0,
     stdout: /exported 2 events/,
   })
-  t.match(await ingest(['export', ...own, '--type', 't0', '--output', output]), {
+  t.match(await ingest(['export', '--type', 't0', '--output', output], own), {
     code: 2,
     stderr: /belongs to the type t1, and not to t0/,
   })
-  t.match(await ingest(['export', ...own, '--from', '1h', '--to', '2h']), {
+  t.match(await ingest(['export', '--from', '1h', '--to', '2h'], own), {
     code: 2,
     stderr: /--from must be before/,
   })
@@ -98,85 +101,80 @@ t.test('--type, --build, --from and --to choose, on standard output and into fil
     ['--from', 'yesterday'],
     ['--to', '2026-11-20'],
   ] as const) {
-    const { code, stdout, stderr } = await ingest(['export', ...own, option, value])
+    const { code, stdout, stderr } = await ingest(['export', option, value], own)
     t.match({ code, stdout }, { code: 2, stdout: /^$/ })
     t.match(stderr, `${option} expects a duration such as 10m, or a time`)
   }
 })
 
-t.test('pages put together are the whole', async (t) => {
+t.test('pages together hold all events', async (t) => {
   let pages = ''
   let cursor: string | undefined
   for (let page = 0; page <= lines.length / 4; page++) {
-    const { stdout } = await ingest(['export', ...store, '--limit', '4', ...(cursor ? ['--after', cursor] : [])])
+    const { stdout } = await print('--limit', '4', ...(cursor ? ['--after', cursor] : []))
     pages += stdout
     cursor = parseExport(stdout).at(-1)?.cursor
   }
   t.equal(pages, whole.stdout)
 })
 
-t.test('a limit or a cursor that cannot be one is wrong use', async (t) => {
+t.test('an invalid limit or cursor is wrong usage', async (t) => {
   for (const limit of ['', '-1', '1.5', 'all', '9007199254740992']) {
-    await isWrongUsage(t, ['export', ...store, '--limit', limit], /'--limit <n>' argument '.*' is invalid/)
+    await isWrongUsage(t, ['export', '--limit', limit], /'--limit <n>' argument '.*' is invalid/, { env })
   }
   for (const cursor of ['', '1-2-3']) {
-    await isWrongUsage(
-      t,
-      ['export', ...store, '--after', cursor],
-      /The cursor is not one that this store has given out/,
-    )
+    await isWrongUsage(t, ['export', '--after', cursor], /The cursor is not one that this store has given out/, { env })
   }
 })
 
-t.test('a project that nobody knows is said so, and is no failure', async (t) => {
-  const other = ['export', '--data', data, '--project', 'gmae-1']
-  t.strictSame(await ingest(other), {
-    code: 0,
-    signal: null,
-    stdout: '',
-    stderr: 'ingest: the project gmae-1 is unknown: it has no events and no keys\n',
-  })
-  const empty = t.testdir()
-  await createKey(empty)
+t.test('an unknown project in a store prints a warning, and is not a failure', async (t) => {
+  const path = t.testdir()
+  const data = join(path, 'data')
+  await createKey(data)
+  const stderr = 'ingest: the project gmae-1 is unknown: it has no events and no keys\n'
+  const unknown = ['export', '--data', data, '--project', 'gmae-1']
+  t.strictSame(await ingest(unknown), { code: 0, signal: null, stdout: '', stderr })
+  t.match(await ingest([...unknown, '--output', join(path, 'files')]), { code: 0, stdout: /^exported nothing/, stderr })
   t.strictSame(
-    await ingest(['export', '--data', empty, '--project', projectId]),
+    await ingest(['export', '--data', data, '--project', projectId]),
     { code: 0, signal: null, stdout: '', stderr: '' },
-    'one that has just no events is known',
+    'a project without events is known',
   )
 })
 
-t.test('what a server stores is there from its acknowledgement on, and once it is gone', async (t) => {
-  const own = await startServe(t, ['--data', data])
+t.test('the built command exports acknowledged events while a server has the store open', async (t) => {
+  const data = t.testdir()
+  const own = await openServed(t, { store: await openLmdbStore(data) })
   for (let i = 0; i < 2; i++) {
-    t.match(await send({ ...own, key }, [`later-${i}`]), { status: 202, body: { accepted: 1 } })
-    t.equal((await exportedIds(data)).at(-1), `later-${i}`)
-  }
-  own.signal('SIGKILL')
-  await own.exited
-  t.strictSame((await exportedIds(data)).slice(-2), idsOf('later', 2))
-})
-
-t.test('what is about files needs --output', async (t) => {
-  const options = [['--every', 'day'], ['--max-size', '1M'], ['--format', 'ndjson'], ['--gzip']]
-  for (const option of options) {
-    await isWrongUsage(
-      t,
-      ['export', ...store, ...option],
-      new RegExp(`${option[0]} requires --output: it applies to files`),
+    t.match(await send(own, [`later-${i}`]), { status: 202, body: { accepted: 1 } })
+    const { code, stdout } = await spawnIngest(['export', '--data', data, '--project', projectId])
+    t.equal(code, 0)
+    t.strictSame(
+      parseExport(stdout).map(({ event }) => JSON.parse(event).eventId),
+      idsOf('later', i + 1),
     )
   }
-  await isWrongUsage(t, ['export', ...store, '--cursor-file', 'c'], /--cursor-file requires --output: the fate/)
 })
 
-t.test('--json without --output is the lines, and behind them an object when it fails', async (t) => {
-  t.equal((await ingest(['export', ...store, '--json'])).stdout, (await ingest(['export', ...store])).stdout)
-  t.match(await ingest(['export', ...store, '--json', '--after', 'nonsense']), {
+t.test('options for files require --output', async (t) => {
+  const options = [['--every', 'day'], ['--max-size', '1M'], ['--format', 'ndjson'], ['--gzip']]
+  for (const option of options) {
+    await isWrongUsage(t, ['export', ...option], new RegExp(`${option[0]} requires --output: it applies to files`), {
+      env,
+    })
+  }
+  await isWrongUsage(t, ['export', '--cursor-file', 'c'], /--cursor-file requires --output: the fate/, { env })
+})
+
+t.test('--json without --output prints NDJSON, and an object after a failure', async (t) => {
+  t.equal((await print('--json')).stdout, whole.stdout)
+  t.match(await print('--json', '--after', 'nonsense'), {
     code: 2,
     stdout: /^\{"ok":false,"error":\{"code":"invalid-cursor",.*\}\}\n$/,
   })
 })
 
-t.test('an option of files that cannot be is wrong use, and makes no directory', async (t) => {
+t.test('an invalid option for files is wrong usage, and creates no directory', async (t) => {
   const output = join(t.testdir(), 'files')
   const options = [
     ['--every', 'week'],
@@ -187,16 +185,16 @@ t.test('an option of files that cannot be is wrong use, and makes no directory',
   ]
   for (const [name = '', value = ''] of options) {
     const pattern = new RegExp(`'${name} <\\w+>' argument '${value}' is invalid`)
-    await isWrongUsage(t, ['export', ...store, '--output', output, name, value], pattern)
+    await isWrongUsage(t, ['export', '--output', output, name, value], pattern, { env })
   }
-  await isWrongUsage(t, ['export', ...store, '--output', ''], /non-empty/)
+  await isWrongUsage(t, ['export', '--output', ''], /non-empty/, { env })
   t.notOk(existsSync(output))
 })
 
-t.test('--json is one object that names the files', async (t) => {
+t.test('--json prints one object with all files', async (t) => {
   const output = join(t.testdir(), 'files')
-  const args = ['export', ...store, '--output', output, '--limit', '5', '--max-size', '400', '--json']
-  const { code, stdout, stderr } = await ingest(args)
+  const args = ['export', '--output', output, '--limit', '5', '--max-size', '400', '--json']
+  const { code, stdout, stderr } = await ingest(args, { env })
   t.match({ code, stderr }, { code: 0, stderr: /^$/ })
   const { ok, events, bytes, files, cursor, durationMs } = JSON.parse(stdout)
   t.strictSame({ ok, events, cursor }, { ok: true, events: 5, cursor: lines[4]?.cursor })
@@ -221,32 +219,23 @@ t.test('--json is one object that names the files', async (t) => {
       .join(''),
   )
 
-  const nothing = JSON.parse((await ingest([...args, '--limit', '0'])).stdout)
+  const nothing = JSON.parse((await ingest([...args, '--limit', '0'], { env })).stdout)
   t.match(nothing, { ok: true, events: 0, bytes: 0, files: [], cursor })
-  const failed = await ingest(['export', ...store, '--output', join(output, names[0] ?? ''), '--json'])
+  const failed = await print('--output', join(output, names[0] ?? ''), '--json')
   t.match(failed, { code: 2, stderr: /^ingest: .* cannot be written: .*\n$/ })
   t.match(JSON.parse(failed.stdout), { ok: false, error: { code: 'invalid-argument', retryable: false } })
 })
 
-t.test('the cursor file may stand elsewhere', async (t) => {
+t.test('--cursor-file may be outside of the directory', async (t) => {
   const path = t.testdir()
-  const args = ['export', ...store, '--output', join(path, 'files'), '--cursor-file', join(path, 'cursor.json')]
-  t.match(await ingest(args), { code: 0 })
+  const args = ['export', '--output', join(path, 'files'), '--cursor-file', join(path, 'cursor.json')]
+  t.match(await ingest(args, { env }), { code: 0 })
   t.strictSame(readdirSync(path), ['cursor.json', 'files'])
   t.equal(readdirSync(join(path, 'files')).length, 1)
-  t.match(await ingest(args), { code: 0, stdout: /^exported nothing/ })
+  t.match(await ingest(args, { env }), { code: 0, stdout: /^exported nothing/ })
   await isWrongUsage(
     t,
     [...args.slice(0, -3), join(path, 'other'), ...args.slice(-2)],
     /belongs to the directory files/,
   )
-})
-
-t.test('files of a project that nobody knows are none, and that is said', async (t) => {
-  const output = join(t.testdir(), 'files')
-  t.match(await ingest(['export', '--data', data, '--project', 'gmae-1', '--output', output]), {
-    code: 0,
-    stdout: /^exported nothing/,
-    stderr: /^ingest: the project gmae-1 is unknown/,
-  })
 })

@@ -75,7 +75,7 @@ for (const [name, settings] of [
   })
 }
 
-t.test('without a project, all those of a store are counted', async (t) => {
+t.test('without a project, all projects of a store are printed', async (t) => {
   const own = join(t.testdir(), 'own')
   const { project, keys, close } = createIngest({ store: await openLmdbStore(own) })
   await keys.create('quiet')

@@ -25,7 +25,7 @@ const fill = async (report: RejectedReport) => {
   await report.note([event(0)], 'array')
 }
 
-t.test('they are kept in a file, with their issues and exactly as they came', async (t) => {
+t.test('rejected events are written to a file with their issues, byte for byte', async (t) => {
   const directory = t.testdir()
   const file = join(directory, 'rejected.ndjson')
   const { io, stderr } = createIo()
@@ -42,14 +42,14 @@ t.test('they are kept in a file, with their issues and exactly as they came', as
   t.equal(stderr(), '')
 })
 
-t.test('without any, the file is empty', async (t) => {
+t.test('the file is empty if no event is rejected', async (t) => {
   const { io } = createIo()
   const file = join(t.testdir({ rejected: 'of an earlier run' }), 'rejected')
   await withRejectedReport(io, { rejected: file }, async () => {})
   t.equal(readFileSync(file, 'utf8'), '')
 })
 
-t.test('a failure does not take away what was kept', async (t) => {
+t.test('a later failure keeps the file', async (t) => {
   const { io } = createIo()
   const file = join(t.testdir(), 'rejected')
   const work = withRejectedReport(io, { rejected: file }, async (report) => {
@@ -60,7 +60,7 @@ t.test('a failure does not take away what was kept', async (t) => {
   t.equal(readFileSync(file, 'utf8').split('\n').length, 4)
 })
 
-t.test('a file that cannot be written is refused, and nothing is left behind', async (t) => {
+t.test('an unwritable file is refused, and leaves nothing', async (t) => {
   const { io } = createIo()
   const directory = t.testdir()
   const none = join(directory, 'none', 'rejected')
@@ -71,7 +71,7 @@ t.test('a file that cannot be written is refused, and nothing is left behind', a
   t.strictSame(readdirSync(directory), [])
 })
 
-t.test('otherwise the first are shown, without anything that a terminal would obey', async (t) => {
+t.test('without a file, the first are printed, with control characters escaped', async (t) => {
   const { io, stderr } = createIo()
   await withRejectedReport(io, {}, async (report) => {
     await fill(report)
@@ -92,7 +92,7 @@ t.test('otherwise the first are shown, without anything that a terminal would ob
   )
 })
 
-t.test('--quiet shows none of them', async (t) => {
+t.test('--quiet prints none', async (t) => {
   const { io, stderr } = createIo()
   await withRejectedReport(io, { quiet: true }, fill)
   t.equal(stderr(), '')
@@ -102,7 +102,7 @@ t.test('lines are numbered from 1 and elements from 0', async (t) => {
   t.strictSame([describePosition(1, 'lines'), describePosition(0, 'array')], ['line 1', 'element 0'])
 })
 
-t.test('an id is found where it was first, however many there are', async (t) => {
+t.test('the first position of each id is found', async (t) => {
   const places = createFirstSeen(3)
   for (let i = 0; i < 10; i++) {
     t.equal(places.find(`e-${i}`), undefined)
@@ -115,7 +115,7 @@ t.test('an id is found where it was first, however many there are', async (t) =>
   t.equal(places.find('e-10'), undefined)
 })
 
-t.test('look-alikes are different ids', async (t) => {
+t.test('similar ids are different', async (t) => {
   const places = createFirstSeen()
   places.add('\u00e9', 1)
   t.equal(places.find('e\u0301'), undefined)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { escapeControlCharacters, formatBytes, formatTable } from '../../src/terminal/format.ts'
 
-t.test('bytes for people', async (t) => {
+t.test('sizes have one decimal and a unit', async (t) => {
   const cases: [number, string][] = [
     [0, '0 B'],
     [999, '999 B'],
@@ -26,7 +26,7 @@ t.test('columns are as wide as their widest cell, and no line ends with spaces',
   t.strictSame(formatTable(lines), ['A     NUMBER      LAST', 'long  7', '      12,345,678  x'])
 })
 
-t.test('numbers end together', async (t) => {
+t.test('numbers are aligned to the right', async (t) => {
   t.strictSame(formatTable(lines, [1]), ['A         NUMBER  LAST', 'long           7', '      12,345,678  x'])
 })
 
@@ -34,7 +34,7 @@ t.test('a table may be empty', async (t) => {
   t.strictSame(formatTable([]), [])
 })
 
-t.test('what a cell says to a terminal is shown, and counts for its width', async (t) => {
+t.test('escaped control characters count for the width', async (t) => {
   t.strictSame(
     formatTable([
       ['\u009b2J', 'x'],
@@ -44,12 +44,12 @@ t.test('what a cell says to a terminal is shown, and counts for its width', asyn
   )
 })
 
-t.test('what a terminal would obey is written out, and what people write is left', async (t) => {
+t.test('control characters are escaped, other text is not', async (t) => {
   t.equal(escapeControlCharacters('\x1b[2J\x9b\u202e\u{e0001}\ud800'), '\\u001b[2J\\u009b\\u202e\\udb40\\udc01\\ud800')
   t.equal(escapeControlCharacters('é 日本 😀 e\u0301'), 'é 日本 😀 e\u0301')
 })
 
-t.test('JSON that was made visible means the same', async (t) => {
+t.test('escaped JSON has the same meaning', async (t) => {
   const json = '{"a":"\x7f\x9b\u202e\u{e0001}😀","\u2028":"\\u001b"}'
   t.notMatch(escapeControlCharacters(json), /[\p{Cc}\p{Cf}]/u)
   t.strictSame(JSON.parse(escapeControlCharacters(json)), JSON.parse(json))

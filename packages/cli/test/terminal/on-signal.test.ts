@@ -8,7 +8,7 @@ for (const [signal, exitCode] of [
   ['SIGINT', 130],
   ['SIGTERM', 143],
 ] as const) {
-  t.test(`${signal} aborts the work with what is to be done`, async (t) => {
+  t.test(`${signal} aborts the work with its advice`, async (t) => {
     const before = process.listenerCount(signal)
     const work = abortOnSignal(io, 'run it again', async (abort) => {
       process.kill(process.pid, signal)
@@ -23,11 +23,11 @@ for (const [signal, exitCode] of [
   })
 }
 
-t.test('what is ended on purpose need not say anything', async (t) => {
+t.test('an interruption without advice has no message', async (t) => {
   t.match(new Interrupted('SIGINT', ''), { exitCode: 130, message: /^$/ })
 })
 
-t.test('without a signal it is what the work is', async (t) => {
+t.test('without a signal, the result is that of the work', async (t) => {
   const before = process.listenerCount('SIGINT')
   t.equal(await abortOnSignal(io, '', async ({ aborted }) => aborted), false)
   await t.rejects(

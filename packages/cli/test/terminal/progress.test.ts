@@ -14,7 +14,7 @@ function openStream(isTTY: boolean) {
   return { stream: stream as unknown as NodeJS.WriteStream, text: () => written.join('') }
 }
 
-t.test('in a log it is a line when something begins that is announced, and then one now and then', async (t) => {
+t.test('a log gets a line for each announced phase, and then one every 5 seconds', async (t) => {
   const written: string[] = []
   let now = 0
   const display = createProgressLines({ write: (text: unknown) => written.push(String(text)) > 0 }, () => now)
@@ -35,7 +35,7 @@ t.test('in a log it is a line when something begins that is announced, and then 
   t.strictSame(written, ['ingest: uploading 0 B of 1.5 kB\n', 'ingest: uploading 750 B\n'])
 })
 
-t.test('what is no terminal gets lines without any control characters', async (t) => {
+t.test('a pipe gets lines without control characters', async (t) => {
   const { stream, text } = openStream(false)
   const display = await createProgressDisplay(stream)
   for (const progress of [reading, hashing, uploading]) display.show(progress)
@@ -53,14 +53,14 @@ t.test('a terminal gets a bar', async (t) => {
   t.match(text(), /uploading .*[█░]{30} /)
 })
 
-t.test('an upload that fails at once leaves the terminal alone', async (t) => {
+t.test('an immediate failure leaves the terminal unchanged', async (t) => {
   const { stream, text } = openStream(true)
   const display = await createProgressDisplay(stream)
   display.end()
   t.equal(text(), '')
 })
 
-t.test('it says how much of a file is read, and what of it was rejected', async (t) => {
+t.test('it has the amount read and the number of rejected events', async (t) => {
   const tally = { bytes: 1500, events: 12, rejected: 0 }
   t.strictSame(toEventsProgress('sending', tally, 3000), {
     label: 'sending',
