@@ -3,10 +3,10 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { ended, ingestCommand, ownTerminal, startIngest } from '../ingest-process.ts'
+import { ended, ingestCommand, ownTerminal, startIngest, startServe } from '../ingest-process.ts'
 import { readLines } from '../read-lines.ts'
 import { ingest, isWrongUsage, startRun } from '../run-ingest.ts'
-import { openServed, projectId, startProxy, withStore } from '../served.ts'
+import { createKey, openServed, projectId, send, startProxy } from '../served.ts'
 
 const { url, env, project } = await openServed(t)
 
@@ -40,19 +40,19 @@ t.test('from a server: stored events since a time come first, then new ones, as 
 
 t.test('from a store: the built command prints events that another process stores, until SIGINT', async (t) => {
   const data = t.testdir()
-  await withStore(data, async (project) => {
-    await project.submitBatch({ events: [eventOf('a')] })
-    const child = startIngest(['tail', '--data', data, '--project', projectId, '--since', '1h'])
-    t.teardown(() => void child.kill('SIGKILL'))
-    const exited = ended(child)
-    const lines = readLines(child.stdout)
-    const nextId = async () => JSON.parse(await lines.next()).event.eventId
-    t.equal(await nextId(), 'a')
-    await project.submitBatch({ events: [eventOf('b')] })
-    t.equal(await nextId(), 'b')
-    child.kill('SIGINT')
-    t.match(await exited, { code: 130, signal: null, stderr: /^$/ })
-  })
+  const key = await createKey(data)
+  const server = await startServe(t, ['--data', data])
+  t.equal((await send({ ...server, key }, ['a'])).status, 202)
+  const child = startIngest(['tail', '--data', data, '--project', projectId, '--since', '1h'])
+  t.teardown(() => void child.kill('SIGKILL'))
+  const exited = ended(child)
+  const lines = readLines(child.stdout)
+  const nextId = async () => JSON.parse(await lines.next()).event.eventId
+  t.equal(await nextId(), 'a')
+  t.equal((await send({ ...server, key }, ['b'])).status, 202)
+  t.equal(await nextId(), 'b')
+  child.kill('SIGINT')
+  t.match(await exited, { code: 130, signal: null, stderr: /^$/ })
 })
 
 t.test('by default, it prints only new events', async (t) => {
