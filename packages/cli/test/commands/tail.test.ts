@@ -62,7 +62,11 @@ t.test('by default, it prints only new events', async (t) => {
   const first = tail.nextId().finally(() => {
     isSeen = true
   })
-  while (!isSeen) await submit(eventOf(`now ${sent++}`, { buildId: 'now' }))
+  while (!isSeen) {
+    await submit(eventOf(`now ${sent++}`, { buildId: 'now' }))
+    // a memory store resolves without leaving the microtask queue
+    await new Promise(setImmediate)
+  }
   t.match(await first, /^now \d+$/)
   tail.signal('SIGTERM')
   t.match(await tail.exited, { code: 143, stderr: /^$/ })
