@@ -253,7 +253,7 @@ function uploadsSection({ published, rounds }) {
 
 const method = `Load comes from a process of its own, over raw sockets with keep-alive. A connection sends its next batch when the last one is answered, and has it ready by then: nothing is made while the server waits. Every event is new unless the table says otherwise: 128 random bits seed each run, and the ids are random UUIDs. Events have about 370 bytes. Every answer is checked: it must be 202, with exactly as many accepted and as many duplicates as there were; one wrong answer, and the run has no figure.
 
-Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Disks are synced before each run, so that nobody pays for what another wrote. All of them run with \`--heap-growing-percent=400\`, as \`ingest serve\` does, so that V8 collects garbage less often.
+Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Disks are synced before each run, so that nobody pays for what another wrote.
 
 - **The floor** reads and parses the body and keeps nothing. **The synced floor** also appends it to a file, one \`fdatasync\` for all that has gathered.
 - **PostgreSQL** takes one \`INSERT … SELECT unnest … ON CONFLICT DO NOTHING\` a batch, prepared, on 8 connections, with its durability as it comes, and more memory and fewer checkpoints than by default.

@@ -13,9 +13,6 @@ import { fileURLToPath } from 'node:url'
  * @property {() => Promise<void>} kill `kill -9`
  */
 
-/** What `ingest serve` tells V8; everybody gets it. */
-const heapFlag = '--heap-growing-percent=400'
-
 /**
  * Starts a program of this package in a process of its own and calls its `start` with `options`.
  *
@@ -25,7 +22,7 @@ const heapFlag = '--heap-growing-percent=400'
  */
 export async function startProgram(file, options) {
   const path = fileURLToPath(new URL(`../${file}`, import.meta.url))
-  const child = fork(path, { execArgv: ['--expose-gc', heapFlag], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const child = fork(path, { execArgv: ['--expose-gc'], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
   const pending = new Map()
   let lastId = 0

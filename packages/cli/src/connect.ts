@@ -1,20 +1,11 @@
 import { readFile } from 'node:fs/promises'
-import type { EmbeddedIngest, Ingest } from '@ingest/core'
+import type { EmbeddedIngest, Ingest, IngestError, MapRules } from '@ingest/core'
 import { type Command, Option } from 'commander'
 import type { Io } from './io.ts'
-import { duration, notEmpty, projectOption, wholeNumber, withIngest } from './options.ts'
+import { printMessage } from './io.ts'
+import { nonEmpty, parseDuration, projectOption, wholeNumber } from './options.ts'
 
-/** `--place <id>`. */
-export function placeOption(): Option {
-  return new Option('--place <id>', 'the place of the map').argParser(notEmpty)
-}
-
-/** `--build <id>`. */
-export function buildOption(): Option {
-  return new Option('--build <id>', 'the build of the map').argParser(notEmpty)
-}
-
-/** Where a project is: on a server, or in a store in a directory. */
+/** A project on a server, or in the store of a directory. */
 export interface Target {
   url?: string
   data?: string
@@ -26,79 +17,75 @@ export interface Target {
 }
 
 export interface TargetOptions {
-  /** With a project that is not mandatory, the command has to look for itself. */
+  /** Default: `--project <id>`, required. */
   project?: Option
-  /** How often a request is sent again without the option. */
+  /** Default of `--retries`. */
   retries?: number
 }
 
-/** Adds what a command needs to reach a project. */
+/** Adds the options that select a project on a server or in a store. */
 export function addTargetOptions(
   command: Command,
   { project = projectOption(), retries = 4 }: TargetOptions = {},
 ): Command {
   return command
     .addOption(
-      new Option('--url <url>', 'the server; this or --data is required').env('INGEST_URL').argParser(notEmpty),
+      new Option('--url <url>', 'URL of the server; this or --data is required').env('INGEST_URL').argParser(nonEmpty),
     )
     .addOption(
-      new Option('--data <dir>', 'the directory of a store; this or --url is required')
+      new Option('--data <dir>', 'directory of a store; this or --url is required')
         .env('INGEST_DATA')
-        .argParser(notEmpty),
+        .argParser(nonEmpty),
     )
     .addOption(project)
     .addOption(
-      new Option('--key-file <file>', 'a file with the ingestion key, which is in INGEST_KEY otherwise').argParser(
-        notEmpty,
-      ),
+      new Option('--key-file <file>', 'read the ingestion key from a file, not from INGEST_KEY').argParser(nonEmpty),
     )
     .addOption(new Option('--key [key]').hideHelp())
     .on('option:key', () => {
-      // whatever it was, it is not repeated: this line may be in a log
-      command.error('a key does not go on a command line, which others can read: set INGEST_KEY, or use --key-file')
+      // the value is not repeated: this line may be logged
+      command.error('a key on the command line is visible to other users: set INGEST_KEY, or use --key-file')
     })
     .addOption(
-      new Option('--retries <n>', 'how often a request is sent again after a failure that may go away')
+      new Option('--retries <n>', 'maximum number of retries after a temporary failure')
         .default(retries)
         .argParser(wholeNumber(0, 100)),
     )
     .addOption(
-      new Option('--timeout <duration>', 'how long one request may take, with all its tries')
+      new Option('--timeout <duration>', 'time limit of one request, with all its retries')
         .default(120_000, '120s')
-        .argParser(duration),
+        .argParser(parseDuration),
     )
     .addHelpText('after', targetHelp)
 }
 
 const targetHelp = `
-With --url, or INGEST_URL, the key of the project is in INGEST_KEY or in a --key-file.
-With --data, or INGEST_DATA, no key is needed, and servers may have the directory open. An option wins over both.`
+With --url or INGEST_URL, the key of the project is read from INGEST_KEY or --key-file.
+With --data or INGEST_DATA, no key is needed; servers may have the directory open. Options override the environment.`
 
-/** Which of a server and a store is meant. */
-export function targetOf(command: Command): Target {
+/** The parsed target options; an option overrides the environment variable of the other one. */
+export function parseTarget(command: Command): Target {
   const target = command.opts<Target>()
-  const isNamed = (name: 'url' | 'data') => command.getOptionValueSource(name) === 'cli'
+  const isOption = (name: 'url' | 'data') => command.getOptionValueSource(name) === 'cli'
   if (target.url === undefined || target.data === undefined) return target
-  if (isNamed('url') === isNamed('data')) {
-    const remedy = isNamed('url')
-      ? '--url or --data'
-      : 'INGEST_URL and INGEST_DATA are set, and --url or --data decides'
+  if (isOption('url') === isOption('data')) {
+    const remedy = isOption('url') ? '--url or --data' : 'INGEST_URL and INGEST_DATA are both set, use --url or --data'
     command.error(`name a server or a store, and not both: ${remedy}`)
   }
   const { url, data, ...rest } = target
-  return isNamed('url') ? { ...rest, url } : { ...rest, data }
+  return isOption('url') ? { ...rest, url } : { ...rest, data }
 }
 
-/** How long one try may take, of the time for all of them. */
+/** Time limit of a single attempt. */
 const tryTimeoutMsMax = 30_000
 
 /**
- * Reaches a project for as long as `use` takes, with the store as well where the target is one.
+ * Connects to a project while `use` runs. `use` also gets the whole store where the target is a directory.
  *
- * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for what cannot be, and what opening a store
- *   refuses with.
+ * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for an invalid URL or key file, and the codes of
+ *   `openLmdbStore`.
  */
-export async function withTarget<T>(
+export async function connect<T>(
   io: Io,
   target: Target,
   use: (ingest: Ingest, embedded?: EmbeddedIngest) => Promise<T>,
@@ -112,36 +99,36 @@ export async function withTarget<T>(
   const onRetry = quiet ? () => {} : createRetryReport(io)
   const client = createClient({ url, projectId: project, key, retries, tryTimeoutMs, timeoutMs: timeout, onRetry })
   try {
-    return await use(client).catch((error) => explain(error, target))
+    return await use(client).catch((error) => explainError(error, target))
   } finally {
     await client.close()
   }
 }
 
-/** In the words of a command line what a server says of a request. */
-async function explain(error: unknown, { url, project }: Target): Promise<never> {
+/** Rewords errors of a server in terms of the command line. */
+async function explainError(error: unknown, { url, project }: Target): Promise<never> {
   const { IngestError } = await import('@ingest/core')
   if (!(error instanceof IngestError)) throw error
   const { code } = error
   if (code === 'not-found')
-    throw new IngestError(code, `${url} knows no such request: is Ingest there?`, { cause: error })
+    throw new IngestError(code, `${url} does not serve this request: is it an Ingest server?`, { cause: error })
   if (code !== 'unauthorized') throw error
-  const message = `This is no active key of the project ${project} that may do this: look at --project, and at INGEST_KEY or --key-file.`
+  const message = `The key is not active for the project ${project}, or its scopes do not allow this: check --project, and INGEST_KEY or --key-file.`
   throw new IngestError(code, message, { cause: error })
 }
 
-/** A pause that is felt, and how often somebody who waits hears of it, in milliseconds. */
-const longPauseMs = 2000
-const retryReportMs = 10_000
+/** Shorter pauses are not reported. */
+const reportedPauseMsMin = 2000
+const retryReportIntervalMs = 10_000
 
-/** Says that a server is waited for: otherwise it looks as if nothing happened. */
+/** Reports retries with long pauses on standard error, so that the command does not look stuck. */
 function createRetryReport({ stderr }: Io): (error: Error, pauseMs: number) => void {
-  let toldAt = Number.NEGATIVE_INFINITY
+  let reportedAt = Number.NEGATIVE_INFINITY
   return ({ message }, pauseMs) => {
-    if (pauseMs < longPauseMs || performance.now() - toldAt < retryReportMs) return
-    toldAt = performance.now()
-    // a progress bar stands on that line
-    stderr.write(`${stderr.isTTY ? '\r\u001b[K' : ''}ingest: trying again: ${message}\n`)
+    if (pauseMs < reportedPauseMsMin || performance.now() - reportedAt < retryReportIntervalMs) return
+    reportedAt = performance.now()
+    // on a terminal, the line may hold a progress bar
+    stderr.write(`${stderr.isTTY ? '\r\u001b[K' : ''}ingest: retrying: ${message}\n`)
   }
 }
 
@@ -150,11 +137,64 @@ async function readKey({ env }: Io, file: string | undefined): Promise<string> {
   const text = file === undefined ? env.INGEST_KEY : await readFile(file, 'utf8').catch(unreadable)
   const key = text?.trim() ?? ''
   if (/^[\x21-\x7e]+$/.test(key)) return key
-  const where = file === undefined ? 'INGEST_KEY' : file
-  const what = key === '' ? `There is no ingestion key in ${where}` : `What is in ${where} is no ingestion key`
-  throw new IngestError('unauthorized', `${what}: put one into INGEST_KEY, or name its file by --key-file.`)
+  const source = file === undefined ? 'INGEST_KEY' : file
+  const problem = key === '' ? `${source} has no ingestion key` : `${source} is not an ingestion key`
+  throw new IngestError('unauthorized', `${problem}: set INGEST_KEY, or name a file with --key-file.`)
 
   function unreadable(error: Error): never {
     throw new IngestError('invalid-argument', `The key file cannot be read: ${error.message}`, { cause: error })
+  }
+}
+
+export interface OpenOptions {
+  data: string
+  /** The project that the command is about; validated before the store is opened. */
+  project?: string
+  /** Default: false. Creates a missing store. */
+  create?: boolean
+  maps?: MapRules
+  onFatal?: (error: IngestError) => void
+  /** Called at most once a second while the id index is rebuilt. Default: a line on standard error. */
+  onRebuild?: (percent: number) => void
+}
+
+const rebuildReportIntervalMs = 1000
+
+/**
+ * Opens the store of a directory while `use` runs.
+ *
+ * @throws {IngestError} `invalid-argument` for an invalid project id or directory, and the codes of `openLmdbStore`.
+ */
+export async function withIngest<T>(
+  io: Pick<Io, 'stderr'>,
+  options: OpenOptions,
+  use: (ingest: EmbeddedIngest) => Promise<T>,
+): Promise<T> {
+  // loaded on demand: --help and wrong usage need not wait for it
+  const [{ createIngest, IngestError }, { isProjectId }, { openLmdbStore }] = await Promise.all([
+    import('@ingest/core'),
+    import('@ingest/core/internal'),
+    import('@ingest/lmdb'),
+  ])
+  const { data, project, create = false, maps = {}, onFatal = () => {} } = options
+  const report = options.onRebuild ?? ((percent: number) => printMessage(io, `rebuilding the id index: ${percent} %`))
+  if (project !== undefined && !isProjectId(project)) {
+    throw new IngestError('invalid-argument', `Expected a project id: 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
+  }
+  let reportedAt = Number.NEGATIVE_INFINITY
+  const store = await openLmdbStore(data, {
+    create,
+    onFatal,
+    onRebuild({ done, total }) {
+      if (performance.now() - reportedAt < rebuildReportIntervalMs) return
+      reportedAt = performance.now()
+      report(Math.floor((100 * done) / total))
+    },
+  })
+  const ingest = createIngest({ store, maps })
+  try {
+    return await use(ingest)
+  } finally {
+    await ingest.close()
   }
 }

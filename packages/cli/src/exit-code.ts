@@ -2,25 +2,25 @@ import type { ErrorCode } from '@ingest/core'
 import { CommanderError } from 'commander'
 import { Interrupted } from './terminal/on-signal.ts'
 
-/** What a command says to the shell. */
+/** The exit codes of all commands. */
 export const exitCode = {
   done: 0,
-  /** Something that should not happen: please report it. */
+  /** An internal error: please report it. */
   bug: 1,
-  /** The command was called in a way that cannot work. */
+  /** Wrong usage. */
   usage: 2,
-  /** What is stored does not allow it. */
+  /** The stored data does not allow it. */
   refused: 3,
   credentials: 4,
-  /** The input, or the store, is not what it should be. */
+  /** Invalid input, or a damaged store. */
   invalid: 5,
-  /** It may work later, unchanged. */
+  /** The same command may succeed later. */
   temporary: 6,
-  /** The file that was being uploaded is no longer what it was at the start. */
+  /** The file changed during the upload. */
   changed: 7,
 } as const
 
-/** The exit code of each refusal. */
+/** The exit code of each error code. */
 export const exitCodes: Record<ErrorCode, number> = {
   'batch-too-large': exitCode.invalid,
   'body-too-large': exitCode.invalid,
@@ -44,7 +44,7 @@ export const exitCodes: Record<ErrorCode, number> = {
   'map-not-found': exitCode.refused,
   'map-quota-exceeded': exitCode.refused,
   'map-replaced': exitCode.temporary,
-  // like the next, what the address of something else answers
+  // most often the URL of another service, as with not-found and unexpected-response
   'method-not-allowed': exitCode.usage,
   'not-found': exitCode.usage,
   overloaded: exitCode.temporary,
@@ -62,42 +62,41 @@ export const exitCodes: Record<ErrorCode, number> = {
   'store-missing': exitCode.usage,
   'too-many-events': exitCode.invalid,
   unauthorized: exitCode.credentials,
-  // most often the address of something else
   'unexpected-response': exitCode.usage,
   'unknown-key': exitCode.refused,
   'unsupported-coding': exitCode.bug,
   'unsupported-media-type': exitCode.bug,
 }
 
-/** The table of exit codes as `--help` shows it. */
+/** The table of exit codes in `--help`. */
 export const exitCodeHelp = `
 Exit codes:
   0  done
   1  a bug: please report it
-  2  wrong use: an option, an argument, a directory without a store, or a version of Node that is too old
-  3  refused by what is stored, such as an unknown key, a frozen build, or a map or an event that is not there
-  4  credentials
+  2  wrong usage: an option, an argument, a directory without a store, or an unsupported version of Node
+  3  refused because of the stored data: an unknown key, a frozen build, or a missing map or event
+  4  missing or invalid credentials
   5  invalid input, rejected events, or a damaged or foreign store
-  6  temporary: the same command may work later
-  7  the file changed while it was being uploaded
+  6  temporary failure: the same command may succeed later
+  7  the file changed during the upload
 130, 143  ended by SIGINT, SIGTERM
 `
 
-/** What went wrong, for the shell, for people, and for programs. */
+/** A failed command, as it is reported to the shell, people and programs. */
 export interface Failure {
   exitCode: number
-  /** What programs decide by: the code of a refusal, `interrupted`, or `internal-error`. */
+  /** The code of an `IngestError`, one of the command's own, `interrupted` or `internal-error`. */
   code: string
   message: string
-  /** Whether the same command may succeed later, unchanged. */
+  /** Whether the same command may succeed later. */
   retryable: boolean
-  /** What the object of `--json` has beside it. */
+  /** Further members of the object of `--json`. */
   details?: object
-  /** Whether standard output has the object of `--json` already. */
+  /** Whether the object of `--json` is already on standard output. */
   isPrinted?: boolean
 }
 
-/** A failure of which a command says all by itself. */
+/** Thrown by commands for a failure that they describe themselves. */
 export class CommandFailure extends Error {
   override readonly name = 'CommandFailure'
   readonly failure: Failure
@@ -108,7 +107,8 @@ export class CommandFailure extends Error {
   }
 }
 
-export async function failureOf(error: unknown): Promise<Failure> {
+/** Describes any error that a command threw. An unknown one is a bug, with its stack as the message. */
+export async function toFailure(error: unknown): Promise<Failure> {
   if (error instanceof CommanderError) {
     const message = error.message.replace(/^error: /, '')
     return { exitCode: exitCode.usage, code: 'invalid-argument', message, retryable: false }
@@ -117,7 +117,7 @@ export async function failureOf(error: unknown): Promise<Failure> {
   if (error instanceof Interrupted) {
     return { exitCode: error.exitCode, code: 'interrupted', message: error.message, retryable: true }
   }
-  // loaded here, so that --help and wrong use answer at once
+  // loaded on demand: --help and wrong usage need not wait for it
   const { IngestError } = await import('@ingest/core')
   if (error instanceof IngestError) {
     const { code, message, retryable } = error

@@ -1,37 +1,36 @@
 import type { Readable } from 'node:stream'
 import type { WriteStream } from 'node:tty'
 
-/** What a command line reads, writes and listens to, in place of the process that it runs in. */
+/** The streams, environment and signals of a command, so that it can run outside a process of its own. */
 export interface Io {
   readonly stdin: Input
   readonly stdout: Output
   readonly stderr: Output
-  /** The environment variables. */
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Calls `listener` at every signal until the function that it returns is called. */
+  /** Calls `listener` for every signal, until the returned function is called. */
   onSignal(listener: (signal: StopSignal) => void): () => void
-  /** Ends the process at once, by its exit code or by a signal. */
+  /** Ends the process immediately, with an exit code or by a signal. */
   end(how: number | 'SIGKILL'): void
 }
 
-/** A stream; with the descriptor of a file where it stands for one. */
+/** A readable stream, with a file descriptor if it has one. */
 export type Input = Readable & { readonly fd?: number }
 
-/** A stream that may be a terminal. */
+/** A writable stream, with the properties of a terminal if it is one. */
 export type Output = NodeJS.WritableStream & Partial<Pick<WriteStream, 'isTTY' | 'columns' | 'hasColors'>>
 
-/** The exit code of a command that a signal has ended, as shells report it. */
+/** Exit codes after a signal, as shells report them. */
 export const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const
 
 export type StopSignal = keyof typeof signalExitCodes
 
-/** The streams, the environment and the signals of this process. */
+/** The streams, environment and signals of this process. */
 export function processIo(): Io {
   const { stdout, stderr, env } = process
-  // a failed write is reported to its caller; a closed log does not end the process
+  // each write reports its own failure; without a listener, a closed log would end the process
   for (const stream of [stdout, stderr]) stream.on('error', () => {})
   return {
-    // on demand, because a pipe keeps the process alive once process.stdin is accessed
+    // lazy: a pipe keeps the process alive once process.stdin is accessed
     get stdin() {
       return process.stdin
     },
@@ -50,39 +49,39 @@ export function processIo(): Io {
   }
 }
 
-/** Whether text may have colours here: a terminal that has some, unless NO_COLOR is set. */
+/** Whether the stream is a terminal with colors, and NO_COLOR is unset. */
 export function hasColors({ isTTY, hasColors }: Output, env: Io['env']): boolean {
   return isTTY === true && hasColors !== undefined && !env.NO_COLOR && hasColors(env)
 }
 
 /**
- * Writes to standard output. Resolves once the next write may follow: to true, or to false once nobody reads it any
- * more, as behind `| head`.
+ * Writes to standard output. Resolves when the write is done: to true, or to false if the reader closed the pipe, such as
+ * `| head`.
  *
  * @throws {IngestError} `disk-full`
  */
-export function writeOut({ stdout }: Pick<Io, 'stdout'>, data: string | Uint8Array): Promise<boolean> {
+export function writeStdout({ stdout }: Pick<Io, 'stdout'>, data: string | Uint8Array): Promise<boolean> {
   return new Promise((resolve, reject) => {
     stdout.write(data, (error?: NodeJS.ErrnoException | null) => {
       if (!error) resolve(true)
       else if (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED') resolve(false)
-      else refusalOf(error).then(reject, reject)
+      else toWriteError(error).then(reject, reject)
     })
   })
 }
 
 /** Writes the object of `--json` to standard output. */
 export function writeJson(io: Pick<Io, 'stdout'>, object: object): Promise<boolean> {
-  return writeOut(io, `${JSON.stringify(object)}\n`)
+  return writeStdout(io, `${JSON.stringify(object)}\n`)
 }
 
-/** Writes one line for people to standard error. */
-export function say({ stderr }: Pick<Io, 'stderr'>, text: string): void {
+/** Writes a message, folded into one line, to standard error. */
+export function printMessage({ stderr }: Pick<Io, 'stderr'>, text: string): void {
   stderr.write(`ingest: ${text.trim().replaceAll(/\s*\n\s*/g, ' ')}\n`)
 }
 
-async function refusalOf(error: NodeJS.ErrnoException): Promise<Error> {
+async function toWriteError(error: NodeJS.ErrnoException): Promise<Error> {
   if (error.code !== 'ENOSPC') return error
   const { IngestError } = await import('@ingest/core')
-  return new IngestError('disk-full', 'what standard output goes to is full', { cause: error })
+  return new IngestError('disk-full', 'standard output cannot be written: the disk is full', { cause: error })
 }

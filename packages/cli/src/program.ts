@@ -15,12 +15,12 @@ import { statsCommand } from './commands/stats.ts'
 import { tailCommand } from './commands/tail.ts'
 import { exitCodeHelp } from './exit-code.ts'
 import { hasColors, type Io } from './io.ts'
-import { checkSettings, hasTarget, readSettings, settingOf } from './settings.ts'
+import { applySettings, getSetting, hasTarget, resolveSettings } from './settings.ts'
 
-/** All commands. They throw their failures, and their caller reports them. */
+/** The program with all its commands. They throw failures; the caller reports them. */
 export function createProgram(io: Io): Command {
   const program = new Command('ingest')
-    .description('Stores game events exactly once and durably, and publishes the maps of game builds.')
+    .description('Stores batches of game events durably and exactly once, and publishes the maps of game builds.')
     .version(version())
     .addHelpText('after', programHelp)
     .exitOverride()
@@ -56,30 +56,30 @@ export function createProgram(io: Io): Command {
 }
 
 const programHelp = `
-\`ingest help <command>\` and \`ingest <command> --help\` show the options of a command, and examples.
+\`ingest help <command>\` and \`ingest <command> --help\` show the options of a command and examples.
 
 Start here:
   ingest keys create --data data/games --project demo
   ingest serve --data data/games
 ${exitCodeHelp}`
 
-/** Commands that were created separately do not inherit the settings of their parent. */
+/** Copies the settings of the parent: commands that are created separately do not inherit them. */
 function adopt(command: Command, parent: Command, io: Io): Command {
   command.copyInheritedSettings(parent)
   if (command.commands.length > 0) command.helpCommand(true)
   for (const child of command.commands) adopt(child, command, io)
-  readSettings(command, io.env)
+  applySettings(command, io.env)
   return command.exitOverride((error: CommanderError) => {
-    if (error.code === 'commander.missingArgument') checkSettings(command, io.env)
+    if (error.code === 'commander.missingArgument') resolveSettings(command, io.env)
     throw error
   })
 }
 
-/** Arguments, then required options, then the rest. */
+/** The usage line: arguments, required options, then `[options]`. */
 function commandUsage(command: Command): string {
   const names = [command.name()]
   for (let parent = command.parent; parent; parent = parent.parent) names.unshift(parent.name())
-  const required = command.options.filter((option) => settingOf(option)?.isRequired).map(({ flags }) => flags)
+  const required = command.options.filter((option) => getSetting(option)?.isRequired).map(({ flags }) => flags)
   if (hasTarget(command)) required.unshift('(--url <url> | --data <dir>)')
   const isGroup = command.commands.length > 0
   return [...names, ...argumentTerms(command), ...(isGroup ? ['<command>'] : []), ...required, '[options]'].join(' ')
@@ -90,17 +90,17 @@ function argumentTerms(command: Command): string[] {
 }
 
 function optionDescription(this: Help, option: Parameters<Help['optionDescription']>[0]): string {
-  const { isRequired = false, variable } = settingOf(option) ?? {}
+  const { isRequired = false, variable } = getSetting(option) ?? {}
   const notes = [...(isRequired ? ['required'] : []), ...(variable === undefined ? [] : [`env: ${variable}`])]
   const description = Help.prototype.optionDescription.call(this, option)
   return notes.length === 0 ? description : `${description} (${notes.join(', ')})`
 }
 
 /**
- * A command line as commander takes it: `help keys rotate` as `keys rotate --help`, a group without a command as its
- * help, and an unknown command without `--help`, so that it is refused.
+ * Rewrites a command line for commander: `help keys rotate` to `keys rotate --help`, a group without a command to its
+ * help, and an unknown command without `--help`, so that commander rejects it.
  */
-export function spellOut(program: Command, args: readonly string[]): readonly string[] {
+export function normalizeArgs(program: Command, args: readonly string[]): readonly string[] {
   const isHelp = args[0] === 'help'
   const words = isHelp ? args.slice(1) : args
   let command = program

@@ -1,34 +1,34 @@
 import { CommanderError } from 'commander'
 import { wordsToComplete, writeSuggestions } from './commands/completion.ts'
-import { exitCode, failureOf } from './exit-code.ts'
+import { exitCode, toFailure } from './exit-code.ts'
 import type { Io } from './io.ts'
-import { say, writeJson } from './io.ts'
-import { createProgram, spellOut } from './program.ts'
+import { printMessage, writeJson } from './io.ts'
+import { createProgram, normalizeArgs } from './program.ts'
 
 /**
- * Runs one command line, without the name of the program, and resolves to its exit code. A failure is one line on
- * standard error and, with `--json`, an object on standard output.
+ * Runs one command line, without the program name, and resolves to its exit code. It never rejects for a failed command:
+ * a failure is one line on standard error and, with `--json`, an object on standard output.
  */
 export async function run(args: readonly string[], io: Io): Promise<number> {
   const program = createProgram(io)
   try {
     const words = wordsToComplete(args)
     if (words) await writeSuggestions(io, program, words)
-    else await program.parseAsync(spellOut(program, args), { from: 'user' })
+    else await program.parseAsync(normalizeArgs(program, args), { from: 'user' })
     return exitCode.done
   } catch (error) {
-    // help and the version
+    // --help and --version
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
-    const { exitCode: code, details, isPrinted, ...failure } = await failureOf(error)
-    // an end that was asked for need not be explained
+    const { exitCode: code, details, isPrinted, ...failure } = await toFailure(error)
+    // interrupted by the user, with nothing to explain
     if (failure.message === '') return code
-    say(io, failure.message)
+    printMessage(io, failure.message)
     if (wantsJson(args) && !isPrinted) await writeJson(io, { ok: false, ...details, error: failure })
     return code
   }
 }
 
-/** Whether a program waits for an object, also when the command line is not understood. */
+/** Whether `--json` is on the command line; works for invalid command lines too. */
 function wantsJson(args: readonly string[]): boolean {
   const end = args.indexOf('--')
   return args.slice(0, end === -1 ? undefined : end).includes('--json')

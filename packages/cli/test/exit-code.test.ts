@@ -1,12 +1,14 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { errorCodes } from '@ingest/core'
+import { errorCodes, IngestError } from '@ingest/core'
+import { CommanderError } from 'commander'
 import t from 'tap'
-import { exitCode, exitCodeHelp, exitCodes } from '../src/exit-code.ts'
+import { CommandFailure, exitCode, exitCodeHelp, exitCodes, toFailure } from '../src/exit-code.ts'
+import { Interrupted } from '../src/terminal/on-signal.ts'
 import { ingest } from './run-ingest.ts'
-import { createKey, projectId } from './sender.ts'
+import { createKey, projectId } from './served.ts'
 
-t.test('every refusal has an exit code, and no refusal is done', (t) => {
+t.test('every error code has an exit code, and none is 0', (t) => {
   t.strictSame(Object.keys(exitCodes).sort(), [...errorCodes].sort())
   t.notOk(Object.values(exitCodes).includes(exitCode.done))
   t.end()
@@ -18,7 +20,7 @@ t.test('the table in --help names each exit code once', (t) => {
   t.end()
 })
 
-t.test('a store that is damaged or foreign: exit 5 and one line, and nothing is changed', async (t) => {
+t.test('a damaged or foreign store: exit code 5, one line, and no change', async (t) => {
   const data = t.testdir()
   await createKey(data)
   const path = join(data, 'events', 'data.mdb')
@@ -57,4 +59,39 @@ t.test('a store that is damaged or foreign: exit 5 and one line, and nothing is 
     stdout: /^$/,
     stderr: /^ingest: There is no store in .*\n$/,
   })
+})
+
+t.test('every failure has an exit code, a code, a message, and whether it is retryable', async (t) => {
+  const cases: [unknown, object][] = [
+    [
+      new CommanderError(1, 'commander.unknownOption', 'error: unknown option'),
+      { exitCode: 2, code: 'invalid-argument', message: 'unknown option', retryable: false },
+    ],
+    [
+      new Interrupted('SIGINT', 'again'),
+      { exitCode: 130, code: 'interrupted', message: 'SIGINT: again', retryable: true },
+    ],
+    [
+      new IngestError('map-frozen', 'It is frozen.'),
+      { exitCode: 3, code: 'map-frozen', message: 'It is frozen.', retryable: false },
+    ],
+    [new IngestError('overloaded', 'Later.'), { exitCode: 6, code: 'overloaded', message: 'Later.', retryable: true }],
+  ]
+  for (const [error, failure] of cases) t.strictSame(await toFailure(error), failure)
+})
+
+t.test('a CommandFailure is reported unchanged', async (t) => {
+  const failure = { exitCode: 5, code: 'events-rejected', message: 'Some.', retryable: false, details: { events: 3 } }
+  t.equal(await toFailure(new CommandFailure(failure)), failure)
+})
+
+t.test('any other error is a bug, reported with its stack', async (t) => {
+  const error = new TypeError('oops')
+  t.strictSame(await toFailure(error), {
+    exitCode: 1,
+    code: 'internal-error',
+    message: error.stack,
+    retryable: false,
+  })
+  t.match(await toFailure('no error at all'), { exitCode: 1, message: 'no error at all' })
 })

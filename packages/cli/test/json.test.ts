@@ -8,8 +8,8 @@ import { createProgram } from '../src/program.ts'
 import { run } from '../src/run.ts'
 import { createIo } from './run-ingest.ts'
 
-// --json is one contract over all commands: one object (or lines of them) on standard output, `ok`, times as RFC 3339,
-// null for none, and an object for every failure
+// --json is one contract for all commands: one object on standard output (or NDJSON of events) with `ok`, times in RFC
+// 3339, null for missing values, and one object for every failure
 
 const directory = t.testdir()
 const data = join(directory, 'data')
@@ -18,28 +18,28 @@ const files = { events: join(directory, 'events.ndjson'), map: join(directory, '
 writeFileSync(files.events, '{"eventId":"e-1","buildId":"b"}\n')
 writeFileSync(files.map, '{}')
 const store = ['--data', data, '--project', projectId]
-const nobody = ['--url', 'http://127.0.0.1:1', '--project', projectId, '--retries', '0']
+const unreachable = ['--url', 'http://127.0.0.1:1', '--project', projectId, '--retries', '0']
 const map = ['--place', '1', '--build', 'b']
-const { keys, submitBatch, close } = createIngest({ store: await openLmdbStore(data) })
+const { keys, project, close } = createIngest({ store: await openLmdbStore(data) })
 const [{ record: key }, { record: other }] = [await keys.create(projectId), await keys.create(projectId)]
-await submitBatch(projectId, { events: [{ projectId, eventId: 'e-0', type: 'kill' }] })
+await project(projectId).submitBatch({ events: [{ projectId, eventId: 'e-0', type: 'kill' }] })
 await close()
 
 interface Case {
   done: string[]
   failed: string[]
   code: string
-  /** Whether there is a line for each event, and an object for a failure alone. */
+  /** Whether it prints one line per event, and an object only on failure. */
   isStream?: true
 }
 
-/** A command line that works, and one that does not and why, of every command in an order in which they can run. */
+/** A valid command line, and a failing one with its code, of every command, in an order in which they can run. */
 const cases: Record<string, Case> = {
   'keys create': { done: store, failed: [...store, '--scope', 'all'], code: 'invalid-argument' },
   'keys list': { done: store, failed: ['--data', `${data}-not`, '--project', projectId], code: 'store-missing' },
   'keys revoke': { done: [key.keyId, ...store], failed: ['00000000', ...store], code: 'unknown-key' },
   'keys rotate': { done: [other.keyId, ...store], failed: ['00000000', ...store], code: 'unknown-key' },
-  send: { done: [files.events, ...store], failed: [files.events, ...nobody], code: 'connection-failed' },
+  send: { done: [files.events, ...store], failed: [files.events, ...unreachable], code: 'connection-failed' },
   check: {
     done: [files.events, '--project', projectId],
     failed: [files.map, '--project', 'p'],
@@ -57,13 +57,13 @@ const cases: Record<string, Case> = {
     isStream: true,
   },
   find: { done: ['e-0', ...store], failed: ['none', ...store], code: 'event-not-found' },
-  stats: { done: store, failed: nobody, code: 'connection-failed' },
+  stats: { done: store, failed: unreachable, code: 'connection-failed' },
   'publish-map': {
     done: [files.map, ...map, ...store],
-    failed: [files.map, ...map, ...nobody],
+    failed: [files.map, ...map, ...unreachable],
     code: 'connection-failed',
   },
-  'maps list': { done: store, failed: nobody, code: 'connection-failed' },
+  'maps list': { done: store, failed: unreachable, code: 'connection-failed' },
   'maps show': { done: [...map, ...store], failed: ['--place', '2', '--build', 'b', ...store], code: 'map-not-found' },
   'maps download': {
     done: [...map, ...store, '--output', join(directory, 'copy.json')],
@@ -87,16 +87,16 @@ const cases: Record<string, Case> = {
   },
 }
 
-/** Runs a command with --json; one that would go on is ended as soon as it has printed. */
-async function runJson(args: readonly string[], goesOn: boolean) {
-  const { io, stdout, wrote, signal } = createIo({ env: { INGEST_KEY: 'ik_none' } })
-  if (goesOn) wrote.then(() => signal('SIGTERM'))
+/** Runs a command with --json; SIGTERM ends one that runs until a signal, after its first line. */
+async function runJson(args: readonly string[], runsUntilSignal: boolean) {
+  const { io, stdout, nextLine, signal } = createIo({ env: { INGEST_KEY: 'ik_none' } })
+  if (runsUntilSignal) nextLine().then(() => signal('SIGTERM'))
   const code = await run([...args, '--json'], io)
   const lines = stdout().split('\n')
   return { code, end: lines.pop(), objects: lines.map((line) => JSON.parse(line)) }
 }
 
-/** Asserts that whatever is a time by its name is RFC 3339, or null. */
+/** Asserts that members named like a time are RFC 3339, or null. */
 function hasTimes(t: Test, value: unknown): void {
   if (typeof value !== 'object' || value === null) return
   for (const [name, member] of Object.entries(value)) {
@@ -142,14 +142,14 @@ for (const [name, { done, failed, code, isStream = false }] of Object.entries(ca
     hasTimes(t, objects[0])
   })
 
-  t.test(`${name} --json: one object when the command line is not understood`, async (t) => {
+  t.test(`${name} --json: one object for an invalid command line`, async (t) => {
     const { code, end, objects } = await runJson([...words, '--nonsense'], false)
     t.strictSame({ code, end, objects: objects.length }, { code: 2, end: '', objects: 1 })
     t.match(objects[0], { ok: false, error: { code: 'invalid-argument', message: /--nonsense/, retryable: false } })
   })
 }
 
-t.test('what has no value is null, and not missing', async (t) => {
+t.test('members without a value are null, not missing', async (t) => {
   const { objects } = await runJson(['keys', 'list', ...store], false)
   t.match(objects[0].keys[0], { keyId: key.keyId, expiresAt: null, revokedAt: String })
   t.match(objects[0].keys.at(-1), { expiresAt: null, revokedAt: null })

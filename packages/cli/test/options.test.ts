@@ -2,10 +2,9 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { isProjectId } from '@ingest/core/internal'
 import t from 'tap'
-import { projectId as parseProjectId } from '../src/options.ts'
-import { startServe } from './ingest-process.ts'
-import { ingest, isWrongUse } from './run-ingest.ts'
-import { createKey, projectId, send } from './sender.ts'
+import { parseProjectId } from '../src/options.ts'
+import { ingest, isWrongUsage, serveHere } from './run-ingest.ts'
+import { createKey, openServed, projectId, send } from './served.ts'
 
 const project = ['--project', projectId]
 const commandsOfProjects = [
@@ -16,78 +15,75 @@ const commandsOfProjects = [
   ['export'],
 ]
 
-t.test('a command without --data or --project is wrong use', async (t) => {
+t.test('a command without --data or --project is wrong usage', async (t) => {
   const data = t.testdir()
-  await isWrongUse(t, ['serve'], /missing --data <dir> \(or INGEST_DATA\)/)
+  await isWrongUsage(t, ['serve'], /missing --data <dir> \(or INGEST_DATA\)/)
   for (const command of commandsOfProjects) {
     const missing = command[0] === 'export' ? /missing --url <url>/ : /missing --data <dir> \(or INGEST_DATA\)/
-    await isWrongUse(t, [...command, ...project], missing)
-    await isWrongUse(t, [...command, '--data', data], /missing .*--project <id> \(or INGEST_PROJECT_ID\)/)
+    await isWrongUsage(t, [...command, ...project], missing)
+    await isWrongUsage(t, [...command, '--data', data], /missing .*--project <id> \(or INGEST_PROJECT_ID\)/)
   }
 })
 
-t.test('what only reads a store does not make it', async (t) => {
+t.test('commands that read do not create a store', async (t) => {
   const data = t.testdir()
   for (const command of commandsOfProjects.filter((each) => each[1] !== 'create')) {
-    await isWrongUse(t, [...command, ...project, '--data', join(data, 'none')], /There is no store in /)
+    await isWrongUsage(t, [...command, ...project, '--data', join(data, 'none')], /There is no store in /)
   }
-  await isWrongUse(t, ['export', ...project, '--data', data], /There is no store in /)
+  await isWrongUsage(t, ['export', ...project, '--data', data], /There is no store in /)
   t.strictSame(readdirSync(data), [])
 })
 
-t.test('a directory that cannot be one is wrong use', async (t) => {
+t.test('an invalid directory is wrong usage', async (t) => {
   const file = join(t.testdir({ file: 'mine' }), 'file')
   for (const data of [file, join(file, 'data')]) {
-    await isWrongUse(t, ['serve', '--port', '0', '--data', data], /cannot be a directory/)
+    await isWrongUsage(t, ['serve', '--port', '0', '--data', data], /cannot be a directory/)
   }
-  await isWrongUse(t, ['keys', 'create', ...project, '--data', file], /cannot be a directory/)
-  await isWrongUse(t, ['export', ...project, '--data', file], /There is no store in /)
-  await isWrongUse(t, ['export', ...project, '--data', ''], /not empty/)
+  await isWrongUsage(t, ['keys', 'create', ...project, '--data', file], /cannot be a directory/)
+  await isWrongUsage(t, ['export', ...project, '--data', file], /There is no store in /)
+  await isWrongUsage(t, ['export', ...project, '--data', ''], /non-empty/)
 })
 
-t.test('a project id that cannot be one is wrong use, and makes no store', async (t) => {
+t.test('an invalid project id is wrong usage, and creates no store', async (t) => {
   const data = join(t.testdir(), 'data')
   for (const id of ['', 'é', 'x'.repeat(65)]) {
-    await isWrongUse(t, ['keys', 'create', '--data', data, '--project', id], /A project id is 1 to 64 of/)
+    await isWrongUsage(t, ['keys', 'create', '--data', data, '--project', id], /Expected a project id: 1 to 64 of/)
   }
   for (const command of commandsOfProjects) {
-    await isWrongUse(t, [...command, '--data', data, '--project', 'a:b'], /A project id is 1 to 64 of/)
+    await isWrongUsage(t, [...command, '--data', data, '--project', 'a:b'], /Expected a project id: 1 to 64 of/)
   }
   t.notOk(existsSync(data))
 })
 
-t.test('an option that cannot be is refused before anything is opened or made', async (t) => {
+t.test('an invalid option is refused before files are opened or created', async (t) => {
   const path = t.testdir({ 'events.ndjson': '{}' })
   const [data, file, made] = [join(path, 'data'), join(path, 'events.ndjson'), join(path, 'made')]
   const target = ['--data', data, ...project]
   const commands: [args: string[], pattern: RegExp][] = [
-    [
-      ['keys', 'create', ...target, '--scope', 'nonsense'],
-      /'nonsense' is not one of the scopes events:write, maps:wri/,
-    ],
+    [['keys', 'create', ...target, '--scope', 'nonsense'], /'nonsense' is not a scope: expected events:write/],
     [['keys', 'create', ...target, '--expires', 'soon'], /'soon' is invalid. Expected a duration such as 90d/],
-    [['keys', 'create', '--data', data, '--project', 'a b'], /'a b' is invalid. A project id is 1 to 64/],
-    [['serve', '--data', data, '--port', 'x'], /'x' is invalid. Expected a whole number/],
+    [['keys', 'create', '--data', data, '--project', 'a b'], /'a b' is invalid. Expected a project id: 1 to 64/],
+    [['serve', '--data', data, '--port', 'x'], /'x' is invalid. Expected an integer/],
     [['serve', '--data', data, '--log-format', 'xml'], /'xml' is invalid. Allowed choices are auto, json, text/],
-    [['send', file, '--rejected', made, '--data', data, '--project', 'a b'], /'a b' is invalid. A project id/],
-    [['send', file, '--rejected', made, ...target, '--concurrency', '0'], /'0' is invalid. Expected a whole number/],
+    [['send', file, '--rejected', made, '--data', data, '--project', 'a b'], /'a b' is invalid. Expected a project id/],
+    [['send', file, '--rejected', made, ...target, '--concurrency', '0'], /'0' is invalid. Expected an integer/],
     [['send', file, '--rejected', made, ...target], /There is no store in/],
-    [['check', file, '--rejected', made, '--project', 'a b'], /'a b' is invalid. A project id/],
-    [['export', '--output', made, '--data', data, '--project', 'a b'], /'a b' is invalid. A project id/],
-    [['export', '--output', made, ...target, '--from', 'soon'], /--from is a duration such as 10m/],
+    [['check', file, '--rejected', made, '--project', 'a b'], /'a b' is invalid. Expected a project id/],
+    [['export', '--output', made, '--data', data, '--project', 'a b'], /'a b' is invalid. Expected a project id/],
+    [['export', '--output', made, ...target, '--from', 'soon'], /--from expects a duration such as 10m/],
     [['export', '--output', made, ...target], /There is no store in/],
     [
       ['maps', 'download', '--output', made, ...target, '--place', '1', '--build', ''],
-      /'' is invalid. Expected someth/,
+      /'' is invalid. Expected a non-e/,
     ],
   ]
   for (const [args, pattern] of commands) {
-    await isWrongUse(t, args, pattern)
+    await isWrongUsage(t, args, pattern)
     t.strictSame(readdirSync(path), ['events.ndjson'], args.join(' '))
   }
 })
 
-t.test('what may be a project id is what the core takes for one', async (t) => {
+t.test('--project has the same rule as the core', async (t) => {
   const takes = (id: string) => {
     try {
       return parseProjectId(id) === id
@@ -100,7 +96,7 @@ t.test('what may be a project id is what the core takes for one', async (t) => {
   }
 })
 
-t.test('every variable that --help names is read, and an argument goes before it', async (t) => {
+t.test('every variable in --help is read, and an option overrides it', async (t) => {
   const commands = [['serve'], ...commandsOfProjects]
   const help = await Promise.all(commands.map((command) => ingest([...command, '--help'])))
   const named = new Set(help.flatMap(({ stdout }) => stdout.match(/INGEST_\w+/g) ?? []))
@@ -132,12 +128,12 @@ t.test('every variable that --help names is read, and an argument goes before it
     t.match(stdout, key.slice(3, 11))
     const strange = { INGEST_DATA: join(data, 'none'), INGEST_PROJECT_ID: 'a b' }
     t.equal((await ingest(['keys', 'list', '--data', data, ...project], { env: strange })).stdout, stdout)
-    await isWrongUse(t, ['keys', 'list', '--data', data], /A project id is/, { env: strange })
-    await isWrongUse(t, ['keys', 'list', ...project], /There is no store/, { env: strange })
+    await isWrongUsage(t, ['keys', 'list', '--data', data], /Expected a project id/, { env: strange })
+    await isWrongUsage(t, ['keys', 'list', ...project], /There is no store/, { env: strange })
   })
 
   await t.test('INGEST_URL and INGEST_KEY', async (t) => {
-    const { url } = await startServe(t, ['--data', data])
+    const { url, key } = await openServed(t)
     const env = { INGEST_URL: url, INGEST_KEY: key }
     t.match(await ingest(['export', ...project], { env }), { code: 0, stderr: '' })
     t.match(await ingest(['export', ...project], { env: { ...env, INGEST_KEY: 'wrong' } }), { code: 4 })
@@ -158,11 +154,14 @@ t.test('every variable that --help names is read, and an argument goes before it
       INGEST_LOG_LEVEL: 'silent',
       INGEST_LOG_FORMAT: 'json',
     }
-    const quiet = await startServe(t, [], { env: good })
+    const quiet = await serveHere(t, [], { env: good })
     t.match(quiet.url, /^http:\/\/127\.0\.0\.1:\d+$/)
     const unlimited = await send({ ...quiet, key }, ['a'])
     t.match(unlimited, { status: 202, body: { accepted: 1 } })
     t.notOk(unlimited.headers.has('RateLimit'))
+
+    quiet.signal('SIGTERM')
+    t.match(await quiet.exited, { code: 0, stderr: /^$/ })
 
     const bad: [string, string, RegExp][] = [
       ['INGEST_DATA', '', /missing --data <dir> \(or INGEST_DATA\)/],
@@ -177,27 +176,26 @@ t.test('every variable that --help names is read, and an argument goes before it
       ['INGEST_LOG_LEVEL', 'loud', /'--log-level <level>' value 'loud' from env 'INGEST_LOG_LEVEL' is invalid/],
     ]
     for (const [name, value, pattern] of bad) {
-      await isWrongUse(t, ['serve'], pattern, { env: { ...good, [name]: value } })
+      await isWrongUsage(t, ['serve'], pattern, { env: { ...good, [name]: value } })
     }
 
     const args = ['--data', data, '--host', '127.0.0.1', '--port', '0', '--rate-limit', '7,700', '--log-level', 'info']
     args.push('--log-format', 'text')
     args.push('--map-rate-limit', '1M', '--publication-limit', '1M')
     args.push('--read-rate-limit', '1M', '--pending-map-limit', '1M')
-    const loud = await startServe(t, args, { env: Object.fromEntries(bad) })
+    const loud = await serveHere(t, args, { env: Object.fromEntries(bad) })
     const limited = await send({ ...loud, key }, ['a'])
     t.match(limited, { status: 202, body: { duplicates: 1 } })
     t.match(limited.headers.get('RateLimit-Policy'), '"requests";q=14')
-    for (const server of [quiet, loud]) server.signal('SIGTERM')
-    t.match(await quiet.exited, { code: 0, stderr: /^$/ })
+    loud.signal('SIGTERM')
     t.match(await loud.exited, { code: 0, stderr: /^\d\d:\d\d:\d\d drained accepted=/m })
   })
 })
 
-t.test('a whole number is only digits and between its bounds', async (t) => {
+t.test('an integer is only digits, between its bounds', async (t) => {
   const data = t.testdir()
   for (const port of ['', '-1', '65536', '1.5', '0x10', '1e3', ' 1', 'http', '99999999999999999999']) {
-    await isWrongUse(t, ['serve', '--data', data, '--port', port], /'--port <n>' argument '.*' is invalid/)
+    await isWrongUsage(t, ['serve', '--data', data, '--port', port], /'--port <n>' argument '.*' is invalid/)
   }
 })
 
@@ -205,6 +203,6 @@ t.test('a duration is a number with a unit', async (t) => {
   const data = t.testdir()
   const rotate = ['keys', 'rotate', '00000000', ...project, '--data', data, '--overlap']
   for (const text of ['', '48', 'h', '-1h', '1.5h', '1w', '1H', '1234567d']) {
-    await isWrongUse(t, [...rotate, text], /Expected a number with a unit: 10s, 30m, 48h or 90d/)
+    await isWrongUsage(t, [...rotate, text], /Expected a duration with a unit: 10s, 30m, 48h or 90d/)
   }
 })

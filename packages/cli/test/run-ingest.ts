@@ -1,28 +1,37 @@
-import { Readable, Writable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import type { Test } from 'tap'
-import type { Io, StopSignal } from '../src/io.ts'
+import type { Io, Output, StopSignal } from '../src/io.ts'
 import { run } from '../src/run.ts'
-import type { Ended } from './ingest-process.ts'
+import type { Ended, ServeProcess } from './ingest-process.ts'
+import { readLines } from './read-lines.ts'
 
 export interface RunSettings {
-  /** All environment variables: none by default. */
+  /** All environment variables. Default: none. */
   env?: Record<string, string>
-  stdin?: string
+  stdin?: string | Readable
+  /** Whether standard output and standard error are a terminal of 100 columns, with colors. */
+  isTerminal?: boolean
 }
 
-/** Runs a command line to its end in this process, with streams and an environment of its own. */
+/** Runs a command line to its end in this process, with its own streams and environment. */
 export async function ingest(args: readonly string[], settings: RunSettings = {}): Promise<Ended> {
-  const { io, stdout, stderr } = createIo(settings)
-  const code = await run(args, io)
-  return { code, signal: null, stdout: stdout(), stderr: stderr() }
+  return startRun(args, settings).exited
+}
+
+/** Starts a command line in this process. */
+export function startRun(args: readonly string[], settings: RunSettings = {}) {
+  const { io, stdout, stderr, signal, ...streams } = createIo(settings)
+  const exited = run(args, io).then((code): Ended => ({ code, signal: null, stdout: stdout(), stderr: stderr() }))
+  return { ...streams, io, stdout, stderr, signal, exited }
 }
 
 /** Streams and an environment of their own, and what was written to them. */
-export function createIo({ env = {}, stdin = '' }: RunSettings = {}) {
-  const [stdout, stderr] = [collector(), collector()]
+export function createIo({ env = {}, stdin = '', isTerminal = false }: RunSettings = {}) {
+  const [stdout, stderr] = [createOutput(isTerminal), createOutput(isTerminal)]
   const listeners = new Set<(signal: StopSignal) => void>()
+  const ends: (number | 'SIGKILL')[] = []
   const io: Io = {
-    stdin: Readable.from(stdin === '' ? [] : [Buffer.from(stdin)], { objectMode: false }),
+    stdin: typeof stdin === 'string' ? readable(stdin) : stdin,
     stdout: stdout.stream,
     stderr: stderr.stream,
     env,
@@ -30,45 +39,70 @@ export function createIo({ env = {}, stdin = '' }: RunSettings = {}) {
       listeners.add(listener)
       return () => void listeners.delete(listener)
     },
-    end(how) {
-      throw new Error(`ended by ${how}`)
-    },
+    end: (how) => void ends.push(how),
   }
   return {
     io,
     stdout: stdout.text,
     stderr: stderr.text,
-    /** Resolves as soon as something is written to standard output. */
-    wrote: stdout.wrote,
+    /** The next line of standard output, and of standard error. */
+    nextLine: stdout.next,
+    nextError: stderr.next,
+    /** How the command ended its process. */
+    ends,
     signal(name: StopSignal) {
       for (const listener of listeners) listener(name)
     },
   }
 }
 
-function collector() {
+function readable(text: string): Readable {
+  return Readable.from(text === '' ? [] : [Buffer.from(text)], { objectMode: false })
+}
+
+function createOutput(isTerminal: boolean) {
   const chunks: Buffer[] = []
-  const { promise: wrote, resolve } = withResolvers()
-  const stream = new Writable({
-    write(chunk, _, callback) {
-      chunks.push(chunk)
-      resolve()
-      callback()
+  const stream = new PassThrough()
+  const lines = readLines(stream)
+  stream.on('data', (chunk) => chunks.push(chunk))
+  const terminal = { isTTY: true, columns: 100, hasColors: () => true }
+  return {
+    stream: (isTerminal ? Object.assign(stream, terminal) : stream) as Output,
+    next: lines.next,
+    text: () => Buffer.concat(chunks).toString(),
+  }
+}
+
+/** Runs `ingest serve` in this process on a free port, until the end of the test. */
+export async function serveHere(t: Test, args: readonly string[], settings: RunSettings = {}): Promise<ServeProcess> {
+  const port = args.includes('--port') || settings.env?.INGEST_PORT ? [] : ['--port', '0']
+  const { io: _, exited, stdout, stderr, nextLine, signal } = startRun(['serve', ...port, ...args], settings)
+  t.teardown(async () => {
+    signal('SIGTERM')
+    await exited
+  })
+  const line = await Promise.race([nextLine(), exited.then(() => undefined)])
+  if (line === undefined) throw new Error(`ingest serve failed: ${stderr()}`)
+  const url = line.replace('listening on ', '')
+  return {
+    url,
+    port: Number(new URL(url).port),
+    stdout,
+    log: () => stderr().trimEnd().split('\n').filter(Boolean).map(parseRecord),
+    signal: (name) => signal(name as StopSignal),
+    exited,
+    closeLog() {
+      throw new Error('only a process can lose the reader of its log')
     },
-  })
-  return { stream, wrote, text: () => Buffer.concat(chunks).toString() }
+  }
 }
 
-function withResolvers() {
-  let resolve = () => {}
-  const promise = new Promise<void>((done) => {
-    resolve = done
-  })
-  return { promise, resolve }
+function parseRecord(line: string) {
+  return JSON.parse(line)
 }
 
-/** Asserts that a command line is refused as wrong use: one line on stderr that matches, nothing on stdout, exit 2. */
-export async function isWrongUse(t: Test, args: readonly string[], pattern: RegExp, settings?: RunSettings) {
+/** Asserts wrong usage: one matching line on standard error, nothing on standard output, exit code 2. */
+export async function isWrongUsage(t: Test, args: readonly string[], pattern: RegExp, settings?: RunSettings) {
   t.match(
     await ingest(args, settings),
     { code: 2, stdout: /^$/, stderr: new RegExp(`^ingest: .*${pattern.source}.*\\n$`) },

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import t from 'tap'
 import { createProgram } from '../src/program.ts'
-import { createIo, ingest, isWrongUse } from './run-ingest.ts'
+import { createIo, ingest, isWrongUsage } from './run-ingest.ts'
 
 t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
@@ -102,14 +102,14 @@ t.test('--help of a command names its options', async (t) => {
   }
 })
 
-t.test('--version is that of the package', async (t) => {
+t.test('--version prints the version of the package', async (t) => {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'))
   for (const flag of ['--version', '-V']) {
     t.strictSame(await ingest([flag]), { code: 0, signal: null, stdout: `${version}\n`, stderr: '' })
   }
 })
 
-t.test('without a command there is help, of the group that is named', async (t) => {
+t.test('a command line without a command prints the help of its group', async (t) => {
   for (const [args, pattern] of [
     [[], /^Usage: ingest <command> \[options\]\n(?:.*\n)* {2}serve /],
     [['keys'], /^Usage: ingest keys <command> \[options\]\n(?:.*\n)* {2}rotate <keyId> /],
@@ -119,7 +119,7 @@ t.test('without a command there is help, of the group that is named', async (t) 
   }
 })
 
-t.test('help shows the very command that it is asked for', async (t) => {
+t.test('help prints the help of a command', async (t) => {
   const { stdout } = await ingest(['keys', 'rotate', '--help'])
   t.match(stdout, /^Usage: ingest keys rotate <keyId> --data <dir> --project <id> \[options\]\n/)
   for (const args of [
@@ -132,16 +132,16 @@ t.test('help shows the very command that it is asked for', async (t) => {
   t.equal((await ingest(['help', 'keys'])).stdout, (await ingest(['keys'])).stdout)
 })
 
-t.test('a command that there is not is wrong use, and the likeliest is suggested', async (t) => {
+t.test('an unknown command is wrong usage, with a suggestion', async (t) => {
   for (const args of [['serv'], ['serv', '--data', 'x'], ['serv', '--help'], ['help', 'serv']]) {
-    await isWrongUse(t, args, /unknown command 'serv' \(Did you mean serve\?\)/)
+    await isWrongUsage(t, args, /unknown command 'serv' \(Did you mean serve\?\)/)
   }
-  await isWrongUse(t, ['keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
-  await isWrongUse(t, ['help', 'keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
-  await isWrongUse(t, ['xyzzy'], /unknown command 'xyzzy'/)
+  await isWrongUsage(t, ['keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
+  await isWrongUsage(t, ['help', 'keys', 'rot'], /unknown command 'rot' \(Did you mean rotate\?\)/)
+  await isWrongUsage(t, ['xyzzy'], /unknown command 'xyzzy'/)
 })
 
-t.test('all that is missing is named at once, with the variables that may stand for it', async (t) => {
+t.test('all missing options are named at once, with their variables', async (t) => {
   const [project, target] = [
     '--project <id> \\(or INGEST_PROJECT_ID\\)',
     '--url <url> \\(or INGEST_URL\\) or --data <dir>',
@@ -151,22 +151,22 @@ t.test('all that is missing is named at once, with the variables that may stand 
     [['publish-map'], `<file>, --place <id>, --build <id>, ${project}, ${target}`],
     [['publish-map', 'map.json', '--place', '1', '--data', 'd'], `--build <id>, ${project}:`],
     [['keys', 'revoke'], `<keyId>, --data <dir> \\(or INGEST_DATA\\), ${project}:`],
-    [['serve'], '--data <dir> \\(or INGEST_DATA\\): `ingest serve --help` has an example'],
+    [['serve'], '--data <dir> \\(or INGEST_DATA\\): see `ingest serve --help` for an example'],
   ] as const) {
-    await isWrongUse(t, args, new RegExp(`missing ${missing}`))
+    await isWrongUsage(t, args, new RegExp(`missing ${missing}`))
   }
-  await isWrongUse(t, ['send'], /missing <file>: `ingest send --help`/, {
+  await isWrongUsage(t, ['send'], /missing <file>: see `ingest send --help`/, {
     env: { INGEST_PROJECT_ID: 'demo', INGEST_DATA: 'd' },
   })
 })
 
-/** Every command that does something, by its words. */
+/** Every command and subcommand. */
 function commandsOf(command: Command, words: string[] = []): { command: Command; words: string[] }[] {
   if (command.commands.length === 0) return [{ command, words }]
   return [{ command, words }, ...command.commands.flatMap((each) => commandsOf(each, [...words, each.name()]))]
 }
 
-t.test('the examples in each help are command lines that it understands', async (t) => {
+t.test('the examples in each help are valid command lines', async (t) => {
   for (const { words } of commandsOf(createProgram(createIo().io))) {
     const { stdout } = await ingest([...words, '--help'])
     const examples = stdout.split(/^(?:Examples?|Start here):$/m)[1] ?? ''
@@ -180,7 +180,7 @@ t.test('the examples in each help are command lines that it understands', async 
   }
 })
 
-t.test('help marks what is required, and arguments stand before options', async (t) => {
+t.test('help marks required options, and prints arguments before options', async (t) => {
   for (const { command, words } of commandsOf(createProgram(createIo().io))) {
     const { stdout } = await ingest([...words, '--help'])
     t.match(stdout, /^Usage: ingest [a-z -]*(<\w+> )*([-<(][^\n]* )?\[options\]\n/, words.join(' '))
@@ -190,28 +190,28 @@ t.test('help marks what is required, and arguments stand before options', async 
   }
 })
 
-t.test('the environment is that which is given, and not that of the process', async (t) => {
+t.test('the environment is a parameter, not process.env', async (t) => {
   process.env.INGEST_DATA = t.testdir()
   t.teardown(() => {
     delete process.env.INGEST_DATA
   })
-  await isWrongUse(t, ['serve'], /missing --data <dir>/)
-  await isWrongUse(t, ['serve', '--port', 'x'], /'--port <n>' argument 'x' is invalid/)
+  await isWrongUsage(t, ['serve'], /missing --data <dir>/)
+  await isWrongUsage(t, ['serve', '--port', 'x'], /'--port <n>' argument 'x' is invalid/)
 })
 
-t.test('an option that there is not is wrong use', async (t) => {
+t.test('an unknown option is wrong usage', async (t) => {
   const data = t.testdir()
-  await isWrongUse(t, ['--verbose'], /unknown option '--verbose'/)
+  await isWrongUsage(t, ['--verbose'], /unknown option '--verbose'/)
   t.match(await ingest(['keys', '--json']), { code: 2, stdout: /^\{"ok":false/, stderr: /unknown option '--json'/ })
   for (const command of [['serve'], ['export', '--project', 'p'], ['keys', 'list', '--project', 'p']]) {
-    await isWrongUse(t, [...command, '--data', data, '--verbose'], /unknown option '--verbose'/)
+    await isWrongUsage(t, [...command, '--data', data, '--verbose'], /unknown option '--verbose'/)
   }
-  await isWrongUse(t, ['serve', '--data', data, '--prot', '0'], /unknown option '--prot' \(Did you mean --port\?\)/)
+  await isWrongUsage(t, ['serve', '--data', data, '--prot', '0'], /unknown option '--prot' \(Did you mean --port\?\)/)
 })
 
-t.test('an argument too many, or a value too few, is wrong use', async (t) => {
+t.test('too many arguments, or a missing value, are wrong usage', async (t) => {
   const data = t.testdir()
-  await isWrongUse(t, ['serve', '--data', data, 'extra'], /too many arguments/)
-  await isWrongUse(t, ['serve', '--data'], /--data <dir>' argument missing/)
-  await isWrongUse(t, ['keys', 'revoke', '--data', data, '--project', 'p'], /missing <keyId>/)
+  await isWrongUsage(t, ['serve', '--data', data, 'extra'], /too many arguments/)
+  await isWrongUsage(t, ['serve', '--data'], /--data <dir>' argument missing/)
+  await isWrongUsage(t, ['keys', 'revoke', '--data', data, '--project', 'p'], /missing <keyId>/)
 })

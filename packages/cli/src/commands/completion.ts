@@ -1,55 +1,61 @@
 import { Argument, Command, type Option } from 'commander'
-import { type Io, writeOut } from '../io.ts'
+import { type Io, writeStdout } from '../io.ts'
 
-/** What a word may become, and what that is. */
+/** A completion of the last word. */
 export interface Suggestion {
   value: string
   description: string
 }
 
 /**
- * What the last of these words, which may be empty, can become: a command, an option, or one of the choices of an option
- * or an argument. Nothing where anything may stand, such as the name of a file. The words are those behind the name of
- * the program, as they are typed; a shell may have taken `--option=value` apart.
+ * Completes the last of these words, which may be empty, with commands, options, or the choices of an option or an
+ * argument. Returns nothing where any text is allowed, such as a file name. The words are those after the program name;
+ * a shell may have split `--option=value`.
  */
 export function completeWords(program: Command, words: readonly string[]): Suggestion[] {
   const parts = words.filter((word) => word !== '=')
   const current = words.at(-1) === '=' ? '' : (parts.pop() ?? '')
   let command = program
   let operands = 0
-  let waiting: Option | undefined
+  let pending: Option | undefined
   for (const word of parts) {
     const child = command.commands.find((each) => each.name() === word || each.aliases().includes(word))
-    if (waiting) waiting = undefined
-    else if (word.startsWith('-')) waiting = optionOf(command, word)
+    if (pending) pending = undefined
+    else if (word.startsWith('-')) pending = findOption(command, word)
     else if (child && operands === 0) command = child
-    // `help` stands before the commands that it tells of
+    // `help` is followed by a command name
     else if (word !== 'help' || operands > 0) operands++
   }
-  return suggestionsOf(command, operands, waiting, current).filter(({ value }) => value.startsWith(current))
+  return listSuggestions(command, operands, pending, current).filter(({ value }) => value.startsWith(current))
 }
 
-/** The option that takes the next word for its value. */
-function optionOf(command: Command, word: string): Option | undefined {
+/** The option of that name, if it takes a value. */
+function findOption(command: Command, word: string): Option | undefined {
   const named = command.options.find(({ long, short }) => long === word || short === word)
   return named?.required || named?.optional ? named : undefined
 }
 
-function suggestionsOf(command: Command, operands: number, waiting: Option | undefined, current: string): Suggestion[] {
+function listSuggestions(
+  command: Command,
+  operands: number,
+  pending: Option | undefined,
+  current: string,
+): Suggestion[] {
   const help = command.createHelp()
   const [name = '', value] = current.split('=')
-  if (waiting) return choices(waiting.argChoices)
-  if (current.startsWith('-') && value !== undefined) return choices(optionOf(command, name)?.argChoices, `${name}=`)
+  if (pending) return toSuggestions(pending.argChoices)
+  if (current.startsWith('-') && value !== undefined)
+    return toSuggestions(findOption(command, name)?.argChoices, `${name}=`)
   if (current.startsWith('-')) {
     return help.visibleOptions(command).map(({ long, description }) => ({ value: long ?? '', description }))
   }
   if (command.commands.length > 0 && operands === 0) {
     return help.visibleCommands(command).map((each) => ({ value: each.name(), description: each.description() }))
   }
-  return choices(command.registeredArguments[operands]?.argChoices)
+  return toSuggestions(command.registeredArguments[operands]?.argChoices)
 }
 
-function choices(values: readonly string[] = [], prefix = ''): Suggestion[] {
+function toSuggestions(values: readonly string[] = [], prefix = ''): Suggestion[] {
   return values.map((value) => ({ value: `${prefix}${value}`, description: '' }))
 }
 
@@ -57,18 +63,18 @@ function choices(values: readonly string[] = [], prefix = ''): Suggestion[] {
 export function completionCommand(io: Io): Command {
   const shells = Object.keys(scripts)
   return new Command('completion')
-    .description('print a script that makes a shell complete the commands and options of ingest')
+    .description('print a completion script for a shell')
     .addArgument(new Argument('<shell>', 'the shell').choices(shells))
     .addHelpText('after', completionHelp)
     .action(async (shell: string) => {
-      await writeOut(io, scripts[shell] as string)
+      await writeStdout(io, scripts[shell] as string)
     })
 }
 
 const completionHelp = `
-Where what it prints goes:
+Where to load the script:
   bash        source <(ingest completion bash)          in ~/.bashrc
-  zsh         source <(ingest completion zsh)           in ~/.zshrc, behind compinit
+  zsh         source <(ingest completion zsh)           in ~/.zshrc, after compinit
   fish        ingest completion fish | source           in ~/.config/fish/config.fish
   powershell  ingest completion powershell | Out-String | Invoke-Expression     in $PROFILE
 
@@ -76,20 +82,20 @@ Example:
   ingest completion bash
 `
 
-/** The words of a command line that a script wants to have completed; undefined for any other command line. */
+/** The words to complete, if the command line is the request of a completion script. */
 export function wordsToComplete([command, separator, ...words]: readonly string[]): readonly string[] | undefined {
   return command === 'completion' && separator === '--' ? words : undefined
 }
 
-/** Answers a script: one suggestion a line, and behind a tab its description, where there is one. */
+/** Prints one completion per line, with a tab before its description. */
 export async function writeSuggestions(io: Io, program: Command, words: readonly string[]): Promise<void> {
   const suggestions = completeWords(program, words)
   const lines = suggestions.map(({ value, description }) => (description === '' ? value : `${value}\t${description}`))
-  await writeOut(io, lines.map((line) => `${line}\n`).join(''))
+  await writeStdout(io, lines.map((line) => `${line}\n`).join(''))
 }
 
-// The words of the command line go to the command as they are, never through `eval`: a shell that completes must not
-// run, or write to, what stands in the line. Where the command has nothing to suggest, there may be names of files.
+// The words are passed as arguments, never through `eval`: completing a line must not run it or redirect to its files.
+// Without suggestions, the scripts complete file names.
 
 const scripts: Readonly<Record<string, string>> = {
   bash: `# completion of ingest for bash

@@ -1,14 +1,14 @@
 import { join } from 'node:path'
 import type { EmbeddedIngest, ReadEventsOptions } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, type Target, targetOf, withTarget } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
 import type { Period } from '../export/cut-events.ts'
 import type { EventSource, FilesExport } from '../export/export-files.ts'
 import type { Io } from '../io.ts'
-import { say, writeJson, writeOut } from '../io.ts'
-import { byteCount, notEmpty, timeOf, wholeNumber } from '../options.ts'
-import { formatBytes, formatCount, formatTime } from '../terminal/format.ts'
-import { untilSignal } from '../terminal/on-signal.ts'
+import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { byteCount, nonEmpty, parseTimeOption, wholeNumber } from '../options.ts'
+import { formatBytes, formatCount, toIsoTime } from '../terminal/format.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface SelectionOptions {
   after?: string
@@ -31,64 +31,71 @@ interface FileOptions extends SelectionOptions {
 
 type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
 
-/** What means something only for files. */
+/** Options that require --output. */
 const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'cursorFile'] as const
 
 /** `ingest export`. */
 export function exportCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('export')
-      .summary('print the stored events as lines of JSON, or write them to files')
+      .summary('print the stored events as NDJSON, or write them to files')
       .description(
-        'print the stored events of a project, oldest first, as NDJSON: { "cursor", "receivedAt", "event" } a line; or write them to files, each event once, however often it is run',
+        'print the stored events of a project, oldest first, as NDJSON lines { "cursor", "receivedAt", "event" }; or write them to files, each event exactly once over all runs',
       ),
   )
   return command
-    .option('--after <cursor>', 'start behind the event with this cursor')
-    .option('--limit <n>', 'at most n events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
-    .option('--type <type>', 'only events of this type', notEmpty)
-    .option('--build <id>', 'only events of this build', notEmpty)
-    .option('--from <time>', 'only what was received then or later: 2026-11-20T17:51:00Z, or 10m for ten minutes ago')
-    .option('--to <time>', 'only what was received before')
-    .option('--output <dir>', 'write files into this directory, and go on behind those of the last run', notEmpty)
+    .option('--after <cursor>', 'start after the event with this cursor')
+    .option('--limit <n>', 'maximum number of events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
+    .option('--type <type>', 'only events of this type', nonEmpty)
+    .option('--build <id>', 'only events of this build', nonEmpty)
+    .option(
+      '--from <time>',
+      'only events received at this time or later: 2026-11-20T17:51:00Z, or 10m for ten minutes ago',
+    )
+    .option('--to <time>', 'only events received before this time')
+    .option('--output <dir>', 'write files to this directory, continuing after the last run', nonEmpty)
     .addOption(
       new Option(
         '--every <period>',
-        'a file for each of these, in UTC; one that is not over is left for later',
+        'start a file for each hour or day in UTC; the current one is left for later runs',
       ).choices(['hour', 'day']),
     )
     .addOption(
-      new Option('--max-size <bytes>', 'the largest file, in bytes of NDJSON before any compression')
+      new Option('--max-size <bytes>', 'maximum size of a file, in bytes of uncompressed NDJSON')
         .default(256 * 2 ** 20, '256M')
         .argParser(byteCount(1, 2 ** 40)),
     )
-    .addOption(new Option('--format <format>', 'what the files are').choices(['ndjson', 'parquet']).default('ndjson'))
-    .option('--gzip', 'compress: .ndjson.gz, and the pages inside a Parquet file in place of snappy')
-    .option('--cursor-file <file>', 'where it stands; .ingest-export.json in the directory without', notEmpty)
-    .option('--json', 'with --output one JSON object; lines of JSON otherwise; in both cases an object on failure')
+    .addOption(new Option('--format <format>', 'file format').choices(['ndjson', 'parquet']).default('ndjson'))
+    .option('--gzip', 'compress files with gzip: .ndjson.gz, or Parquet pages instead of snappy')
+    .option(
+      '--cursor-file <file>',
+      'file that stores the position of the export; by default .ingest-export.json in the directory',
+      nonEmpty,
+    )
+    .option('--json', 'print one JSON object with --output, NDJSON without; one object on failure')
     .addHelpText('after', exportHelp)
     .action(async (options: ExportOptions) => {
-      const target = targetOf(command)
+      const target = parseTarget(command)
       const { output } = options
-      if (output !== undefined) return toFiles(io, { ...options, output }, target)
-      const useless = fileOptions.find((name) => command.getOptionValueSource(name) === 'cli')
-      if (useless === 'cursorFile') {
-        command.error('--cursor-file needs --output: nobody knows what became of lines that went into a pipe')
+      if (output !== undefined) return exportToFiles(io, { ...options, output }, target)
+      const misplaced = fileOptions.find((name) => command.getOptionValueSource(name) === 'cli')
+      if (misplaced === 'cursorFile') {
+        command.error('--cursor-file requires --output: the fate of lines in a pipe is unknown')
       }
-      if (useless !== undefined) command.error(`${nameOf(useless)} needs --output: it is about files`)
-      await toStdout(io, options, target)
+      if (misplaced !== undefined) command.error(`${flagOf(misplaced)} requires --output: it applies to files`)
+      await exportToStdout(io, options, target)
     })
 
-  function nameOf(option: string): string {
+  function flagOf(option: string): string {
     return command.options.find((each) => each.attributeName() === option)?.long ?? option
   }
 }
 
 const exportHelp = `
-With --output, files are called <project>-<number>-<time of their first event>. A file is there once it is whole, and is
-never changed again: take it away when you like. The cursor file says where the next run begins; --after counts for
-the first run alone. A run that is ended at any moment, even by SIGKILL, is made up for by the next one.
-After a backup of the store was restored, the cursor file is refused: export into another directory, with --after and the
+With --output, files are named <project>-<number>-<time of their first event>. A file appears when it is complete and
+never changes, so it may be moved or deleted. The cursor file stores where the next run starts; --after applies only to
+the first run. A run may be interrupted at any time, even by SIGKILL: the next run continues it.
+After a backup of the store is restored, the cursor file is refused: export to another directory, with --after and the
 cursor that \`ingest restore\` printed.
 
 Examples:
@@ -97,14 +104,14 @@ Examples:
   INGEST_KEY=… ingest export --url http://127.0.0.1:8787 --project demo --type round.end --from 10m
 `
 
-/** Which events are asked for. */
-async function selectionOf(options: SelectionOptions): Promise<ReadEventsOptions> {
+/** @throws {IngestError} `invalid-argument` for an invalid time or range. */
+async function parseSelection(options: SelectionOptions): Promise<ReadEventsOptions> {
   const { after, limit, type, build } = options
-  const from = options.from === undefined ? undefined : await timeOf('--from', options.from)
-  const to = options.to === undefined ? undefined : await timeOf('--to', options.to)
+  const from = options.from === undefined ? undefined : await parseTimeOption('--from', options.from)
+  const to = options.to === undefined ? undefined : await parseTimeOption('--to', options.to)
   if (from !== undefined && to !== undefined && from >= to) {
     const { IngestError } = await import('@ingest/core')
-    throw new IngestError('invalid-argument', '--from has to be before --to.')
+    throw new IngestError('invalid-argument', '--from must be before --to.')
   }
   return {
     ...(after !== undefined && { after }),
@@ -116,28 +123,28 @@ async function selectionOf(options: SelectionOptions): Promise<ReadEventsOptions
   }
 }
 
-async function toStdout(io: Io, options: SelectionOptions, target: Target): Promise<void> {
+async function exportToStdout(io: Io, options: SelectionOptions, target: Target): Promise<void> {
   const [{ eventLine }, { encodeNdjson }] = await Promise.all([
     import('@ingest/core'),
     import('../export/encode-ndjson.ts'),
   ])
-  const selection = await selectionOf(options)
-  await withTarget(io, target, async (ingest, embedded) => {
+  const selection = await parseSelection(options)
+  await connect(io, target, async (ingest, embedded) => {
     async function* lines() {
       for await (const event of ingest.readEvents(selection)) yield { line: eventLine(event) }
     }
-    for await (const piece of encodeNdjson(lines())) if (!(await writeOut(io, piece))) return
-    await warnOfUnknown(io, embedded, target.project)
+    for await (const chunk of encodeNdjson(lines())) if (!(await writeStdout(io, chunk))) return
+    await warnUnknownProject(io, embedded, target.project)
   })
 }
 
-async function toFiles(io: Io, options: FileOptions, target: Target): Promise<void> {
+async function exportToFiles(io: Io, options: FileOptions, target: Target): Promise<void> {
   const startedAt = performance.now()
   const { output, maxSize, every, format, gzip = false, cursorFile, json } = options
   const { exportFiles } = await import('../export/export-files.ts')
-  const selection = await selectionOf(options)
-  const result = await untilSignal(io, 'run it again, and it goes on behind the files that are there', (signal) =>
-    withTarget(io, target, async (ingest, embedded) => {
+  const selection = await parseSelection(options)
+  const result = await abortOnSignal(io, 'run it again to continue after the existing files', (signal) =>
+    connect(io, target, async (ingest, embedded) => {
       const source: EventSource = ingest
       const result = await exportFiles(source, {
         project: target.project,
@@ -152,20 +159,23 @@ async function toFiles(io: Io, options: FileOptions, target: Target): Promise<vo
         signal,
         onFile: async ({ file, events, bytes }) => {
           if (!json)
-            await writeOut(io, `wrote ${join(output, file)}: ${formatCount(events, 'event')}, ${formatBytes(bytes)}\n`)
+            await writeStdout(
+              io,
+              `wrote ${join(output, file)}: ${formatCount(events, 'event')}, ${formatBytes(bytes)}\n`,
+            )
         },
       })
-      if (result.cursor === undefined) await warnOfUnknown(io, embedded, target.project)
+      if (result.cursor === undefined) await warnUnknownProject(io, embedded, target.project)
       return result
     }),
   )
   const durationMs = Math.round(performance.now() - startedAt)
-  if (json) await writeJson(io, resultOf(result, options, durationMs))
-  else await writeOut(io, lineOf(result, options, durationMs))
+  if (json) await writeJson(io, toJsonResult(result, options, durationMs))
+  else await writeStdout(io, formatSummary(result, options, durationMs))
 }
 
-function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durationMs: number) {
-  const { events, bytes } = sumOf(files)
+function toJsonResult({ files, cursor }: FilesExport, { output }: FileOptions, durationMs: number) {
+  const { events, bytes } = sumFiles(files)
   return {
     ok: true,
     events,
@@ -173,39 +183,36 @@ function resultOf({ files, cursor }: FilesExport, { output }: FileOptions, durat
     files: files.map(({ file, cursor: _, firstReceivedAt, lastReceivedAt, ...rest }) => ({
       file: join(output, file),
       ...rest,
-      firstReceivedAt: formatTime(firstReceivedAt),
-      lastReceivedAt: formatTime(lastReceivedAt),
+      firstReceivedAt: toIsoTime(firstReceivedAt),
+      lastReceivedAt: toIsoTime(lastReceivedAt),
     })),
     cursor: cursor ?? null,
     durationMs,
   }
 }
 
-function lineOf({ files }: FilesExport, { every }: FileOptions, durationMs: number): string {
+function formatSummary({ files }: FilesExport, { every }: FileOptions, durationMs: number): string {
   if (files.length === 0) {
-    const which = every ? ` of ${every === 'hour' ? 'an hour' : 'a day'} that is over` : ''
+    const which = every ? ` of a completed ${every}` : ''
     return `exported nothing: there are no new events${which}\n`
   }
-  const { events, bytes } = sumOf(files)
+  const { events, bytes } = sumFiles(files)
   const size = `${formatCount(files.length, 'file')}, ${formatBytes(bytes)}`
   return `exported ${formatCount(events, 'event')}: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
 }
 
-function sumOf(files: FilesExport['files']): { events: number; bytes: number } {
+function sumFiles(files: FilesExport['files']): { events: number; bytes: number } {
   return files.reduce((sum, { events, bytes }) => ({ events: sum.events + events, bytes: sum.bytes + bytes }), {
     events: 0,
     bytes: 0,
   })
 }
 
-/**
- * A project that has neither events nor keys is most likely a slip of the pen, and its export would look like a good
- * one.
- */
-async function warnOfUnknown(io: Io, ingest: EmbeddedIngest | undefined, project: string): Promise<void> {
-  // a server that took the key knows the project
+/** Warns of a project without events and keys, which is most likely a typo. */
+async function warnUnknownProject(io: Io, ingest: EmbeddedIngest | undefined, project: string): Promise<void> {
+  // a server accepted the key, so it knows the project
   if (!ingest) return
   for await (const _ of ingest.project(project).readEvents({ limit: 1 })) return
   if ((await ingest.keys.list(project)).length > 0) return
-  say(io, `nothing is known of the project ${project} here: it has no events and no keys`)
+  printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
 }

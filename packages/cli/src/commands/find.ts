@@ -1,49 +1,52 @@
 import { Command } from 'commander'
-import { addTargetOptions, targetOf, withTarget } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
-import { writeOut } from '../io.ts'
+import { writeStdout } from '../io.ts'
 import { jsonOption } from '../options.ts'
-import { formatTime } from '../terminal/format.ts'
+import { toIsoTime } from '../terminal/format.ts'
 
 /** `ingest find`. */
 export function findCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('find')
-      .description('say whether an event is stored, when it was received and where it stands, and print it')
-      .argument('<eventId>', 'the id of the event'),
+      .description('print a stored event, with the time of receipt and its cursor')
+      .argument('<eventId>', 'eventId of the event'),
   )
   return command
     .addOption(jsonOption())
     .addHelpText('after', findHelp)
     .action(async (eventId: string, { json }: { json?: true }) => {
       const { eventLine } = await import('@ingest/core')
-      const target = targetOf(command)
-      await withTarget(io, target, async (ingest) => {
+      const target = parseTarget(command)
+      await connect(io, target, async (ingest) => {
         const event = await ingest.findEvent(eventId)
         if (!event) {
-          const message = `No event ${eventId} is stored for the project ${target.project}.`
+          const message = `The project ${target.project} has no event ${eventId}.`
           throw new CommandFailure({ exitCode: exitCode.refused, code: 'event-not-found', message, retryable: false })
         }
         const { cursor, receivedAt, bytes } = event
-        const receivedText = formatTime(receivedAt)
+        const receivedText = toIsoTime(receivedAt)
         const line = eventLine(event)
         const text = json
           ? Buffer.concat([
               Buffer.from(JSON.stringify({ ok: true, cursor, receivedAt: receivedText }).replace(/}$/, ',')),
-              // the event as it was sent, in one line
+              // the bytes of the event as it was sent, on one line
               line.subarray(line.indexOf('"event":')),
             ])
           : Buffer.concat([Buffer.from(`received  ${receivedText}\ncursor    ${cursor}\n\n`), bytes, Buffer.from('\n')])
-        const { visible } = await import('../terminal/format.ts')
-        // the space between the tokens of JSON stays as it is
-        await writeOut(io, io.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, visible) : text)
+        const { escapeControlCharacters } = await import('../terminal/format.ts')
+        // whitespace between JSON tokens is kept
+        await writeStdout(
+          io,
+          io.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, escapeControlCharacters) : text,
+        )
       })
     })
 }
 
 const findHelp = `
-An event that is not stored: exit code 3.
+Exit code 3: the event is not stored.
 
 Examples:
   ingest find e-1 --data data/games --project demo

@@ -1,9 +1,10 @@
 import type { KeyRecord, Scope } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
-import { say, writeJson, writeOut } from '../io.ts'
-import { dataOption, duration, durationMs, jsonOption, projectOption, withIngest } from '../options.ts'
-import { formatTable, formatTime } from '../terminal/format.ts'
+import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { dataOption, durationMs, jsonOption, parseDuration, projectOption } from '../options.ts'
+import { formatTable, toIsoTime } from '../terminal/format.ts'
 
 interface KeysOptions {
   data: string
@@ -11,31 +12,34 @@ interface KeysOptions {
   json?: true
 }
 
-/** `ingest keys create | list | revoke | rotate`. They work while servers have the directory open. */
+/** `ingest keys create | list | revoke | rotate`; they work while servers have the directory open. */
 export function keysCommand(io: Io): Command {
   const keys = new Command('keys')
-    .description('make, list and end the ingestion keys of a project')
+    .description('create, list, revoke and rotate the ingestion keys of a project')
     .addHelpText('after', examples('ingest keys create --data data/games --project demo'))
-  for (const command of [createKey(io), listKeys(io), revokeKey(io), rotateKey(io)]) keys.addCommand(command)
+  for (const command of [keysCreateCommand(io), keysListCommand(io), keysRevokeCommand(io), keysRotateCommand(io)])
+    keys.addCommand(command)
   return keys
 }
 
-/** The scopes of the core, which is not loaded for `--help` and wrong use; a test compares them. */
+/** Repeats the scopes of the core, which is not loaded for `--help`; a test compares them. */
 const scopes = ['events:write', 'maps:write', 'read']
 
-function createKey(io: Io): Command {
+function keysCreateCommand(io: Io): Command {
   return new Command('create')
-    .description(
-      'make a key, and the store and the project when they are new; prints the key, which is shown only once',
-    )
+    .description('create a key, and the store and the project if they are new; prints the key, which is not stored')
     .addOption(dataOption())
     .addOption(projectOption())
     .addOption(
-      new Option('--scope <scopes...>', 'what the key may do; everything by default')
+      new Option('--scope <scopes...>', 'operations that the key allows; all by default')
         .choices(scopes)
-        .argParser(collectScopes),
+        .argParser(parseScopes),
     )
-    .option('--expires <when>', 'when the key ends: a duration such as 90d or 48h, or an RFC 3339 time', parseExpiry)
+    .option(
+      '--expires <when>',
+      'expiry: a duration such as 90d or 48h, or an RFC 3339 time; never by default',
+      parseExpiry,
+    )
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -51,60 +55,60 @@ function createKey(io: Io): Command {
           ...(expires !== undefined && { expiresAt: expires }),
         }),
       )
-      await printKey(io, key, { projectId: project, ...publicPart(record) }, json)
+      await printKey(io, key, { projectId: project, ...toPublicRecord(record) }, json)
     })
 }
 
-function listKeys(io: Io): Command {
+function keysListCommand(io: Io): Command {
   return new Command('list')
-    .description('show the keys of a project, oldest first; the keys themselves are not kept')
+    .description('list the keys of a project, oldest first; the keys themselves are not stored')
     .addOption(dataOption())
     .addOption(projectOption())
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys list --data data/games --project demo'))
     .action(async ({ data, project, json }: KeysOptions) => {
       const records = await withIngest(io, { data, project }, ({ keys }) => keys.list(project))
-      if (records.length === 0) say(io, `the project ${project} has no keys here`)
-      if (json) await writeJson(io, { ok: true, projectId: project, keys: records.map(publicPart) })
-      else await writeOut(io, `${table(records).join('\n')}\n`)
+      if (records.length === 0) printMessage(io, `the project ${project} has no keys`)
+      if (json) await writeJson(io, { ok: true, projectId: project, keys: records.map(toPublicRecord) })
+      else await writeStdout(io, `${formatKeyTable(records).join('\n')}\n`)
     })
 }
 
-function revokeKey(io: Io): Command {
+function keysRevokeCommand(io: Io): Command {
   return new Command('revoke')
-    .description('end a key at once and permanently')
-    .argument('<keyId>', 'the 8 characters after ik_')
+    .description('revoke a key immediately and permanently')
+    .argument('<keyId>', 'the 8 characters after ik_ in the key')
     .addOption(dataOption())
     .addOption(projectOption())
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys revoke vbxtzdc2 --data data/games --project demo'))
     .action(async (keyId: string, { data, project, json }: KeysOptions) => {
       const record = await withIngest(io, { data, project }, ({ keys }) => keys.revoke(project, keyId))
-      if (json) await writeJson(io, { ok: true, projectId: project, ...publicPart(record) })
-      else await writeOut(io, `revoked ${keyId}\n`)
+      if (json) await writeJson(io, { ok: true, projectId: project, ...toPublicRecord(record) })
+      else await writeStdout(io, `revoked ${keyId}\n`)
     })
 }
 
-function rotateKey(io: Io): Command {
+function keysRotateCommand(io: Io): Command {
   return new Command('rotate')
-    .description('make a key with the same scopes, and let the old one end after an overlap; prints the new key')
-    .argument('<keyId>', 'the 8 characters after ik_')
+    .description('create a key with the same scopes and expire the old key after an overlap; prints the new key')
+    .argument('<keyId>', 'the 8 characters after ik_ in the key')
     .addOption(dataOption())
     .addOption(projectOption())
     .addOption(
-      new Option('--overlap <duration>', 'how long the old key goes on working')
+      new Option('--overlap <duration>', 'time until the old key expires')
         .default(durationMs('48h'), '48h')
-        .argParser(duration),
+        .argParser(parseDuration),
     )
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys rotate vbxtzdc2 --data data/games --project demo --overlap 48h'))
     .action(async (keyId: string, { data, project, overlap, json }: KeysOptions & { overlap: number }) => {
       const { key, record, old } = await withIngest(io, { data, project }, async ({ keys }) => {
-        const made = await keys.rotate(project, keyId, { overlapMs: overlap })
-        return { ...made, old: (await keys.list(project)).find((each) => each.keyId === keyId) }
+        const rotation = await keys.rotate(project, keyId, { overlapMs: overlap })
+        return { ...rotation, old: (await keys.list(project)).find((each) => each.keyId === keyId) }
       })
-      const rotated = { keyId, expiresAt: formatTime(old?.expiresAt) }
-      await printKey(io, key, { projectId: project, ...publicPart(record), rotated }, json)
+      const rotated = { keyId, expiresAt: toIsoTime(old?.expiresAt) }
+      await printKey(io, key, { projectId: project, ...toPublicRecord(record), rotated }, json)
     })
 }
 
@@ -112,19 +116,19 @@ function examples(...lines: string[]): string {
   return ['', lines.length > 1 ? 'Examples:' : 'Example:', ...lines.map((line) => `  ${line}`), ''].join('\n')
 }
 
-/** Prints a new key: the key alone, so that a script can take it, and what it is with `--json`. */
-async function printKey(io: Io, key: string, what: object, json: boolean | undefined): Promise<void> {
-  if (json) await writeJson(io, { ok: true, key, ...what })
-  else await writeOut(io, `${key}\n`)
-  say(io, 'this key is shown once and not kept: put it where its senders find it, such as INGEST_KEY')
+/** Prints a new key alone, so that a script can read it; with `--json`, its record too. */
+async function printKey(io: Io, key: string, record: object, json: boolean | undefined): Promise<void> {
+  if (json) await writeJson(io, { ok: true, key, ...record })
+  else await writeStdout(io, `${key}\n`)
+  printMessage(io, 'this key is printed once and not stored: save it for its senders, such as in INGEST_KEY')
 }
 
-/** Scopes may come as several arguments, several options, or with commas between them. */
-function collectScopes(text: string, earlier: string[] = []): string[] {
+/** Accepts several arguments, repeated options, and commas. */
+function parseScopes(text: string, earlier: string[] = []): string[] {
   const words = text.split(',')
-  const strange = words.find((word) => !scopes.includes(word))
-  if (strange === undefined) return [...earlier, ...words]
-  throw new InvalidArgumentError(`'${strange}' is not one of the scopes ${scopes.join(', ')}.`)
+  const unknown = words.find((word) => !scopes.includes(word))
+  if (unknown === undefined) return [...earlier, ...words]
+  throw new InvalidArgumentError(`'${unknown}' is not a scope: expected ${scopes.join(', ')}.`)
 }
 
 const timePattern = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
@@ -132,30 +136,30 @@ const timePattern = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d
 function parseExpiry(text: string): number {
   const at = timePattern.test(text) ? Date.parse(text) : Date.now() + durationMs(text)
   if (Number.isNaN(at)) throw new InvalidArgumentError('Expected a duration such as 90d, or an RFC 3339 time.')
-  if (at <= Date.now()) throw new InvalidArgumentError('Expected a time that is still to come.')
+  if (at <= Date.now()) throw new InvalidArgumentError('Expected a time in the future.')
   return at
 }
 
-/** What is printed of a key. */
-function publicPart({ keyId, scopes, createdAt, expiresAt, revokedAt }: KeyRecord) {
+/** The printed members of a key. */
+function toPublicRecord({ keyId, scopes, createdAt, expiresAt, revokedAt }: KeyRecord) {
   return {
     keyId,
-    state: stateOf({ expiresAt, revokedAt }),
+    state: keyState({ expiresAt, revokedAt }),
     scopes,
-    createdAt: formatTime(createdAt),
-    expiresAt: formatTime(expiresAt),
-    revokedAt: formatTime(revokedAt),
+    createdAt: toIsoTime(createdAt),
+    expiresAt: toIsoTime(expiresAt),
+    revokedAt: toIsoTime(revokedAt),
   }
 }
 
-function stateOf({ expiresAt, revokedAt }: { expiresAt: number | undefined; revokedAt: number | undefined }): string {
+function keyState({ expiresAt, revokedAt }: { expiresAt: number | undefined; revokedAt: number | undefined }): string {
   if (revokedAt !== undefined) return 'revoked'
   return expiresAt !== undefined && expiresAt <= Date.now() ? 'expired' : 'active'
 }
 
-function table(records: readonly KeyRecord[]): string[] {
+function formatKeyTable(records: readonly KeyRecord[]): string[] {
   const rows = records
-    .map(publicPart)
+    .map(toPublicRecord)
     .map(({ keyId, state, createdAt, expiresAt, scopes }) => [
       keyId,
       state,

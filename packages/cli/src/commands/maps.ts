@@ -1,13 +1,13 @@
 import type { Ingest, MapContent, MapId, MapStatus } from '@ingest/core'
 import { Command } from 'commander'
-import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget } from '../connect.ts'
 import { checkContent, checkFile } from '../files/check-content.ts'
 import { writeFile } from '../files/write-file.ts'
 import type { Io } from '../io.ts'
-import { writeJson, writeOut } from '../io.ts'
-import { jsonOption, notEmpty } from '../options.ts'
+import { writeJson, writeStdout } from '../io.ts'
+import { buildOption, jsonOption, nonEmpty, placeOption } from '../options.ts'
 import { formatCount, formatTable } from '../terminal/format.ts'
-import { untilSignal } from '../terminal/on-signal.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface JsonOption {
   json?: true
@@ -21,19 +21,19 @@ interface MapOptions {
 /** `ingest maps list | show | download | verify`. */
 export function mapsCommand(io: Io): Command {
   const maps = new Command('maps')
-    .description('look at published maps, and get them back')
+    .description('list, show, download and verify published maps')
     .addHelpText('after', examples('list'))
-  maps.addCommand(listMaps(io))
-  maps.addCommand(showMap(io))
-  maps.addCommand(downloadMap(io))
-  maps.addCommand(verifyMap(io))
+  maps.addCommand(mapsListCommand(io))
+  maps.addCommand(mapsShowCommand(io))
+  maps.addCommand(mapsDownloadCommand(io))
+  maps.addCommand(mapsVerifyCommand(io))
   return maps
 }
 
-function listMaps(io: Io): Command {
+function mapsListCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('list')
-      .description('show the maps of a project, complete or not, by build and then by place')
+      .description('list the maps of a project, complete or not, by buildId and placeId')
       .addOption(placeOption())
       .addOption(buildOption()),
   )
@@ -41,63 +41,63 @@ function listMaps(io: Io): Command {
     .addOption(jsonOption())
     .addHelpText('after', examples('list', ''))
     .action(async ({ place, build, json }: Partial<MapOptions> & JsonOption) => {
-      const target = targetOf(command)
-      const maps = await withTarget(io, target, (ingest) =>
-        allMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) }),
+      const target = parseTarget(command)
+      const maps = await connect(io, target, (ingest) =>
+        listAllMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) }),
       )
       if (json) await writeJson(io, { ok: true, maps })
-      else await writeOut(io, `${table(maps).join('\n')}\n`)
+      else await writeStdout(io, `${formatMapTable(maps).join('\n')}\n`)
     })
 }
 
-function showMap(io: Io): Command {
-  const command = oneMap('show', 'show what is known of a map')
+function mapsShowCommand(io: Io): Command {
+  const command = singleMapCommand('show', 'show the state of a map')
   return command.addHelpText('after', examples('show')).action(async (options: MapOptions & JsonOption) => {
-    const target = targetOf(command)
-    const map = await withTarget(io, target, (ingest) => ingest.getMap(idOf(options)))
-    if (!map) throw await notFound('Nothing is published', options)
+    const target = parseTarget(command)
+    const map = await connect(io, target, (ingest) => ingest.getMap(toMapId(options)))
+    if (!map) throw await mapNotFound('No map is published', options)
     if (options.json) await writeJson(io, { ok: true, ...map })
-    else await writeOut(io, `${details(map).join('\n')}\n`)
+    else await writeStdout(io, `${formatMapDetails(map).join('\n')}\n`)
   })
 }
 
-function downloadMap(io: Io): Command {
-  const command = oneMap('download', 'write the bytes of a complete map, and check their digest')
+function mapsDownloadCommand(io: Io): Command {
+  const command = singleMapCommand('download', 'download a complete map, and verify its digest')
   return command
-    .option('--output <file>', 'where to; standard output by default', notEmpty)
+    .option('--output <file>', 'file to write; standard output by default', nonEmpty)
     .addHelpText('after', examples('download', ' --output map.json'))
     .action(async (options: MapOptions & JsonOption & { output?: string }) => {
-      const target = targetOf(command)
+      const target = parseTarget(command)
       const { output, json } = options
       if (json && output === undefined)
-        command.error('--json needs --output: the bytes of the map go to standard output')
-      const { placeId, buildId, digest, size, contentType } = await untilSignal(
+        command.error('--json requires --output: standard output holds the bytes of the map')
+      const { placeId, buildId, digest, size, contentType } = await abortOnSignal(
         io,
-        'nothing was downloaded',
+        'the map was not downloaded',
         (signal) =>
-          withTarget(io, target, async (ingest) => {
-            const content = await findContent(ingest, target, options)
-            if (output === undefined) await checkContent(content, signal, (bytes) => writeOut(io, bytes))
+          connect(io, target, async (ingest) => {
+            const content = await findContent(ingest, options)
+            if (output === undefined) await checkContent(content, signal, (bytes) => writeStdout(io, bytes))
             else await writeFile(output, (write) => checkContent(content, signal, write))
             return content
           }),
       )
       if (json) await writeJson(io, { ok: true, placeId, buildId, digest, size, contentType, file: output })
-      else if (output !== undefined) await writeOut(io, `downloaded ${output}\n`)
+      else if (output !== undefined) await writeStdout(io, `downloaded ${output}\n`)
     })
 }
 
-function verifyMap(io: Io): Command {
-  const command = oneMap('verify', 'read a complete map, and compare its digest and size')
+function mapsVerifyCommand(io: Io): Command {
+  const command = singleMapCommand('verify', 'read a complete map, and verify its digest and size')
   return command
-    .option('--file <file>', 'compare it with this file, too', notEmpty)
+    .option('--file <file>', 'compare a file with the map too', nonEmpty)
     .addHelpText('after', examples('verify', ' --file map.json'))
     .action(async (options: MapOptions & JsonOption & { file?: string }) => {
-      const target = targetOf(command)
+      const target = parseTarget(command)
       const { file, json } = options
-      const content = await untilSignal(io, 'nothing was found', (signal) =>
-        withTarget(io, target, async (ingest) => {
-          const content = await findContent(ingest, target, options)
+      const content = await abortOnSignal(io, 'the map was not verified', (signal) =>
+        connect(io, target, async (ingest) => {
+          const content = await findContent(ingest, options)
           if (file !== undefined) await checkFile(content, file, signal)
           await checkContent(content, signal)
           return content
@@ -105,11 +105,11 @@ function verifyMap(io: Io): Command {
       )
       const { placeId, buildId, digest, size, contentType } = content
       if (json) await writeJson(io, { ok: true, placeId, buildId, digest, size, contentType })
-      else await writeOut(io, `verified ${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}\n`)
+      else await writeStdout(io, `verified ${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}\n`)
     })
 }
 
-function oneMap(name: string, description: string): Command {
+function singleMapCommand(name: string, description: string): Command {
   return addTargetOptions(
     new Command(name)
       .description(description)
@@ -127,11 +127,11 @@ Examples:
 `
 }
 
-function idOf({ place, build }: MapOptions): MapId {
+function toMapId({ place, build }: MapOptions): MapId {
   return { placeId: place, buildId: build }
 }
 
-async function allMaps(ingest: Ingest, selection: Partial<MapId>): Promise<MapStatus[]> {
+async function listAllMaps(ingest: Ingest, selection: Partial<MapId>): Promise<MapStatus[]> {
   const all: MapStatus[] = []
   for (let cursor: string | null | undefined; cursor !== null; ) {
     const page = await ingest.listMaps({ ...selection, ...(cursor && { cursor }), limit: 1000 })
@@ -141,18 +141,18 @@ async function allMaps(ingest: Ingest, selection: Partial<MapId>): Promise<MapSt
   return all
 }
 
-async function findContent(ingest: Ingest, { project }: Target, options: MapOptions): Promise<MapContent> {
-  const content = await ingest.getMapContent(idOf(options))
-  if (!content) throw await notFound('No map is complete', options)
+async function findContent(ingest: Ingest, options: MapOptions): Promise<MapContent> {
+  const content = await ingest.getMapContent(toMapId(options))
+  if (!content) throw await mapNotFound('No map is complete', options)
   return content
 }
 
-async function notFound(what: string, { place, build }: MapOptions): Promise<Error> {
+async function mapNotFound(what: string, { place, build }: MapOptions): Promise<Error> {
   const { IngestError } = await import('@ingest/core')
   return new IngestError('map-not-found', `${what} for place ${place} and build ${build}.`)
 }
 
-function table(maps: readonly MapStatus[]): string[] {
+function formatMapTable(maps: readonly MapStatus[]): string[] {
   const rows = maps.map(({ placeId, buildId, state, frozen, size, publishedAt, digest }) => [
     placeId,
     buildId,
@@ -165,7 +165,7 @@ function table(maps: readonly MapStatus[]): string[] {
   return formatTable([['PLACE', 'BUILD', 'STATE', 'BUILD IS', 'BYTES', 'PUBLISHED', 'DIGEST'], ...rows], [4])
 }
 
-function details(map: MapStatus): string[] {
+function formatMapDetails(map: MapStatus): string[] {
   const { pending } = map
   const missing = pending?.missing ?? map.missing
   return [

@@ -1,13 +1,13 @@
 import type { SourcePublication, UploadedMap, UploadOptions, UploadProgress } from '@ingest/client'
 import { Command, Option } from 'commander'
-import { addTargetOptions, buildOption, placeOption, type Target, targetOf, withTarget } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
 import { exitCode, exitCodes } from '../exit-code.ts'
 import type { Io } from '../io.ts'
-import { say, writeJson, writeOut } from '../io.ts'
-import { jsonOption, notEmpty, wholeNumber } from '../options.ts'
+import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { buildOption, jsonOption, nonEmpty, placeOption, quietOption, wholeNumber } from '../options.ts'
 import { formatBytes, formatCount } from '../terminal/format.ts'
-import { untilSignal } from '../terminal/on-signal.ts'
-import { type Progress, showProgress } from '../terminal/progress.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
+import { createProgressDisplay, type Progress } from '../terminal/progress.ts'
 
 interface PublishMapOptions {
   place: string
@@ -26,45 +26,47 @@ interface PublishMapOptions {
 /** `ingest publish-map`. */
 export function publishMapCommand(io: Io): Command {
   const command = new Command('publish-map')
-    .description('publish the map of a build; run again, it sends only what is still missing')
-    .argument('<file>', 'the map, or - for standard input', notEmpty)
+    .description('publish the map of a build; a repeated run sends only missing chunks')
+    .argument('<file>', 'the map, or - for standard input', nonEmpty)
     .addOption(placeOption().makeOptionMandatory())
     .addOption(buildOption().makeOptionMandatory())
   return addTargetOptions(command)
     .option(
       '--content-type <type>',
-      'what the map is; application/json for a file named .json, else application/octet-stream',
-      notEmpty,
+      'media type; by default application/json for *.json, else application/octet-stream',
+      nonEmpty,
     )
-    .option('--allow-empty', 'publish a map without any bytes, too, which is most often a build that failed')
+    .option('--allow-empty', 'allow a map of 0 bytes, which is most often a failed build')
     .addOption(
-      new Option('--if-absent', 'only if no other map is complete yet for this place and build').conflicts('expect'),
+      new Option('--if-absent', 'publish only if no other map is complete for this place and build').conflicts(
+        'expect',
+      ),
     )
-    .option('--expect <digest>', 'only if the complete map has this digest, sha256:…, or is this one already')
+    .option('--expect <digest>', 'publish only if the complete map has this digest, sha256:…, or is the same map')
     .addOption(
-      new Option('--on-frozen <what>', 'what another map is, for a build that is frozen: a failure, or a warning')
+      new Option('--on-frozen <what>', 'report a different map of a frozen build as a failure or a warning')
         .choices(['fail', 'warn'])
         .default('fail'),
     )
-    .option('--dry-run', 'ask what would happen, and publish nothing')
+    .option('--dry-run', 'print what would happen, and publish nothing')
     .addOption(
-      new Option('--concurrency <n>', 'how many chunks are sent at once').default(8).argParser(wholeNumber(1, 16)),
+      new Option('--concurrency <n>', 'maximum number of chunks in flight').default(8).argParser(wholeNumber(1, 16)),
     )
     .addOption(jsonOption())
-    .option('--quiet', 'print nothing but errors, and the object of --json')
+    .addOption(quietOption())
     .addHelpText('after', publishMapHelp)
     .action(async (file: string, options: PublishMapOptions) => {
       const { isDigest } = await import('@ingest/core/internal')
       if (options.expect !== undefined && !isDigest(options.expect)) {
-        command.error(`--expect is a digest, sha256: and 64 lower-case hex digits, not '${options.expect}'`)
+        command.error(`--expect expects a digest, sha256: and 64 lower-case hex digits, not '${options.expect}'`)
       }
-      await publishMap(io, file, options, targetOf(command))
+      await publishMap(io, file, options, parseTarget(command))
     })
 }
 
 const publishMapHelp = `
-Exit code 0 says that the map is complete on the server, frozen or not. There are two exceptions, both asked for:
---dry-run, and --on-frozen warn, which leaves a frozen build with another map as it is; --json has "ok": false then.
+Exit code 0: the map is complete on the server, frozen or not. The exceptions are --dry-run, and --on-frozen warn, which
+does not publish a different map of a frozen build; --json then has "ok": false.
 
 Examples:
   INGEST_KEY=… ingest publish-map map.json --place 920587237 --build 2026.11.21 --url http://127.0.0.1:8787 --project demo
@@ -75,19 +77,19 @@ async function publishMap(io: Io, file: string, options: PublishMapOptions, targ
   const startedAt = performance.now()
   const print = (line: string, object: object) => {
     if (options.json) return writeJson(io, object)
-    return options.quiet ? undefined : writeOut(io, `${line}\n`)
+    return options.quiet ? undefined : writeStdout(io, `${line}\n`)
   }
   try {
-    const remedy = 'the map is not published; run it again, and it goes on from here'
-    const uploaded = await untilSignal(io, remedy, (signal) => upload(io, { file, options, target, signal }))
+    const advice = 'the map is not published; run it again to resume'
+    const uploaded = await abortOnSignal(io, advice, (signal) => upload(io, { file, options, target, signal }))
     const durationMs = Math.round(performance.now() - startedAt)
-    await print(lineOf(uploaded, options, durationMs), resultOf(uploaded, options, durationMs))
+    await print(formatSummary(uploaded, options, durationMs), toJsonResult(uploaded, options, durationMs))
   } catch (error) {
     const { IngestError } = await import('@ingest/core')
     if (!(error instanceof IngestError)) throw error
     const { code, message, retryable } = error
     if (code === 'map-frozen' && options.onFrozen === 'warn') {
-      say(io, `not published: ${message}`)
+      printMessage(io, `not published: ${message}`)
       await print(`frozen ${options.place} ${options.build}: not published`, {
         ok: false,
         outcome: 'frozen',
@@ -96,7 +98,7 @@ async function publishMap(io: Io, file: string, options: PublishMapOptions, targ
       return
     }
     if (exitCodes[code] !== exitCode.temporary) throw error
-    throw new IngestError(code, `${message} Run it again: it goes on from here.`, { cause: error })
+    throw new IngestError(code, `${message} Run it again to resume.`, { cause: error })
   }
 }
 
@@ -109,15 +111,15 @@ interface Upload {
 
 async function upload(io: Io, { file, options, target, signal }: Upload): Promise<UploadedMap> {
   const { uploadMap } = await import('@ingest/client')
-  const progress = options.quiet ? undefined : await showProgress(io.stderr)
-  // who writes into it may wait for ever before the next piece
+  const progress = options.quiet ? undefined : await createProgressDisplay(io.stderr)
+  // a writer may never close the pipe
   if (file === '-') signal.addEventListener('abort', () => io.stdin.destroy(signal.reason))
   try {
-    return await withTarget(io, target, (maps) =>
-      uploadMap(maps, publicationOf(io, file, options), {
-        ...uploadOptionsOf(options),
+    return await connect(io, target, (maps) =>
+      uploadMap(maps, toPublication(io, file, options), {
+        ...toUploadOptions(options),
         signal,
-        ...(progress && { onProgress: (uploaded) => progress.show(progressOf(uploaded)) }),
+        ...(progress && { onProgress: (uploaded) => progress.show(toProgress(uploaded)) }),
       }),
     )
   } finally {
@@ -128,7 +130,7 @@ async function upload(io: Io, { file, options, target, signal }: Upload): Promis
 
 const labels = { spool: 'reading', hash: 'hashing', upload: 'uploading' } as const
 
-function progressOf({ phase, bytesDone, bytesTotal, chunksDone, chunksTotal }: UploadProgress): Progress {
+function toProgress({ phase, bytesDone, bytesTotal, chunksDone, chunksTotal }: UploadProgress): Progress {
   const bytes = bytesTotal === null ? formatBytes(bytesDone) : `${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`
   return {
     label: labels[phase],
@@ -139,7 +141,7 @@ function progressOf({ phase, bytesDone, bytesTotal, chunksDone, chunksTotal }: U
   }
 }
 
-function publicationOf(io: Io, file: string, { place, build, contentType }: PublishMapOptions): SourcePublication {
+function toPublication(io: Io, file: string, { place, build, contentType }: PublishMapOptions): SourcePublication {
   return {
     placeId: place,
     buildId: build,
@@ -148,7 +150,7 @@ function publicationOf(io: Io, file: string, { place, build, contentType }: Publ
   }
 }
 
-function uploadOptionsOf(options: PublishMapOptions): UploadOptions {
+function toUploadOptions(options: PublishMapOptions): UploadOptions {
   const { allowEmpty = false, concurrency, ifAbsent, expect, dryRun } = options
   return {
     allowEmpty,
@@ -159,7 +161,7 @@ function uploadOptionsOf(options: PublishMapOptions): UploadOptions {
   }
 }
 
-function resultOf(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number) {
+function toJsonResult(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number) {
   const { placeId, buildId, outcome, digest, size, contentType, chunks, frozen } = uploaded
   const { uploadedChunks, uploadedBytes, missing, missingBytes } = uploaded
   return {
@@ -179,7 +181,7 @@ function resultOf(uploaded: UploadedMap, { dryRun }: PublishMapOptions, duration
   }
 }
 
-function lineOf(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number): string {
+function formatSummary(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number): string {
   const { placeId, buildId, outcome, digest, size, missing, missingBytes } = uploaded
   const { uploadedChunks, uploadedBytes, reusedChunks } = uploaded
   const map = `${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}`

@@ -1,14 +1,15 @@
 import { Command } from 'commander'
+import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
-import { writeJson, writeOut } from '../io.ts'
-import { dataOption, jsonOption, notEmpty, withIngest } from '../options.ts'
+import { writeJson, writeStdout } from '../io.ts'
+import { dataOption, jsonOption, nonEmpty } from '../options.ts'
 import { formatTable } from '../terminal/format.ts'
 
 /** `ingest restore`. */
 export function restoreCommand(io: Io): Command {
   return new Command('restore')
-    .description('copy a backup of a store into an empty directory; prints the cursor at its end for each project')
-    .argument('<backup>', 'the directory of the backup, which is not changed', notEmpty)
+    .description('restore a backup of a store into an empty directory; prints the last cursor of each project')
+    .argument('<backup>', 'directory of the backup, which is not changed', nonEmpty)
     .addOption(dataOption())
     .addOption(jsonOption())
     .addHelpText('after', restoreHelp)
@@ -22,20 +23,20 @@ export function restoreCommand(io: Io): Command {
           rows.push({ projectId, events, cursor: await ingest.project(projectId).lastCursor() })
         }
         if (json) await writeJson(io, { ok: true, projects: rows })
-        else await writeOut(io, `${table(rows).join('\n')}\n`)
+        else await writeStdout(io, `${formatCursorTable(rows).join('\n')}\n`)
       })
     })
 }
 
 const restoreHelp = `
-Cursors from before a restore are refused from then on. To export what is stored after it, name another directory:
+Cursors from before the restore are refused afterwards. To export later events, name another directory:
   ingest export --data <dir> --project <id> --output <new dir> --after <cursor>
 
 Example:
   ingest restore data/games.backup --data data/games
 `
 
-function table(rows: readonly { projectId: string; events: number; cursor: string }[]): string[] {
+function formatCursorTable(rows: readonly { projectId: string; events: number; cursor: string }[]): string[] {
   const cells = rows.map(({ projectId, events, cursor }) => [projectId, events.toLocaleString('en-US'), cursor])
   return formatTable([['PROJECT', 'EVENTS', 'CURSOR'], ...cells])
 }

@@ -1,16 +1,16 @@
 import type { SubmittedEvents } from '@ingest/client'
 import type { Issue } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, type Target, targetOf, withTarget } from '../connect.ts'
-import { CommandFailure, exitCode, type Failure, failureOf } from '../exit-code.ts'
+import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
+import { CommandFailure, exitCode, type Failure, toFailure } from '../exit-code.ts'
 import { openInput } from '../files/open-input.ts'
-import { withRejected } from '../files/rejected-report.ts'
+import { withRejectedReport } from '../files/rejected-report.ts'
 import type { Io } from '../io.ts'
-import { say, writeJson, writeOut } from '../io.ts'
-import { jsonOption, notEmpty, wholeNumber } from '../options.ts'
+import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { jsonOption, nonEmpty, quietOption, wholeNumber } from '../options.ts'
 import { formatBytes, formatCount } from '../terminal/format.ts'
-import { untilSignal } from '../terminal/on-signal.ts'
-import { eventsProgress, showProgress } from '../terminal/progress.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
+import { createProgressDisplay, toEventsProgress } from '../terminal/progress.ts'
 
 interface SendOptions {
   makeIds?: true
@@ -20,46 +20,46 @@ interface SendOptions {
   quiet?: true
 }
 
-/** A server that is started again is back within a minute; whoever sends much waits for that. */
+/** Enough retries to outlast the restart of a server, which takes up to a minute. */
 const retriesDefault = 10
 
 /** `ingest send`. */
 export function sendCommand(io: Io): Command {
   const command = new Command('send')
-    .description('send the events of a file; run again, what is stored already counts as a duplicate')
-    .argument('<file>', 'events as lines of JSON (NDJSON) or as one array, or - for standard input', notEmpty)
+    .description('send the events of a file; a repeated run reports stored events as duplicates')
+    .argument('<file>', 'NDJSON or a JSON array of events, or - for standard input', nonEmpty)
   return addTargetOptions(command, { retries: retriesDefault })
     .addOption(makeIdsOption())
     .addOption(rejectedOption())
     .addOption(
-      new Option('--concurrency <n>', 'how many batches are sent at once; 1 keeps the order of the file')
+      new Option('--concurrency <n>', 'maximum number of batches in flight; 1 keeps the order of the file')
         .default(8)
         .argParser(wholeNumber(1, 64)),
     )
     .addOption(jsonOption())
-    .option('--quiet', 'print nothing but errors, and the object of --json')
+    .addOption(quietOption())
     .addHelpText('after', sendHelp)
-    .action(async (file: string, options: SendOptions) => send(io, file, options, targetOf(command)))
+    .action(async (file: string, options: SendOptions) => send(io, file, options, parseTarget(command)))
 }
 
 /** `--make-ids`. */
 export function makeIdsOption(): Option {
-  return new Option('--make-ids', 'give an eventId to each event without one, which is rejected otherwise')
+  return new Option('--make-ids', 'generate an eventId for each event without one, instead of rejecting it')
 }
 
 /** `--rejected <file>`. */
 export function rejectedOption(): Option {
   return new Option(
     '--rejected <file>',
-    'write what is rejected there, a line each: { "line" or "index", "eventId", "issues", "event" }',
-  ).argParser(notEmpty)
+    'write rejected events to a file, one line each: { "line" or "index", "eventId", "issues", "event" }',
+  ).argParser(nonEmpty)
 }
 
 const sendHelp = `
-Events are sent as they stand in the file, byte for byte; a missing projectId is that of --project. Lines of
-\`ingest export\`, and of a --rejected file, stand for the event in them.
-Events without an eventId are rejected, as running this again would store them again: --make-ids takes that on.
-Exit code 0 says that each event is stored, now or before; 5 that some were rejected and all others are stored.
+Events are sent byte for byte; --project supplies a missing projectId. Lines of \`ingest export\` and of a --rejected file
+are accepted too: the event is extracted from them.
+Events without an eventId are rejected. With --make-ids they are stored, and each further run stores them again.
+Exit code 0: every event is stored. Exit code 5: some events were rejected, and all others are stored.
 
 Examples:
   ingest send events.ndjson --data data/games --project demo
@@ -73,43 +73,43 @@ async function send(io: Io, file: string, options: SendOptions, target: Target):
   const result = () => ({ ...sent, durationMs: Math.round(performance.now() - startedAt) })
   const rejections = { withoutId: 0 }
   try {
-    await untilSignal(io, remedyOf(options), (signal) =>
+    await abortOnSignal(io, rerunAdvice(options), (signal) =>
       submit(io, { file, options, target }, { signal, sent, rejections }),
     )
   } catch (error) {
-    throw new CommandFailure({ ...(await interruptedBy(error, options)), details: result() })
+    throw new CommandFailure({ ...(await toSendFailure(error, options)), details: result() })
   }
   if (options.json && sent.rejected === 0) await writeJson(io, { ok: true, ...result() })
-  if (!options.json && !options.quiet) await writeOut(io, `${lineOf(result())}\n`)
+  if (!options.json && !options.quiet) await writeStdout(io, `${formatSummary(result())}\n`)
   if (sent.madeIds > 0 && !options.quiet) {
-    say(io, `ids were made for ${formatCount(sent.madeIds, 'event')}: running this again stores them again`)
+    printMessage(io, `generated ids for ${formatCount(sent.madeIds, 'event')}: another run stores them again`)
   }
-  if (sent.rejected > 0) throw new CommandFailure({ ...rejection(sent, rejections, options), details: result() })
+  if (sent.rejected > 0) throw new CommandFailure({ ...rejectionFailure(sent, rejections, options), details: result() })
 }
 
-interface Sending {
+interface SendProgress {
   signal: AbortSignal
-  /** Kept up to date, so that it can be told whatever happens. */
+  /** Updated in place, so that a failure can report it. */
   sent: SubmittedEvents
   rejections: { withoutId: number }
 }
 
-interface Request {
+interface SendRequest {
   file: string
   options: SendOptions
   target: Target
 }
 
-async function submit(io: Io, { file, options, target }: Request, sending: Sending): Promise<void> {
+async function submit(io: Io, { file, options, target }: SendRequest, sending: SendProgress): Promise<void> {
   const { signal, sent, rejections } = sending
   const { concurrency, makeIds = false, rejected, quiet } = options
   const { submitEvents } = await import('@ingest/client')
   const input = await openInput(io, file, rejected)
   try {
-    // a target that cannot be reached leaves the file of an earlier run as it is
-    await withTarget(io, target, (ingest) =>
-      withRejected(io, options, async (report) => {
-        const progress = quiet ? undefined : await showProgress(io.stderr)
+    // connects first: a failure keeps the --rejected file of an earlier run
+    await connect(io, target, (ingest) =>
+      withRejectedReport(io, options, async (report) => {
+        const progress = quiet ? undefined : await createProgressDisplay(io.stderr)
         try {
           await submitEvents(ingest, input.stream, {
             concurrency,
@@ -117,10 +117,10 @@ async function submit(io: Io, { file, options, target }: Request, sending: Sendi
             signal,
             onProgress(now) {
               Object.assign(sent, now)
-              progress?.show(eventsProgress('sending', now, input.size))
+              progress?.show(toEventsProgress('sending', now, input.size))
             },
             onRejected(events, form) {
-              rejections.withoutId += events.filter(({ issues }) => issues.some(isWithoutId)).length
+              rejections.withoutId += events.filter(({ issues }) => issues.some(isMissingId)).length
               return report.note(events, form)
             },
           })
@@ -134,11 +134,11 @@ async function submit(io: Io, { file, options, target }: Request, sending: Sendi
   }
 }
 
-function isWithoutId({ code, path }: Issue): boolean {
+function isMissingId({ code, path }: Issue): boolean {
   return code === 'required' && path === '/eventId'
 }
 
-function lineOf({ events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed): string {
+function formatSummary({ events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed): string {
   const seconds = durationMs / 1000
   const perSecond = Math.round(events / Math.max(seconds, 0.001))
   const outcome = `${accepted} accepted, ${formatCount(duplicates, 'duplicate')}, ${rejected} rejected`
@@ -149,29 +149,28 @@ interface Timed {
   durationMs: number
 }
 
-/** What running it again would do. */
-function remedyOf({ makeIds }: SendOptions): string {
+/** What another run would do. */
+function rerunAdvice({ makeIds }: SendOptions): string {
   return makeIds
-    ? 'run again, it would store again what has no eventId of its own'
-    : 'run it again, and it goes on: what is stored already counts as a duplicate'
+    ? 'another run stores events without an eventId again'
+    : 'run it again to resume: stored events are reported as duplicates'
 }
 
-async function interruptedBy(error: unknown, options: SendOptions): Promise<Failure> {
-  const failure = await failureOf(error)
+async function toSendFailure(error: unknown, options: SendOptions): Promise<Failure> {
+  const failure = await toFailure(error)
   if (failure.exitCode !== exitCode.temporary) return failure
-  const [first = '', ...rest] = remedyOf(options)
+  const [first = '', ...rest] = rerunAdvice(options)
   return { ...failure, message: `${failure.message} ${first.toUpperCase()}${rest.join('')}.` }
 }
 
-function rejection(
+function rejectionFailure(
   { events, rejected }: SubmittedEvents,
-  { withoutId }: Sending['rejections'],
+  { withoutId }: SendProgress['rejections'],
   { rejected: file }: SendOptions,
 ): Failure {
-  const where = file === undefined ? '--rejected <file> keeps them with their issues' : `they are in ${file}`
-  const ids =
-    withoutId > 0 ? `; without an eventId: ${withoutId}, which --make-ids would store, and again with each run` : ''
-  const others = rejected < events ? ', and all others are stored' : ''
+  const where = file === undefined ? '--rejected <file> writes them to a file' : `they are in ${file}`
+  const ids = withoutId > 0 ? `; ${withoutId} without an eventId, for which --make-ids would generate one` : ''
+  const others = rejected < events ? ', all others are stored' : ''
   const message = `${rejected} of ${formatCount(events, 'event')} ${rejected === 1 ? 'was' : 'were'} rejected${others}: ${where}${ids}`
   return { exitCode: exitCode.invalid, code: 'events-rejected', message, retryable: false }
 }

@@ -1,7 +1,7 @@
 import { styleText } from 'node:util'
 import type { Logger } from 'pino'
 import { hasColors, type Io } from '../io.ts'
-import { visible } from '../terminal/format.ts'
+import { escapeControlCharacters } from '../terminal/format.ts'
 
 export type Log = Logger
 
@@ -13,22 +13,23 @@ export interface LogOptions {
   format: LogFormat
 }
 
-/** A log on standard error: lines of JSON as pino writes them, or text for people. */
+/** A log on standard error, as pino's lines of JSON or as text for people. */
 export async function createLog({ stderr, env }: Io, { level, format }: LogOptions): Promise<Log> {
   const { pino } = await import('pino')
-  const lineOf = isText({ stderr }, format)
-    ? (line: string) => textOf(JSON.parse(line), hasColors(stderr, env))
+  const lineOf = logsText({ stderr }, format)
+    ? (line: string) => formatRecord(JSON.parse(line), hasColors(stderr, env))
     : String
   return pino({ level, base: null }, { write: (line: string) => void stderr.write(lineOf(line)) })
 }
 
-export function isText({ stderr }: Pick<Io, 'stderr'>, format: LogFormat): boolean {
+/** Whether the log is text for people. */
+export function logsText({ stderr }: Pick<Io, 'stderr'>, format: LogFormat): boolean {
   return format === 'text' || (format === 'auto' && stderr.isTTY === true)
 }
 
 type Style = Parameters<typeof styleText>[0]
 
-/** The prefix and the style of each level; none for info. */
+/** The prefix and the style of each level but info. */
 const levels: Readonly<Record<number, [name: string, style: Style]>> = {
   20: ['debug: ', 'dim'],
   40: ['warning: ', 'yellow'],
@@ -36,28 +37,28 @@ const levels: Readonly<Record<number, [name: string, style: Style]>> = {
   60: ['fatal: ', 'red'],
 }
 
-/** A record of the log as a line for people, `17:51:00 drained accepted=3 duplicates=1`, and the stack of its error. */
-export function textOf(record: Record<string, unknown>, areColored: boolean): string {
+/** A record as a line of text, `17:51:00 drained accepted=3 duplicates=1`, and the stack of its error. */
+export function formatRecord(record: Record<string, unknown>, hasColor: boolean): string {
   const styled = (style: Style, text: string) =>
-    areColored && text !== '' ? styleText(style, text, { validateStream: false }) : text
+    hasColor && text !== '' ? styleText(style, text, { validateStream: false }) : text
   const { level, time, msg, err, ...members } = record
   const [name, style] = levels[Number(level)] ?? ['', 'bold']
   const details = Object.entries(members).map(
-    ([key, value]) => ` ${styled('dim', `${visible(key)}=`)}${textOfValue(value)}`,
+    ([key, value]) => ` ${styled('dim', `${escapeControlCharacters(key)}=`)}${formatValue(value)}`,
   )
   const clock = new Date(Number(time)).toTimeString().slice(0, 8)
-  return `${styled('dim', clock)} ${styled(style, name + visible(String(msg)))}${details.join('')}\n${stackOf(err)}`
+  return `${styled('dim', clock)} ${styled(style, name + escapeControlCharacters(String(msg)))}${details.join('')}\n${formatStack(err)}`
 }
 
-function textOfValue(value: unknown): string {
-  return visible(typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value))
+function formatValue(value: unknown): string {
+  return escapeControlCharacters(typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value))
 }
 
-/** The stack of an error as pino writes it, indented. */
-function stackOf(err: unknown): string {
+/** The indented stack of a serialized error. */
+function formatStack(err: unknown): string {
   if (typeof err !== 'object' || err === null || !('stack' in err)) return ''
   return String(err.stack)
     .split('\n')
-    .map((line) => `    ${visible(line)}\n`)
+    .map((line) => `    ${escapeControlCharacters(line)}\n`)
     .join('')
 }

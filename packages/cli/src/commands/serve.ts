@@ -1,10 +1,10 @@
-import { setFlagsFromString } from 'node:v8'
 import type { EmbeddedIngest, IngestError } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { CommandFailure, exitCode, failureOf } from '../exit-code.ts'
-import { type Io, type StopSignal, signalExitCodes, writeJson, writeOut } from '../io.ts'
-import { byteCount, dataOption, jsonOption, notEmpty, wholeNumber, withIngest } from '../options.ts'
-import { createLog, isText, type Log, type LogFormat, logFormats } from './serve-log.ts'
+import { withIngest } from '../connect.ts'
+import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
+import { type Io, type StopSignal, signalExitCodes, writeJson, writeStdout } from '../io.ts'
+import { byteCount, dataOption, jsonOption, nonEmpty, wholeNumber } from '../options.ts'
+import { createLog, type Log, type LogFormat, logFormats, logsText } from './serve-log.ts'
 
 interface ServeOptions {
   data: string
@@ -26,130 +26,115 @@ const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'silent']
 
 /** `ingest serve`. */
 export function serveCommand(io: Io): Command {
-  return new Command('serve')
-    .description('serve the HTTP API on the store in a directory, which is made when it is missing')
+  const command = new Command('serve')
+    .description('serve the HTTP API on the store of a directory, creating a missing store')
     .addOption(dataOption())
-    .addOption(
-      new Option('--host <address>', 'the address to listen on')
-        .env('INGEST_HOST')
-        .default('127.0.0.1')
-        .argParser(notEmpty),
-    )
-    .addOption(
-      new Option('--port <n>', 'the port to listen on; 0 picks one')
-        .env('INGEST_PORT')
-        .default(8787)
-        .argParser(wholeNumber(0, 65535)),
-    )
-    .addOption(
-      new Option('--rate-limit <limits>', '"off", or requests and events a second for each project, such as 100,20000')
-        .env('INGEST_RATE_LIMIT')
-        .default({ requestsPerSecond: 100, eventsPerSecond: 20_000 }, '100,20000')
-        .argParser(parseRateLimit),
-    )
-    .addOption(
-      new Option('--map-rate-limit <bytes>', 'bytes of maps a second for each project, unless --rate-limit is off')
-        .env('INGEST_MAP_RATE_LIMIT')
-        .default(32 * 2 ** 20, '32M')
-        .argParser(byteCount(1, 2 ** 38)),
-    )
-    .addOption(
-      new Option('--read-rate-limit <bytes>', 'bytes of reads a second for each project, unless --rate-limit is off')
-        .env('INGEST_READ_RATE_LIMIT')
-        .default(16 * 2 ** 20, '16M')
-        .argParser(byteCount(4096, 2 ** 38)),
-    )
-    .addOption(
-      new Option('--publication-limit <bytes>', 'the largest body of a publication, which is a map or a manifest')
-        .env('INGEST_PUBLICATION_LIMIT')
-        .default(2 ** 20, '1M')
-        .argParser(byteCount(1, 2 ** 28)),
-    )
-    .addOption(
-      new Option('--pending-map-limit <bytes>', 'bytes that unfinished uploads of maps may hold for each project')
-        .env('INGEST_PENDING_MAP_LIMIT')
-        .default(2 ** 34, '16G')
-        .argParser(byteCount(1, 2 ** 43)),
-    )
-    .addOption(
-      new Option('--log-level <level>', 'what to log on stderr')
-        .env('INGEST_LOG_LEVEL')
-        .choices(logLevels)
-        .default('info'),
-    )
-    .addOption(
-      new Option('--log-format <format>', 'lines of JSON, or text for people; auto is text on a terminal')
-        .env('INGEST_LOG_FORMAT')
-        .choices(logFormats)
-        .default('auto'),
-    )
-    .addOption(jsonOption())
-    .addHelpText('after', serveHelp)
-    .action((options: ServeOptions) => serveUntilSignal(io, options))
+  for (const option of [...listenOptions(), ...limitOptions(), ...logOptions(), jsonOption()]) command.addOption(option)
+  return command.addHelpText('after', serveHelp).action((options: ServeOptions) => serveStore(io, options))
+}
+
+function listenOptions(): Option[] {
+  return [
+    new Option('--host <address>', 'address to listen on').env('INGEST_HOST').default('127.0.0.1').argParser(nonEmpty),
+    new Option('--port <n>', 'port to listen on; 0 selects a free one')
+      .env('INGEST_PORT')
+      .default(8787)
+      .argParser(wholeNumber(0, 65535)),
+  ]
+}
+
+function limitOptions(): Option[] {
+  return [
+    new Option('--rate-limit <limits>', '"off", or requests and events per second and project, such as 100,20000')
+      .env('INGEST_RATE_LIMIT')
+      .default({ requestsPerSecond: 100, eventsPerSecond: 20_000 }, '100,20000')
+      .argParser(parseRateLimit),
+    new Option('--map-rate-limit <bytes>', 'uploaded bytes of maps per second and project, unless --rate-limit is off')
+      .env('INGEST_MAP_RATE_LIMIT')
+      .default(32 * 2 ** 20, '32M')
+      .argParser(byteCount(1, 2 ** 38)),
+    new Option('--read-rate-limit <bytes>', 'bytes read per second and project, unless --rate-limit is off')
+      .env('INGEST_READ_RATE_LIMIT')
+      .default(16 * 2 ** 20, '16M')
+      .argParser(byteCount(4096, 2 ** 38)),
+    new Option('--publication-limit <bytes>', 'maximum body of a publication, which is a map or a manifest')
+      .env('INGEST_PUBLICATION_LIMIT')
+      .default(2 ** 20, '1M')
+      .argParser(byteCount(1, 2 ** 28)),
+    new Option('--pending-map-limit <bytes>', 'maximum bytes of unfinished map uploads per project')
+      .env('INGEST_PENDING_MAP_LIMIT')
+      .default(2 ** 34, '16G')
+      .argParser(byteCount(1, 2 ** 43)),
+  ]
+}
+
+function logOptions(): Option[] {
+  return [
+    new Option('--log-level <level>', 'minimum level of the log on stderr')
+      .env('INGEST_LOG_LEVEL')
+      .choices(logLevels)
+      .default('info'),
+    new Option('--log-format <format>', 'JSON lines, or text for people; auto selects text on a terminal')
+      .env('INGEST_LOG_FORMAT')
+      .choices(logFormats)
+      .default('auto'),
+  ]
 }
 
 const serveHelp = `
-Prints "listening on http://…" on stdout when it takes requests, and logs on stderr. With --json, the line on stdout is
-an object.
-SIGTERM and SIGINT drain: what was acknowledged is stored, what comes later gets 503, then it exits with 0.
-Bursts of twice the requests, five times the events, 16 times the bytes of maps and four times the bytes of reads a
-second are let through. The bodies of batches are limited too, to 512 bytes for each event of the limit. Limits are kept
-in memory, by process. Bytes may be written as 512K, 32M or 1G.
+Prints "listening on http://…" to stdout when it accepts requests, an object with --json, and logs to stderr.
+SIGTERM and SIGINT start a graceful shutdown: requests in flight are completed, new ones get 503, the exit code is 0.
+Bursts may reach 2 times the requests, 5 times the events, 16 times the bytes of maps and 4 times the bytes read per
+second. Bodies of batches are limited to 512 bytes per event of the limit. Rate limits are per process, in memory.
+Sizes may be written as 512K, 32M or 1G.
 
 Examples:
   ingest serve --data data/games
   ingest serve --data data/games --host 0.0.0.0 --port 8787 --rate-limit 200,40000
 `
 
-/**
- * How much of V8's heap may be garbage, in percent of what is not, before all of it is looked through. V8 counts the
- * bodies of requests in, and what is in use is little here: by itself it would do so every few megabytes of bodies.
- */
-const garbagePercent = 400
-
-async function serveUntilSignal(io: Io, options: ServeOptions): Promise<void> {
-  setFlagsFromString(`--heap-growing-percent=${garbagePercent}`)
+async function serveStore(io: Io, options: ServeOptions): Promise<void> {
   const { data, host, port, rateLimit, mapRateLimit, readRateLimit, publicationLimit, logLevel, json } = options
   const maps = { pendingBytesMax: options.pendingMapLimit }
   const { serve } = await import('@ingest/server')
   const log = await createLog(io, { level: logLevel, format: options.logFormat })
   const onRebuild = (percent: number) => log.info({ percent }, 'rebuilding the id index')
   let isListening = false
-  await withIngest(io, { data, create: true, maps, onFatal: endAtOnce, onRebuild }, async (ingest) => {
-    const signals = nextSignal(io)
+  await withIngest(io, { data, create: true, maps, onFatal: killProcess, onRebuild }, async (ingest) => {
+    const signals = listenForSignals(io)
     const server = await serve({
       ingest,
       host,
       port,
       log,
       publicationBytesMax: publicationLimit,
-      ...(rateLimit !== 'off' && { rateLimits: limitsOf(rateLimit, mapRateLimit, readRateLimit) }),
+      ...(rateLimit !== 'off' && { rateLimits: toRateLimits(rateLimit, mapRateLimit, readRateLimit) }),
     }).catch(async (error) => {
-      throw await listenRefusal(error, host, port)
+      throw await toListenError(error, host, port)
     })
     isListening = true
-    // a terminal has the line of standard output
-    if (!(io.stdout.isTTY && isText(io, options.logFormat)))
+    // on a terminal, the line of standard output is enough
+    if (!(io.stdout.isTTY && logsText(io, options.logFormat)))
       log.info({ url: server.url, data, pid: process.pid }, 'listening')
     if (json) await writeJson(io, { ok: true, url: server.url, port: server.port, data, pid: process.pid })
-    else await writeOut(io, `listening on ${server.url}\n`)
-    await warnOfNoKeys(ingest, data, log)
+    else await writeStdout(io, `listening on ${server.url}\n`)
+    await warnIfNoKeys(ingest, data, log)
     log.info({ signal: await signals.first }, 'signalled')
     await server.close()
     signals.off()
     log.info(ingest.tally(), 'drained')
   }).catch(async (error) => {
-    throw isListening ? new CommandFailure({ ...(await failureOf(error)), isPrinted: true }) : error
+    throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
   })
 
-  /** After a failed disk, even an orderly exit may never end. */
-  function endAtOnce(error: IngestError): void {
-    log.fatal({ code: error.code, err: error }, 'the store has failed: ending at once')
+  /** After an I/O error of the disk, a graceful exit may hang. */
+  function killProcess(error: IngestError): void {
+    log.fatal({ code: error.code, err: error }, 'the store has failed: the process ends immediately')
     io.end('SIGKILL')
   }
 }
 
-function limitsOf(
+function toRateLimits(
   { requestsPerSecond, eventsPerSecond }: Exclude<RateLimit, 'off'>,
   mapBytesPerSecond: number,
   readBytesPerSecond: number,
@@ -166,13 +151,13 @@ function parseRateLimit(text: string): RateLimit {
   if (text === 'off') return 'off'
   const [, requests, events] = /^([1-9]\d{0,8}),([1-9]\d{0,8})$/.exec(text) ?? []
   if (requests === undefined || events === undefined) {
-    throw new InvalidArgumentError('Expected "off", or two whole numbers a second: requests,events.')
+    throw new InvalidArgumentError('Expected "off", or two integers per second: requests,events.')
   }
   return { requestsPerSecond: Number(requests), eventsPerSecond: Number(events) }
 }
 
-/** The first SIGTERM or SIGINT. Another SIGTERM changes nothing; another SIGINT ends the process at once. */
-function nextSignal(io: Io): { first: Promise<StopSignal>; off: () => void } {
+/** Resolves `first` with the first SIGTERM or SIGINT. Later SIGTERMs are ignored; a second SIGINT ends the process. */
+function listenForSignals(io: Io): { first: Promise<StopSignal>; off: () => void } {
   let off = () => {}
   let interrupts = 0
   const first = new Promise<StopSignal>((resolve) => {
@@ -184,28 +169,27 @@ function nextSignal(io: Io): { first: Promise<StopSignal>; off: () => void } {
   return { first, off }
 }
 
-/** A server without a key refuses every request, which is hard to see from outside. */
-async function warnOfNoKeys({ listProjects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
+/** Without a key, every request is refused, which clients cannot tell from a wrong key. */
+async function warnIfNoKeys({ listProjects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
   for (const projectId of await listProjects()) if ((await keys.list(projectId)).length > 0) return
   const command = `ingest keys create --data ${/^[\w./-]+$/.test(data) ? data : `'${data}'`} --project <id>`
-  log.warn(`the store has no key yet, and every request is refused; make one: ${command}`)
+  log.warn(`the store has no key, so every request is refused; create one: ${command}`)
 }
 
-async function listenRefusal(error: NodeJS.ErrnoException, host: string, port: number): Promise<Error> {
-  // only what the system says about the address has this
+async function toListenError(error: NodeJS.ErrnoException, host: string, port: number): Promise<Error> {
+  // only errors of system calls have a syscall
   if (error.syscall === undefined) return error
   if (error.code === 'EADDRINUSE') {
-    // the process that has it may be about to end, as at a restart: a supervisor tries again
-    const message = `port ${port} on ${host} is taken: stop what listens there, or name another with --port`
+    // during a restart, the old process may still be shutting down; a supervisor retries
+    const message = `port ${port} on ${host} is in use: stop the other process, or use another --port`
     return new CommandFailure({ exitCode: exitCode.temporary, code: 'address-in-use', message, retryable: true })
   }
   const reasons: Record<string, string> = {
-    EACCES: `port ${port} on ${host} is not allowed to you: name another with --port`,
-    EADDRNOTAVAIL: `${host} is not an address of this machine: name another with --host`,
-    ENOTFOUND: `${host} is not known: name another address with --host`,
+    EACCES: `no permission to listen on port ${port} of ${host}: use another --port`,
+    EADDRNOTAVAIL: `${host} is not an address of this machine: use another --host`,
+    ENOTFOUND: `${host} is an unknown host: use another --host`,
   }
-  const reason =
-    reasons[error.code ?? ''] ?? `${host} cannot be listened on (${error.message}): name another with --host`
+  const reason = reasons[error.code ?? ''] ?? `cannot listen on ${host} (${error.message}): use another --host`
   const { IngestError } = await import('@ingest/core')
   return new IngestError('invalid-argument', reason, { cause: error })
 }

@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { CallOptions } from '@ingest/client'
 import type { Cursor, FollowOptions, Ingest, IngestError, StoredEvent } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, type Target, targetOf, withTarget } from '../connect.ts'
-import { hasColors, type Io, say, writeOut } from '../io.ts'
-import { notEmpty, timeOf } from '../options.ts'
-import { untilSignal } from '../terminal/on-signal.ts'
+import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
+import { hasColors, type Io, printMessage, writeStdout } from '../io.ts'
+import { nonEmpty, parseTimeOption } from '../options.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface TailOptions {
   type?: string
@@ -15,80 +15,84 @@ interface TailOptions {
   json?: true
 }
 
-/** The longest pause before somebody who watches hears again of a server that is back. */
+/** Longest pause between attempts to reach a server. */
 const pauseMsMax = 5000
 
 /** `ingest tail`. */
 export function tailCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('tail')
-      .description('follow the events of a project as they come in')
-      .option('--type <type>', 'only events of this type', notEmpty)
-      .addOption(new Option('--build <id>', 'only events of this build').argParser(notEmpty))
-      .option('--after <cursor>', 'begin behind the event with this cursor, and not with what comes from now on')
+      .description('print the events of a project as they are stored')
+      .option('--type <type>', 'only events of this type', nonEmpty)
+      .addOption(new Option('--build <id>', 'only events of this build').argParser(nonEmpty))
+      .option('--after <cursor>', 'start after the event with this cursor; by default with new events')
       .addOption(
         new Option(
           '--since <time>',
-          'begin with what was received since: 10m, 2h, 2026-11-20T17:51:00Z, or milliseconds since 1970',
+          'start with events received since: 10m, 2h, 2026-11-20T17:51:00Z, or milliseconds since 1970',
         ).conflicts('after'),
       )
-      .option('--json', 'lines of JSON on a terminal, too: { "cursor", "receivedAt", "event" }; an object on failure'),
+      .option('--json', 'print NDJSON on a terminal too: { "cursor", "receivedAt", "event" }; an object on failure'),
   )
   return command.addHelpText('after', tailHelp).action(async (options: TailOptions) => {
-    // a request that fails is sent again here, where it can be said
-    const target = { ...targetOf(command), retries: 0 }
-    const start = await startOf(options)
-    const write = await openOutput(io, options.json ?? false)
-    await untilSignal(io, '', (signal) =>
-      withTarget(io, target, (ingest) => follow(io, ingest, { target, start, signal, write })),
+    // follow() retries itself, to report it
+    const target = { ...parseTarget(command), retries: 0 }
+    const start = await parseStart(options)
+    const write = await createEventWriter(io, options.json ?? false)
+    await abortOnSignal(io, '', (signal) =>
+      connect(io, target, (ingest) => follow(io, ingest, { target, start, signal, write })),
     )
   })
 }
 
 const tailHelp = `
-On a terminal, an event is a line with the time at which it was received, its type, build and player, and the rest as far
-as it fits. In a pipe it is NDJSON. SIGINT ends it, as does a reader that goes away; that is 130 and 0.
-When a server is not there, or goes away, tail waits for it, whatever --retries says, and goes on where it was.
+On a terminal, each event is one row: time of receipt, type, build, player, and as much of the other fields as fits. In a
+pipe, the output is NDJSON. Exit code 130 after SIGINT, 0 after the reader closed the pipe.
+While the server is unreachable, tail retries without a limit, whatever --retries is, and resumes where it stopped.
 
 Examples:
   ingest tail --data data/games --project demo --type round.end
   INGEST_KEY=… ingest tail --url http://127.0.0.1:8787 --project demo --since 10m
 `
 
-async function startOf({ type, build, after, since }: TailOptions): Promise<FollowOptions> {
+async function parseStart({ type, build, after, since }: TailOptions): Promise<FollowOptions> {
   return {
     ...(type !== undefined && { type }),
     ...(build !== undefined && { buildId: build }),
     ...(after !== undefined && { after }),
-    ...(since !== undefined && { from: await timeOf('--since', since) }),
+    ...(since !== undefined && { from: await parseTimeOption('--since', since) }),
   }
 }
 
-/** Writes one event; false once nobody reads them any more. */
+/** Writes one event; resolves to false when the reader has closed the pipe. */
 type Write = (event: StoredEvent) => Promise<boolean>
 
-async function openOutput(io: Io, isJson: boolean): Promise<Write> {
+async function createEventWriter(io: Io, isJson: boolean): Promise<Write> {
   const { stdout } = io
-  const [{ eventLine }, { dayOf, eventRow }, { visible }] = await Promise.all([
+  const [{ eventLine }, { formatDay, formatEventRow }, { escapeControlCharacters }] = await Promise.all([
     import('@ingest/core'),
     import('../terminal/event-row.ts'),
     import('../terminal/format.ts'),
   ])
-  if (!stdout.isTTY) return (event) => writeOut(io, eventLine(event))
-  // between the tokens of JSON a tab is a space
+  if (!stdout.isTTY) return (event) => writeStdout(io, eventLine(event))
+  // a tab between JSON tokens would be escaped
   if (isJson)
-    return (event) => writeOut(io, `${visible(eventLine(event).toString().trimEnd().replaceAll('\t', ' '))}\n`)
+    return (event) =>
+      writeStdout(io, `${escapeControlCharacters(eventLine(event).toString().trimEnd().replaceAll('\t', ' '))}\n`)
   const areColored = hasColors(stdout, io.env)
-  let day = dayOf(Date.now())
+  let day = formatDay(Date.now())
   return (event) => {
-    const own = dayOf(event.receivedAt)
+    const own = formatDay(event.receivedAt)
     const heading = own === day ? '' : `${own}\n`
     day = own
-    return writeOut(io, `${heading}${eventRow(event, { columns: stdout.columns || 80, hasColors: areColored })}\n`)
+    return writeStdout(
+      io,
+      `${heading}${formatEventRow(event, { columns: stdout.columns || 80, hasColors: areColored })}\n`,
+    )
   }
 }
 
-/** Reads the last cursor, in this process or over HTTP. */
+/** An embedded Ingest ignores the call options; a client uses them. */
 interface CursorSource {
   lastCursor(options?: CallOptions): Promise<Cursor>
 }
@@ -100,7 +104,7 @@ interface Following {
   write: Write
 }
 
-/** Resolves when the reader has gone away. */
+/** Resolves when the reader has closed the pipe. */
 async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: Following): Promise<void> {
   const { url } = target
   const source: CursorSource = ingest
@@ -110,23 +114,23 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
   ])
   const backoff = createBackoff()
   let after = start.after
-  let isAway = false
+  let isUnreachable = false
   for (;;) {
     try {
-      // first, because following from a time or a cursor may not show at once that the server is away
+      // first, because following from a time or a cursor may wait before it notices an unreachable server
       const end = await source.lastCursor({ signal })
       if (after === undefined && start.from === undefined) after = end
-      if (isAway) say(io, 'the server is back')
-      isAway = false
+      if (isUnreachable) printMessage(io, 'the server is reachable again')
+      isUnreachable = false
       const options = { ...start, ...(after !== undefined && { after }), signal, onProgress }
       for await (const event of followEvents(ingest, options)) {
         if (!(await write(event))) return
       }
     } catch (error) {
       signal.throwIfAborted()
-      if (url === undefined || !(error instanceof IngestError) || !isPassing(error)) throw error
-      if (!isAway) say(io, `waiting for the server: ${error.message}`)
-      isAway = true
+      if (url === undefined || !(error instanceof IngestError) || !isTransient(error)) throw error
+      if (!isUnreachable) printMessage(io, `waiting for the server: ${error.message}`)
+      isUnreachable = true
       const floorMs = (error.retryAfterSeconds ?? 0) * 1000
       await sleep(Math.max(floorMs, Math.min(backoff.next(), pauseMsMax)), undefined, { signal }).catch(() => {
         signal.throwIfAborted()
@@ -140,7 +144,7 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
   }
 }
 
-function isPassing({ code, retryable }: IngestError): boolean {
-  // what a server's store suffers from is its operator's, who may have it repaired
+function isTransient({ code, retryable }: IngestError): boolean {
+  // the operator of the server may repair its store
   return retryable || code.startsWith('store-')
 }

@@ -1,4 +1,4 @@
-/** What is cut: an event, and the line of NDJSON that it makes. */
+/** An event as its line of NDJSON. */
 export interface EventLine {
   /** Milliseconds since 1970. */
   receivedAt: number
@@ -6,11 +6,11 @@ export interface EventLine {
 }
 
 export interface CutRules {
-  /** The most bytes of lines of one part; an event of more than that is a part of its own. */
+  /** Maximum bytes of the lines of a part; a larger event is a part of its own. */
   lineBytesMax: number
-  /** Whether each part is of one hour or day alone, in UTC. */
+  /** Cuts at each hour or day in UTC too. */
   every?: Period
-  /** The clock, in milliseconds since 1970. */
+  /** Current time in milliseconds since 1970. */
   now: number
 }
 
@@ -18,20 +18,20 @@ export type Period = keyof typeof periodsMs
 
 const periodsMs = { hour: 3_600_000, day: 86_400_000 } as const
 
-/** Events that belong together, at least one. */
+/** One or more consecutive events. */
 export interface Part<E> {
   first: E
   events: AsyncIterable<E>
 }
 
 /**
- * Cuts events into parts, in their order. Each part has to be read to its end before the next one is asked for.
+ * Cuts events into parts, in order. Each part must be read to its end before the next one is requested.
  *
- * With `every`, it ends before the first event of the hour or day that is not over, so that the part of an hour is
- * that whole hour. Clocks differ, so the one after it counts as not over, too; what is later still was received when a
- * clock was wrong, and waiting for its time to come would hold everything up.
+ * With `every`, it stops before the first event of the current hour or day, so that each part covers a whole one. The next
+ * hour or day counts as current too, because clocks differ. A later event was received while a clock was wrong; waiting
+ * for its time would block the export.
  *
- * What `source` throws is thrown once the part that it was in has come to its end: what was read is not lost by it.
+ * An error of `source` is thrown after the part before it has ended, so that all events before the error are used.
  */
 export async function* cutEvents<E extends EventLine>(
   source: AsyncIterable<E>,
@@ -47,14 +47,14 @@ export async function* cutEvents<E extends EventLine>(
   async function step(): Promise<E | undefined> {
     try {
       const { done, value } = await events.next()
-      return done || isNotOver(value) ? undefined : value
+      return done || isCurrent(value) ? undefined : value
     } catch (error) {
       failure = { error }
       return undefined
     }
   }
 
-  function isNotOver(event: E): boolean {
+  function isCurrent(event: E): boolean {
     const ahead = periodOf(event) - current
     return every !== undefined && (ahead === 0 || ahead === 1)
   }

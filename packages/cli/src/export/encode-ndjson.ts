@@ -1,27 +1,26 @@
-/** Lines are put together into pieces of about so many bytes. */
-const pieceBytes = 64 * 1024
+const chunkBytes = 64 * 1024
 
-/** NDJSON, in pieces that are worth a write of their own. When `events` fails, what came before it comes first. */
+/** NDJSON in chunks of at least 64 KiB, except the last. Lines before an error of `events` are yielded before it is thrown. */
 export async function* encodeNdjson(events: AsyncIterable<{ line: Buffer }>): AsyncGenerator<Buffer, void> {
   let lines: Buffer[] = []
   let bytes = 0
 
-  function take(): Buffer {
-    const piece = Buffer.concat(lines)
+  function flush(): Buffer {
+    const chunk = Buffer.concat(lines)
     lines = []
     bytes = 0
-    return piece
+    return chunk
   }
 
   try {
     for await (const { line } of events) {
       lines.push(line)
       bytes += line.length
-      if (bytes >= pieceBytes) yield take()
+      if (bytes >= chunkBytes) yield flush()
     }
   } catch (error) {
-    if (bytes > 0) yield take()
+    if (bytes > 0) yield flush()
     throw error
   }
-  if (bytes > 0) yield take()
+  if (bytes > 0) yield flush()
 }

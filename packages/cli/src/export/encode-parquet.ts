@@ -4,25 +4,27 @@ import { type JsonObject, knownFields } from '@ingest/core/internal'
 import { ByteWriter, ParquetWriter, type SchemaElement } from 'hyparquet-writer'
 
 export interface ParquetOptions {
-  /** Whether pages are compressed by gzip, and not by snappy, which is faster and larger. */
+  /** Compresses pages with gzip instead of snappy, which is faster and larger. */
   gzip: boolean
+  /** Maximum rows of a row group. Default: 50,000. */
+  groupRowsMax?: number
+  /** A row group ends when its events reach this size. Default: 16 MiB. */
+  groupBytesMax?: number
 }
 
-/** A row group is what is in memory at a time: it ends with so many rows, or so many bytes of events. */
-const rowsMax = 50_000
-const eventBytesMax = 16 * 1024 * 1024
+const groupRowsMaxDefault = 50_000
+const groupBytesMaxDefault = 16 * 1024 * 1024
 
 /**
- * A Parquet file, a row group at a time: the columns `cursor`, `receivedAt`, `eventId` and `projectId`, the well-known
- * fields of an event, and `event`, the whole event as it was sent, byte for byte.
+ * Encodes a Parquet file, with one row group in memory at a time. Columns: `cursor`, `receivedAt`, `eventId`,
+ * `projectId`, the well-known fields, and `event`, the bytes of the event as it was sent.
  *
- * A well-known field that an event does not have, or has as null, is null. An integer is its decimal string, but for
- * `timestamp`, which is a time to the millisecond; it is null for what a column of times cannot hold: a leap second, and
- * a year after 9999.
+ * A missing well-known field is null. Integers are decimal strings; `timestamp` is a time in milliseconds, and null for a
+ * leap second or a year after 9999, which Parquet cannot represent.
  */
 export async function* encodeParquet(
   events: AsyncIterable<StoredEvent>,
-  { gzip }: ParquetOptions,
+  { gzip, groupRowsMax = groupRowsMaxDefault, groupBytesMax = groupBytesMaxDefault }: ParquetOptions,
 ): AsyncGenerator<Buffer, void> {
   const bytes = new ByteWriter()
   const file = new ParquetWriter({
@@ -36,10 +38,10 @@ export async function* encodeParquet(
   let rows = 0
   let eventBytes = 0
 
-  function take(): Buffer {
-    const piece = Buffer.from(bytes.getBytes())
+  function flush(): Buffer {
+    const chunk = Buffer.from(bytes.getBytes())
     bytes.index = 0
-    return piece
+    return chunk
   }
 
   async function endGroup(): Promise<Buffer> {
@@ -52,19 +54,19 @@ export async function* encodeParquet(
     group = columns.map(() => [])
     rows = 0
     eventBytes = 0
-    return take()
+    return flush()
   }
 
   for await (const event of events) {
-    const fields = fieldsOf(event)
+    const fields = parseFields(event)
     for (const [i, { read }] of columns.entries()) group[i]?.push(read(event, fields))
     rows++
     eventBytes += event.bytes.length
-    if (rows === rowsMax || eventBytes >= eventBytesMax) yield await endGroup()
+    if (rows === groupRowsMax || eventBytes >= groupBytesMax) yield await endGroup()
   }
   if (rows > 0) yield await endGroup()
   await file.finish()
-  yield take()
+  yield flush()
 }
 
 interface Column {
@@ -89,12 +91,12 @@ const columns: Column[] = [
   ...['eventId', 'projectId'].map(
     (name): Column => ({
       element: { name, ...text, ...required },
-      read: (_, fields) => textOf(fields[name]) ?? '',
+      read: (_, fields) => toText(fields[name]) ?? '',
     }),
   ),
   ...knownFields.map(({ name, text: kind }): Column => {
     const isTime = kind === 'timestamp'
-    const convert = isTime ? timeOf : textOf
+    const convert = isTime ? toTime : toText
     return {
       element: { name, ...(isTime ? time : text), ...optional },
       read: (_, fields) => convert(fields[name]),
@@ -102,26 +104,26 @@ const columns: Column[] = [
   }),
   {
     element: { name: 'event', ...text, ...required },
-    // a copy, as what it is cut from may be much larger
+    // a copy: the view would keep a much larger buffer in memory
     read: ({ bytes }) => Buffer.from(bytes),
-    // no two are the same, and the least of them says nothing
+    // all values differ, so neither a dictionary nor statistics help
     encoding: 'PLAIN',
     statistics: false,
   },
 ]
 
-function fieldsOf({ bytes }: StoredEvent): JsonObject {
+function parseFields({ bytes }: StoredEvent): JsonObject {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString())
 }
 
-function textOf(value: unknown): string | null {
+function toText(value: unknown): string | null {
   return typeof value === 'string' ? value : Number.isSafeInteger(value) ? String(value) : null
 }
 
-/** RFC 3339 has four digits for the year; what is later is beyond what many a reader takes. */
+/** RFC 3339 has four-digit years; many readers reject later times. */
 const timeMax = Date.UTC(9999, 11, 31, 23, 59, 59, 999)
 
-function timeOf(value: unknown): bigint | null {
+function toTime(value: unknown): bigint | null {
   const ms = typeof value === 'string' ? Date.parse(value) : value
   return Number.isSafeInteger(ms) && (ms as number) <= timeMax ? BigInt(ms as number) : null
 }

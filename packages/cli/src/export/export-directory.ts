@@ -1,78 +1,58 @@
 import { createHash } from 'node:crypto'
-import { access, type FileHandle, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { access, type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
 import { lockDirectory } from '@ingest/client'
-import { type Cursor, IngestError } from '@ingest/core'
-import { syncDirectory, writeRefusal } from '../files/write-file.ts'
+import { IngestError } from '@ingest/core'
+import { syncDirectory, toWriteError } from '../files/write-file.ts'
+import {
+  type CursorFileOptions,
+  type ExportedFile,
+  type FileContent,
+  readCursorFile,
+  removeTemporaryCursorFile,
+  writeCursorFile,
+} from './cursor-file.ts'
 
-/** What a file holds. */
-export interface FileContent {
-  events: number
-  /** The place of its last event. */
-  cursor: Cursor
-  /** When its first and its last event were received, in milliseconds since 1970. */
-  firstReceivedAt: number
-  lastReceivedAt: number
-}
-
-/** A file that is done with: under this name, it never changes. */
-export interface ExportedFile extends FileContent {
-  file: string
-  /** Its place among the files of the cursor file, from 1. */
-  number: number
-  /** Its size. */
-  bytes: number
-}
-
-/** The directory that the files of an export go to. */
+/** The locked directory of a running export. */
 export interface ExportDirectory {
-  /** The last file that is done with, of this run or of an earlier one. */
+  /** The last completed file, of this run or of an earlier one. */
   readonly last: ExportedFile | undefined
-  /** The same, if the run before did not come to giving it its name. */
+  /** The same file, if opening the directory gave it its name because the previous run was interrupted before. */
   readonly completed: ExportedFile | undefined
-  /** Adds a file, with what `fill` writes into it: once it resolves, the file outlives a power cut. */
+  /** Adds a file with the content that `fill` writes; durable when it resolves. */
   add(name: NewFile, fill: (file: FileHandle) => Promise<FileContent>): Promise<ExportedFile>
-  /** Removes what is not done with, and lets others have the directory. */
+  /** Removes incomplete files and unlocks the directory. */
   close(): Promise<void>
 }
 
 export interface NewFile {
-  /** When its first event was received, in milliseconds since 1970. */
+  /** Time of receipt of the first event, in milliseconds since 1970. */
   receivedAt: number
   /** Without the dot. */
   extension: string
 }
 
-export interface ExportDirectoryOptions {
-  directory: string
-  cursorFile: string
-  project: string
-  /** The type and the build of the events, where not all are exported. */
-  type?: string | undefined
-  buildId?: string | undefined
-}
-
-/** The cursor file of a directory, unless another is named. */
+/** The default cursor file of a directory. */
 export const cursorFileName = '.ingest-export.json'
 const lockName = '.ingest-export.lock'
 
 /**
- * Opens a directory for an export, and makes it when it is missing.
+ * Opens a directory for an export, creating a missing one.
  *
- * Each event gets into exactly one file, however often the process is killed, and whatever is killed with it:
+ * Each event is written to exactly one file, even if the process is killed or the machine loses power at any time:
  *
- * 1. A file is written under a hidden name, and synced.
- * 2. The cursor file says, from one moment to the next, that this file is the last one, what it is to be called, and up
- *    to which event all is exported.
- * 3. The file gets its name.
+ * 1. The file is written under a hidden name, and synced.
+ * 2. The cursor file is replaced atomically. It records this file as the last one, its final name, and the cursor up to
+ *    which all events are exported.
+ * 3. The file is renamed to its final name.
  *
- * Whoever comes after a crash finds in the cursor file which of the hidden files counts, gives it its name if it has it
- * not yet, and removes the others. So what has its name is never written again, and may be taken away at any time.
+ * After a crash, the next run reads from the cursor file which hidden file is complete, renames it if necessary, and
+ * removes all other hidden files. A file with its final name is never written again, so it may be removed at any time.
  *
- * @throws {IngestError} `invalid-argument` while another process has the directory or the cursor file, for a cursor file
- *   of something else, and for what cannot be written; `disk-full`.
+ * @throws {IngestError} `invalid-argument` while another process uses the directory or the cursor file, for a cursor file
+ *   of another export, and for unwritable paths; `disk-full`.
  */
-export async function openExportDirectory(options: ExportDirectoryOptions): Promise<ExportDirectory> {
+export async function openExportDirectory(options: CursorFileOptions): Promise<ExportDirectory> {
   const { directory, cursorFile } = options
   const locks: (() => void)[] = []
   const unlock = () => {
@@ -81,30 +61,19 @@ export async function openExportDirectory(options: ExportDirectoryOptions): Prom
   try {
     await mkdir(directory, { recursive: true })
     locks.push(lockDirectory(directory, lockName))
-    // two directories may be told to have one cursor file
+    // exports to other directories may use the same cursor file
     locks.push(lockDirectory(dirname(cursorFile), `${basename(cursorFile)}.lock`))
     return await openLocked(options, unlock)
   } catch (error) {
     unlock()
-    throw await writeRefusal(error as NodeJS.ErrnoException, directory)
+    throw await toWriteError(error as NodeJS.ErrnoException, directory)
   }
 }
 
-async function openLocked(options: ExportDirectoryOptions, unlock: () => void): Promise<ExportDirectory> {
+async function openLocked(options: CursorFileOptions, unlock: () => void): Promise<ExportDirectory> {
   const { directory, cursorFile, project } = options
   let last = await readCursorFile(options)
-  const completed = (await settle(options, last)) ? last : undefined
-
-  async function write(file: string, fill: (handle: FileHandle) => Promise<FileContent>) {
-    const handle = await open(join(directory, hiddenName(options, file)), 'w')
-    try {
-      const content = await fill(handle)
-      await handle.sync()
-      return { ...content, bytes: (await handle.stat()).size }
-    } finally {
-      await handle.close()
-    }
-  }
+  const completed = (await reconcile(options, last)) ? last : undefined
 
   return {
     get last() {
@@ -114,26 +83,27 @@ async function openLocked(options: ExportDirectoryOptions, unlock: () => void): 
 
     async add({ receivedAt, extension }, fill) {
       const number = (last?.number ?? 0) + 1
-      const file = `${project}-${String(number).padStart(8, '0')}-${timeText(receivedAt)}.${extension}`
+      const file = `${project}-${String(number).padStart(8, '0')}-${toCompactTime(receivedAt)}.${extension}`
       try {
-        await refuseExisting(join(directory, file), cursorFile)
-        const written: ExportedFile = { file, number, ...(await write(file, fill)) }
+        await checkAbsent(join(directory, file), cursorFile)
+        const content = await writeHidden(join(directory, hiddenName(options, file)), fill)
+        const written: ExportedFile = { file, number, ...content }
         await syncDirectory(directory)
         await writeCursorFile(options, written)
         last = written
-        await settle(options, last)
+        await reconcile(options, last)
         return written
       } catch (error) {
-        throw await writeRefusal(error as NodeJS.ErrnoException, directory)
+        throw await toWriteError(error as NodeJS.ErrnoException, directory)
       }
     },
 
     async close() {
       try {
-        // what failed may have failed before or after the cursor file was written
-        await settle(options, await readCursorFile(options))
+        // read again: a failed add() may or may not have replaced the cursor file
+        await reconcile(options, await readCursorFile(options))
       } catch {
-        // the next run does it
+        // the next run reconciles the directory
       } finally {
         unlock()
       }
@@ -141,38 +111,49 @@ async function openLocked(options: ExportDirectoryOptions, unlock: () => void): 
   }
 }
 
-/** Brings the directory to what the cursor file says, and tells whether that was giving the last file its name. */
-async function settle(options: ExportDirectoryOptions, last: ExportedFile | undefined): Promise<boolean> {
+async function writeHidden(path: string, fill: (file: FileHandle) => Promise<FileContent>) {
+  const handle = await open(path, 'w')
+  try {
+    const content = await fill(handle)
+    await handle.sync()
+    return { ...content, bytes: (await handle.stat()).size }
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Makes the directory match the cursor file; resolves to whether the last file had to be renamed to its final name. */
+async function reconcile(options: CursorFileOptions, last: ExportedFile | undefined): Promise<boolean> {
   const { directory, cursorFile } = options
-  const found = (await readdir(directory)).filter((name) => name.endsWith(hiddenEnd(options)))
+  const found = (await readdir(directory)).filter((name) => name.endsWith(hiddenSuffix(options)))
   const lastName = last && hiddenName(options, last.file)
   for (const name of found) if (name !== lastName) await rm(join(directory, name))
-  await rm(temporaryOf(cursorFile), { force: true })
+  await removeTemporaryCursorFile(options)
   if (last === undefined || !found.some((name) => name === lastName)) return false
-  // who sees the file must not see it again after a power cut, as one that the cursor file does not know
+  // the cursor file first: else a power loss could leave a visible file that the cursor file does not record
   await syncDirectory(dirname(cursorFile))
   await rename(join(directory, hiddenName(options, last.file)), join(directory, last.file))
   await syncDirectory(directory)
   return true
 }
 
-/** `20261120T175100Z`: ISO 8601, without what a file name may not hold. */
-function timeText(ms: number): string {
+/** `20261120T175100Z`: ISO 8601 without characters that file names must not contain. */
+function toCompactTime(ms: number): string {
   return new Date(ms).toISOString().replaceAll(/[-:]|\.\d+/g, '')
 }
 
-/** What a file is called until it is done with. */
-function hiddenName(options: ExportDirectoryOptions, file: string): string {
-  return `.${file}${hiddenEnd(options)}`
+/** The name of an incomplete file. */
+function hiddenName(options: CursorFileOptions, file: string): string {
+  return `.${file}${hiddenSuffix(options)}`
 }
 
-/** How the names of the hidden files of one cursor file end, so that nobody removes those of another. */
-function hiddenEnd({ directory, cursorFile }: ExportDirectoryOptions): string {
-  const place = relative(directory, cursorFile)
-  return `.${createHash('sha256').update(place).digest('hex').slice(0, 8)}.part`
+/** Different for each cursor file, so that exports to one directory do not remove each other's files. */
+function hiddenSuffix({ directory, cursorFile }: CursorFileOptions): string {
+  const path = relative(directory, cursorFile)
+  return `.${createHash('sha256').update(path).digest('hex').slice(0, 8)}.part`
 }
 
-async function refuseExisting(path: string, cursorFile: string): Promise<void> {
+async function checkAbsent(path: string, cursorFile: string): Promise<void> {
   const isThere = await access(path).then(
     () => true,
     () => false,
@@ -180,76 +161,6 @@ async function refuseExisting(path: string, cursorFile: string): Promise<void> {
   if (!isThere) return
   throw new IngestError(
     'invalid-argument',
-    `${path} is there already, and is not in ${cursorFile}: export into another directory.`,
+    `${path} already exists, and is not in ${cursorFile}: export to another directory.`,
   )
-}
-
-/** The directory as its cursor file names it, so that both can be moved together. */
-function directoryName({ directory, cursorFile }: ExportDirectoryOptions): string {
-  return relative(dirname(cursorFile), directory) || '.'
-}
-
-async function readCursorFile(options: ExportDirectoryOptions): Promise<ExportedFile | undefined> {
-  const { cursorFile, project, type = anything, buildId = anything } = options
-  let text: string
-  try {
-    text = await readFile(cursorFile, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
-  }
-  const record = parseRecord(text)
-  if (!record) throw new IngestError('invalid-argument', `${cursorFile} is not a cursor file of \`ingest export\`.`)
-  const what: [string, string, string][] = [
-    ['project', record.project, project],
-    ['directory', record.directory, directoryName(options)],
-    ['type', record.type ?? anything, type],
-    ['build', record.buildId ?? anything, buildId],
-  ]
-  for (const [name, expected, actual] of what) {
-    if (expected === actual) continue
-    const message = `${cursorFile} belongs to the ${name} ${expected}, and not to ${actual}: name another --cursor-file.`
-    throw new IngestError('invalid-argument', message)
-  }
-  return record.last
-}
-
-interface CursorRecord {
-  version: 1
-  project: string
-  directory: string
-  type?: string | undefined
-  buildId?: string | undefined
-  last: ExportedFile
-}
-
-const anything = '(any)'
-
-function parseRecord(text: string): CursorRecord | undefined {
-  try {
-    const record = JSON.parse(text)
-    const { file, number, cursor } = record.last
-    const isRecord =
-      record.version === 1 && basename(file) === file && Number.isInteger(number) && typeof cursor === 'string'
-    return isRecord ? record : undefined
-  } catch {
-    return undefined
-  }
-}
-
-function temporaryOf(cursorFile: string): string {
-  return `${cursorFile}.part`
-}
-
-async function writeCursorFile(options: ExportDirectoryOptions, last: ExportedFile): Promise<void> {
-  const { cursorFile, project, type, buildId } = options
-  const record: CursorRecord = { version: 1, project, directory: directoryName(options), type, buildId, last }
-  const handle = await open(temporaryOf(cursorFile), 'w')
-  try {
-    await handle.writeFile(`${JSON.stringify(record)}\n`)
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-  await rename(temporaryOf(cursorFile), cursorFile)
 }

@@ -5,57 +5,53 @@ import { createGzip } from 'node:zlib'
 import type { CallOptions } from '@ingest/client'
 import { eventLine, type Ingest, IngestError, type ReadEventsOptions, type StoredEvent } from '@ingest/core'
 import { writeAll } from '../files/write-file.ts'
+import type { ExportedFile, FileContent } from './cursor-file.ts'
 import { type CutRules, cutEvents } from './cut-events.ts'
 import { encodeNdjson } from './encode-ndjson.ts'
-import { cursorFileName, type ExportedFile, type FileContent, openExportDirectory } from './export-directory.ts'
+import { cursorFileName, openExportDirectory } from './export-directory.ts'
 
-/** What an export reads from: an Ingest, here or over HTTP. */
+/** An Ingest, embedded or over HTTP. */
 export interface EventSource {
   readEvents(options?: ReadEventsOptions & CallOptions): ReturnType<Ingest['readEvents']>
 }
 
 export interface ExportFilesOptions extends CutRules {
   project: string
-  /** Which events. `after` is where the first run begins; later ones begin where the cursor file says. */
+  /** Selects the events. `after` applies to the first run; later runs start at the cursor file. */
   selection: ReadEventsOptions
-  /** The directory that the files go to. */
+  /** Directory of the files. */
   output: string
+  /** Default: `.ingest-export.json` in `output`. */
   cursorFile?: string
   format: 'ndjson' | 'parquet'
   gzip: boolean
   signal: AbortSignal
-  /** Told of each file once it is done with. */
+  /** Called for each completed file. */
   onFile?: (file: ExportedFile) => Promise<unknown>
 }
 
 export interface FilesExport {
   files: ExportedFile[]
-  /** Where the next run begins; undefined as long as nothing was exported. */
+  /** Start of the next run; undefined while nothing is exported. */
   cursor: string | undefined
 }
 
-/** An event with the line that it makes. */
-type Line = StoredEvent & { line: Buffer }
+type EventWithLine = StoredEvent & { line: Buffer }
 
 /**
- * Exports the events that no earlier run has exported into files, each event into exactly one; see
- * {@link openExportDirectory}. Memory does not grow with them.
+ * Exports all events that no earlier run has exported, each to exactly one file; see {@link openExportDirectory}. Memory
+ * use does not depend on the number of events.
  *
- * When reading fails, the file that is being written ends with the last good event, and is done with, before this
- * rejects. When the signal is aborted, it is removed.
+ * If reading fails, the current file is completed with the events before the error, and then this rejects. If the signal
+ * is aborted, the current file is removed.
  *
- * @throws {IngestError} what reading and writing refuse with, `invalid-cursor` for a cursor file that does not fit the
- *   store; the reason of the signal.
+ * @throws {IngestError} the codes of reading and writing, `invalid-cursor` for the cursor file of another store; or the
+ *   reason of the signal.
  */
 export async function exportFiles(source: EventSource, options: ExportFilesOptions): Promise<FilesExport> {
   const { project, selection, output, cursorFile = join(output, cursorFileName), signal } = options
-  const directory = await openExportDirectory({
-    directory: output,
-    cursorFile,
-    project,
-    type: selection.type,
-    buildId: selection.buildId,
-  })
+  const { type, buildId } = selection
+  const directory = await openExportDirectory({ directory: output, cursorFile, project, type, buildId })
   const files: ExportedFile[] = []
 
   async function report(file: ExportedFile): Promise<void> {
@@ -69,66 +65,69 @@ export async function exportFiles(source: EventSource, options: ExportFilesOptio
     const events = source.readEvents({ ...selection, ...(after !== undefined && { after }), signal })
     for await (const part of cutEvents(withLines(events), options)) {
       signal.throwIfAborted()
-      const name = { receivedAt: part.first.receivedAt, extension: extensionOf(options) }
-      await report(await directory.add(name, (file) => write(part.events, file, options)))
+      const name = { receivedAt: part.first.receivedAt, extension: fileExtension(options) }
+      await report(await directory.add(name, (file) => writeEvents(part.events, file, options)))
     }
     return { files, cursor: directory.last?.cursor }
   } catch (error) {
     signal.throwIfAborted()
-    if (directory.last && isInvalidCursor(error)) throw explain(error, cursorFile)
+    if (directory.last && isInvalidCursor(error)) throw explainInvalidCursor(error, cursorFile)
     throw error
   } finally {
     await directory.close()
   }
 }
 
-/** By code, because a client may have its own copy of the class. */
+/** Compares the code, because the client may load another copy of the class. */
 function isInvalidCursor(error: unknown): error is IngestError {
   return (error as IngestError).code === 'invalid-cursor'
 }
 
-function explain(cause: IngestError, cursorFile: string): IngestError {
+function explainInvalidCursor(cause: IngestError, cursorFile: string): IngestError {
   return new IngestError(
     'invalid-cursor',
-    `${cursorFile} does not fit the store: ${cause.message} Keep the files, look at --data, --url and --project, and if a backup was restored, export into another directory: with --after and the cursor that \`ingest restore\` printed, or from the beginning.`,
+    `${cursorFile} does not match the store: ${cause.message} Keep the files, and check --data, --url and --project. After restoring a backup, export to another directory: with --after and the cursor that \`ingest restore\` printed, or from the beginning.`,
     { cause },
   )
 }
 
-async function* withLines(events: AsyncIterable<StoredEvent>): AsyncGenerator<Line, void> {
+async function* withLines(events: AsyncIterable<StoredEvent>): AsyncGenerator<EventWithLine, void> {
   for await (const event of events) yield { ...event, line: eventLine(event) }
 }
 
-function extensionOf({ format, gzip }: ExportFilesOptions): string {
-  // what is compressed inside a Parquet file is its own affair
+function fileExtension({ format, gzip }: ExportFilesOptions): string {
+  // Parquet files are compressed inside
   return format === 'ndjson' && gzip ? 'ndjson.gz' : format
 }
 
-async function write(events: AsyncIterable<Line>, file: FileHandle, options: ExportFilesOptions): Promise<FileContent> {
-  const { format, gzip, signal } = options
-  const count: FileContent = { events: 0, cursor: '', firstReceivedAt: 0, lastReceivedAt: 0 }
+async function writeEvents(
+  events: AsyncIterable<EventWithLine>,
+  file: FileHandle,
+  { format, gzip, signal }: ExportFilesOptions,
+): Promise<FileContent> {
+  const content: FileContent = { events: 0, cursor: '', firstReceivedAt: 0, lastReceivedAt: 0 }
 
-  async function* counted(): AsyncGenerator<Line, void> {
+  async function* counted(): AsyncGenerator<EventWithLine, void> {
     for await (const event of events) {
-      if (count.events === 0) count.firstReceivedAt = event.receivedAt
-      count.events++
-      count.cursor = event.cursor
-      count.lastReceivedAt = event.receivedAt
+      if (content.events === 0) content.firstReceivedAt = event.receivedAt
+      content.events++
+      content.cursor = event.cursor
+      content.lastReceivedAt = event.receivedAt
       yield event
     }
   }
 
-  async function take(pieces: AsyncIterable<Uint8Array>): Promise<void> {
-    for await (const piece of pieces) await writeAll(file, piece)
+  async function writeChunks(chunks: AsyncIterable<Uint8Array>): Promise<void> {
+    for await (const chunk of chunks) await writeAll(file, chunk)
   }
 
   if (format === 'parquet') {
     const { encodeParquet } = await import('./encode-parquet.ts')
-    await pipeline(encodeParquet(counted(), { gzip }), take, { signal })
+    await pipeline(encodeParquet(counted(), { gzip }), writeChunks, { signal })
   } else if (gzip) {
-    await pipeline(encodeNdjson(counted()), createGzip(), take, { signal })
+    await pipeline(encodeNdjson(counted()), createGzip(), writeChunks, { signal })
   } else {
-    await pipeline(encodeNdjson(counted()), take, { signal })
+    await pipeline(encodeNdjson(counted()), writeChunks, { signal })
   }
-  return count
+  return content
 }

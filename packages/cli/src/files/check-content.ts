@@ -2,22 +2,22 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import type { MapContent } from '@ingest/core'
 
-/** What bytes go to; answers false when nobody wants any more of them. */
+/** Writes bytes; resolves to false when the reader wants no more of them. */
 export type Write = (bytes: Uint8Array) => Promise<boolean>
 
 /**
- * Reads a map, passes its bytes on, and checks that they are what they should be.
+ * Reads a map, writes its bytes, and checks their digest and size. It stops without a check when `write` wants no more.
  *
- * @throws {IngestError} `digest-mismatch`, and what reading refuses with; the reason of the signal.
+ * @throws {IngestError} `digest-mismatch`, and the codes of reading; or the reason of the signal.
  */
 export function checkContent(content: MapContent, signal: AbortSignal, write?: Write): Promise<void> {
-  return check(content, 'What was read', content.bytes(), signal, write)
+  return check(content, 'The content', content.bytes(), signal, write)
 }
 
 /**
- * Checks that a file holds the bytes of the map.
+ * Compares a file with the digest and size of a map.
  *
- * @throws {IngestError} `digest-mismatch`, `invalid-argument` for a file that cannot be read; the reason of the signal.
+ * @throws {IngestError} `digest-mismatch`, `invalid-argument` for an unreadable file; or the reason of the signal.
  */
 export async function checkFile(content: MapContent, path: string, signal: AbortSignal): Promise<void> {
   const { IngestError } = await import('@ingest/core')
@@ -42,17 +42,17 @@ async function check(
 ): Promise<void> {
   const hash = createHash('sha256')
   let actualSize = 0
-  for await (const piece of bytes) {
+  for await (const chunk of bytes) {
     signal.throwIfAborted()
-    hash.update(piece)
-    actualSize += piece.length
-    if (write && !(await write(piece))) return
+    hash.update(chunk)
+    actualSize += chunk.length
+    if (write && !(await write(chunk))) return
   }
   const actual = `sha256:${hash.digest('hex')}`
   if (actual === digest && actualSize === size) return
   const { IngestError } = await import('@ingest/core')
   throw new IngestError(
     'digest-mismatch',
-    `${name} is not the map: ${actual}, ${actualSize} bytes, and not ${digest}, ${size} bytes.`,
+    `${name} does not match the map: expected ${digest}, ${size} bytes, but found ${actual}, ${actualSize} bytes.`,
   )
 }

@@ -4,25 +4,25 @@ import type { Readable } from 'node:stream'
 import { promisify } from 'node:util'
 import type { Io } from '../io.ts'
 
-/** What a command reads. */
+/** The input of a command. */
 export interface Input {
   stream: Readable
-  /** In bytes; null for what is no file. */
+  /** In bytes; null for a pipe or a device. */
   size: number | null
 }
 
-const pieceBytes = 256 * 1024
+const chunkBytes = 256 * 1024
 
 /**
- * To be asked for big integers: after the plain numbers of a pipe, Node follows no links to the modules that are loaded
- * next (https://github.com/nodejs/node/issues/51142).
+ * Always called with `bigint: true`: after a plain `fstat` of a pipe, Node no longer resolves symbolic links to modules
+ * (https://github.com/nodejs/node/issues/51142).
  */
-const statOf = promisify(fstat)
+const statDescriptor = promisify(fstat)
 
 /**
  * Opens a file, or standard input for `-`.
  *
- * @throws {IngestError} `invalid-argument` for what cannot be read, and when what is written to is the same file.
+ * @throws {IngestError} `invalid-argument` for an unreadable file or a directory, and if `output` is the same file.
  */
 export async function openInput({ stdin }: Pick<Io, 'stdin'>, file: string, output?: string): Promise<Input> {
   const { IngestError } = await import('@ingest/core')
@@ -30,10 +30,10 @@ export async function openInput({ stdin }: Pick<Io, 'stdin'>, file: string, outp
   const handle = file === '-' ? undefined : await open(file).catch(unreadable)
   try {
     const stats = handle ? await handle.stat({ bigint: true }) : await statOfStream(stdin)
-    if (stats?.isDirectory()) throw refusal(`${nameOf(file)} is a directory, and events are in a file.`)
+    if (stats?.isDirectory()) throw refusal(`${inputName(file)} is a directory, not a file.`)
     if (output !== undefined && stats && (await isSame(output, stats)))
-      throw refusal(`${output} is what is read: name another.`)
-    const stream = handle ? handle.createReadStream({ highWaterMark: pieceBytes }) : stdin
+      throw refusal(`${output} is the input file: name another.`)
+    const stream = handle ? handle.createReadStream({ highWaterMark: chunkBytes }) : stdin
     return { stream, size: stats?.isFile() ? Number(stats.size) : null }
   } catch (error) {
     await handle?.close()
@@ -47,10 +47,10 @@ export async function openInput({ stdin }: Pick<Io, 'stdin'>, file: string, outp
 }
 
 async function statOfStream({ fd }: Io['stdin']): Promise<BigIntStats | undefined> {
-  return fd === undefined ? undefined : statOf(fd, { bigint: true })
+  return fd === undefined ? undefined : statDescriptor(fd, { bigint: true })
 }
 
-function nameOf(file: string): string {
+function inputName(file: string): string {
   return file === '-' ? 'standard input' : file
 }
 

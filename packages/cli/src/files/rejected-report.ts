@@ -1,20 +1,20 @@
 import type { RejectedInput, ValueForm } from '@ingest/client'
-import { type Io, say } from '../io.ts'
-import { visible } from '../terminal/format.ts'
+import { type Io, printMessage } from '../io.ts'
+import { escapeControlCharacters } from '../terminal/format.ts'
 import type { Write } from './check-content.ts'
 import { writeFile } from './write-file.ts'
 
-/** Where each id was first seen. */
-export interface FirstPlaces {
+/** The position at which each id was first seen. */
+export interface FirstSeen {
   find(id: string): number | undefined
   add(id: string, at: number): void
 }
 
-/** A Map of Node holds at most 2^24 entries, and grows by doubling. */
+/** A Map holds at most 2^24 entries in V8, and grows by doubling. */
 const idsPerMapMax = 2 ** 23
 
-/** Remembers ids and where they were, in about 100 bytes of memory each. */
-export function createFirstPlaces(idsMax = idsPerMapMax): FirstPlaces {
+/** Remembers ids and their positions, in about 100 bytes of memory each. */
+export function createFirstSeen(idsMax = idsPerMapMax): FirstSeen {
   let newest = new Map<string, number>()
   const maps = [newest]
   return {
@@ -30,37 +30,36 @@ export function createFirstPlaces(idsMax = idsPerMapMax): FirstPlaces {
         newest = new Map()
         maps.push(newest)
       }
-      // a part of a longer text would keep all of it in memory
+      // a copy: a substring would keep the whole text in memory
       newest.set(Buffer.from(id).toString(), at)
     },
   }
 }
 
-/** Who is told of events that are not stored. */
+/** Collects the events of the input that are not stored. */
 export interface RejectedReport {
   note(rejected: readonly RejectedInput[], form: ValueForm | undefined): Promise<void>
-  /** Of another event, which is not kept. */
+  /** Prints a line about an event that does not go to the file. */
   mention(at: number, form: ValueForm | undefined, eventId: string, what: string): void
 }
 
 export interface RejectedOptions {
-  /** Where they are kept, an event a line, with their issues. */
+  /** Path of the file for rejected events, one line each, with their issues. */
   rejected?: string
   quiet?: true
 }
 
-/** So many are shown to somebody who does not keep them. */
+/** Without a file, only so many are printed. */
 const shownMax = 5
-/** So much is shown of a text that somebody else wrote. */
-const shownCharacters = 120
+const shownCharactersMax = 120
 
 /**
- * Keeps what `use` notes in the file that was asked for, or shows the first of it on standard error; also when `use`
- * fails.
+ * Writes the rejected events that `use` reports to the file, or prints the first of them to standard error; also when
+ * `use` fails.
  *
- * @throws {IngestError} what `writeFile` refuses with, and what `use` throws.
+ * @throws {IngestError} the codes of `writeFile`, and everything that `use` throws.
  */
-export async function withRejected<T>(
+export async function withRejectedReport<T>(
   io: Pick<Io, 'stderr'>,
   { rejected: file, quiet }: RejectedOptions,
   use: (report: RejectedReport) => Promise<T>,
@@ -69,61 +68,63 @@ export async function withRejected<T>(
   let hidden = 0
   const show = (line: () => string) => (shown.length < shownMax ? shown.push(line()) : hidden++)
 
-  function reportTo(write?: Write): RejectedReport {
+  function createReport(write?: Write): RejectedReport {
     return {
       async note(rejected, form) {
-        if (write) await write(Buffer.concat(rejected.map((each) => lineOf(each, form))))
-        else for (const { at, eventId, issues } of rejected) show(() => `${nameOf(at, form, eventId)}: ${said(issues)}`)
+        if (write) await write(Buffer.concat(rejected.map((each) => toRejectedLine(each, form))))
+        else
+          for (const { at, eventId, issues } of rejected)
+            show(() => `${describeEvent(at, form, eventId)}: ${describeIssues(issues)}`)
       },
-      mention: (at, form, eventId, what) => void show(() => `${nameOf(at, form, eventId)}: ${what}`),
+      mention: (at, form, eventId, what) => void show(() => `${describeEvent(at, form, eventId)}: ${what}`),
     }
   }
 
   try {
-    if (file === undefined) return await use(reportTo())
+    if (file === undefined) return await use(createReport())
     let outcome: Promise<T> | undefined
     await writeFile(file, async (write) => {
-      let unwritten: unknown
-      const noting: Write = (bytes) =>
+      let writeError: unknown
+      const writeOrFail: Write = (bytes) =>
         write(bytes).catch((error) => {
-          unwritten = error
+          writeError = error
           throw error
         })
-      outcome = use(reportTo(noting))
-      // what else fails does not take away what was noted
+      outcome = use(createReport(writeOrFail))
+      // another failure keeps the file
       await outcome.catch(() => {})
-      if (unwritten) throw unwritten
+      if (writeError) throw writeError
     })
     return await (outcome as Promise<T>)
   } finally {
     if (!quiet) {
-      for (const line of shown) say(io, line)
-      if (hidden > 0) say(io, `… and ${hidden} more`)
+      for (const line of shown) printMessage(io, line)
+      if (hidden > 0) printMessage(io, `… and ${hidden} more`)
     }
   }
 }
 
-/** A line of the file: `{ "line" or "index", "eventId", "issues", "event" }`, the event as it came. */
-function lineOf({ at, eventId, issues, event }: RejectedInput, form: ValueForm | undefined): Buffer {
-  const place = form === 'array' ? 'index' : 'line'
-  const head = JSON.stringify({ [place]: at, eventId, issues }).slice(0, -1)
+/** A line of the file: `{ "line" or "index", "eventId", "issues", "event" }`, with the bytes of the event unchanged. */
+function toRejectedLine({ at, eventId, issues, event }: RejectedInput, form: ValueForm | undefined): Buffer {
+  const positionName = form === 'array' ? 'index' : 'line'
+  const head = JSON.stringify({ [positionName]: at, eventId, issues }).slice(0, -1)
   return Buffer.concat([Buffer.from(`${head},"event":`), event, Buffer.from('}\n')])
 }
 
-/** Where an event stands, for people. */
-export function placeOf(at: number, form: ValueForm | undefined): string {
+/** The position of an event in the input: lines from 1, elements of an array from 0. */
+export function describePosition(at: number, form: ValueForm | undefined): string {
   return form === 'array' ? `element ${at}` : `line ${at}`
 }
 
-function nameOf(at: number, form: ValueForm | undefined, eventId: string | null): string {
-  return eventId === null ? placeOf(at, form) : `${placeOf(at, form)}, ${short(eventId)}`
+function describeEvent(at: number, form: ValueForm | undefined, eventId: string | null): string {
+  return eventId === null ? describePosition(at, form) : `${describePosition(at, form)}, ${truncate(eventId)}`
 }
 
-function said(issues: RejectedInput['issues']): string {
-  return issues.map(({ path, message }) => (path === '' ? message : `${short(path)}: ${message}`)).join(' ')
+function describeIssues(issues: RejectedInput['issues']): string {
+  return issues.map(({ path, message }) => (path === '' ? message : `${truncate(path)}: ${message}`)).join(' ')
 }
 
-/** No more of a text than a line has room for. */
-function short(text: string): string {
-  return visible(text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text)
+/** A text from the input as it can be printed in one line. */
+function truncate(text: string): string {
+  return escapeControlCharacters(text.length > shownCharactersMax ? `${text.slice(0, shownCharactersMax)}…` : text)
 }

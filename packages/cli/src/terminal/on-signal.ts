@@ -1,30 +1,30 @@
-import { type Io, type StopSignal, say, signalExitCodes } from '../io.ts'
+import { type Io, printMessage, type StopSignal, signalExitCodes } from '../io.ts'
 
-/** A signal has ended the work. */
+/** The command was interrupted by a signal; an empty `advice` makes an empty message. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted'
   readonly exitCode: number
 
-  constructor(signal: StopSignal, remedy: string) {
-    super(remedy && `${signal}: ${remedy}`)
+  constructor(signal: StopSignal, advice: string) {
+    super(advice && `${signal}: ${advice}`)
     this.exitCode = signalExitCodes[signal]
   }
 }
 
 /**
- * Does `work` until it is done, or until SIGINT or SIGTERM aborts the signal that it is given, with an
- * {@link Interrupted} that says `remedy`, or nothing where that is empty. A second one ends the process at once.
+ * Runs `work`. SIGINT and SIGTERM abort its signal with an {@link Interrupted} that carries `advice`; a second signal ends
+ * the process immediately.
  */
-export async function untilSignal<T>(
+export async function abortOnSignal<T>(
   io: Pick<Io, 'onSignal' | 'stderr' | 'end'>,
-  remedy: string,
+  advice: string,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const controller = new AbortController()
   const off = io.onSignal((name) => {
-    const reason = new Interrupted(name, remedy)
+    const reason = new Interrupted(name, advice)
     if (controller.signal.aborted) {
-      if (reason.message !== '') say(io, reason.message)
+      if (reason.message !== '') printMessage(io, reason.message)
       io.end(reason.exitCode)
     }
     controller.abort(reason)

@@ -1,35 +1,33 @@
 import type { Output } from '../io.ts'
 import { formatBytes, formatCount } from './format.ts'
 
-/** How far a piece of work is. */
+/** The progress of one phase. */
 export interface Progress {
-  /** What is being done, in one short word: `uploading`. */
+  /** The phase, in one word: `uploading`. */
   label: string
   done: number
-  /** Null when nobody knows, as of a stream. */
+  /** Null if unknown, as with a stream. */
   total: number | null
-  /** The same, and more, for people. */
+  /** The amounts, for people. */
   text: string
-  /** Whether a log hears of it as soon as it begins. */
+  /** Whether the start of the phase is logged. */
   isAnnounced: boolean
 }
 
-/** Shows how far a piece of work is. */
 export interface ProgressDisplay {
   show(progress: Progress): void
-  /** Leaves the terminal as it was. */
+  /** Restores the terminal. */
   end(): void
 }
 
-/** How often somebody who reads a log hears of it. */
-const lineEveryMs = 5000
+const lineIntervalMs = 5000
 
-/** A bar on a terminal, and otherwise a line when something begins that is announced, and then one now and then. */
-export async function showProgress(stream: Output): Promise<ProgressDisplay> {
-  return stream.isTTY ? bar(stream) : lines(stream, () => performance.now())
+/** A bar on a terminal; elsewhere a line at the start of each announced phase, and then one every 5 seconds. */
+export async function createProgressDisplay(stream: Output): Promise<ProgressDisplay> {
+  return stream.isTTY ? createProgressBar(stream) : createProgressLines(stream, () => performance.now())
 }
 
-async function bar(stream: Output): Promise<ProgressDisplay> {
+async function createProgressBar(stream: Output): Promise<ProgressDisplay> {
   const { default: progressBars } = await import('cli-progress')
   const bar = new progressBars.SingleBar({
     stream,
@@ -52,14 +50,14 @@ async function bar(stream: Output): Promise<ProgressDisplay> {
   }
 }
 
-/** The same as lines of text, written at times of this clock, in milliseconds. */
-export function lines(stream: Pick<Output, 'write'>, now: () => number): ProgressDisplay {
+/** Progress as lines of text; `now` is a clock in milliseconds. */
+export function createProgressLines(stream: Pick<Output, 'write'>, now: () => number): ProgressDisplay {
   let announced: string | undefined
   let writtenAt = now()
   return {
     show({ label, text, isAnnounced }) {
-      const begins = isAnnounced && label !== announced
-      if (!begins && now() - writtenAt < lineEveryMs) return
+      const isStart = isAnnounced && label !== announced
+      if (!isStart && now() - writtenAt < lineIntervalMs) return
       if (isAnnounced) announced = label
       writtenAt = now()
       stream.write(`ingest: ${label} ${text}\n`)
@@ -68,11 +66,10 @@ export function lines(stream: Pick<Output, 'write'>, now: () => number): Progres
   }
 }
 
-/** How far reading events is, for people. */
-export function eventsProgress(
+/** The progress of reading events; `size` is the size of the file in bytes, null for a stream. */
+export function toEventsProgress(
   label: string,
   { bytes, events, rejected }: { bytes: number; events: number; rejected: number },
-  /** Null for what is no file. */
   size: number | null,
 ): Progress {
   const read = size === null ? formatBytes(bytes) : `${formatBytes(bytes)} of ${formatBytes(size)}`

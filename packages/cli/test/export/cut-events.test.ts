@@ -30,7 +30,7 @@ async function partsOf(source: AsyncIterable<EventLine>, rules: Omit<CutRules, '
 
 const sizeOf = (events: readonly EventLine[]) => events.reduce((sum, { line }) => sum + line.length, 0)
 
-t.test('parts are as large as they may be, and in order', async () => {
+t.test('parts are in order and as large as allowed', async () => {
   const events = fc.array(
     fc.record({
       receivedAt: fc.integer({ min: now - 3 * dayMs, max: now - dayMs }),
@@ -61,7 +61,7 @@ t.test('parts are as large as they may be, and in order', async () => {
   )
 })
 
-t.test('an hour that is not over is left, and so is the one after it', async (t) => {
+t.test('the current hour and the next one are left out', async (t) => {
   const cases: [Period | undefined, number, number][] = [
     ['hour', now - 1, 1],
     ['hour', now, 0],
@@ -80,12 +80,12 @@ t.test('an hour that is not over is left, and so is the one after it', async (t)
   }
 })
 
-t.test('nothing behind what is left is taken, as the next run could not go back to it', async (t) => {
+t.test('no event after one that is left out is taken', async (t) => {
   const events = [event(now - hourMs), event(now), event(now - 1)]
   t.strictSame(await partsOf(from(events), { lineBytesMax: 100, every: 'hour' }), [[events[0]]])
 })
 
-t.test('a failure comes once what was read has come', async (t) => {
+t.test('an error is thrown after the events before it', async (t) => {
   const events = [1, 2, 3].map((receivedAt) => event(receivedAt))
   for (const count of [0, 1, 2, 3]) {
     const failure = new Error('damaged')
@@ -99,7 +99,7 @@ t.test('a failure comes once what was read has come', async (t) => {
   }
 })
 
-t.test('a source is let go of', async (t) => {
+t.test('a source is closed', async (t) => {
   let isClosed = false
   async function* source() {
     try {

@@ -1,12 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import {
-  cursorFileName,
-  type ExportDirectory,
-  type FileContent,
-  openExportDirectory,
-} from '../../src/export/export-directory.ts'
+import type { FileContent } from '../../src/export/cursor-file.ts'
+import { cursorFileName, type ExportDirectory, openExportDirectory } from '../../src/export/export-directory.ts'
 
 const project = 'demo'
 const receivedAt = Date.UTC(2026, 10, 20, 17, 51)
@@ -190,7 +186,7 @@ t.test('what an export with another cursor file has left is not touched', async 
 t.test('a file of that name that is there already is not written over', async (t) => {
   const path = t.testdir({ [namesOf(1)]: 'mine' })
   const directory = await open(path)
-  await t.rejects(add(directory, 'one'), { code: 'invalid-argument', message: 'is there already' })
+  await t.rejects(add(directory, 'one'), { code: 'invalid-argument', message: 'already exists' })
   await directory.close()
   t.strictSame(readdirSync(path), [namesOf(1)])
   t.equal(readFileSync(join(path, namesOf(1)), 'utf8'), 'mine')

@@ -6,31 +6,33 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { gunzipSync } from 'node:zlib'
-import { createIngest, type EmbeddedIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
-import { ended, ingestCommand, ownEnvironment, spawnIngest, startIngest, startServe } from '../ingest-process.ts'
-import { ingest } from '../run-ingest.ts'
-import { createKey, idsOf, parseExport, projectId } from '../sender.ts'
+import { type ExportFilesOptions, exportFiles } from '../../src/export/export-files.ts'
+import { ended, ingestCommand, ownEnvironment, startIngest } from '../ingest-process.ts'
+import { ingest, startRun } from '../run-ingest.ts'
+import { idsOf, openServed, parseExport, projectId, submitIds, withStore } from '../served.ts'
 
 const hourMs = 3_600_000
 const midnight = Date.UTC(2026, 10, 20)
+const never = new AbortController().signal
 
-/** A store, and a directory for files beside it. */
-function openStore(t: Test, now = Date.now) {
-  const path = t.testdir({})
-  const data = join(path, 'data')
-  const output = join(path, 'files')
-  const args = ['export', '--data', data, '--project', projectId, '--output', output]
-  const open = async () => createIngest({ store: await openLmdbStore(data), now })
-  return { path, data, output, args, open }
-}
-
-async function store(to: EmbeddedIngest, ids: readonly string[], filler = ''): Promise<void> {
-  for (let at = 0; at < ids.length; at += 100) {
-    const events = ids.slice(at, at + 100).map((eventId) => ({ projectId, eventId, ...(filler && { filler }) }))
-    await to.project(projectId).submitBatch({ events })
-  }
+/** A served store, and a directory for files. */
+async function openExport(t: Test, now = Date.now) {
+  const output = join(t.testdir({}), 'files')
+  const served = await openServed(t, { now })
+  const run = (options: Partial<ExportFilesOptions> = {}) =>
+    exportFiles(served.project, {
+      project: projectId,
+      selection: {},
+      output,
+      lineBytesMax: 2 ** 20,
+      now: Date.now(),
+      format: 'ndjson',
+      gzip: false,
+      signal: never,
+      ...options,
+    })
+  return { ...served, output, run, args: ['export', '--output', output] }
 }
 
 const filesIn = (output: string) => readdirSync(output).filter((name) => !name.startsWith('.'))
@@ -49,15 +51,13 @@ function idsIn(output: string): string[] {
   ).map(({ event }) => JSON.parse(event).eventId)
 }
 
-t.test('files are of at most that size, and put together they are what is printed', async (t) => {
-  const { open, args, output, data } = openStore(t)
-  const to = await open()
-  await store(to, idsOf('e', 1000))
-  await to.close()
-  const whole = (await ingest(['export', '--data', data, '--project', projectId])).stdout
+t.test('files have at most --max-size, and together hold what export prints', async (t) => {
+  const { project, args, output, env } = await openExport(t)
+  await submitIds(project, idsOf('e', 1000))
+  const whole = (await ingest(['export'], { env })).stdout
   for (const [extension, ...options] of [['ndjson'], ['ndjson.gz', '--gzip']]) {
     rmSync(output, { recursive: true, force: true })
-    const { code, stdout, stderr } = await ingest([...args, '--max-size', '10K', ...options])
+    const { code, stdout, stderr } = await ingest([...args, '--max-size', '10K', ...options], { env })
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     const names = filesIn(output)
     const texts = names.map((name) => textOf(join(output, name)))
@@ -81,89 +81,86 @@ t.test('files are of at most that size, and put together they are what is printe
   }
 })
 
-t.test('the next run goes on behind the last one, in whichever format', async (t) => {
-  const { open, args, output } = openStore(t)
-  const to = await open()
-  await store(to, idsOf('a', 150))
-  t.match(await spawnIngest([...args, '--limit', '120']), {
-    code: 0,
-    stdout: /^wrote .*\nexported 120 events: 1 file,/,
-  })
-  await store(to, idsOf('b', 10))
-  t.match(await spawnIngest([...args, '--gzip']), { code: 0, stdout: 'exported 40 events' })
-  t.match(await spawnIngest(args), { code: 0, stdout: /^exported nothing: there are no new events\n$/ })
+t.test('each run continues after the last one, in any format', async (t) => {
+  const { project, run, output, args, env } = await openExport(t)
+  await submitIds(project, idsOf('a', 150))
+  t.match((await run({ selection: { limit: 120 } })).files, [{ events: 120 }])
+  await submitIds(project, idsOf('b', 10))
+  t.match((await run({ gzip: true })).files, [{ events: 40 }])
+  t.match(await ingest(args, { env }), { code: 0, stdout: /^exported nothing: there are no new events\n$/ })
   for (const name of filesIn(output)) rmSync(join(output, name))
-  await store(to, idsOf('c', 5))
-  t.match(await spawnIngest(args), { code: 0, stdout: 'exported 5 events' })
-  t.strictSame(idsIn(output), idsOf('c', 5), 'what was taken away is not written again')
-  await to.close()
+  await submitIds(project, idsOf('c', 5))
+  t.match((await run()).files, [{ events: 5 }])
+  t.strictSame(idsIn(output), idsOf('c', 5), 'removed files are not written again')
 })
 
-t.test('--after is where the first run begins, and counts for no other', async (t) => {
-  const { open, args, output } = openStore(t)
-  const to = await open()
-  await store(to, idsOf('a', 10))
-  const { cursor = '' } = (await to.project(projectId).findEvent('a-3')) ?? {}
-  for (const _ of [1, 2]) t.match(await spawnIngest([...args, '--after', cursor]), { code: 0 })
+t.test('--after is the start of the first run, and ignored by later ones', async (t) => {
+  const { project, run, output } = await openExport(t)
+  await submitIds(project, idsOf('a', 10))
+  const { cursor = '' } = (await project.findEvent('a-3')) ?? {}
+  for (const _ of [1, 2]) await run({ selection: { after: cursor } })
   t.strictSame(idsIn(output), idsOf('a', 10).slice(4))
-  await to.close()
 })
 
-t.test('a file for each hour, and none for one that is not over', async (t) => {
+t.test('a file for each hour, and none for the current one', async (t) => {
   let now = midnight - hourMs
-  const { open, args, output } = openStore(t, () => now)
-  const to = await open()
+  const { project, run, output, args, env } = await openExport(t, () => now)
   const received = [-1, 0, 10, 59.99, 60, 61, 240].map((minutes) => midnight + minutes * 60_000)
   received.push(Date.now())
   for (const [i, at] of received.entries()) {
     now = at
-    await store(to, [`e-${i}`])
+    await submitIds(project, [`e-${i}`])
   }
-  t.match(await spawnIngest([...args, '--every', 'hour']), { code: 0, stdout: 'exported 7 events: 4 files' })
+  t.match(await ingest([...args, '--every', 'hour'], { env }), { code: 0, stdout: 'exported 7 events: 4 files' })
   t.strictSame(filesIn(output), [
     'game-1-00000001-20261119T235900Z.ndjson',
     'game-1-00000002-20261120T000000Z.ndjson',
     'game-1-00000003-20261120T010000Z.ndjson',
     'game-1-00000004-20261120T040000Z.ndjson',
   ])
-  t.match(await spawnIngest([...args, '--every', 'hour']), { code: 0, stdout: 'no new events of an hour that is over' })
-  t.match(await spawnIngest(args), { code: 0, stdout: 'exported 1 event:' })
+  t.match(await ingest([...args, '--every', 'hour'], { env }), {
+    code: 0,
+    stdout: 'no new events of a completed hour',
+  })
+  t.match((await run()).files, [{ events: 1 }])
   t.strictSame(idsIn(output), idsOf('e', 8))
-  await to.close()
 })
 
-t.test('from a server it is the same as from its store', async (t) => {
-  const { data, open, args, output, path } = openStore(t)
-  const to = await open()
-  await store(to, idsOf('e', 2500))
-  await to.close()
-  const key = await createKey(data)
-  const { url } = await startServe(t, ['--data', data])
-  const served = join(path, 'served')
-  const env = { INGEST_KEY: key }
-  const fromServer = ['export', '--url', url, '--project', projectId, '--output', served, '--max-size', '100K']
-  t.match(await ingest(fromServer, { env }), { code: 0, stderr: '' })
-  t.match(await ingest([...args, '--max-size', '100K']), { code: 0 })
-  t.strictSame(filesIn(served), filesIn(output))
-  for (const name of filesIn(served)) t.equal(textOf(join(served, name)), textOf(join(output, name)))
-  const printed = await ingest(['export', '--url', url, '--project', projectId, '--limit', '1'], { env })
-  t.equal(printed.stdout, textOf(join(output, filesIn(output)[0] ?? '')).replace(/(?<=\n).*/s, ''))
+t.test('--format parquet writes Parquet files', async (t) => {
+  const { project, output, args, env } = await openExport(t)
+  await submitIds(project, idsOf('e', 10))
+  t.match(await ingest([...args, '--format', 'parquet'], { env }), { code: 0, stdout: 'exported 10 events: 1 file' })
+  const [name = ''] = filesIn(output)
+  t.match(name, /\.parquet$/)
+  const bytes = readFileSync(join(output, name))
+  t.strictSame([bytes.subarray(0, 4).toString(), bytes.subarray(-4).toString()], ['PAR1', 'PAR1'])
 })
 
-/** What all runs into a directory have given, while a consumer takes away some of the files. */
+t.test('a server and its store export the same files', async (t) => {
+  const { project, run, output, args, env } = await openExport(t)
+  await submitIds(project, idsOf('e', 2500))
+  const embedded = join(t.testdirName, 'embedded')
+  t.match(await ingest([...args, '--max-size', '100K'], { env }), { code: 0, stderr: '' })
+  await run({ output: embedded, lineBytesMax: 102_400 })
+  t.ok(filesIn(output).length > 1)
+  t.strictSame(filesIn(embedded), filesIn(output))
+  for (const name of filesIn(output)) t.equal(textOf(join(embedded, name)), textOf(join(output, name)))
+})
+
+/** A consumer that takes some of the files away between runs. */
 function openConsumer(output: string) {
   const taken = join(output, '..', 'taken')
   mkdirSync(taken)
   const seen = new Map<string, string>()
   return {
     taken,
-    /** Asserts that no file has changed since it was seen, and takes away those that `takes` picks. */
-    look(t: Test, takes: (name: string) => boolean) {
+    /** Asserts that no file has changed or come back, and takes away those that `takes` selects. */
+    inspect(t: Test, takes: (name: string) => boolean) {
       if (!existsSync(output)) return
       for (const name of filesIn(output)) {
         const text = textOf(join(output, name))
         if ((seen.get(name) ?? text) !== text) t.fail(`${name} has changed`)
-        if (existsSync(join(taken, name))) t.fail(`${name} came again`)
+        if (existsSync(join(taken, name))) t.fail(`${name} was written again`)
         seen.set(name, text)
         if (takes(name)) renameSync(join(output, name), join(taken, name))
       }
@@ -182,23 +179,22 @@ function numbersFrom(seed: number): (below: number) => number {
   }
 }
 
-t.test('killed at random and run again, it gives each event once', async (t) => {
+t.test('killed at random and run again, it exports each event exactly once', async (t) => {
   const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31)
   t.comment(`SEED=${seed}`)
   const random = numbersFrom(seed)
-  const { open, args, output } = openStore(t)
-  const to = await open()
+  const { project, args, output, env } = await openExport(t)
   const ids: string[] = []
   const more = async (count: number) => {
     const some = idsOf(`e-${ids.length}`, count)
-    await store(to, some, 'x'.repeat(200))
+    await submitIds(project, some, 'x'.repeat(200))
     ids.push(...some)
   }
   await more(3000)
   const consumer = openConsumer(output)
   let kills = 0
   for (let run = 0; run < 6; run++) {
-    const child = startIngest([...args, '--max-size', '20K', ...(random(2) ? ['--gzip'] : [])])
+    const child = startIngest([...args, '--max-size', '20K', ...(random(2) ? ['--gzip'] : [])], { env })
     const exited = once(child, 'exit')
     const files = 1 + random(8)
     const steps = random(20)
@@ -212,38 +208,36 @@ t.test('killed at random and run again, it gives each event once', async (t) => 
     const [, signal] = await exited
     if (signal) kills++
     await adding
-    consumer.look(t, () => random(2) === 0)
+    consumer.inspect(t, () => random(2) === 0)
   }
   t.ok(kills > 2, `it was killed ${kills} times`)
-  t.match(await spawnIngest([...args, '--max-size', '20K']), { code: 0, stderr: '' })
-  consumer.look(t, () => true)
+  t.match(await ingest([...args, '--max-size', '20K'], { env }), { code: 0, stderr: '' })
+  consumer.inspect(t, () => true)
   t.strictSame(filesIn(output), [])
   t.ok(idsIn(consumer.taken).join() === ids.join(), 'each event once, in order')
-  await to.close()
 })
 
 const noStrace =
   process.platform !== 'linux' || spawnSync('strace', ['-o', '/dev/null', 'true']).status !== 0
-    ? 'strace is not on this machine'
+    ? 'strace is not installed'
     : false
 
 const locksIn = (output: string) =>
   existsSync(output) ? readdirSync(output).filter((name) => name.includes('.lock')) : []
 
-/** Runs the command with faults on its system calls: one thread makes them, so that the n-th is always the same. */
-function withFault(args: readonly string[], fault: string) {
+/** Runs the command with an injected fault; a single thread makes system calls, so that the n-th is always the same. */
+function withFault(args: readonly string[], env: Record<string, string>, fault: string) {
   const strace = ['-f', '-qq', '-o', '/dev/null', '-e', 'trace=fsync,rename', '-e', `inject=${fault}`]
   return ended(
     spawn('strace', [...strace, ...ingestCommand(args)], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...ownEnvironment(), UV_THREADPOOL_SIZE: '1' },
+      env: { ...ownEnvironment(), ...env, UV_THREADPOOL_SIZE: '1' },
     }),
   )
 }
 
-t.test('killed at each step of writing a file, it gives each event once', { skip: noStrace }, async (t) => {
-  const { open, args, output } = openStore(t)
-  const to = await open()
+t.test('killed at each step of writing a file, it exports each event exactly once', { skip: noStrace }, async (t) => {
+  const { project, args, output, env } = await openExport(t)
   const consumer = openConsumer(output)
   const ids: string[] = []
   const cut = ['--max-size', '4K']
@@ -252,45 +246,44 @@ t.test('killed at each step of writing a file, it gives each event once', { skip
   steps.push(...[1, 2, 3].map((n) => `rename:signal=SIGKILL:when=${n}`))
   for (const [i, step] of steps.entries()) {
     const some = idsOf(`e-${i}`, 100)
-    await store(to, some)
+    await submitIds(project, some)
     ids.push(...some)
-    // to take over a lock is to rename it, too
+    // taking over a stale lock is a rename too
     for (const name of locksIn(output)) rmSync(join(output, name))
-    const killed = await withFault([...args, ...cut], step)
+    const killed = await withFault([...args, ...cut], env, step)
     t.match(killed, { code: null, signal: 'SIGKILL' }, step)
-    consumer.look(t, () => i % 2 === 0)
+    consumer.inspect(t, () => i % 2 === 0)
   }
-  t.match(await spawnIngest([...args, ...cut]), { code: 0, stderr: '' })
-  consumer.look(t, () => true)
+  t.match(await ingest([...args, ...cut], { env }), { code: 0, stderr: '' })
+  consumer.inspect(t, () => true)
   t.strictSame(idsIn(consumer.taken), ids)
   t.strictSame(
     readdirSync(output).filter((name) => name.endsWith('.part')),
     [],
   )
-  await to.close()
 })
 
-t.test('a full disk: exit 6, nothing half is left, and the next run makes up for it', { skip: noStrace }, async (t) => {
-  const { open, args, output } = openStore(t)
-  const to = await open()
-  await store(to, idsOf('e', 200))
-  await to.close()
+t.test('a full disk: exit code 6, no partial file, and the next run continues', { skip: noStrace }, async (t) => {
+  const { project, args, output, env } = await openExport(t)
+  await submitIds(project, idsOf('e', 200))
   for (const n of [1, 3]) {
-    t.match(await withFault([...args, '--max-size', '8K'], `fsync:error=ENOSPC:when=${n}`), {
+    t.match(await withFault([...args, '--max-size', '8K'], env, `fsync:error=ENOSPC:when=${n}`), {
       code: 6,
       stderr: /^ingest: .* cannot be written: ENOSPC: [^,']*\n$/,
     })
     t.strictSame(readdirSync(output), [])
   }
-  t.match(await ingest(args), { code: 0 })
+  t.match(await ingest(args, { env }), { code: 0 })
   t.strictSame(idsIn(output), idsOf('e', 200))
 })
 
-t.test('a damaged record: what is good before it is exported', async (t) => {
-  const { data, open, args, output } = openStore(t)
-  const to = await open()
-  for (const batch of ['a', 'b', 'c']) await store(to, idsOf(batch, 3), batch.repeat(50))
-  await to.close()
+t.test('a damaged record: all events before it are exported', async (t) => {
+  const data = join(t.testdir({}), 'data')
+  const output = join(t.testdirName, 'files')
+  const args = ['export', '--data', data, '--project', projectId, '--output', output]
+  await withStore(data, async (project) => {
+    for (const batch of ['a', 'b', 'c']) await submitIds(project, idsOf(batch, 3), batch.repeat(50))
+  })
   const path = join(data, 'events', 'data.mdb')
   const bytes = readFileSync(path)
   const filler = Buffer.from('c'.repeat(50))
@@ -306,17 +299,16 @@ t.test('a damaged record: what is good before it is exported', async (t) => {
     parseExport(printed.stdout).map(({ event }) => JSON.parse(event).eventId),
     good,
   )
-  for (const _ of [1, 2]) {
-    t.match(await ingest(args), damage)
-    t.strictSame(idsIn(output), good)
-  }
+  t.match(await ingest(args), damage)
+  t.strictSame(idsIn(output), good)
   t.match(JSON.parse((await ingest([...args, '--json'])).stdout), {
     ok: false,
     error: { code: 'store-damaged', retryable: false },
   })
+  t.strictSame(idsIn(output), good)
 })
 
-/** A server that gives a page of 100 events, and of the next one a part: it then waits, or breaks the connection. */
+/** A server with a page of 100 events and a part of the next one, after which it waits or resets the connection. */
 async function startHalf(t: Test, breaks: boolean) {
   const server = createServer((req, res) => {
     res.writeHead(200, { 'content-type': 'application/x-ndjson' })
@@ -340,18 +332,19 @@ async function startHalf(t: Test, breaks: boolean) {
   return { output, args, env: { INGEST_KEY: 'key' } }
 }
 
-t.test('a signal: what is finished stays, what is not goes, exit 130 and 143', async (t) => {
+t.test('a signal removes only the incomplete file: exit codes 130 and 143', async (t) => {
   for (const [signal, code] of [
     ['SIGINT', 130],
     ['SIGTERM', 143],
   ] as const) {
     const { output, args, env } = await startHalf(t, false)
-    const child = startIngest([...args, '--max-size', '9K'], { env })
-    child.stdout.once('data', () => child.kill(signal))
-    const { stdout, ...rest } = await ended(child)
+    const running = startRun([...args, '--max-size', '9K'], { env })
+    await running.nextLine()
+    running.signal(signal)
+    const { stdout, ...rest } = await running.exited
     t.match(rest, {
       code,
-      stderr: new RegExp(`^ingest: ${signal}: run it again, and it goes on behind the files that are there\\n$`),
+      stderr: new RegExp(`^ingest: ${signal}: run it again to continue after the existing files\\n$`),
     })
     const [first = '', ...others] = filesIn(output)
     t.equal(stdout.split(':')[0], `wrote ${join(output, first)}`)
@@ -360,13 +353,13 @@ t.test('a signal: what is finished stays, what is not goes, exit 130 and 143', a
   }
 })
 
-t.test('a connection that breaks: what came before is exported, exit 6', async (t) => {
+t.test('a reset connection: all events before it are exported, exit code 6', async (t) => {
   const { output, args, env } = await startHalf(t, true)
   t.match(await ingest(args, { env }), { code: 6, stdout: 'wrote' })
   t.strictSame(idsIn(output), idsOf('e', 107))
 })
 
-t.test('two at once into one directory: the second is refused', async (t) => {
+t.test('a second export to the same directory at the same time is refused', async (t) => {
   const { output, args, env } = await startHalf(t, false)
   const first = startIngest([...args, '--max-size', '9K'], { env })
   await once(first.stdout, 'data')

@@ -7,7 +7,7 @@ import { digestOf } from '../map-parts.ts'
 const bytes = Buffer.from('a map of several parts')
 const never = new AbortController().signal
 
-/** A map that gives `read`, whatever it is. */
+/** A map whose content is `read`. */
 function contentOf(read: Buffer): MapContent {
   return {
     placeId: '1',
@@ -22,13 +22,13 @@ function contentOf(read: Buffer): MapContent {
   }
 }
 
-t.test('the bytes of a map are passed on, in order, and are what they should be', async (t) => {
+t.test('the bytes of a map are written in order and verified', async (t) => {
   const written: Uint8Array[] = []
   await checkContent(contentOf(bytes), never, async (piece) => written.push(piece) > 0)
   t.ok(Buffer.concat(written).equals(bytes))
 })
 
-t.test('bytes that are others, fewer or more are no map', async (t) => {
+t.test('different, missing or extra bytes are refused', async (t) => {
   const others = [
     Buffer.from('b map of several parts'),
     bytes.subarray(1),
@@ -38,12 +38,12 @@ t.test('bytes that are others, fewer or more are no map', async (t) => {
   for (const other of others) {
     await t.rejects(checkContent(contentOf(other), never), {
       code: 'digest-mismatch',
-      message: /^What was read is not/,
+      message: /^The content does not match/,
     })
   }
 })
 
-t.test('who wants no more of them is not told that they were too few', async (t) => {
+t.test('a reader that stops early gets no error', async (t) => {
   let count = 0
   await checkContent(contentOf(bytes), never, async () => ++count < 2)
   t.equal(count, 2)
@@ -56,7 +56,7 @@ t.test('a file is compared', async (t) => {
   await t.rejects(checkFile(contentOf(bytes), join(directory, 'none'), never), { code: 'invalid-argument' })
 })
 
-t.test('a signal ends it', async (t) => {
+t.test('a signal aborts it', async (t) => {
   const reason = new Error('no longer wanted')
   await t.rejects(checkContent(contentOf(bytes), AbortSignal.abort(reason)), reason)
 })

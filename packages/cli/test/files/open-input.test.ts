@@ -15,7 +15,7 @@ t.test('a file is read, and its size is known', async (t) => {
   t.equal(await text(stream), '{}\n')
 })
 
-t.test('what cannot be read is wrong use', async (t) => {
+t.test('an unreadable file is refused', async (t) => {
   await t.rejects(openInput(io, join(directory, 'none')), {
     code: 'invalid-argument',
     message: /cannot be read: ENOENT/,
@@ -23,11 +23,11 @@ t.test('what cannot be read is wrong use', async (t) => {
   await t.rejects(openInput(io, directory), { code: 'invalid-argument', message: /is a directory/ })
 })
 
-t.test('what is written to must not be what is read, whatever it is called', async (t) => {
+t.test('the output must not be the input file under any name', async (t) => {
   const link = join(directory, 'link')
   linkSync(file, link)
   for (const output of [file, link]) {
-    await t.rejects(openInput(io, file, output), { code: 'invalid-argument', message: /is what is read/ })
+    await t.rejects(openInput(io, file, output), { code: 'invalid-argument', message: /is the input file/ })
   }
   const other = join(directory, 'another')
   writeFileSync(other, '')

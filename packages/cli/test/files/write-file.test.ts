@@ -4,9 +4,9 @@ import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import t from 'tap'
-import { writeFile } from '../../src/files/write-file.ts'
+import { syncDirectory, writeFile } from '../../src/files/write-file.ts'
 
-t.test('a file is there once it is whole', async (t) => {
+t.test('a file is replaced when it is complete', async (t) => {
   const directory = t.testdir({ there: 'as it was' })
   const path = join(directory, 'there')
   await writeFile(path, async (write) => {
@@ -18,7 +18,7 @@ t.test('a file is there once it is whole', async (t) => {
   t.strictSame(readdirSync(directory), ['there'])
 })
 
-t.test('what fails leaves everything as it was', async (t) => {
+t.test('a failure leaves an existing file unchanged', async (t) => {
   const directory = t.testdir({ there: 'as it was' })
   for (const error of [new Error('a bug'), new IngestError('map-replaced', 'Replaced.')]) {
     const writing = writeFile(join(directory, 'there'), async (write) => {
@@ -31,7 +31,7 @@ t.test('what fails leaves everything as it was', async (t) => {
   t.equal(readFileSync(join(directory, 'there'), 'utf8'), 'as it was')
 })
 
-t.test('a path that cannot be written to', async (t) => {
+t.test('an unwritable path is refused before fill() runs', async (t) => {
   const directory = t.testdir({ directory: {} })
   for (const path of [join(directory, 'none', 'file'), join(directory, 'directory')]) {
     await t.rejects(
@@ -44,7 +44,7 @@ t.test('a path that cannot be written to', async (t) => {
 
 const noPipes = { skip: process.platform === 'win32' && 'no mkfifo here' }
 
-t.test('what is no file is written to, and stays what it is', noPipes, async (t) => {
+t.test('a pipe is written directly', noPipes, async (t) => {
   const pipe = join(t.testdir(), 'pipe')
   execFileSync('mkfifo', [pipe])
   const read = readFile(pipe, 'utf8')
@@ -63,3 +63,15 @@ t.test('a full disk', async (t) => {
   )
   await t.rejects(writing, { code: 'disk-full' })
 })
+
+t.test('a directory is synced', async (t) => {
+  await t.resolves(syncDirectory(t.testdir()))
+})
+
+t.test(
+  'syncing a missing directory fails',
+  { skip: process.platform === 'win32' && 'nothing is synced there' },
+  async (t) => {
+    await t.rejects(syncDirectory(join(t.testdir(), 'none')), { code: 'ENOENT' })
+  },
+)

@@ -3,11 +3,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { scopes } from '@ingest/core'
 import t from 'tap'
 import { spawnIngest, startServe } from '../ingest-process.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { send } from '../sender.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { send } from '../served.ts'
 
 const keyPattern = /^ik_[0-9a-z]{8}_[0-9a-z]{39}\n$/
-const isShownOnce = /^ingest: this key is shown once and not kept: [^\n]*\n$/
+const isPrintedOnce = /^ingest: this key is printed once and not stored: [^\n]*\n$/
 const hourMs = 3_600_000
 
 const data = t.testdir()
@@ -18,7 +18,7 @@ function idOf(key: string): string {
   return key.slice(3, 11)
 }
 
-/** The `keys` commands for a project of its own, beside the running server. */
+/** The `keys` commands for a new project, while the server runs. */
 function openKeys() {
   const projectId = `project-${++projects}`
   const store = ['--data', data, '--project', projectId]
@@ -38,27 +38,25 @@ function openKeys() {
   }
 }
 
-t.test('create prints the key and nothing else, and the key opens the project', async (t) => {
+t.test('create prints only the key, which is valid for its project', async (t) => {
   const { keys, status } = openKeys()
   const { code, stdout, stderr } = await keys('create')
-  t.match({ code, stdout, stderr }, { code: 0, stdout: keyPattern, stderr: isShownOnce })
+  t.match({ code, stdout, stderr }, { code: 0, stdout: keyPattern, stderr: isPrintedOnce })
   t.equal(await status(stdout.trim()), 202)
   t.equal(await openKeys().status(stdout.trim()), 401, 'and no other project')
 })
 
-t.test('keys that are made at the same time in a new directory are all there', async (t) => {
+t.test('concurrent creates in a new directory all succeed', async (t) => {
   const store = ['--data', t.testdir(), '--project', 'p']
   const made = await Promise.all([1, 2, 3].map(() => spawnIngest(['keys', 'create', ...store])))
-  for (const { code, stderr } of made) t.match({ code, stderr }, { code: 0, stderr: isShownOnce })
+  for (const { code, stderr } of made) t.match({ code, stderr }, { code: 0, stderr: isPrintedOnce })
   const { stdout } = await ingest(['keys', 'list', ...store])
   for (const { stdout: key } of made) t.match(stdout, idOf(key))
 })
 
-t.test('a key does what its scopes say', async (t) => {
+t.test('a key allows only its scopes', async (t) => {
   const { store, create, list, status } = openKeys()
   const made: [string, string[]][] = [
-    ['--scope events:write', ['events:write']],
-    ['--scope read', ['read']],
     ['--scope maps:write read', ['maps:write', 'read']],
     ['--scope read,events:write', ['read', 'events:write']],
     ['--scope maps:write --scope events:write', ['maps:write', 'events:write']],
@@ -75,12 +73,12 @@ t.test('a key does what its scopes say', async (t) => {
     ['read,', ''],
     ['read,nonsense', 'nonsense'],
   ] as const) {
-    const pattern = new RegExp(`'${word}' is not one of the scopes events:write, maps:write, read\\.`)
-    await isWrongUse(t, ['keys', 'create', '--scope', scope, ...store], pattern)
+    const pattern = new RegExp(`'${word}' is not a scope: expected events:write, maps:write, read\\.`)
+    await isWrongUsage(t, ['keys', 'create', '--scope', scope, ...store], pattern)
   }
 })
 
-t.test('a key ends when it expires, and not before', async (t) => {
+t.test('a key is valid until it expires', async (t) => {
   const { create, list, status } = openKeys()
   const key = await create('--expires', '2s')
   const early = await status(key)
@@ -94,7 +92,7 @@ t.test('a key ends when it expires, and not before', async (t) => {
   t.equal((await list())[0].state, 'expired')
 })
 
-t.test('a key expires at the time that was named, or after the time', async (t) => {
+t.test('--expires accepts a time or a duration', async (t) => {
   const { create, list } = openKeys()
   await create('--expires', '2100-01-02T03:04:05Z')
   await create('--expires', '2100-01-02T03:04:05.678+02:30')
@@ -105,13 +103,13 @@ t.test('a key expires at the time that was named, or after the time', async (t) 
   t.ok(Math.abs(Date.parse(days.expiresAt) - Date.parse(days.createdAt) - 90 * 24 * hourMs) < 60_000)
 })
 
-t.test('a time that is over, or is none, is wrong use', async (t) => {
+t.test('a past or invalid --expires is wrong usage', async (t) => {
   const { store } = openKeys()
   for (const expires of ['2020-01-01T00:00:00Z', '0s']) {
-    await isWrongUse(t, ['keys', 'create', '--expires', expires, ...store], /Expected a time that is still to come/)
+    await isWrongUsage(t, ['keys', 'create', '--expires', expires, ...store], /Expected a time in the future/)
   }
   for (const expires of ['', 'never', '90', '2100-01-02', '2100-01-02T03:04:05', '2100-13-02T03:04:05Z', '-1d']) {
-    await isWrongUse(
+    await isWrongUsage(
       t,
       ['keys', 'create', `--expires=${expires}`, ...store],
       /Expected a duration such as 90d, or an RFC 3339 time/,
@@ -119,7 +117,7 @@ t.test('a time that is over, or is none, is wrong use', async (t) => {
   }
 })
 
-t.test('list shows what is known of the keys, and never a key or its hash', async (t) => {
+t.test('list prints the keys without a secret or its hash', async (t) => {
   const { keys, create } = openKeys()
   const all = await create()
   const short = await create('--scope', 'read', '--expires', '2100-01-02T03:04:05Z')
@@ -152,12 +150,12 @@ t.test('list shows what is known of the keys, and never a key or its hash', asyn
 
 t.test('a project without keys has an empty list', async (t) => {
   const { keys } = openKeys()
-  const stderr = /^ingest: the project \S+ has no keys here\n$/
+  const stderr = /^ingest: the project \S+ has no keys\n$/
   t.match(await keys('list'), { code: 0, stdout: /^KEY .*\n$/, stderr })
   t.match(await keys('list', '--json'), { code: 0, stdout: /"keys":\[\]/, stderr })
 })
 
-t.test('a running server minds a key that is made or revoked within a second', async (t) => {
+t.test('a running server applies a created or revoked key within a second', async (t) => {
   const { keys, create, status } = openKeys()
   const first = await create()
   t.equal(await statusAfter(401, () => status(first)), 202)
@@ -170,7 +168,7 @@ t.test('a running server minds a key that is made or revoked within a second', a
   t.match(await keys('revoke', idOf(first)), { code: 0 }, 'revoking twice is revoking once')
 })
 
-/** The first status that is another one than before, or what it still is after a second. */
+/** Polls for another status, for at most a second. */
 async function statusAfter(before: number, ask: () => Promise<number>): Promise<number> {
   const deadline = Date.now() + 1000
   let status = await ask()
@@ -178,26 +176,26 @@ async function statusAfter(before: number, ask: () => Promise<number>): Promise<
   return status
 }
 
-t.test('rotate makes a key of the same scopes, and the old one goes on for the overlap', async (t) => {
+t.test('rotate creates a key with the same scopes, and the old key is valid for the overlap', async (t) => {
   const { keys, create, list, status } = openKeys()
   const old = await create('--scope', 'events:write')
   const before = Date.now()
   const { code, stdout, stderr } = await keys('rotate', idOf(old))
   const after = Date.now()
-  t.match({ code, stdout, stderr }, { code: 0, stdout: keyPattern, stderr: isShownOnce })
+  t.match({ code, stdout, stderr }, { code: 0, stdout: keyPattern, stderr: isPrintedOnce })
   const fresh = stdout.trim()
   for (const key of [old, fresh]) t.equal(await status(key), 202)
   const [oldRecord, freshRecord] = await list()
   const endedAt = Date.parse(oldRecord.expiresAt) - 48 * hourMs
-  t.ok(endedAt >= before && endedAt <= after, '48 hours, unless told otherwise')
+  t.ok(endedAt >= before && endedAt <= after, '48 hours by default')
   t.match(freshRecord, { keyId: idOf(fresh), scopes: ['events:write'], expiresAt: null })
 
   const last = (await keys('rotate', idOf(fresh), '--overlap', '0s')).stdout.trim()
-  t.equal(await status(fresh), 401, 'no overlap, no old key')
+  t.equal(await status(fresh), 401, 'an overlap of 0 s')
   t.equal(await status(last), 202)
 })
 
-t.test('a key that is not known, or has ended, is refused with exit 3', async (t) => {
+t.test('an unknown or revoked key: exit code 3', async (t) => {
   const { keys, create } = openKeys()
   const key = await create()
   for (const command of ['revoke', 'rotate']) {
@@ -212,7 +210,7 @@ t.test('a key that is not known, or has ended, is refused with exit 3', async (t
   t.match(await keys('rotate', idOf(key)), { code: 3, stdout: /^$/, stderr: /^ingest: .* has ended: .*\n$/ })
 })
 
-t.test('the scopes are those of the core, for completion and for the help', async (t) => {
+t.test('the scopes in completion and help are those of the core', async (t) => {
   const { stdout } = await ingest(['completion', '--', 'keys', 'create', '--scope', ''])
   t.strictSame(stdout.trimEnd().split('\n'), [...scopes])
 })

@@ -1,13 +1,13 @@
-import { spawnSync } from 'node:child_process'
-import { copyFileSync, mkdirSync } from 'node:fs'
+import { spawn, spawnSync } from 'node:child_process'
+import { copyFileSync, existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { ended, ingestCommand, ownEnvironment, spawnIngest, startIngest, startServe } from './ingest-process.ts'
-import { createKey, linesOf, projectId, send } from './sender.ts'
+import { ingest } from './run-ingest.ts'
+import { idsOf, linesOf, projectId, send, submitIds, withStore } from './served.ts'
 
-// that each command of the built binary starts and writes, and that its exit code reaches the shell; what it does is
-// tested in the process of the tests
+// each command starts, writes and returns its exit code to the shell; the tests of commands run them in process
 
 const directory = t.testdir({ 'map.json': '{}', 'events.ndjson': linesOf('e', 2).join('\n'), 'bad.ndjson': '{}' })
 const data = join(directory, 'data')
@@ -30,30 +30,31 @@ t.test('each command starts, writes and ends with its exit code', async (t) => {
     [['maps', 'show', ...map, ...store], 0, /^place /],
     [['maps', 'download', ...map, ...store], 0, /^\{\}$/],
     [['maps', 'verify', ...map, ...store], 0, /^verified /],
-    [['keys', 'rotate', key.slice(3, 11), ...store], 0, /^ik_/],
-    [['keys', 'revoke', key.slice(3, 11), ...store], 0, /^revoked /],
     [['completion', 'bash'], 0, /^# completion/],
     [['export', ...store, '--url', 'http://127.0.0.1:1'], 2, /^$/],
     [['export', '--url', 'http://127.0.0.1:1', '--project', projectId], 4, /^$/],
   ]
   for (const [args, code, stdout] of commands) t.match(await spawnIngest(args), { code, stdout }, args.join(' '))
+  const fresh = (await spawnIngest(['keys', 'rotate', key.slice(3, 11), ...store])).stdout.trim()
+  t.match(fresh, /^ik_/)
   const tail = startIngest(['tail', ...store, '--since', '1h'])
   const exited = ended(tail)
   tail.stdout.once('data', () => tail.kill('SIGINT'))
   t.match(await exited, { code: 130, signal: null, stdout: /"eventId":"e-0"/ })
   const server = await startServe(t, ['--data', data])
-  t.equal((await send({ ...server, key: await createKey(data) }, ['a'])).status, 202)
+  t.equal((await send({ ...server, key: fresh }, ['a'])).status, 202)
+  t.match(await spawnIngest(['keys', 'revoke', key.slice(3, 11), ...store]), { code: 0, stdout: /^revoked / })
   server.signal('SIGTERM')
   t.match(await server.exited, { code: 0 })
 })
 
-/** A hook that writes the address of every module that a process loads to stderr. */
+/** A hook that writes the URL of every loaded module to stderr. */
 const hooks = `import { writeSync } from 'node:fs'
 export async function load(url, context, next) { writeSync(2, 'loads ' + url + '\\n'); return next(url, context) }`
 const dataUrl = (source: string) => `data:text/javascript,${encodeURIComponent(source)}`
 const register = dataUrl(`import { register } from 'node:module'; register(${JSON.stringify(dataUrl(hooks))})`)
 
-t.test('help and wrong use load nothing that is slow to load', async (t) => {
+t.test('help and wrong usage do not load slow modules', async (t) => {
   const loadedBy = (...args: string[]) => {
     const [node = '', ...rest] = ingestCommand(args).slice(-2 - args.length)
     const { stderr } = spawnSync(node, ['--import', register, ...rest], { env: ownEnvironment(), encoding: 'utf8' })
@@ -64,11 +65,11 @@ t.test('help and wrong use load nothing that is slow to load', async (t) => {
   for (const args of [['--help'], ['serve', '--help'], ['--version'], ['serv'], ['send'], ['completion', '--', 'k']]) {
     t.strictSame(loadedBy(...args), [], args.join(' '))
   }
-  t.match(loadedBy('keys', 'list', ...store).join('\n'), /lmdb/, 'which this test would notice')
+  t.match(loadedBy('keys', 'list', ...store).join('\n'), /lmdb/, 'the check notices them')
 })
 
-t.test('an older Node gets one line, and no stack', async (t) => {
-  // a copy whose build is a marker, run with the version of another Node
+t.test('an unsupported Node gets one line, and no stack', async (t) => {
+  // a copy with a stub of the build, run with a faked version of Node
   const copy = t.testdir({ 'package.json': '{"type":"module"}', dist: { 'bin.js': 'console.log("runs")' } })
   mkdirSync(join(copy, 'bin'))
   copyFileSync(fileURLToPath(new URL('../bin/ingest.js', import.meta.url)), join(copy, 'bin', 'ingest.js'))
@@ -88,3 +89,58 @@ t.test('an older Node gets one line, and no stack', async (t) => {
     t.strictSame(run(version), { status: 0, stdout: 'runs\n', stderr: '' }, version)
   }
 })
+
+const eventCount = 2000
+
+/** A store with more events than fit into a pipe. */
+async function openFilled(): Promise<string[]> {
+  const data = t.testdir()
+  await withStore(data, (project) => submitIds(project, idsOf('e', eventCount), 'x'.repeat(1000)))
+  return ['--data', data, '--project', projectId]
+}
+
+const filled = await openFilled()
+
+t.test('output larger than a pipe is complete', async (t) => {
+  const { code, stdout, stderr } = await ingest(['export', ...filled])
+  t.match({ code, stderr }, { code: 0, stderr: /^$/ })
+  t.equal(stdout.split('\n').length, eventCount + 1)
+
+  await t.test('a reader that closes the pipe ends it with exit code 0', async (t) => {
+    for (const readBytes of [0, 500_000]) {
+      const { code, signal, stderr } = await spawnIngest(['export', ...filled], { readBytes })
+      t.strictSame({ code, signal, stderr }, { code: 0, signal: null, stderr: '' })
+    }
+  })
+
+  await t.test(
+    '| head ends it with exit code 0',
+    { skip: process.platform === 'win32' && 'there is no head' },
+    async (t) => {
+      const script = '{ "$0" "$@"; echo "exit $?" >&2; } | head -n 1'
+      const child = spawn('sh', ['-c', script, ...ingestCommand(['export', ...filled])], {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: ownEnvironment(),
+      })
+      const output = await ended(child)
+      t.match(output.stdout, /^\{"cursor":.*"eventId":"e-0".*\}\n$/)
+      t.equal(output.stderr, 'exit 0\n')
+    },
+  )
+})
+
+t.test(
+  'a full disk behind standard output: exit code 6',
+  { skip: !existsSync('/dev/full') && 'there is no /dev/full' },
+  async (t) => {
+    for (const command of [['export']]) {
+      const script = '"$0" "$@" > /dev/full'
+      const child = spawn('sh', ['-c', script, ...ingestCommand([...command, ...filled])], {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: ownEnvironment(),
+      })
+      const { code, stderr } = await ended(child)
+      t.match({ code, stderr }, { code: 6, stderr: /^ingest: standard output cannot be written: the disk is full\n$/m })
+    }
+  },
+)

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { processIo } from '../../src/io.ts'
-import { Interrupted, untilSignal } from '../../src/terminal/on-signal.ts'
+import { abortOnSignal, Interrupted } from '../../src/terminal/on-signal.ts'
 
 const io = processIo()
 
@@ -8,9 +8,9 @@ for (const [signal, exitCode] of [
   ['SIGINT', 130],
   ['SIGTERM', 143],
 ] as const) {
-  t.test(`${signal} aborts the work with what is to be done`, async (t) => {
+  t.test(`${signal} aborts the work with its advice`, async (t) => {
     const before = process.listenerCount(signal)
-    const work = untilSignal(io, 'run it again', async (abort) => {
+    const work = abortOnSignal(io, 'run it again', async (abort) => {
       process.kill(process.pid, signal)
       const alive = setInterval(() => {}, 1000)
       await new Promise((resolve) => abort.addEventListener('abort', resolve))
@@ -23,15 +23,15 @@ for (const [signal, exitCode] of [
   })
 }
 
-t.test('what is ended on purpose need not say anything', async (t) => {
+t.test('an interruption without advice has no message', async (t) => {
   t.match(new Interrupted('SIGINT', ''), { exitCode: 130, message: /^$/ })
 })
 
-t.test('without a signal it is what the work is', async (t) => {
+t.test('without a signal, the result is that of the work', async (t) => {
   const before = process.listenerCount('SIGINT')
-  t.equal(await untilSignal(io, '', async ({ aborted }) => aborted), false)
+  t.equal(await abortOnSignal(io, '', async ({ aborted }) => aborted), false)
   await t.rejects(
-    untilSignal(io, '', () => Promise.reject(new Error('its own'))),
+    abortOnSignal(io, '', () => Promise.reject(new Error('its own'))),
     { message: 'its own' },
   )
   t.equal(process.listenerCount('SIGINT'), before)

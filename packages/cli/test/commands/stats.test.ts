@@ -4,8 +4,8 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
 import { startServe } from '../ingest-process.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { createKey, projectId, send } from '../sender.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { createKey, projectId, send } from '../served.ts'
 
 const directory = t.testdir()
 const data = join(directory, 'data')
@@ -75,11 +75,11 @@ for (const [name, settings] of [
   })
 }
 
-t.test('without a project, all those of a store are counted', async (t) => {
+t.test('without a project, all projects of a store are printed', async (t) => {
   const own = join(t.testdir(), 'own')
-  const { submitBatch, keys, close } = createIngest({ store: await openLmdbStore(own) })
+  const { project, keys, close } = createIngest({ store: await openLmdbStore(own) })
   await keys.create('quiet')
-  await submitBatch('busy', { events: [{ projectId: 'busy', eventId: 'a' }] })
+  await project('busy').submitBatch({ events: [{ projectId: 'busy', eventId: 'a' }] })
   await close()
   const { stdout, stderr } = await ingest(['stats', '--data', own])
   t.equal(stderr, '')
@@ -98,14 +98,14 @@ t.test('a project that is not known here is told so', async (t) => {
   const { code, stdout, stderr } = await ingest(['stats', '--data', data, '--project', 'gmae-1', '--json'])
   t.equal(code, 0)
   t.match(JSON.parse(stdout), { projects: [{ projectId: 'gmae-1', events: 0 }] })
-  t.equal(stderr, 'ingest: nothing is known of the project gmae-1 here: it has no events and no keys\n')
+  t.equal(stderr, 'ingest: the project gmae-1 is unknown: it has no events and no keys\n')
 })
 
 t.test('one project is meant where not all can be', async (t) => {
   const pattern = /missing --project <id> \(or INGEST_PROJECT_ID\)/
-  await isWrongUse(t, ['stats', '--url', server.url], pattern)
-  await isWrongUse(t, ['stats', '--data', data, '--builds'], pattern)
-  await isWrongUse(t, ['stats'], /missing --url <url>/)
-  await isWrongUse(t, ['stats', '--data', data, '--project', 'a b'], /A project id is/)
+  await isWrongUsage(t, ['stats', '--url', server.url], pattern)
+  await isWrongUsage(t, ['stats', '--data', data, '--builds'], pattern)
+  await isWrongUsage(t, ['stats'], /missing --url <url>/)
+  await isWrongUsage(t, ['stats', '--data', data, '--project', 'a b'], /Expected a project id/)
   t.match(await ingest(['stats'], { env: { ...served.env, INGEST_KEY: 'wrong' } }), { code: 4, stdout: /^$/ })
 })

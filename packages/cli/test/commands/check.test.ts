@@ -1,10 +1,8 @@
-import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended, ingestCommand, ownEnvironment } from '../ingest-process.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { projectId } from '../sender.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { projectId } from '../served.ts'
 
 const directory = t.testdir()
 let count = 0
@@ -24,16 +22,12 @@ async function checkJson(text: string, ...args: string[]) {
 const event = (i: number, more = '') => `{"projectId":"${projectId}","eventId":"e-${i}"${more}}`
 const good = Array.from({ length: 250 }, (_, i) => event(i))
 
-t.test('what would all be stored is exit 0, as lines, as an array and from standard input', async (t) => {
+t.test('valid events: exit code 0, as lines, as an array and from standard input', async (t) => {
   const lines = fileOf(`${good.join('\n')}\n`)
   const said = /^checked 250 events of game-1: 250 would be accepted, 0 duplicates, 0 rejected; \d+\.\d kB\n$/
   t.match(await ingest(['check', lines]), { code: 0, stdout: said, stderr: /^$/ })
   t.match(await ingest(['check', fileOf(`[${good.join(',\n')}]`)]), { code: 0, stdout: said, stderr: /^$/ })
-  const child = spawn('sh', ['-c', '"$0" "$@" < "$EVENTS"', ...ingestCommand(['check', '-'])], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...ownEnvironment(), EVENTS: lines },
-  })
-  t.match(await ended(child), { code: 0, stdout: said, stderr: /^$/ })
+  t.match(await ingest(['check', '-'], { stdin: good.join('\n') }), { code: 0, stdout: said, stderr: /^$/ })
   t.match(await checkJson(good.join('\n')), {
     code: 0,
     ok: true,
@@ -47,11 +41,11 @@ t.test('what would all be stored is exit 0, as lines, as an array and from stand
   t.strictSame(await ingest(['check', lines, '--quiet']), { code: 0, signal: null, stdout: '', stderr: '' })
 })
 
-t.test('nothing is nothing that would not be stored', async (t) => {
+t.test('an empty file is valid', async (t) => {
   t.match(await ingest(['check', fileOf('')]), { code: 0, stdout: /^checked 0 events: 0 would be accepted/ })
 })
 
-t.test('rejected events and repeated ids are said, with their places: exit 5', async (t) => {
+t.test('invalid events and repeated ids are printed with their positions: exit code 5', async (t) => {
   const text = [
     event(1),
     event(2, ',"buildId":7'),
@@ -65,8 +59,8 @@ t.test('rejected events and repeated ids are said, with their places: exit 5', a
     code: 5,
     stdout: /^checked 7 events of game-1: 2 would be accepted, 2 duplicates, 3 rejected; .*\n$/,
     stderr: [
-      'ingest: line 4, e-1: The eventId is that of line 1.',
-      'ingest: line 5, e-1: The eventId is that of line 1.',
+      'ingest: line 4, e-1: The eventId repeats line 1.',
+      'ingest: line 5, e-1: The eventId repeats line 1.',
       'ingest: line 2, e-2: /buildId: Expected a string.',
       'ingest: line 3: Expected a JSON object in UTF-8, in one line.',
       'ingest: line 6, e-1: /projectId: Expected the project that the request is made for.',
@@ -97,22 +91,26 @@ t.test('rejected events and repeated ids are said, with their places: exit 5', a
   t.match(await checkJson(`${event(1)}\n${event(1)}`), { code: 5, error: { code: 'events-repeated' } })
 })
 
-t.test('the project is that of the first event, or the one that is named, which may then be missing', async (t) => {
-  const nobodys = '{"eventId":"e"}'
-  t.match(await checkJson(`${event(1)}\n${nobodys}`), { code: 5, accepted: 1, rejected: 1 })
-  t.match(await checkJson(`${event(1)}\n${nobodys}`, '--project', projectId), { code: 0, accepted: 2 })
+t.test('the project is that of the first event, or --project, which events may omit', async (t) => {
+  const withoutProject = '{"eventId":"e"}'
+  t.match(await checkJson(`${event(1)}\n${withoutProject}`), { code: 5, accepted: 1, rejected: 1 })
+  t.match(await checkJson(`${event(1)}\n${withoutProject}`, '--project', projectId), { code: 0, accepted: 2 })
   t.match(await checkJson(event(1), '--project', 'other'), { code: 5, projectId: 'other', rejected: 1 })
-  await isWrongUse(t, ['check', fileOf(nobodys)], /The first event names no project: name it by --project/)
-  await isWrongUse(t, ['check', fileOf(nobodys), '--project', 'a b'], /A project id is 1 to 64/)
+  await isWrongUsage(
+    t,
+    ['check', fileOf(withoutProject)],
+    /The first event has no valid projectId: name the project with --project/,
+  )
+  await isWrongUsage(t, ['check', fileOf(withoutProject), '--project', 'a b'], /Expected a project id: 1 to 64/)
 })
 
-t.test('events without an id are rejected, unless ids are to be made', async (t) => {
+t.test('events without an id are rejected without --make-ids', async (t) => {
   const text = `{"projectId":"${projectId}"}\n{"projectId":"${projectId}"}`
   t.match(await checkJson(text), { code: 5, rejected: 2 })
   t.match(await checkJson(text, '--make-ids'), { code: 0, accepted: 2 })
 })
 
-t.test('what is not JSON at all is exit 5, and what cannot be read is wrong use', async (t) => {
+t.test('invalid JSON is exit code 5, an unreadable file is wrong usage', async (t) => {
   t.match(await ingest(['check', fileOf('eventId,type\n1,2\n')]), {
     code: 5,
     stdout: /^$/,
@@ -124,9 +122,9 @@ t.test('what is not JSON at all is exit 5, and what cannot be read is wrong use'
     events: 0,
     error: { code: 'malformed-body', message: /no end/ },
   })
-  await isWrongUse(t, ['check'], /missing <file>/)
-  await isWrongUse(t, ['check', join(directory, 'none')], /cannot be read/)
+  await isWrongUsage(t, ['check'], /missing <file>/)
+  await isWrongUsage(t, ['check', join(directory, 'none')], /cannot be read/)
   const file = fileOf(event(1))
-  await isWrongUse(t, ['check', file, '--rejected', file], /is what is read/)
+  await isWrongUsage(t, ['check', file, '--rejected', file], /is the input file/)
   t.match(await checkJson(event(1), '--nonsense'), { code: 2, ok: false, error: { code: 'invalid-argument' } })
 })

@@ -1,11 +1,10 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended, spawnIngest, startIngest, startServe } from '../ingest-process.ts'
+import { spawnIngest, startServe } from '../ingest-process.ts'
 import { digestOf, mapOf } from '../map-parts.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { createKey, projectId, send } from '../sender.ts'
-import { startProxy } from '../start-proxy.ts'
+import { ingest, isWrongUsage, startRun } from '../run-ingest.ts'
+import { createKey, projectId, send, startProxy } from '../served.ts'
 
 const directory = t.testdir()
 const data = join(directory, 'data')
@@ -14,7 +13,7 @@ const server = await startServe(t, ['--data', data, '--rate-limit', 'off'])
 const served = { env: { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key } }
 const stored = { env: { INGEST_DATA: data, INGEST_PROJECT_ID: projectId } }
 
-const map = mapOf(3_000_000)
+const map = mapOf(1_000_000)
 const file = join(directory, 'map.json')
 writeFileSync(file, map)
 for (const [place, build] of [
@@ -32,14 +31,14 @@ for (const [name, settings] of [
   ['over HTTP', served],
   ['in a store', stored],
 ] as const) {
-  t.test(`${name}, list shows the maps by build and place`, async (t) => {
+  t.test(`${name}, list sorts maps by build and place`, async (t) => {
     const { code, stdout, stderr } = await ingest(['maps', 'list'], settings)
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     const rows = stdout.trimEnd().split('\n')
     t.match(rows[0], /^PLACE +BUILD +STATE +BUILD IS +BYTES +PUBLISHED +DIGEST$/)
     t.match(rows.slice(1), [/^1 +b-1 +complete +open /, /^2 +b-1 +complete +open /, /^1 +b-2 +complete +frozen /])
     t.ok(rows.slice(1).every((row) => row.endsWith(digestOf(map))))
-    t.equal(rows[1]?.search(/\d {2}20\d\d-/), rows[0]?.indexOf('S  PUBLISHED'), 'numbers end below each other')
+    t.equal(rows[1]?.search(/\d {2}20\d\d-/), rows[0]?.indexOf('S  PUBLISHED'), 'numbers are aligned to the right')
     for (const [args, found] of [
       [
         ['--place', '1'],
@@ -61,7 +60,7 @@ for (const [name, settings] of [
     }
   })
 
-  t.test(`${name}, show says what is known of a map`, async (t) => {
+  t.test(`${name}, show prints the state of a map`, async (t) => {
     const { stdout } = await ingest(['maps', 'show', ...one], settings)
     t.match(stdout, /^place {6}1\nbuild {6}b-1, open\nstate {6}complete\ndigest {5}sha256:/)
     t.match(JSON.parse((await ingest(['maps', 'show', '--json', '--place', '1', '--build', 'b-2'], settings)).stdout), {
@@ -73,7 +72,7 @@ for (const [name, settings] of [
     })
   })
 
-  t.test(`${name}, download gives the bytes, whole or not at all`, async (t) => {
+  t.test(`${name}, download writes all bytes or nothing`, async (t) => {
     t.equal((await ingest(['maps', 'download', ...one], settings)).stdout, map.toString())
     const output = join(t.testdir({ there: 'as it was' }), 'there')
     t.match(await ingest(['maps', 'download', ...one, '--output', output], settings), {
@@ -96,12 +95,12 @@ for (const [name, settings] of [
     t.match(await ingest(['maps', 'verify', ...one, '--file', other], settings), {
       code: 5,
       stdout: /^$/,
-      stderr: /^ingest: .*other is not the map: sha256:.*, 14 bytes, and not sha256:.*\n$/,
+      stderr: /^ingest: .*other does not match the map: expected sha256:.*, but found sha256:.*, 14 bytes\.\n$/,
     })
-    await isWrongUse(t, ['maps', 'verify', ...one, '--file', `${file}.not`], /file cannot be read/, settings)
+    await isWrongUsage(t, ['maps', 'verify', ...one, '--file', `${file}.not`], /file cannot be read/, settings)
   })
 
-  t.test(`${name}, a map that is not there: exit 3`, async (t) => {
+  t.test(`${name}, a missing map: exit code 3`, async (t) => {
     for (const command of ['show', 'download', 'verify']) {
       t.match(await ingest(['maps', command, '--place', '1', '--build', 'none'], settings), {
         code: 3,
@@ -112,42 +111,42 @@ for (const [name, settings] of [
   })
 }
 
-t.test('a download that cannot be written leaves nothing', async (t) => {
+t.test('an unwritable download leaves no file', async (t) => {
   const parent = t.testdir({ directory: {} })
   const download = ['maps', 'download', ...one, '--output']
-  await isWrongUse(t, [...download, join(parent, 'none', 'map')], /cannot be written: E/, served)
-  await isWrongUse(t, [...download, join(parent, 'directory')], /cannot be written: E/, served)
+  await isWrongUsage(t, [...download, join(parent, 'none', 'map')], /cannot be written: E/, served)
+  await isWrongUsage(t, [...download, join(parent, 'directory')], /cannot be written: E/, served)
   t.strictSame(readdirSync(parent), ['directory'])
 })
 
-t.test('a download that is ended leaves what was there', async (t) => {
+t.test('an interrupted download leaves an existing file unchanged', async (t) => {
   const parent = t.testdir({ there: 'as it was' })
-  const url = await startProxy(
+  const proxy = await startProxy(
     t,
     () => server.url,
     ({ url = '' }) => {
-      if (url.startsWith('/v1/maps/content')) child.kill('SIGINT')
+      if (url.startsWith('/v1/maps/content')) running.signal('SIGINT')
     },
   )
   const output = join(parent, 'there')
-  const child = startIngest(['maps', 'download', ...one, '--output', output, '--url', url], served)
-  t.match(await ended(child), { code: 130, stderr: 'ingest: SIGINT: nothing was downloaded\n' })
+  const running = startRun(['maps', 'download', ...one, '--output', output, '--url', proxy.url], served)
+  t.match(await running.exited, { code: 130, stderr: 'ingest: SIGINT: the map was not downloaded\n' })
   t.strictSame(readdirSync(parent), ['there'])
   t.equal(readFileSync(output, 'utf8'), 'as it was')
 })
 
-t.test('a reader that goes away ends a download quietly', async (t) => {
+t.test('a reader that closes the pipe ends a download with exit code 0', async (t) => {
   const { code, stderr } = await spawnIngest(['maps', 'download', ...one], { ...served, readBytes: 1 })
   t.strictSame({ code, stderr }, { code: 0, stderr: '' })
 })
 
-t.test('credentials and wrong use', async (t) => {
+t.test('invalid credentials and wrong usage', async (t) => {
   t.match(await ingest(['maps', 'list'], { env: { ...served.env, INGEST_KEY: 'wrong' } }), { code: 4 })
-  await isWrongUse(t, ['maps', 'list', '--data', data, '--project', 'a b'], /A project id is/)
+  await isWrongUsage(t, ['maps', 'list', '--data', data, '--project', 'a b'], /Expected a project id/)
   for (const command of ['show', 'download', 'verify']) {
-    await isWrongUse(t, ['maps', command, '--build', 'b'], /missing --place <id>/, served)
-    await isWrongUse(t, ['maps', command, '--place', '1'], /missing --build <id>/, served)
+    await isWrongUsage(t, ['maps', command, '--build', 'b'], /missing --place <id>/, served)
+    await isWrongUsage(t, ['maps', command, '--place', '1'], /missing --build <id>/, served)
   }
-  await isWrongUse(t, ['maps', 'list', '--data', join(directory, 'none'), '--project', 'p'], /There is no store/)
+  await isWrongUsage(t, ['maps', 'list', '--data', join(directory, 'none'), '--project', 'p'], /There is no store/)
   t.notOk(existsSync(join(directory, 'none')))
 })

@@ -6,11 +6,10 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { ended, ingestCommand, ownEnvironment, startIngest, startServe } from '../ingest-process.ts'
+import { ingestCommand, ownEnvironment, startServe } from '../ingest-process.ts'
 import { digestOf, mapOf } from '../map-parts.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { createKey, projectId, send } from '../sender.ts'
-import { openKilled, startProxy } from '../start-proxy.ts'
+import { ingest, isWrongUsage, startRun } from '../run-ingest.ts'
+import { createKey, openRestarted, projectId, send, startProxy } from '../served.ts'
 
 const directory = t.testdir()
 const data = join(directory, 'data')
@@ -50,7 +49,7 @@ async function freeze(build: string): Promise<void> {
   t.match(await send({ ...server, key }, body), { status: 202, body: { accepted: 1 } })
 }
 
-t.test('a map is published, and again it is unchanged; one line says so', async (t) => {
+t.test('a map is created, and a second run reports it as unchanged', async (t) => {
   const digest = digestOf(small)
   t.match(await publish(smallFile, 'lines'), {
     code: 0,
@@ -67,7 +66,7 @@ t.test('a map is published, and again it is unchanged; one line says so', async 
   t.equal(await contentOf('lines'), small.toString())
 })
 
-t.test('--json is one object, and --quiet is nothing', async (t) => {
+t.test('--json prints one object, and --quiet nothing', async (t) => {
   const { code, result } = await publishJson(smallFile, 'json')
   t.equal(code, 0)
   t.match(result, {
@@ -85,16 +84,16 @@ t.test('--json is one object, and --quiet is nothing', async (t) => {
   t.strictSame(await publish(smallFile, 'quiet', '--quiet'), { code: 0, signal: null, stdout: '', stderr: '' })
 })
 
-t.test('of a map in which one part was moved, little is sent, and what comes back is the file', async (t) => {
-  const first = mapOf(20 * megabyte)
-  const moved = mapOf(20 * megabyte, { moved: 100_000 })
+t.test('a map with one changed part sends only a few chunks, and downloads byte for byte', async (t) => {
+  const first = mapOf(10 * megabyte)
+  const moved = mapOf(10 * megabyte, { moved: 50_000 })
   t.not(digestOf(first), digestOf(moved))
   const whole = await publishJson(fileOf(first), 'large')
   t.match(whole, { code: 0, result: { outcome: 'created', uploadedBytes: first.length } })
   const file = fileOf(moved)
   const part = await publishJson(file, 'large-2')
   t.match(part, { code: 0, result: { outcome: 'created', size: moved.length } })
-  t.ok(part.result.uploadedBytes < moved.length / 20, String(part.result.uploadedBytes))
+  t.ok(part.result.uploadedBytes < moved.length / 10, String(part.result.uploadedBytes))
   const output = join(directory, 'download')
   const map = ['--place', '1', '--build', 'large-2']
   t.match(await ingest(['maps', 'download', ...map, '--output', output], { env }), { code: 0, stderr: /^$/ })
@@ -102,14 +101,9 @@ t.test('of a map in which one part was moved, little is sent, and what comes bac
   t.match(await ingest(['maps', 'verify', ...map, '--file', file], { env }), { code: 0, stderr: /^$/ })
 })
 
-t.test('standard input is a map, and the name of a file says what it is', async (t) => {
-  const script = '"$0" "$@" < "$MAP"'
+t.test('standard input is published, and the content type depends on the file name', async (t) => {
   const args = ['publish-map', '-', '--place', '1', '--build', 'stdin', '--json']
-  const child = spawn('sh', ['-c', script, ...ingestCommand(args)], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...ownEnvironment(), ...env, MAP: smallFile },
-  })
-  const { code, stdout } = await ended(child)
+  const { code, stdout } = await ingest(args, { env, stdin: small.toString() })
   t.equal(code, 0)
   t.match(JSON.parse(stdout), { outcome: 'created', digest: digestOf(small), contentType: 'application/octet-stream' })
   const types = [
@@ -123,7 +117,7 @@ t.test('standard input is a map, and the name of a file says what it is', async 
   }
 })
 
-t.test('a frozen build: the same map is unchanged, another is refused, and nothing changes', async (t) => {
+t.test('a frozen build: the same map is unchanged, a different map is refused', async (t) => {
   const other = fileOf(mapOf(20_000, { seed: 2 }))
   t.match(await publish(smallFile, 'frozen'), { code: 0 })
   await freeze('frozen')
@@ -145,13 +139,13 @@ t.test('a frozen build: the same map is unchanged, another is refused, and nothi
   t.equal(await contentOf('frozen'), small.toString())
 })
 
-t.test('a first map after the events of its build is taken once', async (t) => {
+t.test('the first map of a frozen build is accepted', async (t) => {
   await freeze('late')
   t.match(await publishJson(smallFile, 'late'), { code: 0, result: { outcome: 'created', frozen: true } })
   t.match(await publish(fileOf(mapOf(20_000, { seed: 3 })), 'late'), { code: 3 })
 })
 
-t.test('an empty file is refused, unless it is meant', async (t) => {
+t.test('an empty file is refused without --allow-empty', async (t) => {
   const empty = fileOf(Buffer.alloc(0))
   t.match(await publish(empty, 'empty'), {
     code: 5,
@@ -161,7 +155,7 @@ t.test('an empty file is refused, unless it is meant', async (t) => {
   t.match(await publish(empty, 'empty', '--allow-empty'), { code: 0, stdout: /^created .* 0 bytes/ })
 })
 
-t.test('--if-absent and --expect are conditions', async (t) => {
+t.test('--if-absent and --expect are preconditions', async (t) => {
   const other = fileOf(mapOf(20_000, { seed: 4 }))
   t.match(await publish(smallFile, 'conditions', '--if-absent'), { code: 0 })
   t.match(await publish(smallFile, 'conditions', '--if-absent'), { code: 0, stdout: /^unchanged / })
@@ -171,7 +165,7 @@ t.test('--if-absent and --expect are conditions', async (t) => {
   t.match(await publish(other, 'conditions', '--expect', digestOf(small)), { code: 0, stdout: /^replaced / })
 })
 
-t.test('--dry-run says what would happen, and nothing does', async (t) => {
+t.test('--dry-run prints what would happen and changes nothing', async (t) => {
   const file = fileOf(mapOf(20_000, { seed: 5 }))
   t.match(await publish(file, 'dry', '--dry-run'), {
     code: 0,
@@ -187,24 +181,24 @@ t.test('--dry-run says what would happen, and nothing does', async (t) => {
   t.match(await publish(file, 'frozen', '--dry-run'), { code: 3 })
 })
 
-t.test('wrong use', async (t) => {
+t.test('wrong usage', async (t) => {
   const publication = ['publish-map', smallFile, '--place', '1', '--build', 'b']
   const settings = { env }
-  await isWrongUse(t, ['publish-map', ...publication.slice(2)], /missing <file>/, settings)
-  await isWrongUse(t, ['publish-map', smallFile, '--build', 'b'], /missing --place <id>/, settings)
-  await isWrongUse(t, ['publish-map', smallFile, '--place', '1'], /missing --build <id>/, settings)
-  await isWrongUse(t, publication, /missing .*--project <id>/)
-  await isWrongUse(t, [...publication, '--project', 'p'], /missing --url <url> \(or INGEST_URL\) or --data/)
-  await isWrongUse(t, [...publication, '--url', 'http://x', '--data', data], /and not both/, settings)
-  await isWrongUse(t, [...publication, '--url', 'ftp://x'], /url must be the address of the server/, settings)
-  await isWrongUse(t, ['publish-map', `${smallFile}.not`, ...publication.slice(2)], /cannot be read/, settings)
-  await isWrongUse(t, ['publish-map', directory, ...publication.slice(2)], /is a directory/, settings)
-  await isWrongUse(t, [...publication, '--expect', 'abc'], /--expect is a digest/, settings)
-  await isWrongUse(t, [...publication, '--if-absent', '--expect', digestOf(small)], /cannot be used with/, settings)
-  await isWrongUse(t, [...publication, '--on-frozen', 'ignore'], /Allowed choices are fail, warn/, settings)
-  await isWrongUse(t, [...publication, '--key-file', `${smallFile}.not`], /key file cannot be read/, settings)
+  await isWrongUsage(t, ['publish-map', ...publication.slice(2)], /missing <file>/, settings)
+  await isWrongUsage(t, ['publish-map', smallFile, '--build', 'b'], /missing --place <id>/, settings)
+  await isWrongUsage(t, ['publish-map', smallFile, '--place', '1'], /missing --build <id>/, settings)
+  await isWrongUsage(t, publication, /missing .*--project <id>/)
+  await isWrongUsage(t, [...publication, '--project', 'p'], /missing --url <url> \(or INGEST_URL\) or --data/)
+  await isWrongUsage(t, [...publication, '--url', 'http://x', '--data', data], /and not both/, settings)
+  await isWrongUsage(t, [...publication, '--url', 'ftp://x'], /url must be the address of the server/, settings)
+  await isWrongUsage(t, ['publish-map', `${smallFile}.not`, ...publication.slice(2)], /cannot be read/, settings)
+  await isWrongUsage(t, ['publish-map', directory, ...publication.slice(2)], /is a directory/, settings)
+  await isWrongUsage(t, [...publication, '--expect', 'abc'], /--expect expects a digest/, settings)
+  await isWrongUsage(t, [...publication, '--if-absent', '--expect', digestOf(small)], /cannot be used with/, settings)
+  await isWrongUsage(t, [...publication, '--on-frozen', 'ignore'], /Allowed choices are fail, warn/, settings)
+  await isWrongUsage(t, [...publication, '--key-file', `${smallFile}.not`], /key file cannot be read/, settings)
   for (const concurrency of ['0', '17', 'x']) {
-    await isWrongUse(t, [...publication, '--concurrency', concurrency], /whole number from 1 to 16/, settings)
+    await isWrongUsage(t, [...publication, '--concurrency', concurrency], /integer from 1 to 16/, settings)
   }
   t.match(await publishJson(`${smallFile}.not`, 'b'), { code: 2, result: { error: { code: 'invalid-argument' } } })
   t.match(await publishJson(smallFile, 'b', '--on-frozen', 'ignore'), {
@@ -213,17 +207,17 @@ t.test('wrong use', async (t) => {
   })
 })
 
-t.test('a key on the command line is refused, and not repeated', async (t) => {
+t.test('a key on the command line is refused, and not printed', async (t) => {
   const publication = ['publish-map', smallFile, '--place', '1', '--build', 'b', '--json']
   for (const args of [['--key', key], [`--key=${key}`]]) {
     const { code, stdout, stderr } = await ingest([...publication, ...args], { env })
-    t.match({ code, stderr }, { code: 2, stderr: /^ingest: a key does not go on a command line.*INGEST_KEY.*\n$/ })
+    t.match({ code, stderr }, { code: 2, stderr: /^ingest: a key on the command line is visible.*INGEST_KEY.*\n$/ })
     t.match(JSON.parse(stdout), { ok: false, error: { code: 'invalid-argument' } })
     t.notMatch(stdout + stderr, key)
   }
 })
 
-t.test('credentials: exit 4', async (t) => {
+t.test('invalid credentials: exit code 4', async (t) => {
   const publication = ['publish-map', smallFile, '--place', '1', '--build', 'keys']
   const wrong = `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`
   for (const INGEST_KEY of ['', 'two words', wrong]) {
@@ -237,7 +231,7 @@ t.test('credentials: exit 4', async (t) => {
   t.match(await ingest([...publication, '--key-file', fileOf(Buffer.from('\n'), 'empty')], { env }), { code: 4 })
 })
 
-t.test('what cannot be a map, or is too large: exit 5', async (t) => {
+t.test('an invalid or too large publication: exit code 5', async (t) => {
   t.match(await publish(smallFile, 'b'.repeat(129)), { code: 5, stdout: /^$/, stderr: /^ingest: .*\n$/ })
   const narrow = await startServe(t, ['--data', data, '--publication-limit', '1K'])
   t.match(await publish(fileOf(mapOf(5 * megabyte)), 'large-3', '--url', narrow.url), {
@@ -247,12 +241,12 @@ t.test('what cannot be a map, or is too large: exit 5', async (t) => {
   })
 })
 
-t.test('nobody there: exit 6, and it says to run it again', async (t) => {
+t.test('an unreachable server: exit code 6, and advice to run it again', async (t) => {
   const args = ['--url', 'http://127.0.0.1:1', '--retries', '1']
   t.match(await publish(smallFile, 'b', ...args), {
     code: 6,
     stdout: /^$/,
-    stderr: /^ingest: .*\. Run it again: .*\n$/,
+    stderr: /^ingest: .*\. Run it again to resume\.\n$/,
   })
   t.match(await publishJson(smallFile, 'b', ...args), {
     code: 6,
@@ -260,7 +254,7 @@ t.test('nobody there: exit 6, and it says to run it again', async (t) => {
   })
 })
 
-t.test('a url that leads to something else: exit 2', async (t) => {
+t.test('the URL of another service: exit code 2', async (t) => {
   for (const status of [200, 301, 404, 405]) {
     const other = createServer((req, res) => {
       req.resume().on('end', () => res.writeHead(status, { 'Content-Type': 'text/html' }).end('<h1>Hello</h1>'))
@@ -273,11 +267,11 @@ t.test('a url that leads to something else: exit 2', async (t) => {
   t.match(await publish(smallFile, 'b', '--url', `${server.url}/ingest`), {
     code: 2,
     stdout: /^$/,
-    stderr: /\/ingest knows no such request/,
+    stderr: /\/ingest does not serve this request/,
   })
 })
 
-/** Calls `then` when so many chunks have come to the server, and holds back those that come later until it is done. */
+/** Calls `then` at this chunk upload, and delays later ones until it is done. */
 function afterChunks(wanted: number, then: () => Promise<void> | void) {
   let chunks = 0
   let done: Promise<void> | void
@@ -288,12 +282,12 @@ function afterChunks(wanted: number, then: () => Promise<void> | void) {
   }
 }
 
-t.test('a file that changes while it is uploaded: exit 7, and nothing is published', async (t) => {
-  const file = fileOf(mapOf(3 * megabyte, { seed: 6 }))
-  const url = await startProxy(
+t.test('a file that changes during the upload: exit code 7, and nothing is published', async (t) => {
+  const file = fileOf(mapOf(2 * megabyte, { seed: 6 }))
+  const { url } = await startProxy(
     t,
     () => server.url,
-    afterChunks(2, () => writeFileSync(file, mapOf(3 * megabyte, { seed: 7 }))),
+    afterChunks(2, () => writeFileSync(file, mapOf(2 * megabyte, { seed: 7 }))),
   )
   t.match(await publishJson(file, 'changed', '--url', url, '--concurrency', '1'), {
     code: 7,
@@ -306,19 +300,19 @@ for (const [signal, code] of [
   ['SIGINT', 130],
   ['SIGTERM', 143],
 ] as const) {
-  t.test(`${signal} in the middle: exit ${code}, and run again it goes on from there`, async (t) => {
-    const map = mapOf(3 * megabyte, { seed: code })
+  t.test(`${signal} while uploading: exit code ${code}, and the next run resumes`, async (t) => {
+    const map = mapOf(2 * megabyte, { seed: code })
     const file = fileOf(map)
     const build = `ended-by-${signal}`
-    const url = await startProxy(
+    const { url } = await startProxy(
       t,
       () => server.url,
-      afterChunks(4, () => void child.kill(signal)),
+      afterChunks(4, () => running.signal(signal)),
     )
     const args = ['publish-map', file, '--place', '1', '--build', build, '--json', '--concurrency', '1']
-    const child = startIngest([...args, '--url', url], { env })
-    const end = await ended(child)
-    t.match(end, { code, signal: null, stderr: new RegExp(`ingest: ${signal}: .*run it again`) })
+    const running = startRun([...args, '--url', url], { env })
+    const end = await running.exited
+    t.match(end, { code, stderr: new RegExp(`ingest: ${signal}: .*run it again to resume`) })
     t.match(JSON.parse(end.stdout), { ok: false, error: { code: 'interrupted', retryable: true } })
     t.match(await ingest(['maps', 'show', '--place', '1', '--build', build, '--json'], { env }), {
       code: 0,
@@ -326,12 +320,12 @@ for (const [signal, code] of [
     })
     const again = await publishJson(file, build)
     t.match(again, { code: 0, result: { ok: true, outcome: 'created' } })
-    t.ok(again.result.uploadedChunks < again.result.chunks, 'what was there is not sent again')
+    t.ok(again.result.uploadedChunks < again.result.chunks, 'stored chunks are not sent again')
     t.equal(await contentOf(build), map.toString())
   })
 }
 
-t.test('a signal ends waiting for standard input', async (t) => {
+t.test('SIGTERM ends the built command while it waits for standard input', async (t) => {
   const args = ['publish-map', '-', '--place', '1', '--build', 'waiting']
   const [command = '', ...rest] = ingestCommand(args)
   const temporary = t.testdir()
@@ -339,33 +333,39 @@ t.test('a signal ends waiting for standard input', async (t) => {
     stdio: ['pipe', 'pipe', 'pipe'],
     env: { ...ownEnvironment(), ...env, TMPDIR: temporary },
   })
-  // once something of it is put aside, it listens to signals
+  // it listens to signals once it spools
   child.stdin.on('error', () => {}).write('{')
   while (readdirSync(temporary).length === 0) await delay(10)
   child.kill('SIGTERM')
   const [code] = await once(child, 'exit')
   t.equal(code, 143)
-  t.strictSame(readdirSync(temporary), [], 'and what was put aside is gone')
+  t.strictSame(readdirSync(temporary), [], 'the spooled part is removed')
 })
 
-const killedMap = mapOf(4 * megabyte, { seed: 8 })
+const killedMap = mapOf(2 * megabyte, { seed: 8 })
 const killedArgs = ['--place', '1', '--build', 'killed']
 
-t.test('a server that is killed in the middle and starts again: the same run goes on', async (t) => {
-  const { env } = await openKilled(t, (kill) => afterChunks(5, kill), { restart: true })
+t.test('a server that is killed and restarted during an upload: the same run completes it', async (t) => {
+  const { env } = await openRestarted(t, (restart) => afterChunks(5, restart))
   const { code, stdout } = await ingest(['publish-map', fileOf(killedMap), ...killedArgs, '--json'], { env })
   t.equal(code, 0)
   t.match(JSON.parse(stdout), { ok: true, outcome: 'created', digest: digestOf(killedMap) })
   t.match(await ingest(['maps', 'verify', ...killedArgs], { env }), { code: 0 })
 })
 
-t.test('a server that is killed and stays away: exit 6, and run again it goes on', async (t) => {
-  const { restarted, env } = await openKilled(t, (kill) => afterChunks(5, kill), { restart: false })
-  const args = ['publish-map', fileOf(killedMap), ...killedArgs, '--json']
+t.test('a server that stays unreachable: exit code 6, and the next run resumes', async (t) => {
+  const proxy = await startProxy(
+    t,
+    () => server.url,
+    afterChunks(5, () => {
+      proxy.isDown = true
+    }),
+  )
+  const args = ['publish-map', fileOf(killedMap), ...killedArgs, '--json', '--url', proxy.url]
   const first = await ingest([...args, '--retries', '1', '--concurrency', '1'], { env })
   t.equal(first.code, 6)
   t.match(JSON.parse(first.stdout), { ok: false, error: { code: 'connection-failed', retryable: true } })
-  await restarted()
+  proxy.isDown = false
   const { code, stdout } = await ingest(args, { env })
   t.equal(code, 0)
   const { chunks, uploadedChunks } = JSON.parse(stdout)
@@ -373,7 +373,7 @@ t.test('a server that is killed and stays away: exit 6, and run again it goes on
   t.match(await ingest(['maps', 'verify', ...killedArgs], { env }), { code: 0 })
 })
 
-t.test('--data publishes straight into a store, also beside a server', async (t) => {
+t.test('--data publishes to a store directly, also while a server has it open', async (t) => {
   const file = fileOf(mapOf(2 * megabyte, { seed: 9 }))
   const own = { env: { INGEST_DATA: data, INGEST_PROJECT_ID: projectId } }
   const args = ['publish-map', file, '--place', '1', '--build', 'direct', '--json']
@@ -384,13 +384,13 @@ t.test('--data publishes straight into a store, also beside a server', async (t)
   await freeze('direct')
   t.match(await ingest(['publish-map', smallFile, ...args.slice(2)], own), { code: 3 })
   const missing = ['publish-map', smallFile, '--place', '1', '--build', 'b', '--data', join(directory, 'none')]
-  await isWrongUse(t, missing, /There is no store in/, { env: { INGEST_PROJECT_ID: projectId } })
+  await isWrongUsage(t, missing, /There is no store in/, { env: { INGEST_PROJECT_ID: projectId } })
 })
 
-t.test('the environment has both: the option wins', async (t) => {
+t.test('an option overrides INGEST_URL and INGEST_DATA', async (t) => {
   const both = { env: { ...env, INGEST_URL: 'http://127.0.0.1:1', INGEST_DATA: join(directory, 'none') } }
   const args = ['publish-map', smallFile, '--place', '1', '--build', 'both']
   t.match(await ingest([...args, '--url', server.url], both), { code: 0, stdout: /^created / })
   t.match(await ingest([...args, '--data', data], both), { code: 0, stdout: /^unchanged / })
-  await isWrongUse(t, args, /and not both/, both)
+  await isWrongUsage(t, args, /and not both/, both)
 })

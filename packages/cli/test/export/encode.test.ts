@@ -1,37 +1,57 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import { gunzipSync } from 'node:zlib'
-import { createIngest } from '@ingest/core'
+import { createIngest, openMemoryStore, type StoredEvent } from '@ingest/core'
 import { knownFields } from '@ingest/core/internal'
-import { openLmdbStore } from '@ingest/lmdb'
 import { parquetMetadata, parquetReadObjects } from 'hyparquet'
-import t, { type Test } from 'tap'
-import { spawnIngest } from '../ingest-process.ts'
+import t from 'tap'
+import { encodeNdjson } from '../../src/export/encode-ndjson.ts'
+import { encodeParquet, type ParquetOptions } from '../../src/export/encode-parquet.ts'
 
-// By the built command: the resolver of the test runner does not find the parts of hyparquet that its writer imports.
+const lines = Array.from({ length: 3000 }, (_, i) => Buffer.from(`{"i":${i},"text":"${'x'.repeat(i % 100)}"}\n`))
+
+async function* from(items: Buffer[], failure?: Error) {
+  for (const line of items) yield { line }
+  if (failure) throw failure
+}
+
+t.test('NDJSON chunks are the lines, in fewer writes', async (t) => {
+  const chunks = await Readable.from(encodeNdjson(from(lines))).toArray()
+  t.equal(Buffer.concat(chunks).toString(), Buffer.concat(lines).toString())
+  t.ok(chunks.length > 1 && chunks.length < 10)
+})
+
+t.test('no lines make no chunks', async (t) => {
+  t.strictSame(await Readable.from(encodeNdjson(from([]))).toArray(), [])
+})
+
+t.test('lines before an error are yielded before it is thrown', async (t) => {
+  for (const some of [lines.slice(0, 3), lines, []]) {
+    const failure = new Error('damaged')
+    const chunks: Buffer[] = []
+    const encoding = (async () => {
+      for await (const chunk of encodeNdjson(from(some, failure))) chunks.push(chunk)
+    })()
+    await t.rejects(encoding, failure)
+    t.equal(Buffer.concat(chunks).toString(), Buffer.concat(some).toString())
+  }
+})
 
 const projectId = 'p'
 const receivedAt = Date.UTC(2026, 10, 20, 17, 51, 0, 123)
 
-/** The Parquet file of these events, of which each is text of JSON. */
-async function exported(t: Test, batches: readonly (readonly string[])[], args: string[] = []): Promise<ArrayBuffer> {
-  const path = t.testdir({})
-  const store = createIngest({ store: await openLmdbStore(join(path, 'data')), now: () => receivedAt })
-  for (const events of batches) {
-    const { accepted } = await store.project(projectId).submitBatch(Buffer.from(`{"events":[${events.join(',')}]}`))
-    if (accepted !== events.length) throw new Error('not all are events')
+/** The Parquet file of events, given as JSON texts. */
+async function parquetOf(events: readonly string[], options: Partial<ParquetOptions> = {}): Promise<ArrayBuffer> {
+  const embedded = createIngest({ store: openMemoryStore(), now: () => receivedAt })
+  const project = embedded.project(projectId)
+  for (let at = 0; at < events.length; at += 100) {
+    const batch = events.slice(at, at + 100)
+    const { accepted } = await project.submitBatch(Buffer.from(`{"events":[${batch.join(',')}]}`))
+    if (accepted !== batch.length) throw new Error('some events are invalid')
   }
-  await store.close()
-  const output = join(path, 'files')
-  const target = ['--data', join(path, 'data'), '--project', projectId]
-  t.match(await spawnIngest(['export', ...target, '--output', output, '--format', 'parquet', ...args]), {
-    code: 0,
-    stderr: '',
-  })
-  const [file = '', ...others] = readdirSync(output).filter((name) => name.endsWith('.parquet'))
-  t.strictSame(others, [])
-  const bytes = readFileSync(join(output, file))
-  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer
+  const stored: AsyncIterable<StoredEvent> = project.readEvents()
+  const chunks = await Readable.from(encodeParquet(stored, { gzip: false, ...options })).toArray()
+  await embedded.close()
+  return new Uint8Array(Buffer.concat(chunks)).buffer
 }
 
 async function rowsOf(file: ArrayBuffer): Promise<Record<string, unknown>[]> {
@@ -40,8 +60,8 @@ async function rowsOf(file: ArrayBuffer): Promise<Record<string, unknown>[]> {
 
 const nulls = Object.fromEntries(knownFields.map(({ name }) => [name, null]))
 
-t.test('the columns are what every event has, the well-known fields, and the event', async (t) => {
-  const { schema } = parquetMetadata(await exported(t, [['{"projectId":"p","eventId":"e"}']]))
+t.test('the columns of Parquet are the required fields, the well-known fields and the event', async (t) => {
+  const { schema } = parquetMetadata(await parquetOf(['{"projectId":"p","eventId":"e"}']))
   const leaves = schema
     .slice(1)
     .map(({ name, type, converted_type, repetition_type }) => [name, type, converted_type, repetition_type])
@@ -63,7 +83,7 @@ t.test('the columns are what every event has, the well-known fields, and the eve
   ])
 })
 
-t.test('odd values come back, whatever compresses them', async (t) => {
+t.test('unusual values survive Parquet with snappy and with gzip', async (t) => {
   const cases: [string, Record<string, unknown>][] = [
     ['{"projectId":"p","eventId":"bare"}', {}],
     [
@@ -116,7 +136,10 @@ t.test('odd values come back, whatever compresses them', async (t) => {
     event: text,
   }))
   for (const gzip of [false, true]) {
-    const file = await exported(t, [cases.map(([text]) => text)], gzip ? ['--gzip'] : [])
+    const file = await parquetOf(
+      cases.map(([text]) => text),
+      { gzip },
+    )
     const rows = await rowsOf(file)
     t.strictSame(
       rows.map(({ cursor: _, ...row }) => row),
@@ -130,20 +153,20 @@ t.test('odd values come back, whatever compresses them', async (t) => {
   }
 })
 
-t.test('many events, and large ones, are several row groups', async (t) => {
-  const batchOf = (size: number, filler: string) => (_: unknown, batch: number) =>
-    Array.from({ length: size }, (_, i) => `{"projectId":"p","eventId":"e-${batch}-${i}","text":"${filler}"}`)
-  const many = Array.from({ length: 501 }, batchOf(100, ''))
-  const large = Array.from({ length: 100 }, batchOf(1, 'x'.repeat(250_000)))
-  for (const [batches, groups] of [[many, [50_000, 100]] as const, [large, [68, 32]] as const]) {
-    const file = await exported(t, batches)
-    t.strictSame(
-      parquetMetadata(file).row_groups.map(({ num_rows }) => Number(num_rows)),
-      groups,
-    )
+t.test('a row group ends at its maximum of rows or bytes', async (t) => {
+  const events = Array.from(
+    { length: 250 },
+    (_, i) => `{"projectId":"p","eventId":"e-${i}","text":"${'x'.repeat(100)}"}`,
+  )
+  const groupsOf = async (options: Partial<ParquetOptions>) => {
+    const file = await parquetOf(events, options)
     const rows = await rowsOf(file)
-    const sent = batches.flat()
-    t.equal(rows.length, sent.length)
-    t.ok(rows.every(({ event }, i) => event === sent[i]))
+    t.ok(rows.length === events.length && rows.every(({ event }, i) => event === events[i]))
+    return parquetMetadata(file).row_groups.map(({ num_rows }) => Number(num_rows))
   }
+  t.strictSame(await groupsOf({}), [250])
+  t.strictSame(await groupsOf({ groupRowsMax: 100 }), [100, 100, 50])
+  const bytes = events.slice(0, 80).reduce((sum, event) => sum + event.length, 0)
+  t.strictSame((await groupsOf({ groupBytesMax: bytes })).slice(0, 1), [80])
+  t.strictSame((await groupsOf({ groupBytesMax: bytes + 1 })).slice(0, 1), [81])
 })

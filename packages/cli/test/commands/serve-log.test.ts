@@ -1,31 +1,31 @@
 import { stripVTControlCharacters } from 'node:util'
 import t from 'tap'
-import { createLog, textOf } from '../../src/commands/serve-log.ts'
+import { createLog, formatRecord } from '../../src/commands/serve-log.ts'
 import { createIo } from '../run-ingest.ts'
 
 const time = new Date(2026, 10, 20, 17, 51, 0, 250).getTime()
 
 t.test('a record is a line: when, what, and its members', async (t) => {
   t.equal(
-    textOf({ level: 30, time, msg: 'drained', accepted: 3, data: 'a b', list: [1] }, false),
+    formatRecord({ level: 30, time, msg: 'drained', accepted: 3, data: 'a b', list: [1] }, false),
     '17:51:00 drained accepted=3 data="a b" list=[1]\n',
   )
-  t.equal(textOf({ level: 40, time, msg: 'no key yet' }, false), '17:51:00 warning: no key yet\n')
+  t.equal(formatRecord({ level: 40, time, msg: 'no key yet' }, false), '17:51:00 warning: no key yet\n')
   t.equal(
-    textOf({ level: 50, time, msg: 'request failed', err: { message: 'x', stack: 'Error: x\n    at y' } }, false),
+    formatRecord({ level: 50, time, msg: 'request failed', err: { message: 'x', stack: 'Error: x\n    at y' } }, false),
     '17:51:00 error: request failed\n    Error: x\n        at y\n',
   )
 })
 
 t.test('with colours it is the same text', async (t) => {
   const record = { level: 60, time, msg: 'the store has failed', code: 'store-failed' }
-  const colored = textOf(record, true)
+  const colored = formatRecord(record, true)
   t.match(colored, '\x1b[31mfatal: the store has failed\x1b[39m')
-  t.equal(stripVTControlCharacters(colored), textOf(record, false))
+  t.equal(stripVTControlCharacters(colored), formatRecord(record, false))
 })
 
 t.test('nothing in a record moves the cursor of a terminal', async (t) => {
-  const line = textOf(
+  const line = formatRecord(
     { level: 30, time, msg: 'a\u001b[2J', '\u001b[31m': '\u009b', err: { stack: 'b\u001b[0m' } },
     false,
   )

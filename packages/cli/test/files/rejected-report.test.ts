@@ -2,7 +2,12 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RejectedInput } from '@ingest/client'
 import t from 'tap'
-import { placeOf, type RejectedReport, withRejected } from '../../src/files/rejected-report.ts'
+import {
+  createFirstSeen,
+  describePosition,
+  type RejectedReport,
+  withRejectedReport,
+} from '../../src/files/rejected-report.ts'
 import { createIo } from '../run-ingest.ts'
 
 const event = (at: number, eventId: string | null = `e-${at}`): RejectedInput => ({
@@ -20,11 +25,11 @@ const fill = async (report: RejectedReport) => {
   await report.note([event(0)], 'array')
 }
 
-t.test('they are kept in a file, with their issues and exactly as they came', async (t) => {
+t.test('rejected events are written to a file with their issues, byte for byte', async (t) => {
   const directory = t.testdir()
   const file = join(directory, 'rejected.ndjson')
   const { io, stderr } = createIo()
-  t.equal(await withRejected(io, { rejected: file }, (report) => fill(report).then(() => 'done')), 'done')
+  t.equal(await withRejectedReport(io, { rejected: file }, (report) => fill(report).then(() => 'done')), 'done')
   const issues = JSON.stringify(event(1).issues)
   t.equal(
     readFileSync(file, 'utf8'),
@@ -37,17 +42,17 @@ t.test('they are kept in a file, with their issues and exactly as they came', as
   t.equal(stderr(), '')
 })
 
-t.test('without any, the file is empty', async (t) => {
+t.test('the file is empty if no event is rejected', async (t) => {
   const { io } = createIo()
   const file = join(t.testdir({ rejected: 'of an earlier run' }), 'rejected')
-  await withRejected(io, { rejected: file }, async () => {})
+  await withRejectedReport(io, { rejected: file }, async () => {})
   t.equal(readFileSync(file, 'utf8'), '')
 })
 
-t.test('a failure does not take away what was kept', async (t) => {
+t.test('a later failure keeps the file', async (t) => {
   const { io } = createIo()
   const file = join(t.testdir(), 'rejected')
-  const work = withRejected(io, { rejected: file }, async (report) => {
+  const work = withRejectedReport(io, { rejected: file }, async (report) => {
     await fill(report)
     throw new Error('its own')
   })
@@ -55,20 +60,20 @@ t.test('a failure does not take away what was kept', async (t) => {
   t.equal(readFileSync(file, 'utf8').split('\n').length, 4)
 })
 
-t.test('a file that cannot be written is refused, and nothing is left behind', async (t) => {
+t.test('an unwritable file is refused, and leaves nothing', async (t) => {
   const { io } = createIo()
   const directory = t.testdir()
   const none = join(directory, 'none', 'rejected')
-  await t.rejects(withRejected(io, { rejected: none }, fill), {
+  await t.rejects(withRejectedReport(io, { rejected: none }, fill), {
     code: 'invalid-argument',
     message: /cannot be written/,
   })
   t.strictSame(readdirSync(directory), [])
 })
 
-t.test('otherwise the first are shown, without anything that a terminal would obey', async (t) => {
+t.test('without a file, the first are printed, with control characters escaped', async (t) => {
   const { io, stderr } = createIo()
-  await withRejected(io, {}, async (report) => {
+  await withRejectedReport(io, {}, async (report) => {
     await fill(report)
     report.mention(7, 'lines', '\u001b[31m\u009b', 'Again.')
     for (let at = 8; at < 12; at++) await report.note([event(at)], 'lines')
@@ -87,12 +92,33 @@ t.test('otherwise the first are shown, without anything that a terminal would ob
   )
 })
 
-t.test('--quiet shows none of them', async (t) => {
+t.test('--quiet prints none', async (t) => {
   const { io, stderr } = createIo()
-  await withRejected(io, { quiet: true }, fill)
+  await withRejectedReport(io, { quiet: true }, fill)
   t.equal(stderr(), '')
 })
 
 t.test('lines are numbered from 1 and elements from 0', async (t) => {
-  t.strictSame([placeOf(1, 'lines'), placeOf(0, 'array')], ['line 1', 'element 0'])
+  t.strictSame([describePosition(1, 'lines'), describePosition(0, 'array')], ['line 1', 'element 0'])
+})
+
+t.test('the first position of each id is found', async (t) => {
+  const places = createFirstSeen(3)
+  for (let i = 0; i < 10; i++) {
+    t.equal(places.find(`e-${i}`), undefined)
+    places.add(`e-${i}`, i + 1)
+  }
+  t.strictSame(
+    Array.from({ length: 10 }, (_, i) => places.find(`e-${i}`)),
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+  )
+  t.equal(places.find('e-10'), undefined)
+})
+
+t.test('similar ids are different', async (t) => {
+  const places = createFirstSeen()
+  places.add('\u00e9', 1)
+  t.equal(places.find('e\u0301'), undefined)
+  t.equal(places.find('\u00e9 '), undefined)
+  t.equal(places.find('\u00e9'), 1)
 })

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
 import { ingestCommand, startServe } from '../ingest-process.ts'
-import { ingest, isWrongUse } from '../run-ingest.ts'
-import { createKey, projectId, send } from '../sender.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { createKey, projectId, send } from '../served.ts'
 
 const data = join(t.testdir(), 'data')
 const key = await createKey(data)
@@ -33,14 +33,14 @@ for (const [name, env] of [
   })
 
   t.test(`${name}, an event that is not stored: exit 3`, async (t) => {
-    const stderr = 'ingest: No event First is stored for the project game-1.\n'
+    const stderr = 'ingest: The project game-1 has no event First.\n'
     t.match(await ingest(['find', 'First'], { env }), { code: 3, stdout: /^$/, stderr })
     t.match(await ingest(['find', 'First', '--json'], { env }), { code: 3, stdout: /"code":"event-not-found"/, stderr })
   })
 
   t.test(`${name}, an id that cannot be is wrong use`, async (t) => {
-    await isWrongUse(t, ['find', ''], /Expected at least 1 byte/, { env })
-    await isWrongUse(t, ['find', 'x'.repeat(257)], /Expected at most 256 bytes/, { env })
+    await isWrongUsage(t, ['find', ''], /Expected at least 1 byte/, { env })
+    await isWrongUsage(t, ['find', 'x'.repeat(257)], /Expected at most 256 bytes/, { env })
   })
 }
 
@@ -65,7 +65,7 @@ t.test('on a terminal nothing of an event moves the cursor', { skip: noTerminal 
 })
 
 t.test('wrong use', async (t) => {
-  await isWrongUse(t, ['find', '--project', 'p'], /missing <eventId>/)
-  await isWrongUse(t, ['find', 'a', '--data', data], /missing --project <id> \(or INGEST_PROJECT_ID\)/)
-  await isWrongUse(t, ['find', 'a', '--project', 'p'], /missing --url <url>/)
+  await isWrongUsage(t, ['find', '--project', 'p'], /missing <eventId>/)
+  await isWrongUsage(t, ['find', 'a', '--data', data], /missing --project <id> \(or INGEST_PROJECT_ID\)/)
+  await isWrongUsage(t, ['find', 'a', '--project', 'p'], /missing --url <url>/)
 })

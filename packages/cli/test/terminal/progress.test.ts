@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import t from 'tap'
-import { lines, showProgress } from '../../src/terminal/progress.ts'
+import { createProgressDisplay, createProgressLines, toEventsProgress } from '../../src/terminal/progress.ts'
 
 const reading = { label: 'reading', done: 10, total: null, text: '10 B', isAnnounced: false }
 const hashing = { label: 'hashing', done: 500, total: 2000, text: '500 B of 2.0 kB', isAnnounced: false }
@@ -14,10 +14,10 @@ function openStream(isTTY: boolean) {
   return { stream: stream as unknown as NodeJS.WriteStream, text: () => written.join('') }
 }
 
-t.test('in a log it is a line when something begins that is announced, and then one now and then', async (t) => {
+t.test('a log gets a line for each announced phase, and then one every 5 seconds', async (t) => {
   const written: string[] = []
   let now = 0
-  const display = lines({ write: (text: unknown) => written.push(String(text)) > 0 }, () => now)
+  const display = createProgressLines({ write: (text: unknown) => written.push(String(text)) > 0 }, () => now)
   display.show(reading)
   display.show(hashing)
   t.strictSame(written, [])
@@ -35,9 +35,9 @@ t.test('in a log it is a line when something begins that is announced, and then 
   t.strictSame(written, ['ingest: uploading 0 B of 1.5 kB\n', 'ingest: uploading 750 B\n'])
 })
 
-t.test('what is no terminal gets lines without any control characters', async (t) => {
+t.test('a pipe gets lines without control characters', async (t) => {
   const { stream, text } = openStream(false)
-  const display = await showProgress(stream)
+  const display = await createProgressDisplay(stream)
   for (const progress of [reading, hashing, uploading]) display.show(progress)
   display.end()
   t.equal(text(), 'ingest: uploading 0 B of 1.5 kB\n')
@@ -45,7 +45,7 @@ t.test('what is no terminal gets lines without any control characters', async (t
 
 t.test('a terminal gets a bar', async (t) => {
   const { stream, text } = openStream(true)
-  const display = await showProgress(stream)
+  const display = await createProgressDisplay(stream)
   for (const progress of [reading, hashing, uploading]) display.show(progress)
   display.show({ ...uploading, done: 1500, text: '1.5 kB' })
   display.end()
@@ -53,9 +53,24 @@ t.test('a terminal gets a bar', async (t) => {
   t.match(text(), /uploading .*[█░]{30} /)
 })
 
-t.test('an upload that fails at once leaves the terminal alone', async (t) => {
+t.test('an immediate failure leaves the terminal unchanged', async (t) => {
   const { stream, text } = openStream(true)
-  const display = await showProgress(stream)
+  const display = await createProgressDisplay(stream)
   display.end()
   t.equal(text(), '')
+})
+
+t.test('it has the amount read and the number of rejected events', async (t) => {
+  const tally = { bytes: 1500, events: 12, rejected: 0 }
+  t.strictSame(toEventsProgress('sending', tally, 3000), {
+    label: 'sending',
+    done: 1500,
+    total: 3000,
+    text: '1.5 kB of 3.0 kB, 12 events',
+    isAnnounced: false,
+  })
+  t.match(toEventsProgress('sending', { ...tally, rejected: 2 }, null), {
+    total: null,
+    text: '1.5 kB, 12 events, 2 rejected',
+  })
 })

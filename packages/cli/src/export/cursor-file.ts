@@ -1,0 +1,113 @@
+import { open, readFile, rename, rm } from 'node:fs/promises'
+import { basename, dirname, relative } from 'node:path'
+import { type Cursor, IngestError } from '@ingest/core'
+
+/** The events of a file. */
+export interface FileContent {
+  events: number
+  /** Cursor of the last event. */
+  cursor: Cursor
+  /** Times of receipt of the first and the last event, in milliseconds since 1970. */
+  firstReceivedAt: number
+  lastReceivedAt: number
+}
+
+/** A completed file, which never changes under its name. */
+export interface ExportedFile extends FileContent {
+  file: string
+  /** Sequence number within the cursor file, from 1. */
+  number: number
+  /** File size. */
+  bytes: number
+}
+
+/** What a cursor file belongs to. */
+export interface CursorFileOptions {
+  directory: string
+  cursorFile: string
+  project: string
+  /** Filters of the export. */
+  type?: string | undefined
+  buildId?: string | undefined
+}
+
+interface CursorRecord {
+  version: 1
+  project: string
+  directory: string
+  type?: string | undefined
+  buildId?: string | undefined
+  last: ExportedFile
+}
+
+const unfiltered = '(any)'
+
+/**
+ * The last file that the cursor file records; undefined if there is no cursor file.
+ *
+ * @throws {IngestError} `invalid-argument` for any other file, or the cursor file of another export.
+ */
+export async function readCursorFile(options: CursorFileOptions): Promise<ExportedFile | undefined> {
+  const { cursorFile, project, type = unfiltered, buildId = unfiltered } = options
+  let text: string
+  try {
+    text = await readFile(cursorFile, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+  const record = parseRecord(text)
+  if (!record) throw new IngestError('invalid-argument', `${cursorFile} is not a cursor file of \`ingest export\`.`)
+  const comparisons: [name: string, expected: string, actual: string][] = [
+    ['project', record.project, project],
+    ['directory', record.directory, relativeDirectory(options)],
+    ['type', record.type ?? unfiltered, type],
+    ['build', record.buildId ?? unfiltered, buildId],
+  ]
+  for (const [name, expected, actual] of comparisons) {
+    if (expected === actual) continue
+    const message = `${cursorFile} belongs to the ${name} ${expected}, and not to ${actual}: use another --cursor-file.`
+    throw new IngestError('invalid-argument', message)
+  }
+  return record.last
+}
+
+function parseRecord(text: string): CursorRecord | undefined {
+  try {
+    const record = JSON.parse(text)
+    const { file, number, cursor } = record.last
+    const isRecord =
+      record.version === 1 && basename(file) === file && Number.isInteger(number) && typeof cursor === 'string'
+    return isRecord ? record : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Replaces the cursor file atomically. The rename is not durable until its directory is synced. */
+export async function writeCursorFile(options: CursorFileOptions, last: ExportedFile): Promise<void> {
+  const { cursorFile, project, type, buildId } = options
+  const record: CursorRecord = { version: 1, project, directory: relativeDirectory(options), type, buildId, last }
+  const handle = await open(temporaryPath(cursorFile), 'w')
+  try {
+    await handle.writeFile(`${JSON.stringify(record)}\n`)
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+  await rename(temporaryPath(cursorFile), cursorFile)
+}
+
+/** Removes the temporary file of an interrupted {@link writeCursorFile}. */
+export async function removeTemporaryCursorFile({ cursorFile }: CursorFileOptions): Promise<void> {
+  await rm(temporaryPath(cursorFile), { force: true })
+}
+
+function temporaryPath(cursorFile: string): string {
+  return `${cursorFile}.part`
+}
+
+/** Relative to the cursor file, so that both can be moved together. */
+function relativeDirectory({ directory, cursorFile }: CursorFileOptions): string {
+  return relative(dirname(cursorFile), directory) || '.'
+}
