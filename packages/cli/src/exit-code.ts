@@ -63,7 +63,7 @@ export const exitCodes: Record<ErrorCode, number> = {
   'too-many-events': exitCode.invalid,
   unauthorized: exitCode.credentials,
   // most often the address of something else
-  'unexpected-answer': exitCode.usage,
+  'unexpected-response': exitCode.usage,
   'unknown-key': exitCode.refused,
   'unsupported-coding': exitCode.bug,
   'unsupported-media-type': exitCode.bug,

@@ -7,21 +7,21 @@ import { type ClientOptions, createClientWith } from '../src/client.ts'
 export const projectId = 'game-1'
 export const key = 'ik_secret'
 
-/** A request as it came, with the raw bytes of its body. */
+/** A received request, with the raw bytes of its body. */
 export interface Received {
   method: string
   path: string
   query: Record<string, string>
   headers: IncomingMessage['headers']
   body: Buffer
-  /** How many connections had been made when it came. */
+  /** The number of connections so far. */
   connections: number
 }
 
-/** Answers one request. */
+/** Responds to one request. */
 export type Step = (res: ServerResponse, received: Received) => void
 
-/** A server that answers each request with the next step, and with the last one from then on. */
+/** A server that runs the next step for each request, and repeats the last one. */
 export async function openScriptedServer(t: Test, ...steps: Step[]) {
   const received: Received[] = []
   let connections = 0
@@ -51,7 +51,7 @@ export async function openScriptedServer(t: Test, ...steps: Step[]) {
   return { server, url: `http://127.0.0.1:${port}`, received }
 }
 
-/** A client of such a server that never really waits: its pauses, in milliseconds, are written down instead. */
+/** A client of such a server, which records its pauses, in milliseconds, instead of sleeping. */
 export async function openScriptedClient(t: Test, options: Partial<ClientOptions>, ...steps: Step[]) {
   const scripted = await openScriptedServer(t, ...steps)
   const pauses: number[] = []
@@ -83,13 +83,13 @@ export function text(status: number, body: string, headers: Record<string, strin
   }
 }
 
-/** Cuts the connection instead of an answer. */
+/** Closes the connection without a response. */
 export const cut: Step = (res) => res.socket?.destroy()
 
-/** Does not answer. */
+/** Never responds. */
 export const stall: Step = () => {}
 
-/** Sends the start of an answer, and cuts the connection. */
+/** Sends the start of a response and closes the connection. */
 export function cutAfter(start: string | Buffer, headers: Record<string, string> = {}, status = 200): Step {
   return (res) => {
     res.writeHead(status, headers)

@@ -13,12 +13,12 @@ const projectId = 'game-1'
 const kills = Number(process.env.INGEST_KILLS ?? 5)
 
 function start(...args: string[]) {
-  // the test runner puts a loader into every Node that it sees being started, which takes it half a second
+  // without the loader of the test runner, which costs half a second
   const { NODE_OPTIONS: _, ...env } = process.env
   return spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env })
 }
 
-t.test(`a sender that is killed ${kills} times loses nothing that send has returned for`, async (t) => {
+t.test(`a sender that is killed ${kills} times loses no event that send has returned for`, async (t) => {
   const server = await openFaultyServer(openMemoryStore())
   const directory = t.testdir()
   const [spool, ledger] = [join(directory, 'spool'), join(directory, 'ledger')]
@@ -26,7 +26,7 @@ t.test(`a sender that is killed ${kills} times loses nothing that send has retur
   const random = createRandom(20_261_121)
   server.chooseFault.set(projectId, () => (random() < 0.3 ? 'cut after' : undefined))
 
-  /** Ids that `send` has returned, by all processes; the last line may be cut, as it was not said. */
+  /** The ids that `send` has returned in all processes; a truncated last line was never acknowledged. */
   function said(): string[] {
     const lines = readFileSync(ledger, 'utf8').split('\n').slice(0, -1)
     writeFileSync(ledger, lines.map((line) => `${line}\n`).join(''))
@@ -39,14 +39,14 @@ t.test(`a sender that is killed ${kills} times loses nothing that send has retur
     const errors = text(child.stderr)
     const exited = once(child, 'exit')
     await once(child.stdout, 'data')
-    // a moment that nobody knows
+    // a random moment
     setTimeout(() => child.kill('SIGKILL'), random() * 300)
     t.strictSame(await exited, [null, 'SIGKILL'])
     t.equal(await errors, '')
     if (readdirSync(spool).some((name) => name.endsWith('.spool'))) waited++
     said()
   }
-  t.ok(waited > kills / 2, 'there was something left to lose')
+  t.ok(waited > kills / 2, 'most kills left events in the spool')
 
   server.chooseFault.delete(projectId)
   const last = start(...args, '1')
@@ -70,12 +70,15 @@ t.test(`a sender that is killed ${kills} times loses nothing that send has retur
     sent,
     'all is stored, in order',
   )
-  t.ok(stored.length - sent.length <= kills, 'besides one that each may have spooled and not yet said')
+  t.ok(
+    stored.length - sent.length <= kills,
+    'apart from one that each process may have spooled without returning from send',
+  )
   t.strictSame(readdirSync(spool), ['settled'])
   await server.close()
 })
 
-t.test('what waits keeps no process alive, and is there at the next start', async (t) => {
+t.test('queued events do not keep the process alive, and are in the spool at the next start', async (t) => {
   const spool = join(t.testdir(), 'spool')
   const source = `
     import { createClient, createSender } from '@ingest/client'

@@ -1,5 +1,5 @@
-// A process of its own around one sender with a spool, which the tests kill. It is plain JavaScript on the built package,
-// because it is started many times and a loader for TypeScript takes a second.
+// A process with one sender and a spool, which the tests kill. Plain JavaScript on the built package,
+// as it is started many times, and a loader for TypeScript takes a second.
 // @ts-check
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
@@ -11,7 +11,7 @@ const sender = createSender(client, { spool, flushMs: 1, queueEventsMax: 1_000_0
 process.on('unhandledRejection', (error) => console.error(`unhandled: ${error}`))
 console.log('open')
 
-// an id is written down once `send` has returned it, and at once
+// record an id as soon as `send` has returned it
 const ledger = openSync(ledgerPath, 'a')
 for (let n = 0; n < Number(count); n++) {
   writeSync(ledger, `${sender.send({ n, filling: 'x'.repeat(n % 500) })}\n`)

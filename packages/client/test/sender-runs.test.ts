@@ -5,14 +5,14 @@ import t from 'tap'
 import { runParallel } from '../src/upload/upload-map.ts'
 import { faultNames, openFaultyServer, runSender } from './sender-runs.ts'
 
-// more on demand: INGEST_SEEDS=2000; the seed of a failure once more: INGEST_SEEDS=1 INGEST_FIRST_SEED=1234
+// more seeds: INGEST_SEEDS=2000; repeat a failure: INGEST_SEEDS=1 INGEST_FIRST_SEED=1234
 t.setTimeout(3_600_000)
 const runs = Number(process.env.INGEST_SEEDS ?? 100)
 const firstSeed = Number(process.env.INGEST_FIRST_SEED ?? 1)
-/** Runs that are under way together, so that none waits while another one's server is silent. */
+/** Concurrent runs, so that the real time-outs of silent servers overlap. */
 const concurrency = 48
 
-/** Runs so many seeds on a server of their own, so that no more is held than what they store. */
+/** Runs `count` seeds on a server of their own, which bounds the memory. */
 async function runAll(store: Store, first: number, count: number, directory: string) {
   const server = await openFaultyServer(store)
   const total = { sent: 0, dropped: 0, stored: 0, requests: 0 }
@@ -29,7 +29,7 @@ async function runAll(store: Store, first: number, count: number, directory: str
 }
 
 const seeds = `INGEST_SEEDS=${runs} INGEST_FIRST_SEED=${firstSeed}`
-t.test(`what was not dropped with a reason is stored once and in order (${seeds})`, async (t) => {
+t.test(`every event that was not dropped is stored once, in order (${seeds})`, async (t) => {
   const perServer = 500
   const met = new Set<string>()
   for (let done = 0; done < runs; done += perServer) {
@@ -38,10 +38,10 @@ t.test(`what was not dropped with a reason is stored once and in order (${seeds}
     if (count >= 100) t.ok(total.stored > total.sent / 2 && total.dropped > 0)
     for (const name of total.met) met.add(name)
   }
-  if (runs >= 100) t.strictSame([...met].sort(), [...faultNames].sort(), 'every fault was met')
+  if (runs >= 100) t.strictSame([...met].sort(), [...faultNames].sort(), 'every fault occurred')
 })
 
-t.test('the same with a store on disk', async (t) => {
+t.test('the same holds with a store on disk', async (t) => {
   const directory = t.testdir()
   const total = await runAll(await openLmdbStore(join(directory, 'store')), 5_000_000, 30, directory)
   t.ok(total.stored > total.sent / 2)

@@ -4,12 +4,13 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
 import { createIngest, type EmbeddedIngest, type Store } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 import { createHandler } from '@ingest/server'
 import { type Client, createClient } from '../src/client.ts'
 import { createSenderWith, type DropReason, type Sender } from '../src/sender/sender.ts'
 import { createVirtualTime } from './virtual-time.ts'
 
-/** From 0 up to, not including, 1; the same for the same seed (mulberry32). */
+/** Random numbers in [0, 1) from a seed (mulberry32). */
 export function createRandom(seed: number): () => number {
   let state = seed
   return () => {
@@ -22,27 +23,27 @@ export function createRandom(seed: number): () => number {
 
 type Fault = (req: IncomingMessage, res: ServerResponse, store: () => Promise<void>) => Promise<void>
 
-const answer =
+const respond =
   (status: number, headers: Record<string, string> = {}, body = ''): Fault =>
   async (req, res) => {
     await buffer(req)
     res.writeHead(status, headers).end(body)
   }
 
-/** What stands between a sender and its server. `store` lets the server take the batch; its answer is lost. */
+/** Faults between a sender and Ingest. `store` stores the batch, and its response is lost. */
 const faults: Record<string, Fault> = {
-  400: answer(400),
-  401: answer(401),
-  404: answer(404),
-  408: answer(408),
-  413: answer(413),
-  429: answer(429, { 'Retry-After': '3' }),
-  500: answer(500, { 'Content-Type': 'text/html' }, '<html>'),
-  502: answer(502),
-  503: answer(503, { 'Retry-After': '120' }),
-  redirect: answer(307, { Location: '/' }),
-  page: answer(202, {}, '<html>'),
-  'other answer': answer(202, {}, '{"accepted":0,"duplicates":0,"rejected":[]}'),
+  400: respond(400),
+  401: respond(401),
+  404: respond(404),
+  408: respond(408),
+  413: respond(413),
+  429: respond(429, { 'Retry-After': '3' }),
+  500: respond(500, { 'Content-Type': 'text/html' }, '<html>'),
+  502: respond(502),
+  503: respond(503, { 'Retry-After': '120' }),
+  redirect: respond(307, { Location: '/' }),
+  page: respond(202, {}, '<html>'),
+  'other result': respond(202, {}, '{"accepted":0,"duplicates":0,"rejected":[]}'),
   'reset before': async (req) => void req.socket.destroy(),
   'reset after': async (req, _res, store) => {
     await store()
@@ -62,7 +63,7 @@ const faults: Record<string, Fault> = {
 }
 const names = Object.keys(faults)
 
-/** A server between whose projects and Ingest a fault stands now and then. */
+/** A server that injects a fault before or after Ingest, as chosen for a project. */
 export async function openFaultyServer(store: Store) {
   const ingest = createIngest({ store, authenticate: () => true })
   const handle = createHandler(ingest)
@@ -79,7 +80,7 @@ export async function openFaultyServer(store: Store) {
         await ingest.project(project).submitBatch(req.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body)
       })
     } catch {
-      // the sender has left in the middle of its request
+      // the sender has aborted its request
       req.socket.destroy()
     }
   })
@@ -88,7 +89,7 @@ export async function openFaultyServer(store: Store) {
     ingest,
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     chooseFault,
-    /** How often each fault was met. */
+    /** How often each fault occurred. */
     met,
     async close() {
       server.closeAllConnections()
@@ -119,7 +120,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
   const projectId = `run-${seed}`
   const faultRate = [0, 0.2, 0.5, 0.7][below(4)] as number
   const mayStall = below(6) === 0
-  // chances of its own, as requests do not come at the same moment in each run of a seed
+  // a generator of its own, as the timing of requests differs between runs of a seed
   const fate = createRandom(seed + 1_000_000_007)
   server.chooseFault.set(projectId, () => {
     if (fate() >= faultRate) return undefined
@@ -129,14 +130,15 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
 
   const client = createClient({ url: server.url, projectId, key: 'ik_any', tryTimeoutMs: 200 })
   let requests = 0
-  /** The body that is to be seen again, as nobody knows what became of it. */
-  let unanswered: Uint8Array | undefined
-  const submitBatch: Client['submitBatch'] = async (project, body, options) => {
+  /** The body that must be sent again, as its outcome is unknown. */
+  let unsettled: Uint8Array | undefined
+  const submitBatch: Client['submitBatch'] = async (body, options) => {
     requests++
-    if (unanswered && !Buffer.from(unanswered).equals(body as Uint8Array)) fault('another batch instead of a retry')
-    unanswered = body as Uint8Array
+    if (unsettled && !Buffer.from(unsettled).equals(body as Uint8Array))
+      fault('another batch was sent instead of a retry')
+    unsettled = body as Uint8Array
     const result = await time.during(client.submitBatch(body, options))
-    if (result.accepted + result.duplicates + result.rejected.length > 0) unanswered = undefined
+    if (result.accepted + result.duplicates + result.rejected.length > 0) unsettled = undefined
     return result
   }
   const faultsFound: Error[] = []
@@ -158,10 +160,10 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
   let before = 0
 
   function start(): Sender {
-    unanswered = undefined
+    unsettled = undefined
     const effects = { ...time.effects, random }
     const onDrop = (reason: DropReason, events: JsonObject[]) => {
-      if (reason === 'bad_request' || reason === 'too_large') unanswered = undefined
+      if (reason === 'bad_request' || reason === 'too_large') unsettled = undefined
       for (const { eventId } of events) drops.push({ reason, eventId: String(eventId) })
     }
     const sender = createSenderWith({ projectId, submitBatch }, { ...options, onDrop }, effects)
@@ -199,7 +201,7 @@ export async function runSender(server: FaultyServer, seed: number, directory: s
   }
   const last = await time.until(sender.close({ deadlineMs: Number.POSITIVE_INFINITY }))
   checkCounts(sender)
-  if (last.queuedEvents > 0) throw fault('close has left something behind')
+  if (last.queuedEvents > 0) throw fault('close has left events in the queue')
   await client.close()
   server.chooseFault.delete(projectId)
   const stored = await idsIn(server.ingest, projectId)
@@ -220,17 +222,17 @@ async function idsIn(ingest: EmbeddedIngest, projectId: string): Promise<string[
   return ids
 }
 
-/** What was sent and not dropped is stored once, in order. What was dropped may be stored: its answer can be lost. */
+/** Events that were not dropped are stored once, in order. Dropped ones may be stored, as a response can be lost. */
 function checkStored(sent: string[], dropped: string[], stored: string[], fault: (message: string) => Error): void {
-  const [times, given] = [countsOf(sent), countsOf(dropped)]
+  const [times, counts] = [countsOf(sent), countsOf(dropped)]
   const isThere = new Set(stored)
   if (isThere.size !== stored.length) throw fault('an event is stored twice')
-  if (stored.some((id) => !times.has(id))) throw fault('an event is stored that nobody sent')
-  const kept = sent.filter((id) => (times.get(id) ?? 0) > (given.get(id) ?? 0))
+  if (stored.some((id) => !times.has(id))) throw fault('an event is stored that was never sent')
+  const kept = sent.filter((id) => (times.get(id) ?? 0) > (counts.get(id) ?? 0))
   const lost = kept.filter((id) => !isThere.has(id))
   if (lost.length > 0) throw fault(`${lost.length} events are lost, first ${sent.indexOf(lost[0] as string)}`)
-  // where an id was sent twice, either may be the one that is stored
-  const single = new Set(kept.filter((id) => times.get(id) === 1 && !given.has(id)))
+  // of an id that was sent twice, either event may be stored
+  const single = new Set(kept.filter((id) => times.get(id) === 1 && !counts.has(id)))
   const order = stored.filter((id) => single.has(id))
   if (order.join() !== kept.filter((id) => single.has(id)).join()) throw fault('events are out of order')
 }

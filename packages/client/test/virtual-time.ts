@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import type { RetryEffects } from '../src/http/retry.ts'
 
-/** A clock that goes to the next thing that somebody waits for, and only while nothing else is under way. */
+/** A clock that advances to the next sleeper, and only while no request is in flight. */
 export function createVirtualTime() {
   let time = 0
   const sleepers: { at: number; wake: () => void }[] = []
@@ -38,7 +38,7 @@ export function createVirtualTime() {
 
   return {
     effects,
-    /** Time stands still until the promise is settled. */
+    /** Stops the clock until the promise is settled. */
     async during<T>(promise: Promise<T>): Promise<T> {
       busy.add(promise)
       try {
@@ -47,7 +47,7 @@ export function createVirtualTime() {
         busy.delete(promise)
       }
     },
-    /** Lets so many milliseconds go by, with all that happens in them. */
+    /** Advances the clock by that many milliseconds, and runs everything due in between. */
     async pass(ms: number): Promise<void> {
       const end = time + ms
       for (;;) {
@@ -60,7 +60,7 @@ export function createVirtualTime() {
       }
       time = end
     },
-    /** Lets time go by until the promise is settled. */
+    /** Advances the clock until the promise is settled. */
     async until<T>(promise: Promise<T>): Promise<T> {
       let isSettled = false
       const done = () => {
@@ -71,7 +71,7 @@ export function createVirtualTime() {
         await settle()
         if (isSettled) return promise
         const next = sleepers.sort((a, b) => a.at - b.at)[0]
-        if (!next || next.at === Number.POSITIVE_INFINITY) throw new Error('nothing is left to wait for')
+        if (!next || next.at === Number.POSITIVE_INFINITY) throw new Error('no sleeper is left')
         sleepers.shift()
         time = next.at
         next.wake()

@@ -75,7 +75,7 @@ const errors = {
   draining: { title: 'Draining', retryable: true },
   // Connections and sources, by the client.
   'connection-failed': { title: 'Connection failed', retryable: true },
-  'unexpected-answer': { title: 'Unexpected answer', retryable: false },
+  'unexpected-response': { title: 'Unexpected response', retryable: false },
   'source-changed': { title: 'Source changed', retryable: true },
 } as const
 

@@ -16,7 +16,13 @@ import { openChunkBytes } from './chunks/chunk-blobs.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
 import { checkFileDescriptors, checkFreeSpace, type Environment, openEnvironment } from './environment/environment.ts'
-import { checkEvents, type LmdbIdentity, neighboursOf, openChunksOf, openIdentity } from './environment/identity.ts'
+import {
+  checkEventsPresent,
+  findSiblings,
+  type LmdbIdentity,
+  openChunks,
+  openIdentity,
+} from './environment/identity.ts'
 import { lockedError } from './environment/write-lock.ts'
 import type { Position } from './ids/entry.ts'
 import { createFingerprint, type Fingerprint } from './ids/fingerprint.ts'
@@ -26,12 +32,12 @@ import { createEventLog, type LoggedEvent, openEventLogTables, type SlicedReads 
 import { createReadTurns, type ReadStep } from './log/read-turns.ts'
 import { encodePayload, encodeRecord } from './log/record.ts'
 import { createMapStore } from './map-store.ts'
-import { checkRestored } from './restore-lmdb-store.ts'
+import { checkRestoreFinished } from './restore-lmdb-store.ts'
 import { listBuilds } from './tables/builds.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
-import { toError, toRefusal } from './threads/error-transfer.ts'
-import { type Gates, openGates } from './threads/exit-guard.ts'
+import { deserializeError, serializeError } from './threads/error-transfer.ts'
+import { type ExitGuards, openExitGuards } from './threads/exit-guard.ts'
 import { startWriter } from './writer/writer-client.ts'
 
 export interface LmdbStoreOptions {
@@ -77,26 +83,27 @@ export async function openLmdbStore(directory: string, options: LmdbStoreOptions
   const { create = true } = options
   checkFileDescriptors(directory, fileDescriptorsMin)
   const eventsDirectory = join(directory, 'events')
-  checkRestored(directory)
-  const neighbours = neighboursOf(directory)
+  checkRestoreFinished(directory)
+  const neighbours = findSiblings(directory)
   if (!checkDataFile(join(eventsDirectory, 'data.mdb'))) {
-    checkEvents(eventsDirectory, neighbours)
+    checkEventsPresent(eventsDirectory, neighbours)
     if (!create) {
       throw new IngestError('store-missing', `There is no store in ${directory}: making a key or serving makes one.`)
     }
   }
   const unclaim = claim(directory)
-  const { gates, letGo } = openGates()
+  const exitGuards = openExitGuards()
+  const { guards } = exitGuards
   const release = () => {
-    letGo()
+    exitGuards.release()
     unclaim()
   }
   try {
     const environments = await openEnvironments(directory, neighbours)
-    return await openStore(environments, directory, options, gates, release)
+    return await openStore(environments, directory, options, guards, release)
   } catch (error) {
     release()
-    throw toError(toRefusal(error))
+    throw deserializeError(serializeError(error))
   }
 }
 
@@ -132,7 +139,7 @@ async function openEnvironments(directory: string, neighbours: readonly string[]
   const environment = openEnvironment(eventsDirectory)
   try {
     const identity = openIdentity(environment, eventsDirectory, neighbours)
-    const chunkEnvironment = await openChunksOf(environment, directory, identity)
+    const chunkEnvironment = await openChunks(environment, directory, identity)
     return { environment, chunkEnvironment, identity }
   } catch (error) {
     await environment.root.close()
@@ -149,7 +156,7 @@ async function openStore(
     onRebuild = () => {},
     internals = {},
   }: LmdbStoreOptions,
-  gates: Gates,
+  guards: ExitGuards,
   release: () => void,
 ): Promise<Store> {
   const eventsDirectory = join(directory, 'events')
@@ -162,11 +169,11 @@ async function openStore(
     environment,
     data: {
       directory: eventsDirectory,
-      files: environment.files,
+      fileIds: environment.fileIds,
       idsDirectory: join(directory, 'ids'),
       seed: seed.toString('hex'),
       entriesPerFlush: internals.entriesPerFlush ?? entriesPerFlushDefault,
-      gates,
+      guards,
     },
     onFatal,
     onProgress: onRebuild,
@@ -183,7 +190,7 @@ async function openStore(
     maps,
     writer,
     look,
-    gates,
+    guards,
     timeoutMs,
   })
   const mapStore = createMapStore({ projects, maps, chunks, writer, look })
@@ -269,7 +276,7 @@ async function openStore(
   }
 
   function slicedReads(projectId: string): SlicedReads {
-    return { look, nextStep: () => readTurns.next(projectId) }
+    return { readSnapshot: look, nextStep: () => readTurns.next(projectId) }
   }
 
   async function* read(projectId: string, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
@@ -393,8 +400,8 @@ async function openStore(
     async check() {
       checkOpen()
       look(() => projects.numberOf('-'))
-      const refusal = writer.refusal()
-      if (refusal) throw refusal
+      const unavailable = writer.unavailable()
+      if (unavailable) throw unavailable
       const holder = environment.lockHolder()
       if (holder?.isStopped) throw lockedError(holder)
       checkFreeSpace(eventsDirectory)

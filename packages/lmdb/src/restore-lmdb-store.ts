@@ -5,61 +5,61 @@ import { IngestError } from '@ingest/core'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
 import { openEnvironment } from './environment/environment.ts'
-import { beginEpoch, checkEvents, neighboursOf, openChunksOf, openIdentity } from './environment/identity.ts'
+import { beginEpoch, checkEventsPresent, findSiblings, openChunks, openIdentity } from './environment/identity.ts'
 
 /**
  * The staging directory of a restore. While it exists, the directory around it holds nothing but an unfinished restore.
  */
 const stagingName = 'restoring'
 
-/** @throws {IngestError} `store-incompatible` for a directory in which a restore was cut short */
-export function checkRestored(directory: string): void {
+/** @throws {IngestError} `store-incompatible` for a directory with an unfinished restore */
+export function checkRestoreFinished(directory: string): void {
   if (!existsSync(join(directory, stagingName))) return
   throw new IngestError(
     'store-incompatible',
-    `${directory} holds a restore that was cut short: run \`ingest restore\` into it again.`,
+    `${directory} holds an unfinished restore: run \`ingest restore\` into it again.`,
   )
 }
 
 /**
- * Restores a backup, which is a copy of the directory of a store that no process had open, into a directory that is
- * empty or missing. The backup is not changed. The restored store is in a new epoch: earlier cursors are refused with
- * `invalid-cursor`. A restore that was cut short is started over by the next one.
+ * Restores a backup, a copy of the directory of a store that no process had open, into an empty or missing directory.
+ * Does not change the backup. The restored store is in a new epoch: earlier cursors are rejected with `invalid-cursor`.
+ * An interrupted restore is started over by the next one.
  *
- * @throws {IngestError} `store-missing` without a store in `backup`, `store-incompatible` for one that is damaged or of
- *   which a part is missing, `invalid-argument` for a directory that is not empty.
+ * @throws {IngestError} `store-missing` without a store in `backup`, `store-incompatible` for one that is damaged or
+ *   incomplete, `invalid-argument` for a directory that is not empty
  */
 export async function restoreLmdbStore(backup: string, directory: string): Promise<void> {
   const from = join(backup, 'events')
   if (!checkDataFile(join(from, 'data.mdb'))) {
-    checkEvents(from, neighboursOf(backup))
+    checkEventsPresent(from, findSiblings(backup))
     throw new IngestError('store-missing', `There is no store in ${backup}.`)
   }
-  checkRestored(backup)
+  checkRestoreFinished(backup)
   const staging = join(directory, stagingName)
-  if (existsSync(staging)) await empty(directory)
+  if (existsSync(staging)) await removeUnfinished(directory)
   makeDirectory(directory)
   if (readdirSync(directory).length > 0) {
-    throw new IngestError('invalid-argument', `${directory} is not empty: move it away first, and keep it.`)
+    throw new IngestError('invalid-argument', `${directory} is not empty: move it away first.`)
   }
   for (const path of [staging, join(staging, 'events'), join(staging, 'chunks')]) makeDirectory(path)
   await copyData(from, join(staging, 'events'))
-  // without maps it may be missing; what is wrong with it is found when it is opened
+  // a store without maps may lack it; opening the copy checks it
   if (checkDataFile(join(backup, 'chunks', 'data.mdb'))) await copyData(join(backup, 'chunks'), join(staging, 'chunks'))
-  await renew(staging)
+  await verifyAndBeginEpoch(staging)
   for (const name of ['chunks', 'events']) await rename(join(staging, name), join(directory, name))
   await syncPath(directory)
   await rm(staging, { recursive: true })
   await syncPath(directory)
 }
 
-/** Checks that the copy is a whole store, and begins its new epoch. */
-async function renew(staging: string): Promise<void> {
+/** Checks that the copy is a complete store, and begins its new epoch. */
+async function verifyAndBeginEpoch(staging: string): Promise<void> {
   const directory = join(staging, 'events')
   const events = openEnvironment(directory)
   try {
     const identity = openIdentity(events, directory, [staging])
-    const chunks = await openChunksOf(events, staging, identity)
+    const chunks = await openChunks(events, staging, identity)
     beginEpoch(events, chunks)
     await chunks.root.close()
   } finally {
@@ -74,14 +74,14 @@ async function copyData(from: string, to: string): Promise<void> {
 }
 
 /** Removes an unfinished restore. */
-async function empty(directory: string): Promise<void> {
-  // the staging directory last: as long as it exists, the rest is known to be unfinished
+async function removeUnfinished(directory: string): Promise<void> {
+  // the staging directory last, because it marks the rest as unfinished
   const names = readdirSync(directory).filter((name) => name !== stagingName)
   for (const name of [...names, stagingName]) await rm(join(directory, name), { recursive: true, force: true })
 }
 
 async function syncPath(path: string): Promise<void> {
-  // Windows cannot sync a directory, and need not
+  // Windows cannot sync a directory, and does not need it
   if (process.platform === 'win32') return
   const handle = await open(path, 'r')
   try {

@@ -12,16 +12,16 @@ import { startWriter } from '../src/writer/writer-client.ts'
 export async function openMapParts(directory: string) {
   const environment = openEnvironment(join(directory, 'events'))
   const fatal: string[] = []
-  const gates = new Int32Array(new SharedArrayBuffer(12))
+  const guards = new Int32Array(new SharedArrayBuffer(12))
   const writer = await startWriter({
     environment,
     data: {
       directory: join(directory, 'events'),
-      files: environment.files,
+      fileIds: environment.fileIds,
       idsDirectory: join(directory, 'ids'),
       seed: '0102030405060708',
       entriesPerFlush: 1000,
-      gates,
+      guards,
     },
     onFatal: ({ code }) => fatal.push(code),
     onProgress: () => {},
@@ -39,7 +39,7 @@ export async function openMapParts(directory: string) {
     maps,
     writer,
     look,
-    gates,
+    guards,
     timeoutMs: 30_000,
   })
   return {

@@ -24,22 +24,22 @@ async function eventIdsIn(directory: string): Promise<string[]> {
   return found
 }
 
-t.test('a directory without a store is refused if it is not to be made', async (t) => {
+t.test('a directory without a store is refused with `create: false`', async (t) => {
   const directory = join(t.testdir(), 'none')
   await t.rejects(openLmdbStore(directory, { create: false }), { code: 'store-missing' })
   const store = await openLmdbStore(directory)
   await store.close()
   await (await openLmdbStore(directory, { create: false })).close()
-  const unborn = t.testdir({ events: { 'data.mdb': '' } })
-  await t.rejects(openLmdbStore(unborn, { create: false }), { code: 'store-missing' })
+  const empty = t.testdir({ events: { 'data.mdb': '' } })
+  await t.rejects(openLmdbStore(empty, { create: false }), { code: 'store-missing' })
 })
 
-t.test('a directory that cannot be made is refused', async (t) => {
+t.test('a directory that cannot be created is refused', async (t) => {
   const directory = t.testdir({ file: '' })
   await t.rejects(openLmdbStore(join(directory, 'file', 'data')), { code: 'invalid-argument' })
 })
 
-t.test('one process opens a directory once at a time', async (t) => {
+t.test('a process can have a directory open only once', async (t) => {
   const directory = t.testdir()
   const store = await openLmdbStore(directory)
   await t.rejects(openLmdbStore(join(directory, '.')), { code: 'invalid-argument' })
@@ -47,7 +47,7 @@ t.test('one process opens a directory once at a time', async (t) => {
   await (await openLmdbStore(directory)).close()
 })
 
-t.test('a damaged record is refused, not returned', async (t) => {
+t.test('a damaged record is an error, and is not returned', async (t) => {
   const directory = t.testdir()
   const ingest = createIngest({ store: await openLmdbStore(directory) })
   await ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'a', marker: 'undamaged' }] })
@@ -60,7 +60,7 @@ t.test('a damaged record is refused, not returned', async (t) => {
   await store.close()
 })
 
-t.test('a record that is damaged where it is taken apart stops nobody else', async (t) => {
+t.test('a record with malformed content does not affect other records', async (t) => {
   const directory = t.testdir()
   const fatal: string[] = []
   const ingest = createIngest({ store: await openLmdbStore(directory) })
@@ -80,18 +80,18 @@ t.test('a record that is damaged where it is taken apart stops nobody else', asy
   await again.close()
 })
 
-t.test('three processes that submit overlapping ids have each accepted once, also when they are killed', async (t) => {
+t.test('three processes that submit overlapping ids store each once, even when they are killed', async (t) => {
   const directory = t.testdir()
   const accepted = new Map<string, number>()
   const acknowledged = new Set<string>()
   const pool = ids('overlap', 600)
-  // runs so small that the three flush and merge all the time
+  // small runs, so that the three flush and merge all the time
   const start = () => startStoreProcess(directory, { entriesPerFlush: 30 })
   const processes = await Promise.all([0, 1, 2].map(start))
 
   async function submitAll(slot: number): Promise<void> {
     for (let at = 0; at < pool.length; at += 50) {
-      // each in an order of its own, so that they meet in the middle of batches
+      // each in its own order, so that batches overlap
       const batch =
         slot === 0
           ? pool.slice(at, at + 50)
@@ -116,18 +116,18 @@ t.test('three processes that submit overlapping ids have each accepted once, als
   t.same(new Set(stored), new Set(pool), 'each is stored')
   t.equal(acknowledged.size, pool.length)
   const sum = [...accepted.values()].reduce((a, b) => a + b, 0)
-  t.ok(sum <= pool.length, `${sum} acknowledged as accepted: what a killed process accepted was told to nobody`)
+  t.ok(sum <= pool.length, `${sum} acknowledged as accepted: a killed process may not acknowledge what it stored`)
 })
 
-const cycles = Number(process.env.INGEST_KILL_CYCLES ?? 30)
+const cycles = Number(process.env.INGEST_KILL_CYCLES ?? 20)
 
 t.test(`a process that is killed ${cycles} times under load loses nothing that it acknowledged`, async (t) => {
   const directory = t.testdir()
   const acknowledged: string[] = []
   const sent: string[] = []
   for (let cycle = 0; cycle < cycles; cycle++) {
-    // every other time with runs so small that it is killed in the middle of flushes and merges
-    const child = await startStoreProcess(directory, cycle % 2 === 0 ? { entriesPerFlush: 50 } : {})
+    // every other time with runs of one batch, so that it is killed in the middle of flushes and merges
+    const child = await startStoreProcess(directory, cycle % 2 === 0 ? { entriesPerFlush: 20 } : {})
     const unanswered = new Set<string[]>()
     const wanted = 1 + ((cycle * 7) % 23)
     let answered = 0
@@ -141,7 +141,7 @@ t.test(`a process that is killed ${cycles} times under load loses nothing that i
         acknowledged.push(...batch)
         answered++
       }
-      // with requests of the other lanes under way
+      // with requests of the other lanes in flight
       await child.kill()
     })
     await Promise.allSettled(load)
@@ -170,8 +170,8 @@ t.test(`a process that is killed ${cycles} times under load loses nothing that i
   t.same(new Set(await eventIdsIn(directory)), sentSet, 'a retry of everything completes it')
 })
 
-t.test('faults of the disk', { skip: noStrace }, async (t) => {
-  await t.test('a commit whose sync fails is refused and never seen by anybody; the store has failed', async (t) => {
+t.test('disk errors', { skip: noStrace }, async (t) => {
+  await t.test('a commit whose sync fails is rejected and never visible, and the store has failed', async (t) => {
     const directory = t.testdir()
     const other = await openLmdbStore(directory)
     const child = await startStoreProcess(directory, { inject: ['fdatasync:error=EIO:when=8+'] })
@@ -198,7 +198,7 @@ t.test('faults of the disk', { skip: noStrace }, async (t) => {
       settled = true
       if (failed) t.notOk((await watching).flat().includes(true), 'nothing was visible before it was durable')
     }
-    t.ok(failed, 'the fault was met')
+    t.ok(failed, 'the fault was injected')
     t.same(
       await other.known('p', failed ?? []),
       ids('', 20).map(() => false),
@@ -206,16 +206,16 @@ t.test('faults of the disk', { skip: noStrace }, async (t) => {
     )
     await t.rejects(child.submit(['later']), { code: 'store-failed' })
     await t.rejects(child.ask('check'), { code: 'store-failed' })
-    t.same(child.fatal, ['store-failed'], 'and the embedder was told once')
+    t.same(child.fatal, ['store-failed'], 'reported once')
     t.same(child.unhandled, [])
     await child.kill()
     await other.close()
     const again = await startStoreProcess(directory)
-    t.equal((await again.submit(failed ?? [])).accepted, 20, 'a retry elsewhere stores it')
+    t.equal((await again.submit(failed ?? [])).accepted, 20, 'a retry after a restart stores it')
     await again.kill()
   })
 
-  await t.test('a full disk refuses for as long as it is full, and takes again after', async (t) => {
+  await t.test('a full disk rejects batches until it has space again', async (t) => {
     const directory = t.testdir()
     await (await openLmdbStore(directory)).close()
     const child = await startStoreProcess(directory, { inject: ['fdatasync:error=ENOSPC:when=8..10'] })
@@ -239,12 +239,12 @@ t.test('faults of the disk', { skip: noStrace }, async (t) => {
     await child.kill()
   })
 
-  await t.test('a store that cannot be made says why', async (t) => {
+  await t.test('a store that cannot be created rejects with the reason', async (t) => {
     await t.rejects(startStoreProcess(t.testdir(), { inject: ['fdatasync:error=ENOSPC'] }), { code: 'disk-full' })
     await t.rejects(startStoreProcess(t.testdir(), { inject: ['fdatasync:error=EIO'] }), { code: 'store-failed' })
   })
 
-  await t.test('a disk that fails in the header ends every request, with a refusal', async (t) => {
+  await t.test('a disk that fails while the header is written fails every request', async (t) => {
     const directory = t.testdir()
     const inject = ['pwrite64:error=EIO:when=40+']
     const child = await startStoreProcess(directory, { inject, commitTimeoutMs: 2000 })
@@ -266,12 +266,12 @@ t.test('faults of the disk', { skip: noStrace }, async (t) => {
     t.same(
       acknowledged.filter((eventId) => !stored.has(eventId)),
       [],
-      'what was acknowledged is there',
+      'what was acknowledged is stored',
     )
   })
 })
 
-t.test('many readers together read no more than a step in each turn of the event loop', async (t) => {
+t.test('concurrent readers share one step in each turn of the event loop', async (t) => {
   const store = await openLmdbStore(t.testdir())
   const ingest = createIngest({ store })
   const note = 'x'.repeat(1000)
@@ -305,7 +305,7 @@ for (const [where, entriesPerFlush] of [
   ['in memory', 1000],
   ['in a run', 20],
 ] as const) {
-  t.test(`a page of zeros in the log does not let its ids, which are ${where}, in again`, async (t) => {
+  t.test(`a page of zeros in the log does not make its ids, which are ${where}, new`, async (t) => {
     const directory = t.testdir()
     const internals = { entriesPerFlush }
     const ingest = createIngest({ store: await openLmdbStore(directory, { internals }) })
@@ -336,7 +336,7 @@ for (const [where, entriesPerFlush] of [
   })
 }
 
-/** Whether all of four records are in runs. */
+/** Whether all four records are in runs. */
 function isIndexed(directory: string): boolean {
   return readFileSync(join(directory, 'ids', 'data.mdb'), 'latin1').includes('"watermark":4')
 }

@@ -15,17 +15,20 @@ async function makeBackup(directory: string): Promise<string> {
   return directory
 }
 
-const bytesOf = (directory: string) =>
+t.testdir()
+const backup = await makeBackup(join(t.testdirName, 'backup'))
+
+const dataOf = (directory: string) =>
   ['events', 'chunks'].map((name) => readFileSync(join(directory, name, 'data.mdb'), 'base64'))
 
-t.test('a backup comes back whole, is left as it is, and cursors from before are refused', async (t) => {
-  const backup = await makeBackup(join(t.testdir(), 'backup'))
-  const before = bytesOf(backup)
+t.test('a backup is restored whole and not changed, and earlier cursors are refused', async (t) => {
+  t.testdir()
+  const before = dataOf(backup)
   for (const name of ['missing', 'empty']) {
     const directory = join(t.testdirName, name)
     if (name === 'empty') mkdirSync(directory)
     await restoreLmdbStore(backup, directory)
-    t.strictSame(bytesOf(backup), before)
+    t.strictSame(dataOf(backup), before)
     t.strictSame(readdirSync(directory).sort(), ['chunks', 'events'])
     const [old, restored] = await Promise.all([openLmdbStore(backup), openLmdbStore(directory)])
     const ingest = createIngest({ store: restored })
@@ -41,15 +44,14 @@ t.test('a backup comes back whole, is left as it is, and cursors from before are
   }
 })
 
-t.test('a restore that was cut short is refused by everything else, and begun again', async (t) => {
-  const backup = await makeBackup(join(t.testdir(), 'backup'))
-  const whole = join(t.testdirName, 'whole')
+t.test('an interrupted restore is refused by all but the next restore, which starts over', async (t) => {
+  const whole = join(t.testdir(), 'whole')
   await restoreLmdbStore(backup, whole)
   for (const moved of [[], ['chunks'], ['chunks', 'events']]) {
-    const directory = join(t.testdirName, `cut-${moved.length}`)
+    const directory = join(t.testdirName, `interrupted-${moved.length}`)
     cpSync(whole, join(directory, 'restoring'), { recursive: true })
     for (const name of moved) renameSync(join(directory, 'restoring', name), join(directory, name))
-    await t.rejects(openLmdbStore(directory), { code: 'store-incompatible', message: 'cut short' })
+    await t.rejects(openLmdbStore(directory), { code: 'store-incompatible', message: 'unfinished restore' })
     await t.rejects(restoreLmdbStore(directory, join(t.testdirName, 'from')), { code: /store-(incompatible|missing)/ })
     await restoreLmdbStore(backup, directory)
     t.strictSame(readdirSync(directory).sort(), ['chunks', 'events'])
@@ -57,17 +59,16 @@ t.test('a restore that was cut short is refused by everything else, and begun ag
   }
 })
 
-t.test('a directory that is not empty is refused, and left as it is', async (t) => {
-  const backup = await makeBackup(join(t.testdir(), 'backup'))
-  const directory = await makeBackup(join(t.testdirName, 'data'))
-  const before = bytesOf(directory)
+t.test('a directory that is not empty is refused, and not changed', async (t) => {
+  const directory = join(t.testdir(), 'data')
+  cpSync(backup, directory, { recursive: true })
+  const before = dataOf(directory)
   await t.rejects(restoreLmdbStore(backup, directory), { code: 'invalid-argument', message: 'is not empty' })
-  t.strictSame(bytesOf(directory), before)
+  t.strictSame(dataOf(directory), before)
 })
 
-t.test('what is no whole backup is refused', async (t) => {
-  const whole = await makeBackup(join(t.testdir(), 'whole'))
-  const other = await makeBackup(join(t.testdirName, 'other'))
+t.test('a backup that is not whole is refused', async (t) => {
+  const other = await makeBackup(join(t.testdir(), 'other'))
   const cases: Record<string, [(path: string) => void, string]> = {
     'without events': [(path) => rmSync(join(path, 'events'), { recursive: true }), 'store-incompatible'],
     'without chunks': [(path) => rmSync(join(path, 'chunks'), { recursive: true }), 'store-incompatible'],
@@ -78,12 +79,12 @@ t.test('what is no whole backup is refused', async (t) => {
     'cut in its events': [(path) => writeFileSync(join(path, 'events', 'data.mdb'), 'x'), 'store-incompatible'],
     'with nothing in it': [(path) => rmSync(path, { recursive: true }), 'store-missing'],
   }
-  for (const [what, [spoil, code]] of Object.entries(cases)) {
-    const backup = join(t.testdirName, what)
-    cpSync(whole, backup, { recursive: true })
-    spoil(backup)
+  for (const [what, [damage, code]] of Object.entries(cases)) {
+    const damaged = join(t.testdirName, what)
+    cpSync(backup, damaged, { recursive: true })
+    damage(damaged)
     const directory = join(t.testdirName, `${what}, restored`)
-    await t.rejects(restoreLmdbStore(backup, directory), { code }, what)
-    await restoreLmdbStore(whole, directory)
+    await t.rejects(restoreLmdbStore(damaged, directory), { code }, what)
+    await restoreLmdbStore(backup, directory)
   }
 })

@@ -9,7 +9,7 @@ export interface Question {
   id: number
   ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'call' | 'close'
   eventIds?: string[]
-  /** What is called of the Ingest, for project `p`. */
+  /** The method of project `p` that `call` calls. */
   method?: keyof Maps
   args?: unknown[]
 }
@@ -33,8 +33,8 @@ export interface StoreProcess {
    * snapshot of the log; `count` adds 1 to when project `counted` was created.
    */
   ask(ask: 'check' | 'hold' | 'hold-ids' | 'look' | 'count'): Promise<unknown>
-  /** Calls a method of the maps of the Ingest for project `p`; what `readMap` reads comes as its bytes. */
-  call<M extends keyof Maps>(method: M, ...args: Tail<Parameters<Maps[M]>>): Promise<CallAnswer<M>>
+  /** Calls a method of project `p`; the content that `getMapContent` returns comes as its bytes. */
+  call<M extends keyof Maps>(method: M, ...args: Parameters<Maps[M]>): Promise<CallResult<M>>
   kill(): Promise<void>
   /** Stops the process (SIGSTOP), and resolves when it stands. */
   stop(): Promise<void>
@@ -46,8 +46,7 @@ export interface StoreProcess {
   unhandled: string[]
 }
 
-type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : never
-type CallAnswer<M extends keyof Maps> = M extends 'readMap' ? Buffer | undefined : Awaited<ReturnType<Maps[M]>>
+type CallResult<M extends keyof Maps> = M extends 'getMapContent' ? Buffer | undefined : Awaited<ReturnType<Maps[M]>>
 
 const program = fileURLToPath(new URL('store-program.js', import.meta.url))
 

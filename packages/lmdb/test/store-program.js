@@ -48,7 +48,7 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
     case 'known':
       return store.known('p', eventIds)
     case 'call':
-      return call(method ?? 'map', args)
+      return call(method ?? 'getMap', args)
     case 'close':
       isClosed = true
       return ingest.close()
@@ -86,9 +86,9 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
  * @param {unknown[]} args
  */
 async function call(method, args) {
-  /** @type {(projectId: string, ...args: any[]) => Promise<any>} */
-  const run = ingest[method]
-  const result = await run('p', ...args)
+  /** @type {(...args: any[]) => Promise<any>} */
+  const run = ingest.project('p')[method]
+  const result = await run(...args)
   if (!result || !('bytes' in result)) return result
   const parts = []
   for await (const part of result.bytes()) parts.push(part)

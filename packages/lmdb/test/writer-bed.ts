@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { type Environment, openEnvironment } from '../src/environment/environment.ts'
-import { sequenceOf } from '../src/environment/row-keys.ts'
+import { readSequence } from '../src/environment/row-keys.ts'
 import { createFingerprint } from '../src/ids/fingerprint.ts'
 import { encodeRecord } from '../src/log/record.ts'
 import type { WriterData } from '../src/writer/writer.ts'
@@ -22,15 +22,15 @@ export function openWriterBed(directory: string, entriesPerFlush = 1000): Writer
     environment,
     data: {
       directory: join(directory, 'events'),
-      files: environment.files,
+      fileIds: environment.fileIds,
       idsDirectory: join(directory, 'ids'),
       seed: seed.toString('hex'),
       entriesPerFlush,
-      gates: new Int32Array(new SharedArrayBuffer(8)),
+      guards: new Int32Array(new SharedArrayBuffer(8)),
     },
     sequences() {
       environment.root.resetReadTxn()
-      return Array.from(log.getKeys(), sequenceOf)
+      return Array.from(log.getKeys(), readSequence)
     },
     rows() {
       environment.root.resetReadTxn()

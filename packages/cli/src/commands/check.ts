@@ -1,4 +1,4 @@
-import type { PreparedEvent, PreparedPiece, RejectedInput, ValueForm } from '@ingest/client'
+import type { PreparedEvent, PreparedEvents, RejectedInput, ValueForm } from '@ingest/client'
 import type { JsonObject } from '@ingest/core/internal'
 import { Command } from 'commander'
 import { CommandFailure, exitCode, type Failure, failureOf } from '../exit-code.ts'
@@ -102,7 +102,7 @@ async function checkFile(io: Io, { file, options, tally, signal }: Checking): Pr
 }
 
 /** Decides about each event as a server does that has none of them; what it finds is counted and reported. */
-async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece: PreparedPiece) => Promise<void>> {
+async function createJudge(tally: Tally, report: RejectedReport): Promise<(piece: PreparedEvents) => Promise<void>> {
   const [{ checkEvent, IngestError }, { isProjectId, parseJson }, { rejectEvent }] = await Promise.all([
     import('@ingest/core'),
     import('@ingest/core/internal'),

@@ -196,7 +196,7 @@ t.test('wrong use', async (t) => {
   await isWrongUse(t, publication, /missing .*--project <id>/)
   await isWrongUse(t, [...publication, '--project', 'p'], /missing --url <url> \(or INGEST_URL\) or --data/)
   await isWrongUse(t, [...publication, '--url', 'http://x', '--data', data], /and not both/, settings)
-  await isWrongUse(t, [...publication, '--url', 'ftp://x'], /url is where the server is/, settings)
+  await isWrongUse(t, [...publication, '--url', 'ftp://x'], /url must be the address of the server/, settings)
   await isWrongUse(t, ['publish-map', `${smallFile}.not`, ...publication.slice(2)], /cannot be read/, settings)
   await isWrongUse(t, ['publish-map', directory, ...publication.slice(2)], /is a directory/, settings)
   await isWrongUse(t, [...publication, '--expect', 'abc'], /--expect is a digest/, settings)

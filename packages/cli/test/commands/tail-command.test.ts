@@ -186,7 +186,7 @@ t.test('SIGINT ends waiting for a server that never comes', async (t) => {
   const child = startIngest(['tail', '--url', 'http://127.0.0.1:9', ...project], { env })
   t.teardown(() => void child.kill('SIGKILL'))
   const exited = ended(child)
-  t.match(await linesOf(child.stderr).next(), /^ingest: waiting for the server: No answer from /)
+  t.match(await linesOf(child.stderr).next(), /^ingest: waiting for the server: No response from /)
   child.kill('SIGINT')
   t.match(await exited, { code: 130, stdout: /^$/ })
 })

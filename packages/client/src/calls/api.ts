@@ -1,67 +1,71 @@
-import type { ApiRequest, Connection, Reply } from '../http/connection.ts'
-import { unexpectedAnswer } from '../http/error-from-response.ts'
-import type { Retrier } from '../http/retry.ts'
+import type { ApiRequest, Connection, HttpResponse, SendOptions } from '../http/connection.ts'
+import { unexpectedResponse } from '../http/error-from-response.ts'
+import type { Retry } from '../http/retry.ts'
 
-/** What every method of a client may be given besides its arguments. */
+/** Options that every method of a client takes. */
 export interface CallOptions {
-  /** Ends the call: it rejects with the reason of the signal. */
+  /** Ends the call, which rejects with the reason of the signal. */
   signal?: AbortSignal
-  /** In place of those of the client: 0 for one try alone. */
+  /** In place of the `retries` of the client: 0 for a single attempt. */
   retries?: number
 }
 
-/** A request, and the statuses that are a success of it. */
+/** A request and its success statuses. */
 export interface ApiCall extends ApiRequest {
   expect: readonly number[]
 }
 
-/** Requests that are tried again, and answers that are what was expected. */
+/** Requests with retries. */
 export interface Api {
-  /** The whole answer. */
+  /** Resolves with the whole response. */
   call(call: ApiCall, options?: CallOptions): Promise<{ status: number; body: Uint8Array }>
   /**
-   * What `read` makes of the answers, which are read as fast as the result is. `next` is asked for a request at the
-   * start and after each break, and has to go on behind what was yielded.
+   * Yields what `read` yields for the responses, with backpressure. `next` is called for the first request and after each
+   * failure, and has to continue after the last item.
    */
-  stream<T>(next: () => ApiCall, read: (reply: Reply) => AsyncIterable<T>, options?: CallOptions): AsyncGenerator<T>
+  stream<T>(
+    next: () => ApiCall,
+    read: (response: HttpResponse) => AsyncIterable<T>,
+    options?: CallOptions,
+  ): AsyncGenerator<T>
 }
 
-/** The longest answer that is read as a whole. */
-const answerBytesMax = 64 * 1024 * 1024
+/** The longest response that is buffered. */
+const responseBytesMax = 64 * 1024 * 1024
 
-export function createApi(connection: Connection, { retry, retryEach }: Retrier): Api {
+export function createApi(connection: Connection, retry: Retry): Api {
   return {
     call(call, options = {}) {
       const { signal } = options
-      return retry(async (timeoutMs) => {
+      return retry.run(async (timeoutMs) => {
         const { status, body } = await send(connection, call, { timeoutMs, isStream: false, signal })
-        return { status, body: await bytesOf(body) }
+        return { status, body: await readAll(body) }
       }, options)
     },
 
     stream(next, read, options = {}) {
       const { signal } = options
-      return retryEach(async function* (timeoutMs) {
+      return retry.runStream(async function* (timeoutMs) {
         yield* read(await send(connection, next(), { timeoutMs, isStream: true, signal }))
       }, options)
     },
   }
 }
 
-async function send(connection: Connection, call: ApiCall, patience: Parameters<Connection['send']>[1]) {
-  const reply = await connection.send(call, patience)
-  if (call.expect.includes(reply.status)) return reply
-  reply.leave()
-  throw unexpectedAnswer(`its status is ${reply.status}`)
+async function send(connection: Connection, call: ApiCall, options: SendOptions): Promise<HttpResponse> {
+  const response = await connection.send(call, options)
+  if (call.expect.includes(response.status)) return response
+  response.discard()
+  throw unexpectedResponse(`its status is ${response.status}`)
 }
 
-async function bytesOf(body: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
-  const pieces: Uint8Array[] = []
+async function readAll(body: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = []
   let size = 0
-  for await (const piece of body) {
-    size += piece.length
-    if (size > answerBytesMax) throw unexpectedAnswer('it does not end')
-    pieces.push(piece)
+  for await (const chunk of body) {
+    size += chunk.length
+    if (size > responseBytesMax) throw unexpectedResponse(`it is longer than ${responseBytesMax} bytes`)
+    chunks.push(chunk)
   }
-  return Buffer.concat(pieces)
+  return Buffer.concat(chunks)
 }

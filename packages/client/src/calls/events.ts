@@ -11,13 +11,10 @@ import {
   type SubmitOptions,
 } from '@ingest/core'
 import { batchBody, batchTooLarge, checkReadEventsOptions, eventIdIssue, parseEvents } from '@ingest/core/internal'
-import type { Reply } from '../http/connection.ts'
-import { unexpectedAnswer } from '../http/error-from-response.ts'
-import { parseBatchResult } from '../http/parse-response.ts'
+import { unexpectedResponse } from '../http/error-from-response.ts'
+import { parseBatchResult, parseEventLines } from '../http/parse-response.ts'
 import type { Api, CallOptions } from './api.ts'
-import { parseEventLines, type ReadMark } from './parse-event-lines.ts'
 
-/** What a client does with events; the project is known. */
 export interface EventCalls {
   submitBatch(body: Uint8Array | BatchInput<unknown>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
   readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
@@ -25,11 +22,11 @@ export interface EventCalls {
   findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
 }
 
-/** From this size on, bodies of batches are compressed: below it, it saves no packet. */
+/** Bodies from this size on are compressed; compressing a smaller one saves no packet. */
 export const gzipBytesMin = 1024
-/** How many events one answer is asked for. */
+/** The most events of one request. */
 export const pageEventsMax = 1000
-/** How long one answer is waited for, in seconds: proxies give up on what takes a minute. */
+/** The longest long poll of one request, in seconds: proxies close idle requests after a minute. */
 export const pageWaitSecondsMax = 30
 
 const compress = promisify(gzip)
@@ -37,14 +34,14 @@ const compress = promisify(gzip)
 export function eventCalls(api: Api): EventCalls {
   return {
     async submitBatch(input, { admit, ...options } = {}) {
-      const bytes = bytesOf(input, admit)
-      const isLong = bytes.length >= gzipBytesMin
+      const bytes = encodeBatch(input, admit)
+      const isCompressed = bytes.length >= gzipBytesMin
       const { body } = await api.call(
         {
           method: 'POST',
           path: '/v1/events/batch',
-          headers: { 'content-type': 'application/json', ...(isLong && { 'content-encoding': 'gzip' }) },
-          body: isLong ? await compress(bytes) : bytes,
+          headers: { 'content-type': 'application/json', ...(isCompressed && { 'content-encoding': 'gzip' }) },
+          body: isCompressed ? await compress(bytes) : bytes,
           expect: [202],
         },
         options,
@@ -52,51 +49,14 @@ export function eventCalls(api: Api): EventCalls {
       return parseBatchResult(body)
     },
 
-    async *readEvents(options = {}) {
-      checkReadEventsOptions(options)
-      const { type, buildId, from, to, limit = Number.POSITIVE_INFINITY, waitMs = 0, onProgress = () => {} } = options
-      const waitUntil = performance.now() + waitMs
-      let { after } = options
-      let given = 0
-      /** When an answer is due that has nothing to give. */
-      let dueAt = 0
-      while (given < limit) {
-        const begin = after
-        for await (const line of api.stream(page, read, options)) {
-          if (line.bytes) {
-            given++
-            yield line
-          }
-          after = line.cursor
-          onProgress(after)
-          // what breaks behind that is nobody's affair
-          if (given === limit) return
-        }
-        const now = performance.now()
-        // what is over does not grow, and by whose clock it is, only the server knows
-        const isOver = to !== undefined && now < dueAt
-        // a server may give less than it is asked for: where it has read nothing is the end
-        if (after === begin && (given > 0 || isOver || now >= waitUntil)) return
-      }
-
-      function page() {
-        const waitLeftMs = given === 0 ? Math.max(0, waitUntil - performance.now()) : 0
-        const wait = Math.min(Math.ceil(waitLeftMs / 1000), pageWaitSecondsMax)
-        dueAt = performance.now() + wait * 1000
-        const query = {
-          ...{ after, limit: Math.min(limit - given, pageEventsMax), type, buildId, from, to },
-          ...(wait > 0 && { wait }),
-        }
-        return { method: 'GET', path: '/v1/events', query, waitMs: wait * 1000, expect: [200] } as const
-      }
-    },
+    readEvents: (options) => readEvents(api, options),
 
     async lastCursor(options) {
       const query = { after: 'end', limit: 1 }
       const { body } = await api.call({ method: 'GET', path: '/v1/events', query, expect: [200] }, options)
       let cursor: Cursor | undefined
       for await (const line of parseEventLines(once(body))) cursor = line.cursor
-      if (cursor === undefined) throw unexpectedAnswer('it does not say where the events end')
+      if (cursor === undefined) throw unexpectedResponse('it has no cursor')
       return cursor
     },
 
@@ -110,16 +70,51 @@ export function eventCalls(api: Api): EventCalls {
   }
 }
 
-function read({ body }: Reply): AsyncIterable<StoredEvent | ReadMark> {
-  return parseEventLines(body)
+async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions = {}): AsyncGenerator<StoredEvent, void> {
+  checkReadEventsOptions(options)
+  const { type, buildId, from, to, limit = Number.POSITIVE_INFINITY, waitMs = 0, onProgress = () => {} } = options
+  const waitUntil = performance.now() + waitMs
+  let { after } = options
+  let count = 0
+  /** When the server would end the long poll of the last request. */
+  let pollEndsAt = 0
+  while (count < limit) {
+    const before = after
+    for await (const line of api.stream(nextPage, ({ body }) => parseEventLines(body), options)) {
+      if (line.bytes) {
+        count++
+        yield line
+      }
+      after = line.cursor
+      onProgress(after)
+      // errors after the last wanted event are ignored
+      if (count === limit) return
+    }
+    const now = performance.now()
+    // the server ends a long poll early when no event can come any more; `to` is compared with its clock
+    const isRangeOver = to !== undefined && now < pollEndsAt
+    // a page may be shorter than its limit, so only a page that makes no progress is the end
+    if (after === before && (count > 0 || isRangeOver || now >= waitUntil)) return
+  }
+
+  function nextPage() {
+    const waitLeftMs = count === 0 ? Math.max(0, waitUntil - performance.now()) : 0
+    const wait = Math.min(Math.ceil(waitLeftMs / 1000), pageWaitSecondsMax)
+    pollEndsAt = performance.now() + wait * 1000
+    const query = {
+      ...{ after, limit: Math.min(limit - count, pageEventsMax), type, buildId, from, to },
+      ...(wait > 0 && { wait }),
+    }
+    return { method: 'GET', path: '/v1/events', query, waitMs: wait * 1000, expect: [200] } as const
+  }
 }
 
 async function* once<T>(item: T): AsyncGenerator<T, void> {
   yield item
 }
 
-/** Bytes go as they are: whoever receives them looks into them. */
-function bytesOf(input: Uint8Array | BatchInput<unknown>, admit: SubmitOptions['admit']): Uint8Array {
+/** Bytes are sent as they are, for the server to check, unless `admit` needs the number of events. */
+function encodeBatch(input: Uint8Array | BatchInput<unknown>, admit: SubmitOptions['admit']): Uint8Array {
   if (input instanceof Uint8Array && !admit) {
     if (input.length > batchBytesMax) throw batchTooLarge(input.length)
     return input

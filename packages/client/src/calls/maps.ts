@@ -14,6 +14,8 @@ import {
   type PutChunksResult,
 } from '@ingest/core'
 import { isDigest } from '@ingest/core/internal'
+import type { HttpResponse } from '../http/connection.ts'
+import { unexpectedResponse } from '../http/error-from-response.ts'
 import {
   parseCompleted,
   parseMapPage,
@@ -21,21 +23,20 @@ import {
   parsePublishedMap,
   parsePutChunksResult,
 } from '../http/parse-response.ts'
-import type { Api, CallOptions } from './api.ts'
-import { readContent } from './read-content.ts'
+import type { Api, ApiCall, CallOptions } from './api.ts'
 
 /** The most chunks of one request. */
 export const groupChunksMax = 64
-/** The most bytes of the chunks of one request: in base64 and with their digests, they fit into 4 MiB. */
+/** The most bytes of chunks in one request: in base64 and with their digests, they fit into 4 MiB. */
 export const groupBytesMax = 3_000_000
 
-/** Chunks that go in one request, and the place of the first of them among all. */
+/** The chunks of one request, and the index of the first one in the input. */
 export interface ChunkGroup {
   first: number
   group: ChunkUpload[]
 }
 
-/** Chunks in their order, cut into requests. */
+/** Splits chunks into requests, in their order. */
 export function groupChunks(chunks: readonly ChunkUpload[]): ChunkGroup[] {
   const groups: ChunkGroup[] = []
   let current: ChunkGroup | undefined
@@ -52,7 +53,6 @@ export function groupChunks(chunks: readonly ChunkUpload[]): ChunkGroup[] {
   return groups
 }
 
-/** What a client does with maps; the project is known. */
 export interface MapCalls {
   publishMap(publication: Publication, options?: PublishOptions & CallOptions): Promise<PublishedMap>
   putChunks(chunks: readonly ChunkUpload[], options?: CallOptions): Promise<PutChunksResult>
@@ -68,54 +68,17 @@ const octets = { 'content-type': 'application/octet-stream' }
 
 export function mapCalls(api: Api): MapCalls {
   async function findMap(id: MapId, options?: CallOptions): Promise<MapStatus | undefined> {
-    const query = queryOf(id)
-    const found = await orMissing(
-      'map-not-found',
-      api.call({ method: 'GET', path: '/v1/maps', query, expect: [200] }, options),
-    )
+    const query = mapQuery(id)
+    const call = api.call({ method: 'GET', path: '/v1/maps', query, expect: [200] }, options)
+    const found = await undefinedOn('map-not-found', call)
     return found && parseMapStatus(found.body)
   }
 
   return {
     getMap: findMap,
 
-    async publishMap(publication, { ifNoneMatch, ifMatch, dryRun, ...options } = {}) {
-      if (ifMatch !== undefined) checkDigest(ifMatch)
-      const { body } = await api.call(
-        {
-          method: 'PUT',
-          path: '/v1/maps',
-          query: { dryRun: dryRun ? true : undefined },
-          headers: {
-            ...json,
-            ...(ifNoneMatch && { 'if-none-match': '*' }),
-            ...(ifMatch !== undefined && { 'if-match': `"${ifMatch}"` }),
-          },
-          body: serialize(publication),
-          expect: [200, 201, 202],
-        },
-        options,
-      )
-      return parsePublishedMap(body)
-    },
-
-    async putChunks(chunks, options) {
-      const total: PutChunksResult = { stored: 0, existing: 0, rejected: [], completed: [] }
-      for (const { first, group } of groupChunks(chunks)) {
-        const parts = group.map(({ digest, bytes }) => ({ digest, data: base64(bytes) }))
-        const body = Buffer.from(JSON.stringify({ chunks: parts }))
-        const answer = await api.call(
-          { method: 'PUT', path: '/v1/maps/chunks', headers: json, body, expect: [200] },
-          options,
-        )
-        const result = parsePutChunksResult(answer.body)
-        total.stored += result.stored
-        total.existing += result.existing
-        total.rejected.push(...result.rejected.map((entry) => ({ ...entry, index: first + entry.index })))
-        total.completed.push(...result.completed)
-      }
-      return total
-    },
+    publishMap: (publication, options) => publishMap(api, publication, options),
+    putChunks: (chunks, options) => putChunks(api, chunks, options),
 
     async putChunk(digest, bytes, options) {
       checkDigest(digest)
@@ -135,8 +98,11 @@ export function mapCalls(api: Api): MapCalls {
 
     async listMaps({ placeId, buildId, cursor, limit, ...options } = {}) {
       const query = { placeId, buildId, cursor, limit }
-      // both together ask for one map, and not for a list of it
-      if (placeId !== undefined && buildId !== undefined) return pageOfOne(await findMap({ placeId, buildId }, options))
+      // the server returns a single map for both, not a list
+      if (placeId !== undefined && buildId !== undefined) {
+        const map = await findMap({ placeId, buildId }, options)
+        return { maps: map ? [map] : [], next: null }
+      }
       return parseMapPage((await api.call({ method: 'GET', path: '/v1/maps', query, expect: [200] }, options)).body)
     },
 
@@ -158,49 +124,167 @@ export function mapCalls(api: Api): MapCalls {
     async getChunk(digest, options) {
       checkDigest(digest)
       const request = { method: 'GET', path: '/v1/maps/chunks', query: { digest }, expect: [200] } as const
-      return (await orMissing('chunk-not-found', api.call(request, options)))?.body
+      return (await undefinedOn('chunk-not-found', api.call(request, options)))?.body
     },
   }
 }
 
-/** Undefined in place of this one refusal; that of a wrong address stays one. */
-async function orMissing<T>(code: 'map-not-found' | 'chunk-not-found', answer: Promise<T>): Promise<T | undefined> {
+async function publishMap(
+  api: Api,
+  publication: Publication,
+  { ifNoneMatch, ifMatch, dryRun, ...options }: PublishOptions & CallOptions = {},
+): Promise<PublishedMap> {
+  if (ifMatch !== undefined) checkDigest(ifMatch)
+  const { body } = await api.call(
+    {
+      method: 'PUT',
+      path: '/v1/maps',
+      query: { dryRun: dryRun ? true : undefined },
+      headers: {
+        ...json,
+        ...(ifNoneMatch && { 'if-none-match': '*' }),
+        ...(ifMatch !== undefined && { 'if-match': `"${ifMatch}"` }),
+      },
+      body: encodePublication(publication),
+      expect: [200, 201, 202],
+    },
+    options,
+  )
+  return parsePublishedMap(body)
+}
+
+async function putChunks(api: Api, chunks: readonly ChunkUpload[], options?: CallOptions): Promise<PutChunksResult> {
+  const total: PutChunksResult = { stored: 0, existing: 0, rejected: [], completed: [] }
+  for (const { first, group } of groupChunks(chunks)) {
+    const encoded = group.map(({ digest, bytes }) => ({ digest, data: base64(bytes) }))
+    const body = Buffer.from(JSON.stringify({ chunks: encoded }))
+    const response = await api.call(
+      { method: 'PUT', path: '/v1/maps/chunks', headers: json, body, expect: [200] },
+      options,
+    )
+    const result = parsePutChunksResult(response.body)
+    total.stored += result.stored
+    total.existing += result.existing
+    total.rejected.push(...result.rejected.map((entry) => ({ ...entry, index: first + entry.index })))
+    total.completed.push(...result.completed)
+  }
+  return total
+}
+
+/** Undefined in place of this error. The 404 of a wrong url still throws. */
+async function undefinedOn<T>(code: 'map-not-found' | 'chunk-not-found', call: Promise<T>): Promise<T | undefined> {
   try {
-    return await answer
+    return await call
   } catch (error) {
     if (error instanceof IngestError && error.status === 404 && error.code === code) return undefined
     throw error
   }
 }
 
-function queryOf({ placeId, buildId }: MapId): Record<string, string> {
-  // without one of them, it would be another question
-  if (isText(placeId) && isText(buildId)) return { placeId, buildId }
-  throw new IngestError('invalid-argument', 'A map is asked for by its placeId and its buildId.')
+function mapQuery({ placeId, buildId }: MapId): Record<string, string> {
+  // with only one of them, the server would return a list
+  if (isMapIdPart(placeId) && isMapIdPart(buildId)) return { placeId, buildId }
+  throw new IngestError('invalid-argument', 'The id of a map needs a placeId and a buildId.')
 }
 
 /** An integer means its decimal string. */
-function isText(value: unknown): boolean {
+function isMapIdPart(value: unknown): boolean {
   return typeof value === 'string' || Number.isSafeInteger(value)
 }
 
-function pageOfOne(map: MapStatus | undefined): MapPage {
-  return { maps: map ? [map] : [], next: null }
-}
-
 function checkDigest(digest: Digest): void {
-  if (!isDigest(digest)) throw new IngestError('invalid-argument', 'A digest is sha256: and 64 lower-case hex digits.')
+  if (!isDigest(digest))
+    throw new IngestError('invalid-argument', 'A digest must be sha256: and 64 lower-case hex digits.')
 }
 
-function serialize(publication: Publication): Uint8Array {
+function encodePublication(publication: Publication): Uint8Array {
   try {
     return Buffer.from(JSON.stringify(publication))
   } catch (cause) {
-    const message = `The publication cannot be written as JSON: ${(cause as Error).message}`
+    const message = `The publication cannot be serialized as JSON: ${(cause as Error).message}`
     throw new IngestError('invalid-publication', message, { cause })
   }
 }
 
 function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64')
+}
+
+/** A range of a complete map. */
+interface ContentRange extends MapId {
+  digest: Digest
+  /** Of the whole map, in bytes. */
+  size: number
+  /** First byte. */
+  start: number
+  /** After the last byte. */
+  end: number
+}
+
+/**
+ * Streams a range of a map. After a broken connection it continues at the first missing byte. The ETag of a map is its
+ * digest, so a map that was replaced in between is detected.
+ *
+ * @throws {IngestError} `invalid-argument` for a range outside of the map, `map-replaced`
+ */
+async function* readContent(
+  api: Api,
+  { placeId, buildId, digest, size, start, end }: ContentRange,
+  options?: CallOptions,
+): AsyncGenerator<Uint8Array, void> {
+  if (!(Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && start <= end && end <= size)) {
+    throw new IngestError('invalid-argument', `The range must be between 0 and ${size}, the size of the map.`)
+  }
+  const etag = `"${digest}"`
+  let at = start
+  if (start === end) return
+  try {
+    yield* api.stream(request, rest, options)
+  } catch (error) {
+    if (error instanceof IngestError && error.status === 412) throw replaced()
+    throw error
+  }
+
+  function request(): ApiCall {
+    const isWhole = at === 0 && end === size
+    return {
+      method: 'GET',
+      path: '/v1/maps/content',
+      query: { placeId, buildId },
+      headers: { 'if-match': etag, ...(!isWhole && { range: `bytes=${at}-${end - 1}` }) },
+      expect: [200, 206],
+    }
+  }
+
+  async function* rest({ status, headers, body, discard }: HttpResponse): AsyncGenerator<Uint8Array, void> {
+    try {
+      if (headers.etag !== etag) throw replaced()
+      // a proxy may ignore the range and send the whole map
+      let position = status === 206 ? rangeStart(headers['content-range']) : 0
+      if (position > at) throw unexpectedResponse('it is another range of the map')
+      for await (const chunk of body) {
+        const wanted = chunk.subarray(Math.max(0, at - position), end - position)
+        position += chunk.length
+        if (wanted.length > 0) {
+          at += wanted.length
+          yield wanted
+        }
+        if (at === end) return
+      }
+      throw new IngestError('connection-failed', 'The response ended before the end of the map.')
+    } finally {
+      discard()
+    }
+  }
+}
+
+/** `bytes 5-9/10` (RFC 9110 section 14.4) */
+function rangeStart(contentRange = ''): number {
+  const [, first] = /^bytes (\d+)-/.exec(contentRange) ?? []
+  if (first === undefined) throw unexpectedResponse('it does not say which range of the map it holds')
+  return Number(first)
+}
+
+function replaced(): IngestError {
+  return new IngestError('map-replaced', 'The map was replaced during the download: read it again.')
 }

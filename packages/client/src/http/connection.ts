@@ -1,176 +1,180 @@
 import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { Pool } from 'undici'
-import { refusalOf, unexpectedAnswer } from './error-from-response.ts'
+import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
 
 export interface ApiRequest {
   method: 'GET' | 'POST' | 'PUT'
   /** `/v1/maps` */
   path: string
-  /** What is undefined is left out. */
+  /** Undefined values are omitted. */
   query?: Readonly<Record<string, string | number | boolean | undefined>>
   headers?: Readonly<Record<string, string>>
   body?: Uint8Array
-  /** How long the server may hold its answer back, in milliseconds, besides what a try may take. */
+  /** How long the server may hold the response back (long poll), in milliseconds, added to the time-out. */
   waitMs?: number
 }
 
-export interface Patience {
-  /** How long it may take until the whole answer is here; with `isStream`, until the next part of it is. */
+export interface SendOptions {
+  /** How long the whole response may take; with `isStream`, how long each chunk of it may take. */
   timeoutMs: number
   isStream: boolean
   signal?: AbortSignal | undefined
 }
 
-/** An answer with a status of 2xx. */
-export interface Reply {
+/** A response with a status of 2xx. */
+export interface HttpResponse {
   status: number
   /** By lower-case name. */
   headers: Readonly<Record<string, string | undefined>>
-  /** Holds a connection until it is read to its end, or left. */
+  /** Holds a connection until it is read to its end or discarded. */
   body: AsyncIterable<Uint8Array>
-  /** Lets go of what is not read. */
-  leave(): void
+  /** Releases the connection without reading the rest of the body. */
+  discard(): void
 }
 
-/** Connections to one server, kept alive. */
+/** Keep-alive connections to one server. */
 export interface Connection {
   /**
    * Sends a request, once.
    *
-   * @throws {IngestError} what the server answers, `connection-failed`, `request-timeout`, `unexpected-answer`; and the
-   *   reason of the signal. Reading the body may throw the same.
+   * @throws {IngestError} the error of the response, `connection-failed`, `request-timeout`, `unexpected-response`; also
+   *   the reason of the signal. Reading the body may throw the same.
    */
-  send(request: ApiRequest, patience: Patience): Promise<Reply>
-  /** Cuts what is still in flight. */
+  send(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
+  /** Aborts requests in flight. */
   close(): Promise<void>
 }
 
 export interface ConnectionOptions {
   /** `https://ingest.example`, or with a path in front of `/v1`. */
   url: string
-  /** Of every request. */
+  /** Sent with every request. */
   headers: Readonly<Record<string, string>>
   now?: () => number
 }
 
-/** The most connections that are open at once; further requests wait for one. */
+/** The most open connections; further requests are queued. */
 export const connectionsMax = 64
-/** The longest refusal that is read. */
-const refusalBytesMax = 64 * 1024
+/** How much of the body of an error is read. */
+const errorBodyBytesMax = 64 * 1024
 
-/** @throws {IngestError} `invalid-argument` for a url that is none of http or https, or says more than where. */
+/** @throws {IngestError} `invalid-argument` for a url that is not http or https, or has credentials, query or fragment */
 export function createConnection({ url, headers, now = Date.now }: ConnectionOptions): Connection {
   const { origin, prefix } = parseUrl(url)
-  // time is kept here, over everything from the look-up of the name on
+  // `startWatchdog` enforces time-outs, from the DNS look-up on
   const pool = new Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 })
 
-  async function request(request: ApiRequest, watch: Watch): Promise<Reply> {
-    const { statusCode: status, ...answer } = await pool.request({
+  async function exchange(request: ApiRequest, watchdog: Watchdog): Promise<HttpResponse> {
+    const { statusCode: status, ...rest } = await pool.request({
       method: request.method,
-      path: `${prefix}${request.path}${queryOf(request.query)}`,
+      path: `${prefix}${request.path}${queryString(request.query)}`,
       headers: { ...headers, ...request.headers },
       body: request.body ?? null,
-      signal: watch.signal,
+      signal: watchdog.signal,
     })
-    const reply = { status, headers: flat(answer.headers), ...openBody(answer.body, watch) }
-    if (status < 200 || status > 299) throw refusalOf({ ...reply, body: await textOf(reply.body) }, now())
-    if (reply.headers['content-encoding'] === undefined) return reply
-    reply.leave()
-    throw unexpectedAnswer('it is compressed, and that was not asked for')
+    const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
+    if (status < 200 || status > 299) {
+      throw errorFromResponse({ ...response, body: await readErrorBody(response.body) }, now())
+    }
+    if (response.headers['content-encoding'] === undefined) return response
+    response.discard()
+    throw unexpectedResponse('it is compressed, without a request for that')
   }
 
   return {
-    async send(asked, patience) {
-      patience.signal?.throwIfAborted()
-      const watch = startWatch({ ...patience, timeoutMs: patience.timeoutMs + (asked.waitMs ?? 0) })
+    async send(request, options) {
+      options.signal?.throwIfAborted()
+      const watchdog = startWatchdog({ ...options, timeoutMs: options.timeoutMs + (request.waitMs ?? 0) })
       try {
-        return await request(asked, watch)
+        return await exchange(request, watchdog)
       } catch (error) {
-        watch.end()
-        throw watch.signal.aborted ? watch.signal.reason : failureOf(error, origin)
+        watchdog.stop()
+        throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
       }
     },
     close: () => pool.destroy(),
   }
+}
 
-  function openBody(stream: Readable, watch: Watch): Pick<Reply, 'body' | 'leave'> {
-    function leave(): void {
-      watch.end()
-      stream.destroy()
-    }
-    async function* read(): AsyncGenerator<Uint8Array, void> {
-      const pieces = stream[Symbol.asyncIterator]()
-      try {
-        for (;;) {
-          watch.wait()
-          const { done, value } = await pieces.next()
-          if (done) return
-          watch.rest()
-          yield value
-        }
-      } catch (error) {
-        throw watch.signal.aborted ? watch.signal.reason : failureOf(error, origin)
-      } finally {
-        leave()
+function openBody(stream: Readable, watchdog: Watchdog, origin: string): Pick<HttpResponse, 'body' | 'discard'> {
+  function discard(): void {
+    watchdog.stop()
+    stream.destroy()
+  }
+  async function* read(): AsyncGenerator<Uint8Array, void> {
+    const chunks = stream[Symbol.asyncIterator]()
+    try {
+      for (;;) {
+        watchdog.resume()
+        const { done, value } = await chunks.next()
+        if (done) return
+        watchdog.pause()
+        yield value
       }
+    } catch (error) {
+      throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
+    } finally {
+      discard()
     }
-    // what destroys it is told to whoever reads, and there may be nobody
-    stream.on('error', () => {})
-    return { body: read(), leave }
   }
+  // without a listener, an error of a body that is not being read would end the process
+  stream.on('error', () => {})
+  return { body: read(), discard }
 }
 
-/** Ends a request that takes too long, or that its caller no longer wants. */
-interface Watch {
+/** Aborts a request at its time-out, or with the signal of its caller. */
+interface Watchdog {
   signal: AbortSignal
-  /** The next part of the answer is waited for. */
-  wait(): void
-  /** Now it is the reader who takes time. */
-  rest(): void
-  end(): void
+  /** Restarts the time-out of a stream, before its next chunk is read. */
+  resume(): void
+  /** Stops the time-out of a stream while its reader works. */
+  pause(): void
+  stop(): void
 }
 
-function startWatch({ timeoutMs, isStream, signal }: Patience): Watch {
+function startWatchdog({ timeoutMs, isStream, signal }: SendOptions): Watchdog {
   const controller = new AbortController()
-  const leave = () => controller.abort(signal?.reason)
-  const giveUp = () => {
-    controller.abort(new IngestError('request-timeout', `There was no answer within ${Math.ceil(timeoutMs)} ms.`))
+  const abort = () => controller.abort(signal?.reason)
+  const expire = () => {
+    controller.abort(new IngestError('request-timeout', `There was no response within ${Math.ceil(timeoutMs)} ms.`))
   }
-  let timer = setTimeout(giveUp, timeoutMs)
-  signal?.addEventListener('abort', leave)
+  let timer = setTimeout(expire, timeoutMs)
+  signal?.addEventListener('abort', abort)
   return {
     signal: controller.signal,
-    wait() {
+    resume() {
       if (!isStream) return
       clearTimeout(timer)
-      timer = setTimeout(giveUp, timeoutMs)
+      timer = setTimeout(expire, timeoutMs)
     },
-    rest() {
+    pause() {
       if (isStream) clearTimeout(timer)
     },
-    end() {
+    stop() {
       clearTimeout(timer)
-      signal?.removeEventListener('abort', leave)
+      signal?.removeEventListener('abort', abort)
     },
   }
 }
 
-/** An answer that is no HTTP at all, or too much of it: nothing that goes away. */
-function isStrange({ name, code = '' }: NodeJS.ErrnoException): boolean {
+/** Whether the server does not speak HTTP, or sends too many headers: errors that a retry does not cure. */
+function isProtocolError({ name, code = '' }: NodeJS.ErrnoException): boolean {
   if (name === 'HTTPParserError') return code !== 'HPE_INVALID_EOF_STATE'
   return code === 'UND_ERR_HEADERS_OVERFLOW' || code === 'ERR_SSL_WRONG_VERSION_NUMBER'
 }
 
-/** What a request failed with, as a refusal. Anything but an error of the network is a bug, and stays what it is. */
-function failureOf(error: unknown, origin: string): unknown {
+/** Network errors as an IngestError. Any other error is a bug and stays as it is. */
+function toIngestError(error: unknown, origin: string): unknown {
   if (error instanceof IngestError || !(error instanceof Error)) return error
   const { code } = error as NodeJS.ErrnoException
-  const what = `${origin}: ${error.message || code}.`
-  if (isStrange(error)) return new IngestError('unexpected-answer', `No HTTP from ${what}`, { cause: error })
+  const detail = `${origin}: ${error.message || code}.`
+  if (isProtocolError(error)) {
+    return new IngestError('unexpected-response', `The response is not HTTP, from ${detail}`, { cause: error })
+  }
   if (typeof code !== 'string' || code === 'UND_ERR_INVALID_ARG') return error
   if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return new IngestError('store-closed', 'This client is closed.')
-  return new IngestError('connection-failed', `No answer from ${what}`, { cause: error })
+  return new IngestError('connection-failed', `No response from ${detail}`, { cause: error })
 }
 
 function parseUrl(url: string): { origin: string; prefix: string } {
@@ -178,46 +182,45 @@ function parseUrl(url: string): { origin: string; prefix: string } {
   if (!parsed || !/^https?:$/.test(parsed.protocol) || parsed.username || parsed.password) {
     throw new IngestError(
       'invalid-argument',
-      `url is where the server is, such as https://ingest.example, without credentials: ${shown(url)} is not.`,
+      `url must be the address of the server, such as https://ingest.example, without credentials, not ${redactUrl(url)}.`,
     )
   }
   if (parsed.search || parsed.hash) {
-    throw new IngestError('invalid-argument', `url has no query and no fragment: ${shown(url)} has.`)
+    throw new IngestError('invalid-argument', `url must not have a query or a fragment: ${redactUrl(url)}.`)
   }
   return { origin: parsed.origin, prefix: parsed.pathname.replace(/\/+$/, '') }
 }
 
-/** A url as it may stand in a log: without what may be a password or a token. */
-function shown(url: string): string {
-  const [where = ''] = String(url)
+/** A url for logs: without anything that may be a password or a token. */
+function redactUrl(url: string): string {
+  const [address = ''] = String(url)
     .replace(/^([a-z]+:\/\/)?.*@/i, '$1…@')
     .split(/[?#]/)
-  return JSON.stringify(where.slice(0, 200))
+  return JSON.stringify(address.slice(0, 200))
 }
 
-function queryOf(query: ApiRequest['query'] = {}): string {
-  const given = new URLSearchParams()
+function queryString(query: ApiRequest['query'] = {}): string {
+  const parameters = new URLSearchParams()
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined) continue
-    // it would become the name of something else
-    if (!String(value).isWellFormed()) throw new IngestError('invalid-argument', `${name} holds a lone surrogate.`)
-    given.append(name, String(value))
+    // URLSearchParams would replace it, and so name another thing
+    if (!String(value).isWellFormed()) throw new IngestError('invalid-argument', `${name} contains a lone surrogate.`)
+    parameters.append(name, String(value))
   }
-  return given.size === 0 ? '' : `?${given}`
+  return parameters.size === 0 ? '' : `?${parameters}`
 }
 
-function flat(headers: Readonly<Record<string, string | string[] | undefined>>): Reply['headers'] {
+function joinRepeated(headers: Readonly<Record<string, string | string[] | undefined>>): HttpResponse['headers'] {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value?.toString()]))
 }
 
-/** The start of a body, as text. */
-async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
-  const pieces: Uint8Array[] = []
+async function readErrorBody(body: AsyncIterable<Uint8Array>): Promise<string> {
+  const chunks: Uint8Array[] = []
   let size = 0
-  for await (const piece of body) {
-    pieces.push(piece)
-    size += piece.length
-    if (size >= refusalBytesMax) break
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    size += chunk.length
+    if (size >= errorBodyBytesMax) break
   }
-  return Buffer.concat(pieces).toString('utf8', 0, refusalBytesMax)
+  return Buffer.concat(chunks).toString('utf8', 0, errorBodyBytesMax)
 }

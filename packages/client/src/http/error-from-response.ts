@@ -1,8 +1,8 @@
 import { type ErrorCode, errorCodes, IngestError, type Issue } from '@ingest/core'
 
 /**
- * What `Retry-After` asks for, in whole seconds from `now`, rounded up: it comes as seconds or as an HTTP date (RFC 9110
- * section 10.2.3). Undefined for anything else.
+ * `Retry-After` in whole seconds from `now`, rounded up: it is sent as seconds or as an HTTP date (RFC 9110 section
+ * 10.2.3). Undefined for anything else.
  */
 export function parseRetryAfter(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined
@@ -11,19 +11,19 @@ export function parseRetryAfter(value: string | undefined, now: number): number 
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now) / 1000))
 }
 
-/** The one form that a date may still be sent in. */
+/** IMF-fixdate, the only format that senders may generate (RFC 9110 section 5.6.7). */
 const datePattern = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/
 
-/** An answer that is not a 2xx. */
-export interface Refused {
+/** A response without a status of 2xx. */
+export interface FailedResponse {
   status: number
   /** By lower-case name. */
   headers: Readonly<Record<string, string | undefined>>
   body: string
 }
 
-/** What is shown of a text that somebody else wrote. */
-const textMax = 1000
+/** How much of a text from the network goes into an error message. */
+const foreignTextMax = 1000
 
 const codeByStatus: Readonly<Record<number, ErrorCode>> = {
   400: 'malformed-request',
@@ -44,18 +44,17 @@ const codeByStatus: Readonly<Record<number, ErrorCode>> = {
 }
 
 /**
- * The error that a response stands for: with the code and the details of its problem document (RFC 9457), or, if it is
- * from something in between or from a newer server, with the code that the status stands for. Whether to retry is
- * decided by the `status` alone.
+ * The error of a response: with the code and the details of its problem document (RFC 9457) or, for a response of a proxy
+ * or a newer server, with the code of the status. The `status` alone decides whether to retry.
  */
-export function refusalOf({ status, headers, body }: Refused, now: number): IngestError {
+export function errorFromResponse({ status, headers, body }: FailedResponse, now: number): IngestError {
   const headerSeconds = parseRetryAfter(headers['retry-after'], now)
   if (status < 400) return redirected(status, headers.location, headerSeconds)
   const problem = parseProblem(headers['content-type'], body)
   const code = isErrorCode(problem.code) ? problem.code : codeOf(status)
   const message = isText(problem.detail)
-    ? problem.detail.slice(0, textMax)
-    : `The answer was ${status}, and does not say why: it may be of a proxy, or of something that is no Ingest.`
+    ? problem.detail.slice(0, foreignTextMax)
+    : `The server responded with ${status} and no reason. The response may be from a proxy, or the url is not an Ingest server.`
   const retryAfter = headerSeconds ?? problem.retryAfter
   return new IngestError(code, message, {
     status,
@@ -66,21 +65,23 @@ export function refusalOf({ status, headers, body }: Refused, now: number): Inge
   })
 }
 
-/** The refusal of a 2xx that is not what the contract says. */
-export function unexpectedAnswer(what: string): IngestError {
-  return new IngestError('unexpected-answer', `The answer is not one of an Ingest server: ${what}. Is the url right?`)
+/** The error of a 2xx that breaks the contract. */
+export function unexpectedResponse(reason: string): IngestError {
+  const message = `The response is not from an Ingest server: ${reason}. Check the url.`
+  return new IngestError('unexpected-response', message)
 }
 
 function redirected(status: number, location = 'nowhere', retryAfterSeconds?: number): IngestError {
-  const message = `The answer was a redirect, ${status} to ${location.slice(0, textMax)}, and none is followed.`
-  return new IngestError('unexpected-answer', message, {
+  const target = location.slice(0, foreignTextMax)
+  const message = `The response is a redirect, ${status} to ${target}; redirects are not followed.`
+  return new IngestError('unexpected-response', message, {
     status,
     ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
   })
 }
 
 function codeOf(status: number): ErrorCode {
-  return codeByStatus[status] ?? (status >= 500 ? 'overloaded' : 'unexpected-answer')
+  return codeByStatus[status] ?? (status >= 500 ? 'overloaded' : 'unexpected-response')
 }
 
 function parseProblem(type: string | undefined, body: string): Record<string, unknown> {

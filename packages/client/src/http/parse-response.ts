@@ -2,16 +2,18 @@ import type {
   BatchResult,
   BuildPage,
   BuildStatus,
+  Cursor,
   MapPage,
   MapStatus,
   ProjectStats,
   PublishedMap,
   PutChunksResult,
+  StoredEvent,
 } from '@ingest/core'
 import { isDigest } from '@ingest/core/internal'
-import { unexpectedAnswer } from './error-from-response.ts'
+import { unexpectedResponse } from './error-from-response.ts'
 
-/** What a value must be, to be what the contract says as far as programs rely on it. */
+/** Checks the members that programs rely on. */
 type Rule = (value: unknown) => boolean
 
 const isText: Rule = (value) => typeof value === 'string'
@@ -80,13 +82,13 @@ const buildPage = object({
   next: isTextOrNull,
 })
 
-/** What is known in milliseconds, as answers say it: in RFC 3339. */
-type Told<T, Name extends keyof T> = Omit<T, Name> & Record<Name, string | null>
+/** Times in RFC 3339 in place of milliseconds. */
+type WithIsoTimes<T, Name extends keyof T> = Omit<T, Name> & Record<Name, string | null>
 
-function parser<T>(rule: Rule, what: string): (body: Uint8Array) => T {
+function parser<T>(rule: Rule, name: string): (body: Uint8Array) => T {
   return (body) => {
     const value = parseJson(body)
-    if (!rule(value)) throw unexpectedAnswer(`it is not ${what}`)
+    if (!rule(value)) throw unexpectedResponse(`it is not ${name}`)
     return value as T
   }
 }
@@ -95,22 +97,81 @@ function parseJson(body: Uint8Array): unknown {
   try {
     return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
   } catch {
-    throw unexpectedAnswer('it is not JSON')
+    throw unexpectedResponse('it is not JSON')
   }
 }
 
-// each takes the body of an answer, and throws `unexpected-answer` for anything but what it is named after
-export const parseBatchResult = parser<BatchResult>(batchResult, 'what became of a batch')
-export const parsePublishedMap = parser<PublishedMap>(publishedMap, 'where a publication stands')
-export const parseMapStatus = parser<MapStatus>(mapStatus, 'what is known of a map')
+// each takes the body of a response, and throws `unexpected-response` when it is invalid
+export const parseBatchResult = parser<BatchResult>(batchResult, 'the result of a batch')
+export const parsePublishedMap = parser<PublishedMap>(publishedMap, 'the status of a publication')
+export const parseMapStatus = parser<MapStatus>(mapStatus, 'the status of a map')
 export const parseMapPage = parser<MapPage>(mapPage, 'a list of maps')
-export const parsePutChunksResult = parser<PutChunksResult>(putChunksResult, 'what became of chunks')
-export const parseCompleted = parser<{ completed: PublishedMap[] }>(completed, 'what a chunk completed')
-export const parseProjectStats = parser<Told<ProjectStats, 'firstAt' | 'lastAt'>>(
+export const parsePutChunksResult = parser<PutChunksResult>(putChunksResult, 'the result of chunks')
+export const parseCompleted = parser<{ completed: PublishedMap[] }>(completed, 'the result of a chunk')
+export const parseProjectStats = parser<WithIsoTimes<ProjectStats, 'firstAt' | 'lastAt'>>(
   projectStats,
-  'what a project has stored',
+  'the statistics of a project',
 )
-export const parseBuildPage = parser<Omit<BuildPage, 'builds'> & { builds: Told<BuildStatus, 'frozenAt'>[] }>(
+export const parseBuildPage = parser<Omit<BuildPage, 'builds'> & { builds: WithIsoTimes<BuildStatus, 'frozenAt'>[] }>(
   buildPage,
   'a list of builds',
 )
+
+const lineFeed = 0x0a
+const closingBrace = 0x7d
+/** Quotes are escaped inside JSON strings, so the first match is where the event starts. */
+const eventMark = Buffer.from(',"event":')
+/** No line is longer: an event fits into a batch, and the members before it are short. */
+const lineBytesMax = 512 * 1024
+
+/** How far the server has read; it skipped events that do not match. */
+export interface ReadMark {
+  cursor: Cursor
+  bytes?: never
+}
+
+/**
+ * Parses NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` a line, or `{"cursor":"…"}`. The bytes of an event
+ * are sliced from its line, never serialized again.
+ *
+ * @throws {IngestError} `unexpected-response`
+ */
+export async function* parseEventLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<StoredEvent | ReadMark, void> {
+  let rest: Uint8Array[] = []
+  let restBytes = 0
+  for await (const chunk of body) {
+    let start = 0
+    for (let end = chunk.indexOf(lineFeed); end !== -1; end = chunk.indexOf(lineFeed, start)) {
+      const line = Buffer.concat([...rest, chunk.subarray(start, end)])
+      rest = []
+      restBytes = 0
+      start = end + 1
+      yield parseLine(line)
+    }
+    if (start === chunk.length) continue
+    rest.push(chunk.subarray(start))
+    restBytes += chunk.length - start
+    if (restBytes > lineBytesMax) throw unexpectedResponse('a line of events is too long')
+  }
+  if (rest.length > 0) throw unexpectedResponse('the last line of events is incomplete')
+}
+
+function parseLine(line: Buffer): StoredEvent | ReadMark {
+  const mark = line.indexOf(eventMark)
+  const { cursor, receivedAt } = parseHead(mark === -1 ? line.toString() : `${line.toString('utf8', 0, mark)}}`)
+  if (typeof cursor === 'string') {
+    if (mark === -1 && receivedAt === undefined) return { cursor }
+    if (mark !== -1 && Number.isSafeInteger(receivedAt) && line.at(-1) === closingBrace) {
+      return { cursor, receivedAt: receivedAt as number, bytes: line.subarray(mark + eventMark.length, -1) }
+    }
+  }
+  throw unexpectedResponse('a line does not hold an event')
+}
+
+function parseHead(text: string): { cursor?: unknown; receivedAt?: unknown } {
+  try {
+    return JSON.parse(text) ?? {}
+  } catch {
+    return {}
+  }
+}

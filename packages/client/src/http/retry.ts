@@ -1,31 +1,28 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 
-/** The longest pause before the first retry, in milliseconds; it doubles with each one. */
+/** The longest pause before the first retry, in milliseconds; it doubles with each retry. */
 export const backoffMsBase = 1000
-/** Where doubling ends. */
+/** The bound of the doubling. */
 export const backoffMsMax = 60_000
 
 export interface BackoffOptions {
-  /** From 0 up to, not including, 1. */
+  /** From 0 up to, not including, 1. Default `Math.random`. */
   random?: () => number
 }
 
-/** How long to wait before each of a row of retries. */
+/** The pauses between retries. */
 export interface Backoff {
-  /**
-   * The pause before the next retry, in milliseconds: at random between `floorMs`, which the server asked for, and
-   * that much more.
-   */
+  /** The next pause, in milliseconds: `floorMs`, which the server asked for, plus a random share of the backoff. */
   next(floorMs?: number): number
-  /** Something went well: the next pause is a first one again. */
+  /** Starts at the first pause again, after a success. */
   reset(): void
 }
 
 /**
- * Exponential backoff with full jitter, 1 s doubling to 60 s: whoever failed together does not come back together
- * (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/). For the same reason what the server asks
- * for is where the random part begins, and not merely the least value of it.
+ * Exponential backoff with full jitter, 1 s doubling to 60 s, so that clients that failed together do not retry together
+ * (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/). For the same reason the jitter is added to
+ * `Retry-After`.
  */
 export function createBackoff({ random = Math.random }: BackoffOptions = {}): Backoff {
   let rangeMs = backoffMsBase
@@ -42,17 +39,17 @@ export function createBackoff({ random = Math.random }: BackoffOptions = {}): Ba
 }
 
 export interface RetryLimits {
-  /** How many times a request is sent again. */
+  /** How often a request is sent again. */
   retries: number
-  /** How long one try may take, in milliseconds. */
+  /** How long one attempt may take, in milliseconds. */
   tryTimeoutMs: number
-  /** How long all tries and the pauses between them may take, in milliseconds. */
+  /** How long all attempts and the pauses between them may take, in milliseconds. */
   timeoutMs: number
-  /** Told why the last try failed, when there is to be another one in `pauseMs`. */
+  /** Called before each pause, with the error of the last attempt. */
   onRetry?: ((error: IngestError, pauseMs: number) => void) | undefined
 }
 
-/** Time and chance. */
+/** Clock and randomness. */
 export interface RetryEffects {
   now?: () => number
   random?: () => number
@@ -60,99 +57,73 @@ export interface RetryEffects {
   sleep?: (ms: number, signal: AbortSignal) => Promise<unknown>
 }
 
-/** What one call may ask for. */
+/** Options of one call. */
 export interface RetryOptions {
   signal?: AbortSignal
-  /** In place of those of the retrier. */
+  /** In place of the limit of the client. */
   retries?: number
 }
 
-/** Tries again what may be tried again. */
-export interface Retrier {
-  /** What `attempt` resolves to, given how long it may take. */
-  retry<T>(attempt: (timeoutMs: number) => Promise<T>, options?: RetryOptions): Promise<T>
+/** Retries the calls of one client. */
+export interface Retry {
+  /** Resolves with the first attempt that succeeds; each gets the time that it may take. */
+  run<T>(attempt: (timeoutMs: number) => Promise<T>, options?: RetryOptions): Promise<T>
   /**
-   * What the attempts yield, one after another; each goes on where the one before broke. Something that arrives is
-   * success: limits begin again.
+   * Yields the items of all attempts; each attempt continues where the one before broke. Every item is a success, after
+   * which retries and time-out start from their full values.
    */
-  retryEach<T>(attempt: (timeoutMs: number) => AsyncIterable<T>, options?: RetryOptions): AsyncGenerator<T, void>
-  /** Lets tries that have begun end, begins no other, and resolves when none is left. */
+  runStream<T>(attempt: (timeoutMs: number) => AsyncIterable<T>, options?: RetryOptions): AsyncGenerator<T, void>
+  /** Starts no further attempt, and resolves when those in flight have ended. */
   close(): Promise<void>
 }
 
-/** By the status of the response alone; without one, if the connection failed or the response took too long. */
-function isWorthRetry(error: unknown): error is IngestError {
+/** By the status of the response alone; without a response, for a failed connection and a time-out. */
+function isRetryable(error: unknown): error is IngestError {
   if (!(error instanceof IngestError)) return false
   const { status, code, retryable } = error
   return status === undefined ? code === 'connection-failed' || code === 'request-timeout' : retryable
 }
 
-/** The retrier of one client. */
-export function createRetrier(limits: RetryLimits, effects: RetryEffects = {}): Retrier {
-  const { now = () => performance.now(), random = Math.random, sleep = sleepUntil } = effects
+export function createRetry(limits: RetryLimits, effects: RetryEffects = {}): Retry {
   const closing = new AbortController()
+  const series = (options?: RetryOptions) => startAttempts(limits, effects, closing.signal, options)
   let running = 0
   let onIdle = () => {}
 
-  /** A row of tries of which none has succeeded yet. */
-  function startRow({ signal, retries = limits.retries }: RetryOptions = {}) {
-    const deadline = now() + limits.timeoutMs
-    const backoff = createBackoff({ random })
-    let triesLeft = retries
-    return {
-      tryTimeoutMs: () => Math.min(limits.tryTimeoutMs, Math.max(1, deadline - now())),
-      /** Resolves when it is time for the next try; throws the error when there is to be none. */
-      async pause(error: unknown): Promise<void> {
-        if (!isWorthRetry(error) || triesLeft-- === 0 || closing.signal.aborted) throw error
-        const ms = backoff.next((error.retryAfterSeconds ?? 0) * 1000)
-        if (now() + ms >= deadline) throw error
-        limits.onRetry?.(error, ms)
-        await sleep(ms, signal ? AbortSignal.any([signal, closing.signal]) : closing.signal).catch(() => {
-          signal?.throwIfAborted()
-          throw error
-        })
-      },
-    }
-  }
-
-  function begin(): void {
+  function checkOpen(): void {
     if (closing.signal.aborted) throw new IngestError('store-closed', 'This client is closed.')
-    running++
-  }
-
-  function end(): void {
-    if (--running === 0) onIdle()
   }
 
   return {
-    async retry(attempt, options) {
-      begin()
+    async run(attempt, options) {
+      checkOpen()
+      running++
       try {
-        const row = startRow(options)
+        const attempts = series(options)
         for (;;) {
           try {
-            return await attempt(row.tryTimeoutMs())
+            return await attempt(attempts.timeoutMs())
           } catch (error) {
-            await row.pause(error)
+            await attempts.pause(error)
           }
         }
       } finally {
-        end()
+        if (--running === 0) onIdle()
       }
     },
 
-    async *retryEach(attempt, options) {
-      let row = startRow(options)
+    async *runStream(attempt, options) {
+      let attempts = series(options)
       for (;;) {
-        if (closing.signal.aborted) throw new IngestError('store-closed', 'This client is closed.')
+        checkOpen()
         try {
           for await (const item of attempt(limits.tryTimeoutMs)) {
             yield item
-            row = startRow(options)
+            attempts = series(options)
           }
           return
         } catch (error) {
-          await row.pause(error)
+          await attempts.pause(error)
         }
       }
     },
@@ -167,6 +138,38 @@ export function createRetrier(limits: RetryLimits, effects: RetryEffects = {}): 
   }
 }
 
-function sleepUntil(ms: number, signal: AbortSignal): Promise<unknown> {
+/** The attempts of one call since its last success. */
+interface Attempts {
+  timeoutMs(): number
+  /** Resolves when the next attempt is due; throws the error when there is none. */
+  pause(error: unknown): Promise<void>
+}
+
+function startAttempts(
+  limits: RetryLimits,
+  { now = () => performance.now(), random = Math.random, sleep = defaultSleep }: RetryEffects,
+  closing: AbortSignal,
+  { signal, retries = limits.retries }: RetryOptions = {},
+): Attempts {
+  const deadline = now() + limits.timeoutMs
+  const backoff = createBackoff({ random })
+  let retriesLeft = retries
+  return {
+    timeoutMs: () => Math.min(limits.tryTimeoutMs, Math.max(1, deadline - now())),
+
+    async pause(error) {
+      if (!isRetryable(error) || retriesLeft-- === 0 || closing.aborted) throw error
+      const ms = backoff.next((error.retryAfterSeconds ?? 0) * 1000)
+      if (now() + ms >= deadline) throw error
+      limits.onRetry?.(error, ms)
+      await sleep(ms, signal ? AbortSignal.any([signal, closing]) : closing).catch(() => {
+        signal?.throwIfAborted()
+        throw error
+      })
+    },
+  }
+}
+
+function defaultSleep(ms: number, signal: AbortSignal): Promise<unknown> {
   return wait(ms, undefined, { signal })
 }

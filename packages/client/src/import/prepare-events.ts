@@ -1,70 +1,71 @@
 import { IngestError, type Issue, type RejectedEvent } from '@ingest/core'
 import { eventIdIssue, type JsonObject, parseJson, sliceMember } from '@ingest/core/internal'
-import { createEventIds } from './event-ids.ts'
-import { eventBytesMax } from './fill-batch.ts'
-import { addMembers, oneLine } from './serialize-event.ts'
+
+import { createEventIds } from '../batch/event-ids.ts'
+import { eventBytesMax } from '../batch/fill-batch.ts'
+import { addMissingMembers, toSingleLine } from '../batch/serialize-event.ts'
 import { createValueSlicer, type SlicedValue, type ValueForm } from './slice-values.ts'
 
-/** An event of an input, as it is to be sent. */
+/** An event of an input, ready to be sent. */
 export interface PreparedEvent {
-  /** The number of its line, from 1, or its place in the array, from 0. */
+  /** Its line number, from 1, or its index in the array, from 0. */
   at: number
   bytes: Buffer
-  /** Whether it had no `eventId` of its own. */
+  /** Whether its `eventId` was generated. */
   hasMadeId: boolean
 }
 
-/** An event of an input that is not stored, and why. */
+/** An event of an input that is not stored. */
 export interface RejectedInput {
-  /** The number of its line, from 1, or its place in the array, from 0. */
+  /** Its line number, from 1, or its index in the array, from 0. */
   at: number
-  /** Null where it was unusable. */
+  /** Null for an invalid one. */
   eventId: string | null
   issues: readonly Issue[]
-  /** It as JSON in one line; as a string what is not JSON, and `null` what was too long to be kept. */
+  /** The event as JSON in one line: as a string if it is not JSON, `null` if it was too long to keep. */
   event: Buffer
 }
 
-/** What one piece of an input holds. */
-export interface PreparedPiece {
-  /** Undefined until something else than space has come. */
+/** The events of one chunk of an input. */
+export interface PreparedEvents {
+  /** Undefined while the input has only had whitespace. */
   form: ValueForm | undefined
-  /** The bytes of the piece. */
+  /** The length of the chunk. */
   bytes: number
   events: PreparedEvent[]
-  /** What cannot be sent. */
+  /** Events that cannot be sent. */
   rejected: RejectedInput[]
 }
 
 export interface PrepareOptions {
-  /** The `projectId` of events that have none. */
+  /** For events without a `projectId`. */
   projectId?: string | undefined
-  /** Whether an event without an `eventId` is given one; it is rejected otherwise. */
+  /** Generates missing ids; without, such events are rejected. Default false. */
   makeIds?: boolean | undefined
 }
 
 /**
- * The events of a text in UTF-8: one a line (NDJSON), or all of them in one array. Their bytes stay as they are. A line of
- * `GET /v1/events`, or of what was rejected before, `{ …, "event": { … } }`, stands for the event in it. Lines that are
- * not JSON are rejected one by one.
+ * Reads events from UTF-8 text: one a line (NDJSON), or all in one array. Their bytes are kept. A line of
+ * `GET /v1/events`, or of a report of rejected events, `{ …, "event": { … } }`, is unwrapped. A line that is not JSON is
+ * rejected on its own.
  *
- * @throws {IngestError} behind what stands before it: `malformed-body` for an array that is not JSON or has no end, and
- *   for what is neither; what the source fails with.
+ * @throws {IngestError} after the events before the fault: `malformed-body` for an array that is invalid or incomplete,
+ *   and for input of another form. Errors of the source are thrown as they are.
  */
 export async function* prepareEvents(
   source: AsyncIterable<Uint8Array>,
   { projectId, makeIds = false }: PrepareOptions = {},
-): AsyncGenerator<PreparedPiece, void> {
+): AsyncGenerator<PreparedEvents, void> {
   const slicer = createValueSlicer()
-  const filling = { projectId, makeEventId: makeIds ? createEventIds() : undefined }
+  const defaults = { projectId, makeEventId: makeIds ? createEventIds() : undefined }
 
-  function* prepare(bytes: number, values: Iterable<SlicedValue>): Generator<PreparedPiece, void> {
+  function* prepare(bytes: number, values: Iterable<SlicedValue>): Generator<PreparedEvents, void> {
     const events: PreparedEvent[] = []
     const rejected: RejectedInput[] = []
     let fault: unknown
     try {
       for (const value of values) {
-        const prepared = prepareEvent(value, slicer.form(), filling)
+        const prepared = prepareEvent(value, slicer.form(), defaults)
         if ('issues' in prepared) rejected.push(prepared)
         else events.push(prepared)
       }
@@ -75,20 +76,20 @@ export async function* prepareEvents(
     if (fault) throw fault
   }
 
-  for await (const piece of source) yield* prepare(piece.length, slicer.push(piece))
+  for await (const chunk of source) yield* prepare(chunk.length, slicer.push(chunk))
   yield* prepare(0, slicer.end())
 }
 
-/** A prepared event that is rejected after all. */
+/** Turns a prepared event into a rejected one, as after a response of the server. */
 export function rejectEvent(
   { at, bytes }: PreparedEvent,
   rejection: Pick<RejectedEvent, 'eventId' | 'issues'>,
 ): RejectedInput {
   const { eventId, issues } = rejection
-  return { at, eventId, issues, event: oneLine(bytes) }
+  return { at, eventId, issues, event: toSingleLine(bytes) }
 }
 
-interface Filling {
+interface EventDefaults {
   projectId: string | undefined
   makeEventId: (() => string) | undefined
 }
@@ -96,27 +97,29 @@ interface Filling {
 function prepareEvent(
   { at, bytes, isTooLong }: SlicedValue,
   form: ValueForm | undefined,
-  { projectId, makeEventId }: Filling,
+  { projectId, makeEventId }: EventDefaults,
 ): PreparedEvent | RejectedInput {
   if (isTooLong) return { at, eventId: null, issues: [tooLong], event: nullText }
-  const value = parse(bytes)
+  const value = tryParse(bytes)
   if (value === undefined && form === 'array') {
-    // where the next one begins is anybody's guess
+    // after invalid JSON the start of the next element is unknown
     throw new IngestError('malformed-body', `Element ${at} of the array is not JSON.`)
   }
   if (value === undefined) return { at, eventId: null, issues: [notJson], event: asString(bytes) }
-  if (!isObject(value)) return { at, eventId: null, issues: [notObject], event: oneLine(bytes) }
+  if (!isObject(value)) return { at, eventId: null, issues: [notObject], event: toSingleLine(bytes) }
   const { given, text } = unwrap(value, bytes)
-  if (isBatch(given)) return { at, eventId: null, issues: [batch], event: oneLine(text) }
+  if (isBatch(given)) return { at, eventId: null, issues: [batch], event: toSingleLine(text) }
   const madeId = given.eventId === undefined ? makeEventId?.() : undefined
   if (given.eventId === undefined && madeId === undefined) {
-    return { at, eventId: null, issues: [withoutId], event: oneLine(text) }
+    return { at, eventId: null, issues: [withoutId], event: toSingleLine(text) }
   }
-  const event = addMembers(text, given, {
+  const event = addMissingMembers(text, given, {
     ...(projectId !== undefined && { projectId }),
     ...(madeId !== undefined && { eventId: madeId }),
   })
-  if (event.length > eventBytesMax) return { at, eventId: usableId(given), issues: [tooLong], event: oneLine(text) }
+  if (event.length > eventBytesMax) {
+    return { at, eventId: validEventId(given), issues: [tooLong], event: toSingleLine(text) }
+  }
   return { at, bytes: event, hasMadeId: madeId !== undefined }
 }
 
@@ -126,12 +129,12 @@ const notObject: Issue = { code: 'not_object', path: '', message: 'Expected an o
 const batch: Issue = {
   code: 'not_allowed',
   path: '/events',
-  message: 'Expected an event, and this is a batch: its array alone can be sent, or its events as lines.',
+  message: 'Expected an event, not a batch: send its array alone, or its events as lines.',
 }
 const withoutId = eventIdIssue(undefined) as Issue
 const nullText = Buffer.from('null')
 
-/** The members of lines that are made around an event. */
+/** The members of lines that wrap an event. */
 const wrappings = new Set(['cursor,receivedAt,event', 'line,eventId,issues,event', 'index,eventId,issues,event'])
 
 function unwrap(value: JsonObject, bytes: Buffer): { given: JsonObject; text: Buffer } {
@@ -140,8 +143,8 @@ function unwrap(value: JsonObject, bytes: Buffer): { given: JsonObject; text: Bu
   return isWrapped ? { given: event, text: sliceMember(bytes, 'event') as Buffer } : { given: value, text: bytes }
 }
 
-/** What a value says; undefined for what is not JSON. */
-function parse(bytes: Buffer): unknown {
+/** Undefined for invalid JSON. */
+function tryParse(bytes: Buffer): unknown {
   try {
     return parseJson(bytes)
   } catch {
@@ -153,7 +156,7 @@ function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The body of a request, which would be stored as an event if it were given an id. */
+/** The body of a batch request: with a generated id it would be stored as an event. */
 function isBatch({ events, projectId, eventId, type }: JsonObject): boolean {
   return Array.isArray(events) && [projectId, eventId, type].every((member) => member === undefined)
 }
@@ -162,6 +165,6 @@ function asString(bytes: Buffer): Buffer {
   return Buffer.from(JSON.stringify(bytes.toString()))
 }
 
-function usableId({ eventId }: JsonObject): string | null {
+function validEventId({ eventId }: JsonObject): string | null {
   return eventIdIssue(eventId) === undefined ? (eventId as string) : null
 }

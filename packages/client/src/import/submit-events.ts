@@ -1,138 +1,96 @@
 import { setMaxListeners } from 'node:events'
 import { addAbortSignal, Readable } from 'node:stream'
 import { type BatchResult, IngestError, type SubmitOptions } from '@ingest/core'
-import { unexpectedAnswer } from '../http/error-from-response.ts'
-import { accountsFor, fillBatch, fillsBatch } from './fill-batch.ts'
+import { fillBatch, isBatchFull, isValidResult } from '../batch/fill-batch.ts'
+import { unexpectedResponse } from '../http/error-from-response.ts'
 import { type PreparedEvent, prepareEvents, type RejectedInput, rejectEvent } from './prepare-events.ts'
 import type { ValueForm } from './slice-values.ts'
 
-/** What of an Ingest is needed to submit events; a client is told of the signal as well. */
+/** The part of an Ingest that `submitEvents` needs; a client also gets the signal. */
 export interface EventSubmitter {
   readonly projectId: string
   submitBatch(body: Uint8Array, options?: SubmitOptions & { signal?: AbortSignal }): Promise<BatchResult>
 }
 
-/** How far it is, and in the end what became of each event: `events` is the sum of the other three. */
+/** Progress and result. `events` is the sum of `accepted`, `duplicates` and `rejected`. */
 export interface SubmittedEvents {
-  /** Of the source, read so far. */
+  /** Bytes of the source read so far. */
   bytes: number
-  /** Of which it is known what became of them. */
+  /** Events with an outcome. */
   events: number
   accepted: number
   duplicates: number
   rejected: number
-  /** How many of them were given an id. */
+  /** Events with a generated id. */
   madeIds: number
 }
 
 export interface SubmitEventsOptions {
-  /** How many batches are in flight at once; 8 without. Only with 1 events are stored in the order of the source. */
+  /** The most batches in flight. Default 8. Events are stored in the order of the source only with 1. */
   concurrency?: number
   /**
-   * Whether an event without an `eventId` is given one (UUIDv7), so that submitting the source again stores it again. It
-   * is rejected otherwise.
+   * Generates missing ids (UUIDv7), so that submitting the source again stores those events again. Default false, which
+   * rejects events without an `eventId`.
    */
   makeIds?: boolean
-  /** Called often; what it throws ends the work. */
+  /** Called often. An error that it throws ends the call. */
   onProgress?: (progress: SubmittedEvents) => void
-  /** Told what was rejected, and where it stands in which kind of source; it is waited for. */
+  /** Called with rejected events; reading continues when its promise resolves. */
   onRejected?: (rejected: readonly RejectedInput[], form: ValueForm | undefined) => Promise<void> | void
-  /** Ends the work, which rejects with its reason. Doing it again goes on: what is stored counts as a duplicate. */
+  /** Ends the call, which rejects with the reason. Submitting again is safe: stored events count as duplicates. */
   signal?: AbortSignal
 }
 
 const concurrencyDefault = 8
 
 /**
- * Submits all events of a text of any size, as {@link prepareEvents} finds them, in full batches, and resolves when it is
- * known what became of each. Nothing is dropped: reading waits for the answers, and what is read waits for others only
- * as long as a batch is in flight. A missing `projectId` is that of `ingest`.
+ * Submits all events of a text of any size, as {@link prepareEvents} reads them, and resolves when every event has an
+ * outcome. Batches are full unless the source is slower than the server. Reading pauses while `concurrency` batches are in
+ * flight. A missing `projectId` is that of `ingest`.
  *
- * The first batch that fails ends the work, after the retries of the client; a stream is destroyed then. Doing it again
- * goes on, as the ids are the same.
+ * The first batch that fails, after the retries of the client, ends the call and destroys a stream. Submitting the source
+ * again is safe, as the ids stay the same.
  *
- * @throws {IngestError} what `submitBatch` refuses with; `malformed-body`, once what stands before the fault is submitted;
- *   `unexpected-answer`; `invalid-argument`. What the source fails with, and the reason of the signal.
+ * @throws {IngestError} the errors of `submitBatch`; `malformed-body`, once the events before the fault are submitted;
+ *   `unexpected-response`; `invalid-argument`. Also the error of the source, and the reason of the signal.
  */
 export async function submitEvents(
   ingest: EventSubmitter,
   source: AsyncIterable<Uint8Array>,
   options: SubmitEventsOptions = {},
 ): Promise<SubmittedEvents> {
-  const { concurrency = concurrencyDefault, makeIds, onProgress, onRejected, signal } = options
+  const { concurrency = concurrencyDefault, makeIds, onProgress, signal } = options
   if (!(Number.isSafeInteger(concurrency) && concurrency > 0)) {
-    throw new IngestError('invalid-argument', 'concurrency is a whole number from 1.')
+    throw new IngestError('invalid-argument', 'concurrency must be an integer of at least 1.')
   }
-  const { projectId } = ingest
   const failing = new AbortController()
-  const either = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal
-  // each batch listens to it, and Node would take that for a leak
-  setMaxListeners(0, either)
+  const ending = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal
+  // every batch in flight adds a listener, more than Node expects
+  setMaxListeners(0, ending)
   const done: SubmittedEvents = { bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0, madeIds: 0 }
-  const flights = new Set<Promise<void>>()
-  let form: ValueForm | undefined
-  let waiting: PreparedEvent[] = []
-  let waitingBytes = 0
-
-  async function reject(rejected: readonly RejectedInput[]): Promise<void> {
-    if (rejected.length === 0) return
-    done.events += rejected.length
-    done.rejected += rejected.length
-    await onRejected?.(rejected, form)
-  }
-
-  async function submit(body: Buffer, events: readonly PreparedEvent[]): Promise<void> {
-    const result = await ingest.submitBatch(body, { signal: either })
-    if (!accountsFor(result, events.length)) throw unexpectedAnswer('it does not say what became of each event')
-    done.events += result.accepted + result.duplicates
-    done.accepted += result.accepted
-    done.duplicates += result.duplicates
-    done.madeIds += events.filter(({ hasMadeId }) => hasMadeId).length
-    await reject(result.rejected.map((rejection) => rejectEvent(events[rejection.index] as PreparedEvent, rejection)))
-    onProgress?.({ ...done })
-  }
-
-  function launch(): void {
-    const { body, count } = fillBatch(waiting)
-    const events = waiting.slice(0, count)
-    waiting = waiting.slice(count)
-    waitingBytes = waiting.reduce((sum, { bytes }) => sum + bytes.length, 0)
-    const flight = submit(body, events)
-      .catch((error) => failing.abort(error))
-      .then(() => {
-        flights.delete(flight)
-        launchIdle()
-      })
-    flights.add(flight)
-  }
-
-  /** While nothing is in flight, nothing waits: the source may be slow. */
-  function launchIdle(): void {
-    if (flights.size === 0 && waiting.length > 0 && !either.aborted) launch()
-  }
-
-  /** A batch that ends may launch what waits, so it is looked at anew after each. */
-  async function launchWhile(isWanted: () => boolean): Promise<void> {
-    while (isWanted() && !either.aborted) {
-      if (flights.size < concurrency) launch()
-      else await Promise.race(flights)
-    }
-  }
+  const submission: Submission = { ingest, options, done, form: undefined, ending }
+  const queue = createBatchQueue(
+    concurrency,
+    ending,
+    (body, events) => submit(submission, body, events),
+    (error) => failing.abort(error),
+  )
 
   async function readAll(): Promise<void> {
-    const stream = source instanceof Readable ? addAbortSignal(either, source) : source
-    for await (const piece of prepareEvents(stream, { projectId, makeIds })) {
-      either.throwIfAborted()
-      form = piece.form
-      done.bytes += piece.bytes
-      await reject(piece.rejected)
-      for (const event of piece.events) {
-        waiting.push(event)
-        waitingBytes += event.bytes.length
-        await launchWhile(() => fillsBatch(waiting.length, waitingBytes))
-        either.throwIfAborted()
+    const stream = source instanceof Readable ? addAbortSignal(ending, source) : source
+    for await (const { form, bytes, events, rejected } of prepareEvents(stream, {
+      projectId: ingest.projectId,
+      makeIds,
+    })) {
+      ending.throwIfAborted()
+      submission.form = form
+      done.bytes += bytes
+      await countRejected(submission, rejected)
+      for (const event of events) {
+        await queue.add(event)
+        ending.throwIfAborted()
       }
-      launchIdle()
+      queue.sendIfIdle()
       onProgress?.({ ...done })
     }
   }
@@ -141,9 +99,98 @@ export async function submitEvents(
     () => undefined,
     (error) => ({ error }),
   )
-  await launchWhile(() => waiting.length > 0)
-  await Promise.all(flights)
-  either.throwIfAborted()
+  await queue.drain()
+  ending.throwIfAborted()
   if (fault) throw fault.error
   return done
+}
+
+interface Submission {
+  ingest: EventSubmitter
+  options: SubmitEventsOptions
+  done: SubmittedEvents
+  form: ValueForm | undefined
+  ending: AbortSignal
+}
+
+async function submit(submission: Submission, body: Buffer, events: readonly PreparedEvent[]): Promise<void> {
+  const { ingest, options, done, ending } = submission
+  const result = await ingest.submitBatch(body, { signal: ending })
+  if (!isValidResult(result, events.length)) throw unexpectedResponse('it lacks the outcome of an event')
+  done.events += result.accepted + result.duplicates
+  done.accepted += result.accepted
+  done.duplicates += result.duplicates
+  done.madeIds += events.filter(({ hasMadeId }) => hasMadeId).length
+  const rejected = result.rejected.map((each) => rejectEvent(events[each.index] as PreparedEvent, each))
+  await countRejected(submission, rejected)
+  options.onProgress?.({ ...done })
+}
+
+async function countRejected({ options, done, form }: Submission, rejected: readonly RejectedInput[]): Promise<void> {
+  if (rejected.length === 0) return
+  done.events += rejected.length
+  done.rejected += rejected.length
+  await options.onRejected?.(rejected, form)
+}
+
+/** Groups events into batches, and sends several at once. */
+interface BatchQueue {
+  /** Resolves when another event may be added. */
+  add(event: PreparedEvent): Promise<void>
+  /** Sends an incomplete batch unless others are in flight, so that a slow source is sent without delay. */
+  sendIfIdle(): void
+  /** Sends the rest, and resolves when no batch is in flight. */
+  drain(): Promise<void>
+}
+
+function createBatchQueue(
+  concurrency: number,
+  ending: AbortSignal,
+  send: (body: Buffer, events: readonly PreparedEvent[]) => Promise<void>,
+  onFailure: (error: unknown) => void,
+): BatchQueue {
+  const inFlight = new Set<Promise<void>>()
+  let queued: PreparedEvent[] = []
+  let queuedBytes = 0
+
+  function sendNext(): void {
+    const { body, count } = fillBatch(queued)
+    const events = queued.slice(0, count)
+    queued = queued.slice(count)
+    queuedBytes = queued.reduce((sum, { bytes }) => sum + bytes.length, 0)
+    const flight = send(body, events)
+      .catch(onFailure)
+      .then(() => {
+        inFlight.delete(flight)
+        sendIfIdle()
+      })
+    inFlight.add(flight)
+  }
+
+  function sendIfIdle(): void {
+    if (inFlight.size === 0 && queued.length > 0 && !ending.aborted) sendNext()
+  }
+
+  /** Evaluates the condition after each batch, as a batch that ends may send queued events. */
+  async function sendWhile(isWanted: () => boolean): Promise<void> {
+    while (isWanted() && !ending.aborted) {
+      if (inFlight.size < concurrency) sendNext()
+      else await Promise.race(inFlight)
+    }
+  }
+
+  return {
+    add(event) {
+      queued.push(event)
+      queuedBytes += event.bytes.length
+      return sendWhile(() => isBatchFull(queued.length, queuedBytes))
+    },
+
+    sendIfIdle,
+
+    async drain() {
+      await sendWhile(() => queued.length > 0)
+      await Promise.all(inFlight)
+    },
+  }
 }

@@ -3,26 +3,26 @@ import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
 
 /**
- * Takes a directory for this process, and returns what gives it back. A process that has ended, however it did, holds
- * nothing: the file `name` says who holds it, by process id and, where the system tells (Linux), the time at which that
- * process began, since a process id comes again, in a container at every start.
+ * Locks a directory for this process, and returns the function that unlocks it. The lock of a process that has ended is
+ * stale and is taken over: the file `name` holds the process id and, on Linux, the start time of that process, since
+ * process ids are reused, in a container at every start.
  *
- * @throws {IngestError} `invalid-argument` while another process, or this one, holds it.
+ * @throws {IngestError} `invalid-argument` while another process, or this one, holds the lock
  */
 export function lockDirectory(directory: string, name = 'lock'): () => void {
   const path = join(directory, name)
   const own = `${path}.${process.pid}`
   try {
-    // the lock appears with its content, so that no process reads an empty one
-    writeFileSync(own, `${process.pid} ${startOf(process.pid)}\n`, { mode: 0o600 })
-    while (!takes(own, path)) removeDead(path, directory)
+    // link an existing file, so that no process reads an empty lock
+    writeFileSync(own, `${process.pid} ${startTime(process.pid)}\n`, { mode: 0o600 })
+    while (!tryLink(own, path)) removeStale(path, directory)
   } finally {
     rmSync(own, { force: true })
   }
   return () => rmSync(path, { force: true })
 }
 
-function takes(own: string, path: string): boolean {
+function tryLink(own: string, path: string): boolean {
   try {
     linkSync(own, path)
     return true
@@ -32,28 +32,28 @@ function takes(own: string, path: string): boolean {
   }
 }
 
-function removeDead(path: string, directory: string): void {
-  const holder = holderOf(path)
+function removeStale(path: string, directory: string): void {
+  const holder = readHolder(path)
   if (holder === undefined) return
   if (isAlive(holder)) {
     const [pid] = holder.split(' ')
     throw new IngestError(
       'invalid-argument',
-      `${directory} is in use by process ${pid}: give each process a directory of its own.`,
+      `${directory} is in use by process ${pid}: each process needs its own directory.`,
     )
   }
-  const dead = `${path}.${process.pid}.dead`
+  const stale = `${path}.${process.pid}.stale`
   try {
-    renameSync(path, dead)
+    renameSync(path, stale)
   } catch {
     return
   }
-  // whoever was faster may have taken it in between
-  if (holderOf(dead) !== holder) takes(dead, path)
-  rmSync(dead, { force: true })
+  // another process may have replaced the stale lock by its own in the meantime: put that one back
+  if (readHolder(stale) !== holder) tryLink(stale, path)
+  rmSync(stale, { force: true })
 }
 
-function holderOf(path: string): string | undefined {
+function readHolder(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')
   } catch {
@@ -69,14 +69,14 @@ function isAlive(holder: string): boolean {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
-  return start === startOf(Number(pid))
+  return start === startTime(Number(pid))
 }
 
-/** When a process began, in a unit of the system's; nothing where that is not told. */
-function startOf(pid: number): string {
+/** The start time of a process, in clock ticks; empty on systems without /proc. */
+function startTime(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // the name before it may hold anything; `starttime` is the 22nd field, see proc_pid_stat(5)
+    // the process name before it may contain anything; `starttime` is the 22nd field, see proc_pid_stat(5)
     return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? ''
   } catch {
     return ''

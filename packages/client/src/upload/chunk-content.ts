@@ -1,29 +1,29 @@
 import { createHash } from 'node:crypto'
 
-/** No chunk is smaller, but the last one of a map. */
+/** The least size of a chunk; the last one of a map may be smaller. */
 export const chunkBytesMin = 64 * 1024
-/** No chunk is larger. */
+/** The largest size of a chunk. */
 export const chunkBytesMax = 1024 * 1024
-/** Up to this size a boundary is 16 times as rare as above it; so chosen that 256 KiB is the average of random bytes. */
+/** Below this size a boundary is 16 times as rare as above it. Chosen for an average of 256 KiB on random bytes. */
 const chunkBytesNormal = 208 * 1024
 
-/** How many of the first bits of the hash are zero at a boundary: one place in 2^20, and then one in 2^16. */
+/** A boundary has 20 leading zero bits in its hash below the normal size, and 16 above. */
 const strictShift = 32 - 20
 const easyShift = 32 - 16
 
-/** What is further behind has been shifted out of the hash. */
+/** Older bytes have been shifted out of the hash. */
 const hashedBytes = 32
 
 const gear = makeGear()
 
 /**
- * Where the chunk that begins at `start` ends. The answer depends on the bytes of the chunk alone, provided that
- * `bytes` holds 1 MiB from `start`, or all there is.
+ * The end of the chunk that starts at `start`. It depends on the bytes of the chunk alone, provided that `bytes` has 1 MiB
+ * from `start`, or the rest of the map.
  *
- * Content-defined: bytes that are inserted or removed move no boundary but those near them. The hash is Gear (Xia et
- * al., "Ddelta", Performance Evaluation 79, 2014), of the 32 bytes before the boundary; skipping the least size and
- * the two rates of boundaries are FastCDC (Xia et al., USENIX ATC 2016). None of this may ever change, or every map
- * would be uploaded anew.
+ * Content-defined: an insertion or removal moves only nearby boundaries. The hash is Gear (Xia et al., "Ddelta",
+ * Performance Evaluation 79, 2014) over the 32 bytes before the boundary; skipping the least size and the two boundary
+ * rates are FastCDC (Xia et al., USENIX ATC 2016). The algorithm must never change: with other boundaries every map
+ * would be uploaded in full again.
  */
 export function chunkEnd(bytes: Uint8Array, start: number): number {
   const end = Math.min(bytes.length, start + chunkBytesMax)
@@ -34,12 +34,12 @@ export function chunkEnd(bytes: Uint8Array, start: number): number {
   return boundaryIn(bytes, normal - hashedBytes + 1, normal, end, easyShift) ?? end
 }
 
-/** The first boundary behind `start` and up to `end`, by the hash of what is from `first` on. */
+/** The first boundary after `start`, up to `end`, with a hash that starts at `first`. */
 function boundaryIn(bytes: Uint8Array, first: number, start: number, end: number, shift: number): number | undefined {
   let hash = 0
   let at = first
   while (at < start) hash = roll(hash, bytes, at++)
-  // four bytes a turn take half of the time
+  // unrolled four times, which halves the time
   for (; at + 4 <= end; at += 4) {
     const one = roll(hash, bytes, at)
     const two = roll(one, bytes, at + 1)
@@ -68,7 +68,7 @@ function makeGear(): Int32Array {
   )
 }
 
-/** The chunks of what is in memory, in order: views of it. */
+/** Yields the chunks of bytes in memory, as views. */
 export function* cutBytes(bytes: Uint8Array): Generator<Uint8Array, void> {
   for (let start = 0; start < bytes.length; ) {
     const end = chunkEnd(bytes, start)
@@ -77,13 +77,13 @@ export function* cutBytes(bytes: Uint8Array): Generator<Uint8Array, void> {
   }
 }
 
-/** Fills the start of `target` with the bytes from `position` on, and answers how many; 0 at the end alone. */
+/** Copies bytes from `position` to the start of `target` and resolves with their number; 0 only at the end. */
 export type ReadAt = (target: Uint8Array, position: number) => Promise<number>
 
-/** How much is read ahead: what is left of it at its end is copied, at most a chunk. */
+/** The size of the read buffer; its rest, at most one chunk, is moved to its start before the next read. */
 const windowBytes = 4 * chunkBytesMax
 
-/** The chunks of what `readAt` reads, in order. Each is valid until the next one is asked for. */
+/** Yields the chunks that `readAt` reads, in order. Each is valid until the next one is requested. */
 export async function* chunkContent(readAt: ReadAt): AsyncGenerator<Uint8Array, void> {
   const window = new Uint8Array(windowBytes)
   let position = 0

@@ -3,33 +3,33 @@ import { type ChunkRef, type Digest, IngestError, type Manifest } from '@ingest/
 import { chunkContent, cutBytes } from './chunk-content.ts'
 import type { OpenedSource } from './map-source.ts'
 
-/** A chunk, and where it is found first. */
-export interface Place extends ChunkRef {
+/** A chunk, and the offset of its first occurrence. */
+export interface ChunkLocation extends ChunkRef {
   start: number
 }
 
 type Readable = Pick<OpenedSource, 'bytes' | 'readAt'>
 
-/** How many chunks are hashed at once, by threads of Node that hold a copy of each. */
-const hashedAtOnce = 8
+/** The most chunks that Node's thread pool hashes at once; each is a copy. */
+const hashConcurrency = 8
 
-/** The manifest of a source, and its distinct chunks. Reads it once; `onChunk` is told how far it is. */
+/** Reads a source once, and returns its manifest and distinct chunks. */
 export async function describeSource(
   source: Readable,
   contentType: string,
   onChunk: (bytesDone: number, chunksDone: number) => void,
-): Promise<{ manifest: Manifest; places: Map<Digest, Place> }> {
+): Promise<{ manifest: Manifest; locations: Map<Digest, ChunkLocation> }> {
   const whole = createHash('sha256')
-  const hashing: Promise<Place>[] = []
+  const hashing: Promise<ChunkLocation>[] = []
   const chunks: ChunkRef[] = []
-  const places = new Map<Digest, Place>()
+  const locations = new Map<Digest, ChunkLocation>()
   let size = 0
 
   async function takeFirst(): Promise<void> {
-    const { digest, size, start } = (await hashing.shift()) as Place
+    const { digest, size, start } = (await hashing.shift()) as ChunkLocation
     const chunk = { digest, size }
     chunks.push(chunk)
-    if (!places.has(digest)) places.set(digest, { ...chunk, start })
+    if (!locations.has(digest)) locations.set(digest, { ...chunk, start })
     onChunk(start + size, chunks.length)
   }
 
@@ -37,23 +37,23 @@ export async function describeSource(
     hashing.push(hashChunk(bytes, size))
     whole.update(bytes)
     size += bytes.length
-    if (hashing.length === hashedAtOnce) await takeFirst()
+    if (hashing.length === hashConcurrency) await takeFirst()
   }
   while (hashing.length > 0) await takeFirst()
-  return { manifest: { contentType, size, digest: `sha256:${whole.digest('hex')}`, chunks }, places }
+  return { manifest: { contentType, size, digest: `sha256:${whole.digest('hex')}`, chunks }, locations }
 }
 
-async function hashChunk(bytes: Uint8Array, start: number): Promise<Place> {
+async function hashChunk(bytes: Uint8Array, start: number): Promise<ChunkLocation> {
   const hash = await webcrypto.subtle.digest('SHA-256', bytes)
   return { digest: `sha256:${Buffer.from(hash).toString('hex')}`, size: bytes.length, start }
 }
 
 /**
- * The bytes of a chunk, read again. Whether they are what they were, whoever stores them finds out.
+ * Reads the bytes of a chunk again. The server checks their digest.
  *
  * @throws {IngestError} `source-changed`
  */
-export async function readPlace(source: Readable, { size, start }: Place): Promise<Uint8Array> {
+export async function readChunk(source: Readable, { size, start }: ChunkLocation): Promise<Uint8Array> {
   if (source.bytes) return source.bytes.subarray(start, start + size)
   const bytes = Buffer.allocUnsafeSlow(size)
   for (let filled = 0; filled < size; ) {
@@ -65,5 +65,5 @@ export async function readPlace(source: Readable, { size, start }: Place): Promi
 }
 
 export function sourceChanged(): IngestError {
-  return new IngestError('source-changed', 'The map changed while it was being uploaded: upload it again.')
+  return new IngestError('source-changed', 'The map changed during the upload: upload it again.')
 }

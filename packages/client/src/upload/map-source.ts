@@ -6,42 +6,42 @@ import { pipeline } from 'node:stream/promises'
 import { IngestError } from '@ingest/core'
 import type { ReadAt } from './chunk-content.ts'
 
-/** Where the bytes of a map are: the path of a file, the bytes themselves, or a stream of them. */
+/** The bytes of a map: the path of a file, the bytes themselves, or a stream. */
 export type MapSource = string | Uint8Array | AsyncIterable<Uint8Array>
 
 /** Bytes that can be read more than once. */
 export interface OpenedSource {
   /** At the time of opening. */
   size: number
-  /** All of them, where they are in memory. */
+  /** The whole map, if it is in memory. */
   bytes?: Uint8Array
   readAt: ReadAt
   close(): Promise<void>
 }
 
 export interface OpenOptions {
-  /** Told how many bytes of a stream have been put aside so far. */
+  /** Called with the number of bytes spooled so far. */
   onSpooled?: (bytes: number) => void
   signal?: AbortSignal | undefined
 }
 
 /**
- * Opens a source. A stream, or a path that leads to one, is put aside in a temporary file, which `close` removes.
+ * Opens a source. A stream, or a path that is not a regular file, is spooled to a temporary file, which `close` removes.
  *
- * @throws {IngestError} `invalid-argument` for a file that cannot be read; what the stream fails with, and the reason
+ * @throws {IngestError} `invalid-argument` for a file that cannot be read. Also the error of the stream, and the reason
  *   of the signal.
  */
 export async function openSource(source: MapSource, options: OpenOptions = {}): Promise<OpenedSource> {
   if (source instanceof Uint8Array) return openBytes(source)
   if (typeof source !== 'string') return spool(source, options)
   const file = await open(source).catch((error) => {
-    throw unreadable(error)
+    throw notReadable(error)
   })
   const stats = await file.stat()
   if (stats.isFile()) return openFile(file, stats.size, () => file.close())
   if (!stats.isDirectory()) return spool(file.createReadStream(), options)
   await file.close()
-  throw new IngestError('invalid-argument', `${source} is a directory, and a map is a file.`)
+  throw new IngestError('invalid-argument', `${source} is a directory, not a file.`)
 }
 
 function openBytes(bytes: Uint8Array): OpenedSource {
@@ -74,11 +74,12 @@ async function spool(stream: AsyncIterable<Uint8Array>, { onSpooled, signal }: O
     const path = join(directory, 'map')
     let size = 0
     async function* counted() {
-      for await (const piece of stream) {
-        if (!(piece instanceof Uint8Array)) throw new IngestError('invalid-argument', 'A map is a stream of bytes.')
-        size += piece.length
+      for await (const chunk of stream) {
+        if (!(chunk instanceof Uint8Array))
+          throw new IngestError('invalid-argument', 'The stream of a map must yield bytes.')
+        size += chunk.length
         onSpooled?.(size)
-        yield piece
+        yield chunk
       }
     }
     await pipeline(counted, createWriteStream(path, { mode: 0o600 }), { ...(signal && { signal }) })
@@ -94,6 +95,6 @@ async function spool(stream: AsyncIterable<Uint8Array>, { onSpooled, signal }: O
   }
 }
 
-function unreadable(error: NodeJS.ErrnoException): IngestError {
+function notReadable(error: NodeJS.ErrnoException): IngestError {
   return new IngestError('invalid-argument', `The map cannot be read: ${error.message}`, { cause: error })
 }

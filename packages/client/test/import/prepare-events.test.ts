@@ -1,5 +1,5 @@
 import t from 'tap'
-import { eventBytesMax } from '../../src/import/fill-batch.ts'
+import { eventBytesMax } from '../../src/batch/fill-batch.ts'
 import { type PrepareOptions, prepareEvents, rejectEvent } from '../../src/import/prepare-events.ts'
 
 async function prepare(text: string | Buffer, options?: PrepareOptions) {
@@ -10,9 +10,9 @@ async function prepare(text: string | Buffer, options?: PrepareOptions) {
   const rejected: { at: number; eventId: string | null; codes: string[]; event: string }[] = []
   let fault: unknown
   try {
-    for await (const piece of prepareEvents(source(), options)) {
-      events.push(...piece.events.map(({ at, bytes, hasMadeId }) => ({ at, text: bytes.toString(), hasMadeId })))
-      for (const { at, eventId, issues, event } of piece.rejected) {
+    for await (const prepared of prepareEvents(source(), options)) {
+      events.push(...prepared.events.map(({ at, bytes, hasMadeId }) => ({ at, text: bytes.toString(), hasMadeId })))
+      for (const { at, eventId, issues, event } of prepared.rejected) {
         rejected.push({
           at,
           eventId,
@@ -27,7 +27,7 @@ async function prepare(text: string | Buffer, options?: PrepareOptions) {
   return { events, rejected, fault }
 }
 
-t.test('events are what stands there, byte for byte', async (t) => {
+t.test('events are kept byte for byte', async (t) => {
   const odd = '{ "eventId" : "e" ,\t"projectId":"p","big":12345678901234567890123,"f":1.0,"k":1,"k":2}'
   const lines = odd.replaceAll(/\t/g, ' ')
   t.match(await prepare(`${lines}\n`), { events: [{ at: 1, text: lines }], rejected: [] })
@@ -35,7 +35,7 @@ t.test('events are what stands there, byte for byte', async (t) => {
   t.match(await prepare(`[\n${broken}\n]`), { events: [{ at: 0, text: broken }], rejected: [] })
 })
 
-t.test('a missing projectId is that which is given, if one is', async (t) => {
+t.test('a missing projectId is set to the given one', async (t) => {
   t.match(await prepare('{"eventId":"e"}', { projectId: 'p' }), {
     events: [{ text: '{"projectId":"p","eventId":"e"}' }],
   })
@@ -43,7 +43,7 @@ t.test('a missing projectId is that which is given, if one is', async (t) => {
   t.match(await prepare('{"eventId":"e","projectId":"q"}', { projectId: 'p' }), { events: [{ text: /"q"/ }] })
 })
 
-t.test('an event without an eventId is rejected, unless ids are made', async (t) => {
+t.test('an event without an eventId is rejected, or gets one with makeIds', async (t) => {
   const text = '{"n":1}\n{"n":2}\n{"eventId":null}'
   const without = await prepare(text)
   t.match(without.rejected, [
@@ -53,7 +53,7 @@ t.test('an event without an eventId is rejected, unless ids are made', async (t)
   t.strictSame(
     without.events,
     [{ at: 3, text: '{"eventId":null}', hasMadeId: false }],
-    'what is there is for the server',
+    'invalid ids are rejected by the server',
   )
   const { events, rejected } = await prepare(text, { makeIds: true })
   t.strictSame(rejected, [])
@@ -66,7 +66,7 @@ t.test('an event without an eventId is rejected, unless ids are made', async (t)
   t.ok(second > first)
 })
 
-t.test('a line that is no object is rejected alone', async (t) => {
+t.test('a line that is not an object is rejected on its own', async (t) => {
   const good = '{"eventId":"e"}'
   const { events, rejected, fault } = await prepare(`${good}\n{"a":\nnull\n[1]\n5\n{"a":1}}\n${good}`)
   t.strictSame(
@@ -91,7 +91,7 @@ t.test('bytes that are not UTF-8 are not JSON', async (t) => {
   })
 })
 
-t.test('in an array, what is not JSON ends it, behind what stands before', async (t) => {
+t.test('an array with invalid JSON throws after the elements before it', async (t) => {
   const { events, fault } = await prepare('[{"eventId":"e"},{"eventId":},{"eventId":"f"}]')
   t.strictSame(
     events.map(({ at }) => at),
@@ -102,7 +102,7 @@ t.test('in an array, what is not JSON ends it, behind what stands before', async
   t.match(await prepare('[5]'), { rejected: [{ at: 0, codes: ['not_object '] }], fault: undefined })
 })
 
-t.test('what is larger than a batch is rejected, with the projectId that it would get', async (t) => {
+t.test('an event that is larger than a batch, including its projectId, is rejected', async (t) => {
   const event = (bytes: number) => `{"eventId":"e","x":"${'x'.repeat(bytes - 22)}"}`
   t.match(await prepare(event(eventBytesMax)), { events: [{ at: 1 }], rejected: [] })
   const over = event(eventBytesMax + 1)
@@ -111,7 +111,7 @@ t.test('what is larger than a batch is rejected, with the projectId that it woul
   t.match(await prepare(event(600_000)), { rejected: [{ eventId: null, codes: ['too_long '], event: 'null' }] })
 })
 
-t.test('a line of an export, or of what was rejected, stands for the event in it', async (t) => {
+t.test('a line of an export or of a report of rejected events is unwrapped', async (t) => {
   const event = '{ "eventId":"e","projectId":"p", "f":1.0,"s":",\\"event\\":" }'
   const lines = [
     `{"cursor":"1-0","receivedAt":1795203225083,"event":${event}}`,
@@ -128,7 +128,7 @@ t.test('a line of an export, or of what was rejected, stands for the event in it
   })
 })
 
-t.test('the body of a request is no event, and gets no id', async (t) => {
+t.test('the body of a batch request is rejected', async (t) => {
   const body = '{"events":[{"projectId":"p","eventId":"e"}]}'
   for (const makeIds of [false, true]) {
     t.match(await prepare(body, { makeIds }), {
@@ -139,7 +139,7 @@ t.test('the body of a request is no event, and gets no id', async (t) => {
   t.match(await prepare('{"type":"t","events":[]}', { makeIds: true }), { events: [{ hasMadeId: true }], rejected: [] })
 })
 
-t.test('such a line may have been written anew, with space or with escapes', async (t) => {
+t.test('a wrapped line may have whitespace and escapes', async (t) => {
   const event = '{"eventId":"e","event":{"n":1}}'
   for (const line of [
     `{"cursor": "1-0", "receivedAt": 1, "event": ${event}}`,
@@ -151,7 +151,7 @@ t.test('such a line may have been written anew, with space or with escapes', asy
   }
 })
 
-t.test('an event that looks a little like such a line is an event', async (t) => {
+t.test('an event that resembles a wrapped line is kept', async (t) => {
   for (const text of [
     '{"cursor":"c","eventId":"e","event":{"eventId":"inner"}}',
     '{"eventId":"e","event":{"eventId":"inner"}}',
@@ -163,7 +163,7 @@ t.test('an event that looks a little like such a line is an event', async (t) =>
   }
 })
 
-t.test('an event that is rejected later is shown in one line', async (t) => {
+t.test('rejectEvent returns the event in one line', async (t) => {
   const prepared = { at: 3, bytes: Buffer.from('{\n"eventId":"e"}'), hasMadeId: false }
   const issues = [{ code: 'too_deep', path: '', message: 'Deep.' } as const]
   t.strictSame(rejectEvent(prepared, { eventId: 'e', issues }), {

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { createValueSlicer, type SlicedValue, valueBytesMax } from '../../src/import/slice-values.ts'
 
-/** All values of a text that comes in pieces of these sizes, and then of the last one's. */
+/** All values of a text in chunks of these sizes; the last size is repeated. */
 function slice(text: string | Buffer, sizes: readonly number[] = []): SlicedValue[] {
   const slicer = createValueSlicer()
   const bytes = Buffer.from(text)
@@ -17,23 +17,23 @@ function slice(text: string | Buffer, sizes: readonly number[] = []): SlicedValu
 }
 
 const textsOf = (values: readonly SlicedValue[]) => values.map(({ bytes }) => bytes.toString())
-const placesOf = (values: readonly SlicedValue[]) => values.map(({ at }) => at)
+const positionsOf = (values: readonly SlicedValue[]) => values.map(({ at }) => at)
 
-t.test('lines are values, and empty ones are passed over and counted', async (t) => {
+t.test('lines are values; empty lines are skipped and counted', async (t) => {
   const values = slice('\n \r\n{"a":1}\r\n\n\t{"b":\t2} \n5\nno json')
   t.strictSame(textsOf(values), ['{"a":1}', '{"b":\t2}', '5', 'no json'])
-  t.strictSame(placesOf(values), [3, 5, 6, 7])
+  t.strictSame(positionsOf(values), [3, 5, 6, 7])
 })
 
-t.test('the elements of an array are values, whatever is in them', async (t) => {
+t.test('the elements of an array are values', async (t) => {
   const elements = ['{"a":"],}\\"["}', '[[1],{"b":[]}]', '"\\\\"', '-1.5', 'null', '{\n}']
   const values = slice(` \n[ ${elements.join(' ,\n')}\n]\n`)
   t.strictSame(textsOf(values), elements)
-  t.strictSame(placesOf(values), [0, 1, 2, 3, 4, 5])
+  t.strictSame(positionsOf(values), [0, 1, 2, 3, 4, 5])
   for (const empty of ['[]', ' [ \n] ', '', ' \n ', '\ufeff']) t.strictSame(slice(empty), [])
 })
 
-t.test('what it is, is known from the first byte that is no space', async (t) => {
+t.test('the first byte that is not whitespace decides about the form', async (t) => {
   for (const [text, form] of [
     ['\ufeff{', 'lines'],
     ['\ufeff [', 'array'],
@@ -47,14 +47,14 @@ t.test('what it is, is known from the first byte that is no space', async (t) =>
   }
 })
 
-t.test('what is neither is refused at once', async (t) => {
+t.test('input of another form throws', async (t) => {
   for (const text of ['a,b\n1,2', '"a"', '5', 'PK', '\ufeff\ufeff{}']) {
     t.throws(() => slice(text), { code: 'malformed-body', message: /neither lines .* nor an array/ }, text)
   }
   t.throws(() => slice(Buffer.from([0x1f, 0x8b, 8])), { code: 'malformed-body', message: /compressed/ })
 })
 
-t.test('a broken array gives what stands before the fault, and then is refused', async (t) => {
+t.test('an invalid array yields the elements before the fault, then throws', async (t) => {
   const cases = [
     ['[1,2', ['1'], /has no end/],
     ['[', [], /has no end/],
@@ -62,8 +62,8 @@ t.test('a broken array gives what stands before the fault, and then is refused',
     ['[1,,2]', ['1'], /Element 1 of the array is empty/],
     ['[,]', [], /Element 0 of the array is empty/],
     ['[1,]', ['1'], /Element 1 of the array is empty/],
-    ['[1]\n{"a":1}', ['1'], /follows the array/],
-    ['[1]]', ['1'], /follows the array/],
+    ['[1]\n{"a":1}', ['1'], /after the array/],
+    ['[1]]', ['1'], /after the array/],
   ] as const
   for (const [text, expected, message] of cases) {
     for (const size of [1, text.length]) {
@@ -82,7 +82,7 @@ t.test('a broken array gives what stands before the fault, and then is refused',
   }
 })
 
-t.test('of a value that is too long only the beginning is kept', async (t) => {
+t.test('only the start of a value that is too long is kept', async (t) => {
   const exact = `{"a":"${'x'.repeat(valueBytesMax - 8)}"}`
   const long = `{"a":"${'x'.repeat(3 * valueBytesMax)}"}`
   for (const text of [`${exact}\n${long}\n{}`, `[${exact},${long},{}]`]) {
@@ -100,7 +100,7 @@ t.test('of a value that is too long only the beginning is kept', async (t) => {
   }
 })
 
-t.test('a line that begins with too much space is not passed over', async (t) => {
+t.test('a line with too much leading whitespace is too long', async (t) => {
   const values = slice(`{}\n${' '.repeat(valueBytesMax)}{"a":1}\n{}`, [100_000])
   t.match(values, [{ at: 1 }, { at: 2, isTooLong: true }, { at: 3 }])
 })
@@ -127,7 +127,7 @@ const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength
 const isSame = (values: readonly unknown[], expected: readonly unknown[]) =>
   JSON.stringify(values) === JSON.stringify(expected)
 
-t.test('however an array is written and cut into pieces, its elements are found, byte for byte', async (t) => {
+t.test('the elements of any array are sliced byte for byte, at any chunk boundaries', async (t) => {
   const element = fc.tuple(space, value, fc.constantFrom(0, 1, '\t'), space)
   fc.assert(
     fc.property(space, fc.array(element, { maxLength: 6 }), space, sizes, (before, elements, after, sizes) => {
@@ -140,12 +140,12 @@ t.test('however an array is written and cut into pieces, its elements are found,
   t.pass('1,000 arrays')
 })
 
-t.test('however lines are cut into pieces, their values and numbers are found', async (t) => {
+t.test('lines are sliced with their numbers, at any chunk boundaries', async (t) => {
   const inner = fc.string({ unit: fc.constantFrom(' ', '\t', '\r'), maxLength: 3 })
   const line = fc.tuple(inner, fc.option(value, { nil: undefined }), inner)
   fc.assert(
     fc.property(fc.array(line, { maxLength: 6 }), fc.constantFrom('', '\n'), sizes, (rest, end, sizes) => {
-      // the first line is an object, so that it is known what this is
+      // the first line must be an object, which selects the form
       const texts = ['{}', ...rest.map(([, value]) => (value === undefined ? '' : JSON.stringify(value)))]
       const spaced = texts.map((text, i) => `${rest[i - 1]?.[0] ?? ''}${text}${rest[i - 1]?.[2] ?? ''}`)
       const values = slice(`${spaced.join('\n')}${end}`, sizes)

@@ -6,13 +6,13 @@ import { createIngest, IngestError, openMemoryStore, type PublishedMap } from '@
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 import { createClientWith } from '../../src/client.ts'
-import { type MapUploader, type UploadProgress, uploadMap } from '../../src/upload/upload-map.ts'
+import { type MapUploader, runParallel, type UploadProgress, uploadMap } from '../../src/upload/upload-map.ts'
 
 const projectId = 'game-1'
 const id = { placeId: '1', buildId: 'b' }
 const mebibyte = 1024 * 1024
 
-/** The same bytes in every run. */
+/** Reproducible bytes. */
 function madeUp(size: number): Buffer {
   const blocks = Array.from({ length: Math.ceil(size / 32) }, (_, i) => createHash('sha256').update(`${i}`).digest())
   return Buffer.concat(blocks).subarray(0, size)
@@ -21,7 +21,7 @@ function madeUp(size: number): Buffer {
 const content = madeUp(3 * mebibyte)
 const digest = `sha256:${createHash('sha256').update(content).digest('hex')}`
 
-/** An embedded Ingest, and what of it an upload called. */
+/** An embedded Ingest that records the calls of an upload. */
 function open(t: Test, around: (call: () => Promise<unknown>, name: string) => Promise<unknown> = (call) => call()) {
   const ingest = createIngest({ store: openMemoryStore() })
   t.teardown(() => ingest.close())
@@ -39,16 +39,16 @@ function open(t: Test, around: (call: () => Promise<unknown>, name: string) => P
 
 async function contentOf(ingest: ReturnType<typeof createIngest>, of = id): Promise<Buffer> {
   const map = await ingest.project(projectId).getMapContent(of)
-  const pieces = []
-  for await (const piece of map?.bytes() ?? []) pieces.push(piece)
-  return Buffer.concat(pieces)
+  const parts = []
+  for await (const part of map?.bytes() ?? []) parts.push(part)
+  return Buffer.concat(parts)
 }
 
-t.test('a map comes from a file, from bytes or from a stream', async (t) => {
+t.test('a map is uploaded from a file, from bytes and from a stream', async (t) => {
   const path = join(t.testdir(), 'map.json')
   writeFileSync(path, content)
-  const pieces = Array.from({ length: 100 }, (_, i) => content.subarray(i * 32_000, (i + 1) * 32_000))
-  for (const source of [path, content, Readable.from(pieces)]) {
+  const parts = Array.from({ length: 100 }, (_, i) => content.subarray(i * 32_000, (i + 1) * 32_000))
+  for (const source of [path, content, Readable.from(parts)]) {
     const { ingest, uploader, calls } = open(t)
     const result = await uploadMap(uploader, { ...id, source, contentType: 'text/plain' })
     t.match(result, {
@@ -64,12 +64,12 @@ t.test('a map comes from a file, from bytes or from a stream', async (t) => {
       reusedChunks: 0,
     })
     t.ok(result.chunks > 5)
-    t.equal(calls.length, 1 + result.chunks, 'one publication, and each chunk once')
+    t.equal(calls.length, 1 + result.chunks, 'one publication, each chunk once')
     t.ok((await contentOf(ingest)).equals(content))
   }
 })
 
-t.test('the same map again sends nothing', async (t) => {
+t.test('the same map uploads no chunk', async (t) => {
   const { uploader, countOf } = open(t)
   const first = await uploadMap(uploader, { ...id, source: content })
   const again = await uploadMap(uploader, { ...id, source: content })
@@ -77,7 +77,7 @@ t.test('the same map again sends nothing', async (t) => {
   t.equal(countOf('putChunk'), first.chunks)
 })
 
-t.test('of a map that changed a little, little is sent', async (t) => {
+t.test('a small change uploads few chunks', async (t) => {
   const { ingest, uploader } = open(t)
   const first = await uploadMap(uploader, { ...id, source: content })
   const changed = Buffer.concat([content.subarray(0, mebibyte), Buffer.from('new'), content.subarray(mebibyte)])
@@ -89,7 +89,7 @@ t.test('of a map that changed a little, little is sent', async (t) => {
   t.ok((await contentOf(ingest, build)).equals(changed))
 })
 
-t.test('a chunk that comes several times in a map is sent once', async (t) => {
+t.test('a repeated chunk is uploaded once', async (t) => {
   const { ingest, uploader } = open(t)
   const source = Buffer.alloc(4 * mebibyte + 1, 'x')
   const result = await uploadMap(uploader, { placeId: 920587237, buildId: 'b', source })
@@ -98,9 +98,9 @@ t.test('a chunk that comes several times in a map is sent once', async (t) => {
   t.ok((await contentOf(ingest, { placeId: '920587237', buildId: 'b' })).equals(source))
 })
 
-t.test('an upload that was ended goes on where it was', async (t) => {
+t.test('an aborted upload resumes', async (t) => {
   const controller = new AbortController()
-  const reason = new Error('no longer wanted')
+  const reason = new Error('aborted by the test')
   let put = 0
   const { ingest, uploader } = open(t, async (call, name) => {
     const result = await call()
@@ -114,7 +114,7 @@ t.test('an upload that was ended goes on where it was', async (t) => {
   t.match(result, { outcome: 'created', uploadedChunks: result.chunks - 4, reusedChunks: 4 })
 })
 
-t.test('so many chunks are on their way at once, and no more', async (t) => {
+t.test('at most `concurrency` chunks are in flight', async (t) => {
   for (const [concurrency, expected] of [
     [1, 1],
     [3, 3],
@@ -134,25 +134,25 @@ t.test('so many chunks are on their way at once, and no more', async (t) => {
   }
 })
 
-t.test('it tells how far it is', async (t) => {
+t.test('onProgress is called in each phase', async (t) => {
   const { uploader } = open(t)
-  const told: UploadProgress[] = []
-  const pieces = [content.subarray(0, mebibyte), content.subarray(mebibyte)]
+  const calls: UploadProgress[] = []
+  const parts = [content.subarray(0, mebibyte), content.subarray(mebibyte)]
   const { chunks } = await uploadMap(
     uploader,
-    { ...id, source: Readable.from(pieces) },
-    { onProgress: (progress) => told.push(progress) },
+    { ...id, source: Readable.from(parts) },
+    { onProgress: (progress) => calls.push(progress) },
   )
-  const last = (phase: string) => told.filter((each) => each.phase === phase).at(-1)
+  const last = (phase: string) => calls.filter((each) => each.phase === phase).at(-1)
   const bytesDone = content.length
   t.strictSame(last('spool'), { phase: 'spool', bytesDone, bytesTotal: null, chunksDone: 0, chunksTotal: null })
   t.strictSame(last('hash'), { phase: 'hash', bytesDone, bytesTotal: bytesDone, chunksDone: chunks, chunksTotal: null })
   const sent = { bytesDone, bytesTotal: bytesDone, chunksDone: chunks, chunksTotal: chunks }
   t.strictSame(last('upload'), { phase: 'upload', ...sent })
-  t.equal(told.length, 2 + chunks + 1 + chunks)
+  t.equal(calls.length, 2 + chunks + 1 + chunks)
 })
 
-t.test('with dryRun nothing is written', async (t) => {
+t.test('dryRun writes nothing', async (t) => {
   const { ingest, uploader, calls } = open(t)
   const result = await uploadMap(uploader, { ...id, source: content }, { dryRun: true })
   t.match(result, { outcome: 'incomplete', state: 'incomplete', uploadedChunks: 0, uploadedBytes: 0 })
@@ -161,7 +161,7 @@ t.test('with dryRun nothing is written', async (t) => {
   t.equal(await ingest.project(projectId).getMap(id), undefined)
 })
 
-t.test('conditions hold', async (t) => {
+t.test('preconditions are checked', async (t) => {
   const { ingest, uploader, countOf } = open(t)
   const other = Buffer.from('{}')
   const first = await uploadMap(uploader, { ...id, source: content }, { ifNoneMatch: '*' })
@@ -176,7 +176,7 @@ t.test('conditions hold', async (t) => {
   t.ok((await contentOf(ingest)).equals(other))
 })
 
-t.test('a condition that fails because this very map is there is met', async (t) => {
+t.test('a precondition that fails because of this very map is met', async (t) => {
   const { uploader } = open(t)
   const publication = { ...id, source: content }
   const { publishedAt } = await uploadMap(uploader, publication, { ifNoneMatch: '*' })
@@ -190,7 +190,7 @@ t.test('a condition that fails because this very map is there is met', async (t)
   }
 })
 
-t.test('an empty map is refused, unless it is meant', async (t) => {
+t.test('an empty map throws without allowEmpty', async (t) => {
   const path = join(t.testdir(), 'empty.json')
   writeFileSync(path, '')
   for (const source of [path, Buffer.alloc(0), Readable.from([])]) {
@@ -203,9 +203,9 @@ t.test('an empty map is refused, unless it is meant', async (t) => {
   t.match(empty, { outcome: 'created', size: 0 })
 })
 
-t.test('a manifest that is replaced meanwhile is said so', async (t) => {
+t.test('an upload that another publication replaces throws', async (t) => {
   const { ingest, uploader } = open(t, async (call, name) => {
-    if (name === 'putChunk') await ingest.project(projectId).publishMap({ ...id, map: 'of somebody else' })
+    if (name === 'putChunk') await ingest.project(projectId).publishMap({ ...id, map: 'of another publisher' })
     return call()
   })
   await t.rejects(uploadMap(uploader, { ...id, source: content }), {
@@ -214,7 +214,7 @@ t.test('a manifest that is replaced meanwhile is said so', async (t) => {
   })
 })
 
-t.test('when no answer told that the map is complete, it is asked for', async (t) => {
+t.test('the status is requested when no response had it', async (t) => {
   for (const options of [{}, { ifNoneMatch: '*' }] as const) {
     const { uploader, countOf } = open(t, async (call, name) => {
       const result = await call()
@@ -226,33 +226,33 @@ t.test('when no answer told that the map is complete, it is asked for', async (t
   }
 })
 
-t.test('and a condition is not taken for met when the map that came is another one', async (t) => {
+t.test('a precondition that fails because of another map throws', async (t) => {
   const { ingest, uploader } = open(t, async (call, name) => {
     if (name === 'publishMap') return call()
     await call().catch(() => {})
-    await ingest.project(projectId).publishMap({ ...id, map: 'of somebody else' })
+    await ingest.project(projectId).publishMap({ ...id, map: 'of another publisher' })
     return { outcome: 'existing', completed: [] }
   })
   const upload = uploadMap(uploader, { ...id, source: Buffer.from('{}') }, { ifNoneMatch: '*' })
   await t.rejects(upload, { code: 'precondition-failed' })
-  t.equal((await contentOf(ingest)).toString(), '"of somebody else"')
+  t.equal((await contentOf(ingest)).toString(), '"of another publisher"')
 })
 
-t.test('chunks that are missing after all are sent again, but not for ever', async (t) => {
+t.test('chunks that are missing again are uploaded again, up to a limit', async (t) => {
   let lost = 0
   const loseOnce = open(t, async (call, name) => {
     if (name === 'putChunk' && lost++ === 2) return { outcome: 'stored', completed: [] }
     return call()
   })
-  const result = await uploadMap(loseOnce.uploader, projectId, { ...id, source: content })
+  const result = await uploadMap(loseOnce.uploader, { ...id, source: content })
   t.match(result, { outcome: 'created', uploadedChunks: result.chunks, reusedChunks: 0 })
   t.ok(result.uploadedBytes > content.length)
 
   const loseAll = open(t, async (call, name) => (name === 'putChunk' ? { outcome: 'stored', completed: [] } : call()))
-  await t.rejects(uploadMap(loseAll.uploader, projectId, { ...id, source: content }), { code: 'unexpected-answer' })
+  await t.rejects(uploadMap(loseAll.uploader, { ...id, source: content }), { code: 'unexpected-response' })
 })
 
-t.test('a source that changes between its readings is noticed', async (t) => {
+t.test('a source that changes between its readings is source-changed', async (t) => {
   const path = join(t.testdir(), 'map.json')
   const changes: Record<string, () => void> = {
     'other bytes': () => writeFileSync(path, Buffer.alloc(content.length, 'x')),
@@ -275,13 +275,13 @@ t.test('a source that changes between its readings is noticed', async (t) => {
     return result
   })
   await t.rejects(uploadMap(uploader, { ...id, source: bytes }), { code: 'source-changed' })
-  t.ok(readFileSync(path).length > 0, 'the file is left where it is')
+  t.ok(readFileSync(path).length > 0, 'the file is kept')
 })
 
-t.test('the refusal of a chunk ends it, and so does that of the publication', async (t) => {
-  for (const refused of ['putChunk', 'publishMap']) {
+t.test('an error of a chunk or of the publication ends the upload', async (t) => {
+  for (const failing of ['putChunk', 'publishMap']) {
     const { uploader, countOf } = open(t, async (call, name) => {
-      if (name === refused) throw new IngestError('map-frozen', 'no')
+      if (name === failing) throw new IngestError('map-frozen', 'no')
       return call()
     })
     await t.rejects(uploadMap(uploader, { ...id, source: content }), { code: 'map-frozen' })
@@ -289,20 +289,20 @@ t.test('the refusal of a chunk ends it, and so does that of the publication', as
   }
 })
 
-t.test('a map that the server dropped, or does not know, is not complete', async (t) => {
+t.test('a dropped map and a foreign missing chunk throw', async (t) => {
   const issues = [{ code: 'digest_mismatch', path: '/digest', message: 'Another.' }]
   let published: PublishedMap | undefined
   const dropping = open(t, async (call, name) => {
     if (name === 'publishMap') published = (await call()) as PublishedMap
     return name === 'publishMap' ? published : { outcome: 'stored', completed: [{ ...published, issues }] }
   })
-  await t.rejects(uploadMap(dropping.uploader, projectId, { ...id, source: content }), {
+  await t.rejects(uploadMap(dropping.uploader, { ...id, source: content }), {
     code: 'digest-mismatch',
     issues,
   })
 
   const strange = open(t, async (call) => ({ ...((await call()) as PublishedMap), missing: [digest] }))
-  await t.rejects(uploadMap(strange.uploader, projectId, { ...id, source: content }), { code: 'unexpected-answer' })
+  await t.rejects(uploadMap(strange.uploader, { ...id, source: content }), { code: 'unexpected-response' })
 })
 
 t.test('a frozen build keeps its map', async (t) => {
@@ -314,7 +314,7 @@ t.test('a frozen build keeps its map', async (t) => {
   await t.rejects(other, { code: 'map-frozen' })
 })
 
-t.test('a concurrency that cannot be is refused', async (t) => {
+t.test('an invalid concurrency throws', async (t) => {
   for (const concurrency of [0, -1, 1.5, Number.NaN]) {
     const { uploader, calls } = open(t)
     const upload = uploadMap(uploader, { ...id, source: content }, { concurrency })
@@ -323,7 +323,7 @@ t.test('a concurrency that cannot be is refused', async (t) => {
   }
 })
 
-t.test('a map whose verification the budget does not reach for is completed after Retry-After', async (t) => {
+t.test('a map whose verification exceeds the budget is completed after Retry-After', async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })
   const { key } = await ingest.keys.create(projectId)
   let time = 0
@@ -338,7 +338,72 @@ t.test('a map whose verification the budget does not reach for is completed afte
   t.teardown(() => Promise.all([client.close(), server.close()]))
   const uploaded = await uploadMap(client, { ...id, source: content })
   t.match(uploaded, { outcome: 'created', state: 'complete', uploadedBytes: content.length })
-  // 3 MiB were sent, and 3 MiB are verified
+  // 3 MiB were uploaded, and 3 MiB are verified
   t.ok(pauses.length === 1 && (pauses[0] ?? 0) >= 2000, pauses.join())
   t.ok((await contentOf(ingest)).equals(content))
+})
+
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+t.test('runParallel processes every item once, in order, within its concurrency', async (t) => {
+  for (const concurrency of [1, 3, 50]) {
+    const begun: number[] = []
+    let running = 0
+    let most = 0
+    await runParallel([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], concurrency, async (item) => {
+      begun.push(item)
+      most = Math.max(most, ++running)
+      await turn()
+      running--
+    })
+    t.strictSame(begun, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    t.equal(most, Math.min(concurrency, 10))
+  }
+})
+
+t.test('runParallel throws the first failure when all items in work have ended', async (t) => {
+  const begun: number[] = []
+  let over = 0
+  const run = runParallel([0, 1, 2, 3, 4], 2, async (item, signal) => {
+    begun.push(item)
+    if (item === 1) throw new Error('first')
+    while (!signal.aborted) await turn()
+    over++
+    throw new Error('second')
+  })
+  await t.rejects(run, { message: 'first' })
+  t.strictSame([begun, over], [[0, 1], 1])
+})
+
+t.test('a signal aborts runParallel with its reason', async (t) => {
+  const controller = new AbortController()
+  const reason = new Error('aborted by the test')
+  const done: number[] = []
+  const run = runParallel(
+    [0, 1, 2],
+    1,
+    async (item) => {
+      done.push(item)
+      controller.abort(reason)
+    },
+    controller.signal,
+  )
+  await t.rejects(run, reason)
+  t.strictSame(done, [0])
+})
+
+t.test('runParallel without items resolves', () => runParallel([], 4, async () => void t.fail()))
+
+t.test('high concurrency does not warn about a listener leak', async (t) => {
+  const warnings: Error[] = []
+  const note = (warning: Error) => warnings.push(warning)
+  process.on('warning', note)
+  t.teardown(() => process.off('warning', note))
+  await runParallel(Array(32).keys(), 16, async (_, signal) => {
+    await new Promise((resolve) => {
+      signal.addEventListener('abort', resolve)
+      setTimeout(resolve)
+    })
+  })
+  t.strictSame(warnings, [])
 })

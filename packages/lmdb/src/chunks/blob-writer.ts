@@ -1,16 +1,16 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
 import type { Place } from '../tables/maps.ts'
-import type { Gate, Gates } from '../threads/exit-guard.ts'
-import { serveRequests } from '../threads/request-loop.ts'
+import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
+import { runRequestLoop } from '../threads/request-loop.ts'
 import { createCommit } from '../writer/commit.ts'
 
 /** What the writer of bytes needs to know. */
 export interface BytesWriterData {
   directory: string
   /** As {@link Environment} names them. */
-  files: string
-  gates: Gates
+  fileIds: string
+  guards: ExitGuards
 }
 
 /** Bytes to be written, or places whose bytes go. */
@@ -22,7 +22,7 @@ export type BytesRequest =
 export type BytesValue = ArrayBuffer[]
 
 /** The one in a process who writes the bytes of chunks: many uploads, one transaction, one sync. */
-export function runBytesWriter(port: MessagePort, environment: Environment, gate: Gate): Promise<void> {
+export function runBytesWriter(port: MessagePort, environment: Environment, guard: ExitGuard): Promise<void> {
   const bytes = environment.table('bytes')
   const { commit, refuse, ready } = createCommit(environment)
 
@@ -36,9 +36,9 @@ export function runBytesWriter(port: MessagePort, environment: Environment, gate
     return request.rows.map((row) => row.bytes.buffer)
   }
 
-  return serveRequests<BytesRequest>(port, gate, async () => ({
-    bytesOf: (request) => (request.type === 'write' ? sizeOf(request) : 0),
-    async answer(requests) {
+  return runRequestLoop<BytesRequest>(port, guard, async () => ({
+    requestBytes: (request) => (request.type === 'write' ? sizeOf(request) : 0),
+    async handle(requests) {
       try {
         await ready()
       } catch (error) {
@@ -46,7 +46,8 @@ export function runBytesWriter(port: MessagePort, environment: Environment, gate
       }
       return commit(requests, () => requests.map(write))
     },
-    transferOf: (outcomes) => outcomes.flatMap((outcome) => ('value' in outcome ? (outcome.value as BytesValue) : [])),
+    transferList: (outcomes) =>
+      outcomes.flatMap((outcome) => ('value' in outcome ? (outcome.value as BytesValue) : [])),
     async close() {},
   }))
 }

@@ -3,8 +3,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
 import { chunkKey, type MapTables, openMapTables, type Place, uploadBytes } from '../tables/maps.ts'
-import { bytesGate, type Gates } from '../threads/exit-guard.ts'
-import { startThread, type Thread } from '../threads/worker-thread.ts'
+import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
+import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Writer } from '../writer/writer-client.ts'
 import { type BytesRequest, type BytesValue, type BytesWriterData, sizeOf } from './blob-writer.ts'
 import { createMemoryPool } from './memory-pool.ts'
@@ -41,7 +41,7 @@ export interface ChunkBytesOptions {
   writer: Writer
   /** Reads at one moment; throws when the store cannot be read any more. */
   look<T>(read: () => T): T
-  gates: Gates
+  guards: ExitGuards
   timeoutMs: number
 }
 
@@ -49,23 +49,23 @@ export interface ChunkBytesOptions {
 const keysAtOnce = 256
 
 export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
-  const { environment, directory, maps, writer, look, gates, timeoutMs } = options
+  const { environment, directory, maps, writer, look, guards, timeoutMs } = options
   const bytes = environment.table('bytes')
   const memory = createMemoryPool()
-  let thread: Promise<Thread<BytesRequest>> | undefined
+  let thread: Promise<RequestClient<BytesRequest>> | undefined
   let lastId = 0
   let isClosed = false
   let cleanAgain = false
   let cleaning: Promise<void> | undefined
 
   /** The thread that writes, started for the first that there is to write. */
-  function bytesWriter(): Promise<Thread<BytesRequest>> {
-    const data: BytesWriterData = { directory, files: environment.files, gates }
+  function bytesWriter(): Promise<RequestClient<BytesRequest>> {
+    const data: BytesWriterData = { directory, fileIds: environment.fileIds, guards }
     if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
-    thread ??= startThread<BytesRequest>({
-      worker: new URL('./blob-worker.js', import.meta.url),
+    thread ??= startRequestClient<BytesRequest>({
+      module: new URL('./blob-worker.js', import.meta.url),
       data,
-      gate: bytesGate,
+      slot: blobSlot,
       onFatal: writer.fail,
       lockHolder: environment.lockHolder,
       timeoutMs,
@@ -84,7 +84,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
         for (;;) {
           const places = look(() => maps.waste(keysAtOnce))
           if (places.length === 0) break
-          await (await bytesWriter()).ask({ type: 'remove', id: ++lastId, places }, 0)
+          await (await bytesWriter()).request({ type: 'remove', id: ++lastId, places }, 0)
           await writer.decide((table) => openMapTables(table).forget(places))
         }
       }
@@ -115,7 +115,7 @@ export function openChunkBytes(options: ChunkBytesOptions): ChunkBytes {
       })
       const request = { type: 'write', id: ++lastId, rows } as const
       const transfer = rows.map(({ bytes }) => bytes.buffer)
-      memory.giveBack(await (await bytesWriter()).ask<BytesValue>(request, sizeOf(request), transfer))
+      memory.giveBack(await (await bytesWriter()).request<BytesValue>(request, sizeOf(request), transfer))
       return places
     },
 

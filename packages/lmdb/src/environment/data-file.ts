@@ -1,7 +1,7 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
 import { IngestError } from '@ingest/core'
 
-/** The page size that every environment is made with. */
+/** The page size of every environment. */
 export const pageSize = 4096
 
 // the layout of a meta page in LMDB's data format 2, which lmdb 3.5 writes: a page header of 24 bytes, then MDB_meta
@@ -15,10 +15,10 @@ const magic = 0xbeefc0de
 const dataVersion = 2
 
 /**
- * Looks at an LMDB data file before LMDB does, which would crash the process over a damaged one (SIGSEGV, SIGBUS).
- * Says whether the file is there and holds anything; changes nothing.
+ * Checks an LMDB data file before LMDB opens it, which would crash the process over a damaged one (SIGSEGV, SIGBUS).
+ * Returns whether the file exists and is not empty.
  *
- * @throws {IngestError} `store-incompatible` for a file that is not one of ours, or is cut.
+ * @throws {IngestError} `store-incompatible` for a file that was not written by LMDB as used here, or is truncated
  */
 export function checkDataFile(path: string): boolean {
   let file: number
@@ -42,7 +42,7 @@ export function checkDataFile(path: string): boolean {
  * exists and has blocks on the disk. The file is not opened here: closing it would release the locks of this process on
  * it.
  *
- * @throws {IngestError} `store-incompatible` if it is not a file, or not writable.
+ * @throws {IngestError} `store-incompatible` if it is not a file, or not writable
  */
 export function checkLockFile(path: string): boolean {
   let stat: Stats | undefined
@@ -62,21 +62,21 @@ export function checkLockFile(path: string): boolean {
 function checkContent(path: string, file: number): boolean {
   const stat = fstatSync(file)
   if (!stat.isFile()) throw damaged(path, 'it is not a file')
-  // a process that was killed while it made the file leaves it empty, and LMDB starts afresh
+  // a process that was killed while it created the file leaves it empty, and LMDB starts over
   if (stat.size === 0) return false
   const metas = [readMeta(path, file, 0), readMeta(path, file, 1)]
   const newest = metas.reduce((a, b) => (a.transaction >= b.transaction ? a : b))
-  // looked at after the headers: the file of a store that is in use grows, and only then is a header written
+  // read after the headers: the file of a store in use grows before a header is written
   const { size } = fstatSync(file)
   if (size < (newest.lastPage + 1) * pageSize) {
-    throw damaged(path, `it is cut: ${size} bytes of ${(newest.lastPage + 1) * pageSize}`)
+    throw damaged(path, `it is truncated: ${size} bytes of ${(newest.lastPage + 1) * pageSize}`)
   }
   return true
 }
 
 function readMeta(path: string, file: number, page: number): { transaction: number; lastPage: number } {
   const meta = Buffer.alloc(metaBytes)
-  if (readSync(file, meta, 0, metaBytes, page * pageSize) < metaBytes) throw damaged(path, 'it is cut in its header')
+  if (readSync(file, meta, 0, metaBytes, page * pageSize) < metaBytes) throw damaged(path, 'its header is truncated')
   if (meta.readUInt32LE(magicOffset) !== magic) throw damaged(path, 'it is not an LMDB file')
   // the upper bits of the version are flags
   const version = meta.readUInt32LE(versionOffset) & 0xffff
@@ -92,6 +92,6 @@ function readMeta(path: string, file: number, page: number): { transaction: numb
 function damaged(path: string, why: string): IngestError {
   return new IngestError(
     'store-incompatible',
-    `${path} cannot be opened: ${why}. Nothing was changed; restore it from a backup, or name another directory.`,
+    `${path} cannot be opened: ${why}. Nothing was changed; restore it from a backup, or use another directory.`,
   )
 }

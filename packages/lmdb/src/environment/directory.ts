@@ -2,8 +2,8 @@ import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
- * Makes a directory that only its owner may access, and its missing parents, so that they survive a power loss. Node's
- * own `recursive` never returns where the system refuses with ENOENT, as below /proc.
+ * Creates a directory that only its owner may access, and its missing parents, durably. `recursive` of Node never
+ * returns where the system responds with ENOENT, as below /proc.
  */
 export function makeDirectory(path: string): void {
   const existing = statSync(path, { throwIfNoEntry: false })
@@ -12,7 +12,7 @@ export function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 })
   } catch (error) {
-    // another process was faster
+    // another process may have created it
     if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return
     throw error
   }
@@ -21,7 +21,7 @@ export function makeDirectory(path: string): void {
 
 /** Makes the names in a directory durable. */
 export function syncDirectory(path: string): void {
-  // Windows cannot sync a directory, and need not
+  // Windows cannot sync a directory, and does not need it
   if (process.platform === 'win32') return
   const directory = openSync(path, 'r')
   try {

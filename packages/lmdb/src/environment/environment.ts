@@ -5,7 +5,7 @@ import { IngestError } from '@ingest/core'
 import { type Database, openAsClass, type RootDatabase } from 'lmdb'
 import { checkDataFile, checkLockFile, pageSize } from './data-file.ts'
 import { makeDirectory, syncDirectory } from './directory.ts'
-import { findWriteLock, type LockHolder, processWith } from './write-lock.ts'
+import { findProcessMapping, type LockHolder, openLockProbe } from './write-lock.ts'
 
 /** A table with binary keys and values. */
 export type Table = Database<Buffer, Buffer>
@@ -18,7 +18,7 @@ export interface KeyRange {
   reverse?: boolean
 }
 
-/** What a decision needs of a table. */
+/** The operations on a table that decisions use. */
 export interface Rows {
   getBinary(key: Buffer): Buffer | undefined
   doesExist(key: Buffer): boolean
@@ -27,48 +27,45 @@ export interface Rows {
   remove(key: Buffer): unknown
 }
 
-/** One LMDB environment: a folder with one data file, written by one transaction at a time over all processes. */
+/** An LMDB environment: a directory with one data file, written by one transaction at a time over all processes. */
 export interface Environment {
   root: RootDatabase<Buffer, Buffer>
   /**
-   * Opens a table. Creating one that is missing takes the write lock, so the first call for a name belongs before the
-   * first request; and not into a transaction, whose undo would remove the table.
+   * Opens a table. Creating a missing one takes the write lock, so open each table before the first request, and not in
+   * a transaction, whose rollback would remove it.
    */
   table(name: string): Table
   /**
    * Runs `work` in one write transaction, which is durable when this returns.
    *
-   * @throws {IngestError} `store-failed` when the data file or the lock file was deleted or replaced: what was written
-   *   is in no file that another process reads, or another process writes to the same pages.
+   * @throws {IngestError} `store-failed` when the data file or the lock file was deleted or replaced: the write went to
+   *   a file that no other process reads, or another process writes to the same pages
    */
   write<T>(work: () => T): T
   /**
-   * The process that holds the write lock; undefined when it is free, held by this process, or cannot be determined.
+   * The other process that holds the write lock; undefined when it is free, held by this process, or not known.
    */
   lockHolder(): LockHolder | undefined
-  /**
-   * Why the files cannot be trusted: one that was deleted or replaced under a running process takes every write and
-   * keeps none, and two lock files make two writers.
-   */
-  lost(): string | undefined
+  /** Set when the data file or the lock file was deleted or replaced: writes are lost, or no longer exclusive. */
+  lossReason(): string | undefined
   /** Identifies the two files. A thread that opens the environment later passes it to {@link openEnvironment}. */
-  files: string
-  /** Whether the disk has next to no space left. */
-  isFull(): boolean
-  /** @throws {IngestError} `disk-full` when the disk has next to no space left. */
+  fileIds: string
+  /** Whether less than 16 MiB of the disk are free. */
+  isDiskFull(): boolean
+  /** @throws {IngestError} `disk-full` when less than 16 MiB of the disk are free */
   checkSpace(): void
 }
 
 export interface EnvironmentOptions {
   /** The files that another thread of this process has open. */
-  files?: string
+  fileIds?: string
 }
 
-// address space, not disk: the file grows as it is filled, except on Windows, where lmdb grows the map instead
+// address space, not disk: the file grows with its content, except on Windows, where lmdb grows the map instead
 const mapBytes = 2 ** 40
 /** Creating a data or lock file on a full disk is a SIGBUS, so this much must be free. */
 const freeBytesMin = 16 * 2 ** 20
-/** How many file descriptors opening an environment takes at most: two data files, a lock file, a temporary one. */
+/** The most file descriptors that opening an environment takes: two data files, a lock file, a temporary one. */
 const fileDescriptorsMin = 8
 
 /**
@@ -76,67 +73,29 @@ const fileDescriptorsMin = 8
  * when it fails to open, so the known causes are checked first.
  *
  * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when
- *   the lock file is gone and another process has it open, or when a process with the id of this one has it open in
- *   another container, `overloaded` when the process may open no more files, `store-failed` for files other than those
- *   of the options
+ *   the lock file is missing and another process has the environment open, or when a process with the id of this one
+ *   has it open in another container, `overloaded` when the process may open no more files, `store-failed` for files
+ *   other than those of the options
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
   const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
-  checkFileDescriptors(directory, fileDescriptorsMin)
-  if (options.files !== undefined) checkFiles(options.files)
-  const existed = checkDataFile(path)
-  const hasLockFile = checkLockFile(lockPath)
-  checkAddressSpace()
-  makeDirectory(directory)
-  if (!existed || !hasLockFile) checkFreeSpace(directory)
-  if (existed && !hasLockFile) checkNotInUse(path, lockPath)
-  const settings = {
-    path: directory,
-    isRoot: true,
-    // a name with a dot in it would be taken for a file
-    noSubdir: false,
-    maxDbs: 32,
-    ...(process.platform === 'win32' ? {} : { mapSize: mapBytes }),
-    pageSize,
-    permissionsMode: 0o600,
-    // on, data is visible to others before it is durable, and stays visible when the sync fails
-    overlappingSync: false,
-    // on, a failed commit rejects a promise that nobody can catch, which ends the process
-    eventTurnBatching: false,
-    noMemInit: false,
-    cache: false,
-    ...binary,
-  }
-  // the types of lmdb call its constructor a method
-  const Store = openAsClass({ ...settings } as Parameters<typeof openAsClass>[0]) as unknown as new (
-    name: null,
-    options: object,
-  ) => RootDatabase<Buffer, Buffer>
-  const root = withoutLock(Store.prototype, () => new Store(null, settings))
-  // LMDB syncs the file and not the directory that names it
-  if (!existed) for (const each of [directory, dirname(directory)]) syncDirectory(each)
-  const files = options.files ?? identify()
-  checkFiles(files)
-  const findHolder = findWriteLock(lockPath)
+  const exists = checkBeforeOpening(directory, path, lockPath, options)
+  const { root, readOnly } = openRoot(directory)
+  // LMDB syncs the file, but not the directories that name it
+  if (!exists) for (const each of [directory, dirname(directory)]) syncDirectory(each)
+  const fileIds = options.fileIds ?? identify(path, lockPath)
+  const lossReason = () => lossOf(path, lockPath, fileIds)
+  checkFiles()
   const tables = new Map<string, Table>()
 
-  function identify(): string {
-    return [path, lockPath].map(identityOf).join()
-  }
-
-  function lostOf(files: string): string | undefined {
-    return identify() === files ? undefined : `${path} or its lock.mdb was deleted or replaced while it was open`
-  }
-
-  function checkFiles(files: string): void {
-    const what = lostOf(files)
-    if (what !== undefined) throw new IngestError('store-failed', `${what}.`)
+  function checkFiles(): void {
+    const reason = lossReason()
+    if (reason !== undefined) throw new IngestError('store-failed', `${reason}.`)
   }
 
   function openTable(name: string): Table {
     const options = { ...binary, create: false } as typeof binary
-    const existing = withoutLock(Store.prototype, () => root.openDB<Buffer, Buffer>(name, options))
-    return existing ?? root.openDB<Buffer, Buffer>(name, binary)
+    return readOnly(() => root.openDB<Buffer, Buffer>(name, options)) ?? root.openDB<Buffer, Buffer>(name, binary)
   }
 
   return {
@@ -147,28 +106,84 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
       return table
     },
     write(work) {
-      // before as well: the pages of this transaction may be those of another writer
-      checkFiles(files)
+      // also before, because the pages of this transaction may be those of another writer
+      checkFiles()
       // a reader that was killed keeps all pages that were freed since its snapshot
       root.readerCheck()
       const result = root.transactionSync(work)
-      checkFiles(files)
+      checkFiles()
       return result
     },
-    lockHolder: findHolder,
-    lost: () => lostOf(files),
-    files,
+    lockHolder: openLockProbe(lockPath),
+    lossReason,
+    fileIds,
     checkSpace: () => checkFreeSpace(directory),
-    isFull: () => freeBytes(directory) < freeBytesMin,
+    isDiskFull: () => freeBytes(directory) < freeBytesMin,
   }
+}
+
+/** Checks what LMDB would crash over, and creates the directory. Returns whether there is a data file. */
+function checkBeforeOpening(
+  directory: string,
+  path: string,
+  lockPath: string,
+  { fileIds }: EnvironmentOptions,
+): boolean {
+  checkFileDescriptors(directory, fileDescriptorsMin)
+  const reason = fileIds === undefined ? undefined : lossOf(path, lockPath, fileIds)
+  if (reason !== undefined) throw new IngestError('store-failed', `${reason}.`)
+  const exists = checkDataFile(path)
+  const hasLockFile = checkLockFile(lockPath)
+  checkAddressSpace()
+  makeDirectory(directory)
+  if (!exists || !hasLockFile) checkFreeSpace(directory)
+  if (exists && !hasLockFile) checkNotInUse(path, lockPath)
+  return exists
+}
+
+function openRoot(directory: string) {
+  const settings = {
+    path: directory,
+    isRoot: true,
+    // lmdb takes a name with a dot for a file
+    noSubdir: false,
+    maxDbs: 32,
+    ...(process.platform === 'win32' ? {} : { mapSize: mapBytes }),
+    pageSize,
+    permissionsMode: 0o600,
+    // on, data is visible to others before it is durable, and stays visible when the sync fails
+    overlappingSync: false,
+    // on, a failed commit rejects a promise that cannot be caught, which ends the process
+    eventTurnBatching: false,
+    noMemInit: false,
+    cache: false,
+    ...binary,
+  }
+  // the types of lmdb call its constructor a method
+  const Store = openAsClass({ ...settings } as Parameters<typeof openAsClass>[0]) as unknown as new (
+    name: null,
+    options: object,
+  ) => RootDatabase<Buffer, Buffer>
+  const readOnly = <T>(open: () => T) => withoutLock(Store.prototype, open)
+  return { root: readOnly(() => new Store(null, settings)), readOnly }
+}
+
+function identify(path: string, lockPath: string): string {
+  return [path, lockPath].map(fileId).join()
+}
+
+function lossOf(path: string, lockPath: string, fileIds: string): string | undefined {
+  return identify(path, lockPath) === fileIds
+    ? undefined
+    : `${path} or its lock.mdb was deleted or replaced while it was open`
 }
 
 const binary = { encoding: 'binary', keyEncoding: 'binary' } as const
 
-/** Opens a table in a read transaction: lmdb always uses a write transaction, even for a table that exists. */
+/** Opens tables in a read transaction: lmdb uses a write transaction even for a table that exists. */
 function withoutLock<T>(prototype: Database, openTable: () => T): T {
   const { transactionSync } = prototype
-  prototype.transactionSync = function lookOnly<Value>(this: Database, work: () => Value) {
+  prototype.transactionSync = function readTransaction<Value>(this: Database, work: () => Value) {
     const { resetReadTxn, ensureReadTxn } = this as Database & { ensureReadTxn(): void }
     const begin = () => ensureReadTxn.call(this)
     const end = () => resetReadTxn.call(this)
@@ -185,8 +200,8 @@ function withoutLock<T>(prototype: Database, openTable: () => T): T {
 }
 
 /**
- * LMDB locks one byte of the lock file for each process, at the offset of its id, before the first read. While another
- * process has that lock, lmdb tries for 10 seconds to begin a read transaction, and goes on without one.
+ * Before the first read, LMDB locks one byte of the lock file, at the offset of the process id. While another process
+ * has that lock, lmdb tries for 10 seconds to begin a read transaction, and goes on without one.
  *
  * @throws {IngestError} `store-locked` for a process with the id of this one, in another PID namespace
  */
@@ -203,26 +218,30 @@ function checkProcessId(begin: () => void, end: () => void): void {
   }
 }
 
-function identityOf(path: string): string {
+function fileId(path: string): string {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
   return stat ? `${stat.dev}:${stat.ino}` : 'none'
 }
 
-/** @throws {IngestError} `disk-full` when there is next to no space left for what is in `directory`. */
+/** @throws {IngestError} `disk-full` when less than 16 MiB are free on the disk of `directory` */
 export function checkFreeSpace(directory: string): void {
   const actual = freeBytes(directory)
   if (actual >= freeBytesMin) return
-  throw new IngestError('disk-full', `${directory} has ${actual} bytes of free space: make room.`, {
-    limit: freeBytesMin,
-    actual,
-    retryAfterSeconds: 5,
-  })
+  throw new IngestError(
+    'disk-full',
+    `${directory} has ${actual} bytes of free space, and ${freeBytesMin} are needed.`,
+    {
+      limit: freeBytesMin,
+      actual,
+      retryAfterSeconds: 5,
+    },
+  )
 }
 
-/** A process that has the data file open, and a lock file that is gone, would not lock out this one. */
+/** Without its lock file, a process that has the data file open and this one would not exclude each other. */
 function checkNotInUse(path: string, lockPath: string): void {
-  const pid = processWith(path)
-  // a process that starts at the same time makes the lock file first
+  const pid = findProcessMapping(path)
+  // a process that starts at the same time creates the lock file first
   if (pid === undefined || checkLockFile(lockPath)) return
   throw new IngestError(
     'store-locked',

@@ -7,7 +7,7 @@ import { type Environment, openEnvironment } from './environment.ts'
 
 /** The identity of a store. `events/` holds all of it, `chunks/` a copy of the id and the epoch, `ids/` of the seed. */
 export interface LmdbIdentity extends StoreIdentity {
-  /** The seed of the fingerprints of ids. Secret, because it allows to make ids that collide. */
+  /** The seed of the fingerprints of ids. Secret, because with it ids can be crafted that collide. */
   seed: Buffer
 }
 
@@ -23,7 +23,7 @@ const formatKey = Buffer.from('format')
 const storeKey = Buffer.from('store')
 
 /** The directories beside `events/` that hold data. Call this before opening `events/`, which is created first. */
-export function neighboursOf(directory: string): string[] {
+export function findSiblings(directory: string): string[] {
   return ['chunks', 'ids'].map((name) => join(directory, name)).filter(holdsData)
 }
 
@@ -36,8 +36,12 @@ function holdsData(path: string): boolean {
   }
 }
 
-/** @throws {IngestError} `store-incompatible` for `events/` without data beside directories with data */
-export function checkEvents(eventsDirectory: string, neighbours: readonly string[]): void {
+/**
+ * Checks that a missing `events/` belongs to a new store.
+ *
+ * @throws {IngestError} `store-incompatible` for one beside directories that hold data
+ */
+export function checkEventsPresent(eventsDirectory: string, neighbours: readonly string[]): void {
   const [neighbour] = neighbours
   if (neighbour !== undefined) throw lost(eventsDirectory, neighbour)
 }
@@ -52,15 +56,15 @@ export function openIdentity(
   eventsDirectory: string,
   neighbours: readonly string[],
 ): LmdbIdentity {
-  if (!tablesOf(events).includes(metaTable)) checkEvents(eventsDirectory, neighbours)
+  if (!listTables(events).includes(metaTable)) checkEventsPresent(eventsDirectory, neighbours)
   const meta = events.table(metaTable)
-  // opening takes the write lock only where there is something to write
+  // an existing store opens without the write lock
   const format = meta.getBinary(formatKey) ?? (neighbours.length > 0 ? undefined : events.write(makeFormat))
   if (!format) throw lost(eventsDirectory, neighbours[0] as string)
   if (format[0] !== formatVersion) {
     throw new IngestError(
       'store-incompatible',
-      `${eventsDirectory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that made it.`,
+      `${eventsDirectory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that created it.`,
     )
   }
   const [seed, id, epoch] = [0, 1, 2].map((i) => format.subarray(1 + i * partBytes, 1 + (i + 1) * partBytes))
@@ -80,7 +84,7 @@ export function openIdentity(
  *
  * @throws {IngestError} `store-incompatible`, with nothing changed
  */
-export async function openChunksOf(
+export async function openChunks(
   events: Environment,
   directory: string,
   identity: StoreIdentity,
@@ -93,7 +97,7 @@ export async function openChunksOf(
   }
   const chunks = openEnvironment(chunksDirectory)
   try {
-    const tables = tablesOf(chunks)
+    const tables = listTables(chunks)
     const known = tables.includes(metaTable) ? chunks.table(metaTable).getBinary(storeKey) : undefined
     if (!known && tables.some((name) => name !== metaTable)) throw foreign(chunksDirectory, eventsDirectory)
     if (!known && namesChunks(events)) throw lost(chunksDirectory, eventsDirectory)
@@ -116,7 +120,7 @@ export function beginEpoch(events: Environment, chunks: Environment): void {
   chunks.write(() => void chunksMeta.put(storeKey, format.subarray(1 + partBytes)))
 }
 
-/** Another process may be making the same store. */
+/** Returns the identity in `chunks/`, after writing `own` unless another process has created it meanwhile. */
 function writeOnce(chunks: Environment, own: Buffer): Buffer {
   const meta = chunks.table(metaTable)
   return chunks.write(() => {
@@ -129,12 +133,12 @@ function writeOnce(chunks: Environment, own: Buffer): Buffer {
 /** Whether the log names any chunk as stored. */
 function namesChunks(events: Environment): boolean {
   events.root.resetReadTxn()
-  if (!tablesOf(events).includes('chunks')) return false
+  if (!listTables(events).includes('chunks')) return false
   return [...events.table('chunks').getKeys({ limit: 1 })].length > 0
 }
 
 /** The names of the existing tables. */
-function tablesOf({ root }: Environment): string[] {
+function listTables({ root }: Environment): string[] {
   // lmdb ends their names with a NUL
   return Array.from(root.getKeys({}), (key) => key.toString().replace(/\0$/, ''))
 }
@@ -144,7 +148,7 @@ const remedy = 'Nothing was changed. Put back what was moved away, or restore th
 function lost(path: string, neighbour: string): IngestError {
   return new IngestError(
     'store-incompatible',
-    `${path} is missing or empty, and ${neighbour} beside it belongs to a store: to go on without it would lose data. ${remedy}`,
+    `${path} is missing or empty, and ${neighbour} beside it belongs to a store: continuing without it would lose data. ${remedy}`,
   )
 }
 

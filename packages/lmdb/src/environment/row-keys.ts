@@ -1,4 +1,4 @@
-// keys are big-endian, so that LMDB's order of bytes is the order of numbers
+// keys are big-endian, so that the byte order of LMDB is the order of the numbers
 
 /** The key of a record in the log. */
 export function sequenceKey(sequence: number): Buffer {
@@ -8,11 +8,11 @@ export function sequenceKey(sequence: number): Buffer {
 }
 
 /** The sequence number at the end of a key. */
-export function sequenceOf(key: Buffer): number {
+export function readSequence(key: Buffer): number {
   return Number(key.readBigUInt64BE(key.length - 8))
 }
 
-/** A key of one project's: its number, then `rest`. */
+/** A key within a project: the number of the project, then `rest`. */
 export function projectKey(project: number, rest: Uint8Array = new Uint8Array()): Buffer {
   const key = Buffer.allocUnsafe(4 + rest.length)
   key.writeUInt32BE(project)

@@ -10,27 +10,27 @@ export interface LockHolder {
   isStopped: boolean
 }
 
-/** How long another process may hold the write lock before requests that wait for it are refused. */
+/** How long another process may hold the write lock before requests that wait for it are rejected. */
 export const lockTimeoutMs = 5000
 
-/** The refusal of what waits for the write lock. */
+/** The error of a request that waits for the write lock. */
 export function lockedError({ pid, isStopped }: LockHolder): IngestError {
-  const who = pid === undefined ? 'A process that is not visible from here' : `Process ${pid}`
-  const why = isStopped
+  const holder = pid === undefined ? 'A process that is not visible from here' : `Process ${pid}`
+  const problem = isStopped
     ? `holds the write lock of the store and is stopped: continue it (kill -CONT ${pid}), or end it`
     : `has held the write lock of the store for ${lockTimeoutMs / 1000} seconds: try again later, or end it`
-  return new IngestError('store-locked', `${who} ${why}.`, { retryAfterSeconds: 5 })
+  return new IngestError('store-locked', `${holder} ${problem}.`, { retryAfterSeconds: 5 })
 }
 
 /**
- * Returns a function that finds the other process that holds the write lock: undefined when there is none, and always
+ * Returns a function that returns the other process that holds the write lock; undefined when there is none, and always
  * on systems other than Linux.
  *
  * The lock is a robust mutex of glibc in the lock file: its first word is the id of the thread that holds it. It is
  * read from the memory to which this process has mapped the file, as closing the file would release the process's locks
  * on it.
  */
-export function findWriteLock(lockPath: string): () => LockHolder | undefined {
+export function openLockProbe(lockPath: string): () => LockHolder | undefined {
   const address = process.platform === 'linux' ? mutexAddress(lockPath) : undefined
   if (address === undefined) return () => undefined
   return () => {
@@ -44,16 +44,16 @@ export function findWriteLock(lockPath: string): () => LockHolder | undefined {
   }
 }
 
-/** The other bits are flags: threads wait, and the holder has died. */
+/** The other bits are flags: threads are waiting, and the holder has died. */
 const threadIdMask = 0x3fffffff
-/** Where the mutex stands in the lock file, by the size of a mutex: x64, arm64. */
+/** The possible offsets of the mutex in the lock file, by the size of a mutex: x64, arm64. */
 const mutexOffsets = [64, 128]
 const kindOffset = 16
 /** Robust, and shared between processes. */
 const mutexKind = 16 | 128
 
-/** Another process that has mapped the data file at `path`, as far as they are visible from here. */
-export function processWith(path: string): number | undefined {
+/** Another process that has mapped the data file at `path`, if one is visible from here. */
+export function findProcessMapping(path: string): number | undefined {
   if (process.platform !== 'linux') return undefined
   const mapping = new RegExp(` ${statSync(path).ino} +.*data\\.mdb`)
   const pids = readdirSync('/proc').map(Number)

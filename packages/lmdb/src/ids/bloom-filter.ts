@@ -3,8 +3,8 @@ import { getPart, putPart, type Run } from './run.ts'
 
 /**
  * A blocked Bloom filter (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters", 2007): all bits
- * of an id are in one line of the processor's cache, so that asking costs one miss. With 10 bits an id and 6 bits set,
- * about one in a hundred answers is "perhaps" for an id that is not there.
+ * of an id are in one cache line, so that a query costs one cache miss. With 10 bits an id and 6 bits set, about one in
+ * a hundred queries for an unknown id is a false positive.
  */
 export type BloomFilter = Uint32Array
 
@@ -23,36 +23,36 @@ function filterWords(count: number): number {
 }
 
 export function addToFilter(filter: BloomFilter, high: number, low: number): void {
-  const line = lineOf(filter, high, low)
+  const line = lineIndex(filter, high, low)
   for (let i = 0, hash = low; i < bitsSet; i++) {
-    hash = next(hash)
+    hash = advance(hash)
     const word = line + (hash >>> 28)
     filter[word] = (filter[word] as number) | (1 << ((hash >>> 23) & 31))
   }
 }
 
-/** False only if it was never added. */
+/** False only for an id that was never added. */
 export function mayHave(filter: BloomFilter, high: number, low: number): boolean {
-  const line = lineOf(filter, high, low)
+  const line = lineIndex(filter, high, low)
   for (let i = 0, hash = low; i < bitsSet; i++) {
-    hash = next(hash)
+    hash = advance(hash)
     if (((filter[line + (hash >>> 28)] as number) & (1 << ((hash >>> 23) & 31))) === 0) return false
   }
   return true
 }
 
-/** Chosen by other bits than the block of a run is: else the ids of one block would share a few lines. */
-function lineOf(filter: BloomFilter, high: number, low: number): number {
+/** Depends on other bits than the block of a run does: else the ids of one block would share a few lines. */
+function lineIndex(filter: BloomFilter, high: number, low: number): number {
   const hash = Math.imul(high ^ (low << 7), 0x9e3779b1) >>> 0
   return Math.floor((hash / 0x1_0000_0000) * (filter.length / lineWords)) * lineWords
 }
 
 /** A step of a full-period generator modulo 2^32; only its upper bits are used. */
-function next(hash: number): number {
+function advance(hash: number): number {
   return (Math.imul(hash, 0x85ebca6b) + 0x27d4eb2f) | 0
 }
 
-/** A filter is kept in parts of so many words, as LMDB likes values under 1 MiB. */
+/** A filter is stored in parts of so many words, as LMDB handles values under 1 MiB best. */
 const wordsPerPart = 2 ** 17
 
 /** Writes the filter of a run. Only inside a write transaction. */

@@ -1,27 +1,27 @@
-/** Where an event stands in the log: the record's sequence number, and the event's place in it. */
+/** The position of an event in the log: the sequence number of its record, and its index in the record. */
 export interface Position {
   sequence: number
   index: number
 }
 
-/** Where one of the events that were asked for may be stored. */
+/** A position at which an event of a query may be stored. */
 export interface Candidate {
-  /** Its place among those asked for. */
-  of: number
+  /** The index of its fingerprint in the query. */
+  queryIndex: number
   position: Position
 }
 
 /**
- * An entry says where an event with a certain fingerprint is stored. It is four 32-bit words: the high and the low half
- * of the fingerprint, then the position, as 56 bits of sequence number and 8 bits of index.
+ * An entry maps a fingerprint to the position of an event. It is four 32-bit words: the high and the low half of the
+ * fingerprint, then the position, as 56 bits of sequence number and 8 bits of index.
  *
- * Entries stand one after another in a `Uint32Array`; in a file their words are in the order of the machine, as LMDB's
- * own are.
+ * Entries are consecutive in a `Uint32Array`; in a file their words are in the byte order of the machine, as those of
+ * LMDB are.
  */
 export const wordsPerEntry = 4
 
 const indexBits = 8
-/** One more than the largest low part of a sequence number, of which 24 bits stand beside the index. */
+/** The low 24 bits of a sequence number share a word with the index. */
 const sequenceLowSize = 2 ** (32 - indexBits)
 
 /** Writes an entry to the words from `at` on. */
@@ -48,7 +48,7 @@ export function positionAt(words: Uint32Array, at: number): Position {
   }
 }
 
-/** Whether nothing was ever put at `at`: sequence numbers begin at 1. */
+/** Whether there is no entry at `at`: sequence numbers begin at 1. */
 export function isEmptyAt(words: Uint32Array, at: number): boolean {
   return words[at + 3] === 0 && words[at + 2] === 0
 }

@@ -2,10 +2,11 @@
 export type Fingerprint = (project: number, eventId: string, into: Uint32Array, at: number) => void
 
 /**
- * The hash that finds an event: 64 bits over the project and the UTF-16 code units of its id, with a seed of the
- * store's own, so that nobody outside can make ids that collide. A collision costs a look at the log, nothing else.
+ * The hash by which an event is found: 64 bits over the project and the UTF-16 code units of its id, with the secret
+ * seed of the store, so that nobody outside can craft ids that collide. A collision costs a read of the log, nothing
+ * else.
  *
- * Two lanes of multiply and rotate with the constants and the closing mix of MurmurHash3 (Appleby, public domain).
+ * Two lanes of multiply and rotate with the constants and the final mix of MurmurHash3 (Appleby, public domain).
  */
 export function createFingerprint(seed: Buffer): Fingerprint {
   const [seedHigh, seedLow] = [seed.readUInt32LE(0), seed.readUInt32LE(4)]

@@ -2,68 +2,57 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
-import type { Gates } from '../threads/exit-guard.ts'
-import { type BloomFilter, getFilter, mayHave } from './bloom-filter.ts'
-import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
-import { type IndexWorker, startIndexWorker } from './index-worker-handle.ts'
+import type { ExitGuards } from '../threads/exit-guard.ts'
+import type { Candidate } from './entry.ts'
+import { createIdLookup, type IdLookup } from './id-lookup.ts'
+import { createIndexerThread } from './indexer-thread.ts'
 import type { LogReader, RebuildProgress } from './log-reader.ts'
-import { createRecentTable, type RecentTable } from './recent-table.ts'
-import { blockOf, DamagedRun, getPart, mergeWidth, type Run } from './run.ts'
-import {
-  emptyRunList,
-  type IdTables,
-  openIdTables,
-  type RunList,
-  readRevision,
-  readRunList,
-  writeRunList,
-} from './run-list.ts'
+import { isDamage } from './run.ts'
+import { emptyRunList, type IdTables, openIdTables, type RunList, readRunList, writeRunList } from './run-list.ts'
 
 /**
- * Finds where events may be stored, by their fingerprints, at a cost that does not grow with their number. It answers
- * with candidates: whoever asks compares the id that is stored there, so a collision of fingerprints is never taken for
- * a duplicate. Everything in it is derived from the log.
+ * Finds where events may be stored, by the fingerprints of their ids, at a cost that does not grow with their number.
+ * Returns candidates: the caller compares the id that is stored there, so a collision of fingerprints is never taken
+ * for a duplicate. Derived from the log.
  */
 export interface IdIndex {
-  /** Resolves when there is room for more: slows appends down to what flushing and merging can keep up with. */
-  room(): Promise<void>
-  /** Takes in what was appended since, and the runs that were published since, by any process; before each search. */
+  /**
+   * Resolves when an append may add entries: limits appends to what flushing and merging can keep up with.
+   *
+   * @throws {IngestError} `overloaded` after 20 seconds, `store-failed` for an index that is damaged or deleted
+   */
+  waitForCapacity(): Promise<void>
+  /** Indexes the records and takes over the runs that any process has added. Call it before each search. */
   catchUp(lastSequence: number): void
   /** Candidates for `count` fingerprints, high and low halves one after another. */
   search(fingerprints: Uint32Array, count: number): Candidate[]
-  /** Takes the ids of a record that was appended just now. */
-  add(sequence: number, fingerprints: Uint32Array, count: number): void
-  /** Forgets what was added and may not have been committed. */
-  undone(): void
+  /** Adds the ids of a record that was appended just now. */
+  addRecord(sequence: number, fingerprints: Uint32Array, count: number): void
+  /** Removes what was added since the last {@link catchUp}, as its transaction was not committed. */
+  rollback(): void
   close(): Promise<void>
 }
 
 export interface IdIndexOptions {
   directory: string
   log: LogReader
-  /** The directory of the log, for the worker. */
+  /** The directory of the log, for the indexer thread. */
   logDirectory: string
-  logFiles: string
+  logFileIds: string
   seed: string
   entriesPerFlush: number
-  gates: Gates
+  guards: ExitGuards
   onProgress?: (progress: RebuildProgress) => void
 }
 
-/** Full tables that wait to be flushed; with more of them, appends wait too. */
-const waitingTablesMax = 4
-/**
- * Runs of level 0 that wait to be merged; with more of them, appends wait too, as each costs every look-up a little.
- */
-const waitingRunsMax = mergeWidth * 4
-/** An append that has waited for so long is refused instead, and may be sent again. */
-const roomTimeoutMs = 20_000
-/** How often somebody who waits looks again: what another process publishes is not told to this one. */
+/** An append that has waited for so long is rejected, and may be sent again. */
+const capacityTimeoutMs = 20_000
+/** How often a waiting append polls the list of runs, because other processes do not announce what they publish. */
 const pollMs = 20
-/** Filters that were made for runs which were never published are let go of, oldest first. */
-const comingFiltersMax = 4
+/** The file that makes the next opening rebuild the index. */
+const damagedMark = 'damaged'
 
-/** Opens the index in a directory, and makes it from the log when it is missing, damaged, or of another log. */
+/** Opens the index in a directory, and rebuilds it from the log when it is missing, damaged, or of another log. */
 export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
   if (existsSync(join(options.directory, damagedMark))) removeDirectory(options.directory)
   let environment: Environment | undefined
@@ -79,239 +68,140 @@ export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
 }
 
 async function openIndexIn(environment: Environment, options: IdIndexOptions): Promise<IdIndex> {
-  const { directory, log, seed, entriesPerFlush, onProgress = () => {} } = options
+  const { directory, log, logDirectory, logFileIds, seed, entriesPerFlush, guards } = options
   const tables = openTables(environment, log, seed)
-  /** By the nonce of their run. */
-  const filters = new Map<number, BloomFilter>()
-  /** Filters that the worker has made of runs that are not in the list yet. */
-  const coming = new Map<number, BloomFilter>()
-  let list = emptyRunList(seed)
-  let current = newTable()
-  /** Full ones, newest first, which wait to be flushed. */
-  let waiting: RecentTable[] = []
-  /** All records up to this one are in a table or a run. */
-  let reached = 0
-  /** The state when the records of other processes were read, before this process added its own. */
-  let kept: { current: RecentTable; waiting: RecentTable[]; reached: number } | undefined
-  let worker: IndexWorker | undefined
-  let damage: IngestError | undefined
-  /** What the worker has met last. */
-  let trouble = ''
-
-  function newTable(): RecentTable {
-    return createRecentTable(entriesPerFlush + log.entriesPerRecordMax)
-  }
-
-  function wake(): void {
-    worker ??= startIndexWorker(
-      {
-        directory,
-        files: environment.files,
-        logDirectory: options.logDirectory,
-        logFiles: options.logFiles,
-        seed,
-        entriesPerFlush,
-        gates: options.gates,
+  const damage = createDamageMark(directory)
+  let lastProblem = ''
+  const thread = createIndexerThread(
+    { directory, fileIds: environment.fileIds, logDirectory, logFileIds, seed, entriesPerFlush, guards },
+    {
+      onFilter: (nonce, filter) => lookup.addFilter(nonce, filter),
+      onDamage: damage.mark,
+      onProblem(message) {
+        lastProblem = ` (${message})`
       },
-      {
-        onFilter: (nonce, filter) => coming.set(nonce, filter),
-        onDamage: markDamaged,
-        onTrouble: (message) => {
-          trouble = ` (${message})`
-        },
-        // the next one who wakes it starts another
-        onEnd: () => {
-          worker = undefined
-        },
-      },
-    )
-    worker.wake()
+    },
+  )
+  const lookup = createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull: thread.wake })
+
+  /** Waits for the thread to flush or merge. */
+  async function waitForThread(): Promise<void> {
+    thread.wake()
+    await thread.changed(pollMs)
+    damage.check()
+    lookup.refreshRunList()
   }
 
-  /** Damaged runs are of no use to any process: the next one that opens the index makes it again. */
-  function markDamaged(message: string): IngestError {
-    writeFileSync(join(directory, damagedMark), message)
-    damage ??= new IngestError('store-failed', `${message} The index is made again when the store is opened next.`)
-    return damage
-  }
-
-  function guarded<T>(work: () => T): T {
-    try {
-      return work()
-    } catch (error) {
-      throw asRefusal(error)
-    }
-  }
-
-  function asRefusal(error: unknown): unknown {
-    return isDamage(error) ? markDamaged((error as Error).message) : error
-  }
-
-  /** Takes over the list of runs if somebody has changed it. */
-  function takeOver(): void {
-    tables.environment.root.resetReadTxn()
-    if (readRevision(tables) === list.revision) return
-    const next = readRunList(tables) ?? emptyRunList(seed)
-    // what was in a run is in no table any more, so nothing here could tell what is known
-    if (next.watermark < list.watermark) {
-      throw new IngestError('store-failed', 'The id index was made again by another process: open the store anew.')
-    }
-    const fresh = next.runs.filter(({ nonce }) => !filters.has(nonce))
-    const made = fresh.map((run) => [run.nonce, coming.get(run.nonce) ?? getFilter(tables.filters, run)] as const)
-    // nothing is changed before everything is read
-    list = next
-    kept = undefined
-    for (const [nonce, filter] of made) filters.set(nonce, filter)
-    const listed = new Set(list.runs.map(({ nonce }) => nonce))
-    for (const nonce of filters.keys()) if (!listed.has(nonce)) filters.delete(nonce)
-    for (const nonce of coming.keys()) if (listed.has(nonce) || coming.size > comingFiltersMax) coming.delete(nonce)
-    waiting = waiting.filter((table) => table.lastSequence() > list.watermark)
-    if (current.count() > 0 && current.lastSequence() <= list.watermark) current = newTable()
-    reached = Math.max(reached, list.watermark)
-  }
-
-  function take(sequence: number, fingerprints: Uint32Array, count: number): void {
-    for (let index = 0; index < count; index++) {
-      current.add(fingerprints[index * 2] as number, fingerprints[index * 2 + 1] as number, sequence, index)
-    }
-    reached = sequence
-    if (current.count() < entriesPerFlush) return
-    waiting = [current, ...waiting]
-    current = newTable()
-    wake()
-  }
-
-  function readLog(last: number, until = () => false): void {
-    while (reached < last && !until()) {
-      const fingerprints = log.fingerprints(reached + 1)
-      take(reached + 1, fingerprints, fingerprints.length / 2)
-    }
-  }
-
-  function searchRun(run: Run, fingerprints: Uint32Array, count: number, found: Candidate[]): void {
-    const filter = filters.get(run.nonce) as BloomFilter
-    for (let of = 0; of < count; of++) {
-      const [high, low] = [fingerprints[of * 2] as number, fingerprints[of * 2 + 1] as number]
-      if (!mayHave(filter, high, low)) continue
-      const block = getPart(tables.blocks, run.id, blockOf(high, run.level))
-      for (let at = 0; at < block.length; at += wordsPerEntry) {
-        if (block[at] === high && block[at + 1] === low) found.push({ of, position: positionAt(block, at) })
-      }
-    }
-  }
-
-  function isFull(): boolean {
-    return waiting.length > waitingTablesMax || list.runs.filter(({ level }) => level === 0).length > waitingRunsMax
-  }
-
-  /** Reads what of the log is in no run; of more than memory has room for, runs are made first. */
-  async function open(): Promise<void> {
-    const total = log.lastSequence()
-    takeOver()
-    for (let [since, before] = [Date.now(), 0]; reached < total; ) {
-      readLog(total, isFull)
-      if (reached > before) [since, before] = [Date.now(), reached]
-      if (Date.now() - since > roomTimeoutMs) {
-        throw new IngestError('overloaded', `The id index cannot be made${trouble}: try again later.`)
-      }
-      if (reached < total) {
-        onProgress({ done: reached, total })
-        await waitForRoom()
-      }
-    }
-  }
-
-  async function waitForRoom(): Promise<void> {
-    wake()
-    await worker?.changed(pollMs)
-    if (damage) throw damage
-    takeOver()
-  }
-
-  await open().catch(async (error) => {
-    await worker?.close()
+  await buildUp(lookup, options, waitForThread, () => lastProblem).catch(async (error) => {
+    await thread.close()
     throw error
   })
+
   return {
-    async room() {
-      if (damage) throw damage
-      const lost = environment.lost()
-      if (lost !== undefined) throw new IngestError('store-failed', `${lost}. It is made again at the next opening.`)
-      // here rather than in the transaction, because reading the filters of another process's runs may take a while
-      guarded(takeOver)
-      for (const start = Date.now(); isFull(); ) {
-        if (Date.now() - start > roomTimeoutMs) {
-          throw new IngestError('overloaded', `The id index cannot keep up${trouble}: send this again later.`, {
+    async waitForCapacity() {
+      damage.check()
+      const loss = environment.lossReason()
+      if (loss !== undefined) throw new IngestError('store-failed', `${loss}. The next opening rebuilds the index.`)
+      // not in the transaction, because reading the filters of another process's runs may take a while
+      damage.detect(lookup.refreshRunList)
+      for (const start = Date.now(); lookup.isFull(); ) {
+        if (Date.now() - start > capacityTimeoutMs) {
+          throw new IngestError('overloaded', `The id index cannot keep up${lastProblem}: try again later.`, {
             retryAfterSeconds: 5,
           })
         }
-        await waitForRoom().catch((error) => {
-          throw asRefusal(error)
-        })
+        await waitForThread().catch(damage.rethrow)
       }
     },
 
     catchUp(lastSequence) {
-      guarded(takeOver)
-      readLog(lastSequence)
-      current.keep()
-      kept = { current, waiting, reached }
+      damage.detect(lookup.refreshRunList)
+      lookup.readLog(lastSequence)
+      lookup.checkpoint()
     },
 
-    search(fingerprints, count) {
-      const found: Candidate[] = []
-      for (const table of [current, ...waiting]) table.search(fingerprints, count, found)
-      guarded(() => {
-        for (const run of list.runs) searchRun(run, fingerprints, count, found)
-      })
-      return found
-    },
-
-    add: take,
-
-    undone() {
-      // reading the log again since the last run takes long
-      kept ??= { current: newTable(), waiting: [], reached: list.watermark }
-      current = kept.current
-      waiting = kept.waiting
-      reached = kept.reached
-      current.undo()
-    },
+    search: (fingerprints, count) => damage.detect(() => lookup.search(fingerprints, count)),
+    addRecord: lookup.addRecord,
+    rollback: lookup.rollback,
 
     async close() {
-      await worker?.close()
-      await tables.environment.root.close()
+      await thread.close()
+      await environment.root.close()
     },
   }
 }
 
-const damagedMark = 'damaged'
+/** Indexes the part of the log that is in no run. When it does not fit into memory, runs are flushed on the way. */
+async function buildUp(
+  lookup: IdLookup,
+  { log, onProgress = () => {} }: IdIndexOptions,
+  waitForThread: () => Promise<void>,
+  lastProblem: () => string,
+): Promise<void> {
+  const total = log.lastSequence()
+  lookup.refreshRunList()
+  for (let [since, before] = [Date.now(), 0]; lookup.indexedThrough() < total; ) {
+    lookup.readLog(total, { untilFull: true })
+    const done = lookup.indexedThrough()
+    if (done > before) [since, before] = [Date.now(), done]
+    if (Date.now() - since > capacityTimeoutMs) {
+      throw new IngestError('overloaded', `The id index cannot be built${lastProblem()}: try again later.`)
+    }
+    if (done < total) {
+      onProgress({ done, total })
+      await waitForThread()
+    }
+  }
+}
 
-/** Another process may be removing it too, or making it again already. */
+/** Marks the index in a directory as damaged, so that no process uses it again and the next opening rebuilds it. */
+function createDamageMark(directory: string) {
+  let damage: IngestError | undefined
+
+  function mark(message: string): IngestError {
+    writeFileSync(join(directory, damagedMark), message)
+    damage ??= new IngestError('store-failed', `${message} The next opening of the store rebuilds the index.`)
+    return damage
+  }
+
+  function rethrow(error: unknown): never {
+    throw isDamage(error) ? mark((error as Error).message) : error
+  }
+
+  return {
+    mark,
+    rethrow,
+    /** Throws once the index is marked. */
+    check() {
+      if (damage) throw damage
+    },
+    /** Runs `read`, and marks the index when it finds damage. */
+    detect<T>(read: () => T): T {
+      try {
+        return read()
+      } catch (error) {
+        return rethrow(error)
+      }
+    },
+  }
+}
+
+/** Retries, because another process may be removing or rebuilding it too. */
 function removeDirectory(directory: string): void {
   rmSync(directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 })
 }
 
-// MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_PANIC, MDB_VERSION_MISMATCH, MDB_INVALID, MDB_INCOMPATIBLE, MDB_BAD_TXN
-const damageCodes = new Set<unknown>([-30797, -30796, -30795, -30794, -30793, -30784, -30782])
-
-/** Whether an error says that what is on disk is not what was written. */
-export function isDamage(error: unknown): boolean {
-  if (error instanceof IngestError) return error.code === 'store-incompatible'
-  return error instanceof DamagedRun || damageCodes.has((error as { code?: unknown }).code)
-}
-
-/** The tables of the index, emptied if they are of another log than this one. */
+/** Opens the tables of the index, and empties them when they belong to another log. */
 function openTables(environment: Environment, log: LogReader, seed: string): IdTables {
   const tables = openIdTables(environment)
 
   function isCurrent(list: RunList | undefined): boolean {
-    // an older look at the log might not have the record that the list speaks of
+    // an older snapshot of the log might not have the record at the watermark
     log.refresh()
     return list !== undefined && isOfLog(list, log, seed)
   }
 
-  // a process that only reads needs no write lock
+  // avoids the write lock, which a stopped process may hold
   if (isCurrent(readRunList(tables))) return tables
   environment.write(() => {
     const list = readRunList(tables)

@@ -1,53 +1,79 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
-import { parentPort, workerData } from 'node:worker_threads'
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { openEnvironment } from '../environment/environment.ts'
-import { gateAt, indexerGate } from '../threads/exit-guard.ts'
-import { standBack } from '../threads/thread-priority.ts'
-import { isDamage } from './id-index.ts'
-import type { FromIndexWorker, IndexWorkerData, ToIndexWorker } from './index-worker-handle.ts'
+import { type ExitGuards, exitGuardAt, indexerSlot } from '../threads/exit-guard.ts'
+import { lowerThreadPriority } from '../threads/thread-priority.ts'
+import type { CloseMessage } from '../threads/worker-thread.ts'
 import { createIndexer } from './indexer.ts'
 import { createLogReader } from './log-reader.ts'
+import { isDamage } from './run.ts'
 import { openIdTables } from './run-list.ts'
 
-// The thread that flushes and merges. It has handles of its own on the log, which it only reads, and on the index.
+// The thread that flushes and merges. It has environments of its own: of the log, which it only reads, and of the index.
 
-/** While another process works on the runs, or the disk refuses, look again after so long. */
+export interface IndexWorkerData {
+  directory: string
+  /** As {@link Environment} names them. */
+  fileIds: string
+  logDirectory: string
+  logFileIds: string
+  seed: string
+  entriesPerFlush: number
+  guards: ExitGuards
+}
+
+/** A message to the thread: there may be something to flush or merge. */
+export interface WakeMessage {
+  type: 'wake'
+}
+
+export type IndexWorkerMessage =
+  /** The filter of the run with this nonce, which is published next. */
+  | { type: 'filter'; nonce: number; filter: Uint32Array }
+  | { type: 'worked' }
+  /** A step failed and will be tried again. */
+  | { type: 'step-failed'; message: string }
+  /** What is on disk is not what was written. */
+  | { type: 'damaged'; message: string }
+
+/** Time between attempts while another process works on the runs, or after a step failed. */
 const retryMs = 500
 
-// those who serve requests come first
-standBack(10)
+// threads that serve requests come first
+lowerThreadPriority(10)
 
-const { directory, files, logDirectory, logFiles, seed, entriesPerFlush, gates } = workerData as IndexWorkerData
-const gate = gateAt(gates, indexerGate)
-const logEnvironment = openEnvironment(logDirectory, { files: logFiles })
-const tables = openIdTables(openEnvironment(directory, { files }))
+const data = workerData as IndexWorkerData
+const port = parentPort as MessagePort
+const guard = exitGuardAt(data.guards, indexerSlot)
+const logEnvironment = openEnvironment(data.logDirectory, { fileIds: data.logFileIds })
+const tables = openIdTables(openEnvironment(data.directory, { fileIds: data.fileIds }))
 const indexer = createIndexer({
   tables,
   log: createLogReader(logEnvironment, logEnvironment.table('log')),
-  seed,
-  entriesPerFlush,
-  onFilter: ({ nonce }, words) => say({ type: 'filter', nonce, words }),
+  seed: data.seed,
+  entriesPerFlush: data.entriesPerFlush,
+  onFilter: ({ nonce }, filter) => post({ type: 'filter', nonce, filter }),
 })
 let working: Promise<void> | undefined
-let closing = false
+let isClosing = false
 
-function say(message: FromIndexWorker): void {
-  parentPort?.postMessage(message)
+function post(message: IndexWorkerMessage): void {
+  port.postMessage(message)
 }
 
 async function work(): Promise<void> {
-  while (!closing) {
+  while (!isClosing) {
     const outcome = step()
     if (outcome === 'idle') break
     if (outcome === 'worked') {
-      say({ type: 'worked' })
+      post({ type: 'worked' })
       await nextTurn()
     } else await sleep(retryMs)
   }
 }
 
 function step(): 'worked' | 'idle' | 'busy' | 'failed' {
-  // a transaction that waits for a stopped process would keep this one from ending
+  // a transaction that waits for a stopped process would keep this one from exiting
   if (isLocked()) return 'busy'
   return attempt(() => indexer.step()) ?? 'failed'
 }
@@ -56,32 +82,35 @@ function isLocked(): boolean {
   return tables.environment.lockHolder()?.isStopped ?? false
 }
 
-function attempt<T>(work: () => T): T | undefined {
-  gate.enter()
+function attempt<T>(run: () => T): T | undefined {
+  guard.enterNative()
   try {
-    return work()
+    return run()
   } catch (error) {
-    say({ type: 'failed', message: (error as Error).message, damaged: isDamage(error) })
+    post({ type: isDamage(error) ? 'damaged' : 'step-failed', message: (error as Error).message })
     return undefined
   } finally {
-    gate.leave()
+    guard.leaveNative()
   }
 }
 
-parentPort?.on('message', async (message: ToIndexWorker) => {
-  if (message === 'wake') {
+async function close(): Promise<void> {
+  isClosing = true
+  await working
+  if (!isLocked()) attempt(() => indexer.release())
+  guard.enterNative()
+  await tables.environment.root.close()
+  await logEnvironment.root.close()
+  port.close()
+}
+
+port.on('message', ({ type }: WakeMessage | CloseMessage) => {
+  if (type === 'close') close()
+  else {
     working ??= work().finally(() => {
       working = undefined
     })
-  } else {
-    closing = true
-    await working
-    if (!isLocked()) attempt(() => indexer.release())
-    gate.enter()
-    await tables.environment.root.close()
-    await logEnvironment.root.close()
-    parentPort?.close()
   }
 })
 
-gate.leave()
+guard.leaveNative()

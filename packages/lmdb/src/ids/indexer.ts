@@ -2,8 +2,8 @@ import { addToFilter, type BloomFilter, createFilter, putFilter } from './bloom-
 import { putEntry, wordsPerEntry } from './entry.ts'
 import type { LogReader } from './log-reader.ts'
 import {
-  blockBits,
   blockOf,
+  flushBlockBits,
   getPart,
   mergeWidth,
   mergeWidthBits,
@@ -20,27 +20,29 @@ export interface IndexerOptions {
   seed: string
   /** The entries of a run of level 0. */
   entriesPerFlush: number
-  /** Told of each run's filter before the run is published. */
+  /** The block bits of a run of level 0; by default those that fit its entries. */
+  blockBits?: number
+  /** Called with the filter of each run before the run is published. */
   onFilter?: (run: Run, filter: BloomFilter) => void
   /** The clock, in milliseconds since 1970. */
   now?: () => number
 }
 
-/** What a step came to. `busy`: another worker has the right to work on these runs. */
+/** `busy`: another worker has the claim on the runs. */
 export type StepOutcome = 'worked' | 'idle' | 'busy'
 
-/** Follows the log and keeps its ids in runs: what does the work of the index, off the main thread. */
+/** Moves the ids of the log into runs, and merges runs. */
 export interface Indexer {
-  /** Does one small piece of work, in one transaction at the most. */
+  /** Does one short step, in at most one transaction. */
   step(): StepOutcome
-  /** Leaves the work to others. */
+  /** Releases the claim, so that another worker may go on at once. */
   release(): void
 }
 
-/** So many blocks of each input are merged in one transaction: some 60,000 entries, about 10 ms. */
+/** Blocks of each input that one transaction merges: some 60,000 entries, about 10 ms. */
 const blocksPerStep = 32
-/** So many parts of a run that is no longer needed are removed in one transaction. */
-const partsPerSweep = 4096
+/** Parts of an obsolete run that one transaction removes. */
+const garbagePartsPerStep = 4096
 
 interface Merge {
   inputs: Run[]
@@ -50,172 +52,111 @@ interface Merge {
   block: number
 }
 
-export function createIndexer({
-  tables,
-  log,
-  seed,
-  entriesPerFlush,
-  onFilter = () => {},
-  now = Date.now,
-}: IndexerOptions): Indexer {
+export function createIndexer(options: IndexerOptions): Indexer {
+  const { tables, log, seed, entriesPerFlush, onFilter = () => {}, now = Date.now } = options
+  const { blockBits = flushBlockBits(entriesPerFlush) } = options
   const claim = createClaim(tables, now)
   const { root, write } = tables.environment
-  const entries = new Uint32Array((entriesPerFlush + log.entriesPerRecordMax) * wordsPerEntry)
-  let gathered = { from: 0, to: 0, count: 0 }
+  const gatherer = createGatherer(log, entriesPerFlush)
   let merge: Merge | undefined
-  let holding = false
-  let swept = false
+  let hasClaim = false
+  // true from the start, as a worker that was killed may have left an unfinished run
+  let hasGarbage = true
 
-  /** Runs `work` in a transaction if the right to work is ours; what another worker did meanwhile counts. */
-  function claimed(work: (list: RunList) => StepOutcome): StepOutcome {
+  /** Runs `work` in a transaction if this worker has the claim, on the list of runs as it is now. */
+  function withClaim(work: (list: RunList) => void): StepOutcome {
     try {
       return write(() => {
-        const held = claim.hold()
-        holding = held !== 'busy'
-        if (held === 'busy') return 'busy'
-        // whoever worked before may have left an unfinished run behind, and what was begun here may be swept by now
-        if (held === 'taken') begin()
-        return work(readRunList(tables) ?? emptyRunList(seed))
+        const claimed = claim.acquire()
+        hasClaim = claimed !== 'busy'
+        if (claimed === 'busy') return 'busy'
+        // another worker may have left an unfinished run, and may have removed that of this one
+        if (claimed === 'acquired') discardUnfinished()
+        work(readRunList(tables) ?? emptyRunList(seed))
+        return 'worked'
       })
     } catch (error) {
-      // of what this transaction noted in memory nothing is on disk
-      begin()
+      // the unfinished run in memory is not the one on disk
+      discardUnfinished()
       throw error
     }
   }
 
-  /** Forgets what is half done; it is swept, and done anew. */
-  function begin(): void {
+  /** What an unfinished merge has written is garbage; the merge starts over. */
+  function discardUnfinished(): void {
     merge = undefined
-    swept = false
+    hasGarbage = true
   }
 
   function release(): void {
-    if (!holding) return
+    if (!hasClaim) return
     write(() => claim.release())
-    holding = false
+    hasClaim = false
   }
 
   function publish(list: RunList, change: Partial<RunList>): void {
     writeRunList(tables, { ...list, ...change, revision: list.revision + 1 })
   }
 
-  /** Reads on in the log until there is enough for a run. */
-  function gather(watermark: number): boolean {
-    log.refresh()
-    if (gathered.from !== watermark) gathered = { from: watermark, to: watermark, count: 0 }
-    const last = log.lastSequence()
-    while (gathered.to < last && gathered.count < entriesPerFlush) {
-      const fingerprints = log.fingerprints(++gathered.to)
-      for (let index = 0; index * 2 < fingerprints.length; index++) {
-        const at = gathered.count++ * wordsPerEntry
-        putEntry(
-          entries,
-          at,
-          fingerprints[index * 2] as number,
-          fingerprints[index * 2 + 1] as number,
-          gathered.to,
-          index,
-        )
-      }
-    }
-    return gathered.count >= entriesPerFlush
-  }
-
-  /** One run of level 0 of what was gathered; the watermark rises in the same transaction. */
-  function flush(list: RunList): StepOutcome {
-    if (list.watermark !== gathered.from) return 'worked'
-    const { count, to } = gathered
-    const own = entries.subarray(0, count * wordsPerEntry)
-    const run = newRun(list.lastRun + 1, 0, count)
-    const filter = createFilter(count)
-    addAll(filter, own)
+  /** Writes the gathered entries as a run of level 0; the watermark rises in the same transaction. */
+  function flush(list: RunList): void {
+    const { from, to, entries } = gatherer.gathered()
+    if (list.watermark !== from) return
+    const run = newRun(list.lastRun + 1, 0, blockBits, entries.length / wordsPerEntry)
+    const filter = createFilter(run.count)
+    addAll(filter, entries)
     onFilter(run, filter)
-    putBlocks(
-      tables.blocks,
-      run.id,
-      0,
-      toBlocks([own], 1 << blockBits(0), (high) => blockOf(high, 0)),
-    )
+    const blocks = toBlocks([entries], 1 << blockBits, (high) => blockOf(high, blockBits))
+    putBlocks(tables.blocks, run.id, 0, blocks)
     putFilter(tables.filters, run, filter)
     const watermarkChecksum = log.checksum(to)
     publish(list, { watermark: to, watermarkChecksum, lastRun: run.id, runs: [run, ...list.runs] })
-    return 'worked'
   }
 
-  function beginMerge(list: RunList, inputs: Run[]): StepOutcome {
+  function beginMerge(list: RunList, inputs: Run[]): void {
     const count = inputs.reduce((sum, run) => sum + run.count, 0)
-    const output = newRun(list.lastRun + 1, (inputs[0] as Run).level + 1, count)
-    // the number is taken at once, so that no flush on the way takes it too
+    const { level, blockBits } = inputs[0] as Run
+    const output = newRun(list.lastRun + 1, level + 1, blockBits + mergeWidthBits, count)
+    // reserves the id, so that no flush during the merge takes it too
     publish(list, { lastRun: output.id })
     merge = { inputs, output, filter: createFilter(count), block: 0 }
-    return 'worked'
   }
 
-  /** Some blocks of the inputs become eight times as many of the output, by the next bits of the fingerprints. */
-  function continueMerge({ inputs, output, filter, block }: Merge): number {
-    const end = Math.min(block + blocksPerStep, 1 << blockBits(output.level - 1))
-    const mask = (1 << mergeWidthBits) - 1
-    for (let at = block; at < end; at++) {
-      const parts = inputs.map((run) => getPart(tables.blocks, run.id, at))
-      for (const part of parts) addAll(filter, part)
-      const blocks = toBlocks(parts, mergeWidth, (high) => blockOf(high, output.level) & mask)
-      putBlocks(tables.blocks, output.id, at << mergeWidthBits, blocks)
-    }
-    return end
-  }
-
-  function finishMerge(list: RunList, { inputs, output, filter }: Merge): StepOutcome {
+  function finishMerge(list: RunList, { inputs, output, filter }: Merge): void {
     const merged = new Set(inputs.map(({ id }) => id))
     const last = list.runs.findIndex(({ id }) => id === inputs.at(-1)?.id)
     const runs = list.runs.flatMap((run, i) => (i === last ? [output] : merged.has(run.id) ? [] : [run]))
     onFilter(output, filter)
     putFilter(tables.filters, output, filter)
     publish(list, { runs })
-    merge = undefined
-    swept = false
-    return 'worked'
-  }
-
-  /** Removes some of what belongs to no run of the list: what was merged, and what was never finished. */
-  function sweep(list: RunList): StepOutcome {
-    const listed = new Set(list.runs.map(({ id }) => id))
-    for (const table of [tables.blocks, tables.filters]) {
-      for (let from = 0; ; ) {
-        const [key] = [...table.getKeys({ start: runKey(from), limit: 1 })]
-        if (!key) break
-        const run = key.readUInt32BE()
-        from = run + 1
-        if (listed.has(run)) continue
-        const parts = [...table.getKeys({ start: runKey(run), end: runKey(from), limit: partsPerSweep })]
-        for (const part of parts) table.remove(part)
-        return 'worked'
-      }
-    }
-    swept = true
-    return 'worked'
+    discardUnfinished()
   }
 
   return {
     step() {
       root.resetReadTxn()
       const list = readRunList(tables) ?? emptyRunList(seed)
-      if (gather(list.watermark)) return claimed(flush)
+      if (gatherer.gather(list.watermark)) return withClaim(flush)
       if (merge) {
         const current = merge
-        const blocks = 1 << blockBits(current.output.level - 1)
-        return claimed((fresh) => {
-          if (merge !== current) return 'worked'
-          if (current.block === blocks) return finishMerge(fresh, current)
-          current.block = continueMerge(current)
-          return 'worked'
+        return withClaim((fresh) => {
+          // discarded as another worker had the claim
+          if (merge !== current) return
+          if (current.block === blockCount(current)) finishMerge(fresh, current)
+          else current.block = continueMerge(tables, current)
         })
       }
-      const inputs = fullLevel(list)
-      // at its start too: whoever was here before may have been killed
-      if (!swept) return claimed((fresh) => (merge ? 'worked' : sweep(fresh)))
-      if (inputs)
-        return claimed((fresh) => (fullLevel(fresh) ? beginMerge(fresh, fullLevel(fresh) as Run[]) : 'worked'))
+      if (hasGarbage) {
+        return withClaim((fresh) => {
+          hasGarbage = removeGarbage(tables, fresh)
+        })
+      }
+      if (mergeCandidates(list)) {
+        return withClaim((fresh) => {
+          const inputs = mergeCandidates(fresh)
+          if (inputs) beginMerge(fresh, inputs)
+        })
+      }
       release()
       return 'idle'
     },
@@ -224,10 +165,80 @@ export function createIndexer({
   }
 }
 
-/** The oldest runs of the lowest level that has enough of them to be merged. */
-function fullLevel({ runs }: RunList): Run[] | undefined {
-  for (const level of new Set(runs.map((run) => run.level).sort((a, b) => a - b))) {
-    const same = runs.filter((run) => run.level === level)
+/** Collects the entries of the log that follow a watermark, until there are enough for a run. */
+function createGatherer(log: LogReader, entriesPerFlush: number) {
+  const entries = new Uint32Array((entriesPerFlush + log.entriesPerRecordMax) * wordsPerEntry)
+  let from = 0
+  let to = 0
+  let count = 0
+  return {
+    /** Reads on in the log; returns whether there are enough entries for a run. */
+    gather(watermark: number): boolean {
+      log.refresh()
+      if (from !== watermark) {
+        from = watermark
+        to = watermark
+        count = 0
+      }
+      const last = log.lastSequence()
+      while (to < last && count < entriesPerFlush) {
+        const fingerprints = log.fingerprints(++to)
+        for (let index = 0; index * 2 < fingerprints.length; index++) {
+          const [high, low] = [fingerprints[index * 2] as number, fingerprints[index * 2 + 1] as number]
+          putEntry(entries, count++ * wordsPerEntry, high, low, to, index)
+        }
+      }
+      return count >= entriesPerFlush
+    },
+    /** The entries of the records after `from`, up to and with `to`. */
+    gathered: () => ({ from, to, entries: entries.subarray(0, count * wordsPerEntry) }),
+  }
+}
+
+/**
+ * Merges the next blocks of the inputs: each becomes eight of the output, by the next bits of the fingerprints. Returns
+ * the block to go on with.
+ */
+function continueMerge({ blocks }: IdTables, merge: Merge): number {
+  const { inputs, output, filter, block } = merge
+  const end = Math.min(block + blocksPerStep, blockCount(merge))
+  const mask = (1 << mergeWidthBits) - 1
+  for (let at = block; at < end; at++) {
+    const parts = inputs.map((run) => getPart(blocks, run.id, at))
+    for (const part of parts) addAll(filter, part)
+    const outputs = toBlocks(parts, mergeWidth, (high) => blockOf(high, output.blockBits) & mask)
+    putBlocks(blocks, output.id, at << mergeWidthBits, outputs)
+  }
+  return end
+}
+
+/** How many blocks each input of a merge has. */
+function blockCount({ output }: Merge): number {
+  return 1 << (output.blockBits - mergeWidthBits)
+}
+
+/** Removes some parts of a run that is not in the list, merged or unfinished; returns whether there was one. */
+function removeGarbage({ blocks, filters }: IdTables, list: RunList): boolean {
+  const listed = new Set(list.runs.map(({ id }) => id))
+  for (const table of [blocks, filters]) {
+    for (let from = 0; ; ) {
+      const [key] = [...table.getKeys({ start: runKey(from), limit: 1 })]
+      if (!key) break
+      const run = key.readUInt32BE()
+      from = run + 1
+      if (listed.has(run)) continue
+      const parts = [...table.getKeys({ start: runKey(run), end: runKey(from), limit: garbagePartsPerStep })]
+      for (const part of parts) table.remove(part)
+      return true
+    }
+  }
+  return false
+}
+
+/** The oldest runs of the smallest size of which there are enough to be merged. */
+function mergeCandidates({ runs }: RunList): Run[] | undefined {
+  for (const bits of new Set(runs.map(({ blockBits }) => blockBits).sort((a, b) => a - b))) {
+    const same = runs.filter(({ blockBits }) => blockBits === bits)
     if (same.length >= mergeWidth) return same.slice(-mergeWidth)
   }
   return undefined

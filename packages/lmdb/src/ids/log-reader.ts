@@ -1,19 +1,19 @@
 import { IngestError } from '@ingest/core'
 import type { Environment, Table } from '../environment/environment.ts'
-import { sequenceKey, sequenceOf } from '../environment/row-keys.ts'
-import { checksumOf, fingerprintsOf } from '../log/record.ts'
+import { readSequence, sequenceKey } from '../environment/row-keys.ts'
+import { readChecksum, readFingerprints } from '../log/record.ts'
 
-/** What the index reads of the log. */
+/** The reads of the log that the index needs. */
 export interface LogReader {
   /** The most events of one record. */
   entriesPerRecordMax: number
-  /** Reads from now on see what is committed by now. */
+  /** Lets later reads see what is committed by now. */
   refresh(): void
   /** The number of the last record, 0 for an empty log. */
   lastSequence(): number
   /** The fingerprints of the events of a record, high and low halves. */
   fingerprints(sequence: number): Uint32Array
-  /** The checksum of a record; undefined for one that is not there. */
+  /** The checksum of a record; 0 for a missing one. */
   checksum(sequence: number): number
 }
 
@@ -21,11 +21,11 @@ export interface LogReader {
 const entriesPerRecordMax = 256
 
 export function createLogReader(environment: Environment, log: Table): LogReader {
-  /** An error of LMDB here is damage of the log, not of the index. */
   function get(sequence: number): Buffer | undefined {
     try {
       return log.getBinaryFast(sequenceKey(sequence))
     } catch (cause) {
+      // the log is damaged, not the index
       const { message } = cause as Error
       throw new IngestError('store-damaged', `Record ${sequence} of the log cannot be read: ${message}.`, { cause })
     }
@@ -36,18 +36,18 @@ export function createLogReader(environment: Environment, log: Table): LogReader
     refresh: () => environment.root.resetReadTxn(),
     lastSequence() {
       const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
-      return last ? sequenceOf(last) : 0
+      return last ? readSequence(last) : 0
     },
     fingerprints(sequence) {
-      return fingerprintsOf(get(sequence), sequence)
+      return readFingerprints(get(sequence), sequence)
     },
     checksum(sequence) {
-      return checksumOf(get(sequence))
+      return readChecksum(get(sequence))
     },
   }
 }
 
-/** How far the rebuild of the id index is. */
+/** The progress of a rebuild of the id index. */
 export interface RebuildProgress {
   /** Records of the log. */
   done: number

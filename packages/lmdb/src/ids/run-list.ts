@@ -1,16 +1,16 @@
 import { randomInt } from 'node:crypto'
 import type { Environment, Table } from '../environment/environment.ts'
-import type { Run } from './run.ts'
+import { defaultBlockBits, type Run } from './run.ts'
 
-/** Which runs there are, newest first, and how much of the log they hold. Changed as a whole, in one transaction. */
+/** The published runs, newest first, and how much of the log they hold. Replaced as a whole, in one transaction. */
 export interface RunList {
-  /** Goes up with every change. */
+  /** Rises with every change. */
   revision: number
   /** The seed of the store whose log this is the index of. */
   seed: string
   /** Every id in the log up to and with this record is in a run. */
   watermark: number
-  /** The checksum of that record: a log that was replaced by another one has another record there. */
+  /** The checksum of that record, which differs in another log. */
   watermarkChecksum: number
   lastRun: number
   runs: Run[]
@@ -19,7 +19,7 @@ export interface RunList {
 /** The tables of `data/ids/`. */
 export interface IdTables {
   environment: Environment
-  /** One row each: the list of runs, its revision, and who works on them. */
+  /** One row each: the list of runs, its revision, and the claim. */
   meta: Table
   blocks: Table
   filters: Table
@@ -43,14 +43,20 @@ export function emptyRunList(seed: string): RunList {
   return { revision: 0, seed, watermark: 0, watermarkChecksum: 0, lastRun: 0, runs: [] }
 }
 
-/** The revision of the list: cheap enough to be asked for in every transaction. */
+/** The revision of the list, cheap enough to read in every transaction. */
 export function readRevision({ meta }: IdTables): number {
   return meta.getBinary(revisionKey)?.readDoubleLE() ?? 0
 }
 
 export function readRunList({ meta }: IdTables): RunList | undefined {
   const bytes = meta.getBinary(listKey)
-  return bytes && JSON.parse(bytes.toString())
+  if (!bytes) return undefined
+  const list: RunList = JSON.parse(bytes.toString())
+  // earlier versions wrote runs without the field
+  return {
+    ...list,
+    runs: list.runs.map((run) => ({ ...run, blockBits: run.blockBits ?? defaultBlockBits(run.level) })),
+  }
 }
 
 /** Replaces the list. Only inside a write transaction. */
@@ -61,17 +67,17 @@ export function writeRunList({ meta }: IdTables, list: RunList): void {
   meta.put(listKey, Buffer.from(JSON.stringify(list)))
 }
 
-/** A claim that was not renewed for so long belongs to nobody any more: its process stands still, or is elsewhere. */
+/** How long a claim lasts unless it is renewed: its process may be stopped, or in another PID namespace. */
 const claimMs = 10_000
 
-/** The right to flush and merge, which one worker over all processes has at a time. */
+/** The right to flush and merge, which one worker at a time has, over all processes. */
 export interface Claim {
   /**
-   * Takes or renews the right, unless somebody else has it. `kept`: nobody else had it since this one took it, so what
-   * was begun still stands. Only inside a write transaction.
+   * Acquires or renews the claim, unless another worker has it. `renewed`: no other worker has had it since this one
+   * acquired it, so an unfinished merge is still valid. Only inside a write transaction.
    */
-  hold(): 'kept' | 'taken' | 'busy'
-  /** Gives it back. Only inside a write transaction. */
+  acquire(): 'renewed' | 'acquired' | 'busy'
+  /** Only inside a write transaction. */
   release(): void
 }
 
@@ -92,18 +98,18 @@ export function createClaim({ meta }: IdTables, now: () => number = Date.now): C
     meta.put(claimKey, bytes)
   }
 
-  /** To be wrong here costs work that is done twice, and nothing else. */
+  /** An error here costs duplicated work, nothing else. */
   function isHeld({ process, until }: { process: number; until: number }): boolean {
-    // a clock that was set back must not lock everybody out
+    // a clock that was set back must not extend a claim
     return until > now() && until <= now() + claimMs && isAlive(process)
   }
 
   return {
-    hold() {
+    acquire() {
       const claim = read()
       if (claim.owner !== own && isHeld(claim)) return 'busy'
       write(now() + claimMs)
-      return claim.owner === own ? 'kept' : 'taken'
+      return claim.owner === own ? 'renewed' : 'acquired'
     },
     release() {
       if (read().owner === own) write(0)

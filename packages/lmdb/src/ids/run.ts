@@ -1,27 +1,31 @@
 import { randomInt } from 'node:crypto'
 import { crc32 } from 'node:zlib'
+import { IngestError } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
 import { wordsPerEntry } from './entry.ts'
 
 /**
- * A run: an immutable set of entries, cut into blocks by the top bits of their fingerprints. A look-up reads one block,
- * and the same ids meet in the same blocks of all runs, so runs are merged block by block.
+ * A run: an immutable set of entries, split into blocks by the top bits of their fingerprints. A look-up reads one
+ * block, and the same ids are in the same blocks of all runs, so runs are merged block by block.
  */
 export interface Run {
   id: number
-  /** Random: a run that was never published may have had the same id, and held something else. */
+  /** Random: a run that was never published may have had the same id and other content. */
   nonce: number
   /** 0 for a run that was flushed; one more than that of the runs it was merged from. */
   level: number
+  /** It has 2 to the power of this blocks. */
+  blockBits: number
+  /** Number of entries. */
   count: number
 }
 
 /** A run that is about to be written. */
-export function newRun(id: number, level: number, count: number): Run {
-  return { id, nonce: randomInt(2 ** 48 - 1), level, count }
+export function newRun(id: number, level: number, blockBits: number, count: number): Run {
+  return { id, nonce: randomInt(2 ** 48 - 1), level, blockBits, count }
 }
 
-/** So many runs of one level become one of the next. A power of two: each block is cut into as many by the next bits. */
+/** Runs of one level that are merged into one of the next. A power of two: each block becomes as many, by the next bits. */
 export const mergeWidthBits = 3
 export const mergeWidth = 1 << mergeWidthBits
 
@@ -31,26 +35,28 @@ export const mergeWidth = 1 << mergeWidthBits
  */
 const entriesPerBlock = 224
 
-/** The blocks of a run of level 0, as a power of two. */
-const flushBlockBits = 10
+/** The default number of entries in a run of level 0, besides those of the record that made it full. */
+export const entriesPerFlush = entriesPerBlock << 10
 
-/** A run of level 0 has this many entries, and those of the record that made it full. */
-export const entriesPerFlush = entriesPerBlock << flushBlockBits
-
-/** A run of `level` has 2 to the power of this blocks. */
-export function blockBits(level: number): number {
-  return flushBlockBits + level * mergeWidthBits
+/** The block bits of a run of level 0 with so many entries. At least 1, as {@link blockOf} cannot shift by 32 bits. */
+export function flushBlockBits(entriesPerFlush: number): number {
+  return Math.max(1, Math.round(Math.log2(entriesPerFlush / entriesPerBlock)))
 }
 
-/** The block of a run of `level` in which a fingerprint stands, if it stands in the run. */
-export function blockOf(high: number, level: number): number {
-  return high >>> (32 - blockBits(level))
+/** The block bits of a run of `level` with the default number of entries. */
+export function defaultBlockBits(level: number): number {
+  return flushBlockBits(entriesPerFlush) + level * mergeWidthBits
+}
+
+/** The block of a run in which the entries with a fingerprint are. */
+export function blockOf(high: number, blockBits: number): number {
+  return high >>> (32 - blockBits)
 }
 
 const keyBytes = 8
 const checksumBytes = 4
 
-/** The key of a block, or of a piece of a filter. */
+/** The key of a block, or of a part of a filter. */
 export function partKey(run: number, part: number): Buffer {
   const key = Buffer.allocUnsafe(keyBytes)
   key.writeUInt32BE(run, 0)
@@ -83,9 +89,18 @@ export function getPart(table: Table, run: number, part: number): Uint32Array {
   return words
 }
 
-/** What is on disk is not what was written there. The index can be made again from the log. */
+/** What is on disk is not what was written. The index can be rebuilt from the log. */
 export class DamagedRun extends Error {
   override readonly name = 'DamagedRun'
+}
+
+// MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_PANIC, MDB_VERSION_MISMATCH, MDB_INVALID, MDB_INCOMPATIBLE, MDB_BAD_TXN
+const damageCodes = new Set<unknown>([-30797, -30796, -30795, -30794, -30793, -30784, -30782])
+
+/** Whether an error means that the index on disk is not what was written. */
+export function isDamage(error: unknown): boolean {
+  if (error instanceof IngestError) return error.code === 'store-incompatible'
+  return error instanceof DamagedRun || damageCodes.has((error as { code?: unknown }).code)
 }
 
 /** Entries in the order of blocks. */
@@ -95,7 +110,7 @@ export interface Blocks {
   starts: Uint32Array
 }
 
-/** Puts the entries that stand in several arrays into blocks by the given function: a counting sort. */
+/** Sorts the entries of several arrays into blocks, by the given function and stably: a counting sort. */
 export function toBlocks(arrays: readonly Uint32Array[], blocks: number, blockFor: (high: number) => number): Blocks {
   const starts = new Uint32Array(blocks + 1)
   for (const entries of arrays) {

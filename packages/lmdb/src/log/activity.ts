@@ -1,7 +1,7 @@
 import type { Activity } from '@ingest/core'
-import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { EventLogTables, SlicedReads } from './event-log.ts'
-import { headerOf } from './record.ts'
+import { readHeader } from './record.ts'
 
 /** How many records one step reads. */
 const recordsAtOnce = 64
@@ -13,7 +13,7 @@ const recordsAtOnce = 64
  */
 export async function readActivity(
   { log, projectLog }: Pick<EventLogTables, 'log' | 'projectLog'>,
-  { look, nextStep }: SlicedReads,
+  { readSnapshot: look, nextStep }: SlicedReads,
   project: number,
   { since, batchesMax }: { since: number; batchesMax: number },
 ): Promise<Activity | undefined> {
@@ -21,20 +21,20 @@ export async function readActivity(
 
   function headerAt(sequence: number) {
     // no copy is made of what stands behind the header
-    return headerOf(log.getBinaryFast(sequenceKey(sequence)), sequence)
+    return readHeader(log.getBinaryFast(sequenceKey(sequence)), sequence)
   }
 
   /** The headers of the records before `before`, newest first. */
   function headersBefore(before: Uint8Array, limit: number) {
     // backwards, the start is the later end, and is in the range
     const keys = projectLog.getKeys({ start: before, end: start, reverse: true, limit })
-    return Array.from(keys, sequenceOf).map((sequence) => ({ sequence, ...headerAt(sequence) }))
+    return Array.from(keys, readSequence).map((sequence) => ({ sequence, ...headerAt(sequence) }))
   }
 
   const edges = look(() => {
     const [first] = projectLog.getKeys({ start, end, limit: 1 })
     const [last] = headersBefore(end, 1)
-    return first && last && { firstAt: headerAt(sequenceOf(first)).receivedAt, lastAt: last.receivedAt }
+    return first && last && { firstAt: headerAt(readSequence(first)).receivedAt, lastAt: last.receivedAt }
   })
   if (!edges) return undefined
   const recent = { events: 0, since }

@@ -1,13 +1,13 @@
 import type { Totals } from '@ingest/core'
 import type { Rows, Table } from '../environment/environment.ts'
-import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { Position } from '../ids/entry.ts'
-import { checksumOf, decodeRecord, eventsOf, headerOf } from './record.ts'
+import { decodeRecord, readChecksum, readHeader, splitEvents } from './record.ts'
 
 export interface EventLogTables {
   /** sequence → record */
   log: Table
-  /** project, sequence → nothing: what a project reads */
+  /** project, sequence → nothing: the records of a project */
   projectLog: Table
   /** project, buildId → when the build froze */
   freezes: Table
@@ -27,12 +27,12 @@ export function openEventLogTables(table: (name: string) => Table): EventLogTabl
 /** How a long read is split into steps. */
 export interface SlicedReads {
   /** Runs `read` on the latest snapshot. */
-  look<T>(read: () => T): T
+  readSnapshot<T>(read: () => T): T
   /** Resolves when the next step may begin. */
   nextStep(): Promise<unknown>
 }
 
-/** An event as it stands in the log. */
+/** An event in the log. */
 export interface LoggedEvent {
   position: Position
   /** The checksum of its record. */
@@ -41,13 +41,13 @@ export interface LoggedEvent {
   bytes: Buffer
 }
 
-/** The log of batches, and what is frozen and counted by it, to be read. Projects go by number here. */
+/** Reads the log of batches, and the tables of frozen builds and totals. Projects are identified by number. */
 export interface EventLog {
   /** The number of the last record, 0 for an empty log. */
   lastSequence(): number
-  /** When this record was received, in milliseconds since 1970. Along the log it never decreases. */
+  /** When this record was received, in milliseconds since 1970. Never decreases along the log. */
   receivedAt(sequence: number): number
-  /** The first record that was received then or later; the one that would come next if there is none. */
+  /** The first record received at or after this time; the number of the next record if there is none. */
   firstSince(receivedAt: number): number
   /** The project's last event, if it has any. */
   last(project: number): Pick<LoggedEvent, 'position' | 'checksum'> | undefined
@@ -68,11 +68,11 @@ export interface EventLog {
 export function createEventLog({ log, projectLog, freezes, totals }: EventLogTables): EventLog {
   function lastSequence(): number {
     const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
-    return last ? sequenceOf(last) : 0
+    return last ? readSequence(last) : 0
   }
 
   function receivedAtIn(sequence: number): number {
-    return headerOf(log.getBinaryFast(sequenceKey(sequence)), sequence).receivedAt
+    return readHeader(log.getBinaryFast(sequenceKey(sequence)), sequence).receivedAt
   }
 
   return {
@@ -80,7 +80,7 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
     receivedAt: receivedAtIn,
 
     firstSince(receivedAt) {
-      // the log has no gaps, and its times never decrease
+      // a binary search: the log has no gaps, and its times never decrease
       let [first, behind] = [1, lastSequence() + 1]
       while (first < behind) {
         const middle = Math.floor((first + behind) / 2)
@@ -92,32 +92,37 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
 
     last(project) {
       const range = { start: projectKey(project + 1), end: projectKey(project), limit: 1, reverse: true }
-      const [last] = Array.from(projectLog.getKeys(range), sequenceOf)
+      const [last] = Array.from(projectLog.getKeys(range), readSequence)
       if (last === undefined) return undefined
       const bytes = log.getBinary(sequenceKey(last))
       const { count } = decodeRecord(bytes, last)
-      return { position: { sequence: last, index: count - 1 }, checksum: checksumOf(bytes) }
+      return { position: { sequence: last, index: count - 1 }, checksum: readChecksum(bytes) }
     },
 
     checksumAt(project, { sequence, index }) {
       if (!projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) return undefined
       const bytes = log.getBinaryFast(sequenceKey(sequence))
-      return index < headerOf(bytes, sequence).count ? checksumOf(bytes) : undefined
+      return index < readHeader(bytes, sequence).count ? readChecksum(bytes) : undefined
     },
 
     sequences(project, sequence, limit) {
       const range = { start: projectKey(project, sequenceKey(sequence)), end: projectKey(project + 1), limit }
-      return Array.from(projectLog.getKeys(range), sequenceOf)
+      return Array.from(projectLog.getKeys(range), readSequence)
     },
 
     events(sequence) {
       const record = log.getBinary(sequenceKey(sequence))
       const { receivedAt, payload } = decodeRecord(record, sequence)
-      const checksum = checksumOf(record)
-      return eventsOf(payload).map((bytes, index) => ({ position: { sequence, index }, checksum, receivedAt, bytes }))
+      const checksum = readChecksum(record)
+      return splitEvents(payload).map((bytes, index) => ({
+        position: { sequence, index },
+        checksum,
+        receivedAt,
+        bytes,
+      }))
     },
 
-    frozenAt: (project, buildId) => frozenAtIn(freezes, project, buildId),
+    frozenAt: (project, buildId) => readFrozenAt(freezes, project, buildId),
 
     totals(project) {
       const value = totals.getBinary(projectKey(project))
@@ -127,7 +132,7 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
   }
 }
 
-/** When a build froze, in milliseconds since 1970, by the table of freezes. */
-export function frozenAtIn(freezes: Rows, project: number, buildId: string): number | undefined {
+/** When a build froze, in milliseconds since 1970, from the table of freezes. */
+export function readFrozenAt(freezes: Rows, project: number, buildId: string): number | undefined {
   return freezes.getBinary(projectKey(project, Buffer.from(buildId)))?.readDoubleLE()
 }

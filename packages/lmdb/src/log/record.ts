@@ -3,9 +3,9 @@ import { IngestError } from '@ingest/core'
 import { sliceEvents } from '@ingest/core/internal'
 
 /**
- * One record of the log: what one batch stored.
+ * One record of the log: the events that one batch stored.
  *
- * | bytes | what |
+ * | bytes | content |
  * |---|---|
  * | 0 | version, 1 |
  * | 1–3 | number of events |
@@ -31,8 +31,8 @@ const crcOffset = 16
 const fingerprintBytes = 8
 
 /**
- * A record in memory of its own, with the high and the low half of the fingerprint of each event. What only the log
- * knows, {@link sealRecord} puts in.
+ * A record in memory of its own, with the high and the low half of the fingerprint of each event. {@link sealRecord} adds
+ * what is known only when it is appended.
  */
 export function encodeRecord(receivedAt: number, fingerprints: Uint32Array, payload: Uint8Array): Buffer {
   const payloadOffset = headerBytes + fingerprints.byteLength
@@ -46,8 +46,8 @@ export function encodeRecord(receivedAt: number, fingerprints: Uint32Array, payl
 }
 
 /**
- * Makes a record ready to be kept: its project, the time at which it was received, and its checksum, which must not be in
- * it yet.
+ * Completes a record before it is stored: sets its project, the time at which it was received, and its checksum, which
+ * must still be 0.
  */
 export function sealRecord(record: Buffer, project: number, receivedAt: number): void {
   record.writeUInt32LE(project, 4)
@@ -56,7 +56,7 @@ export function sealRecord(record: Buffer, project: number, receivedAt: number):
 }
 
 /**
- * Reads a record and makes sure that it is what was written. It is a view of `bytes`, which must not change.
+ * Decodes a record and verifies its checksum. Returns a view of `bytes`, which must not change.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -64,10 +64,10 @@ export function decodeRecord(bytes: Buffer | undefined, sequence: number): LogRe
   if (!isRecord(bytes)) throw damagedRecord(sequence)
   const sum = crc32(bytes.subarray(headerBytes), crc32(zeros, crc32(bytes.subarray(0, crcOffset))))
   if (sum !== bytes.readUInt32LE(crcOffset)) throw damagedRecord(sequence)
-  return viewRecord(bytes)
+  return readUnverified(bytes)
 }
 
-/** Whether it may be a record, by its length and version. */
+/** Checks the length and the version. */
 function isRecord<Bytes extends Uint8Array>(bytes: Bytes | undefined): bytes is Bytes {
   return bytes !== undefined && bytes.length >= headerBytes && bytes[0] === version
 }
@@ -78,8 +78,8 @@ function damagedRecord(sequence: number): IngestError {
   return new IngestError('store-damaged', `Record ${sequence} of the log is damaged: restore it from a backup.`)
 }
 
-/** Reads a record on trust. */
-export function viewRecord(bytes: Buffer): LogRecord {
+/** Decodes a record without verifying its checksum. */
+export function readUnverified(bytes: Buffer): LogRecord {
   const count = bytes.readUInt32LE(0) >>> 8
   return {
     project: bytes.readUInt32LE(4),
@@ -89,10 +89,10 @@ export function viewRecord(bytes: Buffer): LogRecord {
   }
 }
 
-/** What stands at the beginning of a record, read on trust. */
-export function headerOf(bytes: Uint8Array | undefined, sequence: number): Pick<LogRecord, 'receivedAt' | 'count'> {
+/** Decodes the header of a record without verifying the checksum. */
+export function readHeader(bytes: Uint8Array | undefined, sequence: number): Pick<LogRecord, 'receivedAt' | 'count'> {
   if (!isRecord(bytes)) throw damagedRecord(sequence)
-  const { receivedAt, count } = viewRecord(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
+  const { receivedAt, count } = readUnverified(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
   return { receivedAt, count }
 }
 
@@ -101,17 +101,17 @@ export function headerOf(bytes: Uint8Array | undefined, sequence: number): Pick<
  *
  * @throws {IngestError} `store-damaged`
  */
-export function fingerprintsOf(bytes: Buffer | undefined, sequence: number): Uint32Array {
+export function readFingerprints(bytes: Buffer | undefined, sequence: number): Uint32Array {
   const count = isRecord(bytes) ? bytes.readUInt32LE(0) >>> 8 : 0
-  // no record is empty: a page of zeros would hide the ids that stood on it
+  // no record is empty: a page of zeros would hide the ids of its events
   if (!bytes || count === 0 || headerBytes + count * fingerprintBytes > bytes.length) throw damagedRecord(sequence)
   const fingerprints = new Uint32Array(count * 2)
   for (let i = 0; i < count * 2; i++) fingerprints[i] = bytes.readUInt32LE(headerBytes + i * 4)
   return fingerprints
 }
 
-/** The checksum in a record, by which it is told from another one; 0 for a record that is missing. */
-export function checksumOf(bytes: Buffer | undefined): number {
+/** The checksum in a record, which identifies it; 0 for a missing record. */
+export function readChecksum(bytes: Buffer | undefined): number {
   return bytes && bytes.length >= headerBytes ? bytes.readUInt32LE(crcOffset) : 0
 }
 
@@ -119,7 +119,7 @@ const payloadStart = Buffer.from('{"events":[')
 const payloadComma = Buffer.from(',')
 const payloadEnd = Buffer.from(']}')
 
-/** The payload of a record that holds only some of the events of a body: their exact bytes in a new envelope. */
+/** The payload with some of the events of a body: their exact bytes in a new envelope. */
 export function encodePayload(events: readonly Uint8Array[]): Buffer {
   const parts: Uint8Array[] = [payloadStart]
   for (const event of events) parts.push(event, payloadComma)
@@ -127,12 +127,12 @@ export function encodePayload(events: readonly Uint8Array[]): Buffer {
   return Buffer.concat(parts)
 }
 
-/** The exact bytes of each event of a payload. */
-export function eventsOf(payload: Buffer): Buffer[] {
+/** The exact bytes of each event in a payload. */
+export function splitEvents(payload: Buffer): Buffer[] {
   return sliceEvents(payload).map(({ start, end }) => payload.subarray(start, end))
 }
 
-/** The `eventId` inside the bytes of an event. */
-export function eventIdOf(event: Buffer): string {
+/** The `eventId` in the bytes of an event. */
+export function parseEventId(event: Buffer): string {
   return JSON.parse(event.toString()).eventId
 }

@@ -1,7 +1,7 @@
 import type { BuildEntry, BuildSelection } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
-import { frozenAtIn, type SlicedReads } from '../log/event-log.ts'
+import { readFrozenAt, type SlicedReads } from '../log/event-log.ts'
 
 /** How many keys one step reads. */
 const keysAtOnce = 1024
@@ -10,7 +10,7 @@ const projectBytes = 4
 /** The builds of a project, in the order of their UTF-8: those that are frozen, and those that have maps. */
 export async function listBuilds(
   table: (name: string) => Rows,
-  { look, nextStep }: SlicedReads,
+  { readSnapshot: look, nextStep }: SlicedReads,
   project: number,
   { after, limit }: BuildSelection,
 ): Promise<BuildEntry[]> {
@@ -40,7 +40,7 @@ export async function listBuilds(
     if (!next) break
     const entry: BuildEntry = { buildId: next.toString(), maps: 0 }
     if (frozen?.equals(next)) {
-      entry.frozenAt = look(() => frozenAtIn(freezes, project, entry.buildId)) as number
+      entry.frozenAt = look(() => readFrozenAt(freezes, project, entry.buildId)) as number
       frozen = (await frozenNames.next()).value
     }
     while (map?.equals(next)) {

@@ -13,8 +13,8 @@ import {
 } from '@ingest/core'
 import { checkPendingBytes } from '@ingest/core/internal'
 import type { Rows } from '../environment/environment.ts'
-import { projectKey, sequenceKey, sequenceOf } from '../environment/row-keys.ts'
-import { frozenAtIn } from '../log/event-log.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import { readFrozenAt } from '../log/event-log.ts'
 import { decodeChunks, decodePending, decodeStored, encodeChunks, encodePending, encodeStored } from './map-records.ts'
 
 /** The key of the bytes of a chunk: project, digest, and what tells one upload of it from another. */
@@ -128,7 +128,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
   const freezes = table('freezes')
 
   function frozenAt(project: number, buildId: string): number | undefined {
-    return frozenAtIn(freezes, project, buildId)
+    return readFrozenAt(freezes, project, buildId)
   }
 
   function find(project: number, id: MapId): FoundMap {
@@ -167,7 +167,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
   /** The numbers of the manifests in a table of project, digest and number. */
   function numbersIn(rows: Rows, project: number, digest: Digest, limit = Number.MAX_SAFE_INTEGER): number[] {
     const start = chunkKey(project, digest)
-    return Array.from(rows.getKeys({ start, end: Buffer.concat([start, above]), limit }), sequenceOf)
+    return Array.from(rows.getKeys({ start, end: Buffer.concat([start, above]), limit }), readSequence)
   }
 
   function isNamed(project: number, digest: Digest): boolean {
@@ -234,7 +234,7 @@ export function openMapTables(table: (name: string) => Rows, onWaste = () => {})
 
   function add(project: number, manifest: Manifest): number {
     const [last] = [...manifests.getKeys({ reverse: true, limit: 1 })]
-    const number = (last ? sequenceOf(last) : 0) + 1
+    const number = (last ? readSequence(last) : 0) + 1
     manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
     for (const digest of digestsOf(manifest)) references.put(chunkKey(project, digest, number), nothing)
     return number

@@ -1,66 +1,66 @@
 /**
- * A thread that is ended in the middle of LMDB's native code takes the process with it, or leaves a lock behind that
- * nobody opens again. A process that ends without closing its stores ends their threads. So each thread passes a gate
- * before it goes into LMDB, and whoever ends the process shuts the gates first.
+ * Ending a thread inside LMDB's native code ends the process or leaves a lock behind that is never released, and a
+ * process that exits ends its threads. So each thread passes its guard before it calls LMDB, and an exiting process
+ * first blocks the guards, then waits for the threads that are inside.
  */
-export interface Gate {
-  /** From here on the thread may not be ended. Never returns once the gate is shut. */
-  enter(): void
-  /** It may be ended from here on. */
-  leave(): void
+export interface ExitGuard {
+  /** From here on the thread must not be ended. Never returns once the process exits. */
+  enterNative(): void
+  /** From here on the thread may be ended. */
+  leaveNative(): void
 }
 
 // bits
-const inside = 1
-const shut = 2
+const inNative = 1
+const exiting = 2
 
-/** The gates of one store: memory that its threads share. */
-export type Gates = Int32Array
+/** The guards of one store, in memory that its threads share. */
+export type ExitGuards = Int32Array
 
-/** The places of the gates. */
-export const writerGate = 0
-export const indexerGate = 1
-export const bytesGate = 2
+// the slots of the guards
+export const writerSlot = 0
+export const indexerSlot = 1
+export const blobSlot = 2
 
-/** After so long a thread is ended wherever it is: its disk may never answer. */
-const patienceMs = 2000
+/** How long an exit waits for all threads: a disk may never respond. */
+const exitTimeoutMs = 2000
 
-/** The gates of the stores that are open in this process. */
-const open = new Set<Gates>()
+/** The guards of the stores that are open in this process. */
+const openGuards = new Set<ExitGuards>()
 
-/** Gates for the threads of a store, shut when the process ends; `letGo` when the threads have ended. */
-export function openGates(): { gates: Gates; letGo(): void } {
-  const gates = new Int32Array(new SharedArrayBuffer(12))
-  if (open.size === 0) process.once('exit', shutAll)
-  open.add(gates)
+/** Guards for the threads of a store, blocked when the process exits. `release` them when the threads have ended. */
+export function openExitGuards(): { guards: ExitGuards; release(): void } {
+  const guards = new Int32Array(new SharedArrayBuffer(12))
+  if (openGuards.size === 0) process.once('exit', blockAll)
+  openGuards.add(guards)
   return {
-    gates,
-    letGo() {
-      open.delete(gates)
-      if (open.size === 0) process.off('exit', shutAll)
+    guards,
+    release() {
+      openGuards.delete(guards)
+      if (openGuards.size === 0) process.off('exit', blockAll)
     },
   }
 }
 
-function shutAll(): void {
-  const end = Date.now() + patienceMs
-  for (const gates of open) {
-    for (let place = 0; place < gates.length; place++) {
-      Atomics.or(gates, place, shut)
-      if (Atomics.load(gates, place) & inside) Atomics.wait(gates, place, inside | shut, end - Date.now())
+function blockAll(): void {
+  const end = Date.now() + exitTimeoutMs
+  for (const guards of openGuards) {
+    for (let slot = 0; slot < guards.length; slot++) {
+      Atomics.or(guards, slot, exiting)
+      if (Atomics.load(guards, slot) & inNative) Atomics.wait(guards, slot, inNative | exiting, end - Date.now())
     }
   }
 }
 
-/** The gate at one place, for the thread that it belongs to, and for the one that starts it. */
-export function gateAt(gates: Gates, place: number): Gate {
+/** The guard in one slot, for its thread and for the thread that starts it. */
+export function exitGuardAt(guards: ExitGuards, slot: number): ExitGuard {
   return {
-    enter() {
-      if (Atomics.compareExchange(gates, place, 0, inside) & shut) Atomics.wait(gates, place, shut)
+    enterNative() {
+      if (Atomics.compareExchange(guards, slot, 0, inNative) & exiting) Atomics.wait(guards, slot, exiting)
     },
-    leave() {
-      Atomics.and(gates, place, ~inside)
-      Atomics.notify(gates, place)
+    leaveNative() {
+      Atomics.and(guards, slot, ~inNative)
+      Atomics.notify(guards, slot)
     },
   }
 }

@@ -1,110 +1,109 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
-import { type Refusal, toRefusal } from './error-transfer.ts'
-import type { Gate } from './exit-guard.ts'
+import { type SerializedError, serializeError } from './error-transfer.ts'
+import type { ExitGuard } from './exit-guard.ts'
+import type { CloseMessage } from './worker-thread.ts'
 
-/** What a thread is told: what it is there for, or to close. */
-export type ToThread<Request> = Request | { type: 'close' }
+/** The result of one request. */
+export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { error: SerializedError })
 
-/** What became of a request: its value, or why it was refused. */
-export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { refusal: Refusal })
-
-/** What a thread says, besides what is its own. */
-export type FromThread<Value = unknown> =
+/** The messages of a thread that serves requests, besides its own. */
+export type ThreadMessage<Value = unknown> =
   | { type: 'ready' }
-  | { type: 'refused'; refusal: Refusal }
+  /** It cannot go on. */
+  | { type: 'failed'; error: SerializedError }
   | { type: 'settled'; outcomes: Outcome<Value>[] }
-  /** It has to do something else first, and will come to what it was asked. */
-  | { type: 'waits' }
+  /** It waits for something other than a commit. */
+  | { type: 'alive' }
 
-/** What answers requests. */
-export interface Serving<Request> {
-  /** What a request counts for in the size of a group. */
-  bytesOf(request: Request): number
-  /** Answers what has gathered, in one go. */
-  answer(requests: readonly Request[]): Promise<Outcome[]>
-  /** Memory in the answers that changes hands with them. */
-  transferOf?(outcomes: readonly Outcome[]): ArrayBuffer[]
+/** Handles the requests of a thread. */
+export interface RequestHandler<Request> {
+  /** What a request counts towards the size of a batch, in bytes. */
+  requestBytes(request: Request): number
+  /** Handles a batch of requests and returns an outcome for each. */
+  handle(requests: readonly Request[]): Promise<Outcome[]>
+  /** The memory in outcomes that is detached from this thread. */
+  transferList?(outcomes: readonly Outcome[]): ArrayBuffer[]
   close(): Promise<void>
 }
 
-/** What is answered in one go is at most so many bytes, so that no commit takes long. */
-const groupBytesMax = 16 * 2 ** 20
+/** Limits how long the commit of one batch takes. */
+const batchBytesMax = 16 * 2 ** 20
 
 /**
- * Serves requests that come by `port`: while one group of them is being answered, the next one gathers in the port. It
- * may block its thread, which is why it has one of its own. Resolves when it was told to close.
+ * Handles the requests that arrive at `port`, in batches: while one is handled, the next one queues up in the port. The
+ * handler may block its thread. Resolves after a close message, or after a failure of the handler, which it posts.
  */
-export async function serveRequests<Request extends { type: string }>(
+export async function runRequestLoop<Request extends { type: string }>(
   port: MessagePort,
-  gate: Gate,
-  open: () => Promise<Serving<Request>>,
+  guard: ExitGuard,
+  open: () => Promise<RequestHandler<Request>>,
 ): Promise<void> {
-  const say = (message: FromThread, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
+  const post = (message: ThreadMessage, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
   try {
-    const serving = await open()
-    say({ type: 'ready' })
-    await listen(port, serving, gate, say)
+    const handler = await open()
+    post({ type: 'ready' })
+    await listen(port, handler, guard, post)
   } catch (error) {
-    say({ type: 'refused', refusal: toRefusal(error) })
+    post({ type: 'failed', error: serializeError(error) })
   }
 }
 
 function listen<Request extends { type: string }>(
   port: MessagePort,
-  serving: Serving<Request>,
-  gate: Gate,
-  say: (message: FromThread, transfer?: ArrayBuffer[]) => void,
+  handler: RequestHandler<Request>,
+  guard: ExitGuard,
+  post: (message: ThreadMessage, transfer?: ArrayBuffer[]) => void,
 ): Promise<void> {
-  const queue: ToThread<Request>[] = []
+  const queue: (Request | CloseMessage)[] = []
   let isRunning = false
 
-  /** Whether it was told to close. */
+  /** Handles all requests that have arrived; resolves with true at a close message. */
   async function run(): Promise<boolean> {
     for (;;) {
-      // what came while this thread was busy
+      // requests that arrived while this thread was busy
       for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port)) queue.push(next.message)
       if (queue.length === 0) return false
-      const group = takeGroup(queue, serving.bytesOf)
-      if (group.length === 0) return true
-      const outcomes = await serving.answer(group)
-      say({ type: 'settled', outcomes }, serving.transferOf?.(outcomes))
+      const batch = takeBatch(queue, handler.requestBytes)
+      if (batch.length === 0) return true
+      const outcomes = await handler.handle(batch)
+      post({ type: 'settled', outcomes }, handler.transferList?.(outcomes))
     }
   }
 
-  gate.leave()
+  guard.leaveNative()
   return new Promise((resolve, reject) => {
-    port.on('message', async (message: ToThread<Request>) => {
+    port.on('message', async (message: Request | CloseMessage) => {
       queue.push(message)
       if (isRunning) return
       isRunning = true
-      gate.enter()
+      guard.enterNative()
       try {
-        if (await run()) return resolve(serving.close())
+        if (await run()) return resolve(handler.close())
       } catch (error) {
         return reject(error)
       }
-      gate.leave()
+      guard.leaveNative()
       isRunning = false
     })
   })
 }
 
-/** Takes what is to be done next from the queue; nothing if that is to close. */
-function takeGroup<Request extends { type: string }>(
-  queue: ToThread<Request>[],
-  bytesOf: (request: Request) => number,
+/** Takes the next batch from the queue; an empty one at a close message. */
+function takeBatch<Request extends { type: string }>(
+  queue: (Request | CloseMessage)[],
+  requestBytes: (request: Request) => number,
 ): Request[] {
-  const group: Request[] = []
-  for (let bytes = 0; bytes < groupBytesMax; ) {
+  const batch: Request[] = []
+  for (let bytes = 0; bytes < batchBytesMax; ) {
     const next = queue[0]
     if (next === undefined || isClose(next)) break
-    bytes += bytesOf(next)
-    group.push(next)
+    bytes += requestBytes(next)
+    batch.push(next)
     queue.shift()
   }
-  return group
+  return batch
 }
 
-function isClose<Request extends { type: string }>(message: ToThread<Request>): message is { type: 'close' } {
+function isClose<Request extends { type: string }>(message: Request | CloseMessage): message is CloseMessage {
   return message.type === 'close'
 }

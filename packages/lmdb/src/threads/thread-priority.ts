@@ -1,9 +1,9 @@
 import { getPriority, setPriority } from 'node:os'
 
 /**
- * Gives this thread a lower priority than those that others wait for, on Linux, where each thread has one of its own. It
- * is never raised: a process that stands back already may not do that.
+ * Lowers the priority of this thread below that of threads with requests to serve. Only on Linux, where each thread has
+ * a priority of its own. Never raises it: an unprivileged process that was started with a lower one may not.
  */
-export function standBack(niceness: number): void {
+export function lowerThreadPriority(niceness: number): void {
   if (process.platform === 'linux' && getPriority() < niceness) setPriority(niceness)
 }

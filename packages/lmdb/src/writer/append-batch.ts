@@ -8,12 +8,12 @@ import {
   decodeRecord,
   encodePayload,
   encodeRecord,
-  eventIdOf,
-  eventsOf,
-  fingerprintsOf,
-  headerOf,
+  parseEventId,
+  readFingerprints,
+  readHeader,
+  readUnverified,
   sealRecord,
-  viewRecord,
+  splitEvents,
 } from '../log/record.ts'
 
 /** What an append stored. Mostly it is all or nothing, and that is short to tell another thread. */
@@ -45,8 +45,8 @@ export function createAppender(
   let lastAt = Number.NEGATIVE_INFINITY
 
   function append(project: number, batch: Buffer, builds: readonly string[]): Appended {
-    const { count, receivedAt, payload } = viewRecord(batch)
-    const fingerprints = fingerprintsOf(batch, nextSequence)
+    const { count, receivedAt, payload } = readUnverified(batch)
+    const fingerprints = readFingerprints(batch, nextSequence)
     const earlier = readerOf(log)
     // a batch that is sent again is the same bytes, by the contract: its first event tells of all of them
     const again = ids.search(fingerprints, Math.min(1, count)).some(({ position }) => {
@@ -59,17 +59,17 @@ export function createAppender(
       write(project, batch, fingerprints, builds)
       return 'all'
     }
-    const events = eventsOf(payload)
+    const events = splitEvents(payload)
     const eventIds: string[] = []
     const eventIdAt = (of: number) => {
-      eventIds[of] ??= eventIdOf(events[of] as Buffer)
+      eventIds[of] ??= parseEventId(events[of] as Buffer)
       return eventIds[of]
     }
     const found: (Match | undefined)[] = []
-    for (const { of, position } of candidates) {
+    for (const { queryIndex: of, position } of candidates) {
       const bytes = found[of] ? undefined : eventAt(project, position, earlier)
       if (bytes?.equals(events[of] as Buffer)) found[of] = 'same'
-      else if (bytes && eventIdOf(bytes) === eventIdAt(of)) found[of] = 'conflict'
+      else if (bytes && parseEventId(bytes) === eventIdAt(of)) found[of] = 'conflict'
     }
     const stored = events.map((_, i) => found[i] === undefined)
     const fresh = events.filter((_, i) => stored[i])
@@ -82,14 +82,14 @@ export function createAppender(
   }
 
   function write(project: number, record: Buffer, fingerprints: Uint32Array, builds: readonly string[]): void {
-    const { count, receivedAt, payload } = viewRecord(record)
+    const { count, receivedAt, payload } = readUnverified(record)
     const sequence = nextSequence++
     const key = sequenceKey(sequence)
     lastAt = Math.max(lastAt, receivedAt)
     sealRecord(record, project, lastAt)
     log.put(key, record)
     projectLog.put(projectKey(project, key), nothing)
-    ids.add(sequence, fingerprints, count)
+    ids.addRecord(sequence, fingerprints, count)
     for (const buildId of builds) freeze(project, buildId, lastAt)
     const { events, batches, bytes } = eventLog.totals(project)
     const after = Buffer.allocUnsafe(24)
@@ -122,9 +122,9 @@ export function createAppender(
       ids.catchUp(eventLog.lastSequence())
       const earlier = readerOf(log)
       const positions: (Position | undefined)[] = eventIds.map(() => undefined)
-      for (const { of, position } of ids.search(fingerprints, eventIds.length)) {
+      for (const { queryIndex: of, position } of ids.search(fingerprints, eventIds.length)) {
         const bytes = eventAt(project, position, earlier)
-        if (bytes && eventIdOf(bytes) === eventIds[of]) positions[of] = position
+        if (bytes && parseEventId(bytes) === eventIds[of]) positions[of] = position
       }
       return positions
     },
@@ -154,15 +154,15 @@ function readerOf(log: Table): Reader {
 
 function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierRecord {
   // the index names no record that is missing or empty
-  headerOf(bytes, sequence)
-  const { project, payload } = viewRecord(bytes as Buffer)
+  readHeader(bytes, sequence)
+  const { project, payload } = readUnverified(bytes as Buffer)
   let events: Buffer[] | undefined
   return {
     project,
     payload,
     events() {
       // what is damaged cannot be taken apart
-      events ??= eventsOf(decodeRecord(bytes as Buffer, sequence).payload)
+      events ??= splitEvents(decodeRecord(bytes as Buffer, sequence).payload)
       return events
     },
   }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Environment } from '../environment/environment.ts'
 import { lockedError, lockTimeoutMs } from '../environment/write-lock.ts'
-import { type Refusal, toRefusal } from '../threads/error-transfer.ts'
+import { type SerializedError, serializeError } from '../threads/error-transfer.ts'
 import type { Outcome } from '../threads/request-loop.ts'
 
 /** Writes for many requests at once; once the disk has failed, for none. */
@@ -22,7 +22,7 @@ export interface Commit {
   /** Refuses requests for what came up before anything was written for them. */
   refuse(requests: readonly Asked[], error: unknown): Outcome<never>[]
   /** After a failed disk, LMDB's next transaction may be none, or never end. */
-  failure(): Refusal | undefined
+  failure(): SerializedError | undefined
 }
 
 interface Asked {
@@ -32,16 +32,16 @@ interface Asked {
 /** How often the lock is polled while a stopped process holds it. */
 const pollMs = 50
 
-export function createCommit({ write: writeAll, lockHolder, isFull, checkSpace }: Environment): Commit {
-  let failure: Refusal | undefined
+export function createCommit({ write: writeAll, lockHolder, isDiskFull: isFull, checkSpace }: Environment): Commit {
+  let failure: SerializedError | undefined
   let lockedSince: number | undefined
   let isDiskFull = false
 
   function refuse(requests: readonly Asked[], error: unknown): Outcome<never>[] {
-    const refusal = toRefusal(error, isFull)
-    if (refusal.code === 'store-failed') failure ??= refusal
-    isDiskFull = refusal.code === 'disk-full'
-    return requests.map(({ id }) => ({ id, refusal }))
+    const serialized = serializeError(error, isFull)
+    if (serialized.code === 'store-failed') failure ??= serialized
+    isDiskFull = serialized.code === 'disk-full'
+    return requests.map(({ id }) => ({ id, error: serialized }))
   }
 
   return {
@@ -57,7 +57,7 @@ export function createCommit({ write: writeAll, lockHolder, isFull, checkSpace }
     },
 
     commit(requests, write, onUndone = () => {}) {
-      if (failure) return requests.map(({ id }) => ({ id, refusal: failure as Refusal }))
+      if (failure) return requests.map(({ id }) => ({ id, error: failure as SerializedError }))
       try {
         const values = writeAll(write)
         return requests.map(({ id }, i) => ({ id, value: values[i] as (typeof values)[number] }))

@@ -2,8 +2,8 @@ import type { IngestError } from '@ingest/core'
 import type { Environment, Rows } from '../environment/environment.ts'
 import type { Position } from '../ids/entry.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
-import { writerGate } from '../threads/exit-guard.ts'
-import { startThread, type Thread } from '../threads/worker-thread.ts'
+import { writerSlot } from '../threads/exit-guard.ts'
+import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Appended } from './append-batch.ts'
 import { type Change, record } from './change.ts'
 import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
@@ -23,11 +23,11 @@ export interface Writer {
    */
   decide<T>(decide: (table: (name: string) => Rows) => T): Promise<T>
   /** Ends everything for a reason that was found elsewhere; what is waiting and what comes is refused with it. */
-  fail(refusal: IngestError): void
+  fail(error: IngestError): void
   /** Why nothing can be written any more. */
   failure(): IngestError | undefined
   /** Why nothing can be written now. */
-  refusal(): IngestError | undefined
+  unavailable(): IngestError | undefined
   /** Takes nothing more, and resolves when what was waiting is settled and the writer has ended, or cannot end. */
   close(): Promise<void>
 }
@@ -56,10 +56,10 @@ interface Undecided {
 /** Starts the thread that writes, and resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
   const { environment, data, onFatal, onProgress, onWaste, timeoutMs } = options
-  const thread: Thread<WriterRequest> = await startThread({
-    worker: new URL('./write-worker.js', import.meta.url),
+  const thread: RequestClient<WriterRequest> = await startRequestClient({
+    module: new URL('./write-worker.js', import.meta.url),
     data,
-    gate: writerGate,
+    slot: writerSlot,
     onFatal,
     lockHolder: environment.lockHolder,
     onMessage(message: FromWriter) {
@@ -87,8 +87,8 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     let left = group
     try {
       while (left.length > 0) {
-        const refusal = thread.refusal()
-        if (refusal) throw refusal
+        const unavailable = thread.unavailable()
+        if (unavailable) throw unavailable
         environment.root.resetReadTxn()
         const results: unknown[] = []
         const { result: thrower, change } = record(environment.table, (table, rowCount) => {
@@ -117,19 +117,19 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
 
   function sendChange(change: Change): Promise<boolean> {
     const bytes = change.rows.reduce((sum, { value }) => sum + (value?.length ?? 0), 0)
-    return thread.ask({ type: 'change', id: ++lastId, ...change }, bytes)
+    return thread.request({ type: 'change', id: ++lastId, ...change }, bytes)
   }
 
   return {
     append(project, batch, builds) {
       const { buffer, length } = batch
       const request = { type: 'append', id: ++lastId, project, record: batch, builds } as const
-      return thread.ask(request, length, [buffer as ArrayBuffer])
+      return thread.request(request, length, [buffer as ArrayBuffer])
     },
 
     locate(project, eventIds, fingerprints) {
       const bytes = eventIds.reduce((sum, eventId) => sum + eventId.length, fingerprints.byteLength)
-      return thread.ask({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
+      return thread.request({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
     },
 
     decide(decide) {
@@ -144,7 +144,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
 
     fail: thread.fail,
     failure: thread.failure,
-    refusal: thread.refusal,
+    unavailable: thread.unavailable,
     close: thread.close,
   }
 }

@@ -6,9 +6,9 @@ import type { RebuildProgress } from '../ids/log-reader.ts'
 import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { openMapTables } from '../tables/maps.ts'
-import { toRefusal } from '../threads/error-transfer.ts'
-import type { Gate, Gates } from '../threads/exit-guard.ts'
-import { type FromThread, type Outcome, type Serving, serveRequests } from '../threads/request-loop.ts'
+import { serializeError } from '../threads/error-transfer.ts'
+import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
+import { type Outcome, type RequestHandler, runRequestLoop, type ThreadMessage } from '../threads/request-loop.ts'
 import { type Appended, createAppender } from './append-batch.ts'
 import { type Change, change, openTables } from './change.ts'
 import { createCommit } from './commit.ts'
@@ -18,11 +18,11 @@ export interface WriterData {
   /** Of the log. */
   directory: string
   /** Of the log, as {@link Environment} names them. */
-  files: string
+  fileIds: string
   idsDirectory: string
   seed: string
   entriesPerFlush: number
-  gates: Gates
+  guards: ExitGuards
 }
 
 export interface AppendRequest {
@@ -53,7 +53,7 @@ export type WriterValue = Appended | (Position | undefined)[] | boolean
 
 /** What it says. */
 export type FromWriter =
-  | FromThread<WriterValue>
+  | ThreadMessage<WriterValue>
   | { type: 'progress'; progress: RebuildProgress }
   /** Freezing a build has left bytes that nothing needs any more. */
   | { type: 'waste' }
@@ -65,16 +65,21 @@ const waitingMs = 100
  * The one in a process who writes to the log: many requests, one transaction, one sync. Each is answered once it is
  * durable; when anything fails the whole transaction is undone, and everybody in it is refused.
  */
-export function runWriter(port: MessagePort, environment: Environment, data: WriterData, gate: Gate): Promise<void> {
+export function runWriter(
+  port: MessagePort,
+  environment: Environment,
+  data: WriterData,
+  guard: ExitGuard,
+): Promise<void> {
   const say = (message: FromWriter) => port.postMessage(message)
-  return serveRequests(port, gate, () => openWriter(environment, data, say))
+  return runRequestLoop(port, guard, () => openWriter(environment, data, say))
 }
 
 async function openWriter(
   environment: Environment,
-  { directory, idsDirectory, seed, entriesPerFlush, gates }: WriterData,
+  { directory, idsDirectory, seed, entriesPerFlush, guards }: WriterData,
   say: (message: FromWriter) => void,
-): Promise<Serving<WriterRequest>> {
+): Promise<RequestHandler<WriterRequest>> {
   const { root, table } = environment
   const tables = openEventLogTables(table)
   const eventLog = createEventLog(tables)
@@ -83,10 +88,10 @@ async function openWriter(
     directory: idsDirectory,
     log,
     logDirectory: directory,
-    logFiles: environment.files,
+    logFileIds: environment.fileIds,
     seed,
     entriesPerFlush,
-    gates,
+    guards,
     onProgress: (progress) => say({ type: 'progress', progress }),
   })
   let hasWaste = false
@@ -108,10 +113,10 @@ async function openWriter(
   }
 
   async function room(): Promise<void> {
-    const timer = setInterval(() => say({ type: 'waits' }), waitingMs)
+    const timer = setInterval(() => say({ type: 'alive' }), waitingMs)
     try {
       await ready()
-      await ids.room()
+      await ids.waitForCapacity()
     } finally {
       clearInterval(timer)
     }
@@ -130,7 +135,7 @@ async function openWriter(
         appender.begin()
         return requests.map(write)
       },
-      ids.undone,
+      ids.rollback,
     )
     if (hasWaste) say({ type: 'waste' })
     hasWaste = false
@@ -141,13 +146,13 @@ async function openWriter(
     try {
       return { id: request.id, value: locate(request) }
     } catch (error) {
-      return { id: request.id, refusal: toRefusal(error) }
+      return { id: request.id, error: serializeError(error) }
     }
   }
 
   return {
-    bytesOf: (request) => (request.type === 'append' ? request.record.length : 0),
-    async answer(requests) {
+    requestBytes: (request) => (request.type === 'append' ? request.record.length : 0),
+    async handle(requests) {
       const outcomes = requests.filter((request) => request.type === 'locate').map(look)
       const writes = requests.filter((request) => request.type !== 'locate')
       return writes.length === 0 ? outcomes : [...outcomes, ...(await writeAll(writes))]

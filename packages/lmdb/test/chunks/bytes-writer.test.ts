@@ -7,7 +7,7 @@ import { openEnvironment } from '../../src/environment/environment.ts'
 t.test('bytes are written and removed as they were asked, and each is answered', async (t) => {
   const environment = openEnvironment(t.testdir())
   const { port1, port2 } = new MessageChannel()
-  const ended = runBytesWriter(port2, environment, { enter() {}, leave() {} })
+  const ended = runBytesWriter(port2, environment, { enterNative() {}, leaveNative() {} })
   t.strictSame(await once(port1, 'message'), [{ type: 'ready' }])
   async function ask(request: BytesRequest) {
     port1.postMessage(request)
@@ -40,7 +40,7 @@ t.test('memory that bytes came in changes hands with the answer', async (t) => {
     post(message, transfer)
     handedOver.push(...transfer)
   }
-  const ended = runBytesWriter(port2, environment, { enter() {}, leave() {} })
+  const ended = runBytesWriter(port2, environment, { enterNative() {}, leaveNative() {} })
   await once(port1, 'message')
   const bytes = new TextEncoder().encode('bytes')
   port1.postMessage({ type: 'write', id: 1, rows: [{ place: Buffer.from('a'), bytes }] })

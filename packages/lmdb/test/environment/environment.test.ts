@@ -1,10 +1,11 @@
-import { copyFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { makeDirectory } from '../../src/environment/directory.ts'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { noContainer, startStoreProcess } from '../store-process.ts'
 
-t.test('a directory whose name holds a dot is a directory', async (t) => {
+t.test('a directory with a dot in its name is a directory', async (t) => {
   const directory = join(t.testdir(), 'v1.2')
   const { root } = openEnvironment(directory)
   t.ok(statSync(directory).isDirectory())
@@ -12,7 +13,7 @@ t.test('a directory whose name holds a dot is a directory', async (t) => {
 })
 
 t.test(
-  'nobody else may read what is stored',
+  'only the owner may read the files',
   { skip: process.platform === 'win32' && 'Windows has no modes' },
   async (t) => {
     const directory = join(t.testdir(), 'events')
@@ -23,7 +24,7 @@ t.test(
   },
 )
 
-t.test('a throw in a child transaction keeps nothing of what it wrote', async (t) => {
+t.test('an exception rolls back a child transaction', async (t) => {
   const { root, table } = openEnvironment(t.testdir())
   const rows = table('rows')
   const key = Buffer.from('key')
@@ -39,7 +40,7 @@ t.test('a throw in a child transaction keeps nothing of what it wrote', async (t
   await root.close()
 })
 
-t.test('a throw in a synchronous transaction keeps nothing of what it wrote, and is what is thrown', async (t) => {
+t.test('an exception rolls back a synchronous transaction, and is rethrown', async (t) => {
   const { root, table } = openEnvironment(t.testdir())
   const [rows, others] = [table('rows'), table('others')]
   const key = Buffer.from('key')
@@ -79,10 +80,10 @@ t.test('an empty value is a value', async (t) => {
   await root.close()
 })
 
-t.test('a data file that is deleted or replaced under an open environment is noticed', async (t) => {
+t.test('a data file that is deleted or replaced under an open environment is detected', async (t) => {
   const directory = t.testdir()
   const path = join(directory, 'data.mdb')
-  const { root, lost } = openEnvironment(directory)
+  const { root, lossReason: lost } = openEnvironment(directory)
   t.equal(lost(), undefined)
   renameSync(path, `${path}.moved`)
   t.match(lost(), /deleted or replaced/)
@@ -95,25 +96,25 @@ t.test('a data file that is deleted or replaced under an open environment is not
 })
 
 t.test(
-  'a lock file that is replaced under an open environment is noticed, in a thread that opens it later too',
+  'a lock file that is replaced under an open environment is detected, also by a thread that opens it later',
   async (t) => {
     const directory = t.testdir()
     const path = join(directory, 'lock.mdb')
-    const { root, lost, files, write } = openEnvironment(directory)
-    const later = openEnvironment(directory, { files })
-    t.equal(later.lost(), undefined)
+    const { root, lossReason: lost, fileIds: files, write } = openEnvironment(directory)
+    const later = openEnvironment(directory, { fileIds: files })
+    t.equal(later.lossReason(), undefined)
     copyFileSync(path, `${path}.copy`)
     renameSync(`${path}.copy`, path)
     t.match(lost(), /deleted or replaced/)
-    t.match(later.lost(), /deleted or replaced/)
+    t.match(later.lossReason(), /deleted or replaced/)
     t.throws(() => write(() => t.fail('nothing is written')), { code: 'store-failed' })
-    t.throws(() => openEnvironment(directory, { files }), { code: 'store-failed' })
+    t.throws(() => openEnvironment(directory, { fileIds: files }), { code: 'store-failed' })
     await later.root.close()
     await root.close()
   },
 )
 
-t.test('a write clears the snapshots of processes that were killed', async (t) => {
+t.test('a write releases the snapshots of processes that were killed', async (t) => {
   const directory = t.testdir()
   const reader = await startStoreProcess(directory)
   const { root, write } = openEnvironment(join(directory, 'events'))
@@ -129,7 +130,7 @@ t.test('a write clears the snapshots of processes that were killed', async (t) =
 })
 
 t.test(
-  'a process with the same id in another container is refused, until the first has ended',
+  'a process with the same id in another container cannot open the store until the first has ended',
   { skip: noContainer },
   async (t) => {
     const directory = t.testdir()
@@ -147,3 +148,17 @@ t.test(
     t.equal(await next.end(), 0)
   },
 )
+
+t.test('a directory is created with its parents, once', async (t) => {
+  const path = join(t.testdir(), 'a', 'b', 'c')
+  makeDirectory(path)
+  makeDirectory(path)
+  t.ok(statSync(path).isDirectory())
+})
+
+t.test('a directory that cannot be created is an error, and not an endless loop', async (t) => {
+  // Node 24 sees that there is no such file where Node 20 sees that it is below no directory
+  t.throws(() => makeDirectory(join(t.testdir({ file: '' }), 'file', 'below')), { code: /^(ENOTDIR|EEXIST)$/ })
+  t.throws(() => makeDirectory(join(t.testdirName, 'file')), { code: 'EEXIST' })
+  if (existsSync('/proc')) t.throws(() => makeDirectory('/proc/x/y'))
+})

@@ -9,7 +9,7 @@ const event = { projectId: 'p', eventId: 'a', buildId: 'b' }
 const id = { placeId: '1', buildId: 'b' }
 const names = ['events', 'ids', 'chunks'] as const
 
-/** A store with an event, and with a map that it froze, if there is to be one. */
+/** Makes a store with an event and, unless told otherwise, a map that the event froze. */
 async function makeStore(directory: string, { withMap = true } = {}): Promise<string> {
   const ingest = createIngest({ store: await openLmdbStore(directory) })
   if (withMap) await ingest.project('p').publishMap({ ...id, map: { walls: 4 } })
@@ -18,7 +18,19 @@ async function makeStore(directory: string, { withMap = true } = {}): Promise<st
   return directory
 }
 
-/** Every file of a directory, with its bytes; LMDB's locks are no part of the store. */
+t.testdir()
+const templates = {
+  withMap: await makeStore(join(t.testdirName, 'with-map')),
+  withoutMap: await makeStore(join(t.testdirName, 'without-map'), { withMap: false }),
+  other: await makeStore(join(t.testdirName, 'other')),
+}
+
+function copyStore(directory: string, template: keyof typeof templates = 'withMap'): string {
+  cpSync(templates[template], directory, { recursive: true })
+  return directory
+}
+
+/** Every file of a directory with its bytes, except the lock files of LMDB. */
 function filesOf(directory: string): Record<string, string> {
   const paths = readdirSync(directory, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name !== 'lock.mdb')
@@ -26,7 +38,7 @@ function filesOf(directory: string): Record<string, string> {
   return Object.fromEntries(paths.sort().map((path) => [path, readFileSync(path, 'base64')]))
 }
 
-/** What may become of one of the directories; each leaves the others alone. */
+/** Losses of one directory. */
 const losses: Record<string, (path: string) => void> = {
   'is missing': (path) => rmSync(path, { recursive: true }),
   'is an empty directory': (path) => {
@@ -61,7 +73,7 @@ async function isRefused(t: Test, directory: string, message: string): Promise<v
 for (const name of ['events', 'chunks'] as const) {
   for (const [what, lose] of Object.entries(losses)) {
     t.test(`a store with maps whose ${name}/ ${what} is refused, and nothing in it changes`, async (t) => {
-      const directory = await makeStore(join(t.testdir(), 'data'))
+      const directory = copyStore(join(t.testdir(), 'data'))
       const path = join(directory, name)
       cpSync(path, `${directory}-kept`, { recursive: true })
       await lose(path)
@@ -75,8 +87,8 @@ for (const name of ['events', 'chunks'] as const) {
   t.test(`a store whose ${name}/ is of another store is refused, and nothing in it changes`, async (t) => {
     for (const withMap of [true, false]) {
       t.testdir()
-      const directory = await makeStore(join(t.testdirName, `data-${withMap}`), { withMap })
-      const other = await makeStore(join(t.testdirName, `other-${withMap}`))
+      const directory = copyStore(join(t.testdirName, `data-${withMap}`), withMap ? 'withMap' : 'withoutMap')
+      const other = copyStore(join(t.testdirName, `other-${withMap}`), 'other')
       const path = join(directory, name)
       renameSync(path, `${directory}-kept`)
       renameSync(join(other, name), path)
@@ -90,36 +102,35 @@ for (const name of ['events', 'chunks'] as const) {
 }
 
 t.test('events/ that is missing beside ids/ alone is refused', async (t) => {
-  const directory = await makeStore(join(t.testdir(), 'data'))
+  const directory = copyStore(join(t.testdir(), 'data'))
   for (const name of ['events', 'chunks']) rmSync(join(directory, name), { recursive: true })
   await isRefused(t, directory, `${join(directory, 'events')} is missing or empty, and ${join(directory, 'ids')}`)
 })
 
-t.test('chunks/ in the place of events/ is refused', async (t) => {
-  const directory = await makeStore(join(t.testdir(), 'data'))
+t.test('chunks/ in place of events/ is refused', async (t) => {
+  const directory = copyStore(join(t.testdir(), 'data'))
   rmSync(join(directory, 'events'), { recursive: true })
   cpSync(join(directory, 'chunks'), join(directory, 'events'), { recursive: true })
   await isRefused(t, directory, `${join(directory, 'events')} is missing or empty`)
 })
 
-t.test('ids/ is made again when it is lost or of another store', async (t) => {
-  const foreign = async (path: string) => {
-    const other = await makeStore(join(t.testdirName, 'other'))
+t.test('ids/ is rebuilt when it is lost or of another store', async (t) => {
+  const foreign = (path: string) => {
     rmSync(path, { recursive: true })
-    renameSync(join(other, 'ids'), path)
+    cpSync(join(templates.other, 'ids'), path, { recursive: true })
   }
   t.testdir()
   for (const [what, lose] of Object.entries({ ...losses, 'is of another store': foreign })) {
-    const directory = await makeStore(join(t.testdirName, what))
+    const directory = copyStore(join(t.testdirName, what))
     await lose(join(directory, 'ids'))
     await isWhole(t, directory)
   }
 })
 
-t.test('chunks/ is made again when it is lost and no map needs it', async (t) => {
+t.test('chunks/ is recreated when it is lost and no map needs it', async (t) => {
   t.testdir()
-  for (const [what, lose] of Object.entries(losses)) {
-    const directory = await makeStore(join(t.testdirName, what), { withMap: false })
+  const recreate = async ([what, lose]: [string, (path: string) => void]) => {
+    const directory = copyStore(join(t.testdirName, what), 'withoutMap')
     await lose(join(directory, 'chunks'))
     await isWhole(t, directory, { withMap: false })
     const ingest = createIngest({ store: await openLmdbStore(directory) })
@@ -127,9 +138,10 @@ t.test('chunks/ is made again when it is lost and no map needs it', async (t) =>
     await ingest.close()
     await isWhole(t, directory)
   }
+  await Promise.all(Object.entries(losses).map(recreate))
 })
 
-t.test('a store whose making was cut short anywhere is made by the next opening', async (t) => {
+t.test('a store whose creation was interrupted at any step is created by the next opening', async (t) => {
   t.testdir()
   const blank = (path: string) => openEnvironment(path).root.close()
   const emptyFile = (path: string) => {
@@ -141,8 +153,7 @@ t.test('a store whose making was cut short anywhere is made by the next opening'
     environment.table('meta')
     await environment.root.close()
   }
-  const whole = await makeStore(join(t.testdirName, 'whole'), { withMap: false })
-  const copy = (path: string) => cpSync(join(whole, 'events'), path, { recursive: true })
+  const copy = (path: string) => cpSync(join(templates.withoutMap, 'events'), path, { recursive: true })
   const states: Partial<Record<(typeof names)[number], (path: string) => unknown>>[] = [
     {},
     { events: (path) => mkdirSync(path) },
@@ -155,17 +166,18 @@ t.test('a store whose making was cut short anywhere is made by the next opening'
     { events: copy, chunks: blank },
     { events: copy, chunks: withTable },
   ]
-  for (const [i, state] of states.entries()) {
+  const create = async (state: (typeof states)[number], i: number) => {
     const directory = join(t.testdirName, `data-${i}`)
     mkdirSync(directory)
     for (const name of names) await state[name]?.(join(directory, name))
     await makeStore(directory)
     await isWhole(t, directory)
   }
+  await Promise.all(states.map(create))
 })
 
-t.test('a store of another format is refused, and left as it is', async (t) => {
-  const directory = await makeStore(join(t.testdir(), 'data'))
+t.test('a store of another format is refused, and not changed', async (t) => {
+  const directory = copyStore(join(t.testdir(), 'data'))
   const environment = openEnvironment(join(directory, 'events'))
   const meta = environment.table('meta')
   const key = Buffer.from('format')

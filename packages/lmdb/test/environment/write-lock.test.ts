@@ -7,7 +7,7 @@ import type { LmdbStoreOptions } from '../../src/open-lmdb-store.ts'
 import { openLmdbStore } from '../built-store.ts'
 import { noStrace, startStoreProcess } from '../store-process.ts'
 
-const notLinux = process.platform !== 'linux' && 'who holds a lock is known on Linux only'
+const notLinux = process.platform !== 'linux' && 'the holder of a lock is known on Linux only'
 const batchOf = (eventId: string) => ({ events: [{ projectId: 'p', eventId }] })
 const update = () => ({ project: { projectId: 'p', createdAt: 1, keys: [] }, result: 'done' })
 
@@ -43,18 +43,18 @@ t.test('a store opens and is read while a stopped process holds the write lock',
   const { directory, ingest, holder } = await openHeld(t)
   await ingest.close()
   await holder.stop()
-  // in a process of its own: one that waits for the lock could not be ended
+  // in a process of its own: a thread that waits for the lock could not be ended
   const reader = await startStoreProcess(directory)
   t.strictSame(await reader.known(['before', 'none']), [true, false])
-  t.strictSame(await reader.call('maps', {}), { maps: [], next: null })
+  t.strictSame(await reader.call('listMaps', {}), { maps: [], next: null })
   await t.rejects(reader.submit(['after']), { code: 'store-locked' })
   await t.rejects(reader.ask('check'), { code: 'store-locked' })
   t.strictSame(reader.fatal, [])
-  t.equal(await reader.end(), 0, 'and it ends by itself')
+  t.equal(await reader.end(), 0, 'it exits by itself')
 })
 
 t.test(
-  'a commit that another process holds up is refused, and the store goes on once it may',
+  'batches are rejected while another process holds the write lock, and accepted after',
   { skip: notLinux },
   async (t) => {
     const { store, ingest, holder, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
@@ -63,7 +63,7 @@ t.test(
     await t.rejects(ingest.project('p').submitBatch(batchOf('later')), locked)
     await t.rejects(store.updateProject('p', update), locked)
     await t.rejects(store.check(), locked)
-    t.equal((await store.totals('p')).events, 1, 'reading goes on')
+    t.equal((await store.totals('p')).events, 1, 'reads work')
     await holder.kill()
     while (
       !(await ingest
@@ -80,16 +80,16 @@ t.test(
   },
 )
 
-t.test('a store closes while another process holds its commit up', { skip: notLinux }, async (t) => {
+t.test('a store closes while another process holds the write lock', { skip: notLinux }, async (t) => {
   const { ingest, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
   const waiting = ingest.project('p').submitBatch(batchOf('waiting'))
   const closed = ingest.close()
   await t.rejects(waiting, { code: 'store-locked' })
   await closed
-  t.strictSame(fatal, ['store-locked'], 'the process cannot end by itself')
+  t.strictSame(fatal, ['store-locked'], 'the process cannot exit by itself')
 })
 
-t.test('a commit that hangs by itself fails the store', { skip: noStrace }, async (t) => {
+t.test('a commit that hangs fails the store', { skip: noStrace }, async (t) => {
   const directory = t.testdir()
   await (await openLmdbStore(directory)).close()
   const child = await startStoreProcess(directory, {

@@ -1,19 +1,30 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { createIngest, type EmbeddedIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { openIdIndex } from '../../src/ids/id-index.ts'
-import { createLogReader } from '../../src/ids/log-reader.ts'
-import { emptyRunList, openIdTables, readRevision, writeRunList } from '../../src/ids/run-list.ts'
+import { createLogReader, type RebuildProgress } from '../../src/ids/log-reader.ts'
+import { mergeWidth } from '../../src/ids/run.ts'
+import { emptyRunList, openIdTables, readRevision, readRunList, writeRunList } from '../../src/ids/run-list.ts'
 import type { LmdbStoreOptions } from '../../src/open-lmdb-store.ts'
 import { builtStore, openLmdbStore } from '../built-store.ts'
 import { startStoreProcess } from '../store-process.ts'
 import { fingerprintsFor, openWriterBed, recordOf } from '../writer-bed.ts'
 
-// the index as its store uses it: with its worker, on disk, over restarts
+// the index as a store uses it: with its thread, on disk, over restarts
 
 const small: LmdbStoreOptions = { internals: { entriesPerFlush: 60 } }
 
@@ -29,7 +40,7 @@ async function fill(ingest: EmbeddedIngest, batches: number, prefix = ''): Promi
   for (let i = 0; i < batches; i++) await ingest.project('p').submitBatch(batchOf(`${prefix}${i}`))
 }
 
-/** Every id is known, whichever run or table it is in, and none that was never sent is. */
+/** Every id that was sent is known, and one that was not is not. */
 async function checkAllKnown(t: Test, ingest: EmbeddedIngest, batches: number, prefix = ''): Promise<void> {
   let duplicates = 0
   for (let i = 0; i < batches; i++)
@@ -38,16 +49,34 @@ async function checkAllKnown(t: Test, ingest: EmbeddedIngest, batches: number, p
   t.equal(await ingest.project('p').findEvent(`${prefix}0-50`), undefined)
 }
 
-/** Waits for the worker to have nothing to do, by what it leaves on disk. */
-async function settled(directory: string): Promise<void> {
-  for (let last = '', same = 0; same < 5; ) {
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    const now = readFileSync(join(directory, 'ids', 'data.mdb'))
-      .subarray(0, 8192)
-      .toString('latin1')
-    same = now === last ? same + 1 : 0
-    last = now
+/** Resolves when the indexer thread has nothing left to flush, merge or remove. */
+async function settled(directory: string, events: number, entriesPerFlush = 60): Promise<void> {
+  const tables = openIdTables(openEnvironment(join(directory, 'ids')))
+  const { root } = tables.environment
+  while (!isSettled()) await sleep(10)
+  await root.close()
+
+  function isSettled(): boolean {
+    root.resetReadTxn()
+    const runs = readRunList(tables)?.runs ?? []
+    const flushed = runs.reduce((sum, { count }) => sum + count, 0)
+    const sizes = runs.map(({ blockBits }) => blockBits)
+    const isMerged = sizes.every((size) => sizes.filter((other) => other === size).length < mergeWidth)
+    const listed = new Set(runs.map(({ id }) => id))
+    const isClean = [...tables.blocks.getKeys(), ...tables.filters.getKeys()].every((key) =>
+      listed.has(key.readUInt32BE()),
+    )
+    return events - flushed < entriesPerFlush && isMerged && isClean
   }
+}
+
+/** A closed store of `batches` batches, most of whose ids are in runs. */
+async function makeStore(directory: string, batches: number, prefix = ''): Promise<string> {
+  const ingest = await open(directory)
+  await fill(ingest, batches, prefix)
+  await settled(directory, batches * 50)
+  await ingest.close()
+  return directory
 }
 
 t.test('ids are known through flushes, merges and a restart', async (t) => {
@@ -55,7 +84,7 @@ t.test('ids are known through flushes, merges and a restart', async (t) => {
   const ingest = await open(directory)
   await fill(ingest, 60)
   await checkAllKnown(t, ingest, 60)
-  await settled(directory)
+  await settled(directory, 3000)
   await checkAllKnown(t, ingest, 60)
   await ingest.close()
   const again = await open(directory)
@@ -63,44 +92,30 @@ t.test('ids are known through flushes, merges and a restart', async (t) => {
   await again.close()
 })
 
-const harms: Record<string, (ids: string) => void> = {
-  'its folder is deleted': (ids) => rmSync(ids, { recursive: true }),
+const damages: Record<string, (ids: string) => void> = {
+  'its directory is deleted': (ids) => rmSync(ids, { recursive: true }),
   'its file is zeroed': (ids) => writeFileSync(join(ids, 'data.mdb'), Buffer.alloc(100_000)),
-  'its file is cut': (ids) =>
-    writeFileSync(join(ids, 'data.mdb'), readFileSync(join(ids, 'data.mdb')).subarray(0, 9000)),
+  'its file is cut': (ids) => truncateSync(join(ids, 'data.mdb'), 9000),
   'its file is empty': (ids) => writeFileSync(join(ids, 'data.mdb'), ''),
   'its file is another one': (ids) => writeFileSync(join(ids, 'data.mdb'), 'not LMDB'.repeat(2000)),
 }
 
-for (const [harm, harmIt] of Object.entries(harms)) {
-  t.test(`the index is made again when ${harm}`, async (t) => {
-    const directory = t.testdir()
-    const ingest = await open(directory)
-    await fill(ingest, 30)
-    await settled(directory)
-    await ingest.close()
-    harmIt(join(directory, 'ids'))
-    const again = await open(directory)
+t.test('the index is rebuilt when its files are damaged, and the rebuild reports its progress', async (t) => {
+  const whole = await makeStore(join(t.testdir(), 'whole'), 30)
+  for (const [damage, apply] of Object.entries(damages)) {
+    const directory = join(t.testdirName, damage)
+    cpSync(whole, directory, { recursive: true })
+    apply(join(directory, 'ids'))
+    const progress: RebuildProgress[] = []
+    const again = await open(directory, { ...small, onRebuild: (each) => progress.push(each) })
+    t.ok(progress.length > 0, damage)
+    t.ok(progress.every(({ done, total }, i) => total === 30 && done >= (progress[i - 1]?.done ?? 0)))
     await checkAllKnown(t, again, 30)
     await again.close()
-  })
-}
-
-t.test('while it is made again it says how far it has come', async (t) => {
-  const directory = t.testdir()
-  const ingest = await open(directory)
-  await fill(ingest, 60)
-  await ingest.close()
-  rmSync(join(directory, 'ids'), { recursive: true })
-  const told: { done: number; total: number }[] = []
-  const again = await open(directory, { ...small, onRebuild: (progress) => told.push(progress) })
-  t.ok(told.length > 0)
-  t.ok(told.every(({ done, total }, i) => total === 60 && done >= (told[i - 1]?.done ?? 0)))
-  await checkAllKnown(t, again, 60)
-  await again.close()
+  }
 })
 
-/** Puts everything into one block, which has a page of its own then, as blocks have in runs of the usual size. */
+/** All entries in one block, which then has pages of its own, as blocks of the default size have. */
 const oneBlock: LmdbStoreOptions = {
   internals: {
     entriesPerFlush: 300,
@@ -111,26 +126,26 @@ const oneBlock: LmdbStoreOptions = {
   },
 }
 
-t.test('a damaged run fails the store, and is made again when it is opened next', async (t) => {
+t.test('a damaged run fails the store, and the next opening rebuilds the index', async (t) => {
   const directory = t.testdir()
   const ingest = await open(directory, oneBlock)
   await fill(ingest, 30)
-  await settled(directory)
+  await settled(directory, 1500, 300)
   await ingest.close()
   const path = join(directory, 'ids', 'data.mdb')
   const bytes = readFileSync(path)
   for (let at = 2 * 4096; at < bytes.length; at += 4096) {
-    // the blocks of runs stand in pages of their own, which LMDB calls overflow pages
+    // pages of one value, which LMDB calls overflow pages
     const isOverflow = bytes.readUInt16LE(at + 18) === 4 && bytes.readBigUInt64LE(at) === BigInt(at / 4096)
     if (isOverflow) bytes[at + 1000] = (bytes[at + 1000] as number) ^ 0xff
   }
   writeFileSync(path, bytes)
   const codes: string[] = []
   const store = await openLmdbStore(directory, { ...oneBlock, onFatal: ({ code }) => codes.push(code) })
-  const hurt = createIngest({ store })
-  await t.rejects(checkAllKnown(t, hurt, 30), { code: 'store-failed', message: 'made again' })
+  const damaged = createIngest({ store })
+  await t.rejects(checkAllKnown(t, damaged, 30), { code: 'store-failed', message: 'rebuilds the index' })
   t.strictSame(codes, ['store-failed'])
-  await hurt.close()
+  await damaged.close()
   t.ok(existsSync(join(directory, 'ids', 'damaged')))
   const again = await open(directory, oneBlock)
   t.notOk(readdirSync(join(directory, 'ids')).includes('damaged'))
@@ -138,42 +153,30 @@ t.test('a damaged run fails the store, and is made again when it is opened next'
   await again.close()
 })
 
-t.test('an index that belongs to another log, or to what this one was before, is not believed', async (t) => {
-  const directory = t.testdir({ one: {}, other: {} })
-  const [one, other] = [join(directory, 'one'), join(directory, 'other')]
-  for (const [place, prefix] of [
-    [one, 'a'],
-    [other, 'b'],
-  ] as const) {
-    const ingest = await open(place)
-    await fill(ingest, 30, prefix)
-    await settled(place)
-    await ingest.close()
-  }
-  writeFileSync(join(one, 'ids', 'data.mdb'), readFileSync(join(other, 'ids', 'data.mdb')))
+t.test('an index of another log, or of a later state of the log, is rebuilt', async (t) => {
+  const one = await makeStore(join(t.testdir(), 'one'), 30, 'a')
+  const other = await makeStore(join(t.testdirName, 'other'), 30, 'b')
+  copyFileSync(join(other, 'ids', 'data.mdb'), join(one, 'ids', 'data.mdb'))
   const ingest = await open(one)
   await checkAllKnown(t, ingest, 30, 'a')
   t.equal((await ingest.project('p').submitBatch(batchOf('b0'))).accepted, 50)
   await ingest.close()
 
-  // the log goes back to an older copy, the index does not
+  // the log is restored from an older copy, the index is not
   const before = readFileSync(join(one, 'events', 'data.mdb'))
   const later = await open(one)
   await fill(later, 30, 'later')
-  await settled(one)
+  await settled(one, 61 * 50)
   await later.close()
   writeFileSync(join(one, 'events', 'data.mdb'), before)
   const restored = await open(one)
-  t.equal(
-    (await restored.project('p').submitBatch(batchOf('later0'))).accepted,
-    50,
-    'what is not in the log is not known',
-  )
+  const { accepted } = await restored.project('p').submitBatch(batchOf('later0'))
+  t.equal(accepted, 50, 'an event that is not in the log is not known')
   await checkAllKnown(t, restored, 30, 'a')
   await restored.close()
 })
 
-t.test('a process takes over what another one has flushed and merged', async (t) => {
+t.test('a process knows ids that another one has flushed and merged', async (t) => {
   const directory = t.testdir()
   const [writer, reader] = await Promise.all([
     startStoreProcess(directory, { entriesPerFlush: 30 }),
@@ -184,7 +187,7 @@ t.test('a process takes over what another one has flushed and merged', async (t)
     await writer.submit(eventIds)
     t.notOk((await reader.known(eventIds)).includes(false), 'known as soon as they are acknowledged')
   }
-  await settled(directory)
+  await settled(directory, 1800, 30)
   for (let round = 0; round < 30; round++) {
     const eventIds = Array.from({ length: 60 }, (_, i) => `${round}-${i}`)
     t.equal((await reader.submit(eventIds)).duplicates, 60, 'and still after they were merged')
@@ -193,20 +196,20 @@ t.test('a process takes over what another one has flushed and merged', async (t)
   await reader.kill()
 })
 
-t.test('an index that another process emptied fails the store, which knows nothing for sure any more', async (t) => {
+t.test('an index that another process has emptied fails the store', async (t) => {
   const directory = t.testdir()
   const codes: string[] = []
   const store = await openLmdbStore(directory, { ...small, onFatal: ({ code }) => codes.push(code) })
   const ingest = createIngest({ store })
   await fill(ingest, 10)
-  await settled(directory)
+  await settled(directory, 500)
   await ingest.project('p').submitBatch(batchOf('last'))
   const tables = openIdTables(openEnvironment(join(directory, 'ids')))
   tables.environment.root.transactionSync(() => {
     const revision = readRevision(tables) + 1
     writeRunList(tables, { ...emptyRunList('other'), revision })
   })
-  await t.rejects(ingest.project('p').submitBatch(batchOf('0')), { code: 'store-failed', message: 'made again' })
+  await t.rejects(ingest.project('p').submitBatch(batchOf('0')), { code: 'store-failed', message: 'has rebuilt' })
   t.strictSame(codes, ['store-failed'])
   await tables.environment.root.close()
   await ingest.close()
@@ -215,14 +218,17 @@ t.test('an index that another process emptied fails the store, which knows nothi
   await again.close()
 })
 
-t.test('an index whose folder is taken away fails the store, and is made again when it is opened next', async (t) => {
+t.test('an index whose directory is deleted fails the store, and the next opening rebuilds it', async (t) => {
   const directory = t.testdir()
   const codes: string[] = []
   const store = await openLmdbStore(directory, { ...small, onFatal: ({ code }) => codes.push(code) })
   const ingest = createIngest({ store })
   await fill(ingest, 10)
   rmSync(join(directory, 'ids'), { recursive: true })
-  await t.rejects(ingest.project('p').submitBatch(batchOf('10')), { code: 'store-failed', message: 'made again' })
+  await t.rejects(ingest.project('p').submitBatch(batchOf('10')), {
+    code: 'store-failed',
+    message: 'rebuilds the index',
+  })
   t.strictSame(codes, ['store-failed'])
   await ingest.close()
   const again = await open(directory)
@@ -230,7 +236,7 @@ t.test('an index whose folder is taken away fails the store, and is made again w
   await again.close()
 })
 
-t.test('a process that forgets to close its store ends all the same', async (t) => {
+t.test('a process that does not close its store exits all the same', async (t) => {
   const directory = t.testdir()
   const program = `
     const { openLmdbStore } = await import(${JSON.stringify(builtStore)})
@@ -246,12 +252,12 @@ t.test('a process that forgets to close its store ends all the same', async (t) 
   t.equal(status, 0)
 })
 
-t.test('appends wait for the index to keep up, and none of them fails', async (t) => {
+t.test('appends wait while the index cannot keep up, and none fails', async (t) => {
   const directory = t.testdir()
   const ingest = await open(directory)
   await fill(ingest, 1)
   const holder = await startStoreProcess(directory)
-  // the worker cannot write now
+  // the indexer thread cannot write now
   await holder.ask('hold-ids')
   let done = 0
   const all = Array.from({ length: 40 }, async (_, i) => {
@@ -274,7 +280,7 @@ t.test('appends wait for the index to keep up, and none of them fails', async (t
   await ingest.close()
 })
 
-t.test('an append that is undone reads nothing of the log again', async (t) => {
+t.test('a rollback reads no record again', async (t) => {
   const { environment, data } = openWriterBed(t.testdir())
   const log = environment.table('log')
   const put = (sequence: number, ...eventIds: string[]) =>
@@ -289,13 +295,19 @@ t.test('an append that is undone reads nothing of the log again', async (t) => {
       return reader.fingerprints(sequence)
     },
   }
-  const ids = await openIdIndex({ ...data, directory: data.idsDirectory, log: counted, logDirectory: '', logFiles: '' })
+  const ids = await openIdIndex({
+    ...data,
+    directory: data.idsDirectory,
+    log: counted,
+    logDirectory: '',
+    logFileIds: '',
+  })
   ids.catchUp(10)
   t.equal(reads, 10)
-  ids.add(11, fingerprintsFor(1, ['undone']), 1)
-  t.equal(ids.search(fingerprintsFor(1, ['undone']), 1).length, 1)
-  ids.undone()
-  t.equal(ids.search(fingerprintsFor(1, ['undone']), 1).length, 0)
+  ids.addRecord(11, fingerprintsFor(1, ['rolled back']), 1)
+  t.equal(ids.search(fingerprintsFor(1, ['rolled back']), 1).length, 1)
+  ids.rollback()
+  t.equal(ids.search(fingerprintsFor(1, ['rolled back']), 1).length, 0)
   put(11, 'of another process')
   reader.refresh()
   ids.catchUp(11)
@@ -307,14 +319,11 @@ t.test('an append that is undone reads nothing of the log again', async (t) => {
   await environment.root.close()
 })
 
-t.test('an index whose damage LMDB itself reports is made again while the store opens', async (t) => {
+t.test('an index in which LMDB finds damage is rebuilt while the store opens', async (t) => {
   const directory = t.testdir()
-  let ingest = await open(directory)
-  await fill(ingest, 20)
-  await settled(directory)
-  await ingest.close()
-  // more than memory holds when it is opened with small runs: they have to be flushed first
-  ingest = await open(directory, {})
+  await makeStore(directory, 20)
+  // more events than small runs keep in memory: the opening must flush some
+  let ingest = await open(directory, {})
   await fill(ingest, 40, 'later-')
   await ingest.close()
   const path = join(directory, 'ids', 'data.mdb')

@@ -7,7 +7,7 @@ import { getFilter, mayHave } from '../../src/ids/bloom-filter.ts'
 import { positionAt } from '../../src/ids/entry.ts'
 import { createIndexer, type Indexer, type IndexerOptions } from '../../src/ids/indexer.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
-import { blockBits, blockOf, getPart, type Run } from '../../src/ids/run.ts'
+import { blockOf, getPart, type Run } from '../../src/ids/run.ts'
 import { emptyRunList, type IdTables, openIdTables, readRunList } from '../../src/ids/run-list.ts'
 import { encodeRecord, sealRecord } from '../../src/log/record.ts'
 
@@ -21,9 +21,11 @@ interface Bed {
 }
 
 const eventsPerRecord = 5
+const entriesPerFlush = 20
 let clock = 1_000_000
 
-function openBed(directory: string, entriesPerFlush = 20): Bed {
+/** With 2^8 blocks in a run of level 0, a merge takes 8 steps. */
+function openBed(directory: string, blockBits = 8): Bed {
   const events = openEnvironment(join(directory, 'events'))
   const log = events.table('log')
   const tables = openIdTables(openEnvironment(join(directory, 'ids')))
@@ -34,7 +36,7 @@ function openBed(directory: string, entriesPerFlush = 20): Bed {
     tables,
     fingerprints: [],
     indexer: (options) =>
-      createIndexer({ tables, log: reader, seed: 'seed', entriesPerFlush, now: () => clock, ...options }),
+      createIndexer({ tables, log: reader, seed: 'seed', entriesPerFlush, blockBits, now: () => clock, ...options }),
     async close() {
       await events.root.close()
       await tables.environment.root.close()
@@ -54,7 +56,7 @@ function appendRecords({ events, log, fingerprints }: Bed, count: number): void 
   })
 }
 
-/** Every id up to the watermark is in exactly one run, in its block, and not denied by the filter. */
+/** Every id up to the watermark is in exactly one run, in its block and in the filter. */
 function checkIndex(t: Test, { tables, fingerprints }: Bed): void {
   tables.environment.root.resetReadTxn()
   const list = readRunList(tables) ?? emptyRunList('seed')
@@ -62,12 +64,12 @@ function checkIndex(t: Test, { tables, fingerprints }: Bed): void {
   for (const run of list.runs) {
     const filter = getFilter(tables.filters, run)
     let count = 0
-    for (let block = 0; block < 1 << blockBits(run.level); block++) {
+    for (let block = 0; block < 1 << run.blockBits; block++) {
       const words = getPart(tables.blocks, run.id, block)
       for (let at = 0; at < words.length; at += 4, count++) {
         const [high, low] = [words[at] as number, words[at + 1] as number]
-        if (blockOf(high, run.level) !== block) t.fail('an entry in another block than its own')
-        if (!mayHave(filter, high, low)) t.fail('an entry that its filter denies')
+        if (blockOf(high, run.blockBits) !== block) t.fail('an entry in the wrong block')
+        if (!mayHave(filter, high, low)) t.fail('an entry that its filter lacks')
         const { sequence, index } = positionAt(words, at)
         const own = fingerprints[sequence - 1]
         if (own?.[index * 2] !== high || own?.[index * 2 + 1] !== low) t.fail('an entry with a wrong position')
@@ -88,7 +90,7 @@ function work(indexer: Indexer): number {
   for (let steps = 0; ; steps++) if (indexer.step() !== 'worked') return steps
 }
 
-/** The numbers of all runs of which anything is on disk. */
+/** The ids of all runs with data on disk. */
 function runsOnDisk({ tables }: Bed): Set<number> {
   tables.environment.root.resetReadTxn()
   return new Set(
@@ -96,7 +98,7 @@ function runsOnDisk({ tables }: Bed): Set<number> {
   )
 }
 
-t.test('too few ids for a run stay where they are', async (t) => {
+t.test('too few ids for a run are not flushed', async (t) => {
   const bed = openBed(t.testdir())
   const indexer = bed.indexer()
   work(indexer)
@@ -108,7 +110,7 @@ t.test('too few ids for a run stay where they are', async (t) => {
 })
 
 t.test('no id is lost at a flush or at a merge, over three levels', async (t) => {
-  const bed = openBed(t.testdir())
+  const bed = openBed(t.testdir(), 4)
   const indexer = bed.indexer()
   for (const records of [4, 28, 1, 100, 123]) {
     appendRecords(bed, records)
@@ -121,22 +123,22 @@ t.test('no id is lost at a flush or at a merge, over three levels', async (t) =>
     runs.map(({ level, count }) => [level, count]),
     [[2, 64 * 20]],
   )
-  t.strictSame(runsOnDisk(bed), new Set(runs.map(({ id }) => id)), 'what was merged is gone')
+  t.strictSame(runsOnDisk(bed), new Set(runs.map(({ id }) => id)), 'merged runs are removed')
   await bed.close()
 })
 
-t.test('a worker that dies after any step leaves nothing but space, which the next one sweeps', async (t) => {
+t.test('what a worker leaves that dies after any step is removed by the next one', async (t) => {
   const bed = openBed(t.testdir())
   appendRecords(bed, 4 * 8 + 8)
   let steps = 0
   for (; ; steps++) {
-    // a new one each time, which does one step and is never heard of again
+    // a new worker each time, which does one step
     const outcome = bed.indexer().step()
     checkIndex(t, bed)
     clock += 3_600_000
     if (outcome === 'idle') break
     if (steps > 40) {
-      // merging takes several steps, so somebody has to live for long enough
+      // a merge takes several steps of one worker
       work(bed.indexer())
       clock += 3_600_000
     }
@@ -149,13 +151,13 @@ t.test('a worker that dies after any step leaves nothing but space, which the ne
     runs.map(({ level }) => level),
     [0, 0, 1],
   )
-  t.strictSame(runsOnDisk(bed), new Set(runs.map(({ id }) => id)), 'nothing is left behind')
+  t.strictSame(runsOnDisk(bed), new Set(runs.map(({ id }) => id)), 'no garbage is left')
   await bed.close()
 })
 
-t.test('a worker that dies in the middle of a merge is followed by one that begins it again', async (t) => {
+t.test('a merge that a worker did not finish is started over by the next one', async (t) => {
   const directory = t.testdir()
-  for (let lives = 1; lives < 40; lives += 6) {
+  for (let lives = 1; lives < 16; lives += 2) {
     const bed = openBed(join(directory, String(lives)))
     appendRecords(bed, 4 * 8)
     const first = bed.indexer()
@@ -165,7 +167,7 @@ t.test('a worker that dies in the middle of a merge is followed by one that begi
     work(bed.indexer())
     checkIndex(t, bed)
     t.strictSame(runsOnDisk(bed).size, 1)
-    // and the first one, if it was only standing still, does no harm
+    // the first one was only stopped, and goes on
     appendRecords(bed, 4)
     clock += 3_600_000
     work(first)
@@ -174,7 +176,7 @@ t.test('a worker that dies in the middle of a merge is followed by one that begi
   }
 })
 
-t.test('two workers take turns: what one publishes the other goes on from', async (t) => {
+t.test('two workers in turn go on from what the other one has published', async (t) => {
   const bed = openBed(t.testdir())
   const [one, other] = [bed.indexer(), bed.indexer()]
   for (let round = 0; round < 20; round++) {
@@ -194,7 +196,7 @@ t.test('two workers take turns: what one publishes the other goes on from', asyn
   await bed.close()
 })
 
-t.test('while one has the right to work, another one is told so', async (t) => {
+t.test('a worker is busy while another one has the claim', async (t) => {
   const bed = openBed(t.testdir())
   appendRecords(bed, 4 * 8)
   const one = bed.indexer()
@@ -203,7 +205,7 @@ t.test('while one has the right to work, another one is told so', async (t) => {
   await bed.close()
 })
 
-t.test('ids are flushed also in the middle of a long merge', async (t) => {
+t.test('ids are flushed in the middle of a merge', async (t) => {
   const bed = openBed(t.testdir())
   const indexer = bed.indexer()
   appendRecords(bed, 4 * 8)
@@ -219,7 +221,7 @@ t.test('ids are flushed also in the middle of a long merge', async (t) => {
   await bed.close()
 })
 
-t.test('a filter of a run that was never published is told from that of the run which got its number', async (t) => {
+t.test('a run that was never published has another nonce than the run that gets its id', async (t) => {
   const bed = openBed(t.testdir())
   appendRecords(bed, 4)
   const handedOut: Run[] = []
@@ -240,7 +242,7 @@ t.test('a filter of a run that was never published is told from that of the run 
   await bed.close()
 })
 
-/** From now on the n-th transaction of the index fails as it commits, with all that it wrote undone. */
+/** Makes the n-th transaction of the index from now on fail and roll back as it commits. */
 function failCommit({ tables }: Bed, nth: number): void {
   const { root } = tables.environment
   const transact = root.transactionSync.bind(root)
@@ -253,9 +255,9 @@ function failCommit({ tables }: Bed, nth: number): void {
     })
 }
 
-t.test('a commit that fails at any moment of a flush, a merge or a sweep loses nothing', async (t) => {
+t.test('a commit that fails at any step of a flush, a merge or garbage collection loses nothing', async (t) => {
   const directory = t.testdir()
-  for (let nth = 1; nth <= 50; nth += 4) {
+  for (let nth = 1; nth <= 35; nth += 2) {
     const bed = openBed(join(directory, String(nth)))
     appendRecords(bed, 4 * 7)
     const indexer = bed.indexer()
@@ -265,7 +267,7 @@ t.test('a commit that fails at any moment of a flush, a merge or a sweep loses n
         work(indexer)
       } catch (error) {
         t.equal((error as Error).message, 'no space left')
-        // enough for a flush, which would take the number of the run that failed
+        // enough for a flush, which takes the id of the run that failed
         appendRecords(bed, 4)
         work(indexer)
       }

@@ -53,8 +53,8 @@ t.test('what throws undoes all of it, and every request is told', async (t) => {
     () => undone++,
   )
   t.match(outcomes, [
-    { id: 7, refusal: { code: 'overloaded' } },
-    { id: 8, refusal: { code: 'overloaded' } },
+    { id: 7, error: { code: 'overloaded' } },
+    { id: 8, error: { code: 'overloaded' } },
   ])
   t.equal(undone, 1)
   t.strictSame(names(), [])
@@ -70,7 +70,7 @@ t.test('once the data file is gone nothing is acknowledged any more, nor tried',
   const { directory, commit, put, failure } = open(t)
   commit([{ id: 1 }], () => [put('before')])
   renameSync(join(directory, 'data.mdb'), join(directory, 'gone.mdb'))
-  const refused = [{ id: 2, refusal: { code: 'store-failed', message: /deleted or replaced/ } }]
+  const refused = [{ id: 2, error: { code: 'store-failed', message: /deleted or replaced/ } }]
   t.match(
     commit([{ id: 2 }], () => [put('after')]),
     refused,
@@ -91,7 +91,7 @@ for (const file of ['data.mdb', 'lock.mdb']) {
         copyFileSync(join(directory, file), join(directory, 'copy'))
         renameSync(join(directory, 'copy'), join(directory, file))
       }
-      const refused = [{ id: 1, refusal: { code: 'store-failed', message: /deleted or replaced/ } }]
+      const refused = [{ id: 1, error: { code: 'store-failed', message: /deleted or replaced/ } }]
       const during = commit([{ id: 1 }], () => {
         replace()
         return [put('during')]
@@ -111,8 +111,8 @@ for (const file of ['data.mdb', 'lock.mdb']) {
 t.test('what came up before anything was written is a refusal too', async (t) => {
   const { refuse, failure } = open(t)
   t.match(refuse(requests, new IngestError('disk-full', 'Full.')), [
-    { id: 7, refusal: { code: 'disk-full' } },
-    { id: 8, refusal: { code: 'disk-full' } },
+    { id: 7, error: { code: 'disk-full' } },
+    { id: 8, error: { code: 'disk-full' } },
   ])
   t.equal(failure(), undefined)
   refuse(requests, new Error('What is this?'))

@@ -5,13 +5,14 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { decodeRecord, sealRecord } from '../../src/log/record.ts'
-import type { Outcome, ToThread } from '../../src/threads/request-loop.ts'
+import type { Outcome } from '../../src/threads/request-loop.ts'
+import type { CloseMessage } from '../../src/threads/worker-thread.ts'
 import type { Change } from '../../src/writer/change.ts'
 import { type FromWriter, runWriter, type WriterRequest } from '../../src/writer/writer.ts'
 import { startStoreProcess } from '../store-process.ts'
 import { buildsFor, fingerprintsFor, openWriterBed, recordOf, type WriterBed } from '../writer-bed.ts'
 
-type Request = Exclude<ToThread<WriterRequest>, { type: 'close' }>
+type Request = WriterRequest
 
 interface Talk extends WriterBed {
   /** Sends all at once, and resolves with what became of them, in this order. */
@@ -26,7 +27,7 @@ interface Talk extends WriterBed {
 }
 
 /** Nobody ends this thread in between. */
-const openGate = { enter() {}, leave() {} }
+const openGate = { enterNative() {}, leaveNative() {} }
 
 async function start(directory: string, entriesPerFlush?: number): Promise<Talk> {
   const bed = openWriterBed(directory, entriesPerFlush)
@@ -63,7 +64,7 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
       return requests.map((request) => find(request) as Outcome)
     },
     async end() {
-      port.postMessage({ type: 'close' } satisfies ToThread<WriterRequest>)
+      port.postMessage({ type: 'close' } satisfies WriterRequest | CloseMessage)
       await ended
       port.close()
       await root.close()
@@ -90,7 +91,7 @@ function row(key: string, value: string | null) {
 }
 
 const idsOf = (name: string | number, count = 10) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
-const valuesOf = (outcomes: Outcome[]) => outcomes.map((each) => ('value' in each ? each.value : each.refusal.code))
+const valuesOf = (outcomes: Outcome[]) => outcomes.map((each) => ('value' in each ? each.value : each.error.code))
 /** A record that says it has more events than it has room for, so that it cannot be read. */
 const broken = () => recordOf(1, ['x', 'y']).subarray(0, 30)
 
@@ -196,7 +197,7 @@ t.test('nothing is acknowledged into a file that is gone, and nothing is written
   const directory = t.testdir()
   const writer = await start(directory)
   const [path, moved] = ['data.mdb', 'moved.mdb'].map((name) => join(directory, 'events', name)) as [string, string]
-  const refused = { refusal: { code: 'store-failed', message: 'deleted or replaced' } }
+  const refused = { error: { code: 'store-failed', message: 'deleted or replaced' } }
   renameSync(path, moved)
   t.match(await writer.ask(append(['a'])), [refused])
   renameSync(moved, path)
@@ -214,7 +215,7 @@ async function fillIndex(t: Test) {
   const writer = await start(directory, 10)
   await holder.ask('hold-ids')
   const asked: Promise<Outcome[]>[] = []
-  while (!writer.said.some(({ type }) => type === 'waits')) {
+  while (!writer.said.some(({ type }) => type === 'alive')) {
     asked.push(writer.ask(append(idsOf(asked.length))))
     await new Promise((resolve) => setTimeout(resolve, 20))
     if (asked.length > 200) throw new Error('there is room without end')
@@ -255,7 +256,7 @@ t.test('an index that cannot be opened is told, and nothing is served', async (t
   const { port1, port2 } = new MessageChannel()
   const first = once(port1, 'message')
   await runWriter(port2, environment, data, openGate)
-  t.match(await first, [{ type: 'refused', refusal: { code: 'store-failed' } }])
+  t.match(await first, [{ type: 'failed', error: { code: 'store-failed' } }])
   port1.close()
   await environment.root.close()
 })
@@ -282,7 +283,7 @@ t.test('what it cannot understand ends it, and it says why', async (t) => {
   const refused = once(writer.port, 'message')
   writer.port.postMessage(null)
   await writer.ended
-  t.match(await refused, [{ type: 'refused', refusal: { code: 'store-failed', message: /null/ } }])
+  t.match(await refused, [{ type: 'failed', error: { code: 'store-failed', message: /null/ } }])
   writer.port.close()
   await writer.environment.root.close()
 })

@@ -43,7 +43,7 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   'store-missing': 500,
   'too-many-events': 413,
   unauthorized: 401,
-  'unexpected-answer': 502,
+  'unexpected-response': 502,
   'unknown-key': 404,
   'unsupported-coding': 400,
   'unsupported-media-type': 400,

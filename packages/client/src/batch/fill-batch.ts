@@ -1,0 +1,47 @@
+import { type BatchResult, batchBytesMax, batchEventsMax } from '@ingest/core'
+
+const start = Buffer.from('{"events":[')
+const separator = Buffer.from(',')
+const end = Buffer.from(']}')
+
+/** The longest event that fits into a batch of its own, in bytes. */
+export const eventBytesMax = batchBytesMax - start.length - end.length
+
+/** The body of a request, and the number of events in it. */
+export interface FilledBatch {
+  body: Buffer
+  count: number
+}
+
+/** Puts the first events into a batch, in their order, up to 100 events and 262,144 bytes of body. */
+export function fillBatch(events: readonly { bytes: Uint8Array }[]): FilledBatch {
+  const parts: Uint8Array[] = [start]
+  let size = start.length + end.length
+  let count = 0
+  for (const { bytes } of events) {
+    const needed = bytes.length + (count > 0 ? separator.length : 0)
+    if (count === batchEventsMax || size + needed > batchBytesMax) break
+    if (count > 0) parts.push(separator)
+    parts.push(bytes)
+    size += needed
+    count++
+  }
+  return { body: Buffer.concat([...parts, end]), count }
+}
+
+/** Whether that many events, with that many bytes together, fill a batch. */
+export function isBatchFull(count: number, bytes: number): boolean {
+  return count >= batchEventsMax || bytes + count * separator.length >= eventBytesMax
+}
+
+/** Whether a result has an outcome for each of `count` events. */
+export function isValidResult({ accepted, duplicates, rejected }: BatchResult, count: number): boolean {
+  const indexes = new Set(rejected.map(({ index }) => index))
+  return (
+    accepted + duplicates + indexes.size === count &&
+    indexes.size === rejected.length &&
+    rejected.every(
+      ({ index, issues }) => Number.isInteger(index) && index >= 0 && index < count && Array.isArray(issues),
+    )
+  )
+}

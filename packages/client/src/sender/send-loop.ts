@@ -1,0 +1,121 @@
+import type { BatchResult } from '@ingest/core'
+import { isValidResult } from '../batch/fill-batch.ts'
+import { unexpectedResponse } from '../http/error-from-response.ts'
+import { createBackoff, type RetryEffects } from '../http/retry.ts'
+import { decideNext, type Outcome } from './decide-next.ts'
+import type { SendQueue } from './send-queue.ts'
+
+export interface SendLoopOptions {
+  queue: SendQueue
+  /** Sends a batch once. */
+  submit(body: Buffer, signal: AbortSignal): Promise<BatchResult>
+  /** Called while the `count` events of the batch are still the first ones of the queue. */
+  onSettle(result: BatchResult, count: number): void
+  onDrop(reason: 'bad_request' | 'too_large', count: number): void
+  onRetry(error: unknown, pauseMs: number): void
+  effects: Required<RetryEffects>
+}
+
+/** Sends due batches, one at a time, each until it is settled or dropped. */
+export interface SendLoop {
+  /** Aborted when the loop ends. */
+  readonly signal: AbortSignal
+  /** The number of retries. */
+  retries(): number
+  /** The error of the last attempt; undefined after a success. */
+  failure(): unknown
+  /** Starts sending if a batch is due. */
+  wake(): void
+  /** Sends what is due and ends, at the deadline at the latest, or when the next retry would come after it. */
+  finish(deadlineMs: number): Promise<void>
+  /** Aborts the request in flight. */
+  abort(): void
+}
+
+export function createSendLoop({ queue, submit, onSettle, onDrop, onRetry, effects }: SendLoopOptions): SendLoop {
+  const { now, random, sleep } = effects
+  const backoff = createBackoff({ random })
+  const ending = new AbortController()
+  let running: Promise<void> | undefined
+  let pausedUntil = 0
+  let deadlineAt = Number.POSITIVE_INFINITY
+  let retries = 0
+  let failure: unknown
+
+  const isDue = () => !ending.signal.aborted && queue.isDue()
+
+  function wake(): void {
+    if (!running && isDue()) running = sendBatches()
+  }
+
+  async function sendBatches(): Promise<void> {
+    do await sendBatch()
+    while (isDue())
+    running = undefined
+  }
+
+  /** Sends the same bytes until the batch is settled or dropped, or the loop ends. */
+  async function sendBatch(): Promise<void> {
+    const { body, count } = queue.firstBatch()
+    while (!ending.signal.aborted) {
+      const outcome = await attempt(submit, body, count, ending.signal)
+      // an aborted attempt has no outcome
+      if ('error' in outcome && ending.signal.aborted) return
+      const next = decideNext(outcome)
+      if (next.action === 'settle' || next.action === 'drop') {
+        backoff.reset()
+        if (next.action === 'settle') onSettle(next.result, count)
+        else onDrop(next.reason, count)
+        failure = 'error' in outcome ? outcome.error : undefined
+        queue.remove(count)
+        return
+      }
+      if (next.action === 'pause') backoff.reset()
+      await pause('error' in outcome && outcome.error, next.action === 'pause' ? next.ms : backoff.next(next.floorMs))
+    }
+  }
+
+  async function pause(error: unknown, ms: number): Promise<void> {
+    failure = error
+    pausedUntil = now() + ms
+    if (pausedUntil >= deadlineAt) return ending.abort()
+    onRetry(error, ms)
+    await sleep(ms, ending.signal).catch(() => {})
+    pausedUntil = 0
+    if (!ending.signal.aborted) retries++
+  }
+
+  return {
+    signal: ending.signal,
+    retries: () => retries,
+    failure: () => failure,
+    wake,
+
+    async finish(deadlineMs) {
+      deadlineAt = now() + deadlineMs
+      if (Math.max(pausedUntil, now()) >= deadlineAt) ending.abort()
+      const abort = () => ending.abort()
+      sleep(deadlineMs, ending.signal).then(abort, abort)
+      wake()
+      await running
+      ending.abort()
+    },
+
+    abort: () => ending.abort(),
+  }
+}
+
+async function attempt(
+  submit: SendLoopOptions['submit'],
+  body: Buffer,
+  count: number,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  try {
+    const result = await submit(body, signal)
+    if (!isValidResult(result, count)) throw unexpectedResponse('it lacks the outcome of an event')
+    return { result }
+  } catch (error) {
+    return { error }
+  }
+}

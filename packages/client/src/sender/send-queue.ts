@@ -1,0 +1,104 @@
+import { eventBytesMax, type FilledBatch, fillBatch, isBatchFull } from '../batch/fill-batch.ts'
+import { openSpool, type SpooledEvent } from './spool.ts'
+
+export interface SendQueueOptions {
+  projectId: string
+  /** The most events, and bytes of events. */
+  eventsMax: number
+  bytesMax: number
+  /** A directory that keeps the events. */
+  spool: string | undefined
+}
+
+/** The unsent events of a sender, oldest first, in memory and in its spool. */
+export interface SendQueue {
+  /** Events of an earlier process that were damaged, or are larger than a batch. */
+  readonly damaged: number
+  readonly tooLarge: readonly SpooledEvent[]
+  events(): number
+  bytes(): number
+  /** Appends an event; a string says why it was not. */
+  add(bytes: Buffer): 'queue_overflow' | 'too_large' | undefined
+  /** Whether the events fill a batch. */
+  isFull(): boolean
+  /** Whether a batch is due: a full one, or events from before the last `makeDue`. */
+  isDue(): boolean
+  /** Makes all present events due. */
+  makeDue(): void
+  /** Resolves when all present events are removed, or the queue is closed. */
+  whenRemoved(): Promise<void>
+  firstBatch(): FilledBatch
+  /** The first events. */
+  first(count: number): SpooledEvent[]
+  /** Removes the first events, which are stored or dropped. */
+  remove(count: number): void
+  /** Closes the spool; returns the events that are not in it, which are lost. */
+  close(): SpooledEvent[]
+}
+
+/** @throws {IngestError} `invalid-argument` if another process uses the spool, or for a spool of another project */
+export function openSendQueue({ projectId, eventsMax, bytesMax, spool: directory }: SendQueueOptions): SendQueue {
+  const spool = directory === undefined ? undefined : openSpool(directory, projectId)
+  let queue: SpooledEvent[] = spool?.left ?? []
+  let queuedBytes = totalBytes(queue)
+  // events are numbered in their order, so that one number marks what a flush covers
+  let added = queue.length
+  let removed = 0
+  let dueUntil = added
+  let flushes: { until: number; resolve: () => void }[] = []
+
+  const isFull = () => isBatchFull(queue.length, queuedBytes)
+  return {
+    damaged: spool?.damaged ?? 0,
+    tooLarge: spool?.tooLarge ?? [],
+    events: () => queue.length,
+    bytes: () => queuedBytes,
+
+    add(bytes) {
+      if (bytes.length > eventBytesMax) return 'too_large'
+      if (queue.length >= eventsMax || queuedBytes + bytes.length > bytesMax) return 'queue_overflow'
+      queue.push({ bytes, spooledTo: spool?.append(bytes) })
+      queuedBytes += bytes.length
+      added++
+      return undefined
+    },
+
+    isFull,
+    isDue: () => removed < dueUntil || isFull(),
+
+    makeDue() {
+      dueUntil = added
+    },
+
+    async whenRemoved() {
+      const until = added
+      if (removed < until) await new Promise<void>((resolve) => flushes.push({ until, resolve }))
+    },
+
+    firstBatch: () => fillBatch(queue),
+    first: (count) => queue.slice(0, count),
+
+    remove(count) {
+      const events = queue.splice(0, count)
+      removed += events.length
+      queuedBytes -= totalBytes(events)
+      const last = events.findLast(({ spooledTo }) => spooledTo)?.spooledTo
+      if (last) spool?.settle(last)
+      for (const { until, resolve } of flushes) if (until <= removed) resolve()
+      flushes = flushes.filter(({ until }) => until > removed)
+    },
+
+    close() {
+      const lost = queue.filter(({ spooledTo }) => !spooledTo)
+      queue = queue.filter(({ spooledTo }) => spooledTo)
+      queuedBytes = totalBytes(queue)
+      spool?.close()
+      for (const { resolve } of flushes) resolve()
+      return lost
+    },
+  }
+}
+
+function totalBytes(events: readonly { bytes: Buffer }[]): number {
+  return events.reduce((sum, { bytes }) => sum + bytes.length, 0)
+}

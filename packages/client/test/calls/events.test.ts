@@ -1,0 +1,314 @@
+import { gunzipSync } from 'node:zlib'
+import { eventLine } from '@ingest/core'
+import t from 'tap'
+import { gzipBytesMin, pageEventsMax } from '../../src/calls/events.ts'
+import {
+  cut,
+  cutAfter,
+  json,
+  openScriptedClient,
+  problem,
+  projectId,
+  type Step,
+  stall,
+  text,
+} from '../scripted-server.ts'
+
+const done = { accepted: 1, duplicates: 0, rejected: [] }
+const body = Buffer.from('{ "events" : [] }')
+
+t.test('a batch is sent byte for byte, with the credentials of the client', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, json(202, done))
+  t.strictSame(await client.submitBatch(body), done)
+  t.match(received, [
+    {
+      method: 'POST',
+      path: '/v1/events/batch',
+      headers: {
+        'content-type': 'application/json',
+        'x-project-id': projectId,
+        'x-ingestion-key': 'ik_secret',
+        'content-length': String(body.length),
+        'content-encoding': undefined,
+      },
+      body,
+    },
+  ])
+  await client.submitBatch({ events: [{ a: 'é' } as never] })
+  t.equal(received[1]?.body.toString(), '{"events":[{"a":"é"}]}')
+})
+
+t.test('a batch is compressed from 1 KiB on', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, json(202, done))
+  const bytes = Buffer.alloc(gzipBytesMin, ' ')
+  await client.submitBatch(bytes.subarray(1))
+  await client.submitBatch(bytes)
+  t.match(received, [{ headers: { 'content-encoding': undefined } }, { headers: { 'content-encoding': 'gzip' } }])
+  t.ok(gunzipSync(received[1]?.body as Buffer).equals(bytes))
+})
+
+const passing: [string, Step][] = [
+  ['429', problem(429, 'rate-limited')],
+  ['408', problem(408, 'request-timeout')],
+  ['500', problem(500, 'internal-error')],
+  ['500 of a damaged store', problem(500, 'store-damaged')],
+  ['503', problem(503, 'draining')],
+  ['502 of a proxy', text(502, '<html>')],
+  ['a closed connection', cut],
+  ['a truncated response', cutAfter('{"acc', { 'Content-Length': '40' }, 202)],
+  ['no response', stall],
+]
+for (const [name, step] of passing) {
+  t.test(`after ${name} the same bytes are sent again`, async (t) => {
+    const options = name === 'no response' ? { tryTimeoutMs: 500 } : {}
+    const { client, received, pauses } = await openScriptedClient(t, options, step, step, json(202, done))
+    t.strictSame(await client.submitBatch(Buffer.alloc(5000, 'x')), done)
+    t.equal(received.length, 3)
+    t.ok(received.every(({ body }) => body.equals(received[0]?.body as Buffer) && body.length > 0))
+    t.strictSame(pauses, [500, 1000])
+  })
+}
+
+const lasting: [string, Step, string][] = [
+  ['400', problem(400, 'malformed-body'), 'malformed-body'],
+  ['401', problem(401, 'unauthorized'), 'unauthorized'],
+  ['401 of a proxy', text(401, 'no'), 'unauthorized'],
+  ['413', problem(413, 'too-many-events'), 'too-many-events'],
+  ['404', text(404, 'no'), 'not-found'],
+  ['a redirect', text(308, '', { Location: '/elsewhere' }), 'unexpected-response'],
+  ['another success status', json(200, done), 'unexpected-response'],
+  ['an HTML page', text(202, '<html>'), 'unexpected-response'],
+  ['other JSON', json(202, { ok: true }), 'unexpected-response'],
+]
+for (const [name, step, code] of lasting) {
+  t.test(`${name} is ${code}, and nothing is sent again`, async (t) => {
+    const { client, received } = await openScriptedClient(t, {}, step)
+    await t.rejects(client.submitBatch(body), { name: 'IngestError', code })
+    t.equal(received.length, 1)
+  })
+}
+
+t.test('pauses respect Retry-After, and the last error contains it', async (t) => {
+  const limited = problem(429, 'rate-limited', { retryAfter: 7 }, { 'Retry-After': '7' })
+  const { client, pauses } = await openScriptedClient(t, { retries: 2 }, limited)
+  await t.rejects(client.submitBatch(body), { code: 'rate-limited', retryAfterSeconds: 7 })
+  t.strictSame(pauses, [7500, 8000])
+})
+
+t.test('invalid input throws without a request', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, json(202, done))
+  await t.rejects(client.submitBatch(Buffer.alloc(262_145)), { code: 'batch-too-large', actual: 262_145 })
+  await t.rejects(client.submitBatch({ events: [1n as never] }), { code: 'malformed-body' })
+  await t.rejects(client.submitBatch({ events: Array(101).fill({}) }), { code: 'too-many-events' })
+  const admit = (count: number) => {
+    throw new Error(`no ${count}`)
+  }
+  await t.rejects(client.submitBatch(Buffer.from('{"events":[1,2]}'), { admit }), { message: 'no 2' })
+  t.equal(received.length, 0)
+})
+
+t.test('a signal aborts a call with its reason', async (t) => {
+  const controller = new AbortController()
+  const reason = new Error('aborted by the test')
+  const { client } = await openScriptedClient(t, {}, () => controller.abort(reason))
+  await t.rejects(client.submitBatch(body, { signal: controller.signal }), reason)
+  await t.rejects(client.findEvent('e', { signal: controller.signal }), reason)
+})
+
+const event = (n: number) => ({ cursor: `c-${n}`, receivedAt: n, bytes: Buffer.from(`{ "n":${n}.0 }`) })
+const linesOf = (from: number, to: number) => {
+  return Buffer.concat(Array.from({ length: to - from }, (_, i) => eventLine(event(from + i))))
+}
+const page =
+  (from: number, to: number): Step =>
+  (res) =>
+    void res.writeHead(200, { 'Content-Type': 'application/x-ndjson' }).end(linesOf(from, to))
+
+async function read(events: AsyncIterable<{ cursor: string; receivedAt: number; bytes: Uint8Array }>) {
+  const texts = []
+  for await (const { cursor, receivedAt, bytes } of events)
+    texts.push([cursor, receivedAt, Buffer.from(bytes).toString()])
+  return texts
+}
+const texts = (to: number) => Array.from({ length: to }, (_, n) => [`c-${n}`, n, `{ "n":${n}.0 }`])
+
+t.test('readEvents requests pages up to the last event', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, page(0, 3), page(3, 4), page(4, 4))
+  t.strictSame(await read(client.readEvents()), texts(4))
+  t.match(received, [
+    { path: '/v1/events', query: { limit: '1000' } },
+    { query: { after: 'c-2' } },
+    { query: { after: 'c-3' } },
+  ])
+  t.notOk('after' in (received[0]?.query ?? {}))
+})
+
+t.test('readEvents requests at most its limit', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, page(1, 3), page(3, 4))
+  const events = client.readEvents({ after: 'c-0', limit: 3 })
+  t.strictSame(await read(events), texts(4).slice(1))
+  t.match(received, [{ query: { after: 'c-0', limit: '3' } }, { query: { after: 'c-2', limit: '1' } }])
+  t.equal(received.length, 2)
+  t.equal(pageEventsMax, 1000)
+  t.strictSame(await read(client.readEvents({ limit: 0 })), [])
+  t.equal(received.length, 2)
+})
+
+t.test('a rate-limited reader pauses for Retry-After and continues', async (t) => {
+  const limited = problem(429, 'rate-limited', {}, { 'Retry-After': '7' })
+  const { client, received, pauses } = await openScriptedClient(
+    t,
+    { retries: 1 },
+    ...[limited, page(0, 2), limited, page(2, 3), limited, page(3, 4), page(4, 4)],
+  )
+  t.strictSame(await read(client.readEvents()), texts(4))
+  t.strictSame(
+    received.map(({ query }) => query.after),
+    [undefined, undefined, 'c-1', 'c-1', 'c-2', 'c-2', 'c-3'],
+  )
+  t.strictSame(pauses, [7500, 7500, 7500])
+})
+
+t.test('a broken page is continued after its last complete event', async (t) => {
+  const broken = cutAfter(linesOf(0, 3).subarray(0, -5))
+  const { client, received, pauses } = await openScriptedClient(t, {}, broken, cut, page(2, 4), page(4, 4))
+  t.strictSame(await read(client.readEvents()), texts(4))
+  t.strictSame(
+    received.map(({ query }) => query.after),
+    [undefined, 'c-1', 'c-1', 'c-3'],
+  )
+  t.strictSame(pauses, [500, 1000])
+})
+
+const mark = (cursor: string) => `{"cursor":"${cursor}"}\n`
+const marked =
+  (from: number, to: number, cursor: string): Step =>
+  (res) =>
+    void res.writeHead(200).end(Buffer.concat([linesOf(from, to), Buffer.from(mark(cursor))]))
+
+t.test('skipped events are not requested again, and onProgress gets every cursor', async (t) => {
+  const steps = [marked(0, 1, 'm-1'), marked(0, 0, 'm-2'), marked(1, 2, 'm-3'), marked(0, 0, 'm-3')]
+  const { client, received } = await openScriptedClient(t, {}, ...steps)
+  const cursors: string[] = []
+  const onProgress = (cursor: string) => void cursors.push(cursor)
+  const events = client.readEvents({ type: 'a&b', buildId: 'é', from: 1, to: 2, limit: 3, onProgress })
+  t.strictSame(await read(events), texts(2))
+  t.strictSame(cursors, ['c-0', 'm-1', 'm-2', 'c-1', 'm-3', 'm-3'])
+  const wanted = { type: 'a&b', buildId: 'é', from: '1', to: '2' }
+  t.strictSame(
+    received.map(({ query }) => ({ ...query })),
+    [
+      { limit: '3', ...wanted },
+      { after: 'm-1', limit: '2', ...wanted },
+      { after: 'm-2', limit: '2', ...wanted },
+      { after: 'm-3', limit: '1', ...wanted },
+    ],
+  )
+})
+
+t.test('a long poll is several requests, and ends with the first event', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, page(0, 0), marked(0, 0, 'm'), page(0, 1), page(0, 0))
+  t.strictSame(await read(client.readEvents({ waitMs: 600_000 })), texts(1))
+  t.strictSame(
+    received.map(({ query }) => [query.after, query.wait]),
+    [
+      [undefined, '30'],
+      [undefined, '30'],
+      ['m', '30'],
+      ['c-0', undefined],
+    ],
+  )
+})
+
+t.test('the time of a long poll is added to the time-out of an attempt', async (t) => {
+  const late: Step = (res) => void setTimeout(() => res.writeHead(200).end(linesOf(0, 1)), 300)
+  const { client, received } = await openScriptedClient(t, { tryTimeoutMs: 100, retries: 0 }, late, page(0, 0))
+  t.strictSame(await read(client.readEvents({ waitMs: 500 })), texts(1))
+  t.equal(received[0]?.query.wait, '1', 'in whole seconds')
+})
+
+t.test('an empty page without a long poll is the end', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, page(0, 0))
+  t.strictSame(await read(client.readEvents({ waitMs: 0 })), [])
+  t.equal(received.length, 1)
+})
+
+t.test('errors after the last wanted event are ignored', async (t) => {
+  const broken = cutAfter(linesOf(0, 2), { 'Content-Length': '1000' })
+  const { client, received } = await openScriptedClient(t, {}, broken, problem(400, 'invalid-argument'))
+  t.strictSame(await read(client.readEvents({ limit: 2 })), texts(2))
+  t.equal(received.length, 1)
+})
+
+t.test('a long poll of a past range ends with the early response of the server', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, marked(0, 0, 'm'), marked(0, 0, 'm'))
+  t.strictSame(await read(client.readEvents({ to: 1, waitMs: 600_000 })), [])
+  t.strictSame(
+    received.map(({ query }) => query.wait),
+    ['30', '30'],
+  )
+})
+
+t.test('lastCursor requests the end of the log', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, marked(0, 0, 'm'), marked(0, 1, 'n'), page(0, 0))
+  t.equal(await client.lastCursor(), 'm')
+  t.match(received, [{ path: '/v1/events', query: { after: 'end', limit: '1' } }])
+  t.equal(await client.lastCursor(), 'n', 'with an event that arrived in between')
+  await t.rejects(client.lastCursor(), { code: 'unexpected-response' })
+})
+
+t.test('a reader that stops early sends no further request', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, page(0, 3))
+  for await (const _ of client.readEvents()) break
+  t.equal(received.length, 1)
+})
+
+t.test('a slow reader applies backpressure to the server', async (t) => {
+  const count = 640
+  const line = eventLine({ cursor: 'c', receivedAt: 1, bytes: Buffer.from(`{"a":"${'x'.repeat(100_000)}"}`) })
+  let sent = 0
+  const { client } = await openScriptedClient(
+    t,
+    {},
+    (res) => {
+      res.writeHead(200)
+      const write = () => {
+        if (sent === count) res.end()
+        else
+          res.write(line, () => {
+            sent++
+            write()
+          })
+      }
+      write()
+    },
+    page(0, 0),
+  )
+  const events = client.readEvents()[Symbol.asyncIterator]()
+  await events.next()
+  // until all buffers are full
+  for (let before = -1; before !== sent; await new Promise((resolve) => setTimeout(resolve, 200))) before = sent
+  t.ok(sent < count / 2, `${sent} of ${count}`)
+  let read = 1
+  while (!(await events.next()).done) read++
+  t.equal(read, count)
+})
+
+t.test('an invalid cursor and an invalid limit throw', async (t) => {
+  const { client } = await openScriptedClient(t, {}, problem(400, 'invalid-cursor'))
+  await t.rejects(read(client.readEvents({ after: 'x' })), { code: 'invalid-cursor' })
+  for (const limit of [-1, 0.5, Number.NaN]) {
+    await t.rejects(read(client.readEvents({ limit })), { code: 'invalid-argument' })
+  }
+})
+
+t.test('findEvent returns an event by its id, or undefined', async (t) => {
+  const { client, received } = await openScriptedClient(t, {}, page(7, 8), page(0, 0), page(0, 0))
+  t.match(await client.findEvent('e +&é'), { cursor: 'c-7', receivedAt: 7, bytes: event(7).bytes })
+  t.equal(await client.findEvent('e'), undefined)
+  t.match(received, [{ path: '/v1/events', query: { eventId: 'e +&é' } }, {}])
+  for (const id of ['', 'a\n', 'a\ud800', undefined as never]) {
+    await t.rejects(client.findEvent(id), { code: 'invalid-argument', issues: [{ path: '/eventId' }] })
+  }
+  t.equal(received.length, 2)
+})

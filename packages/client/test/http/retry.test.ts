@@ -1,0 +1,270 @@
+import { type ErrorCode, errorCodes, IngestError } from '@ingest/core'
+import { statusByCode } from '@ingest/server'
+import t from 'tap'
+import { errorFromResponse } from '../../src/http/error-from-response.ts'
+import { backoffMsBase, backoffMsMax, createBackoff, createRetry, type RetryLimits } from '../../src/http/retry.ts'
+
+const limits = { retries: 4, tryTimeoutMs: 30_000, timeoutMs: 120_000 }
+
+/** A retry with a clock that only its pauses advance. */
+function open(options: Partial<RetryLimits> = {}) {
+  const pauses: number[] = []
+  let time = 0
+  const retry = createRetry(
+    { ...limits, ...options },
+    {
+      now: () => time,
+      random: () => 0.5,
+      sleep: async (ms) => {
+        time += ms
+        pauses.push(ms)
+      },
+    },
+  )
+  const spend = (ms: number) => {
+    time += ms
+  }
+  return { retry, pauses, spend }
+}
+
+/** Fails once with each error, then succeeds. */
+function failing(...errors: unknown[]) {
+  const timeouts: number[] = []
+  const attempt = async (timeoutMs: number) => {
+    timeouts.push(timeoutMs)
+    if (errors.length > 0) throw errors.shift()
+    return 'done'
+  }
+  return { attempt, timeouts }
+}
+
+/** The error of a response with this code. */
+const failure = (code: ErrorCode, retryAfterSeconds?: number) =>
+  new IngestError(code, code, {
+    status: statusByCode[code],
+    ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
+  })
+
+t.test('a retryable error is retried with growing pauses', async (t) => {
+  const { retry, pauses } = open()
+  const { attempt, timeouts } = failing(...Array(4).fill(failure('overloaded')))
+  t.equal(await retry.run(attempt), 'done')
+  t.strictSame(pauses, [500, 1000, 2000, 4000])
+  t.equal(timeouts.length, 5)
+})
+
+t.test('onRetry is called before each pause, and only then', async (t) => {
+  const calls: unknown[] = []
+  const onRetry = (error: IngestError, pauseMs: number) => calls.push([error.code, pauseMs])
+  const { retry, pauses } = open({ retries: 2, onRetry })
+  await t.rejects(retry.run(failing(...Array(3).fill(failure('overloaded', 3))).attempt))
+  t.strictSame(calls, [
+    ['overloaded', 3500],
+    ['overloaded', 4000],
+  ])
+  t.strictSame(pauses, [3500, 4000])
+})
+
+t.test('the last error is thrown when no retry is left', async (t) => {
+  const { retry, pauses } = open({ retries: 1 })
+  const { attempt } = failing(failure('overloaded'), failure('draining'), failure('disk-full'))
+  await t.rejects(retry.run(attempt), { code: 'draining' })
+  t.equal(pauses.length, 1)
+  const never = open({ retries: 0 })
+  await t.rejects(never.retry.run(failing(failure('overloaded')).attempt), { code: 'overloaded' })
+  t.strictSame(never.pauses, [])
+})
+
+t.test('the status decides about a retry, whatever the code is', async (t) => {
+  const retried = new Set<number>()
+  for (let status = 300; status <= 599; status++) {
+    for (const code of errorCodes) {
+      const headers = { 'content-type': 'application/problem+json' }
+      const error = errorFromResponse({ status, headers, body: JSON.stringify({ code, detail: 'By a gateway.' }) }, 0)
+      const { retry, pauses } = open({ retries: 1 })
+      const isDone = (await retry.run(failing(error).attempt).catch((thrown: unknown) => thrown)) === 'done'
+      if (isDone) retried.add(status)
+      if (isDone !== retried.has(status) || isDone !== (pauses.length === 1)) t.fail(`${status} ${code}`)
+    }
+  }
+  t.strictSame([...retried], [408, 429, ...Array.from({ length: 100 }, (_, i) => 500 + i)])
+})
+
+t.test('without a response, only a failed connection and a time-out are retried', async (t) => {
+  const retried: ErrorCode[] = []
+  for (const code of errorCodes) {
+    const { retry } = open()
+    const error = new IngestError(code, '')
+    const outcome = await retry.run(failing(error).attempt).catch((thrown: unknown) => thrown)
+    if (outcome === 'done') retried.push(code)
+    else t.equal(outcome, error)
+  }
+  t.strictSame(retried, ['connection-failed', 'request-timeout'])
+})
+
+t.test('a bug is thrown at once', async (t) => {
+  for (const error of [new TypeError('a bug'), 'text']) {
+    const { retry, pauses } = open()
+    t.equal(await retry.run(failing(error).attempt).catch((thrown: unknown) => thrown), error)
+    t.strictSame(pauses, [])
+  }
+})
+
+t.test('a pause is never shorter than Retry-After', async (t) => {
+  const { retry, pauses } = open()
+  await retry.run(failing(failure('rate-limited', 7), failure('rate-limited', 0)).attempt)
+  t.strictSame(pauses, [7500, 1000])
+})
+
+t.test('a pause beyond the deadline is not started', async (t) => {
+  const { retry, pauses } = open()
+  await t.rejects(retry.run(failing(failure('rate-limited', 120)).attempt), {
+    code: 'rate-limited',
+    retryAfterSeconds: 120,
+  })
+  t.strictSame(pauses, [])
+})
+
+t.test('an attempt ends at the deadline of the call', async (t) => {
+  const { retry, spend } = open({ timeoutMs: 50_000 })
+  const { attempt, timeouts } = failing(failure('request-timeout'), failure('request-timeout'))
+  await retry.run(async (timeoutMs) => {
+    spend(24_000)
+    return attempt(timeoutMs)
+  })
+  t.strictSame(timeouts, [30_000, 25_500, 500])
+})
+
+t.test('a signal aborts a pause', async (t) => {
+  const controller = new AbortController()
+  const retry = createRetry(limits, { random: () => 0.999 })
+  const reason = new Error('aborted by the test')
+  const attempt = async () => {
+    setImmediate(() => controller.abort(reason))
+    throw failure('rate-limited', 60)
+  }
+  await t.rejects(retry.run(attempt, { signal: controller.signal }), reason)
+})
+
+t.test('close ends a pause with its error, and waits for attempts in flight', async (t) => {
+  const retry = createRetry(limits)
+  const rejected = t.rejects(retry.run(failing(failure('rate-limited', 60)).attempt), { code: 'rate-limited' })
+  let finish = (_: string) => {}
+  const running = retry.run(
+    () =>
+      new Promise<string>((resolve) => {
+        finish = resolve
+      }),
+  )
+  await new Promise((resolve) => setImmediate(resolve))
+  let isClosed = false
+  const closed = retry.close().then(() => {
+    isClosed = true
+  })
+  await rejected
+  t.equal(isClosed, false)
+  finish('done')
+  t.equal(await running, 'done')
+  await closed
+  await t.rejects(retry.run(failing().attempt), { code: 'store-closed' })
+  await t.rejects(
+    retry
+      .runStream(async function* () {})
+      [Symbol.asyncIterator]()
+      .next(),
+    { code: 'store-closed' },
+  )
+})
+
+t.test('close without attempts in flight resolves', async () => {
+  await createRetry(limits).close()
+})
+
+t.test('a stream continues where it broke, and each item resets the limits', async (t) => {
+  const { retry, pauses, spend } = open({ retries: 2 })
+  let at = 0
+  const timeouts: number[] = []
+  async function* attempt(timeoutMs: number) {
+    timeouts.push(timeoutMs)
+    if (pauses.length % 2 === 0) throw failure('connection-failed')
+    for (let i = 0; i < 2 && at < 10; i++) {
+      spend(100_000)
+      yield at++
+    }
+    if (at < 10) throw failure('connection-failed')
+  }
+  const items = []
+  for await (const item of retry.runStream(attempt)) items.push(item)
+  t.strictSame(items, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+  t.strictSame(pauses, [500, 500, 1000, 500, 1000, 500, 1000, 500, 1000])
+  t.ok(timeouts.every((ms) => ms === 30_000))
+})
+
+t.test('a stream without progress throws', async (t) => {
+  const { retry, pauses } = open({ retries: 2 })
+  const items: number[] = []
+  async function read() {
+    async function* attempt() {
+      if (items.length === 0) yield 1
+      throw failure('connection-failed')
+    }
+    for await (const item of retry.runStream(attempt)) items.push(item)
+  }
+  await t.rejects(read(), { code: 'connection-failed' })
+  t.strictSame([items, pauses], [[1], [500, 1000]])
+})
+
+t.test('a reader that stops early ends the attempt', async (t) => {
+  let isOver = false
+  async function* attempt() {
+    try {
+      for (;;) yield 1
+    } finally {
+      isOver = true
+    }
+  }
+  for await (const _ of open().retry.runStream(attempt)) break
+  t.equal(isOver, true)
+})
+
+t.test('a call may override the number of retries', async (t) => {
+  const { retry, pauses } = open()
+  await t.rejects(retry.run(failing(failure('overloaded')).attempt, { retries: 0 }), { code: 'overloaded' })
+  t.strictSame(pauses, [])
+  t.equal(await retry.run(failing(...Array(6).fill(failure('overloaded'))).attempt, { retries: 6 }), 'done')
+})
+
+const ranges = [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]
+
+t.test('a pause is random, up to a bound that doubles from 1 s to 60 s', async (t) => {
+  t.strictSame([backoffMsBase, backoffMsMax], [1000, 60_000])
+  for (const share of [0, 0.25, 0.999]) {
+    const backoff = createBackoff({ random: () => share })
+    t.strictSame(
+      ranges.map(() => backoff.next()),
+      ranges.map((range) => share * range),
+    )
+  }
+})
+
+t.test('the floor of the server is added to the random pause', async (t) => {
+  const soon = createBackoff({ random: () => 0 })
+  const late = createBackoff({ random: () => 0.999 })
+  t.equal(soon.next(7000), 7000)
+  t.equal(late.next(7000), 7999)
+  t.equal(soon.next(120_000), 120_000, 'above the bound of the backoff')
+})
+
+t.test('reset starts at the first pause', async (t) => {
+  const backoff = createBackoff({ random: () => 1 })
+  backoff.next()
+  backoff.next()
+  backoff.reset()
+  t.equal(backoff.next(), 1000)
+})
+
+t.test('Math.random is the default', async (t) => {
+  const pauses = Array.from({ length: 20 }, () => createBackoff().next())
+  t.ok(pauses.every((pause) => pause >= 0 && pause < 1000))
+  t.ok(new Set(pauses).size > 1)
+})

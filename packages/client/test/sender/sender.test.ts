@@ -1,0 +1,593 @@
+import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
+import { type BatchResult, createIngest, openMemoryStore } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
+import { serve } from '@ingest/server'
+import t, { type Test } from 'tap'
+import { eventBytesMax } from '../../src/batch/fill-batch.ts'
+import { createClient } from '../../src/client.ts'
+import { createSender, createSenderWith, type DropReason, type SenderOptions } from '../../src/sender/sender.ts'
+import { openSpool } from '../../src/sender/spool.ts'
+import {
+  cut,
+  cutAfter,
+  json,
+  key,
+  openScriptedServer,
+  problem,
+  projectId,
+  type Step,
+  stall,
+  text,
+} from '../scripted-server.ts'
+import { createVirtualTime } from '../virtual-time.ts'
+
+type Received = Parameters<Step>[1]
+
+/** The events of a request. */
+const eventsOf = ({ headers, body }: Received): JsonObject[] => {
+  const bytes = headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body
+  return JSON.parse(bytes.toString()).events
+}
+const numbersOf = (received: Received[]) => received.map((each) => eventsOf(each).map(({ n }) => n))
+
+/** Responds that all events were accepted. */
+const accept: Step = (res, received) => {
+  json(202, { accepted: eventsOf(received).length, duplicates: 0, rejected: [] })(res, received)
+}
+
+/** A sender to a scripted server, with a clock that the test advances. */
+async function open(t: Test, options: SenderOptions, ...steps: Step[]) {
+  const scripted = await openScriptedServer(t, ...(steps.length > 0 ? steps : [accept]))
+  const client = createClient({ url: scripted.url, projectId, key, tryTimeoutMs: 500 })
+  const time = createVirtualTime()
+  const drops: [DropReason, unknown[]][] = []
+  const pauses: number[] = []
+  const target: typeof client = {
+    ...client,
+    submitBatch: (...args) => time.during(client.submitBatch(...args)),
+  }
+  const senderOptions: SenderOptions = {
+    onDrop: (reason, events) => drops.push([reason, events.map(({ n }) => n)]),
+    onRetry: (_error, ms) => pauses.push(ms),
+    ...options,
+  }
+  const start = () => createSenderWith(target, senderOptions, { ...time.effects, random: () => 0.5 })
+  const sender = start()
+  t.teardown(async () => {
+    await sender.close({ deadlineMs: 0 })
+    await client.close()
+  })
+  const sendAll = (...numbers: number[]) => numbers.map((n) => sender.send({ n }))
+  return { ...scripted, client, sender, sendAll, start, time, drops, pauses }
+}
+
+const upTo = (count: number, from = 0) => Array.from({ length: count }, (_, i) => from + i)
+const none = { bad_request: 0, closed: 0, damaged: 0, queue_overflow: 0, rejected: 0, too_large: 0 }
+
+t.test('events are sent together after two seconds, with ids and the project', async (t) => {
+  const { sender, received, time } = await open(t, {})
+  const made = sender.send({ type: 'a' })
+  t.equal(sender.send({ eventId: 'mine', projectId }), 'mine')
+  await time.pass(1999)
+  t.equal(received.length, 0)
+  t.match(sender.stats(), { queuedEvents: 2, accepted: 0 })
+  await time.pass(1)
+  t.strictSame(received.map(eventsOf), [
+    [
+      { projectId, eventId: made, type: 'a' },
+      { projectId, eventId: 'mine' },
+    ],
+  ])
+  t.match(received[0], {
+    path: '/v1/events/batch',
+    headers: { 'content-encoding': undefined, 'x-project-id': projectId },
+  })
+  t.strictSame(sender.stats(), {
+    accepted: 2,
+    duplicates: 0,
+    dropped: none,
+    queuedEvents: 0,
+    queuedBytes: 0,
+    retries: 0,
+    failure: undefined,
+  })
+  sender.send({ type: 'later' })
+  await time.pass(2000)
+  t.equal(received.length, 2)
+})
+
+t.test('an event is serialized when it is sent', async (t) => {
+  const { sender, received } = await open(t, {})
+  const event = { n: 1 }
+  sender.send(event)
+  event.n = 2
+  sender.send(Buffer.from('{"n":12345678901234567890}'))
+  await sender.flush()
+  t.match(received[0]?.body.toString(), '"n":1}')
+  t.match(received[0]?.body.toString(), '"n":12345678901234567890}')
+})
+
+t.test('a hundred events are sent at once', async (t) => {
+  const { sender, sendAll, received, time } = await open(t, {})
+  sendAll(...upTo(250))
+  await time.pass(0)
+  t.strictSame(numbersOf(received), [upTo(100), upTo(100, 100)])
+  t.equal(received[0]?.headers['content-encoding'], 'gzip')
+  t.equal(sender.stats().queuedEvents, 50)
+  await time.pass(2000)
+  t.strictSame(numbersOf(received)[2], upTo(50, 200))
+})
+
+t.test('262,144 bytes are sent at once, and no batch has more', async (t) => {
+  const { sender, received, time } = await open(t, {})
+  const filling = 'é'.repeat(50_000)
+  for (const n of upTo(5)) sender.send({ n, filling })
+  await time.pass(0)
+  t.strictSame(numbersOf(received), [
+    [0, 1],
+    [2, 3],
+  ])
+  await sender.flush()
+  t.strictSame(numbersOf(received)[2], [4])
+})
+
+t.test('an event that is larger than a batch is dropped, and the largest one is sent', async (t) => {
+  const { sender, received, drops } = await open(t, {})
+  const around = JSON.stringify({ projectId, eventId: 'e', n: 1, filling: '' }).length
+  t.equal(sender.send({ eventId: 'e', n: 1, filling: 'x'.repeat(eventBytesMax - around + 1) }), 'e')
+  t.strictSame(drops, [['too_large', [1]]])
+  sender.send({ eventId: 'e', n: 2, filling: 'x'.repeat(eventBytesMax - around) })
+  await sender.flush()
+  t.strictSame(numbersOf(received), [[2]])
+  t.strictSame(gunzipSync(received[0]?.body as Buffer).length, 262_144)
+  t.match(sender.stats(), { accepted: 1, dropped: { ...none, too_large: 1 } })
+})
+
+t.test('flush resolves when all earlier events are stored', async (t) => {
+  const { sender, sendAll, received, time } = await open(t, {})
+  await sender.flush()
+  sendAll(...upTo(130))
+  const flushed = sender.flush()
+  sendAll(1000)
+  await flushed
+  t.strictSame(numbersOf(received).flat().slice(0, 130), upTo(130))
+  t.ok(sender.stats().accepted >= 130)
+  await time.pass(2000)
+  t.equal(sender.stats().accepted, 131)
+})
+
+t.test('rejected events are passed to onRejected with their issues, and not sent again', async (t) => {
+  const issues = [{ code: 'invalid_type', path: '/n', message: 'no' }]
+  const rejections: unknown[] = []
+  const result = { accepted: 1, duplicates: 1, rejected: [{ index: 2, eventId: 'e', issues }] }
+  const { sender, sendAll, received, drops, time } = await open(
+    t,
+    { onRejected: (each) => rejections.push(...each) },
+    json(202, result),
+  )
+  const [, , eventId] = sendAll(0, 1, 2)
+  await time.pass(600_000)
+  t.equal(received.length, 1)
+  t.strictSame(rejections, [{ event: { projectId, eventId, n: 2 }, issues }])
+  t.strictSame(drops, [['rejected', [2]]])
+  t.match(sender.stats(), { accepted: 1, duplicates: 1, dropped: { ...none, rejected: 1 }, queuedEvents: 0 })
+})
+
+for (const [status, reason] of [
+  [400, 'bad_request'],
+  [413, 'too_large'],
+] as const) {
+  t.test(`a ${status} drops the batch, and the next one is sent`, async (t) => {
+    const { sender, sendAll, received, drops, pauses, time } = await open(t, {}, text(status, '<html>'), accept)
+    sendAll(...upTo(101))
+    await time.pass(2000)
+    t.strictSame(numbersOf(received), [upTo(100), [100]])
+    t.strictSame(drops, [[reason, upTo(100)]])
+    t.strictSame(pauses, [])
+    t.match(sender.stats(), { accepted: 1, dropped: { ...none, [reason]: 100 } })
+  })
+}
+
+t.test('the status alone decides what the sender does', async (t) => {
+  const { sender, sendAll, received, drops, pauses, time } = await open(
+    t,
+    {},
+    problem(503, 'malformed-body'),
+    problem(429, 'unauthorized'),
+    problem(404, 'batch-too-large'),
+    accept,
+    problem(400, 'overloaded'),
+    problem(413, 'unauthorized'),
+    problem(401, 'malformed-body'),
+    accept,
+  )
+  sendAll(...upTo(400))
+  await time.pass(400_000)
+  t.strictSame(
+    numbersOf(received).map(([first]) => first),
+    [0, 0, 0, 0, 100, 200, 300, 300],
+  )
+  t.strictSame(drops, [
+    ['bad_request', upTo(100, 100)],
+    ['too_large', upTo(100, 200)],
+  ])
+  t.strictSame(pauses, [500, 1000, 2000, 300_000])
+  t.match(sender.stats(), { accepted: 200, queuedEvents: 0 })
+})
+
+t.test('a 401 pauses the sender for five minutes, then sends one batch', async (t) => {
+  const unavailable = problem(401, 'unauthorized')
+  const { sender, sendAll, received, pauses, time } = await open(t, {}, unavailable, unavailable, accept)
+  sendAll(...upTo(150))
+  await time.pass(299_999)
+  t.equal(received.length, 1)
+  sendAll(...upTo(150, 150))
+  void sender.flush()
+  await time.pass(1)
+  t.equal(received.length, 2)
+  t.match(sender.stats(), { queuedEvents: 300, retries: 1, failure: { code: 'unauthorized' } })
+  await time.pass(299_999)
+  t.equal(received.length, 2)
+  await time.pass(1)
+  t.strictSame(numbersOf(received).slice(2), [upTo(100), upTo(100, 100), upTo(100, 200)])
+  t.strictSame(pauses, [300_000, 300_000])
+  t.match(sender.stats(), { accepted: 300, failure: undefined, queuedEvents: 0 })
+})
+
+t.test('pauses after 429 and 503 grow, and are never shorter than Retry-After', async (t) => {
+  const { sendAll, received, pauses, time } = await open(
+    t,
+    {},
+    problem(429, 'rate-limited', {}, { 'Retry-After': '7' }),
+    problem(503, 'overloaded', {}, { 'Retry-After': '1' }),
+    problem(429, 'rate-limited'),
+    accept,
+    problem(503, 'draining'),
+    accept,
+  )
+  sendAll(...upTo(200))
+  await time.pass(60_000)
+  t.strictSame(pauses, [7500, 2000, 2000, 500])
+  t.strictSame(numbersOf(received), [...Array(4).fill(upTo(100)), ...Array(2).fill(upTo(100, 100))])
+})
+
+t.test('a Retry-After of years is respected', async (t) => {
+  const step = problem(429, 'rate-limited', {}, { 'Retry-After': '99999999' })
+  const { sendAll, received, time } = await open(t, {}, step, accept)
+  sendAll(1)
+  await time.pass(90_000_000_000)
+  t.equal(received.length, 1)
+  await time.pass(11_000_000_000)
+  t.equal(received.length, 2)
+})
+
+const passing: [string, Step][] = [
+  ['500', problem(500, 'internal-error')],
+  ['500 of a damaged store', problem(500, 'store-damaged')],
+  ['502 of a proxy', text(502, '<html>')],
+  ['504', text(504, '')],
+  ['408', text(408, '')],
+  ['404 of a wrong url', text(404, 'no')],
+  ['a redirect', text(302, '', { Location: '/login' })],
+  ['an HTML page', text(202, '<html>welcome')],
+  ['another 202', json(202, { ok: true })],
+  ['a 202 of fewer events', json(202, { accepted: 1, duplicates: 0, rejected: [] })],
+  ['a 202 of other events', json(202, { accepted: 99, duplicates: 0, rejected: [{ index: 100, issues: [] }] })],
+  ['a closed connection', cut],
+  ['a truncated response', cutAfter('{"acc', { 'Content-Length': '40' }, 202)],
+  ['no response', stall],
+]
+for (const [name, step] of passing) {
+  t.test(`after ${name} the same bytes are sent until they are accepted`, async (t) => {
+    const tries = name === 'no response' ? 2 : 9
+    const { sender, sendAll, received, pauses, time } = await open(t, {}, ...Array(tries).fill(step), accept)
+    sendAll(...upTo(100))
+    await time.pass(0)
+    // later events go into later batches
+    sendAll(...upTo(5, 100))
+    await time.pass(400_000)
+    t.equal(received.length, tries + 2)
+    const [first] = received as [Received]
+    t.ok(received.slice(0, -1).every(({ body }) => body.equals(first.body)))
+    t.ok(received.slice(0, -1).every(({ headers }) => headers['content-encoding'] === 'gzip'))
+    t.strictSame(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000].slice(0, tries))
+    t.match(sender.stats(), { accepted: 105, retries: tries, dropped: none, failure: undefined })
+  })
+}
+
+t.test('a full queue drops new events, not queued ones', async (t) => {
+  const { sender, sendAll, received, drops, time } = await open(
+    t,
+    { queueEventsMax: 3 },
+    problem(503, 'draining'),
+    accept,
+  )
+  t.equal(sendAll(...upTo(5)).length, 5)
+  t.strictSame(drops, [
+    ['queue_overflow', [3]],
+    ['queue_overflow', [4]],
+  ])
+  await time.pass(60_000)
+  t.strictSame(numbersOf(received), [
+    [0, 1, 2],
+    [0, 1, 2],
+  ])
+  sendAll(5)
+  await time.pass(2000)
+  t.match(sender.stats(), { accepted: 4, dropped: { ...none, queue_overflow: 2 }, queuedBytes: 0 })
+})
+
+t.test('the queue is bounded in bytes', async (t) => {
+  const { sender, drops } = await open(t, { queueBytesMax: 2000 })
+  for (const n of upTo(3)) sender.send({ n, filling: 'x'.repeat(800) })
+  sender.send({ n: 3 })
+  t.strictSame(drops, [['queue_overflow', [2]]])
+  t.ok(sender.stats().queuedBytes <= 2000)
+  await sender.flush()
+  t.equal(sender.stats().accepted, 3)
+})
+
+t.test('close sends all queued events', async (t) => {
+  const { sender, sendAll, received } = await open(t, {})
+  sendAll(...upTo(120))
+  const closing = sender.close()
+  t.throws(() => sender.send({ n: 1 }), { code: 'store-closed' })
+  t.match(await closing, { accepted: 120, queuedEvents: 0, dropped: none })
+  t.strictSame(numbersOf(received).flat(), upTo(120))
+  t.strictSame(await sender.close({ deadlineMs: 0 }), await closing)
+  await sender.flush()
+})
+
+t.test('close drops unsent events at its deadline', async (t) => {
+  const { sender, sendAll, received, drops, time } = await open(t, {}, problem(503, 'draining'))
+  sendAll(...upTo(2))
+  const flushed = sender.flush()
+  const closing = sender.close({ deadlineMs: 3000 })
+  t.match(await time.until(closing), { accepted: 0, queuedEvents: 0, queuedBytes: 0, dropped: { ...none, closed: 2 } })
+  await flushed
+  t.strictSame(drops, [['closed', [0, 1]]])
+  // after 500 and 1000; the next pause would be 2000
+  t.equal(received.length, 3)
+})
+
+t.test('close does not wait for a retry after its deadline', async (t) => {
+  const { sender, sendAll, received, time } = await open(t, {}, problem(401, 'unauthorized'))
+  sendAll(1)
+  await time.pass(2000)
+  t.match(await sender.close({ deadlineMs: 200_000 }), { dropped: { ...none, closed: 1 } })
+  t.equal(received.length, 1)
+})
+
+t.test('close aborts a request in flight', async (t) => {
+  let inFlight = () => {}
+  const isInFlight = new Promise<void>((resolve) => {
+    inFlight = resolve
+  })
+  const { sender, sendAll } = await open(t, {}, () => inFlight())
+  sendAll(1)
+  void sender.flush()
+  await isInFlight
+  t.match(await sender.close({ deadlineMs: 0 }), { dropped: { ...none, closed: 1 } })
+})
+
+t.test('a signal closes the sender, also during close', async (t) => {
+  const controller = new AbortController()
+  const { sender, sendAll, drops, time } = await open(t, { signal: controller.signal }, problem(503, 'draining'))
+  sendAll(1)
+  await time.pass(2000)
+  const closing = sender.close({ deadlineMs: Number.POSITIVE_INFINITY })
+  controller.abort()
+  t.match(await closing, { dropped: { ...none, closed: 1 } })
+  t.strictSame(drops, [['closed', [1]]])
+
+  const other = new AbortController()
+  const second = await open(t, { signal: other.signal })
+  second.sendAll(1)
+  other.abort()
+  t.throws(() => second.sender.send({}), { code: 'store-closed' })
+  t.match(await second.sender.close(), { dropped: { ...none, closed: 1 } })
+  t.throws(() => second.start(), { name: 'AbortError' })
+})
+
+t.test('a spool keeps unsent events and their ids for the next sender', async (t) => {
+  const spool = join(t.testdir(), 'spool')
+  const unavailable = problem(503, 'draining')
+  const { sender, sendAll, start, received, drops, time } = await open(t, { spool }, unavailable, accept)
+  const ids = sendAll(...upTo(150))
+  await time.pass(0)
+  t.throws(start, { code: 'invalid-argument' }, 'one sender holds the lock')
+  t.match(await sender.close({ deadlineMs: 0 }), { queuedEvents: 150, dropped: none })
+  t.strictSame(drops, [])
+
+  const next = start()
+  t.equal(next.stats().queuedEvents, 150)
+  next.send({ n: 150 })
+  await next.flush()
+  const sent = received.slice(1).flatMap(eventsOf)
+  t.strictSame(
+    sent.map(({ n }) => n),
+    upTo(151),
+  )
+  t.strictSame(
+    sent.slice(0, 150).map(({ eventId }) => eventId),
+    ids,
+  )
+  await next.close()
+  t.strictSame(readdirSync(spool), ['settled'])
+  const empty = start()
+  t.equal(empty.stats().queuedEvents, 0)
+  await empty.close()
+})
+
+t.test('settled events, also rejected ones, are not sent again after a crash', async (t) => {
+  const spool = t.testdir()
+  const result = { accepted: 99, duplicates: 0, rejected: [{ index: 7, eventId: null, issues: [] }] }
+  const { sendAll, start, received, time } = await open(t, { spool }, json(202, result), accept)
+  sendAll(...upTo(130))
+  await time.pass(0)
+  // simulate the end of the process that holds the lock
+  rmSync(join(spool, 'lock'))
+  const next = start()
+  await next.flush()
+  t.strictSame(numbersOf(received), [upTo(100), upTo(30, 100)])
+  t.match(await next.close(), { accepted: 30 })
+})
+
+/** The spool of a closed sender with that many events, and the path of its only segment. */
+async function leaveSpool(t: Test, count: number) {
+  const spool = t.testdir()
+  const { sender, sendAll } = await open(t, { spool }, problem(503, 'draining'))
+  const ids = sendAll(...upTo(count))
+  await sender.close({ deadlineMs: 0 })
+  const [segment = ''] = readdirSync(spool)
+    .filter((name) => /^\d{16}/.test(name))
+    .map((name) => join(spool, name))
+  return { spool, segment, ids }
+}
+
+/** A sender to a real server. */
+async function openToServer(t: Test, options: SenderOptions) {
+  const ingest = createIngest({ store: openMemoryStore(), authenticate: () => true })
+  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
+  const client = createClient({ url: served.url, projectId, key })
+  const drops: [DropReason, JsonObject[]][] = []
+  const sender = createSender(client, { onDrop: (...drop) => drops.push(drop), ...options })
+  t.teardown(async () => {
+    await sender.close({ deadlineMs: 0 })
+    await client.close()
+    await served.close()
+    await ingest.close()
+  })
+  return { sender, client, drops }
+}
+
+t.test('a damaged byte in the spool costs one event', async (t) => {
+  const { spool, segment, ids } = await leaveSpool(t, 100)
+  const bytes = readFileSync(segment)
+  bytes[bytes.indexOf(ids[50] as string) + 3] = 0xff
+  writeFileSync(segment, bytes)
+  const { sender, drops } = await openToServer(t, { spool })
+  t.strictSame(drops, [['damaged', []]])
+  await sender.flush()
+  t.match(sender.stats(), { accepted: 99, dropped: { ...none, damaged: 1 } })
+})
+
+t.test('a spooled event that is larger than a batch is dropped alone', async (t) => {
+  const directory = t.testdir()
+  const spool = openSpool(directory, projectId)
+  const event = (n: number, size: number) =>
+    Buffer.from(JSON.stringify({ projectId, eventId: `e-${n}`, n, filling: 'x'.repeat(size) }))
+  for (const size of [1, eventBytesMax, 1, eventBytesMax]) spool.append(event(size, size))
+  spool.close()
+  const { sender, drops } = await openToServer(t, { spool: directory })
+  t.match(drops, [['too_large', [{ n: eventBytesMax }, { n: eventBytesMax }]]])
+  await sender.flush()
+  t.match(await sender.close(), { accepted: 1, duplicates: 1, dropped: { ...none, too_large: 2 }, queuedEvents: 0 })
+  t.strictSame(readdirSync(directory), ['settled'])
+})
+
+t.test('a spool of another project throws and is left unchanged', async (t) => {
+  const { spool, segment } = await leaveSpool(t, 3)
+  const before = readFileSync(segment)
+  const client = createClient({ url: 'http://127.0.0.1:1', projectId: 'game-2', key })
+  t.throws(() => createSender(client, { spool }), { code: 'invalid-argument', message: /game-1/ })
+  t.strictSame(readFileSync(segment), before)
+  await client.close()
+  const { sender } = await openToServer(t, { spool })
+  await sender.flush()
+  t.match(sender.stats(), { accepted: 3 })
+})
+
+const hasFullDevice = existsSync('/dev/full')
+t.test(
+  'with a full disk at the start, events are in memory only',
+  {
+    skip: !hasFullDevice && 'no /dev/full here',
+  },
+  async (t) => {
+    const warnings: string[] = []
+    const onWarning = ({ message }: Error) => warnings.push(message)
+    process.on('warning', onWarning)
+    t.teardown(() => process.off('warning', onWarning))
+    const { spool } = await leaveSpool(t, 3)
+    const ownLock = join(spool, `lock.${process.pid}`)
+    symlinkSync('/dev/full', ownLock)
+    const { sender } = await openToServer(t, { spool })
+    sender.send({ n: 4 })
+    await sender.flush()
+    t.match(await sender.close(), { accepted: 1, queuedEvents: 0 })
+    t.match(warnings, [/ENOSPC/])
+    rmSync(ownLock, { force: true })
+    const next = await openToServer(t, { spool })
+    await next.sender.flush()
+    t.match(next.sender.stats(), { accepted: 3 }, 'spooled events are sent later')
+  },
+)
+
+t.test('an error in a callback is a warning', async (t) => {
+  const warnings: string[] = []
+  const onWarning = ({ message }: Error) => warnings.push(message)
+  process.on('warning', onWarning)
+  t.teardown(() => process.off('warning', onWarning))
+  const fail = () => {
+    throw new Error('in a callback')
+  }
+  const failLater = async () => fail()
+  const { sender, sendAll, time } = await open(
+    t,
+    { queueEventsMax: 1, onDrop: fail, onRetry: failLater as never },
+    problem(500, 'internal-error'),
+    accept,
+  )
+  sendAll(1, 2)
+  await time.pass(60_000)
+  t.match(sender.stats(), { accepted: 1, dropped: { ...none, queue_overflow: 1 } })
+  t.strictSame(warnings, Array(2).fill('A callback of the sender failed: Error: in a callback'))
+})
+
+t.test('invalid events and options throw', async (t) => {
+  const { sender, client } = await open(t, {})
+  t.throws(() => sender.send([] as never), { code: 'invalid-argument' })
+  t.throws(() => sender.send({ eventId: 7 }), { code: 'invalid-argument', issues: [{ path: '/eventId' }] })
+  t.equal(sender.stats().queuedEvents, 0)
+  for (const name of ['flushMs', 'queueEventsMax', 'queueBytesMax']) {
+    for (const value of [0, -1, 1.5, Number.NaN]) {
+      t.throws(() => createSender(client, { [name]: value }), { code: 'invalid-argument', message: name })
+    }
+  }
+  for (const deadlineMs of [-1, Number.NaN]) await t.rejects(sender.close({ deadlineMs }), { code: 'invalid-argument' })
+})
+
+t.test('a sender with a real clock sends to a real server', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
+  const { key } = await ingest.keys.create(projectId)
+  const client = createClient({ url: served.url, projectId, key })
+  const results: BatchResult[] = []
+  const watched = {
+    ...client,
+    submitBatch: async (...args: Parameters<typeof client.submitBatch>) => {
+      const result = await client.submitBatch(...args)
+      results.push(result)
+      return result
+    },
+  }
+  const sender = createSender(watched, { flushMs: 1 })
+  const ids = Array.from({ length: 1000 }, (_, n) => sender.send({ n }))
+  sender.send({ buildId: 7 })
+  await sender.flush()
+  t.match(await sender.close(), { accepted: 1000, dropped: { ...none, rejected: 1 } })
+  const stored = []
+  for await (const { bytes } of ingest.project(projectId).readEvents())
+    stored.push(JSON.parse(Buffer.from(bytes).toString()))
+  t.strictSame(
+    stored.map(({ eventId }) => eventId),
+    ids,
+  )
+  t.equal(results.length, 11)
+  await client.close()
+  await served.close()
+  await ingest.close()
+})

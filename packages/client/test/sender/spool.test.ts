@@ -1,0 +1,364 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { eventBytesMax } from '../../src/batch/fill-batch.ts'
+import { lockDirectory } from '../../src/sender/lock-directory.ts'
+import { openSpool as open, type Spool, type SpoolPosition, segmentBytesMax } from '../../src/sender/spool.ts'
+
+const textsOf = (spool: Spool) => spool.left.map(({ bytes }) => bytes.toString())
+const line = (n: number, more = '') => Buffer.from(`{"n":${n},"more":"${more}"}`)
+const segmentsIn = (directory: string) => readdirSync(directory).filter((name) => name.endsWith('.spool'))
+const segmentName = (n: number) => `${String(n).padStart(16, '0')}.spool`
+const openSpool = (directory: string, project = 'game-1') => open(directory, project)
+/** The length of the first line of a segment, and of the framing of an event. */
+const headerBytes = `12345678 #spool 0123456789abcdef game-1\n\n`.length
+const aroundBytes = '12345678 \n\n'.length
+
+/** Simulates a killed process, whose lock stays behind. */
+function crash(directory: string): void {
+  rmSync(join(directory, 'lock'))
+}
+
+function openAt(t: Test, directory = join(t.testdir(), 'made', 'spool')) {
+  return { directory, spool: openSpool(directory) }
+}
+
+t.test('unsettled events are left after a crash, in their order', async (t) => {
+  const { directory, spool } = openAt(t)
+  t.strictSame(spool.left, [])
+  const ends = [0, 1, 2].map((n) => spool.append(line(n)))
+  spool.settle(ends[0] as SpoolPosition)
+  crash(directory)
+  const again = openSpool(directory)
+  t.strictSame(
+    textsOf(again),
+    [1, 2].map(String).map((n) => line(Number(n)).toString()),
+  )
+  const third = again.append(line(3))
+  t.strictSame(third, { segment: 2, offset: headerBytes + aroundBytes + line(3).length })
+  again.settle(again.left[1]?.spooledTo as SpoolPosition)
+  t.strictSame(segmentsIn(directory), [segmentName(2)])
+  again.close()
+  const last = openSpool(directory)
+  t.strictSame(textsOf(last), [line(3).toString()])
+  last.settle(last.left[0]?.spooledTo as SpoolPosition)
+  t.strictSame(segmentsIn(directory), [])
+  last.close()
+  t.strictSame(readdirSync(directory), ['settled'])
+})
+
+t.test('an emptied spool accepts new events', async (t) => {
+  const { directory, spool } = openAt(t)
+  const end = spool.append(line(1, 'x'.repeat(100)))
+  spool.settle(end as SpoolPosition)
+  spool.close()
+  t.strictSame(segmentsIn(directory), [])
+  const again = openSpool(directory)
+  again.append(line(2))
+  crash(directory)
+  const last = openSpool(directory)
+  t.strictSame(textsOf(last), [line(2).toString()])
+  last.close()
+})
+
+t.test('a segment is full at 1 MiB, and deleted once it is settled', async (t) => {
+  const { directory, spool } = openAt(t)
+  const big = line(1, 'x'.repeat(segmentBytesMax / 2))
+  const ends = Array.from({ length: 5 }, () => spool.append(big) as SpoolPosition)
+  t.strictSame(
+    ends.map(({ segment }) => segment),
+    [1, 1, 2, 2, 3],
+  )
+  spool.settle(ends[0] as SpoolPosition)
+  t.equal(segmentsIn(directory).length, 3)
+  spool.settle(ends[3] as SpoolPosition)
+  t.strictSame(segmentsIn(directory), [segmentName(3)])
+  spool.settle(ends[4] as SpoolPosition)
+  t.strictSame(segmentsIn(directory), [segmentName(3)], 'the current segment stays')
+  spool.close()
+  t.strictSame(segmentsIn(directory), [])
+})
+
+/** A closed spool of that many events, and the bytes of its only segment. */
+function leave(t: Test, count: number) {
+  const directory = t.testdir()
+  const spool = openSpool(directory)
+  const ends = Array.from({ length: count }, (_, n) => spool.append(line(n, 'é')) as SpoolPosition)
+  spool.close()
+  const path = join(directory, segmentName(1))
+  return { directory, path, ends, bytes: readFileSync(path) }
+}
+
+t.test('an event that is truncated at any offset is ignored', async (t) => {
+  const { directory, path, bytes, ends } = leave(t, 2)
+  for (let length = 0; length <= bytes.length; length++) {
+    rmSync(directory, { recursive: true })
+    mkdirSync(directory)
+    writeFileSync(path, bytes.subarray(0, length))
+    const spool = openSpool(directory)
+    // an event is complete with the first of its two line feeds
+    const lines = [line(0, 'é'), line(1, 'é')].filter((_, n) => length >= (ends[n] as SpoolPosition).offset - 1)
+    t.strictSame(textsOf(spool), lines.map(String))
+    t.equal(spool.damaged, 0)
+    spool.append(line(3))
+    crash(directory)
+    const again = openSpool(directory)
+    t.strictSame(textsOf(again), [...lines.map(String), line(3).toString()])
+    again.close()
+  }
+})
+
+t.test('a damaged byte at any offset costs at most its event, and is counted', async (t) => {
+  const { directory, path, bytes } = leave(t, 3)
+  const all = [0, 1, 2].map((n) => line(n, 'é').toString())
+  const costs = new Set<number>()
+  for (let at = 0; at < bytes.length; at++) {
+    for (const damage of [(bytes[at] as number) ^ 1, (bytes[at] as number) ^ 0x80, 0, 0x0a]) {
+      if (damage === bytes[at]) continue
+      const damaged = Buffer.from(bytes)
+      damaged[at] = damage
+      writeFileSync(path, damaged)
+      const spool = openSpool(directory)
+      const texts = textsOf(spool)
+      const lost = all.filter((text) => !texts.includes(text)).length
+      costs.add(lost)
+      // damage at the very end looks like truncation
+      const isEnd = at >= bytes.length - 2
+      if (!isEnd && spool.damaged !== lost) t.fail(`byte ${at} to ${damage}: ${spool.damaged} counted, ${lost} lost`)
+      if (texts.some((text) => !all.includes(text))) t.fail(`byte ${at} to ${damage}: another event came up`)
+      spool.close()
+    }
+  }
+  t.strictSame([...costs].sort(), [0, 1])
+})
+
+t.test('foreign content in a segment is counted as damage, and the segment is deleted', async (t) => {
+  const { directory, path, bytes } = leave(t, 1)
+  writeFileSync(path, Buffer.concat([bytes, Buffer.alloc(20), Buffer.from('\n\n{"a":1}\n\n00000000 {"a":1}\n\n12')]))
+  writeFileSync(join(directory, segmentName(2)), '\n')
+  writeFileSync(join(directory, 'notes.txt'), 'a foreign file')
+  const spool = openSpool(directory)
+  t.strictSame(textsOf(spool), [line(0, 'é').toString()])
+  t.equal(spool.damaged, 3)
+  spool.settle(spool.left[0]?.spooledTo as SpoolPosition)
+  t.strictSame(segmentsIn(directory), [])
+  spool.close()
+  t.ok(existsSync(join(directory, 'notes.txt')))
+})
+
+t.test('a settled position that is missing, truncated, damaged or of another spool is ignored', async (t) => {
+  const other = openAt(t, t.testdir({ other: {} }))
+  const otherEnd = [1, 2, 3].map((n) => other.spool.append(line(n)) as SpoolPosition)
+  other.spool.settle(otherEnd[1] as SpoolPosition)
+  const foreign = readFileSync(join(other.directory, 'settled'))
+  other.spool.close()
+
+  const settleFirst = (name: string) => {
+    const { directory, spool } = openAt(t, join(other.directory, name))
+    const ends = [1, 2, 3].map((n) => spool.append(line(n)) as SpoolPosition)
+    spool.settle(ends[0] as SpoolPosition)
+    crash(directory)
+    return { directory, path: join(directory, 'settled') }
+  }
+  const whole = settleFirst('whole')
+  const own = readFileSync(whole.path)
+  const spool = openSpool(whole.directory)
+  t.equal(spool.left.length, 2)
+  spool.close()
+  const texts: (Buffer | string | undefined)[] = [
+    undefined,
+    '',
+    '1',
+    '\0'.repeat(91),
+    '1 99999\n',
+    '9 5\n',
+    foreign,
+    own,
+  ]
+  texts.push(own.subarray(0, 50), Buffer.concat([Buffer.from(own.subarray(0, 29)), Buffer.from(own).fill('9', 29)]))
+  for (const [i, text] of texts.entries()) {
+    const { directory, path } = settleFirst(`spool-${i}`)
+    if (text === undefined) rmSync(path)
+    else writeFileSync(path, text)
+    const again = openSpool(directory)
+    t.equal(again.left.length, 3, String(text))
+    again.append(line(4))
+    crash(directory)
+    const last = openSpool(directory)
+    t.strictSame(
+      textsOf(last),
+      [1, 2, 3, 4].map((n) => line(n).toString()),
+    )
+    for (const { spooledTo } of last.left) last.settle(spooledTo as SpoolPosition)
+    last.close()
+    t.strictSame(segmentsIn(directory), [])
+  }
+})
+
+t.test('a settled position that is ahead of the data deletes nothing', async (t) => {
+  const { directory, spool } = openAt(t)
+  const big = line(1, 'x'.repeat(segmentBytesMax / 5))
+  for (let n = 0; n < 11; n++) spool.append(big)
+  spool.settle({ segment: 3, offset: 10 })
+  // like a power loss that lost the newest files but not the position
+  writeFileSync(join(directory, segmentName(1)), readFileSync(join(directory, segmentName(3))))
+  rmSync(join(directory, segmentName(3)))
+  crash(directory)
+  const again = openSpool(directory)
+  t.strictSame(textsOf(again), [String(big)])
+  const end = again.append(line(2)) as SpoolPosition
+  t.ok(end.segment > 3, 'segment numbers are not reused')
+  again.close()
+})
+
+t.test('a settled position beyond a truncated segment is ignored', async (t) => {
+  const { directory, spool } = openAt(t)
+  const [first, second] = [0, 1].map((n) => spool.append(line(n)))
+  spool.settle(second as SpoolPosition)
+  crash(directory)
+  truncateSync(join(directory, segmentName(1)), first?.offset)
+  const again = openSpool(directory)
+  t.strictSame(textsOf(again), [line(0).toString()], 'events are sent twice rather than lost')
+  again.close()
+})
+
+t.test('segments of another project throw; an empty spool is usable by any project', async (t) => {
+  const { directory, path, bytes } = leave(t, 1)
+  t.throws(() => openSpool(directory, 'game-2'), { code: 'invalid-argument', message: /game-1/ })
+  t.strictSame(readFileSync(path), bytes)
+  const spool = openSpool(directory)
+  spool.settle(spool.left[0]?.spooledTo as SpoolPosition)
+  spool.close()
+  openSpool(directory, 'game-2').close()
+})
+
+t.test('an event that is larger than a batch is listed apart, and its segment is deleted', async (t) => {
+  const { directory, spool } = openAt(t)
+  const events = [line(1, 'x'.repeat(eventBytesMax)), line(2), line(3, 'x'.repeat(eventBytesMax))]
+  for (const event of events) spool.append(event)
+  spool.close()
+  const again = openSpool(directory)
+  t.strictSame(textsOf(again), [String(events[1])])
+  t.strictSame(
+    again.tooLarge.map(({ bytes }) => bytes.length),
+    [events[0], events[2]].map((event) => event?.length),
+  )
+  again.settle(again.left[0]?.spooledTo as SpoolPosition)
+  t.strictSame(segmentsIn(directory), [])
+  again.close()
+})
+
+t.test('append returns undefined for an event that cannot be written', async (t) => {
+  const warnings: string[] = []
+  const onWarning = ({ message }: Error) => warnings.push(message)
+  process.on('warning', onWarning)
+  t.teardown(() => process.off('warning', onWarning))
+  const { directory, spool } = openAt(t)
+  // a directory in place of the first segment
+  mkdirSync(join(directory, segmentName(1)))
+  t.equal(spool.append(line(1)), undefined)
+  t.strictSame(spool.append(line(2)), { segment: 2, offset: headerBytes + aroundBytes + line(2).length })
+  mkdirSync(join(directory, 'settled'))
+  spool.settle({ segment: 2, offset: 5 })
+  await new Promise(setImmediate)
+  t.match(warnings, [/cannot be written/, /cannot be written/])
+  rmSync(join(directory, segmentName(1)), { recursive: true })
+  rmSync(join(directory, 'settled'), { recursive: true })
+  spool.close()
+})
+
+t.test(
+  'only the owner can read the files of a spool',
+  { skip: process.platform === 'win32' && 'no modes there' },
+  async (t) => {
+    const { directory, spool } = openAt(t)
+    spool.settle(spool.append(line(1)) as SpoolPosition)
+    for (const name of readdirSync(directory)) t.equal(statSync(join(directory, name)).mode & 0o077, 0, name)
+    t.equal(statSync(directory).mode & 0o077, 0)
+    spool.close()
+  },
+)
+
+t.test('a spool is locked, and a failed opening unlocks it', async (t) => {
+  const { directory, spool } = openAt(t)
+  t.throws(() => openSpool(directory), { code: 'invalid-argument' })
+  spool.close()
+  mkdirSync(join(directory, segmentName(9)))
+  t.throws(() => openSpool(directory), { code: 'EISDIR' })
+  rmSync(join(directory, segmentName(9)), { recursive: true })
+  openSpool(directory).close()
+})
+
+t.test('operators can read the events of a spool', async (t) => {
+  const { directory, spool } = openAt(t)
+  spool.append(line(1))
+  spool.append(line(2))
+  const lines = readFileSync(join(directory, segmentName(1)), 'utf8')
+    .split('\n')
+    .map((each) => each.slice(9))
+    .filter((each) => each.startsWith('{'))
+  t.strictSame(lines, [line(1).toString(), line(2).toString()])
+  spool.close()
+})
+
+t.test('a directory is locked once', async (t) => {
+  const directory = t.testdir()
+  const unlock = lockDirectory(directory)
+  t.throws(() => lockDirectory(directory), { code: 'invalid-argument', message: `process ${process.pid}` })
+  t.strictSame(readdirSync(directory), ['lock'])
+  unlock()
+  t.notOk(existsSync(join(directory, 'lock')))
+  lockDirectory(directory)()
+})
+
+t.test('a running process holds its lock, and an ended one does not', async (t) => {
+  const directory = t.testdir()
+  const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e9)'], { stdio: 'ignore' })
+  const path = join(directory, 'lock')
+  // without /proc, the lock has the process id only
+  const stat = `/proc/${child.pid}/stat`
+  const start = existsSync(stat) ? readFileSync(stat, 'utf8').split(') ').at(-1)?.split(' ')[19] : ''
+  writeFileSync(path, `${child.pid} ${start}\n`)
+  t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  lockDirectory(directory)()
+  t.strictSame(readdirSync(directory), [])
+})
+
+t.test(
+  'a reused process id does not hold the lock',
+  {
+    skip: existsSync('/proc/self/stat') ? false : 'no /proc here',
+  },
+  async (t) => {
+    const directory = t.testdir()
+    writeFileSync(join(directory, 'lock'), `${process.pid} 1\n`)
+    lockDirectory(directory)()
+  },
+)
+
+t.test('an invalid or stale lock is taken over', async (t) => {
+  const { pid } = spawnSync(process.execPath, ['--version'])
+  for (const text of ['', 'none\n', '0 \n', '-1 \n', `${pid} 5\n`]) {
+    const directory = t.testdir({ lock: text })
+    const unlock = lockDirectory(directory)
+    t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
+    unlock()
+  }
+})
+
+t.test('locking a missing directory throws the error of the file system', async (t) => {
+  t.throws(() => lockDirectory(join(t.testdir(), 'missing')), { code: 'ENOENT' })
+})

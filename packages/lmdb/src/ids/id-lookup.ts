@@ -1,0 +1,168 @@
+import { IngestError } from '@ingest/core'
+import { type BloomFilter, getFilter, mayHave } from './bloom-filter.ts'
+import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
+import type { LogReader } from './log-reader.ts'
+import { createRecentTable, type RecentTable } from './recent-table.ts'
+import { blockOf, getPart, mergeWidth, type Run } from './run.ts'
+import { emptyRunList, type IdTables, readRevision, readRunList } from './run-list.ts'
+
+/** Full tables that are not flushed yet; with more of them, appends wait. */
+const fullTablesMax = 4
+/** Runs of level 0 that are not merged yet; with more of them, appends wait, as each run slows every look-up a little. */
+const unmergedRunsMax = mergeWidth * 4
+/** Filters of runs that may never be published are dropped, oldest first. */
+const unpublishedFiltersMax = 4
+
+/** Searches the runs on disk, and the tables in memory with the ids that are in no run yet. */
+export interface IdLookup {
+  /** Reads the list of runs if any process has changed it. */
+  refreshRunList(): void
+  /** Indexes the log up to the record `last`, or until the tables are full. */
+  readLog(last: number, options?: { untilFull: boolean }): void
+  /** All records up to this one are in a table or a run. */
+  indexedThrough(): number
+  addRecord(sequence: number, fingerprints: Uint32Array, count: number): void
+  /** `rollback` returns to the state at the last `checkpoint`. */
+  checkpoint(): void
+  rollback(): void
+  search(fingerprints: Uint32Array, count: number): Candidate[]
+  /** Whether appends must wait until tables are flushed or runs are merged. */
+  isFull(): boolean
+  /** Keeps the filter of a run that is published next, which saves reading it. */
+  addFilter(nonce: number, filter: BloomFilter): void
+}
+
+export interface IdLookupOptions {
+  tables: IdTables
+  log: LogReader
+  seed: string
+  entriesPerFlush: number
+  /** Called when there is a table to flush. */
+  onTableFull: () => void
+}
+
+export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull }: IdLookupOptions): IdLookup {
+  const filters = createFilterCache(tables)
+  let list = emptyRunList(seed)
+  let current = newTable()
+  /** Newest first. */
+  let fullTables: RecentTable[] = []
+  let indexedThrough = 0
+  let checkpoint: { current: RecentTable; fullTables: RecentTable[]; indexedThrough: number } | undefined
+
+  function newTable(): RecentTable {
+    return createRecentTable(entriesPerFlush + log.entriesPerRecordMax)
+  }
+
+  function addRecord(sequence: number, fingerprints: Uint32Array, count: number): void {
+    for (let index = 0; index < count; index++) {
+      current.add(fingerprints[index * 2] as number, fingerprints[index * 2 + 1] as number, sequence, index)
+    }
+    indexedThrough = sequence
+    if (current.count() < entriesPerFlush) return
+    fullTables = [current, ...fullTables]
+    current = newTable()
+    onTableFull()
+  }
+
+  function isFull(): boolean {
+    return fullTables.length > fullTablesMax || list.runs.filter(({ level }) => level === 0).length > unmergedRunsMax
+  }
+
+  return {
+    refreshRunList() {
+      tables.environment.root.resetReadTxn()
+      if (readRevision(tables) === list.revision) return
+      const next = readRunList(tables) ?? emptyRunList(seed)
+      // the ids of published runs are in no table any more, so duplicates could no longer be detected
+      if (next.watermark < list.watermark) {
+        throw new IngestError('store-failed', 'Another process has rebuilt the id index: open the store again.')
+      }
+      filters.refresh(next.runs)
+      list = next
+      checkpoint = undefined
+      fullTables = fullTables.filter((table) => table.lastSequence() > list.watermark)
+      if (current.count() > 0 && current.lastSequence() <= list.watermark) current = newTable()
+      indexedThrough = Math.max(indexedThrough, list.watermark)
+    },
+
+    readLog(last, { untilFull } = { untilFull: false }) {
+      while (indexedThrough < last && !(untilFull && isFull())) {
+        const fingerprints = log.fingerprints(indexedThrough + 1)
+        addRecord(indexedThrough + 1, fingerprints, fingerprints.length / 2)
+      }
+    },
+
+    indexedThrough: () => indexedThrough,
+    addRecord,
+
+    checkpoint() {
+      current.checkpoint()
+      checkpoint = { current, fullTables, indexedThrough }
+    },
+
+    rollback() {
+      // without a checkpoint, all of the log after the last run is read again, which takes long
+      const state = checkpoint ?? { current: newTable(), fullTables: [], indexedThrough: list.watermark }
+      checkpoint = state
+      ;({ current, fullTables, indexedThrough } = state)
+      current.rollback()
+    },
+
+    search(fingerprints, count) {
+      const found: Candidate[] = []
+      for (const table of [current, ...fullTables]) table.search(fingerprints, count, found)
+      for (const run of list.runs) searchRun(tables, run, filters.get(run.nonce), fingerprints, count, found)
+      return found
+    },
+
+    isFull,
+    addFilter: filters.add,
+  }
+}
+
+/** Adds the entries of a run with one of `count` fingerprints to `found`. */
+function searchRun(
+  { blocks }: IdTables,
+  run: Run,
+  filter: BloomFilter,
+  fingerprints: Uint32Array,
+  count: number,
+  found: Candidate[],
+): void {
+  for (let queryIndex = 0; queryIndex < count; queryIndex++) {
+    const [high, low] = [fingerprints[queryIndex * 2] as number, fingerprints[queryIndex * 2 + 1] as number]
+    if (!mayHave(filter, high, low)) continue
+    const block = getPart(blocks, run.id, blockOf(high, run.blockBits))
+    for (let at = 0; at < block.length; at += wordsPerEntry) {
+      if (block[at] === high && block[at + 1] === low) found.push({ queryIndex, position: positionAt(block, at) })
+    }
+  }
+}
+
+/** The filters of the runs in the list, by the nonce of their run. */
+function createFilterCache(tables: IdTables) {
+  const filters = new Map<number, BloomFilter>()
+  /** Filters of runs that are not in the list yet. */
+  const unpublished = new Map<number, BloomFilter>()
+  return {
+    get: (nonce: number) => filters.get(nonce) as BloomFilter,
+    add(nonce: number, filter: BloomFilter) {
+      unpublished.set(nonce, filter)
+    },
+
+    /** Reads the filters of new runs, and drops those of runs that are gone. Changes nothing when a read fails. */
+    refresh(runs: readonly Run[]) {
+      const missing = runs.filter(({ nonce }) => !filters.has(nonce))
+      const read = missing.map(
+        (run) => [run.nonce, unpublished.get(run.nonce) ?? getFilter(tables.filters, run)] as const,
+      )
+      for (const [nonce, filter] of read) filters.set(nonce, filter)
+      const listed = new Set(runs.map(({ nonce }) => nonce))
+      for (const nonce of filters.keys()) if (!listed.has(nonce)) filters.delete(nonce)
+      for (const nonce of unpublished.keys()) {
+        if (listed.has(nonce) || unpublished.size > unpublishedFiltersMax) unpublished.delete(nonce)
+      }
+    },
+  }
+}

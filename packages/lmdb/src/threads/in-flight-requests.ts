@@ -1,0 +1,140 @@
+import { IngestError } from '@ingest/core'
+import type { LockHolder } from '../environment/write-lock.ts'
+import { createCommitWatchdog } from './commit-watchdog.ts'
+import { deserializeError } from './error-transfer.ts'
+import type { Outcome } from './request-loop.ts'
+
+/** With more bytes in flight the disk cannot keep up, and further requests are rejected. */
+const inFlightBytesMax = 64 * 2 ** 20
+
+interface InFlightRequest {
+  bytes: number
+  resolve: (value: never) => void
+  reject: (error: IngestError) => void
+}
+
+/** The requests that a thread has not settled yet, and why it accepts no more. */
+export interface InFlightRequests {
+  /** @throws {IngestError} `overloaded` when `bytes` more would exceed the limit of bytes in flight */
+  checkLimit(bytes: number): void
+  add(id: number, request: InFlightRequest): void
+  settle(outcomes: readonly Outcome[]): void
+  /** The thread is not stuck: what it waits for is not a commit. */
+  keepAlive(): void
+  /** Rejects all requests for good; later calls have no effect. */
+  fail(error: IngestError): void
+  failure(): IngestError | undefined
+  /** `store-locked` while another process has held the write lock for too long. */
+  lockError(): IngestError | undefined
+  /** Resolves when all are settled, or rejected because of a failure or the write lock. */
+  settled(): Promise<void>
+}
+
+export interface InFlightOptions {
+  /** Called once, with the failure. */
+  onFatal: (error: IngestError) => void
+  /** The other process that holds the write lock. */
+  lockHolder: () => LockHolder | undefined
+  /** A commit that takes longer has failed, unless another process holds the write lock. */
+  timeoutMs: number
+  /** Called when the first request is in flight, and when none is any more. */
+  onBusy: () => void
+  onIdle: () => void
+}
+
+export function createInFlightRequests(options: InFlightOptions): InFlightRequests {
+  const { onFatal, lockHolder, timeoutMs, onBusy, onIdle } = options
+  const requests = new Map<number, InFlightRequest>()
+  let bytesInFlight = 0
+  let failure: IngestError | undefined
+  let onSettled = () => {}
+  const watchdog = createCommitWatchdog({
+    lockHolder,
+    timeoutMs,
+    onLocked(error) {
+      // they stay in flight, and count towards the limit, until the thread has settled them
+      for (const { reject } of requests.values()) reject(error)
+      onSettled()
+    },
+    onTimeout: () => fail(new IngestError('store-failed', `A commit has not ended within ${timeoutMs} ms.`)),
+  })
+
+  function fail(error: IngestError): void {
+    if (failure) return
+    failure = error
+    for (const { reject } of requests.values()) reject(error)
+    requests.clear()
+    becomeIdle()
+    try {
+      onFatal(error)
+    } catch (thrown) {
+      // an error of the embedder must reach the embedder, but must not keep requests from being settled
+      process.nextTick(() => {
+        throw thrown
+      })
+    }
+  }
+
+  function becomeIdle(): void {
+    bytesInFlight = 0
+    watchdog.stop()
+    onIdle()
+    onSettled()
+  }
+
+  function settleOne(outcome: Outcome): void {
+    const request = requests.get(outcome.id)
+    if (!request) return
+    requests.delete(outcome.id)
+    bytesInFlight -= request.bytes
+    if ('value' in outcome) request.resolve(outcome.value as never)
+    else {
+      const error = deserializeError(outcome.error)
+      request.reject(error)
+      if (error.code === 'store-failed') fail(error)
+    }
+  }
+
+  return {
+    checkLimit(bytes) {
+      if (bytesInFlight === 0 || bytesInFlight + bytes <= inFlightBytesMax) return
+      throw new IngestError('overloaded', `${bytesInFlight} bytes are waiting to be written: try again later.`, {
+        limit: inFlightBytesMax,
+        actual: bytesInFlight + bytes,
+        retryAfterSeconds: 1,
+      })
+    },
+
+    add(id, request) {
+      if (requests.size === 0) {
+        onBusy()
+        watchdog.start()
+      }
+      requests.set(id, request)
+      bytesInFlight += request.bytes
+    },
+
+    settle(outcomes) {
+      // after a failure, the thread may still settle requests
+      if (requests.size === 0) return
+      watchdog.start()
+      for (const outcome of outcomes) settleOne(outcome)
+      if (requests.size === 0) becomeIdle()
+    },
+
+    keepAlive() {
+      if (requests.size > 0) watchdog.start()
+    },
+
+    fail,
+    failure: () => failure,
+    lockError: watchdog.lockError,
+
+    async settled() {
+      if (requests.size === 0 || failure || watchdog.lockError()) return
+      await new Promise<void>((resolve) => {
+        onSettled = resolve
+      })
+    },
+  }
+}

@@ -1,0 +1,116 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { IngestError } from '@ingest/core'
+import type { LockHolder } from '../environment/write-lock.ts'
+import { deserializeError } from './error-transfer.ts'
+import type { ExitGuards } from './exit-guard.ts'
+import { createInFlightRequests } from './in-flight-requests.ts'
+import type { ThreadMessage } from './request-loop.ts'
+import { startWorkerThread } from './worker-thread.ts'
+
+/** How long a thread whose commit may never return has to end; then it is left running. */
+const failedCloseMs = 2000
+
+/** Sends requests to a thread that writes. What a request resolves with is durable. */
+export interface RequestClient<Request> {
+  /**
+   * `bytes` counts towards the limit of bytes in flight; `transfer` is detached from this thread.
+   *
+   * @throws {IngestError} `overloaded`, `disk-full`, `store-locked`, `store-failed`, `store-closed`
+   */
+  request<Value>(request: Request, bytes: number, transfer?: ArrayBuffer[]): Promise<Value>
+  /** Rejects all requests, those in flight and later ones, because of a failure found elsewhere. */
+  fail(error: IngestError): void
+  /** The failure after which nothing can be written any more. */
+  failure(): IngestError | undefined
+  /** Why a request would be rejected now: a failure, `store-closed`, or `store-locked`. */
+  unavailable(): IngestError | undefined
+  /** Accepts no more requests; resolves when those in flight are settled and the thread has ended, or cannot end. */
+  close(): Promise<void>
+}
+
+export interface RequestClientOptions {
+  /** The module that the thread runs. */
+  module: URL
+  /** Its `workerData`. */
+  data: { guards: ExitGuards }
+  /** The slot of its exit guard. */
+  slot: number
+  /** Called once when the store can no longer be trusted; every request is rejected from then on. */
+  onFatal: (error: IngestError) => void
+  /** The other process that holds the write lock. */
+  lockHolder: () => LockHolder | undefined
+  /** Called with messages of the thread other than {@link ThreadMessage}. */
+  onMessage?: (message: never) => void
+  /** A commit that takes longer has failed, unless another process holds the write lock. */
+  timeoutMs: number
+}
+
+/** Starts a thread that writes, and resolves once it is ready. */
+export async function startRequestClient<Request extends { id: number }>(
+  options: RequestClientOptions,
+): Promise<RequestClient<Request>> {
+  const { onMessage = () => {} } = options
+  let isReady = false
+  let isClosed = false
+  let onReady = () => {}
+  let onUnready = (_: IngestError) => {}
+  const thread = startWorkerThread<Request, ThreadMessage>({
+    ...options,
+    onMessage(message) {
+      if (message.type === 'settled') inFlight.settle(message.outcomes)
+      else if (message.type === 'alive') inFlight.keepAlive()
+      else if (message.type === 'ready') onReady()
+      else if (message.type === 'failed') onEnd(deserializeError(message.error))
+      else onMessage(message)
+    },
+  })
+  const inFlight = createInFlightRequests({ ...options, onBusy: thread.ref, onIdle: thread.unref })
+  thread.ended.then((reason) => onEnd(new IngestError('store-failed', `A thread that writes has ended: ${reason}.`)))
+
+  function onEnd(error: IngestError): void {
+    onUnready(error)
+    if (isReady && !isClosed) inFlight.fail(error)
+  }
+
+  function unavailable(): IngestError | undefined {
+    if (isClosed) return inFlight.failure() ?? new IngestError('store-closed', 'The store is closed.')
+    return inFlight.failure() ?? inFlight.lockError()
+  }
+
+  await new Promise<void>((resolve, reject) => {
+    onReady = resolve
+    onUnready = reject
+  })
+  isReady = true
+  thread.unref()
+  return {
+    request(request, bytes, transfer = []) {
+      return new Promise((resolve, reject) => {
+        const error = unavailable()
+        if (error) throw error
+        inFlight.checkLimit(bytes)
+        // throws for what cannot be sent, which is then not in flight
+        thread.post(request, transfer)
+        inFlight.add(request.id, { bytes, resolve, reject })
+      })
+    },
+
+    fail: inFlight.fail,
+    failure: inFlight.failure,
+    unavailable,
+
+    async close() {
+      isClosed = true
+      await inFlight.settled()
+      thread.ref()
+      thread.post({ type: 'close' })
+      if (inFlight.failure() || inFlight.lockError()) {
+        const timeout = sleep(failedCloseMs, false, { ref: false })
+        const hasEnded = await Promise.race([thread.ended.then(() => true), timeout])
+        const lockError = inFlight.lockError()
+        if (!hasEnded && lockError) inFlight.fail(lockError)
+      } else await thread.ended
+      thread.unref()
+    },
+  }
+}

@@ -1,0 +1,73 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { getPriority } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { openExitGuards } from '../../src/threads/exit-guard.ts'
+
+const urlOf = (module: string) => JSON.stringify(new URL(`../../src/threads/${module}`, import.meta.url).href)
+
+t.test('the stores of a process share one exit listener, removed with the last store', async (t) => {
+  const listeners = process.listenerCount('exit')
+  const [one, other] = [openExitGuards(), openExitGuards()]
+  t.equal(process.listenerCount('exit'), listeners + 1)
+  one.release()
+  t.equal(process.listenerCount('exit'), listeners + 1)
+  other.release()
+  t.equal(process.listenerCount('exit'), listeners)
+})
+
+t.test('an exiting process waits for threads in native code, and lets none enter', async (t) => {
+  const directory = t.testdir()
+  // a thread that is in native code for a while, leaves, and would enter again
+  const program = `
+    import { Worker } from 'node:worker_threads'
+    import { exitGuardAt, openExitGuards } from ${urlOf('exit-guard.js')}
+    const { guards } = openExitGuards()
+    exitGuardAt(guards, 0).enterNative()
+    const source = \`
+      const { parentPort, workerData: guards } = require('node:worker_threads')
+      const { writeFileSync } = require('node:fs')
+      import(${urlOf('exit-guard.js')}).then(({ exitGuardAt }) => {
+        const guard = exitGuardAt(guards, 0)
+        parentPort.postMessage('in native code')
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300)
+        writeFileSync(process.env.DIRECTORY + '/left', '')
+        guard.leaveNative()
+        guard.enterNative()
+        writeFileSync(process.env.DIRECTORY + '/entered', '')
+      })
+    \`
+    const worker = new Worker(source, { eval: true, workerData: guards, execArgv: [] })
+    worker.once('message', () => process.exit(7))`
+  const { status, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    env: { ...process.env, DIRECTORY: directory },
+    timeout: 30_000,
+  })
+  t.equal(status, 7, `${status} ${stderr}`)
+  t.ok(existsSync(join(directory, 'left')), 'the exit waited')
+  t.notOk(existsSync(join(directory, 'entered')))
+})
+
+const skip = process.platform === 'linux' ? false : 'only on Linux a thread has a priority of its own'
+
+/** The priorities of an unprivileged process that is started with `niceness` and lowers its priority in steps. */
+function prioritiesOf(niceness: number, ...steps: number[]): number[] {
+  const program = `
+    const { lowerThreadPriority } = await import(${urlOf('thread-priority.js')})
+    const { getPriority } = await import('node:os')
+    process.setuid?.(65534)
+    const seen = []
+    for (const step of ${JSON.stringify(steps)}) seen.push((lowerThreadPriority(step), getPriority()))
+    console.log(JSON.stringify(seen))`
+  const args = ['-n', String(niceness), process.execPath, '--input-type=module', '-e', program]
+  const { stdout, stderr } = spawnSync('nice', args, { encoding: 'utf8' })
+  if (stdout === '') throw new Error(stderr)
+  return JSON.parse(stdout)
+}
+
+t.test('a thread lowers its priority, and never raises it', { skip }, async (t) => {
+  const own = getPriority()
+  t.strictSame(prioritiesOf(0, own + 3, own + 1, own + 5), [own + 3, own + 3, own + 5])
+  t.strictSame(prioritiesOf(7, own + 3), [own + 7], 'a process that was started with a lower one keeps it')
+})

@@ -1,0 +1,186 @@
+import { constants } from 'node:os'
+import { MessageChannel } from 'node:worker_threads'
+import { IngestError } from '@ingest/core'
+import t, { type Test } from 'tap'
+import type { BytesRequest } from '../../src/chunks/blob-writer.ts'
+import { type Environment, openEnvironment } from '../../src/environment/environment.ts'
+import { deserializeError, serializeError } from '../../src/threads/error-transfer.ts'
+import { blobSlot } from '../../src/threads/exit-guard.ts'
+import { type RequestClientOptions, startRequestClient } from '../../src/threads/request-client.ts'
+import { runRequestLoop, type ThreadMessage } from '../../src/threads/request-loop.ts'
+
+/** A client of the thread that writes the content of chunks. */
+async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) {
+  const directory = t.testdir()
+  const environment = openEnvironment(directory)
+  const contents = environment.table('bytes')
+  const fatal: string[] = []
+  const guards = new Int32Array(new SharedArrayBuffer(12))
+  const client = await startRequestClient<BytesRequest>({
+    module: new URL('../../src/chunks/blob-worker.js', import.meta.url),
+    data: { guards, directory, fileIds: environment.fileIds } as RequestClientOptions['data'],
+    slot: blobSlot,
+    onFatal: ({ code }) => fatal.push(code),
+    lockHolder: environment.lockHolder,
+    timeoutMs: 10_000,
+    ...options,
+  })
+  let lastId = 0
+  t.teardown(async () => {
+    await client.close()
+    await environment.root.close()
+  })
+  return {
+    environment,
+    client,
+    fatal,
+    write(name: string, bytes = 1) {
+      const rows = [{ place: Buffer.from(name), bytes: Buffer.from(name) }]
+      return client.request<undefined>({ type: 'write', id: ++lastId, rows }, bytes)
+    },
+    names() {
+      environment.root.resetReadTxn()
+      return [...contents.getKeys()].map(String)
+    },
+  }
+}
+
+/** Holds the write lock in this process, where it is not taken for that of another one. */
+async function holdWriteLock({ root }: Environment) {
+  let release = () => {}
+  let held: Promise<unknown> | undefined
+  await new Promise<void>((resolve) => {
+    held = root.transaction(() => {
+      resolve()
+      return new Promise<void>((end) => {
+        release = end
+      })
+    })
+  })
+  return {
+    release() {
+      release()
+      return held
+    },
+  }
+}
+
+t.test('closing finishes the requests in flight, and accepts no more', async (t) => {
+  const { client, write, names } = await openClient(t)
+  const before = write('before')
+  const closed = client.close()
+  await t.rejects(write('after'), { code: 'store-closed' })
+  t.equal(client.unavailable()?.code, 'store-closed')
+  t.equal(client.failure(), undefined)
+  await Promise.all([before, closed])
+  t.strictSame(names(), ['before'])
+})
+
+t.test('the bytes in flight are limited: further requests are rejected at once', async (t) => {
+  const { write, names } = await openClient(t)
+  const inFlight = [write('a', 40 * 2 ** 20), write('b', 20 * 2 ** 20)]
+  await t.rejects(write('c', 10 * 2 ** 20), { code: 'overloaded', retryAfterSeconds: 1, limit: 64 * 2 ** 20 })
+  await Promise.all(inFlight)
+  await write('d', 100 * 2 ** 20)
+  t.strictSame(names(), ['a', 'b', 'd'], 'a request over the limit is accepted when none is in flight')
+})
+
+t.test('a commit that takes too long fails the store', async (t) => {
+  const { environment, client, write, fatal } = await openClient(t, { timeoutMs: 50 })
+  const lock = await holdWriteLock(environment)
+  for (const each of [write('a'), write('b')]) {
+    await t.rejects(each, { code: 'store-failed', message: 'has not ended within 50 ms' })
+  }
+  await t.rejects(write('c'), { code: 'store-failed' })
+  t.equal(client.failure()?.code, 'store-failed')
+  t.strictSame(fatal, ['store-failed'])
+  await lock.release()
+})
+
+t.test('a commit that ended in time is no failure, however late its response is read', async (t) => {
+  const { write, names, fatal } = await openClient(t, { timeoutMs: 50 })
+  for (const name of ['a', 'b']) {
+    const written = write(name)
+    while (!names().includes(name));
+    // long enough for the response to be sent, and for the time-out
+    const end = performance.now() + 100
+    while (performance.now() < end);
+    await written
+  }
+  t.strictSame(fatal, [])
+})
+
+t.test('a failure found elsewhere rejects every request, and is reported once', async (t) => {
+  const { client, write, fatal } = await openClient(t)
+  const inFlight = write('in flight')
+  client.fail(new IngestError('store-failed', 'It is gone.'))
+  client.fail(new IngestError('store-failed', 'Another.'))
+  for (const each of [inFlight, write('after')]) await t.rejects(each, { message: 'It is gone.' })
+  t.strictSame(fatal, ['store-failed'])
+})
+
+t.test('a request that cannot be sent is rejected, and leaves nothing in flight', async (t) => {
+  const { client, write } = await openClient(t)
+  const rows = [{ place: Buffer.from('a'), bytes: (() => {}) as never }]
+  await t.rejects(client.request({ type: 'write', id: 100, rows }, 1), { name: 'DataCloneError' })
+  await write('b')
+})
+
+t.test('requests that arrive together are handled together, in batches of about 16 MiB', async (t) => {
+  const { port1, port2 } = new MessageChannel()
+  const messages: ThreadMessage[] = []
+  port1.on('message', (message) => messages.push(message))
+  const batches: number[][] = []
+  const memory = new ArrayBuffer(8)
+  const guarded: string[] = []
+  const guard = { enterNative: () => void guarded.push('enter'), leaveNative: () => void guarded.push('leave') }
+  const ended = runRequestLoop<{ type: 'work'; id: number; bytes: number }>(port2, guard, async () => ({
+    requestBytes: ({ bytes }) => bytes,
+    async handle(requests) {
+      batches.push(requests.map(({ id }) => id))
+      return requests.map(({ id }) => ({ id, value: id === 6 ? memory : id }))
+    },
+    transferList: (outcomes) => (outcomes.some(({ id }) => id === 6) ? [memory] : []),
+    async close() {
+      port2.postMessage({ type: 'closed' })
+    },
+  }))
+  for (const id of [1, 2, 3]) port1.postMessage({ type: 'work', id, bytes: 10 })
+  for (const id of [4, 5, 6]) port1.postMessage({ type: 'work', id, bytes: 10 * 2 ** 20 })
+  port1.postMessage({ type: 'close' })
+  await ended
+  while ((messages.at(-1)?.type as string) !== 'closed') await new Promise(setImmediate)
+  port1.close()
+  t.strictSame(batches, [[1, 2, 3, 4, 5], [6]])
+  t.strictSame(guarded, ['leave', 'enter'], 'the guard is entered once for all of them')
+  t.match(messages, [{ type: 'ready' }, { outcomes: [1, 2, 3, 4, 5].map((id) => ({ id, value: id })) }, {}, {}])
+  t.equal(memory.byteLength, 0, 'memory of an outcome is detached')
+})
+
+const failed = (code: number) => Object.assign(new Error('it said no'), { code })
+const { EIO, ENOSPC, EDQUOT, EFBIG, ENOMEM } = constants.errno
+const MDB_MAP_FULL = -30792
+
+t.test('an error is the same in another thread', async (t) => {
+  const details = { limit: 1, actual: 2, retryAfterSeconds: 3 }
+  for (const error of [new IngestError('overloaded', 'Wait.', details), new IngestError('store-failed', 'No.')]) {
+    const { name, code, message, limit, actual, retryAfterSeconds } = error
+    const transferred = deserializeError(structuredClone(serializeError(error)))
+    t.ok(transferred instanceof IngestError)
+    t.match(transferred, { name, code, message, limit, actual, retryAfterSeconds })
+  }
+})
+
+t.test('an error of a full disk is temporary, any other one fails the store', async (t) => {
+  const [full, notFull] = [() => true, () => false]
+  for (const code of [ENOSPC, EDQUOT, EFBIG, MDB_MAP_FULL]) {
+    const expected = { code: 'disk-full', message: 'it said no', details: { retryAfterSeconds: 5 } }
+    t.match(serializeError(failed(code)), expected)
+  }
+  t.match(serializeError(failed(EIO), full), { code: 'disk-full' })
+  t.match(serializeError(failed(EIO), notFull), { code: 'store-failed', message: 'it said no' })
+  t.match(serializeError(failed(EIO)), { code: 'store-failed' })
+  t.match(serializeError(failed(ENOMEM), full), { code: 'store-failed' })
+  t.match(serializeError(new RangeError('too far')), { code: 'store-failed', message: 'too far' })
+  for (const thrown of ['a text', undefined, null]) t.match(serializeError(thrown), { code: 'store-failed' })
+})
