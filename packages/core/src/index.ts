@@ -26,6 +26,7 @@ export { issuesMax } from './validation.ts'
 // Maps
 
 export { canonicalJson, mapDepthMax } from './json/canonical-json.ts'
+export type { LatePublish } from './maps/decide-publication.ts'
 export { digestOf } from './maps/digest.ts'
 export type {
   ChunkRef,

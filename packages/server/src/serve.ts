@@ -26,7 +26,7 @@ export interface Served {
   port: number
   /**
    * Drains the server. New requests get a 503. The server listens until the requests in flight are done, at least for
-   * {@link lingerMs} and at most for `closeTimeoutMs`, then closes every connection. Resolves when all are closed. Does
+   * 500 ms and at most for `closeTimeoutMs`, then closes every connection. Resolves when all are closed. Does
    * not close the Ingest. Every call returns the same promise.
    */
   close(): Promise<void>

@@ -53,7 +53,7 @@ export interface RateLimiter {
   /** Charges the bytes of an upload beyond those declared. */
   chargeMapBytes(projectId: string, bytes: number): void
   /**
-   * Charges {@link readBytesMin} for a read.
+   * Charges 4,096 bytes for a read.
    *
    * @throws {IngestError} `rate-limited`, with nothing charged.
    */

@@ -12,7 +12,7 @@ export interface RateLimits {
   /** Its burst is at least 100, the events of a full batch. */
   events?: RateLimit
   /**
-   * Bytes of the bodies of batches, uncompressed. Default: {@link bytesPerEvent} times the limit of events. Its burst is
+   * Bytes of the bodies of batches, uncompressed. Default: 512 times the limit of events. Its burst is
    * at least 262,144, the bytes of a full batch.
    */
   batchBytes?: RateLimit
