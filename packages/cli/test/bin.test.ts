@@ -94,7 +94,7 @@ const eventCount = 2000
 
 /** A store with more events than fit into a pipe. */
 async function openFilled(): Promise<string[]> {
-  const data = t.testdir()
+  const data = join(directory, 'filled')
   await withStore(data, (project) => submitIds(project, idsOf('e', eventCount), 'x'.repeat(1000)))
   return ['--data', data, '--project', projectId]
 }

@@ -60,7 +60,7 @@ t.test('--help of a command names its options', async (t) => {
         '--json',
       ]),
     ],
-    [['find'], ['<eventId>', '--url', '--data', '--project', '--json', 'exit code 3']],
+    [['find'], ['<eventId>', '--url', '--data', '--project', '--json', 'Exit code 3']],
     [['stats'], ['--url', '--data', '--project', '--builds', '--json', 'all projects']],
     [['completion'], ['<shell>', 'bash', 'zsh', 'fish', 'powershell', '.bashrc']],
     [

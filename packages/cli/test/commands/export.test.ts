@@ -123,7 +123,7 @@ t.test('an invalid limit or cursor is wrong usage', async (t) => {
     await isWrongUsage(t, ['export', '--limit', limit], /'--limit <n>' argument '.*' is invalid/, { env })
   }
   for (const cursor of ['', '1-2-3']) {
-    await isWrongUsage(t, ['export', '--after', cursor], /The cursor is not one that this store has given out/, { env })
+    await isWrongUsage(t, ['export', '--after', cursor], /The cursor is not an event cursor of this store/, { env })
   }
 })
 
@@ -237,5 +237,6 @@ t.test('--cursor-file may be outside of the directory', async (t) => {
     t,
     [...args.slice(0, -3), join(path, 'other'), ...args.slice(-2)],
     /belongs to the directory files/,
+    { env },
   )
 })

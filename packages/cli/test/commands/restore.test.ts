@@ -82,7 +82,7 @@ t.test(
       t.match(await ingest(args), {
         code: 2,
         stdout: '',
-        stderr: /event at which the cursor stands is not in the store/,
+        stderr: /event of the cursor is not in the store/,
       })
     }
   },

@@ -117,7 +117,7 @@ t.test('invalid options and credentials fail immediately', async (t) => {
   await isWrongUsage(t, ['tail', '--project', projectId], /missing --url <url>/)
   await isWrongUsage(t, ['tail', '--since', 'yesterday'], /--since expects a duration/, { env })
   await isWrongUsage(t, ['tail', '--since', '1h', '--after', '1-0'], /cannot be used with/, { env })
-  await isWrongUsage(t, ['tail', '--after', 'nonsense'], /cursor is not one/, { env })
+  await isWrongUsage(t, ['tail', '--after', 'nonsense'], /cursor is not an event cursor/, { env })
   await isWrongUsage(t, ['tail', '--type', ''], /non-empty/, { env })
   await isWrongUsage(t, ['tail', '--data', t.testdir(), '--project', projectId], /There is no store/)
   t.match(await ingest(['tail'], { env: { ...env, INGEST_KEY: 'ik_wrong' } }), { code: 4, stdout: /^$/ })
