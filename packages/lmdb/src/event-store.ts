@@ -9,11 +9,11 @@ import {
   type StoredEvent,
 } from '@ingest/core'
 import type { LmdbIdentity } from './environment/identity.ts'
-import type { Position } from './ids/entry.ts'
 import type { Fingerprint } from './ids/fingerprint.ts'
 import { countSince, readActivity } from './log/activity.ts'
 import { createEventLog, type EventLogTables, type LoggedEvent, type SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-turns.ts'
+import type { Position } from './log/record.ts'
 import { encodePayload, encodeRecord } from './log/record.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { Writer } from './writer/writer-client.ts'

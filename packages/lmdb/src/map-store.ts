@@ -1,16 +1,18 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
-  type ChunkUpload,
   type Digest,
   IngestError,
   type Manifest,
+  type MapChunks,
   type MapContents,
+  type MapDecision,
   type MapEntry,
+  type MapKey,
   type MapSlot,
   type MapStore,
-  type NewChunk,
 } from '@ingest/core'
 import { readyMapsMax } from '@ingest/core/internal'
+import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { Rows } from './environment/environment.ts'
 import type { SlicedReads } from './log/event-log.ts'
@@ -18,8 +20,9 @@ import { createTurns } from './project-store.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import { listBuilds } from './tables/builds.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
-import { type MapTables, versionOfNone } from './tables/maps.ts'
-import { deserializeError, type SerializedError } from './threads/error-transfer.ts'
+import { versionOfNone } from './tables/map-reader.ts'
+import type { MapTables } from './tables/maps.ts'
+import { deserializeError } from './threads/error-transfer.ts'
 import type { PutMap } from './writer/commands.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -40,77 +43,7 @@ const noUploads: ReadonlyMap<Digest, WrittenChunk> = new Map()
 export function createMapStore({ maps, blobs, writer, reader, table, slicedReads }: MapStoreOptions): MapStore {
   const { readSnapshot, readProject, numberOf } = reader
   const inTurn = createTurns()
-
-  async function writeBlobs(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>> {
-    const blobKeys = await blobs.write(project, uploads)
-    return new Map(
-      uploads.map(({ digest, bytes }) => [digest, { blobKey: blobKeys.get(digest) as BlobKey, size: bytes.length }]),
-    )
-  }
-
-  /** The collection count at which all of these blobs exist; undefined if one is deleted, or about to be. */
-  function collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined {
-    const keys = [...written.values()].map(({ blobKey }) => blobKey)
-    // the count first: blobs that exist at a count are deleted only at a later one
-    const [collections, isGarbage] = readSnapshot(() => [
-      maps.chunks.collections(),
-      keys.some((blobKey) => maps.chunks.isGarbage(blobKey)),
-    ])
-    return isGarbage || !keys.every(blobs.exists) ? undefined : collections
-  }
-
-  /** Marks blobs as garbage whose chunks were not stored; those that cannot be marked are found at the next opening. */
-  async function discard(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void> {
-    if (written.size === 0) return
-    const blobKeys = [...written.values()].map(({ blobKey }) => blobKey)
-    await writer.run({ type: 'markGarbage', blobKeys }).catch(() => {})
-  }
-
-  /** Updates all pending manifests that miss a stored chunk, a bounded number in each transaction. */
-  async function resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void> {
-    const isAwaited = () => maps.pending.isAwaited(project, digest) && maps.chunks.isStored(project, digest)
-    while (readSnapshot(isAwaited)) await writer.run({ type: 'resolveAwaited', project, digest, touchedAt })
-  }
-
-  function readSlot(projectId: string, key: { placeId: string; buildId: string }, digests: readonly Digest[]) {
-    const none = { slot: {} as MapSlot, version: versionOfNone, present: new Set<Digest>() }
-    return readProject(projectId, none, (project) => {
-      const found = maps.find(project, key)
-      return { slot: maps.slot(project, found), version: found.version, present: maps.present(project, digests) }
-    })
-  }
-
-  async function putChunk(project: number, chunk: NewChunk) {
-    const { digest, receivedAt, pendingBytesMax } = chunk
-    for (;;) {
-      const [isNamed, isStored] = readSnapshot(() => [
-        maps.chunks.isNamed(project, digest),
-        maps.chunks.isStored(project, digest),
-      ])
-      if (!isNamed) return 'undeclared'
-      if (isStored) return 'existing'
-      const written = await writeBlobs(project, [chunk])
-      const collections = collectionsWith(written)
-      if (collections === undefined) continue
-      const own = written.get(digest) as WrittenChunk
-      const command = {
-        type: 'putChunk',
-        project,
-        digest,
-        chunk: own,
-        collections,
-        receivedAt,
-        pendingBytesMax,
-      } as const
-      const outcome = await writer.run(command).catch(async (error) => {
-        await discard(written)
-        throw error
-      })
-      if (outcome === 'stored' || outcome === 'existing' || outcome === 'undeclared') return outcome
-      await discard(written)
-      if (outcome !== 'changed') throw refusalOf(outcome)
-    }
-  }
+  const uploads = createChunkUploads({ maps, blobs, writer, reader })
 
   return {
     async map({ projectId, ...id }) {
@@ -135,53 +68,17 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
       return project === undefined ? [] : listBuilds(table, slicedReads(projectId), project, selection)
     },
 
-    updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [], pendingBytesMax }, decide) {
-      const map = { placeId, buildId }
-      return inTurn(JSON.stringify([projectId, placeId, buildId]), async () => {
-        let written = noUploads
-        try {
-          for (;;) {
-            const { slot, version, present } = readSlot(projectId, map, digests)
-            const { contents, result } = decide(slot, present)
-            if (!contents) return result
-            const project = numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
-            if (uploads.length > 0 && written.size === 0) written = await writeBlobs(project, uploads)
-            const collections = collectionsWith(written)
-            if (collections === undefined) {
-              await discard(written)
-              written = noUploads
-              continue
-            }
-            const outcome = await writer.run({
-              type: 'putMap',
-              project,
-              map,
-              version,
-              digests,
-              present,
-              ...manifestsToPut(slot, contents),
-              uploads: written,
-              collections,
-              pendingBytesMax,
-            })
-            if (outcome === 'changed') continue
-            if (outcome !== 'written') throw refusalOf(outcome)
-            const stored = [...written.keys()]
-            written = noUploads
-            for (const digest of stored) await resolveAwaited(project, digest)
-            return result
-          }
-        } finally {
-          await discard(written)
-        }
-      })
+    updateMap(key, chunks, decide) {
+      const { projectId, placeId, buildId } = key
+      const context = { maps, writer, reader, uploads }
+      return inTurn(JSON.stringify([projectId, placeId, buildId]), () => updateMap(context, key, chunks, decide))
     },
 
     async putChunk(projectId, chunk) {
       const project = numberOf(projectId)
-      const outcome = project === undefined ? 'undeclared' : await putChunk(project, chunk)
+      const outcome = project === undefined ? 'undeclared' : await uploads.putChunk(project, chunk)
       if (project === undefined || outcome === 'undeclared') return { outcome: 'undeclared', ready: [] }
-      await resolveAwaited(project, chunk.digest, chunk.receivedAt)
+      await uploads.resolveAwaited(project, chunk.digest, chunk.receivedAt)
       return { outcome, ready: readSnapshot(() => maps.readyWith(project, chunk.digest, readyMapsMax)) }
     },
 
@@ -212,6 +109,59 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
   }
 }
 
+interface UpdateContext extends Pick<MapStoreOptions, 'maps' | 'writer' | 'reader'> {
+  uploads: ChunkUploads
+}
+
+/** Reads, decides and writes until nothing has changed in between. */
+async function updateMap<T>(
+  { maps, writer, reader, uploads }: UpdateContext,
+  { projectId, ...map }: MapKey,
+  { digests = [], uploads: chunks = [], pendingBytesMax }: MapChunks,
+  decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
+): Promise<T> {
+  const none = { slot: {} as MapSlot, version: versionOfNone, present: new Set<Digest>() }
+  let written = noUploads
+  try {
+    for (;;) {
+      const { slot, version, present } = reader.readProject(projectId, none, (project) => {
+        const found = maps.find(project, map)
+        return { slot: maps.slot(project, found), version: found.version, present: maps.present(project, digests) }
+      })
+      const { contents, result } = decide(slot, present)
+      if (!contents) return result
+      const project = reader.numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
+      if (chunks.length > 0 && written.size === 0) written = await uploads.write(project, chunks)
+      const collections = uploads.collectionsWith(written)
+      if (collections === undefined) {
+        await uploads.discard(written)
+        written = noUploads
+        continue
+      }
+      const outcome = await writer.run({
+        type: 'putMap',
+        project,
+        map,
+        version,
+        digests,
+        present,
+        ...manifestsToPut(slot, contents),
+        uploads: written,
+        collections,
+        pendingBytesMax,
+      })
+      if (outcome === 'changed') continue
+      if (outcome !== 'written') throw deserializeError(outcome.refusal)
+      const stored = [...written.keys()]
+      written = noUploads
+      for (const digest of stored) await uploads.resolveAwaited(project, digest)
+      return result
+    }
+  } finally {
+    await uploads.discard(written)
+  }
+}
+
 /** The contents as the writer needs them: a manifest that stays is not sent. */
 function manifestsToPut(slot: MapSlot, { complete, pending }: MapContents): Pick<PutMap, 'complete' | 'pending'> {
   const roleOf = (manifest: Manifest) => {
@@ -222,8 +172,4 @@ function manifestsToPut(slot: MapSlot, { complete, pending }: MapContents): Pick
     complete: complete && { manifest: roleOf(complete.manifest), publishedAt: complete.publishedAt },
     pending: pending && { manifest: roleOf(pending.manifest), touchedAt: pending.touchedAt },
   }
-}
-
-function refusalOf({ refusal }: { refusal: SerializedError }): IngestError {
-  return deserializeError(refusal)
 }

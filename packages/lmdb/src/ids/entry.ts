@@ -1,8 +1,4 @@
-/** The position of an event in the log: the sequence number of its record, and its index in the record. */
-export interface Position {
-  sequence: number
-  index: number
-}
+import type { Position } from '../log/record.ts'
 
 /** A position at which an event of a query may be stored. */
 export interface Candidate {

@@ -1,8 +1,7 @@
 import type { Totals } from '@ingest/core'
 import type { Rows, Table } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
-import type { Position } from '../ids/entry.ts'
-import { decodeRecord, readChecksum, readHeader, splitEvents } from './record.ts'
+import { decodeRecord, type Position, readChecksum, readHeader, splitEvents } from './record.ts'
 
 export interface EventLogTables {
   /** sequence → record */

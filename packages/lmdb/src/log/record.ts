@@ -25,6 +25,12 @@ export interface LogRecord {
   payload: Buffer
 }
 
+/** The position of an event in the log: the sequence number of its record, and its index in the record. */
+export interface Position {
+  sequence: number
+  index: number
+}
+
 const version = 1
 const headerBytes = 24
 const crcOffset = 16

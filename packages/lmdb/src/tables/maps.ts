@@ -1,13 +1,9 @@
-import { crc32 } from 'node:zlib'
 import {
   type CompleteMap,
   type Digest,
   type Manifest,
   type MapContents,
-  type MapEntry,
   type MapId,
-  type MapSelection,
-  type MapSlot,
   manifestBytes,
   type NewChunk,
   type PendingManifest,
@@ -22,9 +18,9 @@ import {
 } from '@ingest/core/internal'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
-import { readFrozenAt } from '../log/event-log.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'
-import { decodeChunks, encodeChunks, mapIdOf, nameOf } from './map-records.ts'
+import { createMapReader, type FoundMap, type MapReader, type MapRow, mapKeyOffset } from './map-reader.ts'
+import { encodeChunks, mapIdOf, nameOf } from './map-records.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 
 export interface PutOptions {
@@ -34,30 +30,10 @@ export interface PutOptions {
   pendingBytesMax?: number | undefined
 }
 
-/** A map as it is stored. */
-export interface FoundMap {
-  row: MapRow
-  contents: MapContents
-  frozenAt: number | undefined
-  /** Differs between any two states of the slot. */
-  version: string
-}
-
 /** The maps and their manifests. Projects are identified by number. */
-export interface MapTables {
+export interface MapTables extends MapReader {
   chunks: ChunkTables
   pending: PendingTables
-  find(project: number, id: MapId): FoundMap
-  /** The slot of the contract. */
-  slot(project: number, found: FoundMap): MapSlot
-  /** The selected maps among the next `keysMax` maps; `last` is the last of these if more may follow. */
-  list(project: number, selection: MapSelection, keysMax: number): { entries: MapEntry[]; last?: MapId }
-  present(project: number, digests: readonly Digest[]): Set<Digest>
-  /** The pending maps that name a chunk and miss none, at most `limit`. */
-  readyWith(project: number, digest: Digest, limit: number): MapId[]
-  /** The expired pending maps of all projects. */
-  expired(touchedBefore: number): { project: number; id: MapId }[]
-
   // only inside a write transaction
   /** @throws {IngestError} `map-quota-exceeded`, with nothing written */
   put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
@@ -78,24 +54,11 @@ export interface MapTables {
   expire(project: number, id: MapId, touchedBefore: number): void
 }
 
-/** A map without the chunks of its manifests; `number` identifies a manifest. */
-interface MapRow {
-  complete?: Omit<Manifest, 'chunks'> & { number: number; publishedAt: number }
-  pending?: Omit<Manifest, 'chunks'> & { number: number }
-}
-
 /** A manifest of a map; `number` is undefined until it is written. */
 interface NumberedManifest {
   number: number | undefined
   manifest: Manifest
 }
-
-/** The version of a slot with nothing in it. */
-export const versionOfNone = [undefined, undefined].join()
-
-const projectBytes = 4
-/** The most ready manifests that are searched for those that name a chunk. */
-const readySearchedMax = 1_000
 
 /** @param onGarbage called when a blob is marked as garbage */
 export function openMapTables(table: (name: string) => Rows, onGarbage = () => {}): MapTables {
@@ -103,45 +66,9 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
   const maps = table('maps')
   /** number → chunks */
   const manifests = table('manifests')
-  const freezes = table('freezes')
   const chunks = openChunkTables(table, onGarbage)
   const pending = openPendingTables(table)
-
-  function find(project: number, id: MapId): FoundMap {
-    const bytes = maps.getBinary(projectKey(project, nameOf(id)))
-    const row: MapRow = bytes ? JSON.parse(bytes.toString()) : {}
-    const frozenAt = readFrozenAt(freezes, project, id.buildId)
-    const contents: MapContents = {}
-    const version: unknown[] = [bytes?.toString(), frozenAt]
-    if (row.complete) {
-      const chunkBytes = manifests.getBinary(sequenceKey(row.complete.number)) as Buffer
-      const { publishedAt } = row.complete
-      contents.complete = { manifest: manifestOf(row.complete, chunkBytes), publishedAt }
-      version.push(crc32(chunkBytes))
-    }
-    if (row.pending) {
-      const chunkBytes = manifests.getBinary(sequenceKey(row.pending.number)) as Buffer
-      const { touchedAt, missing } = pending.get(project, row.pending.number)
-      contents.pending = { manifest: manifestOf(row.pending, chunkBytes), touchedAt }
-      version.push(crc32(chunkBytes), touchedAt, missing)
-    }
-    return { row, contents, frozenAt, version: version.join() }
-  }
-
-  function slot(project: number, { row, contents, frozenAt }: FoundMap): MapSlot {
-    return {
-      ...(frozenAt !== undefined && { frozenAt }),
-      ...(contents.complete && { complete: contents.complete }),
-      ...(contents.pending && {
-        pending: { ...contents.pending, missing: missingOf(project, contents.pending, row.pending?.number as number) },
-      }),
-    }
-  }
-
-  function missingOf(project: number, { manifest }: PendingManifest, number: number): Digest[] {
-    if (pending.get(project, number).missing === 0) return []
-    return digestsOf(manifest).filter((digest) => !chunks.isStored(project, digest))
-  }
+  const reader = createMapReader(table, chunks, pending)
 
   function addManifest(project: number, manifest: Manifest): number {
     const [last] = [...manifests.getKeys({ reverse: true, limit: 1 })]
@@ -257,50 +184,11 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
     pending.addPendingBytes(project, change)
   }
 
-  /** The keys of the maps of a project, or of one of its builds. */
-  function keysOf(project: number, buildId?: string, after?: MapId) {
-    const start = projectKey(project, buildId === undefined ? undefined : nameOf({ buildId, placeId: '' }))
-    const end = buildId === undefined ? projectKey(project + 1) : projectKey(project, Buffer.from(`${buildId}\u0001`))
-    const behind = after && Buffer.concat([projectKey(project, nameOf(after)), Buffer.of(0)])
-    return maps.getKeys({ start: behind && behind.compare(start) > 0 ? behind : start, end })
-  }
-
   return {
+    ...reader,
     chunks,
     pending,
-    find,
-    slot,
     put,
-
-    list(project, { placeId, buildId, after, limit }, keysMax) {
-      const ids: MapId[] = []
-      let last: MapId | undefined
-      let left = keysMax
-      for (const key of keysOf(project, buildId, after)) {
-        const id = mapIdOf(key.subarray(projectBytes))
-        left--
-        if (left === 0) last = id
-        if (placeId === undefined || id.placeId === placeId) ids.push(id)
-        if (left === 0 || ids.length === limit) break
-      }
-      return { entries: ids.map((id) => ({ ...id, slot: slot(project, find(project, id)) })), ...(last && { last }) }
-    },
-
-    present(project, digests) {
-      return new Set(digests.filter((digest) => chunks.isStored(project, digest)))
-    },
-
-    readyWith(project, digest, limit) {
-      const ready = pending.ready(project, readySearchedMax)
-      const named = ready.filter(({ number }) => chunks.names(project, number, digest))
-      return named.slice(0, limit).map(({ id }) => id)
-    },
-
-    expired(touchedBefore) {
-      const isOpen = ({ project, id }: { project: number; id: MapId }) =>
-        readFrozenAt(freezes, project, id.buildId) === undefined
-      return pending.touchedBefore(touchedBefore).filter(isOpen)
-    },
 
     putChunk(project, digest, chunk, { receivedAt, pendingBytesMax }) {
       const isStored = chunks.isStored(project, digest)
@@ -318,9 +206,9 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
     },
 
     freeze(project, buildId) {
-      for (const key of [...keysOf(project, buildId)]) {
-        const id = mapIdOf(key.subarray(projectBytes))
-        const found = find(project, id)
+      for (const key of [...reader.keysOf(project, buildId)]) {
+        const id = mapIdOf(key.subarray(mapKeyOffset))
+        const found = reader.find(project, id)
         const contents = contentsAfterFreeze(found.contents)
         if (contents !== found.contents && found.contents.pending) put(project, id, found, contents)
         else if (isPinned({ ...contents, frozenAt: found.frozenAt }) && contents.pending) {
@@ -330,7 +218,7 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
     },
 
     expire(project, id, touchedBefore) {
-      const found = find(project, id)
+      const found = reader.find(project, id)
       if (!isExpired({ pending: found.contents.pending, frozenAt: found.frozenAt }, touchedBefore)) return
       put(project, id, found, contentsAfterExpiry(found.contents))
     },
@@ -370,10 +258,6 @@ function rowOf({ complete, pending }: MapContents, state: MapState): MapRow {
     ...(complete && { complete: { ...numbered(complete), publishedAt: complete.publishedAt } }),
     ...(pending && { pending: numbered(pending) }),
   }
-}
-
-function manifestOf({ contentType, size, digest }: NonNullable<MapRow['pending']>, chunkBytes: Buffer): Manifest {
-  return { contentType, size, digest, chunks: decodeChunks(chunkBytes) }
 }
 
 function manifestBytesOf(manifest: Manifest | undefined): number {

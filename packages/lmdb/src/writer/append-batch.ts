@@ -1,9 +1,9 @@
 import type { AppendResult } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
-import type { Position } from '../ids/entry.ts'
 import type { IdIndex } from '../ids/id-index.ts'
 import type { EventLog, EventLogTables } from '../log/event-log.ts'
+import type { Position } from '../log/record.ts'
 import {
   decodeRecord,
   encodePayload,

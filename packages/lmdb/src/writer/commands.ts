@@ -1,7 +1,8 @@
 import { type CompleteMap, type Digest, IngestError, type Manifest, type MapId, type Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
-import { type FoundMap, type MapTables, openMapTables } from '../tables/maps.ts'
+import type { FoundMap } from '../tables/map-reader.ts'
+import { type MapTables, openMapTables } from '../tables/maps.ts'
 import { openProjects, type Projects } from '../tables/projects.ts'
 import { type SerializedError, serializeError } from '../threads/error-transfer.ts'
 

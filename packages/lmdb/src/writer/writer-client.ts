@@ -1,7 +1,7 @@
 import type { IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
-import type { Position } from '../ids/entry.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
+import type { Position } from '../log/record.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Appended } from './append-batch.ts'

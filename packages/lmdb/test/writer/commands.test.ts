@@ -2,7 +2,7 @@ import { type Digest, digestOf, type Manifest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { chunkKey } from '../../src/tables/chunks.ts'
-import { versionOfNone } from '../../src/tables/maps.ts'
+import { versionOfNone } from '../../src/tables/map-reader.ts'
 import { type Command, openCommandTables, type PutMap, runCommand } from '../../src/writer/commands.ts'
 import { putProject } from '../writer-bed.ts'
 

@@ -1,0 +1,97 @@
+import type { ChunkUpload, Digest, NewChunk } from '@ingest/core'
+import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
+import type { SnapshotReader } from './read-snapshot.ts'
+import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
+import type { MapTables } from './tables/maps.ts'
+import { deserializeError } from './threads/error-transfer.ts'
+import type { Writer } from './writer/writer-client.ts'
+
+export interface ChunkUploadsOptions {
+  maps: MapTables
+  blobs: ChunkBlobs
+  writer: Writer
+  reader: SnapshotReader
+}
+
+/**
+ * Stores chunks in two steps: the blob in its own environment, then its row in the map tables. A blob without a row
+ * becomes garbage.
+ */
+export interface ChunkUploads {
+  /** Writes a blob for each chunk; resolves when they are durable. */
+  write(project: number, chunks: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>>
+  /** The collection count at which all of these blobs exist; undefined if one is deleted, or about to be. */
+  collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined
+  /** Marks blobs as garbage whose chunks were not stored; those that cannot be marked are found at the next opening. */
+  discard(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void>
+  /** Updates all pending manifests that miss a stored chunk, a bounded number in each transaction. */
+  resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void>
+  /** @throws {IngestError} `map-quota-exceeded`, and the errors of the writer */
+  putChunk(project: number, chunk: NewChunk): Promise<'stored' | 'existing' | 'undeclared'>
+}
+
+export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploadsOptions): ChunkUploads {
+  const { readSnapshot } = reader
+
+  async function write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>> {
+    const blobKeys = await blobs.write(project, uploads)
+    return new Map(
+      uploads.map(({ digest, bytes }) => [digest, { blobKey: blobKeys.get(digest) as BlobKey, size: bytes.length }]),
+    )
+  }
+
+  function collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined {
+    const keys = [...written.values()].map(({ blobKey }) => blobKey)
+    // the count first: blobs that exist at a count are deleted only at a later one
+    const [collections, isGarbage] = readSnapshot(() => [
+      maps.chunks.collections(),
+      keys.some((blobKey) => maps.chunks.isGarbage(blobKey)),
+    ])
+    return isGarbage || !keys.every(blobs.exists) ? undefined : collections
+  }
+
+  async function discard(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void> {
+    if (written.size === 0) return
+    const blobKeys = [...written.values()].map(({ blobKey }) => blobKey)
+    await writer.run({ type: 'markGarbage', blobKeys }).catch(() => {})
+  }
+
+  async function resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void> {
+    const isAwaited = () => maps.pending.isAwaited(project, digest) && maps.chunks.isStored(project, digest)
+    while (readSnapshot(isAwaited)) await writer.run({ type: 'resolveAwaited', project, digest, touchedAt })
+  }
+
+  async function putChunk(project: number, chunk: NewChunk) {
+    const { digest, receivedAt, pendingBytesMax } = chunk
+    for (;;) {
+      const [isNamed, isStored] = readSnapshot(() => [
+        maps.chunks.isNamed(project, digest),
+        maps.chunks.isStored(project, digest),
+      ])
+      if (!isNamed) return 'undeclared'
+      if (isStored) return 'existing'
+      const written = await write(project, [chunk])
+      const collections = collectionsWith(written)
+      if (collections === undefined) continue
+      const own = written.get(digest) as WrittenChunk
+      const command = {
+        type: 'putChunk',
+        project,
+        digest,
+        chunk: own,
+        collections,
+        receivedAt,
+        pendingBytesMax,
+      } as const
+      const outcome = await writer.run(command).catch(async (error) => {
+        await discard(written)
+        throw error
+      })
+      if (outcome === 'stored' || outcome === 'existing' || outcome === 'undeclared') return outcome
+      await discard(written)
+      if (outcome !== 'changed') throw deserializeError(outcome.refusal)
+    }
+  }
+
+  return { write, collectionsWith, discard, resolveAwaited, putChunk }
+}
