@@ -14,6 +14,54 @@ const below: Record<string, string[]> = {
   '@ingest/server': ['@ingest/core'],
 }
 
+/**
+ * The folders of each package, and the files beside them, from the bottom up. A file imports from its own folder and
+ * from lower rows.
+ */
+const floors: Record<string, string[][]> = {
+  'packages/core/src': [
+    ['error.ts'],
+    ['validation.ts'],
+    ['json', 'projects'],
+    ['events', 'maps'],
+    ['store.ts', 'project-stats.ts', 'internal.ts'],
+    ['ingest.ts', 'memory'],
+    ['index.ts', 'testing'],
+  ],
+  'packages/lmdb/src': [
+    ['environment'],
+    ['threads', 'log', 'restore-lmdb-store.ts'],
+    ['ids', 'tables'],
+    ['writer'],
+    ['chunks', 'read-snapshot.ts'],
+    ['event-store.ts', 'chunk-uploads.ts', 'project-store.ts'],
+    ['map-store.ts'],
+    ['open-lmdb-store.ts'],
+    ['index.ts', 'internal.ts'],
+  ],
+  'packages/server/src': [
+    ['http', 'log.ts'],
+    ['authenticate.ts', 'limits'],
+    ['route.ts'],
+    ['routes'],
+    ['router.ts'],
+    ['node-handler.ts', 'fetch-handler.ts'],
+    ['serve.ts'],
+    ['index.ts'],
+  ],
+  'packages/client/src': [['http', 'batch', 'upload'], ['calls', 'import'], ['client.ts'], ['sender'], ['index.ts']],
+  'packages/cli/src': [
+    ['io.ts', 'options.ts'],
+    ['settings.ts', 'connect.ts', 'terminal'],
+    ['exit-code.ts', 'files'],
+    ['export'],
+    ['commands'],
+    ['program.ts'],
+    ['run.ts'],
+    ['bin.ts'],
+  ],
+}
+
 /** Where alone the sources may import what everything else is to be independent of. */
 const confined: Record<string, RegExp> = {
   commander: /^packages\/cli\/src\//,
@@ -64,6 +112,25 @@ t.test('between packages, arrows point down', async (t) => {
       .map((other) => `${name} depends on ${other}`),
   )
   t.strictSame(upward, [])
+})
+
+t.test('within a package, arrows point down', async (t) => {
+  for (const [source, rows] of Object.entries(floors)) {
+    const unitOf = (file: string) => posix.relative(source, file).split('/')[0] as string
+    const rowOf = (file: string) => rows.findIndex((row) => row.includes(unitOf(file)))
+    const own = files.filter((file) => file.startsWith(`${source}/`))
+    t.strictSame(
+      own.filter((file) => rowOf(file) === -1),
+      [],
+      'a new folder needs a row in the table above',
+    )
+    const upward = imports.filter((each) => {
+      if (!each.from.startsWith(`${source}/`) || !each.specifier.startsWith('.')) return false
+      const target = targetOf(each)
+      return unitOf(each.from) !== unitOf(target) && rowOf(target) >= rowOf(each.from)
+    })
+    t.strictSame(upward.map(lineOf), [], source)
+  }
 })
 
 t.test('no file reaches into another package but by its name', async (t) => {
