@@ -58,7 +58,7 @@ async function run(seed: number): Promise<{ sent: number; dropped: number; store
 
   let hold = () => {}
   const server = await openFaultyServer(projectId, choose, () => hold())
-  /** What is to be seen again, as nobody knows what became of it. */
+  /** Batches with an unknown outcome, which must be sent again. */
   let unanswered: string | undefined
   let broken: string | undefined
   const requestsPerMinute = oneOf(2, 20, 250)

@@ -325,7 +325,7 @@ for (const status of [401, 403]) {
     await pass(301)
     t.strictSame(times(), [0, 0.5, 300.5, 600.5, 601, 601, 601])
     t.strictSame(numbers().slice(4), [upTo(100), upTo(100, 100), upTo(100, 200)])
-    // backoff begins anew after it
+    // it resets the backoff
     t.strictSame(await pauses(), [0.5, 300, 300, 0.5])
     t.match(await stats(), { accepted: 300, queuedEvents: 0 })
     t.ok(flushed.end?.isFine)

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 
 /**
  * The memory that a process has for itself, in bytes: anonymous pages and shared memory, so without the pages of files
- * that it has mapped, which are LMDB's cache and belong to whoever needs the memory. Undefined where there is no /proc.
+ * that it has mapped, which are LMDB's cache and can be reclaimed. Undefined where there is no /proc.
  *
  * @param {number | 'self'} pid
  */

@@ -121,7 +121,7 @@ export async function sendLoad(options) {
     const now = performance.now()
     for (; released < ((now - origin) / 1000) * perSecond; released++) due.push(now)
     if (due.length > dueMax) return fail(new Error(`${perSecond} batches a second are more than the server can hold`))
-    // in turn, as Node answers 408 on a connection that nobody has used for a while after opening it
+    // in turn, as Node closes a connection with 408 that stays unused after opening
     for (let left = senders.length; left > 0 && due.length > 0; left--) {
       const sender = /** @type {typeof senders[number]} */ (senders.shift())
       senders.push(sender)

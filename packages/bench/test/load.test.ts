@@ -165,7 +165,7 @@ t.test('a server that lies makes the run fail', async (t) => {
     ['another status', 200, right],
     ['a failure', 500, '{}'],
     ['one too few', 202, JSON.stringify({ accepted: 9, duplicates: 0, rejected: [] })],
-    ['a duplicate that is none', 202, JSON.stringify({ accepted: 9, duplicates: 1, rejected: [] })],
+    ['a wrong duplicate', 202, JSON.stringify({ accepted: 9, duplicates: 1, rejected: [] })],
     ['a rejection', 202, JSON.stringify({ accepted: 10, duplicates: 0, rejected: [{}] })],
     ['no JSON', 202, 'thank you'],
   ]

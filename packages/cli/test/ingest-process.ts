@@ -98,7 +98,7 @@ export function ingestCommand(args: readonly string[]): string[] {
   return process.platform === 'win32' ? node : ['sh', '-c', 'unset NODE_OPTIONS; exec "$0" "$@"', ...node]
 }
 
-/** Without the settings of whoever runs the tests. */
+/** Without the settings of the user who runs the tests. */
 export function ownEnvironment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(INGEST_|NODE_)/.test(name)))
 }

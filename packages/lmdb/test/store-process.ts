@@ -41,7 +41,7 @@ export interface StoreProcess {
   pid: number
   /** Closes the store and lets the process end by itself; resolves with its exit code. */
   end(): Promise<number>
-  /** The codes told to `onFatal`, and rejections that nobody caught. */
+  /** The codes passed to `onFatal`, and unhandled rejections. */
   fatal: string[]
   unhandled: string[]
 }

@@ -14,20 +14,20 @@ import {
 } from './project.ts'
 import type { ProjectStore } from './project-store.ts'
 
-/** What a request shows of itself. */
+/** The credentials of a request, and the scope that it needs. */
 export interface Credentials {
   projectId: string
   key: string
   scope: Scope
 }
 
-/** Whether the credentials open the project for the scope. What it throws means "cannot tell now", not "no". */
+/** Whether the credentials are valid for the project and the scope. Throws when that cannot be decided now. */
 export type Authenticate = (credentials: Credentials) => boolean | Promise<boolean>
 
 export interface KeyOptions {
-  /** What the key may do; everything without. */
+  /** Scopes of the key. Default: all. */
   scopes?: readonly Scope[]
-  /** Milliseconds since 1970; never without. */
+  /** Milliseconds since 1970. Default: the key does not expire. */
   expiresAt?: number
 }
 
@@ -35,29 +35,29 @@ export interface KeyOptions {
 export interface Keyring {
   authenticate: Authenticate
   /**
-   * Makes a key, and the project if it is new. The key itself is returned this once and kept nowhere.
+   * Creates a key, and the project if it is new. The key is returned once; only its hash is stored.
    *
-   * @throws {IngestError} `invalid-argument` for a project id, scope or time that cannot be one.
+   * @throws {IngestError} `invalid-argument` for an invalid project id, scope or time
    */
   create(projectId: string, options?: KeyOptions): Promise<{ key: string; record: KeyRecord }>
   /**
-   * What is known of the project's keys, oldest first.
+   * The keys of the project, oldest first.
    *
-   * @throws {IngestError} `invalid-argument` for a project id that cannot be one; so do `revoke` and `rotate`.
+   * @throws {IngestError} `invalid-argument` for an invalid project id, as `revoke` and `rotate` do
    */
   list(projectId: string): Promise<readonly KeyRecord[]>
   /**
-   * Ends a key, at once and for ever.
+   * Revokes a key, at once and permanently.
    *
    * @throws {IngestError} `unknown-key`
    */
   revoke(projectId: string, keyId: string): Promise<KeyRecord>
   /**
-   * Makes a key with the scopes of an old one, which goes on working for `overlapMs`: game servers that are refused
-   * keep silent for minutes, so the new key has to be everywhere before the old one ends.
+   * Creates a key with the scopes of an old one, which stays valid for `overlapMs` (default 48 hours): game servers stop
+   * sending for minutes after a 401, so the new key must be deployed before the old one ends.
    *
-   * @throws {IngestError} `unknown-key`, also for a key that is expired or revoked; `invalid-argument` for an overlap
-   *   that is not a whole number from 0.
+   * @throws {IngestError} `unknown-key`, also for an expired or revoked key; `invalid-argument` for an overlap that is
+   *   not an integer of at least 0
    */
   rotate(
     projectId: string,

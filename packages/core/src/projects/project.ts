@@ -6,9 +6,9 @@ export type Scope = 'events:write' | 'maps:write' | 'read'
 
 export const scopes: readonly Scope[] = ['events:write', 'maps:write', 'read']
 
-/** A key as it is kept: never the key itself. Times are milliseconds since 1970. */
+/** A key as it is stored, by its hash. Times are milliseconds since 1970. */
 export interface KeyRecord {
-  /** The 8 characters after `ik_`, by which people and the server name the key. */
+  /** The 8 characters after `ik_`: not secret, and used in logs and commands. */
   keyId: string
   /** SHA-256 of the whole key, in hex. */
   hash: string
@@ -18,7 +18,7 @@ export interface KeyRecord {
   revokedAt?: number
 }
 
-/** A tenant: whatever is kept of it besides its events and maps. */
+/** A tenant, without its events and maps. */
 export interface Project {
   projectId: string
   /** Milliseconds since 1970. */
@@ -26,9 +26,9 @@ export interface Project {
   keys: readonly KeyRecord[]
 }
 
-// Crockford's base32 in lower case: 32 characters, none of them easily taken for another, none special in a shell
+// Crockford's base32 in lower case: 32 characters, none ambiguous to people, none special in a shell
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz'
-/** The characters of a key by which it is named. */
+/** Characters of the key id. */
 export const keyIdLength = 8
 /** 5 bits a character: 160 random bits. */
 const secretLength = 32

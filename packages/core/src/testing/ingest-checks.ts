@@ -417,7 +417,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.deepEqual(Buffer.from((await ingest.getChunk(chunk('b').digest)) ?? ''), Buffer.from('b'))
   }),
 
-  check('a chunk that is not what it says, too large, or named by nobody is refused', async (bench) => {
+  check('a chunk with a wrong digest, too large, or without a manifest is refused', async (bench) => {
     const { ingest, publish } = bench
     const large = Buffer.alloc(1_048_577)
     await publish({ manifest: mapOf('a', 'b').manifest })
@@ -547,7 +547,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.equal(await text(), '"last"')
   }),
 
-  check('the first stored event of a build freezes its map in every place, for ever', async (bench) => {
+  check('the first stored event of a build freezes its maps permanently', async (bench) => {
     const { ingest, publish, submit, event, text } = bench
     const first = await publish({ map: 'first' })
     await publish({ placeId: '2', map: 'second' })
@@ -664,7 +664,7 @@ export const ingestChecks: readonly IngestCheck[] = [
     assert.equal((await publish({ map: 'first' })).outcome, 'unchanged')
   }),
 
-  check('a publication that is none is refused, with what is wrong with it', async ({ ingest, publish }) => {
+  check('an invalid publication is refused with its issues', async ({ ingest, publish }) => {
     const { manifest } = mapOf('a', 'b')
     const [first, second] = manifest.chunks
     const wrong: [object, IssueCode, string][] = [

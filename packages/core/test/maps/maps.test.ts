@@ -528,7 +528,7 @@ t.test('a chunk completes no further map once 64 MiB were hashed for it', async 
   t.equal((await ingest.project('p').putChunk(ref.digest, bytes)).completed.length, 1)
 })
 
-t.test('what is verified while it is replaced, frozen or gone is decided anew', async (t) => {
+t.test('a map that is replaced, frozen or dropped while it is verified is decided again', async (t) => {
   for (const [what, meddle, expected] of [
     ['a whole map', (i) => i.project('p').publishMap({ ...id, map: 1 }), { outcome: 'replaced' }],
     ['a map again', (i) => i.project('p').publishMap({ ...id, manifest: manifestOf('c') }), { outcome: 'created' }],

@@ -200,7 +200,7 @@ t.test('an update blocks no reader while another process writes', async (t) => {
   await store.close()
 })
 
-/** A store with one event, whose write lock somebody else has. */
+/** A store with one event, whose write lock another process holds. */
 async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
   const directory = t.testdir()
   const store = await openLmdbStore(directory, options)

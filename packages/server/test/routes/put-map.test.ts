@@ -75,7 +75,7 @@ for (const { name, open } of edges) {
         'invalid-argument',
         { headers: [1, 2].map((n): [string, string] => ['If-Match', `"${digestOfMap(n)}"`]), body: good },
       ],
-      ['gzip that is none', 400, 'malformed-body', { headers: [['Content-Encoding', 'gzip']], body: good }],
+      ['invalid gzip', 400, 'malformed-body', { headers: [['Content-Encoding', 'gzip']], body: good }],
       ['another coding', 400, 'unsupported-coding', { headers: [['Content-Encoding', 'br']], body: good }],
     ]
     for (const [what, status, code, { headers = [], ...sent }] of cases) {
