@@ -1,3 +1,7 @@
+import { eventChecks } from './ingest/events.ts'
+import type { IngestCheck } from './ingest/ingest-check.ts'
+import { publishingChecks } from './ingest/maps.ts'
+import { readingChecks } from './ingest/reading.ts'
 import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
 import { backupChecks, closeChecks, durableChecks } from './store/durability.ts'
@@ -9,7 +13,7 @@ import { raceChecks } from './store/races.ts'
 import { readChecks } from './store/read.ts'
 import type { DurableStoreCheck, RestoreCheck, StoreCheck } from './store/store-check.ts'
 
-export { type IngestCheck, ingestChecks, type OpenIngest } from './ingest-checks.ts'
+export type { IngestCheck, OpenIngest } from './ingest/ingest-check.ts'
 export {
   type BackUpStore,
   type DurableStoreCheck,
@@ -62,3 +66,12 @@ export const durableStoreChecks: readonly DurableStoreCheck[] = durableChecks
  * ```
  */
 export const restoreChecks: readonly RestoreCheck[] = backupChecks
+
+/**
+ * What every Ingest promises, for any test runner.
+ *
+ * ```ts
+ * for (const { name, run } of ingestChecks) test(name, () => run(openMyIngest))
+ * ```
+ */
+export const ingestChecks: readonly IngestCheck[] = [...eventChecks, ...readingChecks, ...publishingChecks]

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import { ingestChecks } from '../../src/testing/ingest-checks.ts'
+import { ingestChecks } from '../../src/testing/index.ts'
 
 t.test('an ingest on the memory store keeps its promises', async (t) => {
   async function open() {

@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict'
+import { followEvents, type ReadEventsOptions } from '../../events/read-events.ts'
+import { assertRefused, benchOf, check, type IngestCheck, idOf, isolatedCheck, mapOf, range } from './ingest-check.ts'
+
+/** Reading events and statistics. */
+export const readingChecks: readonly IngestCheck[] = [
+  check('a cursor of another store, or one that was changed, is refused', async (bench, open) => {
+    const { ingest, submit, event, events } = bench
+    const start = await ingest.lastCursor()
+    await submit(event('a'), event('b'))
+    const first = (await events())[0] as { cursor: string }
+    assert.deepEqual(await events({ after: start }), await events())
+    const other = await open()
+    try {
+      const theirs = benchOf(other)
+      const cursors = [await other.ingest.lastCursor()]
+      await theirs.submit(theirs.event('a'), theirs.event('b'))
+      cursors.push(...(await theirs.events()).map(({ cursor }) => cursor))
+      for (const after of cursors) await assertRefused(events({ after }), 'invalid-cursor')
+      await assertRefused(theirs.events({ after: start }), 'invalid-cursor')
+    } finally {
+      await other.close()
+    }
+    for (const whole of [start, first.cursor]) {
+      for (const i of [0, 7, 15, 23, whole.length - 1]) {
+        const after = `${whole.slice(0, i)}${whole[i] === 'A' ? 'B' : 'A'}${whole.slice(i + 1)}`
+        await assertRefused(events({ after }), 'invalid-cursor')
+      }
+    }
+  }),
+
+  check('events are chosen by type and build, and the limit counts those', async ({ submit, event, events }) => {
+    const kinds = ['kill', 'kill', 'join', 'kill', undefined, 'join'].map((type, i) => ({ type, buildId: `b${i % 2}` }))
+    for (const [i, kind] of kinds.entries()) await submit(event(`e${i}`, kind))
+    await submit({ ...event('escaped'), type: 'kill', note: 'a "quoted" \\ text' })
+    const ids = async (options: ReadEventsOptions) => (await events(options)).map(idOf)
+    assert.deepEqual(await ids({ type: 'kill' }), ['e0', 'e1', 'e3', 'escaped'])
+    assert.deepEqual(await ids({ buildId: 'b0' }), ['e0', 'e2', 'e4'])
+    assert.deepEqual(await ids({ type: 'kill', buildId: 'b1' }), ['e1', 'e3'])
+    assert.deepEqual(await ids({ type: 'none' }), [])
+    assert.deepEqual(await ids({ type: 'kill', limit: 2 }), ['e0', 'e1'])
+    assert.deepEqual(await ids({ type: 'kill', limit: 0 }), [])
+    const [, second] = await events({ type: 'kill' })
+    assert.deepEqual(await ids({ type: 'kill', after: second?.cursor ?? '', limit: 1 }), ['e3'])
+    for (const bad of [
+      { type: '' },
+      { buildId: '' },
+      { limit: -1 },
+      { from: 0.5 },
+      { to: Number.NaN },
+      { waitMs: -1 },
+    ]) {
+      await assertRefused(events(bad), 'invalid-argument')
+    }
+  }),
+
+  check('events are chosen by when they were received', async ({ submit, event, events }) => {
+    for (const i of range(5)) await submit(event(`${i}`, { type: i % 2 === 0 ? 'first' : 'other' }))
+    const all = await events()
+    const times = all.map(({ receivedAt }) => receivedAt)
+    assert.deepEqual(
+      times,
+      [...times].sort((a, b) => a - b),
+      'times never decrease',
+    )
+    for (const from of times) {
+      assert.deepEqual(
+        await events({ from }),
+        all.filter(({ receivedAt }) => receivedAt >= from),
+      )
+      assert.deepEqual(
+        await events({ to: from }),
+        all.filter(({ receivedAt }) => receivedAt < from),
+      )
+      assert.deepEqual(
+        await events({ from, to: from + 1, type: 'first' }),
+        all.filter(({ receivedAt, text }) => receivedAt === from && text.includes('"first"')),
+      )
+    }
+    assert.deepEqual(await events({ from: (times.at(-1) ?? 0) + 1 }), [])
+  }),
+
+  check('a read reports its progress, past filtered events too', async ({ submit, event, events }) => {
+    for (const i of range(4)) await submit(event(`${i}`, { type: i === 1 ? 'wanted' : 'other' }))
+    const all = await events()
+    for (const type of ['wanted', 'none', undefined]) {
+      const told: string[] = []
+      await events({ ...(type && { type }), onProgress: (cursor) => void told.push(cursor) })
+      assert.equal(told.at(-1), all.at(-1)?.cursor)
+      await submit(event(`after ${type}`, { type: 'other' }))
+      const [last] = await events({ after: told.at(-1) ?? '' })
+      assert.equal(last && idOf(last), `after ${type}`)
+      all.push(last as (typeof all)[number])
+    }
+  }),
+
+  check('a long poll returns the next event, and ends at its time limit', async (bench) => {
+    const { ingest, submit, event, events } = bench
+    assert.deepEqual(await events({ waitMs: 1 }), [])
+    await submit(event('old', { type: 'other' }))
+    const { after, found } = {
+      after: await ingest.lastCursor(),
+      found: events({ type: 'new', waitMs: 60_000 }),
+    }
+    await submit(event('no', { type: 'other' }))
+    await submit(event('yes', { type: 'new' }))
+    assert.deepEqual((await found).map(idOf), ['yes'])
+    assert.deepEqual(
+      (await events({ after, waitMs: 60_000 })).map(idOf),
+      ['no', 'yes'],
+      'what is there is not waited for',
+    )
+    const told: string[] = []
+    await events({ type: 'none', waitMs: 1, onProgress: (cursor) => void told.push(cursor) })
+    assert.equal(told.at(-1), await ingest.lastCursor())
+  }),
+
+  check('a signal ends a long poll with its reason', async ({ events }) => {
+    const controller = new AbortController()
+    const reason = new Error('no longer wanted')
+    const waiting = events({ waitMs: 60_000, signal: controller.signal })
+    controller.abort(reason)
+    await assert.rejects(waiting, reason)
+  }),
+
+  isolatedCheck('closing ends a long poll', async ({ close, events }) => {
+    const waiting = assertRefused(events({ waitMs: 60_000 }), 'store-closed')
+    await close()
+    await waiting
+  }),
+
+  check('events are followed from the last cursor on, as they come', async (bench) => {
+    const { ingest, submit, event } = bench
+    const start = await ingest.lastCursor()
+    await submit(event('a'))
+    const after = await ingest.lastCursor()
+    const controller = new AbortController()
+    const follow = (options: ReadEventsOptions) => followEvents(ingest, { signal: controller.signal, ...options })
+    const [all, later, some] = [follow({ after: start }), follow({ after }), follow({ type: 'kill' })]
+    const next = async (followed: typeof all) =>
+      idOf({ text: Buffer.from((await followed.next()).value.bytes).toString() })
+    assert.equal(await next(all), 'a')
+    const waiting = [next(all), next(later), next(some)]
+    await submit(event('b'))
+    await submit(event('c', { type: 'kill' }))
+    assert.deepEqual(await Promise.all(waiting), ['b', 'b', 'c'])
+    assert.deepEqual([await next(all), await next(later)], ['c', 'c'])
+    const ended = [all, later, some].map((each) => assert.rejects(each.next(), { message: 'enough' }))
+    controller.abort(new Error('enough'))
+    await Promise.all(ended)
+  }),
+
+  check('an event is found by its id', async ({ ingest, submit, event, events }) => {
+    await submit(event('a'), event('an id with / ? & % # 😀'))
+    for (const { text, cursor, receivedAt } of await events()) {
+      const found = await ingest.findEvent((JSON.parse(text) as { eventId: string }).eventId)
+      assert.equal(found && Buffer.from(found.bytes).toString(), text)
+      assert.deepEqual([found?.cursor, found?.receivedAt], [cursor, receivedAt])
+    }
+    assert.equal(await ingest.findEvent('b'), undefined)
+  }),
+
+  check('statistics count stored events and report their times', async (bench) => {
+    const { ingest, submit, event, events, publish } = bench
+    const nothing = { events: 0, batches: 0, bytes: 0, firstAt: null, lastAt: null, eventsPerSecond: 0 }
+    const noBuilds = { builds: 0, frozenBuilds: 0, maps: 0 }
+    assert.deepEqual(await ingest.getStats(), { ...nothing, ...noBuilds })
+    await submit(event('a'), event('b', { buildId: 'b1' }), event('c', { type: 5 }))
+    await submit(event('b'), event('d', { buildId: 'b1' }))
+    await submit(event('a'))
+    await publish({ map: 1, buildId: 'b1' })
+    await publish({ map: 1, buildId: 'b2' })
+    await publish({ map: 1, buildId: 'b2', placeId: '2' })
+    await publish({ manifest: mapOf('not there').manifest, buildId: 'b3' })
+    const { bytes, eventsPerSecond, ...counts } = await ingest.getStats()
+    const times = (await events()).map(({ receivedAt }) => receivedAt)
+    assert.deepEqual(counts, {
+      events: 3,
+      batches: 2,
+      firstAt: times[0],
+      lastAt: times.at(-1),
+      builds: 3,
+      frozenBuilds: 1,
+      maps: 4,
+    })
+    assert.ok(Number.isSafeInteger(bytes) && bytes > 0)
+    assert.ok(eventsPerSecond >= 0 && eventsPerSecond <= 3)
+  }),
+
+  check('builds are listed in pages, each with when it froze', async (bench) => {
+    const { ingest, submit, event, publish } = bench
+    assert.deepEqual(await ingest.listBuilds(), { builds: [], next: null })
+    const open = ['B', 'b-2', 'é', '😀']
+    for (const buildId of open) await publish({ map: 1, buildId })
+    await publish({ map: 2, buildId: 'é', placeId: '2' })
+    await submit(event('a', { buildId: 'b-1' }), event('b', { buildId: '\uffff' }))
+    const { builds, next } = await ingest.listBuilds()
+    assert.equal(next, null)
+    assert.deepEqual(
+      builds.map(({ buildId, frozenAt, maps }) => [buildId, frozenAt !== null, maps]),
+      [
+        ['B', false, 1],
+        ['b-1', true, 0],
+        ['b-2', false, 1],
+        ['é', false, 2],
+        ['\uffff', true, 0],
+        ['😀', false, 1],
+      ],
+    )
+    assert.equal(builds[1]?.frozenAt, (await ingest.findEvent('a'))?.receivedAt)
+    for (const limit of [1, 2, 6]) {
+      const seen: unknown[] = []
+      for (let cursor: string | null | undefined; cursor !== null; ) {
+        const page = await ingest.listBuilds({ ...(cursor && { cursor }), limit })
+        assert.ok(page.builds.length <= limit)
+        seen.push(...page.builds)
+        cursor = page.next
+      }
+      assert.deepEqual(seen, builds)
+    }
+    await assertRefused(ingest.listBuilds({ cursor: 'no cursor' }), 'invalid-cursor')
+    for (const limit of [0, 1_001]) await assertRefused(ingest.listBuilds({ limit }), 'invalid-argument')
+  }),
+]
