@@ -11,7 +11,7 @@ async function open(directory) {
   return createIngest({
     store: await openLmdbStore(directory),
     schemas: {
-      // in addition to the rules of Ingest; other types are not restricted
+      // in addition to the rules of Ingest
       'player.level_up': Type.Object({
         playerId: Type.String(),
         level: Type.Integer({ minimum: 1, maximum: 100 }),

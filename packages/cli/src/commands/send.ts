@@ -168,7 +168,7 @@ function rejectionFailure(
   { withoutId }: SendProgress['rejections'],
   { rejected: file }: SendOptions,
 ): Failure {
-  const where = file === undefined ? '--rejected <file> writes them to a file' : `they are in ${file}`
+  const where = file === undefined ? '--rejected <file> writes them to a file' : `the rejected events are in ${file}`
   const ids = withoutId > 0 ? `; ${withoutId} without an eventId, for which --make-ids would generate one` : ''
   const others = rejected < events ? ', all others are stored' : ''
   const message = `${rejected} of ${formatCount(events, 'event')} ${rejected === 1 ? 'was' : 'were'} rejected${others}: ${where}${ids}`

@@ -133,7 +133,7 @@ t.test('rejected events are reported and do not fail the others: exit code 5', a
     accepted: 0,
     duplicates: 2,
     rejected: 4,
-    error: { code: 'events-rejected', message: /they are in .*rejected/, retryable: false },
+    error: { code: 'events-rejected', message: /the rejected events are in .*rejected/, retryable: false },
   })
   const kept = readFileSync(rejected, 'utf8')
     .trimEnd()
