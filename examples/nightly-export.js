@@ -77,5 +77,5 @@ await inDirectory(async (directory) => {
     ids,
     [0, 1, 2].flatMap((day) => [`round.start-${day}`, `round.end-${day}`]),
   )
-  return 'three days were shipped, each event once, and today waits until it is over'
+  return 'three days were exported, each event once; today is exported after it ends'
 })

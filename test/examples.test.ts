@@ -19,7 +19,7 @@ const lastWords: Record<string, string> = {
   'embedded-schemas.js': 'an event was rejected: /level Must be >= 1.',
   'fetch-hono.js': served,
   'follow-events.js': 'each event was copied once, by 3 processes of which each was killed',
-  'nightly-export.js': 'three days were shipped, each event once, and today waits until it is over',
+  'nightly-export.js': 'three days were exported, each event once; today is exported after it ends',
   'publish-map.js': 'two builds were published, and a frozen one stayed as it was',
   'quickstart.js': 'The server drained and stopped.',
   'sender-life.js': 'what was sent while the server was away came with the next start, once and in order',
@@ -44,7 +44,7 @@ for (const [name, words] of Object.entries(lastWords)) {
   })
 }
 
-t.test('the quickstart stays until a signal, and starts again on what it has stored', async (t) => {
+t.test('the quickstart runs until a signal, and restarts on its data', async (t) => {
   const directory = t.testdir()
   const taken = createServer().listen(0, '127.0.0.1')
   t.teardown(() => taken.close())
@@ -63,7 +63,7 @@ t.test('the quickstart stays until a signal, and starts again on what it has sto
   }
 })
 
-t.test('a quickstart that cannot go on says why in one line', async (t) => {
+t.test('a failing quickstart prints its reason in one line', async (t) => {
   const { exit, errors } = start(['quickstart.js', join(root, 'package.json')])
   t.strictSame(await exit, [1, null])
   t.match(await errors, /^quickstart failed: .+\n$/)

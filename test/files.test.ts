@@ -2,7 +2,7 @@ import { posix } from 'node:path'
 import t from 'tap'
 import { files, textOf } from './repository.ts'
 
-t.test('a file is called by what it is, not by being a rest', async (t) => {
+t.test('no file is named utils, helpers, common, misc, shared or types', async (t) => {
   const rest = /^(utils?|helpers?|common|misc|shared|types)$/
   t.strictSame(
     files.filter((file) => file.split('/').some((part) => rest.test(part.replace(/\.[^.]+$/, '')))),
@@ -10,7 +10,7 @@ t.test('a file is called by what it is, not by being a rest', async (t) => {
   )
 })
 
-t.test('an index stands only where a package is entered', async (t) => {
+t.test('index.ts is used for package entries only', async (t) => {
   const indexes = files.filter((file) => posix.basename(file) === 'index.ts')
   t.strictSame(
     indexes.filter((file) => !/^packages\/[^/]+\/src\/(testing\/)?index\.ts$/.test(file)),
@@ -18,7 +18,7 @@ t.test('an index stands only where a package is entered', async (t) => {
   )
 })
 
-t.test('the lockfile names no host', async (t) => {
+t.test('the lockfile contains no URL', async (t) => {
   const lines = textOf('pnpm-lock.yaml').split('\n')
   t.strictSame(
     lines.filter((line) => /:\/\/|\btarball:|\bregistry:/.test(line)),
@@ -26,7 +26,7 @@ t.test('the lockfile names no host', async (t) => {
   )
 })
 
-t.test('no file holds a path of the machine that it was written on', async (t) => {
+t.test('no file contains a path of the machine it was written on', async (t) => {
   const machinePath = /(?<![\w.:/-])\/(?:home|root|Users|work|workspace)\/\w|[A-Z]:\\Users\\|file:\/\/\/\w/
   t.match('in /Users/someone/ingest', machinePath)
   const found = files.flatMap((file) => {

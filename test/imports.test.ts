@@ -99,7 +99,7 @@ t.test('every declared dependency is imported', async (t) => {
   t.strictSame(unused, [])
 })
 
-t.test('between packages, arrows point down', async (t) => {
+t.test('packages import only lower packages', async (t) => {
   const siblings = manifests.filter(({ directory }) => directory !== '.')
   t.strictSame(
     siblings.map(({ name }) => name).filter((name) => !Object.hasOwn(below, name)),
@@ -133,7 +133,7 @@ t.test('within a package, arrows point down', async (t) => {
   }
 })
 
-t.test('no file reaches into another package but by its name', async (t) => {
+t.test('packages import each other by name only', async (t) => {
   const across = imports.filter((each) => {
     const { directory } = ownerOf(each)
     return each.specifier.startsWith('.') && directory !== '.' && !targetOf(each).startsWith(`${directory}/`)
@@ -154,7 +154,7 @@ t.test('one file of the sources runs node:http', async (t) => {
   )
 })
 
-t.test('every relative import names a file that is there', async (t) => {
+t.test('every relative import names an existing file', async (t) => {
   const built = /^packages\/[^/]+\/dist\//
   const missing = imports.filter((each) => {
     return each.specifier.startsWith('.') && !files.includes(targetOf(each)) && !built.test(targetOf(each))

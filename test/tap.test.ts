@@ -10,7 +10,7 @@ const good = `
   t.test('works', async (t) => t.equal(1, 1))
 `
 
-t.test('whatever can go wrong with a test file is reported and counted', async (t) => {
+t.test('every failure of a test file is reported and counted', async (t) => {
   const { lines, exitCode } = await runTap(
     makeProject({
       'broken.js': 'const const',

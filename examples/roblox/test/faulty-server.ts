@@ -45,7 +45,7 @@ const faults: Record<string, Fault> = {
 
 export const faultNames: readonly string[] = Object.keys(faults)
 
-/** Ingest, with a fault before it now and then. `onSilence` is told when there will be no answer. */
+/** Ingest behind random faults. `onSilence` is called when a request will get no response. */
 export async function openFaultyServer(projectId: string, choose: () => string | undefined, onSilence: () => void) {
   const ingest = createIngest({ store: openMemoryStore(), authenticate: () => true })
   const handle = createHandler(ingest)

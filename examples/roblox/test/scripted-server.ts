@@ -4,7 +4,7 @@ import { buffer } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
 import type { Test } from 'tap'
 
-/** Answers one request, of which it is told what it holds. */
+/** Responds to one request, given its content. */
 export type Step = (res: ServerResponse, body: string) => void
 
 /** A server that answers each request with the next step, and with the last one from then on. */

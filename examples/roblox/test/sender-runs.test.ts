@@ -112,7 +112,7 @@ async function run(seed: number): Promise<{ sent: number; dropped: number; store
       throw fail('more requests than the budget has')
 
     const drops: [string, number][] = await game.run('return drops')
-    if (drops.length !== gone) throw fail('not all that was dropped was told')
+    if (drops.length !== gone) throw fail('onDrop missed a dropped event')
     const dropped = new Set(drops.map(([, n]) => n))
     const stored = await numbersIn(server.ingest, projectId)
     if (new Set(stored).size !== stored.length) throw fail('an event is stored twice')

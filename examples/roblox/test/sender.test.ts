@@ -21,7 +21,7 @@ const upTo = (count: number, from = 0) => Array.from({ length: count }, (_, i) =
 /** Which requests were compressed. */
 const codings = (received: readonly { isCompressed: boolean }[]) => received.map(({ isCompressed }) => isCompressed)
 
-/** Begins a sender in a game, which tells in `drops`, `rejections` and `pauses` what it was told. */
+/** Starts a sender in a game, and records the calls of its callbacks in `drops`, `rejections` and `pauses`. */
 const begin = `
   local settings = ...
   local HttpService = game:GetService("HttpService")
@@ -114,7 +114,7 @@ t.test('events come to the real server once, in order, and compressed', async (t
   t.strictSame([now(), output], [0, []])
 })
 
-t.test('rejected events are told with their issues, and not sent again', async (t) => {
+t.test('rejected events are passed to onRejected with their issues, and not sent again', async (t) => {
   const { key, codings, url } = await openIngest(t)
   const { send, flush, rejections, drops } = await openSender(t, url, { key })
   await send({ n: 1 })
@@ -413,7 +413,7 @@ t.test('no more requests are made in a minute than the budget has', async (t) =>
   }
 })
 
-t.test('what finds no room is dropped, not what waits already', async (t) => {
+t.test('a full queue drops new events, not queued ones', async (t) => {
   const { sendAll, send, flush, pass, numbers, drops } = await open(t, { queueEventsMax: 3 }, answer(503), accept)
   await sendAll(upTo(4))
   t.match(await send({ n: 4 }), /^[0-9a-f-]{36}$/)
@@ -439,7 +439,7 @@ t.test('the queue is bounded in bytes too', async (t) => {
   t.match(await flush(), { accepted: 3 })
 })
 
-t.test('close sends what waits and then ends everything', async (t) => {
+t.test('close sends queued events, then stops everything', async (t) => {
   const { sendAll, send, close, flush, now, numbers, drops } = await open(t, {})
   await sendAll(upTo(120))
   t.match(await close(), { accepted: 120, queuedEvents: 0, dropped: none })
@@ -506,7 +506,7 @@ t.test('the example sends its last event while the server shuts down, in the tim
   t.match(game.output, [])
 })
 
-t.test('what cannot be an event is refused in words, and harms no other', async (t) => {
+t.test('an invalid event is refused with a message, and does not affect others', async (t) => {
   const { run, flush, bodies, drops, output } = await open(t, {})
   const [problems, events] = await run(`
     local cyclic = {}
@@ -599,7 +599,7 @@ t.test('a thread of the game that ended while it waited for a flush stops nothin
   t.strictSame(output, [])
 })
 
-t.test('options that cannot be are refused at once', async (t) => {
+t.test('invalid options are refused at once', async (t) => {
   const { run } = await openGame()
   const wrong = [
     {},

@@ -1,7 +1,7 @@
 /** @typedef {{ status: number, body: string }} Answer */
 
 /**
- * Reads the answers of one connection, out of whatever pieces they arrive in. They must have a Content-Length.
+ * Reads the answers of one connection, at any chunk boundaries. They must have a Content-Length.
  *
  * @param {(answer: Answer) => void} onAnswer
  * @returns {(piece: Buffer) => void}

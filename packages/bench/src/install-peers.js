@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url'
 const directory = fileURLToPath(new URL('../peers/', import.meta.url))
 
 /**
- * Installs what the peers are made of, unless it is there. They stand outside the workspace so that nobody who wants
- * to build or to test waits for PostgreSQL.
+ * Installs the dependencies of the peers, once. They are outside the workspace, so that building and testing do not
+ * install PostgreSQL.
  *
  * @param {(line: string) => void} log
  * @returns {string | undefined} why it cannot be done

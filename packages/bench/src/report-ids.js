@@ -46,14 +46,14 @@ ${formatTable(['', ''], facts)}
 
 ## How it is measured
 
-Everybody does the same job: each random id is looked up and, as it is new, added, and the smallest possible events go into a log of batches of 100, durable with the ids, some 64 batches a commit. Only how an id is found differs. Ingest does it through the \`append\` of its store, with its own hash, its checksums and its queue; the others are the shortest programs that can be written with their libraries. Contenders take turns, a tenth of all ids each. Memory is what the process has for itself after a garbage collection; at the first steps most of it is Node itself.
+All contenders do the same work: each random id is looked up and, as it is new, added, and the smallest possible events go into a log of batches of 100, durable with the ids, some 64 batches a commit. Only how an id is found differs. Ingest does it through the \`append\` of its store, with its own hash, its checksums and its queue; the others are the shortest programs that can be written with their libraries. Contenders take turns, a tenth of all ids each. Memory is what the process has for itself after a garbage collection; at the first steps most of it is Node itself.
 
 ## What this does not prove
 
 - Nothing about look-ups of ids that are there: every id is new.
 - Nothing about data larger than memory, where B-trees would fare worse than here.
 - Nothing about other LSM libraries, or about a B-tree in C without Node in between.
-- One pass, not several: a step is one measurement, and its neighbours tell how noisy it is.
+- One pass, not several: a step is one measurement, and its neighbours show the noise.
 `
 }
 

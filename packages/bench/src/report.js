@@ -253,17 +253,17 @@ function uploadsSection({ published, rounds }) {
 
 const method = `Load comes from a process of its own, over raw sockets with keep-alive. A connection sends its next batch when the last one is answered, and has it ready by then: nothing is made while the server waits. Every event is new unless the table says otherwise: 128 random bits seed each run, and the ids are random UUIDs. Events have about 370 bytes. Every answer is checked: it must be 202, with exactly as many accepted and as many duplicates as there were; one wrong answer, and the run has no figure.
 
-Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Disks are synced before each run, so that nobody pays for what another wrote.
+Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Disks are synced before each run, so that no contender pays for the writes of another.
 
 - **The floor** reads and parses the body and keeps nothing. **The synced floor** also appends it to a file, one \`fdatasync\` for all that has gathered.
 - **PostgreSQL** takes one \`INSERT … SELECT unnest … ON CONFLICT DO NOTHING\` a batch, prepared, on 8 connections, with its durability as it comes, and more memory and fewer checkpoints than by default.
 - **The LMDB B-tree** has the key (project, event id) and the event as JSON, with the defaults of \`lmdb\`.
-- **SQLite** has WAL and \`synchronous=FULL\`; what waits shares a transaction.
+- **SQLite** has WAL and \`synchronous=FULL\`; queued batches share a transaction.
 - The peers check no keys and no events, and keep no order: they do less than Ingest.`
 
 const limits = `- Nothing about another machine. Two cores are shared by server, load and kernel; with more, each contender would gain differently, PostgreSQL more than what runs in one process.
 - Nothing about absolute speed: these machines change from minute to minute. Only ratios within a run mean something.
-- Nothing about power cuts: that everybody syncs is taken on trust in the file system and the disk, and virtual disks may answer a sync early. A slower sync costs everybody; the fewer syncs, the less.
+- Nothing about power loss: syncs are trusted to the file system and the disk, and virtual disks may acknowledge a sync early. A slower sync costs every contender in proportion to its syncs.
 - Nothing about networks, TLS or proxies: the load is on the same machine.
 - Nothing about cold caches: stores had just been written, so they were in memory as far as it goes.
 - Nothing about reading, and nothing about what PostgreSQL can do besides: queries, indexes, replicas.

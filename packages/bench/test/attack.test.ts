@@ -18,12 +18,12 @@ t.test('a short run attacks the built server, and prints a line for each attack'
   t.match(rows[3], /^\| 8 senders of 261 KB of keys \|/)
 })
 
-t.test('what is not there is refused by name', async (t) => {
+t.test('an unknown attack is refused by name', async (t) => {
   for (const args of [['naps'], ['--rounds', 'many'], ['--rounds', '0']]) {
     await t.rejects(attack(...args), { code: 1, stderr: /no figures: / })
   }
 })
 
-t.test('--help says what there is', async (t) => {
+t.test('--help lists the attacks', async (t) => {
   t.match((await attack('--help')).stdout, /pnpm attack \[pipelining\|verification\|readers\|json\]/)
 })

@@ -41,12 +41,12 @@ t.test('a tiny run measures, and writes its report', async (t) => {
   t.ok(machine.length > 0)
 })
 
-t.test('what is not there is refused by name', async (t) => {
+t.test('an unknown benchmark is refused by name', async (t) => {
   for (const args of [['--only', 'mongo'], ['--parts', 'naps'], ['nothing'], ['--rounds', 'many']]) {
     await t.rejects(bench(...args), { code: 1, stderr: new RegExp(`no figures: .*"${args.at(-1)}"`) })
   }
 })
 
-t.test('--help says what there is', async (t) => {
+t.test('--help lists the benchmarks', async (t) => {
   t.match((await bench('--help')).stdout, /pnpm bench --quick/)
 })

@@ -110,13 +110,13 @@ const expected = [
   { status: 503, body: 'no' },
 ]
 
-t.test('answers are found in whatever pieces they come', async (t) => {
+t.test('responses are parsed at any chunk boundaries', async (t) => {
   for (const size of [1, 2, 5, 50, 1000]) {
     const answers: unknown[] = []
     const read = createAnswerReader((answer) => answers.push(answer))
     const bytes = Buffer.from(one + two)
     for (let at = 0; at < bytes.length; at += size) read(bytes.subarray(at, at + size))
-    t.strictSame(answers, expected, `pieces of ${size}`)
+    t.strictSame(answers, expected, `chunks of ${size}`)
   }
 })
 
@@ -146,7 +146,7 @@ t.test('batches that are sent again are duplicates, every one', async (t) => {
   await server.close()
 })
 
-t.test('with repeats in the batches, the answers tell them from what is new', async (t) => {
+t.test('with repeats in the batches, the responses distinguish them from new events', async (t) => {
   const { server, options } = await serveIngest(t)
   for (const repeatShare of [0.1, 0.5]) await sendLoad({ ...options, repeatShare })
   await server.close()

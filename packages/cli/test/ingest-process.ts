@@ -48,7 +48,7 @@ export interface ServeProcess {
   log(): { level: number; time: number; msg: string; [name: string]: unknown }[]
   signal(signal: NodeJS.Signals): void
   exited: Promise<Ended>
-  /** Nobody reads the log from now on. */
+  /** Closes the reading end of the log. */
   closeLog(): void
 }
 

@@ -23,7 +23,7 @@ export interface ChunkUploads {
   /** The collection count at which all of these blobs exist; undefined if one is deleted, or about to be. */
   collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined
   /** Marks blobs as garbage whose chunks were not stored; those that cannot be marked are found at the next opening. */
-  discard(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void>
+  markUnused(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void>
   /** Updates all pending manifests that miss a stored chunk, a bounded number in each transaction. */
   resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void>
   /** @throws {IngestError} `map-quota-exceeded`, and the errors of the writer */
@@ -50,7 +50,7 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
     return isGarbage || !keys.every(blobs.exists) ? undefined : collections
   }
 
-  async function discard(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void> {
+  async function markUnused(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void> {
     if (written.size === 0) return
     const blobKeys = [...written.values()].map(({ blobKey }) => blobKey)
     await writer.run({ type: 'markGarbage', blobKeys }).catch(() => {})
@@ -84,14 +84,14 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
         pendingBytesMax,
       } as const
       const outcome = await writer.run(command).catch(async (error) => {
-        await discard(written)
+        await markUnused(written)
         throw error
       })
       if (outcome === 'stored' || outcome === 'existing' || outcome === 'undeclared') return outcome
-      await discard(written)
+      await markUnused(written)
       if (outcome !== 'changed') throw deserializeError(outcome.refusal)
     }
   }
 
-  return { write, collectionsWith, discard, resolveAwaited, putChunk }
+  return { write, collectionsWith, markUnused, resolveAwaited, putChunk }
 }

@@ -10,8 +10,9 @@ import {
   type MapKey,
   type MapSlot,
   type MapStore,
+  readyMapsMax,
 } from '@ingest/core'
-import { readyMapsMax } from '@ingest/core/internal'
+
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { Rows } from './environment/environment.ts'
@@ -134,7 +135,7 @@ async function updateMap<T>(
       if (chunks.length > 0 && written.size === 0) written = await uploads.write(project, chunks)
       const collections = uploads.collectionsWith(written)
       if (collections === undefined) {
-        await uploads.discard(written)
+        await uploads.markUnused(written)
         written = noUploads
         continue
       }
@@ -158,7 +159,7 @@ async function updateMap<T>(
       return result
     }
   } finally {
-    await uploads.discard(written)
+    await uploads.markUnused(written)
   }
 }
 

@@ -67,7 +67,7 @@ t.test('the store keeps the contract with runs of a few ids, and restored by han
 })
 
 t.test('the store keeps the contract with a hash of four fingerprints', async (t) => {
-  // nearly every id has the fingerprint of nearly every other one, over projects too: only the log tells them apart
+  // nearly every id has the fingerprint of nearly every other one, over projects too: only the log distinguishes them
   function fingerprint(_project: number, eventId: string, into: Uint32Array, at: number): void {
     into[at] = 0
     into[at + 1] = eventId.length % 4

@@ -24,7 +24,7 @@ interface Message {
   unhandled?: string
 }
 
-/** A store in a process of its own. A question whose process ends before it answers rejects. */
+/** A store in a process of its own. A request rejects if the process ends before it responds. */
 export interface StoreProcess {
   submit(eventIds: string[]): Promise<BatchResult>
   known(eventIds: string[]): Promise<boolean[]>
@@ -36,7 +36,7 @@ export interface StoreProcess {
   /** Calls a method of the maps of the Ingest for project `p`; a map's content is returned as its bytes. */
   call<M extends keyof Maps>(method: M, ...args: Parameters<Maps[M]>): Promise<CallAnswer<M>>
   kill(): Promise<void>
-  /** Stops the process (SIGSTOP), and resolves when it stands. */
+  /** Stops the process (SIGSTOP), and resolves when it is stopped. */
   stop(): Promise<void>
   pid: number
   /** Closes the store and lets the process end by itself; resolves with its exit code. */
@@ -70,7 +70,7 @@ export interface StartOptions {
   commitTimeoutMs?: number
   /** The size of a run of the id index; small ones make for many flushes and merges. */
   entriesPerFlush?: number
-  /** Faults that strace lays on the process's system calls, such as `fdatasync:error=EIO:when=3+`. */
+  /** Faults that strace injects into the process's system calls, such as `fdatasync:error=EIO:when=3+`. */
   inject?: string[]
 }
 

@@ -35,7 +35,7 @@ t.test('commands are suggested, and their commands', async (t) => {
   t.strictSame(valuesOf('x', ''), [])
 })
 
-t.test('options of the command are suggested that are no secret', async (t) => {
+t.test('options of the command are suggested, except secrets', async (t) => {
   t.strictSame(completeWords(program, ['publish-map', '--j']), [{ value: '--json', description: 'an object' }])
   t.strictSame(valuesOf('publish-map', '-'), ['--on-frozen', '--place', '--json', '--help'])
   t.strictSame(valuesOf('publish-map', 'map.json', '--'), ['--on-frozen', '--place', '--json', '--help'])
@@ -59,7 +59,7 @@ t.test('choices of an argument are suggested', async (t) => {
   t.strictSame(valuesOf('publish-map', '--place=a', 'map.json', 'w'), ['well'])
 })
 
-t.test('where anything may stand, nothing is suggested', async (t) => {
+t.test('where any text is allowed, nothing is suggested', async (t) => {
   t.strictSame(valuesOf('publish-map', ''), [])
   t.strictSame(valuesOf('publish-map', '--place', ''), [])
   t.strictSame(valuesOf('publish-map', '--place='), [])
@@ -97,7 +97,7 @@ t.test('the command completes the words that it is given', async (t) => {
   t.equal((await ingest(['completion', '--', 'publish-map', ''])).stdout, '', 'the shell looks for files')
 })
 
-t.test('a shell that there is no script for is wrong use', async (t) => {
+t.test('an unsupported shell is wrong usage', async (t) => {
   await isWrongUsage(t, ['completion', 'tcsh'], /Allowed choices are bash, zsh, fish, powershell/)
   await isWrongUsage(t, ['completion'], /missing <shell>/)
 })

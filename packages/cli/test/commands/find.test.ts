@@ -15,7 +15,7 @@ for (const [name, env] of [
   ['over HTTP', { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key }],
   ['in a store', { INGEST_DATA: data, INGEST_PROJECT_ID: projectId }],
 ] as const) {
-  t.test(`${name}, an event is shown with when and where it was stored`, async (t) => {
+  t.test(`${name}, an event is printed with its receivedAt and its cursor`, async (t) => {
     const { code, stdout, stderr } = await ingest(['find', 'first'], { env })
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     t.match(stdout, /^received {2}20\d\d-\S+Z\ncursor {4}[\w-]{32}\n\n\{"projectId":"game-1","eventId":"first"\}\n$/)
@@ -32,13 +32,13 @@ for (const [name, env] of [
     }
   })
 
-  t.test(`${name}, an event that is not stored: exit 3`, async (t) => {
+  t.test(`${name}, a missing event: exit code 3`, async (t) => {
     const stderr = 'ingest: The project game-1 has no event First.\n'
     t.match(await ingest(['find', 'First'], { env }), { code: 3, stdout: /^$/, stderr })
     t.match(await ingest(['find', 'First', '--json'], { env }), { code: 3, stdout: /"code":"event-not-found"/, stderr })
   })
 
-  t.test(`${name}, an id that cannot be is wrong use`, async (t) => {
+  t.test(`${name}, an invalid id is wrong usage`, async (t) => {
     await isWrongUsage(t, ['find', ''], /Expected at least 1 byte/, { env })
     await isWrongUsage(t, ['find', 'x'.repeat(257)], /Expected at most 256 bytes/, { env })
   })
@@ -50,7 +50,7 @@ t.test('an event of a store is printed byte for byte', async (t) => {
 })
 
 const noTerminal = spawnSync('script', ['--version']).error ? 'no script(1) here, which makes terminals' : false
-t.test('on a terminal nothing of an event moves the cursor', { skip: noTerminal }, async (t) => {
+t.test('on a terminal control characters of an event are escaped', { skip: noTerminal }, async (t) => {
   const evil = `{"projectId":"${projectId}",\t"eventId":"evil",\n"text":"\u009b2J\u202e"}`
   await send({ ...server, key }, `{"events":[${evil}]}`)
   for (const [flags, shown] of [
@@ -64,7 +64,7 @@ t.test('on a terminal nothing of an event moves the cursor', { skip: noTerminal 
   }
 })
 
-t.test('wrong use', async (t) => {
+t.test('wrong usage', async (t) => {
   await isWrongUsage(t, ['find', '--project', 'p'], /missing <eventId>/)
   await isWrongUsage(t, ['find', 'a', '--data', data], /missing --project <id> \(or INGEST_PROJECT_ID\)/)
   await isWrongUsage(t, ['find', 'a', '--project', 'p'], /missing --url <url>/)

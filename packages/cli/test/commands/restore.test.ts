@@ -30,7 +30,7 @@ function filesOf(directory: string): Record<string, string> {
   )
 }
 
-t.test('after a restore, an export with an old cursor file is refused, and continues elsewhere', async (t) => {
+t.test('after a restore, an export with an old cursor file is refused, and continues with a new one', async (t) => {
   const path = t.testdir()
   const [data = '', backup = '', files = '', more = ''] = ['data', 'backup', 'files', 'more'].map((name) =>
     join(path, name),

@@ -5,7 +5,7 @@ import { createIo } from '../run-ingest.ts'
 
 const time = new Date(2026, 10, 20, 17, 51, 0, 250).getTime()
 
-t.test('a record is a line: when, what, and its members', async (t) => {
+t.test('a record is one line: time, message and fields', async (t) => {
   t.equal(
     formatRecord({ level: 30, time, msg: 'drained', accepted: 3, data: 'a b', list: [1] }, false),
     '17:51:00 drained accepted=3 data="a b" list=[1]\n',
@@ -24,7 +24,7 @@ t.test('with colours it is the same text', async (t) => {
   t.equal(stripVTControlCharacters(colored), formatRecord(record, false))
 })
 
-t.test('nothing in a record moves the cursor of a terminal', async (t) => {
+t.test('control characters in a record are escaped', async (t) => {
   const line = formatRecord(
     { level: 30, time, msg: 'a\u001b[2J', '\u001b[31m': '\u009b', err: { stack: 'b\u001b[0m' } },
     false,
@@ -35,7 +35,7 @@ t.test('nothing in a record moves the cursor of a terminal', async (t) => {
   )
 })
 
-t.test('what is no terminal gets JSON, unless text is asked for', async (t) => {
+t.test('the log is JSON except on a terminal, unless text is requested', async (t) => {
   for (const [format, pattern] of [
     ['auto', /^\{"level":30,"time":\d+,"msg":"hello"\}\n$/],
     ['json', /^\{"level":30,"time":\d+,"msg":"hello"\}\n$/],

@@ -94,14 +94,14 @@ t.test('without a project, all projects of a store are printed', async (t) => {
   ])
 })
 
-t.test('a project that is not known here is told so', async (t) => {
+t.test('an unknown project is named in the message', async (t) => {
   const { code, stdout, stderr } = await ingest(['stats', '--data', data, '--project', 'gmae-1', '--json'])
   t.equal(code, 0)
   t.match(JSON.parse(stdout), { projects: [{ projectId: 'gmae-1', events: 0 }] })
   t.equal(stderr, 'ingest: the project gmae-1 is unknown: it has no events and no keys\n')
 })
 
-t.test('one project is meant where not all can be', async (t) => {
+t.test('a server requires --project', async (t) => {
   const pattern = /missing --project <id> \(or INGEST_PROJECT_ID\)/
   await isWrongUsage(t, ['stats', '--url', server.url], pattern)
   await isWrongUsage(t, ['stats', '--data', data, '--builds'], pattern)

@@ -80,7 +80,7 @@ t.test('the current hour and the next one are left out', async (t) => {
   }
 })
 
-t.test('no event after one that is left out is taken', async (t) => {
+t.test('no event after an omitted one is exported', async (t) => {
   const events = [event(now - hourMs), event(now), event(now - 1)]
   t.strictSame(await partsOf(from(events), { lineBytesMax: 100, every: 'hour' }), [[events[0]]])
 })

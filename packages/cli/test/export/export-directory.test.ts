@@ -23,7 +23,7 @@ const namesOf = (number: number) => `demo-${String(number).padStart(8, '0')}-202
 const shown = (directory: string) => readdirSync(directory).filter((name) => !name.startsWith('.'))
 const hiddenIn = (directory: string) => readdirSync(directory).filter((name) => name.startsWith('.'))
 
-t.test('files come one after the other, and the next run goes on behind them', async (t) => {
+t.test('files are numbered in order, and the next run continues after them', async (t) => {
   const path = join(t.testdir(), 'a', 'b')
   const first = await open(path)
   t.equal(first.last, undefined)
@@ -54,7 +54,7 @@ t.test('files come one after the other, and the next run goes on behind them', a
   )
 })
 
-t.test('a file is hidden until it is whole', async (t) => {
+t.test('a file is hidden until it is complete', async (t) => {
   const path = t.testdir()
   const directory = await open(path)
   await directory.add(file, async (handle) => {
@@ -66,7 +66,7 @@ t.test('a file is hidden until it is whole', async (t) => {
   await directory.close()
 })
 
-t.test('what fails on the way leaves no trace', async (t) => {
+t.test('a failed run leaves no file', async (t) => {
   const path = t.testdir()
   const directory = await open(path)
   await add(directory, 'one')
@@ -99,7 +99,7 @@ async function afterTwo(path: string): Promise<{ hidden: string; cursorFile: str
   return { hidden, cursorFile, before }
 }
 
-t.test('a crash before the cursor file: the file was not done with, and is written again', async (t) => {
+t.test('a crash before the cursor file: the file does not count, and is written again', async (t) => {
   const path = t.testdir()
   const { cursorFile, before } = await afterTwo(path)
   writeFileSync(cursorFile, before)
@@ -124,7 +124,7 @@ t.test('a crash between the cursor file and the name: the file gets its name, an
   t.strictSame(shown(path), [1, 2, 3].map(namesOf))
 })
 
-t.test('a crash after the name: nothing is to be done, also when the file was taken away', async (t) => {
+t.test('a crash after the name: nothing to repair, also if the file was moved away', async (t) => {
   for (const isTaken of [false, true]) {
     const path = t.testdir()
     const { hidden } = await afterTwo(path)
@@ -137,7 +137,7 @@ t.test('a crash after the name: nothing is to be done, also when the file was ta
   }
 })
 
-t.test('two exports at once are refused, by directory and by cursor file', async (t) => {
+t.test('concurrent exports are refused, by directory and by cursor file', async (t) => {
   const path = t.testdir({ a: {}, b: {} })
   const [a, b] = [join(path, 'a'), join(path, 'b')]
   const cursorFile = join(path, 'cursor.json')
@@ -149,7 +149,7 @@ t.test('two exports at once are refused, by directory and by cursor file', async
   t.strictSame([readdirSync(a), readdirSync(b), readdirSync(path)], [[], [], ['a', 'b']])
 })
 
-t.test('a cursor file may stand elsewhere, and is of one directory and one project', async (t) => {
+t.test('a cursor file may be elsewhere, and belongs to one directory and one project', async (t) => {
   const path = t.testdir({ a: {}, b: {} })
   const [a, b] = [join(path, 'a'), join(path, 'b')]
   const cursorFile = join(path, 'cursor.json')
@@ -172,7 +172,7 @@ t.test('a cursor file may stand elsewhere, and is of one directory and one proje
   await moved.close()
 })
 
-t.test('what an export with another cursor file has left is not touched', async (t) => {
+t.test('files of an export with another cursor file are kept', async (t) => {
   const path = t.testdir({ files: {} })
   const directory = join(path, 'files')
   const { hidden } = await afterTwo(directory)
@@ -183,7 +183,7 @@ t.test('what an export with another cursor file has left is not touched', async 
   t.ok(existsSync(hidden))
 })
 
-t.test('a file of that name that is there already is not written over', async (t) => {
+t.test('an existing file is not overwritten', async (t) => {
   const path = t.testdir({ [namesOf(1)]: 'mine' })
   const directory = await open(path)
   await t.rejects(add(directory, 'one'), { code: 'invalid-argument', message: 'already exists' })
@@ -192,7 +192,7 @@ t.test('a file of that name that is there already is not written over', async (t
   t.equal(readFileSync(join(path, namesOf(1)), 'utf8'), 'mine')
 })
 
-t.test('what is no cursor file is refused, and left as it is', async (t) => {
+t.test('an invalid cursor file is refused, and not changed', async (t) => {
   const last = { file: namesOf(1), number: 1, cursor: 'c' }
   const texts = ['', '{}', '{"version":2}', 'null', JSON.stringify({ version: 1, project, directory: '.' })]
   const records = [
@@ -210,7 +210,7 @@ t.test('what is no cursor file is refused, and left as it is', async (t) => {
   }
 })
 
-t.test('a directory that cannot be one is refused', async (t) => {
+t.test('an unusable directory is refused', async (t) => {
   const path = t.testdir({ file: 'mine' })
   for (const directory of [join(path, 'file'), join(path, 'file', 'below')]) {
     await t.rejects(open(directory), { code: 'invalid-argument', message: 'cannot be written' })

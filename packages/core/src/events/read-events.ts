@@ -26,7 +26,7 @@ export function compileEventFilter({ type, buildId }: EventFilter): ((bytes: Uin
 
 /** Times are milliseconds since 1970, and compare with `receivedAt`. */
 export interface ReadEventsOptions extends EventFilter {
-  /** Only events behind this one. Default: from the beginning. */
+  /** Only events after this one. Default: from the beginning. */
   after?: Cursor
   /** The most events to yield. Default: all. */
   limit?: number

@@ -26,7 +26,7 @@ import {
 import { malformedBody } from './parse-json.ts'
 
 // Scans JSON in UTF-8 without creating its values, and accepts exactly what `JSON.parse` does. Each `skip` function
-// takes the position where something starts, returns the position behind it, and throws `malformed-body`.
+// takes the position where something starts, returns the position after it, and throws `malformed-body`.
 
 /** A range of bytes: `body.subarray(start, end)`. */
 export interface Slice {

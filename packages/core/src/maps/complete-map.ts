@@ -72,7 +72,7 @@ export interface CompleteOptions extends VerifyOptions {
 
 /**
  * Verifies a pending manifest whose chunks are all stored, and makes it the complete map; drops it, with `issues` in the
- * result, if the chunks do not match. Undefined if it was replaced, dropped or frozen out meanwhile.
+ * result, if the chunks do not match. Undefined if it is no longer pending.
  */
 export async function completeMap(
   store: MapStore,

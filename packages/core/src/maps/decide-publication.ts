@@ -31,7 +31,7 @@ export interface DecidedPublication {
 }
 
 /**
- * Decides a publication: every rule of freezing is here, and in {@link decideCompletion}.
+ * Decides a publication. The rules of frozen builds are here, in {@link decideCompletion} and in pending-map.ts.
  *
  * What is *pinned* is the complete map, else the incomplete manifest, else nothing. On a frozen build a publication is
  * accepted if and only if nothing is pinned for that place, or its identity (digest and content type) is the pinned one.
@@ -101,10 +101,10 @@ function checkPreconditions({ complete }: MapSlot, { id, ifNoneMatch, ifMatch }:
   const is = complete ? `is ${complete.manifest.digest}` : 'is not published'
   const of = `The map of place "${id.placeId}" in build "${id.buildId}" ${is}`
   if (ifNoneMatch === '*' && complete) {
-    throw new IngestError('precondition-failed', `${of}, and was to be published only if there was none.`)
+    throw new IngestError('precondition-failed', `${of}, and ifNoneMatch publishes only a first map.`)
   }
   if (ifMatch !== undefined && complete?.manifest.digest !== ifMatch) {
-    throw new IngestError('precondition-failed', `${of}, and was to be replaced only if it was ${ifMatch}.`)
+    throw new IngestError('precondition-failed', `${of}, and ifMatch expects ${ifMatch}.`)
   }
 }
 

@@ -22,7 +22,7 @@ export function checkPendingBytes(before: number, after: number, limit: number |
   if (limit === undefined || after <= before || after <= limit) return
   throw new IngestError(
     'map-quota-exceeded',
-    `The unfinished map uploads of a project may hold ${limit} bytes, and would hold ${after}: complete or replace some, or wait until they have been idle for 7 days.`,
+    `The unfinished map uploads of the project would hold ${after} bytes; the limit is ${limit}: complete or replace some, or wait until they expire after 7 idle days.`,
     { limit, actual: after },
   )
 }

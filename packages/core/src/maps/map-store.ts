@@ -93,7 +93,7 @@ export interface BuildEntry {
   buildId: string
   /** When the first event that references it was stored, in milliseconds since 1970; undefined while it is open. */
   frozenAt?: number
-  /** The places with a complete or pending map. */
+  /** The number of complete or pending maps. */
   maps: number
 }
 
@@ -105,7 +105,7 @@ export interface MapStore {
   /** The builds of a project, in the order of their UTF-8. */
   builds(projectId: string, selection: BuildSelection): Promise<BuildEntry[]>
   /**
-   * Reads, decides and writes a map in one step, in one order with all appends, over all processes. `decide` is pure:
+   * Reads, decides and writes a map atomically, serialized with all appends, across all processes. `decide` is pure:
    * it receives the slot and those of `chunks.digests` that the project has, and is called again after a lost race. If
    * it throws, `updateMap` rejects with the same error and nothing is written. A decision without contents costs a read.
    *

@@ -14,7 +14,7 @@ export interface MapKey extends MapId {
   projectId: string
 }
 
-/** A piece of a map, named by the SHA-256 of its bytes. */
+/** A chunk of a map, identified by the SHA-256 of its bytes. */
 export interface ChunkRef {
   digest: Digest
   /** In bytes, 1 to 1,048,576. */
@@ -31,7 +31,7 @@ export interface Manifest {
   chunks: readonly ChunkRef[]
 }
 
-/** A full map, any JSON value, kept as its canonical bytes (RFC 8785); or a manifest. `placeId` may be an integer. */
+/** A full map, any JSON value, stored as its canonical bytes (RFC 8785); or a manifest. `placeId` may be an integer. */
 export type Publication = { placeId: string | number; buildId: string } & ({ map: unknown } | { manifest: Manifest })
 
 /** Limits of verifying maps, which hashes all of their bytes. */
@@ -65,7 +65,7 @@ export interface PublishedMap extends MapId {
   digest: Digest
   size: number
   contentType: string
-  /** How many. */
+  /** The number of chunks. */
   chunks: number
   frozen: boolean
   /** The distinct digests to upload, in the order of the manifest. */
@@ -80,22 +80,22 @@ export interface PublishedMap extends MapId {
 export interface MapStatus extends Omit<PublishedMap, 'outcome' | 'issues'> {
   /** RFC 3339; null while the build is open. */
   frozenAt: string | null
-  /** A manifest that is recorded beside a complete map, to replace it once its chunks are there. */
+  /** A manifest that replaces the complete map once its chunks are stored. */
   pending: { digest: Digest; size: number; contentType: string; chunks: number; missing: Digest[] } | null
 }
 
 export interface MapPageOptions {
   placeId?: string
   buildId?: string
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   cursor?: string
-  /** 1 to 1,000; 100 without. */
+  /** 1 to 1,000. Default: 100. */
   limit?: number
 }
 
 export interface MapPage {
   maps: MapStatus[]
-  /** The cursor of what follows, as long as it is not null: a page may be shorter than its limit. */
+  /** The cursor of the next page; null on the last. A page may be shorter than its limit. */
   next: string | null
 }
 
@@ -127,9 +127,9 @@ export interface MapContent extends MapId {
   contentType: string
   frozen: boolean
   /**
-   * The bytes from `start` up to, not including, `end`; all of them without. Read chunk by chunk.
+   * The bytes from `start` up to, not including, `end`. Default: all. Read chunk by chunk.
    *
-   * @throws {IngestError} in the middle: `map-replaced`, which cannot happen to a frozen map
+   * @throws {IngestError} while reading: `map-replaced`, never for a frozen map
    */
   bytes(start?: number, end?: number): AsyncIterable<Uint8Array>
 }
@@ -157,7 +157,7 @@ export interface Maps {
    */
   putChunks(chunks: readonly ChunkUpload[], options?: VerificationOptions): Promise<PutChunksResult>
   /**
-   * One chunk.
+   * Stores one chunk, as `putChunks` does.
    *
    * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `map-quota-exceeded` (with `limit`
    *   and `actual`), `invalid-argument`

@@ -13,7 +13,7 @@ import { listMaps, mapContent, mapStatus } from './read-map.ts'
 export interface MapRules {
   /**
    * Whether the first map for a place of a build that is frozen already is accepted: game servers can be faster than the
-   * build pipeline. Default `accept`, once.
+   * build pipeline. Default: `accept`, for one map of a place.
    */
   latePublish?: LatePublish
   /**
@@ -98,7 +98,7 @@ function createExpiry(store: MapStore, now: () => number): () => Promise<void> {
     const at = now()
     if (at < checkedAt + expireEveryMs) return
     checkedAt = at
-    // a failure, as on a full disk, is no reason to refuse a request: the next check tries again
+    // a failure, such as a full disk, must not fail the request: the next check retries
     await store.expirePending(at - idleMs).catch(() => {})
   }
 }

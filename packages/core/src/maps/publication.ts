@@ -6,7 +6,7 @@ import type { ChunkRef, ChunkUpload, Manifest, MapId } from './map.ts'
 
 /** The largest chunk, in bytes. */
 export const chunkBytesMax = 1_048_576
-/** The most chunks of a manifest: as many as 1 MiB of JSON has room for. */
+/** The most chunks of a manifest: as many as fit into 1 MiB of JSON. */
 export const manifestChunksMax = 11_155
 const contentTypeBytesMax = 200
 const idBytesMax = 128
@@ -14,12 +14,12 @@ const idBytesMax = 128
 /** A valid publication, as a manifest. */
 export interface ParsedPublication extends MapId {
   manifest: Manifest
-  /** The chunks themselves, each once, of a map that came as a whole. */
+  /** The distinct chunks of a full map. */
   uploads?: ChunkUpload[]
 }
 
 /**
- * Reads a publication and says all that is wrong with it. A full map is canonicalised and cut into chunks.
+ * Parses a publication and reports its issues. A full map is canonicalized and split into chunks.
  *
  * @throws {IngestError} `invalid-publication`, with `issues`
  */
@@ -48,7 +48,7 @@ export function parseMapId(input: unknown): MapId {
     ? mapIdIssues(input)
     : [{ code: 'not_object', path: '', message: 'Expected an object.' }]
   if (issues.length > 0) {
-    throw new IngestError('invalid-argument', 'A map is asked for by its placeId and its buildId.', { issues })
+    throw new IngestError('invalid-argument', 'The id of a map needs a placeId and a buildId.', { issues })
   }
   return toMapId(input as MapId)
 }
@@ -145,21 +145,21 @@ function sizeIssue(value: unknown, path: string, min: number, max: number): Issu
   return { code: 'out_of_range', path, message: `Expected an integer from ${min} to ${max}.` }
 }
 
-/** Unknown members of a manifest are not kept. */
+/** Drops unknown members of a manifest. */
 function toManifest({ contentType, size, digest, chunks }: Manifest): Manifest {
   return { contentType, size, digest, chunks: chunks.map((chunk) => ({ digest: chunk.digest, size: chunk.size })) }
 }
 
 function cut(map: unknown): { manifest: Manifest; uploads: ChunkUpload[] } {
   const whole = canonicalJson(map, '/map')
-  const pieces: ChunkUpload[] = []
+  const parts: ChunkUpload[] = []
   for (let at = 0; at < whole.length; at += chunkBytesMax) {
     const bytes = whole.subarray(at, at + chunkBytesMax)
-    pieces.push({ digest: digestOf(bytes), bytes })
+    parts.push({ digest: digestOf(bytes), bytes })
   }
-  const chunks = pieces.map(({ digest, bytes }) => ({ digest, size: bytes.length }))
+  const chunks = parts.map(({ digest, bytes }) => ({ digest, size: bytes.length }))
   return {
     manifest: { contentType: 'application/json', size: whole.length, digest: digestOf(whole), chunks },
-    uploads: [...new Map(pieces.map((piece) => [piece.digest, piece])).values()],
+    uploads: [...new Map(parts.map((part) => [part.digest, part])).values()],
   }
 }

@@ -39,7 +39,7 @@ export async function publishMap(
     const completed = await verifier.complete(key, manifest, options)
     if (completed?.issues) throw digestMismatch(completed.issues)
     if (completed) return completed
-    // it was replaced, dropped or frozen out meanwhile: decide again
+    // the manifest is no longer pending: decide again
   }
 }
 
@@ -91,7 +91,7 @@ function proposalOf(
 /** @throws {IngestError} `invalid-argument` */
 export function checkPublishOptions({ ifNoneMatch, ifMatch }: PublishOptions): void {
   if (ifNoneMatch !== undefined && ifNoneMatch !== '*') {
-    throw new IngestError('invalid-argument', 'ifNoneMatch is "*" or nothing.')
+    throw new IngestError('invalid-argument', 'ifNoneMatch must be "*" if it is set.')
   }
   if (ifMatch !== undefined && !isDigest(ifMatch)) throw new IngestError('invalid-argument', 'ifMatch is a digest.')
 }

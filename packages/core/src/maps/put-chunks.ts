@@ -92,7 +92,7 @@ async function storeChunks(
       const issue = chunkIssue(chunk)
       const { digest, bytes } = chunk ?? {}
       const put = issue ? Promise.resolve(issue) : putOne({ digest, bytes, receivedAt: now(), pendingBytesMax })
-      // a rejection while others are hashed is handled below, and must not end the process before that
+      // rejections are handled below; until then Node must not report them as unhandled
       put.catch(() => {})
       puts.push(put)
       if (chunk?.bytes?.length > turnBytesMax) await nextTurn()

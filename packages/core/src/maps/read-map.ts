@@ -62,7 +62,7 @@ function toIsoTime(at: number | undefined): string | null {
 export async function listMaps(store: MapStore, projectId: string, options: MapPageOptions): Promise<MapPage> {
   const { cursor, limit = pageDefault } = options
   if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
-    throw new IngestError('invalid-argument', `limit is a number of maps from 1 to ${pageMax}.`)
+    throw new IngestError('invalid-argument', `limit must be a number of maps from 1 to ${pageMax}.`)
   }
   let last = cursor === undefined ? undefined : decodeListCursor('maps', projectId, cursor, parseListedId)
   const maps: MapStatus[] = []

@@ -105,11 +105,12 @@ export function createKeyring(store: ProjectStore, now: () => number = Date.now)
     async rotate(projectId, keyId, { overlapMs = overlapMsDefault } = {}) {
       checkProjectId(projectId)
       if (!(Number.isSafeInteger(overlapMs) && overlapMs >= 0)) {
-        throw new IngestError('invalid-argument', 'overlapMs is a whole number of milliseconds.')
+        throw new IngestError('invalid-argument', 'overlapMs must be a whole number of milliseconds.')
       }
       return store.updateProject(projectId, (project) => {
         const old = findKey(project, keyId)
-        if (!isActive(old, now())) throw new IngestError('unknown-key', `The key ${keyId} has ended: create a new one.`)
+        if (!isActive(old, now()))
+          throw new IngestError('unknown-key', `The key ${keyId} is expired or revoked: create a new one.`)
         const made = newKey(old.scopes, undefined, now())
         const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now() + overlapMs) }
         const keys = withKeys(project, projectId, now(), (all) => [...replace(old, ending)(all), made.record])
@@ -133,15 +134,15 @@ function checkKeyOptions(projectId: string, options: KeyOptions): void {
     throw new IngestError('invalid-argument', `A key needs one or more of the scopes ${scopes.join(', ')}.`)
   }
   if (options.expiresAt !== undefined && !Number.isSafeInteger(options.expiresAt)) {
-    throw new IngestError('invalid-argument', 'expiresAt is a number of milliseconds since 1970.')
+    throw new IngestError('invalid-argument', 'expiresAt must be a number of milliseconds since 1970.')
   }
 }
 
 function findKey(project: Project | undefined, keyId: string): KeyRecord {
   const record = project?.keys.find((each) => each.keyId === keyId)
   if (!record) {
-    // not repeated when it may be a whole key
-    const name = keyId.length > keyIdLength ? 'by this name: it is the 8 characters after ik_' : keyId
+    // a text this long may be a whole key: do not quote it
+    const name = keyId.length > keyIdLength ? 'with this id: an id is the 8 characters after ik_' : keyId
     throw new IngestError('unknown-key', `The project has no key ${name}.`)
   }
   return record

@@ -32,13 +32,13 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz'
 export const keyIdLength = 8
 /** 5 bits a character: 160 random bits. */
 const secretLength = 32
-/** 32 bits of CRC in characters of 5. */
+/** 32 bits of CRC, 5 bits a character. */
 const checksumLength = 7
 const keyPattern = new RegExp(
   `^(ik_([${alphabet}]{${keyIdLength}})_[${alphabet}]{${secretLength}})([${alphabet}]{${checksumLength}})$`,
 )
 
-/** A new key: `ik_`, 8 characters of id, `_`, 160 random bits and a CRC32 by which scanners tell it from junk. */
+/** A new key: `ik_`, 8 characters of id, `_`, 160 random bits and a CRC32, so that secret scanners recognize it. */
 export function makeKey(random: (size: number) => Uint8Array = randomBytes): { key: string; keyId: string } {
   const characters = Array.from(random(keyIdLength + secretLength), (byte) => alphabet[byte & 31]).join('')
   const keyId = characters.slice(0, keyIdLength)
@@ -46,13 +46,13 @@ export function makeKey(random: (size: number) => Uint8Array = randomBytes): { k
   return { key: unsummed + checksum(unsummed), keyId }
 }
 
-/** The id inside a key; undefined for a text that no key can be, which needs no look-up then. */
+/** The id of a key; undefined for a malformed key, which needs no look-up. */
 export function keyIdOf(key: string): string | undefined {
   const [, unsummed, keyId, sum] = keyPattern.exec(key) ?? []
   return unsummed !== undefined && checksum(unsummed) === sum ? keyId : undefined
 }
 
-/** What is kept of a key. */
+/** The hash of a key, as it is stored. */
 export function hashKey(key: string): string {
   return createHash('sha256').update(key).digest('hex')
 }
@@ -63,7 +63,7 @@ export function isKeyOf(record: KeyRecord, key: string, scope: Scope, now: numbe
   return same && isActive(record, now) && record.scopes.includes(scope)
 }
 
-/** Whether a key with this record still opens anything. */
+/** Whether the key is neither revoked nor expired. */
 export function isActive(record: KeyRecord, now: number): boolean {
   return record.revokedAt === undefined && (record.expiresAt === undefined || now < record.expiresAt)
 }

@@ -58,7 +58,7 @@ export const storeChecks: readonly StoreCheck[] = [
 export const durableStoreChecks: readonly DurableStoreCheck[] = durableChecks
 
 /**
- * What a store also promises if its backups can be restored. Where a directory may be put back by hand, run them with
+ * What a store also promises if its backups can be restored. If operators may restore a directory by hand, run with
  * that as well.
  *
  * ```ts

@@ -24,11 +24,11 @@ async function storeWith(manifest: Manifest, chunks = texts) {
   return store
 }
 
-t.test('the whole is read and compared', async (t) => {
+t.test('all chunks are hashed and compared with the digest', async (t) => {
   const verify = async (manifest: Manifest, chunks?: string[]) =>
     verifyManifest(await storeWith(manifest, chunks), 'p', manifest, options)
   t.strictSame(await verify(manifestOf()), [])
-  t.equal(await verify(manifestOf(), ['a']), undefined, 'a chunk is not there')
+  t.equal(await verify(manifestOf(), ['a']), undefined, 'a chunk is missing')
   t.match(await verify(manifestOf({ digest: digestOf() })), [{ code: 'digest_mismatch', path: '/manifest/digest' }])
   const chunks = manifestOf().chunks.map((chunk, i) => ({ ...chunk, size: i === 1 ? 2 : 1 }))
   t.match(await verify(manifestOf({ chunks })), [{ code: 'out_of_range', path: '/manifest/chunks/1/size' }])
@@ -46,7 +46,7 @@ async function storeOfOne(size: number, times: number) {
   return { store, manifest }
 }
 
-t.test('a map is hashed 64 KiB a turn at most, and 64 chunks, whatever the sizes of these', async (t) => {
+t.test('a turn hashes at most 64 KiB and 64 chunks, whatever their sizes', async (t) => {
   for (const [size, times, turns] of [
     [1_048_576, 3, 48],
     [65_536, 5, 5],
@@ -64,7 +64,7 @@ t.test('a map is hashed 64 KiB a turn at most, and 64 chunks, whatever the sizes
   }
 })
 
-t.test('a verification that is ended reads no further chunk, and rejects with the reason', async (t) => {
+t.test('an aborted verification reads no further chunk, and rejects with the reason', async (t) => {
   const { store, manifest } = await storeOfOne(1_048_576, 1_000)
   const ending = new AbortController()
   let reads = 0
@@ -88,7 +88,7 @@ t.test('a chunk of another size than the manifest says is not hashed', async (t)
   t.equal(turns, 1)
 })
 
-t.test('a map that is right becomes complete, at the time of the clock', async (t) => {
+t.test('a verified map becomes complete, at the time of the clock', async (t) => {
   const manifest = manifestOf()
   const store = await storeWith(manifest)
   t.match(await completeMap(store, key, manifest, options), {
@@ -98,7 +98,7 @@ t.test('a map that is right becomes complete, at the time of the clock', async (
   t.strictSame(await store.map(key), { complete: { manifest, publishedAt: 7_000 } })
 })
 
-t.test('what is decided is decided on what is there when it is written', async (t) => {
+t.test('the completion is decided on the slot at the time of the write', async (t) => {
   const manifest = manifestOf()
   const store = await storeWith(manifest)
   const other = { complete: { manifest: manifestOf({ contentType: 'c/d' }), publishedAt: 1 } }
@@ -121,7 +121,7 @@ t.test('what is decided is decided on what is there when it is written', async (
   t.strictSame(await store.map(key), { frozenAt: 5, ...other })
 })
 
-t.test('a manifest that is wrong is dropped, and only if it is still what waits', async (t) => {
+t.test('a manifest that does not match is dropped if it is still pending', async (t) => {
   const manifest = manifestOf({ digest: digestOf() })
   const store = await storeWith(manifest)
   const dropped = await completeMap(store, key, manifest, options)

@@ -80,7 +80,7 @@ for (const [slot, whenOpen, whenFrozen] of table) {
   })
 }
 
-t.test('latePublish: reject refuses what comes first after the freeze, and nothing else', async (t) => {
+t.test('latePublish: reject refuses a first map after the freeze, and nothing else', async (t) => {
   const reject: LatePublish = 'reject'
   for (const [slot, whenOpen, whenFrozen] of table) {
     for (const [i, whole] of [true, false].entries()) {
@@ -91,7 +91,7 @@ t.test('latePublish: reject refuses what comes first after the freeze, and nothi
   }
 })
 
-t.test('preconditions look at the complete map alone, and come first', async (t) => {
+t.test('preconditions compare the complete map only, and are checked first', async (t) => {
   const { digest } = manifest('P')
   for (const [slot] of table) {
     for (const isFrozen of [false, true]) {
@@ -105,7 +105,7 @@ t.test('preconditions look at the complete map alone, and come first', async (t)
   }
 })
 
-t.test('a manifest that is verified is completed only if it is still what waits', async (t) => {
+t.test('a verified manifest is completed only if it is still pending', async (t) => {
   const completions: [slot: string, open: string, frozen: string][] = [
     ['- -', 'nothing', 'nothing'],
     ['- P', created, created],
@@ -128,10 +128,10 @@ t.test('a manifest that is verified is completed only if it is still what waits'
     t.equal(complete(slotOf(slot, false), all), whenOpen, slot)
     t.equal(complete(slotOf(slot, true), all), whenFrozen, `${slot}, frozen`)
   }
-  t.equal(complete(slotOf('- P', false), new Set()), 'nothing', 'a chunk has gone and the manifest come again')
+  t.equal(complete(slotOf('- P', false), new Set()), 'nothing', 'a chunk was deleted and the manifest published again')
 })
 
-t.test('what is missing is told once each, in the order of the manifest', async (t) => {
+t.test('missing chunks are distinct, in the order of the manifest', async (t) => {
   const digests = ['a', 'b', 'c'].map((text) => digestOf(Buffer.from(text)))
   const [a, b, c] = digests as [string, string, string]
   const chunks = [c, a, c, b, a].map((digest) => ({ digest, size: 1 }))
@@ -139,14 +139,14 @@ t.test('what is missing is told once each, in the order of the manifest', async 
   t.strictSame(decidePublication({}, new Set([a]), proposal).missing, [c, b])
 })
 
-t.test('a refusal says when the build froze, both digests, and what to do', async (t) => {
-  const told = (slot: string, more: Partial<Proposal> = {}) => {
+t.test('a refusal has the time of the freeze, both digests and a remedy', async (t) => {
+  const refusal = (slot: string, more: Partial<Proposal> = {}) => {
     const refused = t.throws(() => decidePublication(slotOf(slot, true), new Set(), proposalOf('P', more)))
     return (refused as unknown as Error).message
   }
   const parts = ['1970-01-01T00:00:05.000Z', '"b"', '"1"', manifest('P').digest, 'under a new buildId']
-  for (const part of [...parts, manifest('Q').digest]) t.match(told('Q -'), part)
-  for (const part of parts) t.match(told('- -', { latePublish: 'reject' }), part)
+  for (const part of [...parts, manifest('Q').digest]) t.match(refusal('Q -'), part)
+  for (const part of parts) t.match(refusal('- -', { latePublish: 'reject' }), part)
   const other = { ...manifest('P'), contentType: 'c/d' }
-  for (const part of ['a/b', 'c/d']) t.match(told('P -', { manifest: other }), part)
+  for (const part of ['a/b', 'c/d']) t.match(refusal('P -', { manifest: other }), part)
 })

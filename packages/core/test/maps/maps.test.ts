@@ -54,7 +54,7 @@ t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) =
   clock.now += 7 * day
   t.match(await ingest.project('p').getMap(id), { state: 'incomplete' }, 'touched at that time is not before it')
   clock.now += 1
-  t.match(await ingest.project('p').getMap(id), { state: 'incomplete' }, 'it is looked for once an hour')
+  t.match(await ingest.project('p').getMap(id), { state: 'incomplete' }, 'expiry runs once an hour')
   clock.now += hour
   t.equal(await ingest.project('p').getMap(id), undefined)
   await t.rejects(ingest.project('p').putChunk(...chunk('b')), { code: 'chunk-undeclared' })
@@ -170,7 +170,7 @@ t.test('invalid arguments are refused with invalid-argument', async (t) => {
   ])
 })
 
-t.test('chunks of a request are stored even if the store refuses another one, and the refusal is told', async (t) => {
+t.test('chunks of a request are stored even if the store refuses another one, which is reported', async (t) => {
   const { store, ingest } = setUp()
   await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b') })
   const failing = createIngest({
@@ -186,7 +186,7 @@ t.test('chunks of a request are stored even if the store refuses another one, an
   t.match(await ingest.project('p').getMap(id), { missing: [chunk('a')[0]] })
 })
 
-t.test('large chunks that the store refuses at once are a refusal that the caller gets', async (t) => {
+t.test('an immediate refusal of large chunks rejects the call', async (t) => {
   const { ingest } = setUp()
   const bytes = Buffer.alloc(100_000)
   const digest = digestOf(bytes)
@@ -196,7 +196,7 @@ t.test('large chunks that the store refuses at once are a refusal that the calle
   await t.rejects(ingest.project('p').putChunks(uploads), { code: 'store-closed' })
 })
 
-t.test('a page ends early at manifests of very many chunks, and the next one goes on', async (t) => {
+t.test('a page ends early after very many chunks, and the next one continues', async (t) => {
   const { ingest } = setUp()
   const chunks = Array.from({ length: 2_500 }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 1 }))
   const manifest = { contentType: 'a/b', size: chunks.length, digest: digestOf(Buffer.from('all')), chunks }
@@ -212,7 +212,7 @@ t.test('a page ends early at manifests of very many chunks, and the next one goe
   t.ok(maps.every(({ missing }) => missing.length === chunks.length))
 })
 
-/** As many manifests as there are places, all of these texts. */
+/** A manifest of these texts and one of its own for each place. */
 async function recordAll(ingest: ReturnType<typeof createIngest>, places: number, ...texts: string[]) {
   for (let i = 0; i < places; i++) {
     await ingest.project('p').publishMap({ placeId: `${i}`, buildId: 'b', manifest: manifestOf(...texts, `${i}`) })
@@ -220,7 +220,7 @@ async function recordAll(ingest: ReturnType<typeof createIngest>, places: number
   }
 }
 
-/** A store whose chunks are read only after `open` was called, and how often one was. */
+/** A store whose chunk reads resolve after `open`, and the digests that were read. */
 function gated(store: ReturnType<typeof openMemoryStore>) {
   let open = () => {}
   const opened = new Promise<void>((resolve) => {
@@ -248,7 +248,7 @@ function gated(store: ReturnType<typeof openMemoryStore>) {
   }
 }
 
-/** A manifest that is recorded and misses nothing, and is not complete. */
+/** A pending manifest that misses no chunk. */
 async function recordReady(store: ReturnType<typeof openMemoryStore>, placeId: string, ...texts: string[]) {
   const manifest = manifestOf(...texts)
   await createIngest({ store, now: () => 1_000 })
@@ -293,7 +293,7 @@ t.test(
   },
 )
 
-t.test('nothing is charged for what is not verified', async (t) => {
+t.test('only verifications are charged', async (t) => {
   const { ingest } = setUp()
   const admit = refuse
   await ingest.project('p').publishMap({ ...id, map: 'whole' }, { admit })
@@ -304,7 +304,7 @@ t.test('nothing is charged for what is not verified', async (t) => {
   t.match(await ingest.project('p').putChunk(...chunk('a'), { admit }), { outcome: 'stored', completed: [] })
 })
 
-t.test('a last chunk that is not let through is stored, and its map is completed by its manifest', async (t) => {
+t.test('a last chunk is stored if its verification is not admitted, and the manifest completes its map', async (t) => {
   const { ingest } = setUp()
   const manifest = manifestOf('a', 'b')
   await ingest.project('p').publishMap({ ...id, manifest })
@@ -346,7 +346,7 @@ t.test('maps of a project are verified one at a time, and the same one once', as
   t.equal(reads.length, 2)
 })
 
-t.test('one verification too many that waits is refused, and charged nothing', async (t) => {
+t.test('a verification above the queue limit is refused, and not charged', async (t) => {
   const { store } = setUp()
   const publications: Awaited<ReturnType<typeof recordReady>>[] = []
   for (let i = 0; i < 18; i++) publications.push(await recordReady(store, `${i}`, `text ${i}`))
@@ -367,7 +367,7 @@ t.test('one verification too many that waits is refused, and charged nothing', a
   await Promise.all(publishing)
 })
 
-t.test('a verification ends when the last of those who wait for it has left, and not before', async (t) => {
+t.test('a verification is cancelled when its last caller aborts, and not before', async (t) => {
   const { store } = setUp()
   const bytes = Buffer.alloc(262_144)
   const ref = { digest: digestOf(bytes), size: bytes.length }
@@ -404,7 +404,7 @@ t.test('a verification ends when the last of those who wait for it has left, and
   t.match(await ingest.project('p').publishMap(publication), { outcome: 'created' }, 'and can be begun again')
 })
 
-t.test('a verification that waits for its turn is given up with its caller', async (t) => {
+t.test('a queued verification is cancelled with its caller', async (t) => {
   const { store } = setUp()
   const first = await recordReady(store, '1', 'a')
   const second = await recordReady(store, '2', 'b')
@@ -425,7 +425,7 @@ t.test('a verification that waits for its turn is given up with its caller', asy
   t.strictSame(reads, [chunk('a')[0], chunk('b')[0]], 'the first one ran once')
 })
 
-t.test('maps of all projects are hashed in turns of their own', async (t) => {
+t.test('each turn of the event loop hashes a map of one project', async (t) => {
   const { store } = setUp()
   const projects = ['p', 'q', 'r']
   const bytes = Buffer.alloc(65_536)
@@ -462,7 +462,7 @@ t.test('maps of all projects are hashed in turns of their own', async (t) => {
   t.equal(Math.max(...readsByTurn), 1)
 })
 
-t.test('a chunk whose caller has left is stored, and completes nothing', async (t) => {
+t.test('a chunk whose caller has aborted is stored, and completes nothing', async (t) => {
   const { ingest } = setUp()
   await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a') })
   const signal = AbortSignal.abort(new RangeError('left'))
@@ -470,7 +470,7 @@ t.test('a chunk whose caller has left is stored, and completes nothing', async (
   t.match(await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a') }), { outcome: 'created' })
 })
 
-t.test('a map that a chunk completes is charged once, and none is when its caller has left', async (t) => {
+t.test('a map that a chunk completes is charged once, and not after its caller aborted', async (t) => {
   for (const leaves of [false, true]) {
     const { ingest, store } = setUp()
     await recordAll(ingest, 3, 'shared')
@@ -565,7 +565,7 @@ t.test('a map that is replaced, frozen or dropped while it is verified is decide
   }
 })
 
-t.test('unfinished uploads hold so many bytes of a project, and what is refused says the numbers', async (t) => {
+t.test('unfinished uploads of a project are limited in bytes, and a refusal has limit and actual', async (t) => {
   const { ingest, freeze } = setUp({ maps: { pendingBytesMax: 256 + 160 + 10 } })
   const over = { code: 'map-quota-exceeded', limit: 426, retryable: false }
   const large = manifestOf('x'.repeat(11))
@@ -586,7 +586,7 @@ t.test('unfinished uploads hold so many bytes of a project, and what is refused 
   t.match(
     await ingest.project('p').publishMap({ ...other, manifest: large }),
     { outcome: 'incomplete' },
-    'there is room again',
+    'the quota is free again',
   )
   await freeze()
   t.match(
@@ -596,7 +596,7 @@ t.test('unfinished uploads hold so many bytes of a project, and what is refused 
   )
 })
 
-t.test('a quota that cannot be is refused when it is set', async (t) => {
+t.test('an invalid quota is refused at creation', async (t) => {
   for (const pendingBytesMax of [0, -1, 1.5, Number.NaN]) {
     t.throws(() => setUp({ maps: { pendingBytesMax } }), { code: 'invalid-argument' })
   }

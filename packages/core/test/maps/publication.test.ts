@@ -7,13 +7,13 @@ const digest = digestOf(Buffer.from('a'))
 const id = { placeId: '1', buildId: 'b' }
 const manifest = { contentType: 'a/b', size: 1, digest, chunks: [{ digest, size: 1 }] }
 
-t.test('only what is known of a publication is kept', async (t) => {
+t.test('unknown members of a publication are dropped', async (t) => {
   const chunks = [{ digest, size: 1, more: true }]
   const publication = { ...id, manifest: { ...manifest, chunks, more: true }, more: true } as Publication
   t.strictSame(parsePublication(publication), { ...id, manifest })
 })
 
-t.test('a full map is cut into chunks of at most 1 MiB, each given once', async (t) => {
+t.test('a full map is split into distinct chunks of at most 1 MiB', async (t) => {
   const { manifest, uploads = [] } = parsePublication({ ...id, map: 'x'.repeat(3 * chunkBytesMax) })
   t.equal(manifest.size, 3 * chunkBytesMax + 2)
   t.equal(manifest.contentType, 'application/json')
@@ -22,8 +22,8 @@ t.test('a full map is cut into chunks of at most 1 MiB, each given once', async 
     [chunkBytesMax, chunkBytesMax, chunkBytesMax, 2],
   )
   t.equal(uploads.length, 3, 'the two in the middle are the same')
-  const pieces = manifest.chunks.map((chunk) => uploads.find((upload) => upload.digest === chunk.digest)?.bytes)
-  t.equal(manifest.digest, digestOf(...(pieces as Uint8Array[])))
+  const parts = manifest.chunks.map((chunk) => uploads.find((upload) => upload.digest === chunk.digest)?.bytes)
+  t.equal(manifest.digest, digestOf(...(parts as Uint8Array[])))
   for (const { digest, bytes } of uploads) t.equal(digestOf(bytes), digest)
 })
 
@@ -36,7 +36,7 @@ t.test('a place may be a safe integer, which means its decimal string', async (t
   t.throws(() => parseMapId('b'), { code: 'invalid-argument' })
 })
 
-t.test('a media type is one as in a header', async (t) => {
+t.test('a contentType is a media type, with parameters', async (t) => {
   const parse = (contentType: unknown) =>
     parsePublication({ ...id, manifest: { ...manifest, contentType } } as Publication)
   const good = ['a/b', 'application/json', 'text/plain;charset=utf-8', 'text/plain ; a="b c" ;d=e', 'x/vnd.a+b-c']
@@ -85,13 +85,13 @@ t.test('a chunk is of 1 byte to 1 MiB, and a manifest has a limit', async (t) =>
   })
 })
 
-t.test('at most 20 issues are told', async (t) => {
+t.test('at most 20 issues are reported', async (t) => {
   const chunks = Array.from({ length: 50 }, () => 5)
   const refused = t.throws(() => parsePublication({ ...id, manifest: { ...manifest, chunks } } as never))
   t.equal((refused as unknown as { issues: [] }).issues.length, 20)
 })
 
-t.test('what is no object is no publication', async (t) => {
+t.test('a publication is an object', async (t) => {
   for (const input of [null, [], 'a', 5, undefined]) {
     t.throws(() => parsePublication(input), { code: 'invalid-publication', issues: [{ code: 'not_object', path: '' }] })
   }

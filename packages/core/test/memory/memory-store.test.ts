@@ -2,7 +2,7 @@ import t from 'tap'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 
-t.test('each memory store is empty when it is opened, and keeps to itself', async (t) => {
+t.test('each memory store is empty when it is opened, and independent of the others', async (t) => {
   const first = openMemoryStore()
   await createIngest({ store: first })
     .project('p')
@@ -22,7 +22,7 @@ t.test('the bytes of the totals are the bytes of the events', async (t) => {
   t.match(await store.totals('p'), { events: 2, batches: 1, bytes })
 })
 
-t.test('a body that is used again does not change what is stored', async (t) => {
+t.test('reusing the memory of a body does not change stored events', async (t) => {
   const store = openMemoryStore()
   const text = '{"projectId":"p","eventId":"a"}'
   const body = Buffer.from(`{"events":[${text}]}`)

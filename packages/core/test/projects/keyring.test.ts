@@ -14,7 +14,7 @@ function setUp() {
   return { store, clock, keys, opens }
 }
 
-t.test('a created key opens its project', async (t) => {
+t.test('a created key is valid for its project', async (t) => {
   const { keys, opens } = setUp()
   const { key, record } = await keys.create('p')
   t.equal(await opens(key), true)
@@ -22,7 +22,7 @@ t.test('a created key opens its project', async (t) => {
   t.strictSame(await keys.list('p'), [record])
 })
 
-t.test('the first key makes the project', async (t) => {
+t.test('the first key creates the project', async (t) => {
   const { store, clock, keys } = setUp()
   t.strictSame(await keys.list('p'), [])
   await keys.create('p')
@@ -35,20 +35,20 @@ t.test('the first key makes the project', async (t) => {
   })
 })
 
-t.test('the key itself is kept nowhere', async (t) => {
+t.test('the key itself is not stored', async (t) => {
   const { store, keys } = setUp()
   const { key } = await keys.create('p')
   t.notMatch(JSON.stringify(await store.project('p')), key.slice(12))
 })
 
-t.test('several keys of a project work side by side', async (t) => {
+t.test('a project may have several valid keys', async (t) => {
   const { keys, opens } = setUp()
   const made = await Promise.all(Array.from({ length: 10 }, () => keys.create('p')))
   for (const { key } of made) t.equal(await opens(key), true)
   t.equal((await keys.list('p')).length, 10)
 })
 
-t.test('a key opens nothing but its project and its scopes', async (t) => {
+t.test('a key is valid for its project and scopes only', async (t) => {
   const { keys, opens } = setUp()
   const { key } = await keys.create('p', { scopes: ['read'] })
   await keys.create('q')
@@ -59,14 +59,14 @@ t.test('a key opens nothing but its project and its scopes', async (t) => {
     t.equal(await opens(key, projectId, 'read'), false)
 })
 
-t.test('a wrong key opens nothing', async (t) => {
+t.test('a wrong key is invalid', async (t) => {
   const { keys, opens } = setUp()
   const { key } = await keys.create('p')
   for (const other of ['', 'junk', key.slice(0, -1), `${key} `, key.toUpperCase(), makeKey().key])
     t.equal(await opens(other), false)
 })
 
-t.test('a key with the id of another does not open what that opens', async (t) => {
+t.test('a key with the id of another key is invalid', async (t) => {
   const { keys, opens } = setUp()
   let id: Uint8Array = new Uint8Array(8)
   const withId = (fill: number) => makeKey((size) => Uint8Array.from({ length: size }, (_, at) => id[at] ?? fill))
@@ -78,7 +78,7 @@ t.test('a key with the id of another does not open what that opens', async (t) =
   t.equal(await opens(key), true)
 })
 
-t.test('junk is refused without asking the store', async (t) => {
+t.test('a malformed key is refused without a read of the store', async (t) => {
   const { store, keys, opens } = setUp()
   const { key } = await keys.create('p')
   await store.close()
@@ -86,14 +86,14 @@ t.test('junk is refused without asking the store', async (t) => {
   t.equal(await opens(key, 'no project'), false)
 })
 
-t.test('a store that cannot be read is an error and no answer', async (t) => {
+t.test('a failed read of the store is an error, not an invalid key', async (t) => {
   const { store, keys, opens } = setUp()
   const { key } = await keys.create('p')
   await store.close()
   await t.rejects(async () => opens(key), { code: 'store-closed' })
 })
 
-t.test('a key ends when it expires', async (t) => {
+t.test('a key is invalid once it expires', async (t) => {
   const { clock, keys, opens } = setUp()
   const { key } = await keys.create('p', { expiresAt: 5_000 })
   clock.now = 4_999
@@ -102,7 +102,7 @@ t.test('a key ends when it expires', async (t) => {
   t.equal(await opens(key), false)
 })
 
-t.test('a revoked key ends at once, and revoking it again changes nothing', async (t) => {
+t.test('a revoked key is invalid immediately, and revoking it again changes nothing', async (t) => {
   const { clock, keys, opens } = setUp()
   const { key, record } = await keys.create('p')
   const other = await keys.create('p')
@@ -115,7 +115,7 @@ t.test('a revoked key ends at once, and revoking it again changes nothing', asyn
   t.strictSame(await keys.list('p'), [{ ...record, revokedAt: 3_000 }, other.record])
 })
 
-t.test('a rotated key works beside the new one for 48 hours', async (t) => {
+t.test('a rotated key stays valid for 48 hours', async (t) => {
   const { clock, keys, opens } = setUp()
   const old = await keys.create('p', { scopes: ['read', 'events:write'] })
   const made = await keys.rotate('p', old.record.keyId)
@@ -127,7 +127,7 @@ t.test('a rotated key works beside the new one for 48 hours', async (t) => {
   t.strictSame([await opens(old.key), await opens(made.key)], [false, true])
 })
 
-t.test('the overlap of a rotation may be chosen, and lengthens no life', async (t) => {
+t.test('the overlap of a rotation is an option, and never extends a key', async (t) => {
   const { clock, keys, opens } = setUp()
   const first = await keys.create('p')
   await keys.rotate('p', first.record.keyId, { overlapMs: 0 })
@@ -139,17 +139,17 @@ t.test('the overlap of a rotation may be chosen, and lengthens no life', async (
   t.equal(await opens(short.key), false)
 })
 
-t.test('a key that has ended cannot be rotated', async (t) => {
+t.test('an expired or revoked key cannot be rotated', async (t) => {
   const { clock, keys } = setUp()
   const revoked = await keys.create('p')
   await keys.revoke('p', revoked.record.keyId)
   const expired = await keys.create('p', { expiresAt: 2_000 })
   clock.now = 2_000
   for (const { record } of [revoked, expired]) await t.rejects(keys.rotate('p', record.keyId), { code: 'unknown-key' })
-  t.equal((await keys.list('p')).length, 2, 'no key was made')
+  t.equal((await keys.list('p')).length, 2, 'no key was created')
 })
 
-t.test('no key ends by an argument that cannot be meant', async (t) => {
+t.test('an invalid argument revokes and rotates no key', async (t) => {
   const { keys, opens } = setUp()
   const { key, record } = await keys.create('p')
   const invalid = { code: 'invalid-argument' }
@@ -164,7 +164,7 @@ t.test('no key ends by an argument that cannot be meant', async (t) => {
   t.equal(await opens(key), true)
 })
 
-t.test('a key that is not there is unknown', async (t) => {
+t.test('a missing key is unknown-key', async (t) => {
   const { store, keys } = setUp()
   const { record } = await keys.create('p')
   for (const [projectId, keyId] of [
@@ -175,10 +175,10 @@ t.test('a key that is not there is unknown', async (t) => {
     await t.rejects(keys.revoke(projectId, keyId), { name: 'IngestError', code: 'unknown-key' })
     await t.rejects(keys.rotate(projectId, keyId), { name: 'IngestError', code: 'unknown-key' })
   }
-  t.equal(await store.project('q'), undefined, 'no project was made')
+  t.equal(await store.project('q'), undefined, 'no project was created')
 })
 
-t.test('what cannot be a project, scope or time is an invalid argument, and makes nothing', async (t) => {
+t.test('an invalid project id, scope or time is an invalid argument, and creates nothing', async (t) => {
   const { store, keys } = setUp()
   const invalid = { name: 'IngestError', code: 'invalid-argument' }
   for (const projectId of ['', 'a b', 'é', 'x'.repeat(65)]) await t.rejects(keys.create(projectId), invalid)

@@ -11,6 +11,6 @@ t.test('an ingest on the memory store keeps its promises', async (t) => {
   for (const { name, run } of ingestChecks) await t.test(name, () => run(open))
 })
 
-t.test('the checks have names of their own', async (t) => {
+t.test('the names of the checks are unique', async (t) => {
   t.equal(new Set(ingestChecks.map(({ name }) => name)).size, ingestChecks.length)
 })

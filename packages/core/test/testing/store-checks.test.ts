@@ -19,12 +19,12 @@ t.test('checks that are not isolated may share a store', async (t) => {
   await shared.close()
 })
 
-t.test('the checks have names of their own', async (t) => {
+t.test('the names of the checks are unique', async (t) => {
   const names = [...storeChecks, ...durableStoreChecks, ...restoreChecks].map(({ name }) => name)
   t.equal(new Set(names).size, names.length)
 })
 
-t.test('a store that looks, waits and then writes fails the races, and nothing else', async (t) => {
+t.test('a store that checks and then writes fails the races, and nothing else', async (t) => {
   t.strictSame(await failing(openCheckThenActStore), [
     'of 50 concurrent updates of a project none is lost',
     'of 16 concurrent appends of a batch exactly one stores each event',

@@ -9,7 +9,7 @@ import type { Writer } from '../writer/writer-client.ts'
 import { type BlobRequest, type BlobWriterData, sizeOf } from './blob-writer.ts'
 
 /**
- * The blobs of chunks, in an environment of their own, so that an upload delays no commit of events. The chunk tables
+ * The blobs of chunks, in an environment of their own, so that uploads do not delay commits of events. The chunk tables
  * alone say which blobs are used: a blob is written first and named afterwards; it is marked as garbage first and deleted
  * afterwards. So a crash leaves only blobs that {@link collectOrphans} finds.
  *
@@ -85,7 +85,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
         }
       }
     } catch {
-      // the rest is found at the next opening; the writers have reported the error
+      // the next opening collects the rest; the writers have reported the error
     }
   }
 
@@ -110,7 +110,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
     async write(project, uploads) {
       const rows = uploads.map(({ digest, bytes }) => ({
         blobKey: Buffer.concat([chunkKey(project, digest), randomBytes(uploadBytes)]),
-        // a copy, which changes hands
+        // a copy, as its memory is transferred to the thread
         bytes: new Uint8Array(bytes),
       }))
       const request = { type: 'write', id: ++lastId, rows } as const

@@ -3,7 +3,7 @@ export type Fingerprint = (project: number, eventId: string, into: Uint32Array, 
 
 /**
  * The hash by which an event is found: 64 bits over the project and the UTF-16 code units of its id, with the secret
- * seed of the store, so that nobody outside can craft ids that collide. A collision costs a read of the log, nothing
+ * seed of the store, so that clients cannot craft colliding ids. A collision costs a read of the log, nothing
  * else.
  *
  * Two lanes of multiply and rotate with the constants and the final mix of MurmurHash3 (Appleby, public domain).

@@ -35,7 +35,7 @@ export type StepOutcome = 'worked' | 'idle' | 'busy'
 export interface Indexer {
   /** Does one short step, in at most one transaction. */
   step(): StepOutcome
-  /** Releases the claim, so that another worker may go on at once. */
+  /** Releases the claim, so that another worker can continue at once. */
   release(): void
 }
 

@@ -10,7 +10,7 @@ const projectBytes = 4
 /** The builds of a project, in the order of their UTF-8: those that are frozen, and those that have maps. */
 export async function listBuilds(
   table: (name: string) => Rows,
-  { readSnapshot: look, nextStep }: SlicedReads,
+  { readSnapshot, nextStep }: SlicedReads,
   project: number,
   { after, limit }: BuildSelection,
 ): Promise<BuildEntry[]> {
@@ -21,7 +21,7 @@ export async function listBuilds(
   async function* namesIn(rows: Rows): AsyncGenerator<Buffer, undefined> {
     for (let from = start; ; ) {
       const range = { start: from, end: projectKey(project + 1), limit: keysAtOnce }
-      const keys = look(() => [...rows.getKeys(range)])
+      const keys = readSnapshot(() => [...rows.getKeys(range)])
       for (const key of keys) yield key.subarray(projectBytes)
       const last = keys.at(-1)
       if (!last || keys.length < keysAtOnce) return
@@ -40,7 +40,7 @@ export async function listBuilds(
     if (!next) break
     const entry: BuildEntry = { buildId: next.toString(), maps: 0 }
     if (frozen?.equals(next)) {
-      entry.frozenAt = look(() => readFrozenAt(freezes, project, entry.buildId)) as number
+      entry.frozenAt = readSnapshot(() => readFrozenAt(freezes, project, entry.buildId)) as number
       frozen = (await frozenNames.next()).value
     }
     while (map?.equals(next)) {

@@ -1,15 +1,16 @@
 import { crc32 } from 'node:zlib'
-import type {
-  Digest,
-  Manifest,
-  MapContents,
-  MapEntry,
-  MapId,
-  MapSelection,
-  MapSlot,
-  PendingManifest,
+import {
+  type Digest,
+  digestsOf,
+  type Manifest,
+  type MapContents,
+  type MapEntry,
+  type MapId,
+  type MapSelection,
+  type MapSlot,
+  type PendingManifest,
 } from '@ingest/core'
-import { digestsOf } from '@ingest/core/internal'
+
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { readFrozenAt } from '../log/event-log.ts'

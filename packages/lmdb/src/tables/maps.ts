@@ -1,6 +1,12 @@
 import {
   type CompleteMap,
+  checkPendingBytes,
+  contentsAfterExpiry,
+  contentsAfterFreeze,
   type Digest,
+  digestsOf,
+  isExpired,
+  isPinned,
   type Manifest,
   type MapContents,
   type MapId,
@@ -8,14 +14,7 @@ import {
   type NewChunk,
   type PendingManifest,
 } from '@ingest/core'
-import {
-  checkPendingBytes,
-  contentsAfterExpiry,
-  contentsAfterFreeze,
-  digestsOf,
-  isExpired,
-  isPinned,
-} from '@ingest/core/internal'
+
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'

@@ -11,7 +11,7 @@ export interface PendingTables {
   touchedBefore(time: number): { project: number; id: MapId }[]
   /** The first `limit` pending manifests of a project that miss no chunk. */
   ready(project: number, limit: number): { number: number; id: MapId }[]
-  /** Whether a pending manifest is recorded as missing a chunk, stored or not. */
+  /** Whether any pending manifest records this chunk as missing, even if it is stored by now. */
   isAwaited(project: number, digest: Digest): boolean
   pendingBytes(project: number): number
 
@@ -39,7 +39,7 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
   /** project, number → the name of its map: of each pending manifest that misses no chunk */
   const readies = table('ready-manifests')
   /** project, digest, number → nothing: the manifests that miss a chunk */
-  const waits = table('chunk-waits')
+  const missingChunks = table('chunk-waits')
   /** project → its pending bytes */
   const totals = table('pending-bytes')
 
@@ -54,7 +54,7 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
   }
 
   function removeMissing(project: number, number: number, digests: readonly Digest[]): void {
-    for (const digest of digests) waits.remove(chunkKey(project, digest, number))
+    for (const digest of digests) missingChunks.remove(chunkKey(project, digest, number))
   }
 
   function pendingBytes(project: number): number {
@@ -78,11 +78,11 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
       return Array.from(keys, (key) => ({ number: readSequence(key), id: mapIdOf(readies.getBinary(key) as Buffer) }))
     },
 
-    isAwaited: (project, digest) => manifestsIn(waits, project, digest, 1).length > 0,
+    isAwaited: (project, digest) => manifestsIn(missingChunks, project, digest, 1).length > 0,
     pendingBytes,
 
     add(project, number, id, touchedAt, missing) {
-      for (const digest of missing) waits.put(chunkKey(project, digest, number), nothing)
+      for (const digest of missing) missingChunks.put(chunkKey(project, digest, number), nothing)
       put(project, number, { touchedAt, missing: missing.length, name: nameOf(id) })
     },
 
@@ -101,8 +101,8 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
     },
 
     resolveAwaited(project, digest, touchedAt) {
-      for (const number of manifestsIn(waits, project, digest, resolvedMax)) {
-        waits.remove(chunkKey(project, digest, number))
+      for (const number of manifestsIn(missingChunks, project, digest, resolvedMax)) {
+        missingChunks.remove(chunkKey(project, digest, number))
         const record = get(project, number)
         put(project, number, {
           ...record,

@@ -17,7 +17,7 @@ export interface Projects {
   put(project: Project): void
 }
 
-/** An entry is the number, 4 bytes big-endian, then the project as JSON, or nothing if only events named it so far. */
+/** An entry is the number, 4 bytes big-endian, then the project as JSON, or nothing for a project with events only. */
 const numberBytes = 4
 
 export function openProjects(table: (name: string) => Rows): Projects {

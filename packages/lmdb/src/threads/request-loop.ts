@@ -9,7 +9,7 @@ export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { er
 /** The messages of a thread that serves requests, besides its own. */
 export type ThreadMessage<Value = unknown> =
   | { type: 'ready' }
-  /** It cannot go on. */
+  /** It cannot continue. */
   | { type: 'failed'; error: SerializedError }
   | { type: 'settled'; outcomes: Outcome<Value>[] }
   /** It waits for something other than a commit. */

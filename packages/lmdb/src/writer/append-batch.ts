@@ -41,7 +41,7 @@ export function createAppender(
 ): Appender {
   const { log, projectLog, freezes, totals } = tables
   let nextSequence = 0
-  /** When the last record was received: none is older than the one before it, which is what readers search by. */
+  /** When the last record was received. Times never decrease, because readers search by time. */
   let lastAt = Number.NEGATIVE_INFINITY
 
   function append(project: number, batch: Buffer, builds: readonly string[]): Appended {

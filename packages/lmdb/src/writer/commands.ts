@@ -50,7 +50,7 @@ export interface CommandResults {
     command: PutChunk
     result: 'stored' | 'existing' | 'undeclared' | 'changed' | { refusal: SerializedError }
   }
-  /** Updates some of the pending manifests that miss a stored chunk; a chunk that was deleted since stays missing. */
+  /** Updates some of the pending manifests that miss a stored chunk; a chunk deleted since stays missing. */
   resolveAwaited: {
     command: { type: 'resolveAwaited'; project: number; digest: Digest; touchedAt: number | undefined }
     result: true

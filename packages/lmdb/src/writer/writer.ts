@@ -27,9 +27,9 @@ export interface AppendRequest {
   type: 'append'
   id: number
   project: number
-  /** The record that it will be if all of it is new. */
+  /** The record of the whole batch, for the case that all of its events are new. */
   record: Uint8Array
-  /** Those that its events reference. */
+  /** The builds that its events reference. */
   builds: string[]
 }
 
@@ -73,14 +73,14 @@ export function runWriter(
   data: WriterData,
   guard: ExitGuard,
 ): Promise<void> {
-  const say = (message: FromWriter) => port.postMessage(message)
-  return runRequestLoop(port, guard, () => openWriter(environment, data, say))
+  const post = (message: FromWriter) => port.postMessage(message)
+  return runRequestLoop(port, guard, () => openWriter(environment, data, post))
 }
 
 async function openWriter(
   environment: Environment,
   { directory, idsDirectory, seed, entriesPerFlush, guards }: WriterData,
-  say: (message: FromWriter) => void,
+  post: (message: FromWriter) => void,
 ): Promise<RequestHandler<WriterRequest>> {
   const { root, table } = environment
   const tables = openEventLogTables(table)
@@ -94,7 +94,7 @@ async function openWriter(
     seed,
     entriesPerFlush,
     guards,
-    onProgress: (progress) => say({ type: 'progress', progress }),
+    onProgress: (progress) => post({ type: 'progress', progress }),
   })
   let hasGarbage = false
   const commandTables = openCommandTables(table, () => {
@@ -114,8 +114,8 @@ async function openWriter(
     return appender.append(project, Buffer.from(record.buffer, record.byteOffset, record.length), builds)
   }
 
-  async function room(): Promise<void> {
-    const timer = setInterval(() => say({ type: 'alive' }), waitingMs)
+  async function waitForCapacity(): Promise<void> {
+    const timer = setInterval(() => post({ type: 'alive' }), waitingMs)
     try {
       await ready()
       await ids.waitForCapacity()
@@ -126,7 +126,7 @@ async function openWriter(
 
   async function writeAll(requests: readonly (AppendRequest | CommandRequest)[]): Promise<Outcome<WriterValue>[]> {
     try {
-      if (!failure()) await room()
+      if (!failure()) await waitForCapacity()
     } catch (error) {
       return refuse(requests, error)
     }
@@ -138,7 +138,7 @@ async function openWriter(
       },
       ids.rollback,
     )
-    if (hasGarbage) say({ type: 'garbage' })
+    if (hasGarbage) post({ type: 'garbage' })
     hasGarbage = false
     return outcomes
   }
@@ -162,7 +162,7 @@ async function openWriter(
   }
 }
 
-/** What a chunk of a manifest counts for in a group: a transaction with 4,096 of them takes about as long as 16 MiB. */
+/** The cost of a chunk of a manifest in a group: a transaction with 4,096 of them takes about as long as 16 MiB. */
 const chunkCost = 4096
 
 function costOf(request: WriterRequest): number {

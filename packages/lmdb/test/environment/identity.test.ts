@@ -9,7 +9,7 @@ const event = { projectId: 'p', eventId: 'a', buildId: 'b' }
 const id = { placeId: '1', buildId: 'b' }
 const names = ['events', 'ids', 'chunks'] as const
 
-/** Makes a store with an event and, unless told otherwise, a map that the event froze. */
+/** Makes a store with an event and, by default, a map that the event froze. */
 async function makeStore(directory: string, { withMap = true } = {}): Promise<string> {
   const ingest = createIngest({ store: await openLmdbStore(directory) })
   if (withMap) await ingest.project('p').publishMap({ ...id, map: { walls: 4 } })

@@ -271,7 +271,7 @@ t.test('appends wait while the index cannot keep up, and none fails', async (t) 
     before = done
     await new Promise((resolve) => setTimeout(resolve, 200))
   }
-  t.ok(done < 200, `only ${done} of 200 went in while nothing could be flushed`)
+  t.ok(done < 200, `only ${done} of 200 were stored while nothing could be flushed`)
   await holder.kill()
   t.ok((await finished).every(({ status }) => status === 'fulfilled'))
   t.equal(done, 200)

@@ -127,7 +127,7 @@ t.test('no id is lost at a flush or at a merge, over three levels', async (t) =>
   await bed.close()
 })
 
-t.test('what a worker leaves that dies after any step is removed by the next one', async (t) => {
+t.test('the next worker removes what a worker killed after any step left', async (t) => {
   const bed = openBed(t.testdir())
   appendRecords(bed, 4 * 8 + 8)
   let steps = 0
@@ -167,7 +167,7 @@ t.test('a merge that a worker did not finish is started over by the next one', a
     work(bed.indexer())
     checkIndex(t, bed)
     t.strictSame(runsOnDisk(bed).size, 1)
-    // the first one was only stopped, and goes on
+    // the first one was only stopped, and continues
     appendRecords(bed, 4)
     clock += 3_600_000
     work(first)
@@ -176,7 +176,7 @@ t.test('a merge that a worker did not finish is started over by the next one', a
   }
 })
 
-t.test('two workers in turn go on from what the other one has published', async (t) => {
+t.test('two alternating workers continue from what the other has published', async (t) => {
   const bed = openBed(t.testdir())
   const [one, other] = [bed.indexer(), bed.indexer()]
   for (let round = 0; round < 20; round++) {

@@ -26,7 +26,7 @@ t.test('the same event has the same fingerprint, another event, project or store
   }
 })
 
-t.test('ids that look alike spread as evenly as random ones', async (t) => {
+t.test('similar ids spread as evenly as random ones', async (t) => {
   const count = 1 << 16
   const families: Record<string, (i: number) => string> = {
     counted: (i) => String(i),

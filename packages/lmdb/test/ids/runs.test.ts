@@ -175,7 +175,7 @@ t.test('one worker at a time has the claim', async (t) => {
   release(one)
   t.equal(hold(other), 'acquired', 'it was released')
   release(other)
-  t.equal(hold(one), 'acquired', 'another worker had it in between')
+  t.equal(hold(one), 'acquired', 'another worker had it in the meantime')
   now += 10_001
   t.equal(hold(other), 'acquired', 'it expired')
   now -= 3_600_000

@@ -85,7 +85,7 @@ t.test('a record that is missing, empty or truncated is damaged', async (t) => {
   t.throws(() => decodeRecord(bytes.subarray(0, -1), 5), { code: 'store-damaged' })
 })
 
-t.test('a payload of some of the events has their exact bytes', async (t) => {
+t.test('a payload of selected events has their exact bytes', async (t) => {
   const events = splitEvents(payload)
   t.same(splitEvents(encodePayload(events)).map(String), [
     '{"eventId":"a"}',

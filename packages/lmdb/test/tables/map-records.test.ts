@@ -9,7 +9,7 @@ import {
   encodeStored,
 } from '../../src/tables/map-records.ts'
 
-t.test('the chunks of a manifest are what they were, 36 bytes each', async (t) => {
+t.test('the chunks of a manifest round-trip, in 36 bytes each', async (t) => {
   const chunks = ['a', 'b', 'a'].map((text, i) => ({ digest: digestOf(Buffer.from(text)), size: 2 ** (i * 10) }))
   const bytes = encodeChunks(chunks)
   t.equal(bytes.length, 3 * 36)
@@ -17,12 +17,12 @@ t.test('the chunks of a manifest are what they were, 36 bytes each', async (t) =
   t.strictSame(decodeChunks(encodeChunks([])), [])
 })
 
-t.test('what is pending is what it was', async (t) => {
+t.test('a pending manifest round-trips', async (t) => {
   const pending = { touchedAt: 1_795_203_225_083, missing: 11_155, name: Buffer.from('b\0é') }
   t.strictSame(decodePending(encodePending(pending)), pending)
 })
 
-t.test('a chunk that is there is what it was', async (t) => {
+t.test('a stored chunk round-trips', async (t) => {
   const stored = { upload: Buffer.from('12345678'), size: 1_048_576 }
   t.strictSame(decodeStored(encodeStored(stored)), stored)
 })

@@ -34,7 +34,7 @@ t.test(`three processes publish and append ${builds} builds at once, and no froz
           if (error.code !== 'map-frozen') throw error
         })
         answers++
-        if (before && answer && !answer.frozen) violate('a publication after the answer to the batch found it open')
+        if (before && answer && !answer.frozen) violate('a publication after the response to the batch found it open')
         if (answer?.frozen && answer.outcome === 'replaced') violate('a frozen map was replaced')
         if (answer) published.add(answer.digest)
         if (!answer || answer.frozen) return
@@ -69,7 +69,7 @@ t.test(`three processes publish and append ${builds} builds at once, and no froz
     if (digests.size !== 1 || statuses.some((status) => !status?.frozen)) violate('the processes do not agree')
     const [digest] = [...digests] as [Digest]
     if (!published.has(digest)) violate('it was never published')
-    if (atAnswer !== undefined && atAnswer !== digest) violate('it changed after the answer to the batch')
+    if (atAnswer !== undefined && atAnswer !== digest) violate('it changed after the response to the batch')
     const bytes = await c.call('getMapContent', { placeId, buildId })
     if (!bytes || digestOf(bytes) !== digest) violate('its bytes are not what its digest says')
   }
@@ -100,7 +100,7 @@ function uploadsOf(texts: string[]) {
   return texts.map((text) => ({ digest: digestOf(Buffer.from(text)), bytes: Buffer.from(text) }))
 }
 
-t.test(`a process that is killed ${cycles} times while it uploads leaves what can be completed`, async (t) => {
+t.test(`a process that is killed ${cycles} times while it uploads leaves maps that can be completed`, async (t) => {
   const directory = t.testdir()
   const left = { orphans: 0, garbage: 0 }
   for (const cycle of range(cycles)) {
@@ -109,7 +109,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
     let answers = 0
     const killAfter = 3 + ((cycle * 11) % 40)
     const answered = async () => {
-      // with calls of the other lanes under way
+      // with calls of the other lanes in flight
       if (++answers === killAfter) await child.kill()
     }
     const lanes = range(3).map(async (map) => {
@@ -124,7 +124,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
         }),
       )
     })
-    // maps that are replaced all the time, so that chunks go all the time
+    // maps that are replaced continuously, so that chunks are deleted continuously
     const churn = range(2).map(async (lane) => {
       for (const i of range(100)) {
         const map = `${cycle} ${lane} ${i} `.repeat(2_000)
@@ -141,7 +141,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
     const store = await openLmdbStore(directory)
     for (const [buildId, digest] of completed) {
       const { complete } = await store.map({ projectId: 'p', placeId, buildId })
-      t.equal(complete?.manifest.digest, digest, 'what was answered as complete is complete')
+      t.equal(complete?.manifest.digest, digest, 'an acknowledged map is complete')
     }
     await store.close()
     const next = await startStoreProcess(directory)
@@ -163,7 +163,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves what ca
   const parts = await openMapParts(directory)
   await parts.blobs.collectOrphans()
   await parts.close()
-  t.strictSame(await inspectMaps(directory), { orphans: 0, garbage: 0 }, 'and all of that is deleted')
+  t.strictSame(await inspectMaps(directory), { orphans: 0, garbage: 0 }, 'and all of them are deleted')
 })
 
 t.test('an inspection fails where rows do not agree', async (t) => {
@@ -201,7 +201,7 @@ t.test('an inspection fails where rows do not agree', async (t) => {
   }
 })
 
-t.test('maps are looked at a bounded number at once, however few are selected', async (t) => {
+t.test('a page reads a bounded number of maps in one turn, however few match', async (t) => {
   const parts = await openMapParts(t.testdir())
   const ids = ['a', 'b', 'c', 'd', 'e'].map((buildId, i) => ({ buildId, placeId: String(i % 2) }))
   const manifest = { contentType: 'a/b', size: 0, digest: digestOf(Buffer.alloc(0)), chunks: [] }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { openProjects } from '../../src/tables/projects.ts'
 
-t.test('each project gets a number, once, and keeps what is written of it', async (t) => {
+t.test('a project is numbered once, and round-trips', async (t) => {
   const environment = openEnvironment(t.testdir())
   const projects = openProjects(environment.table)
   const one = { projectId: 'one', createdAt: 1, keys: [] }
@@ -24,7 +24,7 @@ t.test('each project gets a number, once, and keeps what is written of it', asyn
   await environment.root.close()
 })
 
-t.test('a number that was given out in a transaction that failed is given out again', async (t) => {
+t.test('a number assigned in a failed transaction is assigned again', async (t) => {
   const environment = openEnvironment(t.testdir())
   const projects = openProjects(environment.table)
   t.throws(() =>

@@ -58,7 +58,7 @@ function putChunk(text: string, more: { collections?: number; pendingBytesMax?: 
   return { type: 'putChunk', project: 1, digest: digest(text), chunk, collections, receivedAt: 1, pendingBytesMax }
 }
 
-t.test('a project is written if it still is of the version that was read', async (t) => {
+t.test('a project is written if its version has not changed', async (t) => {
   const { run, projects } = open(t)
   t.equal(run(putProject('p', 1)), true)
   t.equal(run(putProject('p', 2)), false)
@@ -87,7 +87,7 @@ t.test('a map is written if its slot has not changed', async (t) => {
   t.match(found().contents.pending, { touchedAt: 1, manifest: { chunks: [{ digest: digest('a') }, {}] } })
 })
 
-t.test('a map is written if the chunks that its decision saw are still those that are stored', async (t) => {
+t.test('a map is written if the presence of its chunks has not changed', async (t) => {
   const { run } = open(t)
   run(putMap({ map: { placeId: '2', buildId: 'b' } }))
   run(putChunk('a'))
@@ -97,7 +97,7 @@ t.test('a map is written if the chunks that its decision saw are still those tha
   t.equal(run(putMap({ digests, present: new Set([digest('a')]) })), 'written')
 })
 
-t.test('a blob that may have been deleted is not named', async (t) => {
+t.test('a blob that may have been deleted is not referenced', async (t) => {
   const { run, maps, found } = open(t)
   const uploads = new Map<Digest, ReturnType<typeof chunkOf>>([[digest('a'), chunkOf('a')]])
   run({ type: 'markGarbage', blobKeys: [chunkOf('a').blobKey] })

@@ -27,7 +27,7 @@ function open(t: Test) {
   }
 }
 
-t.test('what is written for all is one transaction, and each request gets its value', async (t) => {
+t.test('requests share one transaction, and each gets its value', async (t) => {
   const { commit, put, names, transactions } = open(t)
   const before = transactions()
   t.strictSame(
@@ -41,7 +41,7 @@ t.test('what is written for all is one transaction, and each request gets its va
   t.strictSame(names(), ['a', 'b'])
 })
 
-t.test('what throws undoes all of it, and every request is told', async (t) => {
+t.test('an error rolls back the transaction, and refuses every request', async (t) => {
   const { commit, put, names, failure } = open(t)
   let undone = 0
   const outcomes = commit(
@@ -66,7 +66,7 @@ t.test('what throws undoes all of it, and every request is told', async (t) => {
   )
 })
 
-t.test('once the data file is gone nothing is acknowledged any more, nor tried', async (t) => {
+t.test('after the data file is deleted, nothing is written or acknowledged', async (t) => {
   const { directory, commit, put, failure } = open(t)
   commit([{ id: 1 }], () => [put('before')])
   renameSync(join(directory, 'data.mdb'), join(directory, 'gone.mdb'))
@@ -108,7 +108,7 @@ for (const file of ['data.mdb', 'lock.mdb']) {
   )
 }
 
-t.test('what came up before anything was written is a refusal too', async (t) => {
+t.test('an error before the transaction refuses the requests', async (t) => {
   const { refuse, failure } = open(t)
   t.match(refuse(requests, new IngestError('disk-full', 'Full.')), [
     { id: 7, error: { code: 'disk-full' } },

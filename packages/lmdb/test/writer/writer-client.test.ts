@@ -58,7 +58,7 @@ t.test('requests sent at once are written in that order, and each has its own ou
   await close()
 })
 
-t.test('of racing updates of three processes none is lost', async (t) => {
+t.test('concurrent updates of three processes lose none', async (t) => {
   const directory = t.testdir()
   const processes = await Promise.all([0, 1, 2].map(() => startStoreProcess(directory)))
   const counts = await Promise.all(
@@ -120,7 +120,7 @@ for (const [from, open] of Object.entries({ source: openFromSource, build: openL
 
 t.test('a refused request is no failure; a failure refuses every request and is reported once', async (t) => {
   const { writer, append, fatal, close } = await start(t)
-  // in memory of its own, as only that can change hands
+  // in memory of its own, which can be transferred
   const broken = Buffer.allocUnsafeSlow(30)
   recordOf(1, ['x', 'y']).copy(broken)
   await t.rejects(writer.append(1, broken, []), { code: 'store-damaged' })
@@ -139,7 +139,7 @@ t.test('a refused request is no failure; a failure refuses every request and is 
 
 for (const environment of ['events', 'ids', 'chunks']) {
   for (const file of ['data.mdb', 'lock.mdb']) {
-    t.test(`${environment}/${file} that is deleted while it is open ends the acknowledgements`, async (t) => {
+    t.test(`${environment}/${file} that is deleted while it is open stops acknowledgements`, async (t) => {
       const directory = t.testdir()
       const fatal: string[] = []
       const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) })
@@ -261,7 +261,7 @@ t.test('queued lookups are bounded as well', async (t) => {
   await ingest.close()
 })
 
-t.test('waiting for the index does not count as a commit that does not end', async (t) => {
+t.test('waiting for the index does not count towards the commit timeout', async (t) => {
   const directory = t.testdir()
   const fatal: string[] = []
   const store = await openLmdbStoreWith(
@@ -287,7 +287,7 @@ t.test('waiting for the index does not count as a commit that does not end', asy
   await ingest.close()
 })
 
-/** Opens a store and takes a hold of the thread that writes. */
+/** Opens a store, and returns its writer thread too. */
 async function openWithThread(t: Test) {
   const fatal: IngestError[] = []
   let worker: Worker | undefined

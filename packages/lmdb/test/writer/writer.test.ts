@@ -17,9 +17,9 @@ import { buildsFor, fingerprintsFor, openWriterBed, putProject, recordOf, type W
 type Request = WriterRequest
 
 interface Talk extends WriterBed {
-  /** Sends all at once, and resolves with what became of them, in this order. */
+  /** Sends all at once, and resolves with their outcomes, in this order. */
   ask(...requests: Request[]): Promise<Outcome[]>
-  /** Everything that it has said. */
+  /** All messages of the writer. */
   said: FromWriter[]
   /** How many transactions were committed. */
   transactions(): number
@@ -28,7 +28,7 @@ interface Talk extends WriterBed {
   end(): Promise<void>
 }
 
-/** Nobody ends this thread in between. */
+/** A guard without effect: this thread is never ended. */
 const openGate = { enterNative() {}, leaveNative() {} }
 
 async function start(directory: string, entriesPerFlush?: number): Promise<Talk> {
@@ -90,7 +90,7 @@ function locate(eventIds: string[], project = 1): Request {
 
 const idsOf = (name: string | number, count = 10) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
 const valuesOf = (outcomes: Outcome[]) => outcomes.map((each) => ('value' in each ? each.value : each.error.code))
-/** A record that says it has more events than it has room for, so that it cannot be read. */
+/** A record whose header counts more events than it holds. */
 const broken = () => recordOf(1, ['x', 'y']).subarray(0, 30)
 
 t.test('queued requests share a transaction, in their order, and each has an outcome of its own', async (t) => {
@@ -138,7 +138,7 @@ t.test('a request that throws undoes the whole transaction and refuses all of it
   await writer.end()
 })
 
-t.test('an event that another process appends at an undone sequence is known', async (t) => {
+t.test('an event that another process appends at a rolled-back sequence is known', async (t) => {
   const writer = await start(t.testdir())
   const { root, table } = writer.environment
   await writer.ask(append(['before']))
@@ -220,7 +220,7 @@ t.test('nothing is acknowledged or written once the data file is gone', async (t
   await writer.end()
 })
 
-/** Appends until there is no room in the index, which there is not before the process that is returned has ended. */
+/** Appends until the index is full; it has no capacity until the returned process ends. */
 async function fillIndex(t: Test) {
   const directory = t.testdir()
   const holder = await startStoreProcess(directory)
@@ -230,7 +230,7 @@ async function fillIndex(t: Test) {
   while (!writer.said.some(({ type }) => type === 'alive')) {
     asked.push(writer.ask(append(idsOf(asked.length))))
     await new Promise((resolve) => setTimeout(resolve, 20))
-    if (asked.length > 200) throw new Error('there is room without end')
+    if (asked.length > 200) throw new Error('the index never got full')
   }
   return { holder, writer, asked }
 }
@@ -244,7 +244,7 @@ t.test('without capacity in the index the writer waits, and reports that', async
   await writer.end()
 })
 
-t.test('requests that wait too long for the index are refused, and the writer goes on', async (t) => {
+t.test('requests that wait too long for the index are refused, and the writer continues', async (t) => {
   const { holder, writer, asked } = await fillIndex(t)
   const now = Date.now
   Date.now = () => now() + 60_000
@@ -252,7 +252,7 @@ t.test('requests that wait too long for the index are refused, and the writer go
   Date.now = now
   const refused = values.filter((each) => each === 'overloaded').length
   t.ok(refused > 0)
-  t.equal(writer.sequences().length, asked.length - refused, 'nothing of what was refused is written')
+  t.equal(writer.sequences().length, asked.length - refused, 'no refused batch is written')
   await holder.kill()
   const retried = await Promise.all(asked.map((_, n) => writer.ask(append(idsOf(n)))))
   t.strictSame(
@@ -281,9 +281,9 @@ t.test('the writer reports the progress of catching up the index', async (t) => 
   rmSync(join(directory, 'ids'), { recursive: true })
   mkdirSync(join(directory, 'ids'))
   const again = await start(directory, 10)
-  const told = again.said.flatMap((message) => (message.type === 'progress' ? [message.progress] : []))
-  t.ok(told.length > 0)
-  t.ok(told.every(({ done, total }) => done < 20 && total === 20))
+  const reported = again.said.flatMap((message) => (message.type === 'progress' ? [message.progress] : []))
+  t.ok(reported.length > 0)
+  t.ok(reported.every(({ done, total }) => done < 20 && total === 20))
   t.strictSame(valuesOf(await again.ask(append(['0-0', '19-9', 'new']))), [
     { stored: [false, false, true], conflicts: 0 },
   ])

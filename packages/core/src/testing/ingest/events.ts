@@ -3,7 +3,7 @@ import { assertRefused, check, type IngestCheck, range } from './ingest-check.ts
 
 /** Submitting batches. */
 export const eventChecks: readonly IngestCheck[] = [
-  check('a batch says what became of each event', async ({ submit, event }) => {
+  check('a batch returns the outcome of each event', async ({ submit, event }) => {
     assert.deepEqual(await submit(event('a'), event('b')), { accepted: 2, duplicates: 0, rejected: [] })
     const result = await submit(event('b'), event('c'), 5, event('d', { buildId: 5 }), event('c'), { eventId: 'e' })
     assert.deepEqual([result.accepted, result.duplicates], [1, 2])
@@ -17,7 +17,7 @@ export const eventChecks: readonly IngestCheck[] = [
     )
   }),
 
-  check('an empty batch is answered with zeros', async ({ submit }) => {
+  check('the result of an empty batch is zeros', async ({ submit }) => {
     assert.deepEqual(await submit(), { accepted: 0, duplicates: 0, rejected: [] })
   }),
 
@@ -30,7 +30,7 @@ export const eventChecks: readonly IngestCheck[] = [
     assert.deepEqual(await events(), before)
   }),
 
-  check('events are read as they were sent, byte for byte, in parts too', async ({ ingest, projectId, events }) => {
+  check('events are read byte for byte, in pages too', async ({ ingest, projectId, events }) => {
     const texts = ['a', 'é', '😀'].map(
       (id) => `{ "projectId":"${projectId}",\t"eventId": "${id}","n":12345678901234567890, "e":1.0E+2 }`,
     )

@@ -119,7 +119,7 @@ export async function assertRefused(
   return error
 }
 
-/** By name, because who runs the checks may have loaded the class from elsewhere. */
+/** Compares the name, because the caller may have loaded another copy of the class. */
 export function isRefusal(error: unknown): error is IngestError {
   return error instanceof Error && error.name === 'IngestError'
 }

@@ -35,7 +35,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     }
   }),
 
-  check('a map is the same whatever the order of its members, its place as a number or as text', async (bench) => {
+  check('the order of members and an integer placeId do not change a map', async (bench) => {
     const { publish } = bench
     const first = await publish({ placeId: 920_587_237, map: { a: 1, b: { c: 2, d: 3 } } })
     assert.equal(first.placeId, '920587237')
@@ -51,7 +51,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.equal(await ingest.getChunk(digest), undefined, 'its chunks are gone')
   }),
 
-  check('places and builds are published each for itself', async ({ publish, text }) => {
+  check('each place of each build has a map of its own', async ({ publish, text }) => {
     const ids = ['1', '2', 'a/b?c&d=é 😀'].flatMap((placeId) =>
       ['b', 'B', 'c%20+'].map((buildId) => ({ placeId, buildId })),
     )
@@ -59,7 +59,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     for (const id of ids) assert.deepEqual(JSON.parse(await text(id)), id)
   }),
 
-  check('what was never published is not there', async ({ ingest }) => {
+  check('a map that was never published is undefined', async ({ ingest }) => {
     const id = { placeId: '1', buildId: 'b' }
     assert.equal(await ingest.getMap(id), undefined)
     assert.equal(await ingest.getMapContent(id), undefined)
@@ -67,7 +67,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.deepEqual(await ingest.listMaps(), { maps: [], next: null })
   }),
 
-  check('a manifest says what is missing, and its last chunk completes it', async (bench) => {
+  check('publishing a manifest returns its missing chunks, and the last one completes it', async (bench) => {
     const { ingest, publish, put, text } = bench
     const { manifest, digests } = mapOf('a', 'b', 'a', 'c')
     const id = { placeId: '1', buildId: 'b' }
@@ -186,7 +186,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.equal(await text(), '')
   }),
 
-  check('a manifest whose digest is wrong is dropped by its last chunk, which says so', async (bench) => {
+  check('the last chunk of a manifest with a wrong digest drops it and returns the issues', async (bench) => {
     const { ingest, publish, put } = bench
     const manifest = { ...mapOf('a', 'b').manifest, digest: digestOf(Buffer.from('wrong')) }
     await publish({ manifest })
@@ -256,8 +256,8 @@ export const publishingChecks: readonly IngestCheck[] = [
     await submit(event('e', { buildId: 'b', placeId: '1' }))
     assert.deepEqual(await publish({ map: 'first' }), { ...first, outcome: 'unchanged', frozen: true })
     const refused = await assertRefused(publish({ map: 'corrected' }), 'map-frozen')
-    for (const told of [first.digest, digestOf(canonicalJson('corrected')), 'buildId', '"b"']) {
-      assert.ok(refused.message.includes(told), `${refused.message} tells ${told}`)
+    for (const part of [first.digest, digestOf(canonicalJson('corrected')), 'buildId', '"b"']) {
+      assert.ok(refused.message.includes(part), `${refused.message} contains ${part}`)
     }
     await assertRefused(publish({ placeId: '2', map: 'corrected' }), 'map-frozen')
     await assertRefused(publish({ manifest: mapOf('x').manifest }), 'map-frozen')
@@ -296,7 +296,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.equal((await publish({ manifest })).outcome, 'unchanged')
   }),
 
-  check('a half-uploaded replacement is void once the build freezes', async (bench) => {
+  check('a freeze voids a pending replacement', async (bench) => {
     const { ingest, publish, put, submit, event, text } = bench
     const { manifest } = mapOf('a', 'b')
     await publish({ map: 'first' })
@@ -309,7 +309,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.equal(await text(), '"first"')
   }),
 
-  check('a first map may come after the events, once', async ({ publish, put, submit, event, text }) => {
+  check('a frozen build accepts one first map for a place', async ({ publish, put, submit, event, text }) => {
     await submit(event('e', { buildId: 'b' }))
     const { outcome, frozen } = await publish({ map: 'first' })
     assert.deepEqual([outcome, frozen], ['created', true])
@@ -446,7 +446,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.deepEqual(outcomes.sort(), ['created', ...range(7).map(() => 'unchanged')])
   }),
 
-  check('chunks that are put at once complete their map', async ({ publish, put, text }) => {
+  check('concurrent chunks complete their map', async ({ publish, put, text }) => {
     const texts = range(40).map((i) => `chunk ${i} `)
     const { manifest } = mapOf(...texts)
     await publish({ manifest })
@@ -458,7 +458,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.equal(await text(), texts.join(''))
   }),
 
-  check('publications and events that race agree on what is frozen', async (bench) => {
+  check('racing publications and events agree on the frozen map', async (bench) => {
     const { ingest, publish, submit, event } = bench
     await Promise.all(
       range(20).map(async (i) => {

@@ -4,7 +4,7 @@ import { assertRefused, benchOf, check, type IngestCheck, idOf, isolatedCheck, m
 
 /** Reading events and statistics. */
 export const readingChecks: readonly IngestCheck[] = [
-  check('a cursor of another store, or one that was changed, is refused', async (bench, open) => {
+  check('a cursor of another store and a modified cursor are refused', async (bench, open) => {
     const { ingest, submit, event, events } = bench
     const start = await ingest.lastCursor()
     await submit(event('a'), event('b'))
@@ -29,7 +29,7 @@ export const readingChecks: readonly IngestCheck[] = [
     }
   }),
 
-  check('events are chosen by type and build, and the limit counts those', async ({ submit, event, events }) => {
+  check('events are filtered by type and build, and the limit counts matches', async ({ submit, event, events }) => {
     const kinds = ['kill', 'kill', 'join', 'kill', undefined, 'join'].map((type, i) => ({ type, buildId: `b${i % 2}` }))
     for (const [i, kind] of kinds.entries()) await submit(event(`e${i}`, kind))
     await submit({ ...event('escaped'), type: 'kill', note: 'a "quoted" \\ text' })
@@ -54,7 +54,7 @@ export const readingChecks: readonly IngestCheck[] = [
     }
   }),
 
-  check('events are chosen by when they were received', async ({ submit, event, events }) => {
+  check('events are filtered by the time they were received', async ({ submit, event, events }) => {
     for (const i of range(5)) await submit(event(`${i}`, { type: i % 2 === 0 ? 'first' : 'other' }))
     const all = await events()
     const times = all.map(({ receivedAt }) => receivedAt)
@@ -84,11 +84,11 @@ export const readingChecks: readonly IngestCheck[] = [
     for (const i of range(4)) await submit(event(`${i}`, { type: i === 1 ? 'wanted' : 'other' }))
     const all = await events()
     for (const type of ['wanted', 'none', undefined]) {
-      const told: string[] = []
-      await events({ ...(type && { type }), onProgress: (cursor) => void told.push(cursor) })
-      assert.equal(told.at(-1), all.at(-1)?.cursor)
+      const cursors: string[] = []
+      await events({ ...(type && { type }), onProgress: (cursor) => void cursors.push(cursor) })
+      assert.equal(cursors.at(-1), all.at(-1)?.cursor)
       await submit(event(`after ${type}`, { type: 'other' }))
-      const [last] = await events({ after: told.at(-1) ?? '' })
+      const [last] = await events({ after: cursors.at(-1) ?? '' })
       assert.equal(last && idOf(last), `after ${type}`)
       all.push(last as (typeof all)[number])
     }
@@ -108,11 +108,11 @@ export const readingChecks: readonly IngestCheck[] = [
     assert.deepEqual(
       (await events({ after, waitMs: 60_000 })).map(idOf),
       ['no', 'yes'],
-      'what is there is not waited for',
+      'stored events end a long poll at once',
     )
-    const told: string[] = []
-    await events({ type: 'none', waitMs: 1, onProgress: (cursor) => void told.push(cursor) })
-    assert.equal(told.at(-1), await ingest.lastCursor())
+    const cursors: string[] = []
+    await events({ type: 'none', waitMs: 1, onProgress: (cursor) => void cursors.push(cursor) })
+    assert.equal(cursors.at(-1), await ingest.lastCursor())
   }),
 
   check('a signal ends a long poll with its reason', async ({ events }) => {
@@ -129,7 +129,7 @@ export const readingChecks: readonly IngestCheck[] = [
     await waiting
   }),
 
-  check('events are followed from the last cursor on, as they come', async (bench) => {
+  check('followEvents yields the events stored after a cursor', async (bench) => {
     const { ingest, submit, event } = bench
     const start = await ingest.lastCursor()
     await submit(event('a'))
@@ -187,7 +187,7 @@ export const readingChecks: readonly IngestCheck[] = [
     assert.ok(eventsPerSecond >= 0 && eventsPerSecond <= 3)
   }),
 
-  check('builds are listed in pages, each with when it froze', async (bench) => {
+  check('builds are listed in pages, with the time of their freeze', async (bench) => {
     const { ingest, submit, event, publish } = bench
     assert.deepEqual(await ingest.listBuilds(), { builds: [], next: null })
     const open = ['B', 'b-2', 'é', '😀']

@@ -88,7 +88,7 @@ export const chunkChecks: readonly StoreCheck[] = [
     await putChunk(store, 'p', newChunk('c'))
     assert.deepEqual(await readyPlaces(store), ['1', '2'])
     await record(store, key({ placeId: '4' }), 'b', 'a')
-    assert.deepEqual(await readyPlaces(store), ['1', '2', '4'], 'one that finds all its chunks there')
+    assert.deepEqual(await readyPlaces(store), ['1', '2', '4'], 'all of its chunks are stored')
     await complete(store, key())
     assert.deepEqual(await readyPlaces(store), ['2', '4'])
     assert.deepEqual(await store.map(key()), wholeOf('a', 'b', 'a', 'c'))

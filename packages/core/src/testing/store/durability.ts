@@ -205,7 +205,7 @@ export const backupChecks: readonly RestoreCheck[] = [
       await assertRefused(readAll(restored, 'p', { after }), 'invalid-cursor', 'a cursor beyond the end')
       await assertRefused(readAll(restored, 'empty', { after }), 'invalid-cursor', 'a cursor of another project')
     }
-    // longer than it was, with events that stand where the lost ones stood
+    // longer than it was, with other events at the positions of the lost ones
     for (const i of range(30)) {
       await restored.append('p', batchOf([event(`new-${i}-a`), event(`new-${i}-b`), event(`new-${i}-c`)]))
       for (const after of lost) await assertRefused(readAll(restored, 'p', { after }), 'invalid-cursor', 'a lost event')

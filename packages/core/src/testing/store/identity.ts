@@ -62,7 +62,7 @@ export const identityChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.known('ab', ['bc', 'c']), [false, true])
   }),
 
-  check('thousands of ids are told apart', async (store) => {
+  check('thousands of ids are distinct', async (store) => {
     const ids = range(3_000).map((i) => `event-${i}`)
     const batches = range(30).map((b) => batchOf(ids.slice(b * 100, b * 100 + 100).map((id) => event(id))))
     for (const { stored } of await appendAll(store, batches)) assert.ok(stored.every(Boolean))

@@ -56,7 +56,7 @@ export const raceChecks: readonly StoreCheck[] = [
         assert.deepEqual(
           await store.known('p', ids),
           ids.map(() => true),
-          'an answered event is there',
+          'an acknowledged event is stored',
         )
         return result
       }),
@@ -179,7 +179,7 @@ export const raceChecks: readonly StoreCheck[] = [
         const kept = await chunkText(store, text)
         assert.equal((await present(store, [text])).length, kept === undefined ? 0 : 1)
         if (kept !== undefined) assert.equal(kept, text)
-        assert.equal(kept !== undefined && !named.has(chunk(text).digest), false, `${text} is named by nothing`)
+        assert.equal(kept !== undefined && !named.has(chunk(text).digest), false, `${text} is named by no map`)
         const outcome = await putChunk(store, 'p', newChunk(text))
         const expected = named.has(chunk(text).digest) ? (kept === undefined ? 'stored' : 'existing') : 'undeclared'
         assert.equal(outcome, expected)
@@ -211,7 +211,7 @@ async function raceOf(store: Store, buildId: string, turns: number): Promise<voi
 
   async function publishOn(publisher: number): Promise<void> {
     for (let version = 0; version < 40; version++) {
-      // with chunks that come along and take their time, and with such as are there
+      // some upload their chunks, others find them stored
       const known = version % 4 > 0
       const text = known ? `${buildId} ${(publisher + version) % 4}` : `${buildId} ${publisher} ${version}`
       const begun = appendedAt
@@ -220,7 +220,7 @@ async function raceOf(store: Store, buildId: string, turns: number): Promise<voi
         if (slot.frozenAt !== undefined) return { result: { frozen: true, digest } }
         return { contents: wholeOf(text), result: { frozen: false, digest: manifestOf(text).digest } }
       })
-      if (begun === 'done') assert.ok(answer.frozen, 'a publication after the answer to the event sees the build open')
+      if (begun === 'done') assert.ok(answer.frozen, 'a publication after the append resolved sees the build open')
       if (appendedAt === 'not yet') assert.ok(!answer.frozen, 'a publication before the event sees the build frozen')
       answers.push(answer)
       if (answer.frozen) return
@@ -257,7 +257,7 @@ async function raceOf(store: Store, buildId: string, turns: number): Promise<voi
   const { complete, frozenAt } = await store.map(id)
   const frozen = answers.filter((answer) => answer.frozen)
   assert.ok(frozenAt !== undefined && frozen.length > 0)
-  assert.equal(complete?.manifest.digest, afterwards, 'nothing changes after the answer to the event')
+  assert.equal(complete?.manifest.digest, afterwards, 'nothing changes after the append resolved')
   for (const { digest } of frozen) assert.equal(digest, complete?.manifest.digest, 'all see the map that is frozen')
   const published = answers.filter((answer) => !answer.frozen).map(({ digest }) => digest)
   assert.ok(complete === undefined || published.includes(complete.manifest.digest))

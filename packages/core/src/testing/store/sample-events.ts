@@ -96,7 +96,7 @@ export const lookAlikes: readonly string[] = [
   ],
 ]
 
-/** Stores five events in three batches, with another project's between them, and gives their ids in order. */
+/** Stores five events in three batches, with another project's between them, and returns their ids in order. */
 export async function appendSome(store: Store): Promise<string[]> {
   await store.append('q', batchOf([event('a')]))
   await store.append('p', batchOf([event('a', { buildId: 'b' }), event('b')]))

@@ -10,13 +10,13 @@ t.test('a key is ik_, an id, 160 random bits and a checksum', async (t) => {
   t.equal(keyIdOf(key), keyId)
 })
 
-t.test('no two keys are the same', async (t) => {
+t.test('keys are unique', async (t) => {
   const keys = Array.from({ length: 1_000 }, () => makeKey())
   t.equal(new Set(keys.map((each) => each.key)).size, 1_000)
   t.ok(keys.every((each) => keyIdOf(each.key) === each.keyId))
 })
 
-t.test('every bit of randomness counts, and no other', async (t) => {
+t.test('a key encodes 160 bits of its random bytes', async (t) => {
   const sizes: number[] = []
   const of = (fill: (at: number) => number) =>
     makeKey((size) => {
@@ -38,14 +38,14 @@ t.test('every bit of randomness counts, and no other', async (t) => {
   t.ok(sizes.every((size) => size === 40))
 })
 
-t.test('a key with any one character changed is junk', async (t) => {
+t.test('a key with any one character changed is malformed', async (t) => {
   for (let at = 0; at < key.length; at++) {
     const other = key[at] === 'x' ? 'y' : 'x'
     t.equal(keyIdOf(key.slice(0, at) + other + key.slice(at + 1)), undefined, `at ${at}`)
   }
 })
 
-t.test('junk is told from keys without a look-up', async (t) => {
+t.test('a malformed key is recognized without a look-up', async (t) => {
   const junk = [
     '',
     'ik_',
@@ -61,19 +61,19 @@ t.test('junk is told from keys without a look-up', async (t) => {
   for (const text of [...junk, '\u0000', 'é', 'x'.repeat(100_000)]) t.equal(keyIdOf(text), undefined, text.slice(0, 60))
 })
 
-t.test('what is kept of a key is not the key', async (t) => {
+t.test('a key is stored as its hash', async (t) => {
   t.match(hashKey(key), /^[0-9a-f]{64}$/)
   t.notMatch(JSON.stringify(record), key.slice(12))
 })
 
-t.test('a key opens what its record says, and nothing else does', async (t) => {
+t.test('a key is valid for the scopes of its record, and no other key is', async (t) => {
   t.equal(isKeyOf(record, key, 'events:write', 0), true)
   t.equal(isKeyOf(record, makeKey().key, 'events:write', 0), false)
   t.equal(isKeyOf(record, '', 'events:write', 0), false)
   for (const scope of scopes) t.equal(isKeyOf(record, key, scope, 0), scope === 'events:write', scope)
 })
 
-t.test('a key ends at the moment it expires, and when it is revoked', async (t) => {
+t.test('a key is invalid from its expiry or revocation on', async (t) => {
   const expiring = { ...record, expiresAt: 1_000 }
   t.equal(isActive(record, Number.MAX_SAFE_INTEGER), true)
   t.equal(isActive(expiring, 999), true)
