@@ -129,7 +129,7 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
       totals.filter(([, total]) => total !== 0),
       [...pendingBytes].sort(),
     )
-    assert.deepEqual(keysOf(environment, 'chunk-waits').sort(), [...waits].sort())
+    assert.deepEqual(keysOf(environment, 'missing-chunks').sort(), [...waits].sort())
     assert.deepEqual(
       rowsOf(environment, 'pending-manifests').map(({ key, value }) => [
         key.toString('hex'),

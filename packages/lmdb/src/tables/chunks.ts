@@ -64,7 +64,7 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
   /** blob key → nothing */
   const garbage = table('chunk-garbage')
   /** one row: how often garbage was collected */
-  const collections = table('chunk-cleanings')
+  const collections = table('chunk-collections')
 
   function storedAt(project: number, digest: Digest) {
     const row = chunks.getBinary(chunkKey(project, digest))

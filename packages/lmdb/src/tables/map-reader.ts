@@ -15,7 +15,7 @@ import type { Rows } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { readFrozenAt } from '../log/event-log.ts'
 import type { ChunkTables } from './chunks.ts'
-import { decodeChunks, mapIdOf, nameOf } from './map-records.ts'
+import { decodeChunks, encodeMapName, parseMapName } from './map-records.ts'
 import type { PendingTables } from './pending-manifests.ts'
 
 /** A map as it is stored. */
@@ -65,7 +65,7 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
   const freezes = table('freezes')
 
   function find(project: number, id: MapId): FoundMap {
-    const bytes = maps.getBinary(projectKey(project, nameOf(id)))
+    const bytes = maps.getBinary(projectKey(project, encodeMapName(id)))
     const row: MapRow = bytes ? JSON.parse(bytes.toString()) : {}
     const frozenAt = readFrozenAt(freezes, project, id.buildId)
     const contents: MapContents = {}
@@ -101,9 +101,9 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
   }
 
   function keysOf(project: number, buildId?: string, after?: MapId) {
-    const start = projectKey(project, buildId === undefined ? undefined : nameOf({ buildId, placeId: '' }))
+    const start = projectKey(project, buildId === undefined ? undefined : encodeMapName({ buildId, placeId: '' }))
     const end = buildId === undefined ? projectKey(project + 1) : projectKey(project, Buffer.from(`${buildId}\u0001`))
-    const behind = after && Buffer.concat([projectKey(project, nameOf(after)), Buffer.of(0)])
+    const behind = after && Buffer.concat([projectKey(project, encodeMapName(after)), Buffer.of(0)])
     return maps.getKeys({ start: behind && behind.compare(start) > 0 ? behind : start, end })
   }
 
@@ -117,7 +117,7 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
       let last: MapId | undefined
       let left = keysMax
       for (const key of keysOf(project, buildId, after)) {
-        const id = mapIdOf(key.subarray(mapKeyOffset))
+        const id = parseMapName(key.subarray(mapKeyOffset))
         left--
         if (left === 0) last = id
         if (placeId === undefined || id.placeId === placeId) ids.push(id)

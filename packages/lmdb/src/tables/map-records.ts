@@ -24,11 +24,11 @@ export function decodeChunks(bytes: Buffer): ChunkRef[] {
 }
 
 /** The name of a map in keys; no build id has a U+0000 in it. */
-export function nameOf({ placeId, buildId }: MapId): Buffer {
+export function encodeMapName({ placeId, buildId }: MapId): Buffer {
   return Buffer.from(`${buildId}\0${placeId}`)
 }
 
-export function mapIdOf(name: Buffer): MapId {
+export function parseMapName(name: Buffer): MapId {
   const end = name.indexOf(0)
   return { placeId: name.toString('utf8', end + 1), buildId: name.toString('utf8', 0, end) }
 }

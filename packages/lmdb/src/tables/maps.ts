@@ -19,7 +19,7 @@ import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'
 import { createMapReader, type FoundMap, type MapReader, type MapRow, mapKeyOffset } from './map-reader.ts'
-import { encodeChunks, mapIdOf, nameOf } from './map-records.ts'
+import { encodeChunks, encodeMapName, parseMapName } from './map-records.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 
 export interface PutOptions {
@@ -168,7 +168,7 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
       if (!after.manifests.some(({ number }) => number === old.number)) removeManifest(project, old)
     }
     pending.addPendingBytes(project, change)
-    const key = projectKey(project, nameOf(id))
+    const key = projectKey(project, encodeMapName(id))
     if (row.complete || row.pending) maps.put(key, Buffer.from(JSON.stringify(row)))
     else maps.remove(key)
   }
@@ -206,7 +206,7 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
 
     freeze(project, buildId) {
       for (const key of [...reader.keysOf(project, buildId)]) {
-        const id = mapIdOf(key.subarray(mapKeyOffset))
+        const id = parseMapName(key.subarray(mapKeyOffset))
         const found = reader.find(project, id)
         const contents = contentsAfterFreeze(found.contents)
         if (contents !== found.contents && found.contents.pending) put(project, id, found, contents)

@@ -2,7 +2,7 @@ import type { Digest, MapId } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { chunkKey, manifestsIn } from './chunks.ts'
-import { decodePending, encodePending, mapIdOf, nameOf, type PendingRecord } from './map-records.ts'
+import { decodePending, encodeMapName, encodePending, type PendingRecord, parseMapName } from './map-records.ts'
 
 /** The pending manifests, the chunks that they miss, and the pending bytes of each project. */
 export interface PendingTables {
@@ -39,7 +39,7 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
   /** project, number → the name of its map: of each pending manifest that misses no chunk */
   const readies = table('ready-manifests')
   /** project, digest, number → nothing: the manifests that miss a chunk */
-  const missingChunks = table('chunk-waits')
+  const missingChunks = table('missing-chunks')
   /** project → its pending bytes */
   const totals = table('pending-bytes')
 
@@ -68,14 +68,17 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
       const touched: { project: number; id: MapId }[] = []
       for (const key of pendings.getKeys({})) {
         const { touchedAt, name } = decodePending(pendings.getBinary(key) as Buffer)
-        if (touchedAt < time) touched.push({ project: key.readUInt32BE(), id: mapIdOf(name) })
+        if (touchedAt < time) touched.push({ project: key.readUInt32BE(), id: parseMapName(name) })
       }
       return touched
     },
 
     ready(project, limit) {
       const keys = readies.getKeys({ start: projectKey(project), end: projectKey(project + 1), limit })
-      return Array.from(keys, (key) => ({ number: readSequence(key), id: mapIdOf(readies.getBinary(key) as Buffer) }))
+      return Array.from(keys, (key) => ({
+        number: readSequence(key),
+        id: parseMapName(readies.getBinary(key) as Buffer),
+      }))
     },
 
     isAwaited: (project, digest) => manifestsIn(missingChunks, project, digest, 1).length > 0,
@@ -83,7 +86,7 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
 
     add(project, number, id, touchedAt, missing) {
       for (const digest of missing) missingChunks.put(chunkKey(project, digest, number), nothing)
-      put(project, number, { touchedAt, missing: missing.length, name: nameOf(id) })
+      put(project, number, { touchedAt, missing: missing.length, name: encodeMapName(id) })
     },
 
     touch: (project, number, touchedAt) => put(project, number, { ...get(project, number), touchedAt }),

@@ -73,7 +73,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     },
 
     run(command) {
-      const bytes = command.type === 'putMap' ? manifestBytesOf(command as PutMap) : commandBytes
+      const bytes = command.type === 'putMap' ? queueBytes(command as PutMap) : commandBytes
       return thread.request({ type: 'command', id: ++lastId, command }, bytes)
     },
 
@@ -88,7 +88,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
 const commandBytes = 256
 const chunkBytes = 256
 
-function manifestBytesOf({ complete, pending, digests }: PutMap): number {
+function queueBytes({ complete, pending, digests }: PutMap): number {
   const chunksOf = (manifest: NonNullable<PutMap['pending']>['manifest'] | undefined) =>
     typeof manifest === 'object' ? manifest.chunks.length : 0
   return commandBytes + chunkBytes * (chunksOf(complete?.manifest) + chunksOf(pending?.manifest) + digests.length)
