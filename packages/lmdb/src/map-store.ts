@@ -39,12 +39,22 @@ export interface MapStoreOptions {
 /** The most maps that are read in one turn of the event loop. */
 const turnMapsMax = 1000
 
+/** A decision about more chunks gets a turn of the event loop of its own: it takes milliseconds. */
+const quickDigestsMax = 256
+
 const noUploads: ReadonlyMap<Digest, WrittenChunk> = new Map()
 
 export function createMapStore({ maps, blobs, writer, reader, table, slicedReads }: MapStoreOptions): MapStore {
   const { readSnapshot, readProject, numberOf } = reader
   const inTurn = createTurns()
   const uploads = createChunkUploads({ maps, blobs, writer, reader })
+  let lastTurn: Promise<unknown> = Promise.resolve()
+
+  /** Resolves in a turn of the event loop in which no other large decision runs. */
+  function takeTurn(): Promise<unknown> {
+    lastTurn = lastTurn.then(() => nextTurn())
+    return lastTurn
+  }
 
   return {
     async map({ projectId, ...id }) {
@@ -71,7 +81,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
 
     updateMap(key, chunks, decide) {
       const { projectId, placeId, buildId } = key
-      const context = { maps, writer, reader, uploads }
+      const context = { maps, writer, reader, uploads, takeTurn }
       return inTurn(JSON.stringify([projectId, placeId, buildId]), () => updateMap(context, key, chunks, decide))
     },
 
@@ -80,7 +90,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
       const outcome = project === undefined ? 'undeclared' : await uploads.putChunk(project, chunk)
       if (project === undefined || outcome === 'undeclared') return { outcome: 'undeclared', ready: [] }
       await uploads.resolveAwaited(project, chunk.digest, chunk.receivedAt)
-      return { outcome, ready: readSnapshot(() => maps.readyWith(project, chunk.digest, readyMapsMax)) }
+      return { outcome, ready: readSnapshot(() => maps.readyMaps(project, chunk.digest, readyMapsMax)) }
     },
 
     async readChunk(projectId, digest) {
@@ -112,11 +122,12 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
 
 interface UpdateContext extends Pick<MapStoreOptions, 'maps' | 'writer' | 'reader'> {
   uploads: ChunkUploads
+  takeTurn(): Promise<unknown>
 }
 
 /** Reads, decides and writes until nothing has changed in between. */
 async function updateMap<T>(
-  { maps, writer, reader, uploads }: UpdateContext,
+  { maps, writer, reader, uploads, takeTurn }: UpdateContext,
   { projectId, ...map }: MapKey,
   { digests = [], uploads: chunks = [], pendingBytesMax }: MapChunks,
   decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
@@ -125,6 +136,7 @@ async function updateMap<T>(
   let written = noUploads
   try {
     for (;;) {
+      if (digests.length > quickDigestsMax) await takeTurn()
       const { slot, version, present } = reader.readProject(projectId, none, (project) => {
         const found = maps.find(project, map)
         return { slot: maps.slot(project, found), version: found.version, present: maps.present(project, digests) }

@@ -74,7 +74,7 @@ export interface NewChunk extends ChunkUpload {
 export interface PutChunkOutcome {
   /** `undeclared` when no map of the project names the chunk. */
   outcome: 'stored' | 'existing' | 'undeclared'
-  /** Pending maps that name the chunk and miss no chunk, at most 16. */
+  /** Pending maps of the project that miss no chunk, at most 16: those that name the chunk first. */
   ready: readonly MapId[]
 }
 

@@ -87,7 +87,8 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
     },
 
     async readChunk(projectId, digest) {
-      return mapsOf(projectId).chunks.get(digest)
+      const bytes = mapsOf(projectId).chunks.get(digest)
+      return bytes && Buffer.from(bytes)
     },
 
     async pendingBytes(projectId) {
@@ -143,14 +144,15 @@ function names({ chunks }: Manifest, digest: Digest): boolean {
   return chunks.some((chunk) => chunk.digest === digest)
 }
 
-/** The pending maps that name a chunk and miss none. */
+/** The pending maps that miss no chunk: those that name this chunk first. */
 function readyMaps({ maps, chunks }: ProjectMaps, digest: Digest): MapId[] {
-  const isReady = ({ contents: { pending } }: KeptMap) =>
-    pending && names(pending.manifest, digest) && pending.manifest.chunks.every((chunk) => chunks.has(chunk.digest))
-  return [...maps.values()]
-    .filter(isReady)
-    .slice(0, readyMapsMax)
-    .map(({ id }) => id)
+  const ready = [...maps.values()].flatMap(({ id, contents: { pending } }) =>
+    pending?.manifest.chunks.every((chunk) => chunks.has(chunk.digest))
+      ? [{ id, isNaming: names(pending.manifest, digest) }]
+      : [],
+  )
+  ready.sort((a, b) => Number(b.isNaming) - Number(a.isNaming))
+  return ready.slice(0, readyMapsMax).map(({ id }) => id)
 }
 
 /** The chunks that the maps of a project name. */

@@ -69,8 +69,8 @@ t.test('a pending map that a freeze has pinned does not expire', async (t) => {
   t.match(await ingest.project('p').getMap(id), { state: 'incomplete', frozen: true })
 })
 
-t.test('a map that a crash kept from completing is completed by one of its chunks, or by its manifest', async (t) => {
-  for (const finish of ['chunk', 'manifest']) {
+t.test('a map that a crash kept from completing is completed by the next chunk, or by its manifest', async (t) => {
+  for (const finish of ['chunk', 'chunk of another map', 'manifest']) {
     const { ingest, store } = setUp()
     const manifest = manifestOf('a', 'b')
     await ingest.project('p').publishMap({ ...id, manifest })
@@ -81,7 +81,12 @@ t.test('a map that a crash kept from completing is completed by one of its chunk
     t.match(await ingest.project('p').getMap(id), { state: 'incomplete', missing: [] })
     if (finish === 'chunk')
       t.match(await ingest.project('p').putChunk(...chunk('a')), { outcome: 'existing', completed: [id] })
-    else t.match(await ingest.project('p').publishMap({ ...id, manifest }), { outcome: 'created' })
+    else if (finish === 'manifest')
+      t.match(await ingest.project('p').publishMap({ ...id, manifest }), { outcome: 'created' })
+    else {
+      await ingest.project('p').publishMap({ ...id, placeId: 'other', manifest: manifestOf('c', 'd') })
+      t.match(await ingest.project('p').putChunk(...chunk('c')), { outcome: 'stored', completed: [id] })
+    }
     t.match(await ingest.project('p').getMap(id), { state: 'complete' })
   }
 })

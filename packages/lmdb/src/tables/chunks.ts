@@ -24,7 +24,8 @@ export interface ChunkTables {
   isNamed(project: number, digest: Digest, except?: readonly number[]): boolean
   /** Whether a complete or pinned manifest other than these names a chunk, so that it does not count as pending. */
   isKept(project: number, digest: Digest, except?: readonly number[]): boolean
-  names(project: number, number: number, digest: Digest): boolean
+  /** The manifests that name a chunk, the newest first. */
+  newestNaming(project: number, digest: Digest, limit: number): number[]
 
   // only inside a write transaction
   addName(project: number, number: number, digest: Digest): void
@@ -99,7 +100,12 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
     isStored: (project, digest) => chunks.doesExist(chunkKey(project, digest)),
     isNamed,
     isKept: (project, digest, except = []) => hasOther(keeps, project, digest, except),
-    names: (project, number, digest) => references.doesExist(chunkKey(project, digest, number)),
+
+    newestNaming(project, digest, limit) {
+      const end = chunkKey(project, digest)
+      const start = Buffer.concat([end, above])
+      return Array.from(references.getKeys({ start, end, limit, reverse: true }), readSequence)
+    },
 
     addName: (project, number, digest) => void references.put(chunkKey(project, digest, number), nothing),
 

@@ -35,8 +35,8 @@ export interface MapReader {
   /** The selected maps among the next `keysMax` maps; `last` is the last of these if more may follow. */
   list(project: number, selection: MapSelection, keysMax: number): { entries: MapEntry[]; last?: MapId }
   present(project: number, digests: readonly Digest[]): Set<Digest>
-  /** The pending maps that name a chunk and miss none, at most `limit`. */
-  readyWith(project: number, digest: Digest, limit: number): MapId[]
+  /** The pending maps that miss no chunk, at most `limit`: those that name this chunk first. */
+  readyMaps(project: number, digest: Digest, limit: number): MapId[]
   /** The expired pending maps of all projects. */
   expired(touchedBefore: number): { project: number; id: MapId }[]
   /** The keys of the maps of a project, or of one of its builds. */
@@ -54,8 +54,8 @@ export const versionOfNone = [undefined, undefined].join()
 
 /** Where the name of a map begins in its key. */
 export const mapKeyOffset = 4
-/** The most ready manifests that are searched for those that name a chunk. */
-const readySearchedMax = 1_000
+/** The newest manifests that name a chunk, of which the ready ones come first. */
+const namingSearchedMax = 64
 
 export function createMapReader(table: (name: string) => Rows, chunks: ChunkTables, pending: PendingTables): MapReader {
   /** project, build, place → row */
@@ -130,10 +130,14 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
       return new Set(digests.filter((digest) => chunks.isStored(project, digest)))
     },
 
-    readyWith(project, digest, limit) {
-      const ready = pending.ready(project, readySearchedMax)
-      const named = ready.filter(({ number }) => chunks.names(project, number, digest))
-      return named.slice(0, limit).map(({ id }) => id)
+    readyMaps(project, digest, limit) {
+      const ready = new Map<number, MapId>()
+      for (const number of chunks.newestNaming(project, digest, namingSearchedMax)) {
+        const id = pending.readyId(project, number)
+        if (id) ready.set(number, id)
+      }
+      for (const { number, id } of pending.ready(project, limit)) ready.set(number, id)
+      return [...ready.values()].slice(0, limit)
     },
 
     expired(touchedBefore) {

@@ -11,6 +11,8 @@ export interface PendingTables {
   touchedBefore(time: number): { project: number; id: MapId }[]
   /** The first `limit` pending manifests of a project that miss no chunk. */
   ready(project: number, limit: number): { number: number; id: MapId }[]
+  /** The map of a pending manifest that misses no chunk. */
+  readyId(project: number, number: number): MapId | undefined
   /** Whether any pending manifest records this chunk as missing, even if it is stored by now. */
   isAwaited(project: number, digest: Digest): boolean
   pendingBytes(project: number): number
@@ -79,6 +81,11 @@ export function openPendingTables(table: (name: string) => Rows): PendingTables 
         number: readSequence(key),
         id: parseMapName(readies.getBinary(key) as Buffer),
       }))
+    },
+
+    readyId(project, number) {
+      const name = readies.getBinary(projectKey(project, sequenceKey(number)))
+      return name && parseMapName(name)
     },
 
     isAwaited: (project, digest) => manifestsIn(missingChunks, project, digest, 1).length > 0,
