@@ -139,7 +139,12 @@ async function updateMap<T>(
       if (digests.length > quickDigestsMax) await takeTurn()
       const { slot, version, present } = reader.readProject(projectId, none, (project) => {
         const found = maps.find(project, map)
-        return { slot: maps.slot(project, found), version: found.version, present: maps.present(project, digests) }
+        // a manifest that is published again has the chunks of the pending one: each is looked up once
+        const present = new Set(digests.filter((digest) => maps.chunks.isStored(project, digest)))
+        const lookedUp = new Set(digests)
+        const isStored = (digest: Digest) =>
+          lookedUp.has(digest) ? present.has(digest) : maps.chunks.isStored(project, digest)
+        return { slot: maps.slot(project, found, isStored), version: found.version, present }
       })
       const { contents, result } = decide(slot, present)
       if (!contents) return result

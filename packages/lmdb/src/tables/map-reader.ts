@@ -31,10 +31,9 @@ export interface FoundMap {
 export interface MapReader {
   find(project: number, id: MapId): FoundMap
   /** The slot of the contract. */
-  slot(project: number, found: FoundMap): MapSlot
+  slot(project: number, found: FoundMap, isStored?: (digest: Digest) => boolean): MapSlot
   /** The selected maps among the next `keysMax` maps; `last` is the last of these if more may follow. */
   list(project: number, selection: MapSelection, keysMax: number): { entries: MapEntry[]; last?: MapId }
-  present(project: number, digests: readonly Digest[]): Set<Digest>
   /** The pending maps that miss no chunk, at most `limit`: those that name this chunk first. */
   readyMaps(project: number, digest: Digest, limit: number): MapId[]
   /** The expired pending maps of all projects. */
@@ -85,19 +84,31 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
     return { row, contents, frozenAt, version: version.join() }
   }
 
-  function slot(project: number, { row, contents, frozenAt }: FoundMap): MapSlot {
+  function slot(
+    project: number,
+    { row, contents, frozenAt }: FoundMap,
+    isStored = (digest: Digest) => chunks.isStored(project, digest),
+  ): MapSlot {
     return {
       ...(frozenAt !== undefined && { frozenAt }),
       ...(contents.complete && { complete: contents.complete }),
       ...(contents.pending && {
-        pending: { ...contents.pending, missing: missingOf(project, contents.pending, row.pending?.number as number) },
+        pending: {
+          ...contents.pending,
+          missing: missingOf(project, contents.pending, row.pending?.number as number, isStored),
+        },
       }),
     }
   }
 
-  function missingOf(project: number, { manifest }: PendingManifest, number: number): Digest[] {
+  function missingOf(
+    project: number,
+    { manifest }: PendingManifest,
+    number: number,
+    isStored: (digest: Digest) => boolean,
+  ): Digest[] {
     if (pending.get(project, number).missing === 0) return []
-    return digestsOf(manifest).filter((digest) => !chunks.isStored(project, digest))
+    return digestsOf(manifest).filter((digest) => !isStored(digest))
   }
 
   function keysOf(project: number, buildId?: string, after?: MapId) {
@@ -124,10 +135,6 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
         if (left === 0 || ids.length === limit) break
       }
       return { entries: ids.map((id) => ({ ...id, slot: slot(project, find(project, id)) })), ...(last && { last }) }
-    },
-
-    present(project, digests) {
-      return new Set(digests.filter((digest) => chunks.isStored(project, digest)))
     },
 
     readyMaps(project, digest, limit) {
