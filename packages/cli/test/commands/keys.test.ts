@@ -207,7 +207,11 @@ t.test('an unknown or revoked key: exit code 3', async (t) => {
   }
   t.match(await openKeys().keys('revoke', idOf(key)), { code: 3, stdout: /^$/ }, "nor is another project's")
   await keys('revoke', idOf(key))
-  t.match(await keys('rotate', idOf(key)), { code: 3, stdout: /^$/, stderr: /^ingest: .* is expired or revoked: .*\n$/ })
+  t.match(await keys('rotate', idOf(key)), {
+    code: 3,
+    stdout: /^$/,
+    stderr: /^ingest: .* is expired or revoked: .*\n$/,
+  })
 })
 
 t.test('the scopes in completion and help are those of the core', async (t) => {
