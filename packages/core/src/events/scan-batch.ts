@@ -29,7 +29,8 @@ import { isHexDigit, shortEscapes, unescapedBytes } from '../json/json-scanner.t
 import { isTimestamp } from '../validation.ts'
 import { batchEventsMax } from './batch.ts'
 import { eventDepthMax, eventIdBytesMax, type KnownField, knownFields } from './event.ts'
-import type { AppendEvent } from './event-store.ts'
+import { type AppendEvent, type BatchEvents, encodeEvents } from './batch-events.ts'
+import { splitRepeats } from './classify-events.ts'
 
 // An `endOf` function returns -1 where nothing ends that this scanner knows.
 
@@ -40,7 +41,13 @@ import type { AppendEvent } from './event-store.ts'
  *
  * `body` must be UTF-8.
  */
-export function scanBatch(body: Buffer, projectId: string): AppendEvent[] | undefined {
+export function scanBatch(body: Buffer, projectId: string, hashKey: Uint8Array): BatchEvents | undefined {
+  const events = scanEvents(body, projectId)
+  if (!events || splitRepeats(events).repeated.length > 0) return undefined
+  return encodeEvents(events, hashKey)
+}
+
+function scanEvents(body: Buffer, projectId: string): AppendEvent[] | undefined {
   // rare, and invalid in a name
   if (body.includes(del)) return undefined
   // other members of the envelope are rare, and one might be a second `events`
@@ -83,6 +90,7 @@ function scanEvent(context: Context, start: number): AppendEvent | undefined {
   const { body } = context
   let eventId: string | undefined
   let buildId: string | undefined
+  let [idStart, idEnd] = [0, 0]
   let seen = 0
   for (let at = skip(body, start, openBrace); ; at = skip(body, at, comma)) {
     if (body[at] !== quote) return undefined
@@ -96,13 +104,16 @@ function scanEvent(context: Context, start: number): AppendEvent | undefined {
       // the last of two members wins: left to parseBatch
       if ((seen & member.bit) !== 0 || !isAllowed(context, member, at, end)) return undefined
       seen |= member.bit
-      if (member === eventIdMember) eventId = decodeText(context, at, end)
-      else if (member === buildIdMember && body[at] === quote) buildId = decodeText(context, at, end)
+      if (member === eventIdMember) {
+        eventId = decodeText(context, at, end)
+        ;[idStart, idEnd] = [at, end]
+      } else if (member === buildIdMember && body[at] === quote) buildId = decodeText(context, at, end)
     }
     at = skipSpace(body, end)
     if (body[at] === closeBrace) {
       if (eventId === undefined || (seen & projectIdMember.bit) === 0) return undefined
-      return buildId === undefined ? { eventId, start, end: at + 1 } : { eventId, buildId, start, end: at + 1 }
+      const event = { eventId, start, end: at + 1, idStart, idEnd }
+      return buildId === undefined ? event : { ...event, buildId }
     }
   }
 }
