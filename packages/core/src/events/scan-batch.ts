@@ -28,9 +28,9 @@ import {
 import { isHexDigit, shortEscapes, unescapedBytes } from '../json/json-scanner.ts'
 import { isTimestamp } from '../validation.ts'
 import { batchEventsMax } from './batch.ts'
-import { eventDepthMax, eventIdBytesMax, type KnownField, knownFields } from './event.ts'
 import { type AppendEvent, type BatchEvents, encodeEvents } from './batch-events.ts'
 import { splitRepeats } from './classify-events.ts'
+import { eventDepthMax, eventIdBytesMax, type KnownField, knownFields } from './event.ts'
 
 // An `endOf` function returns -1 where nothing ends that this scanner knows.
 

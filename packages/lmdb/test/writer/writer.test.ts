@@ -77,7 +77,8 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
 let lastId = 0
 
 function append(eventIds: string[], record = recordOf(1, eventIds)): Request {
-  return { type: 'append', id: ++lastId, project: 1, record, builds: buildsFor(eventIds) }
+  const [builds, buildIndexes] = buildsFor(eventIds)
+  return { type: 'append', id: ++lastId, project: 1, record, builds, buildIndexes }
 }
 
 function put(projectId: string, createdAt: number, createdBefore?: number): Request {
