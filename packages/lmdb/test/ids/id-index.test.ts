@@ -239,12 +239,10 @@ t.test('a process that does not close its store exits all the same', async (t) =
   const directory = t.testdir()
   const program = `
     const { openLmdbStoreWith } = await import(${JSON.stringify(builtInternals)})
+    const { createIngest } = await import(${JSON.stringify(import.meta.resolve('@ingest/core'))})
     const store = await openLmdbStoreWith(${JSON.stringify(directory)}, {}, { entriesPerFlush: 20 })
-    for (let i = 0; i < 60; i++) {
-      const body = Buffer.from(JSON.stringify({ events: [{ eventId: 'e-' + i }] }))
-      const event = { eventId: 'e-' + i, start: body.indexOf('[') + 1, end: body.indexOf(']') }
-      await store.append('p', { body, count: 1, events: [event], receivedAt: 0 })
-    }
+    const project = createIngest({ store }).project('p')
+    for (let i = 0; i < 60; i++) await project.submitBatch({ events: [{ projectId: 'p', eventId: 'e-' + i }] })
     process.stdout.write('done')`
   const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { timeout: 20_000 })
   t.equal(String(stdout), 'done')
