@@ -62,6 +62,8 @@ export interface EventLog {
   events(sequence: number): LoggedEvent[]
   frozenAt(project: number, buildId: string): number | undefined
   totals(project: number): Totals
+  /** Only inside a write transaction. */
+  putTotals(project: number, totals: Totals): void
 }
 
 export function createEventLog({ log, projectLog, freezes, totals }: EventLogTables): EventLog {
@@ -127,6 +129,14 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
       const value = totals.getBinary(projectKey(project))
       if (!value) return { events: 0, batches: 0, bytes: 0 }
       return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
+    },
+
+    putTotals(project, { events, batches, bytes }) {
+      const value = Buffer.allocUnsafe(24)
+      value.writeDoubleLE(events, 0)
+      value.writeDoubleLE(batches, 8)
+      value.writeDoubleLE(bytes, 16)
+      totals.put(projectKey(project), value)
     },
   }
 }

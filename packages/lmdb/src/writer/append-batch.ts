@@ -1,4 +1,4 @@
-import type { AppendResult } from '@ingest/core'
+import type { AppendResult, Totals } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { IdIndex } from '../ids/id-index.ts'
@@ -37,6 +37,8 @@ export interface Appender {
   begin(): void
   /** Stores the new events of a batch. Only inside a write transaction. */
   append(batch: BatchToAppend): Appended
+  /** Writes what is written once for all batches of a transaction. Call it last in each. */
+  end(): void
   /** The positions of the events with these ids. */
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
 }
@@ -48,10 +50,12 @@ export function createAppender(
   ids: IdIndex,
   onFreeze: (project: number, buildId: string) => void,
 ): Appender {
-  const { log, projectLog, freezes, totals } = tables
+  const { log, projectLog, freezes } = tables
   let nextSequence = 0
   /** When the last record was received. Times never decrease, because readers search by time. */
   let lastAt = Number.NEGATIVE_INFINITY
+  /** Of the projects of this transaction. */
+  const changedTotals = new Map<number, Totals>()
 
   function append({ project, record, builds, buildIndexes }: BatchToAppend): Appended {
     const { count } = readUnverified(record)
@@ -91,12 +95,9 @@ export function createAppender(
     projectLog.put(projectKey(project, key), nothing)
     ids.addRecord(sequence, fingerprints, count)
     for (const buildId of builds) freeze(project, buildId, lastAt)
-    const { events, batches, bytes } = eventLog.totals(project)
-    const after = Buffer.allocUnsafe(24)
-    after.writeDoubleLE(events + count, 0)
-    after.writeDoubleLE(batches + 1, 8)
-    after.writeDoubleLE(bytes + payloadOf(record).length, 16)
-    totals.put(projectKey(project), after)
+    const { events, batches, bytes } = changedTotals.get(project) ?? eventLog.totals(project)
+    const payloadBytes = payloadOf(record).length
+    changedTotals.set(project, { events: events + count, batches: batches + 1, bytes: bytes + payloadBytes })
   }
 
   function freeze(project: number, buildId: string, at: number): void {
@@ -110,6 +111,7 @@ export function createAppender(
 
   return {
     begin() {
+      changedTotals.clear()
       const last = eventLog.lastSequence()
       ids.catchUp(last)
       nextSequence = last + 1
@@ -117,6 +119,10 @@ export function createAppender(
     },
 
     append,
+
+    end() {
+      for (const [project, totals] of changedTotals) eventLog.putTotals(project, totals)
+    },
 
     locate(project, eventIds, fingerprints) {
       ids.catchUp(eventLog.lastSequence())

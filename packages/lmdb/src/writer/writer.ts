@@ -133,7 +133,9 @@ async function openWriter(
       requests,
       () => {
         appender.begin()
-        return requests.map(write)
+        const values = requests.map(write)
+        appender.end()
+        return values
       },
       ids.rollback,
     )

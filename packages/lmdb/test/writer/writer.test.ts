@@ -61,7 +61,7 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
         said
           .flatMap((message) => (message.type === 'settled' ? message.outcomes : []))
           .find((outcome) => outcome.id === id)
-      for (const request of requests) port.postMessage(request)
+      for (const request of requests) port.postMessage([request])
       await until(() => requests.every(find))
       return requests.map((request) => find(request) as Outcome)
     },
