@@ -40,12 +40,6 @@ const fingerprintBytes = 8
 const endBytes = 4
 const comma = 0x2c
 
-/** A range of bytes. */
-interface Range {
-  start: number
-  end: number
-}
-
 /**
  * The events of a batch as a record in memory of its own. {@link sealRecord} adds what is known only when it is appended.
  */
@@ -57,62 +51,57 @@ export function encodeRecord(
   receivedAt: number,
 ): Buffer {
   const count = rows.length / wordsPerEvent
-  const slices: Range[] = []
+  const ranges = new Uint32Array(count * 2)
   const fingerprints = new Uint32Array(count * 2)
-  for (let i = 0; i < count; i++) {
-    const at = i * wordsPerEvent
-    slices.push({ start: rows[at + column.start] as number, end: rows[at + column.end] as number })
-    fingerprint(project, rows[at + column.hashHigh] as number, rows[at + column.hashLow] as number, fingerprints, i * 2)
+  for (let row = 0, at = 0; row < rows.length; row += wordsPerEvent, at += 2) {
+    ranges[at] = rows[row + column.start] as number
+    ranges[at + 1] = rows[row + column.end] as number
+    const [high, low] = [rows[row + column.hashHigh] as number, rows[row + column.hashLow] as number]
+    fingerprint(project, high, low, fingerprints, at)
   }
-  return writeRecord(body, slices, fingerprints, receivedAt)
+  return writeRecord(body, ranges, fingerprints, receivedAt)
 }
 
 /** The record with some of the events of a record that is not sealed. */
 export function selectEvents(record: Buffer, isSelected: readonly boolean[]): Buffer {
-  const { count, receivedAt } = readUnverified(record)
-  const all = readFingerprints(record, 0)
-  const fingerprints = all.filter((_, word) => isSelected[word >> 1])
-  const slices: Range[] = []
-  for (let i = 0; i < count; i++) if (isSelected[i]) slices.push(eventRange(record, count, i))
-  return writeRecord(record, slices, fingerprints, receivedAt)
+  const { receivedAt } = readUnverified(record)
+  const isSelectedWord = (_: number, word: number) => isSelected[word >> 1] === true
+  const ranges = rangesOf(record).filter(isSelectedWord)
+  return writeRecord(record, ranges, readFingerprints(record, 0).filter(isSelectedWord), receivedAt)
 }
 
-function writeRecord(
-  source: Uint8Array,
-  slices: readonly Range[],
-  fingerprints: Uint32Array,
-  receivedAt: number,
-): Buffer {
-  const count = slices.length
+/** `ranges` has two words for each event: where it starts in `source`, and where it ends. */
+function writeRecord(source: Uint8Array, ranges: Uint32Array, fingerprints: Uint32Array, receivedAt: number): Buffer {
+  const count = ranges.length / 2
   const payloadOffset = payloadOffsetFor(count)
-  const payloadBytes = slices.reduce((sum, { start, end }) => sum + end - start, count - 1)
+  const ends = new Uint32Array(count)
+  // one byte between two events
+  let payloadBytes = -1
+  for (let i = 0; i < count; i++) {
+    payloadBytes += 1 + (ranges[i * 2 + 1] as number) - (ranges[i * 2] as number)
+    ends[i] = payloadBytes
+  }
   const record = Buffer.allocUnsafeSlow(payloadOffset + payloadBytes)
   record.fill(0, 0, headerBytes)
-  const { buffer } = record
   record.writeUInt32LE((count << 8) | version, 0)
   record.writeDoubleLE(receivedAt, 8)
-  new Uint32Array(buffer, headerBytes, count * 2).set(fingerprints)
-  const ends = new Uint32Array(buffer, headerBytes + count * fingerprintBytes, count)
-  let at = 0
-  for (let i = 0; i < count; i++) {
-    const { start, end } = slices[i] as Range
-    at += end - start
-    ends[i] = at++
-  }
-  copyRanges(source, slices, record, payloadOffset)
+  const words = new Uint32Array(record.buffer, headerBytes, count * 3)
+  words.set(fingerprints)
+  words.set(ends, count * 2)
+  copyRanges(source, ranges, record, payloadOffset)
   return record
 }
 
 /** Copies ranges one after another, with a comma between two; ranges with one byte between them at once. */
-function copyRanges(source: Uint8Array, ranges: readonly Range[], target: Buffer, from: number): void {
+function copyRanges(source: Uint8Array, ranges: Uint32Array, target: Buffer, from: number): void {
   let to = from
-  for (let i = 0; i < ranges.length; ) {
-    const { start, end } = ranges[i] as Range
-    let last = end
-    for (i++; i < ranges.length && (ranges[i] as Range).start === last + 1; i++) last = (ranges[i] as Range).end
-    target.set(source.subarray(start, last), to)
-    to += last - start
-    if (i < ranges.length) target[to++] = comma
+  for (let at = 0; at < ranges.length; ) {
+    const start = ranges[at] as number
+    let end = ranges[at + 1] as number
+    for (at += 2; ranges[at] === end + 1; at += 2) end = ranges[at + 1] as number
+    target.set(source.subarray(start, end), to)
+    to += end - start
+    if (at < ranges.length) target[to++] = comma
   }
 }
 
@@ -120,12 +109,23 @@ function payloadOffsetFor(count: number): number {
   return headerBytes + count * (fingerprintBytes + endBytes)
 }
 
-/** Where an event is in a record of `count` events. */
-function eventRange(record: Buffer, count: number, index: number): Range {
-  const payloadOffset = payloadOffsetFor(count)
-  const endAt = headerBytes + count * fingerprintBytes + index * endBytes
-  const start = index === 0 ? 0 : record.readUInt32LE(endAt - endBytes) + 1
-  return { start: payloadOffset + start, end: payloadOffset + record.readUInt32LE(endAt) }
+/** Where the events of a record start and end in it, two words each. */
+function rangesOf(record: Buffer): Uint32Array {
+  const { count } = readUnverified(record)
+  const ranges = new Uint32Array(count * 2)
+  for (let i = 0; i < count; i++) {
+    ranges[i * 2] = startOf(record, count, i)
+    ranges[i * 2 + 1] = endOf(record, count, i)
+  }
+  return ranges
+}
+
+function startOf(record: Buffer, count: number, index: number): number {
+  return index === 0 ? payloadOffsetFor(count) : endOf(record, count, index - 1) + 1
+}
+
+function endOf(record: Buffer, count: number, index: number): number {
+  return payloadOffsetFor(count) + record.readUInt32LE(headerBytes + count * fingerprintBytes + index * endBytes)
 }
 
 /**
@@ -178,8 +178,7 @@ export function readUnverified(bytes: Buffer): RecordHeader {
 export function eventAt(bytes: Buffer, index: number): Buffer {
   const { count } = readUnverified(bytes)
   if (payloadOffsetFor(count) > bytes.length || index >= count) return bytes.subarray(0, 0)
-  const { start, end } = eventRange(bytes, count, index)
-  return bytes.subarray(start, end)
+  return bytes.subarray(startOf(bytes, count, index), endOf(bytes, count, index))
 }
 
 /** The bytes of all events, from a record that may be damaged. */
