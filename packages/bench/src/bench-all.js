@@ -38,7 +38,7 @@ export async function benchAll({ command, out, directory, log, print }, plan) {
   try {
     const machine = describeMachine(directory)
     const measurable = contenders.filter(({ missing }) => missing === undefined)
-    const context = { directory, contenders: measurable, postgresUrl: postgres?.started.url, log }
+    const context = { directory, contenders: measurable, postgres: postgres?.started, log }
     const results = await runBenchmark(context, plan)
     const versions = describeVersions(contenders, postgres)
     const record = { measuredAt, command, plan, machine, versions, contenders, results }

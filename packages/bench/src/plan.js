@@ -23,12 +23,12 @@ export const parts = ['throughput', 'mixed', 'growth', 'latency', 'recovery', 'u
 export const plans = {
   full: {
     name: 'full',
-    rounds: 5,
+    rounds: 9,
     warmupSeconds: 1,
-    seconds: 4,
-    phaseSeconds: 3,
-    latencySeconds: 15,
-    sizes: [0, 1e6, 10e6, 50e6],
+    seconds: 3,
+    phaseSeconds: 1.5,
+    latencySeconds: 12,
+    sizes: [0, 10e6, 50e6, 100e6],
     recoverySize: 10e6,
     parts,
   },
@@ -37,7 +37,7 @@ export const plans = {
     rounds: 3,
     warmupSeconds: 0.4,
     seconds: 1.2,
-    phaseSeconds: 0.6,
+    phaseSeconds: 0.5,
     latencySeconds: 2,
     sizes: [0, 1e6],
     recoverySize: 1e6,
@@ -59,3 +59,18 @@ export const plans = {
 
 /** What is sent unless something else is being measured. */
 export const usualLoad = { count: 100, connections: 16 }
+
+/**
+ * Who takes part in a round: peers, to which no target of a long measurement refers, in every third.
+ *
+ * @param {readonly import('./contenders.js').Contender[]} contenders
+ * @param {number} round from 0 on
+ */
+export function contendersOfRound(contenders, round) {
+  return contenders.filter(({ isPeer }) => isPeer !== true || round % 3 === 0)
+}
+
+/** Whether a plan, maybe with changes, leaves nothing out that the reports of others are compared with. @param {Plan} plan */
+export function isComplete({ name, parts: chosen }) {
+  return name === 'full' && parts.every((part) => chosen.includes(part))
+}

@@ -1,7 +1,7 @@
 import { formatNumber } from './format.js'
 import { formatSize } from './measure-growth.js'
+import { growthRatio } from './ratios.js'
 import { summarize } from './statistics.js'
-import { growthRatio } from './targets.js'
 
 /** @typedef {{ title: string, median: number, min: number, max: number }} Bar */
 /** @typedef {{ title: string, points: { x: number, label: string, y: number }[] }} Line */

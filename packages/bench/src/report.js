@@ -1,10 +1,21 @@
 import { formatNumber, formatSummary, formatTable } from './format.js'
 import { formatSize } from './measure-growth.js'
 import { mixes } from './measure-mixed.js'
+import { totalOf } from './processor-time.js'
+import {
+  growthFloorRatio,
+  growthRatio,
+  mixFloorRatio,
+  mixRatio,
+  processorTime,
+  rate,
+  throughputRatio,
+} from './ratios.js'
 import { summarize } from './statistics.js'
-import { growthRatio, judgeTargets, mixRatio, throughputRatio } from './targets.js'
+import { judgeTargets } from './targets.js'
 
 /** @typedef {import('./run-benchmark.js').Results} Results */
+/** @typedef {import('./send-load.js').LoadResult} LoadResult */
 /** @typedef {import('./statistics.js').Summary} Summary */
 
 /**
@@ -83,57 +94,52 @@ function throughputTable({ results, contenders }) {
   const { throughput = [] } = results
   const rows = contenders.flatMap(({ name, title, missing }) => {
     const runs = throughput.flatMap((round) => (round[name] ? [round[name]] : []))
-    if (runs.length === 0) return missing === undefined ? [] : [[title, `not measured: ${missing}`, '', '', '', '', '']]
-    const all = (/** @type {'eventsPerSecond' | 'p50Ms' | 'p99Ms' | 'loadCpu'} */ key) =>
-      summarize(runs.map((run) => run[key]))
+    if (runs.length === 0) {
+      return missing === undefined ? [] : [[title, `not measured: ${missing}`, ...Array(7).fill('')]]
+    }
     return [
       [
         title,
-        formatSummary(all('eventsPerSecond')),
+        formatFigure(runs, rate),
         formatSummary(throughputRatio(results, name, 'floor')),
-        formatSummary(all('p50Ms')),
-        formatSummary(all('p99Ms')),
-        formatCores(runs.map(({ serverCpu }) => serverCpu)),
-        name === 'embedded' ? '–' : formatSummary(all('loadCpu')),
+        ...processorCells(runs, throughputRatio(results, name, 'floor', processorTime)),
+        ...latencyCells(runs),
+        name === 'embedded' ? '–' : formatFigure(runs, ({ loadCpu }) => loadCpu),
       ],
     ]
   })
   return [
     'Batches of 100 new events with random ids, on 16 connections, into an empty store.',
-    formatTable(['', 'events/s', 'of the floor', 'p50 ms', 'p99 ms', 'cores used by its process', 'by the load'], rows),
-    'Where the load used a whole core it was the load that was measured: the server could do more. What PostgreSQL itself used is not in its line.',
+    formatTable(['', 'events/s', 'of the floor', ...processorHead, 'p50 ms', 'p99 ms', 'cores used by the load'], rows),
+    processorNote,
+    'Where the load used a whole core it was the load that was measured: the server could do more.',
   ].join('\n\n')
-}
-
-/** @param {readonly (number | undefined)[]} cores */
-function formatCores(cores) {
-  const known = cores.flatMap((each) => each ?? [])
-  return known.length === 0 ? '–' : formatSummary(summarize(known))
 }
 
 /** @param {Measured} record */
 function mixedTable({ results, contenders }) {
   const { mixed = [] } = results
   const measured = contenders.filter(({ name }) => mixed.some((round) => round[name]))
-  const rows = measured.flatMap(({ name, title }) => {
-    return mixes.flatMap((mix) => {
+  const rows = mixes.flatMap((mix) => {
+    return measured.flatMap(({ name, title }) => {
       const runs = mixed.flatMap((round) => round[name]?.[mix.name] ?? [])
       if (runs.length === 0) return []
       return [
         [
-          title,
           mix.title,
-          formatSummary(summarize(runs.map(({ eventsPerSecond }) => eventsPerSecond))),
+          title,
+          formatFigure(runs, rate),
           formatSummary(mixRatio(results, mix.name, name)),
-          formatSummary(summarize(runs.map(({ p50Ms }) => p50Ms))),
-          formatSummary(summarize(runs.map(({ p99Ms }) => p99Ms))),
+          formatSummary(mixFloorRatio(results, mix.name, name)),
+          ...processorCells(runs, mixFloorRatio(results, mix.name, name, processorTime)),
+          ...latencyCells(runs),
         ],
       ]
     })
   })
   return [
-    'One after another on one store. Repeats count as events, as each has to be looked up; every answer said exactly which were new.',
-    formatTable(['', 'load', 'events/s', 'of all new', 'p50 ms', 'p99 ms'], rows),
+    `One after another on one store, the contenders in turns. Repeats count as events, as each has to be looked up; every answer said exactly which were new. The floor keeps nothing, so repeats are compared with its new events. ${peersNote}`,
+    formatTable(['load', '', 'events/s', 'of all new', 'of the floor', ...processorHead, 'p50 ms', 'p99 ms'], rows),
   ].join('\n\n')
 }
 
@@ -142,22 +148,36 @@ function growthSection({ results, contenders }) {
   const { growth } = results
   if (!growth) return ''
   const rows = contenders.flatMap(({ name, title }) => {
-    const sizes = [...new Set(growth.rounds.flatMap((round) => Object.keys(round[name] ?? {}).map(Number)))]
-    return sizes.map((size) => growthRow(results, { name, title, size }))
+    const sizes = new Set(growth.rounds.flatMap((round) => Object.keys(round[name] ?? {}).map(Number)))
+    return [...sizes].sort((x, y) => x - y).map((size) => growthRow(results, { name, title, size }))
   })
   const skipped = growth.skipped.map(({ size, contender, reason }) => {
     const title = contenders.find(({ name }) => name === contender)?.title ?? contender
     return `${title} with ${formatSize(size)} events is left out: ${reason}.`
   })
   return [
-    'The same load on stores that were filled before. A store keeps what each round adds, so "stored" is the range over the rounds.',
+    `The same load on a store that is filled to one size after another and measured at each beside an empty one. The rounds add to it, so "stored" is their range. ${peersNote}`,
     formatTable(
-      ['', 'stored before', 'events/s', 'of empty', 'p50 ms', 'p99 ms', 'open, ms', 'own memory, MB: opened', 'loaded'],
+      [
+        '',
+        'stored before',
+        'events/s',
+        'of empty',
+        ...processorHead,
+        'of empty',
+        'p50 ms',
+        'p99 ms',
+        'open, ms',
+        'own memory, MB: opened',
+        'loaded',
+      ],
       rows,
     ),
     ...(skipped.length > 0 ? [skipped.join('\n')] : []),
-    ...(growth.filled.length > 0 ? ['On disk, right after filling:', filledTable(growth.filled)] : []),
-    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when somebody else needs the memory. Memory for each id is the difference between the process on the largest store and the one on the empty store, after the same load.',
+    ...(growth.filled.length > 0
+      ? ['Filling, in process, and the disk right after it:', filledTable(growth.filled)]
+      : []),
+    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when other processes need the memory. Memory for each id is the difference between the process on the largest store and the one on the empty store, after the same load.',
   ].join('\n\n')
 }
 
@@ -174,10 +194,11 @@ function growthRow(results, { name, title, size }) {
     name !== 'ours' || stored.max === stored.min
       ? formatSize(size)
       : `${formatNumber(stored.min)}–${formatNumber(stored.max)}`,
-    formatSummary(summarize(runs.map(({ eventsPerSecond }) => eventsPerSecond))),
+    formatFigure(runs, rate),
     formatSummary(growthRatio(results, name, size)),
-    formatSummary(summarize(runs.map(({ p50Ms }) => p50Ms))),
-    formatSummary(summarize(runs.map(({ p99Ms }) => p99Ms))),
+    ...processorCells(runs, growthFloorRatio(results, name, size, processorTime)),
+    formatOptional(growthRatio(results, name, size, processorTime)),
+    ...latencyCells(runs),
     optional('openMs'),
     optional('openBytes', 1e6),
     optional('loadedBytes', 1e6),
@@ -187,16 +208,76 @@ function growthRow(results, { name, title, size }) {
 /** @param {import('./measure-growth.js').Filled[]} filled */
 function filledTable(filled) {
   return formatTable(
-    ['events', 'filled at, events/s', 'log, bytes an event', 'ids, bytes an id'],
-    filled.map(({ size, eventsPerSecond, logBytes, idBytes }) => {
+    [
+      'events',
+      'filled at, events/s',
+      'processor time, µs an event',
+      'by thread',
+      'log, bytes an event',
+      'ids, bytes an id',
+    ],
+    filled.map(({ size, eventsPerSecond, processor, logBytes, idBytes }) => {
+      const total = totalOf(processor)
       return [
         formatSize(size),
         formatNumber(eventsPerSecond),
+        total === undefined ? '–' : formatNumber(total),
+        formatThreads([processor]),
         formatNumber(logBytes),
         idBytes === undefined ? '–' : formatNumber(idBytes),
       ]
     }),
   )
+}
+
+const processorHead = ['processor time, µs an event', 'of the floor', 'by thread']
+const processorNote =
+  'Processor time is user and system time of the server’s process while it was measured, a median for each thread; threads of V8 collect garbage and compile, those of libuv wait for disks. PostgreSQL’s own processes are in its line where it was started for this run.'
+const peersNote = 'Peers are measured in every third round.'
+
+/** @param {readonly LoadResult[]} runs @param {Summary | undefined} ofFloor their processor time of the floor's */
+function processorCells(runs, ofFloor) {
+  return [
+    formatFigure(runs, processorTime),
+    formatOptional(ofFloor),
+    formatThreads(runs.map(({ processor }) => processor)),
+  ]
+}
+
+/** @param {readonly LoadResult[]} runs */
+function latencyCells(runs) {
+  return [formatFigure(runs, ({ p50Ms }) => p50Ms), formatFigure(runs, ({ p99Ms }) => p99Ms)]
+}
+
+/** @param {readonly LoadResult[]} runs @param {import('./ratios.js').Figure} figure */
+function formatFigure(runs, figure) {
+  const values = runs.flatMap((run) => figure(run) ?? [])
+  return values.length === 0 ? '–' : formatSummary(summarize(values))
+}
+
+/** @param {Summary | undefined} summary */
+function formatOptional(summary) {
+  return summary ? formatSummary(summary) : '–'
+}
+
+/** @type {Record<import('./processor-time.js').Role, string>} */
+const threadTitles = {
+  main: 'main',
+  writer: 'writer',
+  index: 'index',
+  chunks: 'chunks',
+  helpers: 'V8 and libuv',
+  others: 'others',
+  database: 'PostgreSQL',
+}
+
+/** @param {readonly (import('./processor-time.js').ProcessorTime | undefined)[]} times */
+function formatThreads(times) {
+  const parts = Object.entries(threadTitles).flatMap(([role, title]) => {
+    const values = times.flatMap((time) => time?.[/** @type {keyof typeof threadTitles} */ (role)] ?? [])
+    return values.some((value) => value > 0) ? [`${title} ${formatNumber(summarize(values).median)}`] : []
+  })
+  return parts.length === 0 ? '–' : parts.join(', ')
 }
 
 /** @param {import('./measure-latency.js').Latency} latency */
@@ -206,8 +287,17 @@ function latencySection({ eventsPerSecondMax, rounds, indexed, idsBytesBefore, i
   return [
     `Batches became due evenly, at half of the ${formatNumber(eventsPerSecondMax)} events a second that the same store took just before, and were sent then, whether or not earlier ones had been answered. ${formatNumber(indexed)} ids were added meanwhile: each 262,144 bring about a flush, and eight flushes a merge. On disk, \`ids\` went from ${formatNumber(idsBytesBefore / 1e6)} to ${formatNumber(idsBytesAfter / 1e6)} MB.`,
     formatTable(
-      ['p50 ms', 'p90 ms', 'p99 ms', 'longest, ms'],
-      [[all('p50Ms'), all('p90Ms'), all('p99Ms'), all('maxMs')]],
+      ['p50 ms', 'p90 ms', 'p99 ms', 'longest, ms', 'processor time, µs an event', 'by thread'],
+      [
+        [
+          all('p50Ms'),
+          all('p90Ms'),
+          all('p99Ms'),
+          all('maxMs'),
+          formatFigure(rounds, processorTime),
+          formatThreads(rounds.map(({ processor }) => processor)),
+        ],
+      ],
     ),
   ].join('\n\n')
 }
@@ -216,15 +306,17 @@ function latencySection({ eventsPerSecondMax, rounds, indexed, idsBytesBefore, i
 function recoverySection({ opens, rebuilds, notRebuilt }) {
   const rowOf =
     (/** @type {string} */ what) =>
-    (/** @type {{ events: number, openMs: number }} */ { events, openMs }) => [
+    (/** @type {import('./measure-recovery.js').RecoveryOpen} */ { events, openMs, processor }) => [
       what,
       events.toLocaleString('en'),
       formatNumber(openMs),
       formatNumber((events / openMs) * 1000),
+      formatNumber(totalOf(processor) ?? Number.NaN),
+      formatThreads([processor]),
     ]
   const rows = [...opens.map(rowOf('kill -9 under load')), ...rebuilds.map(rowOf('`ids` deleted'))]
   return [
-    formatTable(['before', 'events', 'open, ms', 'events/s'], rows),
+    formatTable(['before', 'events', 'open, ms', 'events/s', 'processor time, µs an event', 'by thread'], rows),
     ...(notRebuilt === undefined ? [] : [`The index was not rebuilt: ${notRebuilt}.`]),
   ].join('\n\n')
 }
@@ -236,13 +328,18 @@ function uploadsSection({ published, rounds }) {
   const all = (/** @type {'without' | 'during'} */ key) => [
     formatSummary(summarize(rounds.map((round) => round[key].p50Ms))),
     formatSummary(summarize(rounds.map((round) => round[key].p99Ms))),
+    formatFigure(
+      rounds.map((round) => round[key]),
+      processorTime,
+    ),
+    formatThreads(rounds.map((round) => round[key].processor)),
   ]
   const uploaded = formatSummary(summarize(rounds.map((round) => round.uploadedBytes / 1e6 / round.seconds)))
   return [
     `A map of 55 MB is published at ${megabytesPerSecond('newMs')} MB/s when all of it is new, and the same again at ${megabytesPerSecond('againMs')} MB/s, hashing and cutting included, over loopback, after one that is not counted.`,
     `Events come evenly, at half of the rate that the same store took just before; meanwhile one new map of 8 MB after another is published, ${uploaded} MB/s of them.`,
     formatTable(
-      ['answers to events', 'p50 ms', 'p99 ms'],
+      ['answers to events', 'p50 ms', 'p99 ms', 'processor time, µs an event', 'by thread'],
       [
         ['without uploads', ...all('without')],
         ['while maps are uploaded', ...all('during')],

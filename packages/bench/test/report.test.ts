@@ -1,9 +1,10 @@
 import t from 'tap'
 import { formatNumber, formatSummary, formatTable } from '../src/format.js'
 import { parseCount, parseCounts } from '../src/parse-count.js'
+import { growthRatio } from '../src/ratios.js'
 import type { Results } from '../src/run-benchmark.js'
 import { percentile, summarize, summarizeRatios } from '../src/statistics.js'
-import { growthRatio, judgeTargets } from '../src/targets.js'
+import { judgeTargets } from '../src/targets.js'
 
 t.test('a summary has the middle and the ends, whatever the order', async (t) => {
   t.strictSame(summarize([3, 1, 10]), { median: 3, min: 1, max: 10, count: 3 })
