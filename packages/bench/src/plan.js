@@ -70,7 +70,8 @@ export function contendersOfRound(contenders, round) {
   return contenders.filter(({ isPeer }) => isPeer !== true || round % 3 === 0)
 }
 
-/** Whether a plan, maybe with changes, leaves nothing out that the reports of others are compared with. @param {Plan} plan */
-export function isComplete({ name, parts: chosen }) {
-  return name === 'full' && parts.every((part) => chosen.includes(part))
+/** Whether a plan is a full one of which nothing was left out that the README quotes. @param {Plan} plan */
+export function isComplete({ name, parts: chosen, only }) {
+  const hasContenders = ['floor', 'ours'].every((each) => only === undefined || only.includes(each))
+  return name === 'full' && hasContenders && parts.every((part) => chosen.includes(part))
 }

@@ -1,35 +1,12 @@
 import { formatNumber, formatSummary, formatTable } from './format.js'
-import { formatSize } from './measure-growth.js'
-import { mixes } from './measure-mixed.js'
 import { totalOf } from './processor-time.js'
-import {
-  growthFloorRatio,
-  growthRatio,
-  mixFloorRatio,
-  mixRatio,
-  processorTime,
-  rate,
-  throughputRatio,
-} from './ratios.js'
+import { processorTime } from './ratios.js'
+import { formatFigure, formatThreads } from './report-cells.js'
+import { growthSection, mixedTable, throughputTable } from './report-loads.js'
 import { summarize } from './statistics.js'
 import { judgeTargets } from './targets.js'
 
-/** @typedef {import('./run-benchmark.js').Results} Results */
-/** @typedef {import('./send-load.js').LoadResult} LoadResult */
-/** @typedef {import('./statistics.js').Summary} Summary */
-
-/**
- * A run of the benchmark, as it is kept beside its report.
- *
- * @typedef {object} Measured
- * @property {string} measuredAt ISO 8601
- * @property {string} command
- * @property {import('./plan.js').Plan} plan
- * @property {import('./machine.js').Fact[]} machine
- * @property {import('./machine.js').Fact[]} versions
- * @property {import('./contenders.js').Contender[]} contenders
- * @property {Results} results
- */
+/** @typedef {import('./run-benchmark.js').Measured} Measured */
 
 /**
  * The report of a run, in Markdown.
@@ -87,197 +64,6 @@ function factsTable(facts) {
     ['', ''],
     facts.map(({ label, value }) => [label, value]),
   )
-}
-
-/** @param {Measured} record */
-function throughputTable({ results, contenders }) {
-  const { throughput = [] } = results
-  const rows = contenders.flatMap(({ name, title, missing }) => {
-    const runs = throughput.flatMap((round) => (round[name] ? [round[name]] : []))
-    if (runs.length === 0) {
-      return missing === undefined ? [] : [[title, `not measured: ${missing}`, ...Array(7).fill('')]]
-    }
-    return [
-      [
-        title,
-        formatFigure(runs, rate),
-        formatSummary(throughputRatio(results, name, 'floor')),
-        ...processorCells(runs, throughputRatio(results, name, 'floor', processorTime)),
-        ...latencyCells(runs),
-        name === 'embedded' ? '–' : formatFigure(runs, ({ loadCpu }) => loadCpu),
-      ],
-    ]
-  })
-  return [
-    'Batches of 100 new events with random ids, on 16 connections, into an empty store.',
-    formatTable(['', 'events/s', 'of the floor', ...processorHead, 'p50 ms', 'p99 ms', 'cores used by the load'], rows),
-    processorNote,
-    'Where the load used a whole core it was the load that was measured: the server could do more.',
-  ].join('\n\n')
-}
-
-/** @param {Measured} record */
-function mixedTable({ results, contenders }) {
-  const { mixed = [] } = results
-  const measured = contenders.filter(({ name }) => mixed.some((round) => round[name]))
-  const rows = mixes.flatMap((mix) => {
-    return measured.flatMap(({ name, title }) => {
-      const runs = mixed.flatMap((round) => round[name]?.[mix.name] ?? [])
-      if (runs.length === 0) return []
-      return [
-        [
-          mix.title,
-          title,
-          formatFigure(runs, rate),
-          formatSummary(mixRatio(results, mix.name, name)),
-          formatSummary(mixFloorRatio(results, mix.name, name)),
-          ...processorCells(runs, mixFloorRatio(results, mix.name, name, processorTime)),
-          ...latencyCells(runs),
-        ],
-      ]
-    })
-  })
-  return [
-    `One after another on one store, the contenders in turns. Repeats count as events, as each has to be looked up; every answer said exactly which were new. The floor keeps nothing, so repeats are compared with its new events. ${peersNote}`,
-    formatTable(['load', '', 'events/s', 'of all new', 'of the floor', ...processorHead, 'p50 ms', 'p99 ms'], rows),
-  ].join('\n\n')
-}
-
-/** @param {Measured} record */
-function growthSection({ results, contenders }) {
-  const { growth } = results
-  if (!growth) return ''
-  const rows = contenders.flatMap(({ name, title }) => {
-    const sizes = new Set(growth.rounds.flatMap((round) => Object.keys(round[name] ?? {}).map(Number)))
-    return [...sizes].sort((x, y) => x - y).map((size) => growthRow(results, { name, title, size }))
-  })
-  const skipped = growth.skipped.map(({ size, contender, reason }) => {
-    const title = contenders.find(({ name }) => name === contender)?.title ?? contender
-    return `${title} with ${formatSize(size)} events is left out: ${reason}.`
-  })
-  return [
-    `The same load on a store that is filled to one size after another and measured at each beside an empty one. The rounds add to it, so "stored" is their range. ${peersNote}`,
-    formatTable(
-      [
-        '',
-        'stored before',
-        'events/s',
-        'of empty',
-        ...processorHead,
-        'of empty',
-        'p50 ms',
-        'p99 ms',
-        'open, ms',
-        'own memory, MB: opened',
-        'loaded',
-      ],
-      rows,
-    ),
-    ...(skipped.length > 0 ? [skipped.join('\n')] : []),
-    ...(growth.filled.length > 0
-      ? ['Filling, in process, and the disk right after it:', filledTable(growth.filled)]
-      : []),
-    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when other processes need the memory. Memory for each id is the difference between the process on the largest store and the one on the empty store, after the same load.',
-  ].join('\n\n')
-}
-
-/** @param {Results} results @param {{ name: string, title: string, size: number }} of */
-function growthRow(results, { name, title, size }) {
-  const runs = (results.growth?.rounds ?? []).flatMap((round) => round[name]?.[size] ?? [])
-  const stored = summarize(runs.map((run) => run.stored))
-  const optional = (/** @type {'openMs' | 'openBytes' | 'loadedBytes'} */ key, scale = 1) => {
-    const values = runs.flatMap((run) => run[key] ?? [])
-    return values.length === 0 ? '–' : formatSummary(summarize(values.map((value) => value / scale)))
-  }
-  return [
-    title,
-    name !== 'ours' || stored.max === stored.min
-      ? formatSize(size)
-      : `${formatNumber(stored.min)}–${formatNumber(stored.max)}`,
-    formatFigure(runs, rate),
-    formatSummary(growthRatio(results, name, size)),
-    ...processorCells(runs, growthFloorRatio(results, name, size, processorTime)),
-    formatOptional(growthRatio(results, name, size, processorTime)),
-    ...latencyCells(runs),
-    optional('openMs'),
-    optional('openBytes', 1e6),
-    optional('loadedBytes', 1e6),
-  ]
-}
-
-/** @param {import('./measure-growth.js').Filled[]} filled */
-function filledTable(filled) {
-  return formatTable(
-    [
-      'events',
-      'filled at, events/s',
-      'processor time, µs an event',
-      'by thread',
-      'log, bytes an event',
-      'ids, bytes an id',
-    ],
-    filled.map(({ size, eventsPerSecond, processor, logBytes, idBytes }) => {
-      const total = totalOf(processor)
-      return [
-        formatSize(size),
-        formatNumber(eventsPerSecond),
-        total === undefined ? '–' : formatNumber(total),
-        formatThreads([processor]),
-        formatNumber(logBytes),
-        idBytes === undefined ? '–' : formatNumber(idBytes),
-      ]
-    }),
-  )
-}
-
-const processorHead = ['processor time, µs an event', 'of the floor', 'by thread']
-const processorNote =
-  'Processor time is user and system time of the server’s process while it was measured, a median for each thread; threads of V8 collect garbage and compile, those of libuv wait for disks. PostgreSQL’s own processes are in its line where it was started for this run.'
-const peersNote = 'Peers are measured in every third round.'
-
-/** @param {readonly LoadResult[]} runs @param {Summary | undefined} ofFloor their processor time of the floor's */
-function processorCells(runs, ofFloor) {
-  return [
-    formatFigure(runs, processorTime),
-    formatOptional(ofFloor),
-    formatThreads(runs.map(({ processor }) => processor)),
-  ]
-}
-
-/** @param {readonly LoadResult[]} runs */
-function latencyCells(runs) {
-  return [formatFigure(runs, ({ p50Ms }) => p50Ms), formatFigure(runs, ({ p99Ms }) => p99Ms)]
-}
-
-/** @param {readonly LoadResult[]} runs @param {import('./ratios.js').Figure} figure */
-function formatFigure(runs, figure) {
-  const values = runs.flatMap((run) => figure(run) ?? [])
-  return values.length === 0 ? '–' : formatSummary(summarize(values))
-}
-
-/** @param {Summary | undefined} summary */
-function formatOptional(summary) {
-  return summary ? formatSummary(summary) : '–'
-}
-
-/** @type {Record<import('./processor-time.js').Role, string>} */
-const threadTitles = {
-  main: 'main',
-  writer: 'writer',
-  index: 'index',
-  chunks: 'chunks',
-  helpers: 'V8 and libuv',
-  others: 'others',
-  database: 'PostgreSQL',
-}
-
-/** @param {readonly (import('./processor-time.js').ProcessorTime | undefined)[]} times */
-function formatThreads(times) {
-  const parts = Object.entries(threadTitles).flatMap(([role, title]) => {
-    const values = times.flatMap((time) => time?.[/** @type {keyof typeof threadTitles} */ (role)] ?? [])
-    return values.some((value) => value > 0) ? [`${title} ${formatNumber(summarize(values).median)}`] : []
-  })
-  return parts.length === 0 ? '–' : parts.join(', ')
 }
 
 /** @param {import('./measure-latency.js').Latency} latency */
@@ -350,7 +136,7 @@ function uploadsSection({ published, rounds }) {
 
 const method = `Load comes from a process of its own, over raw sockets with keep-alive. A connection sends its next batch when the last one is answered, and has it ready by then: nothing is made while the server waits. Every event is new unless the table says otherwise: 128 random bits seed each run, and the ids are random UUIDs. Events have about 370 bytes. Every answer is checked: it must be 202, with exactly as many accepted and as many duplicates as there were; one wrong answer, and the run has no figure.
 
-Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Disks are synced before each run, so that no contender pays for the writes of another.
+Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Under other loads all servers of a round run at the same time, but only one is loaded, once the others do nothing in the background. Disks are synced before a server takes load, so that no contender pays for the writes of another.
 
 - **The floor** reads and parses the body and keeps nothing. **The synced floor** also appends it to a file, one \`fdatasync\` for all that has gathered.
 - **PostgreSQL** takes one \`INSERT … SELECT unnest … ON CONFLICT DO NOTHING\` a batch, prepared, on 8 connections, with its durability as it comes, and more memory and fewer checkpoints than by default.

@@ -18,6 +18,19 @@ import { measureUploads } from './measure-uploads.js'
  */
 
 /**
+ * A run of the benchmark, as it is kept beside its report.
+ *
+ * @typedef {object} Measured
+ * @property {string} measuredAt ISO 8601
+ * @property {string} command
+ * @property {import('./plan.js').Plan} plan
+ * @property {import('./machine.js').Fact[]} machine
+ * @property {import('./machine.js').Fact[]} versions
+ * @property {import('./contenders.js').Contender[]} contenders
+ * @property {Results} results
+ */
+
+/**
  * Measures the parts of a plan, one after another.
  *
  * @param {import('./open-contender.js').Context} context
