@@ -18,8 +18,8 @@ import { startProgram } from './start-program.js'
  * @typedef {object} Filled
  * @property {number} size events
  * @property {number} eventsPerSecond with which it was filled from what it held before, in process
- * @property {import('./processor-time.js').ProcessorTime | undefined} [processor] meanwhile, in microseconds an event, with making
- *   the batches
+ * @property {import('./processor-time.js').ProcessorTime | undefined} [processor] meanwhile, in microseconds an event,
+ *   with making the batches
  * @property {number} logBytes an event, on disk
  * @property {number | undefined} idBytes an id, on disk; undefined when there is no `ids` directory
  */
@@ -40,7 +40,7 @@ import { startProgram } from './start-program.js'
  */
 
 /** An event with its place in the log and the index, rounded up. */
-const bytesPerEvent = 450
+const bytesPerEvent = 440
 /** What a round may add: as many events a second would be a lot. */
 const eventsPerSecondMax = 500_000
 const measuredPeers = ['postgres', 'lmdb-table', 'sqlite']
@@ -64,29 +64,28 @@ export async function measureGrowth(context, plan) {
   const contenders = context.contenders.filter(({ name }) => {
     return name === 'floor' || name === 'ours' || (plan.name === 'full' && measuredPeers.includes(name))
   })
-  const hasOurs = contenders.some(({ name }) => name === 'ours')
+  const peers = contenders.filter(({ isPeer }) => isPeer)
+  const own = contenders.filter((each) => !peers.includes(each))
+  const hasOurs = own.some(({ name }) => name === 'ours')
   const sizes = plan.sizes.filter((size) => size > 0).sort((x, y) => x - y)
   const kept = Math.max(...sizes.filter((size) => size <= plan.recoverySize))
   for (const size of sizes) {
-    if (hasOurs && !(await fitsOnDisk(context, plan, { size, isKept: size === kept, skipped: growth.skipped })))
-      continue
+    const isKept = size === kept
+    if (hasOurs && !(await fitsOnDisk(context, plan, { size, isKept, skipped: growth.skipped }))) continue
     if (hasOurs) growth.filled.push(await fillOurs(context, size))
-    if (hasOurs && size === kept) await keepForRecovery(context)
-    for (const peer of contenders.filter(({ isPeer }) => isPeer)) await fillPeer(context, peer, size, growth.skipped)
+    if (hasOurs && isKept) await keepForRecovery(context)
+    const filled = peers.filter((peer) => canBeFilled(peer, size, growth.skipped))
+    for (const peer of filled) await fillPeer(context, peer, size)
     await syncDisks()
     for (let round = 0; round < plan.rounds; round++) {
-      const chosen = contendersOfRound(contenders, round).filter((each) => !growth.skipped.some(isSkipped(each, size)))
+      const chosen = contendersOfRound([...own, ...filled], round)
       growth.rounds.push(await measureRound(context, plan, chosen, size))
       context.log(`round ${round + 1}: ${formatSize(size)} events stored`)
     }
+    for (const peer of filled) await emptyPeer(context, peer, size)
   }
   await rm(join(context.directory, `ours-${grownStore}`), { recursive: true, force: true })
   return growth
-}
-
-/** @param {Contender} contender @param {number} size @returns {(skipped: Growth['skipped'][number]) => boolean} */
-function isSkipped({ name }, size) {
-  return (skipped) => skipped.contender === name && skipped.size === size
 }
 
 /** @param {number} size */
@@ -110,7 +109,13 @@ async function fitsOnDisk(context, { rounds, seconds, warmupSeconds }, { size, i
   return false
 }
 
-/** Fills the store of ours until it holds so many events. @param {Context} context @param {number} size @returns {Promise<Filled>} */
+/**
+ * Fills the store of ours until it holds so many events.
+ *
+ * @param {Context} context
+ * @param {number} size
+ * @returns {Promise<Filled>}
+ */
 async function fillOurs(context, size) {
   const directory = join(context.directory, `ours-${grownStore}`)
   const program = await startProgram('servers/preload.js', { directory, projectId })
@@ -142,18 +147,15 @@ async function keepForRecovery({ directory }) {
   await cp(join(directory, `ours-${grownStore}`), join(directory, `ours-${recoveryStore}`), { recursive: true })
 }
 
-/**
- * @param {Context} context
- * @param {Contender} peer
- * @param {number} size
- * @param {Growth['skipped']} skipped
- */
-async function fillPeer(context, peer, size, skipped) {
-  const { preloadMax = 0 } = peer
-  if (size > preloadMax) {
-    skipped.push({ size, contender: peer.name, reason: `filling it beyond ${formatSize(preloadMax)} takes too long` })
-    return
-  }
+/** @param {Contender} peer @param {number} size @param {Growth['skipped']} skipped */
+function canBeFilled({ name, preloadMax = 0 }, size, skipped) {
+  if (size <= preloadMax) return true
+  skipped.push({ size, contender: name, reason: `filling it beyond ${formatSize(preloadMax)} takes too long` })
+  return false
+}
+
+/** @param {Context} context @param {Contender} peer @param {number} size */
+async function fillPeer(context, peer, size) {
   const event = JSON.parse(makeBatch(projectId, 1).body.toString()).events[0]
   const opened = await openContender(context, peer, { store: storeOf(peer, size), isFresh: true, isKept: true })
   await opened.program.call('preload', { events: size, event })
@@ -161,7 +163,20 @@ async function fillPeer(context, peer, size, skipped) {
   context.log(`${peer.title}: filled to ${formatSize(size)} events`)
 }
 
-/** Each contender with an empty store, and with one of this size. @param {Context} context @param {Plan} plan @param {Contender[]} contenders @param {number} size */
+/** The disk is needed for what comes next. @param {Context} context @param {Contender} peer @param {number} size */
+async function emptyPeer(context, peer, size) {
+  const opened = await openContender(context, peer, { store: storeOf(peer, size), isFresh: true })
+  await opened.close()
+}
+
+/**
+ * Each contender with an empty store, and with one of this size.
+ *
+ * @param {Context} context
+ * @param {Plan} plan
+ * @param {readonly Contender[]} contenders
+ * @param {number} size
+ */
 async function measureRound(context, plan, contenders, size) {
   /** @type {Growth['rounds'][number]} */
   const runs = {}

@@ -89,13 +89,17 @@ async function measureRound(context, contenders, { seconds, warmupSeconds }) {
   return runs
 }
 
-/** Waits until a contender has finished what it does in the background. @param {import('./open-contender.js').Opened} opened */
+/**
+ * Waits until a contender has finished what it does in the background.
+ *
+ * @param {import('./open-contender.js').Opened} opened
+ */
 async function waitForRest({ watched }) {
   const used = () => totalOf(readProcessorTime(watched)) ?? 0
   for (const latest = performance.now() + restMsMax; performance.now() < latest; ) {
     const before = used()
     await sleep(restPollMs)
-    // what the clock of the system can tell from nothing
+    // one tick of the clock
     if (used() - before <= 10) return
   }
 }

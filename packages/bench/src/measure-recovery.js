@@ -5,8 +5,11 @@ import { openContender } from './open-contender.js'
 import { usualLoad } from './plan.js'
 
 /**
- * @typedef {{ events: number, openMs: number, processor?: import('./processor-time.js').ProcessorTime | undefined }} RecoveryOpen
- *   `processor` is that of the whole start, in microseconds an event
+ * @typedef {object} RecoveryOpen
+ * @property {number} events
+ * @property {number} openMs
+ * @property {import('./processor-time.js').ProcessorTime | undefined} [processor] of the whole start, in microseconds an
+ *   event
  *
  * @typedef {object} Recovery
  * @property {RecoveryOpen[]} opens after `kill -9` under load

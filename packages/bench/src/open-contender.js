@@ -18,7 +18,7 @@ import { startProgram } from './start-program.js'
  * @typedef {object} Context
  * @property {string} directory where stores are made
  * @property {Contender[]} contenders those that can be measured here
- * @property {{ url: string, pid?: number } | undefined} postgres its address, and its process where it was started for this
+ * @property {{ url: string, pid?: number } | undefined} postgres its process, when it was started for this
  * @property {(line: string) => void} log
  */
 

@@ -7,8 +7,9 @@
  * @property {number} warmupSeconds
  * @property {number} seconds of each run
  * @property {number} phaseSeconds of each of the mixed loads
- * @property {number} latencySeconds
- * @property {number[]} sizes how many events are stored before
+ * @property {number} latencySeconds enough for a merge
+ * @property {number} uploadSeconds
+ * @property {number[]} sizes how many events are stored before, each measured beside an empty store
  * @property {number} recoverySize
  * @property {readonly Part[]} parts
  * @property {readonly string[]} [only] contenders; all without
@@ -28,7 +29,8 @@ export const plans = {
     seconds: 3,
     phaseSeconds: 1.5,
     latencySeconds: 12,
-    sizes: [0, 10e6, 50e6, 100e6],
+    uploadSeconds: 8,
+    sizes: [10e6, 50e6, 100e6],
     recoverySize: 10e6,
     parts,
   },
@@ -39,7 +41,8 @@ export const plans = {
     seconds: 1.2,
     phaseSeconds: 0.5,
     latencySeconds: 2,
-    sizes: [0, 1e6],
+    uploadSeconds: 2,
+    sizes: [1e6],
     recoverySize: 1e6,
     parts,
   },
@@ -50,7 +53,8 @@ export const plans = {
     seconds: 0.2,
     phaseSeconds: 0.1,
     latencySeconds: 0.2,
-    sizes: [0, 2000],
+    uploadSeconds: 0.2,
+    sizes: [2000],
     recoverySize: 2000,
     parts: ['throughput', 'mixed', 'growth', 'recovery', 'uploads'],
     only: ['floor', 'ours'],

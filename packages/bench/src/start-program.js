@@ -12,7 +12,7 @@ import { processorTimePerEvent, readProcessorTime, threadsOf } from './processor
  * @property {number} pid
  * @property {number[]} helpers its threads before `start`
  * @property {any} started what its `start` answered
- * @property {(events: number) => ProcessorTime | undefined} startTime processor time of `start`, in microseconds an event
+ * @property {(events: number) => ProcessorTime | undefined} startTime of the processor, in microseconds an event
  * @property {(method: string, argument?: unknown) => Promise<any>} call
  * @property {() => Promise<void>} stop an orderly end
  * @property {() => Promise<void>} kill `kill -9`
