@@ -118,7 +118,13 @@ async function fitsOnDisk(context, { rounds, seconds, warmupSeconds }, { size, i
  */
 async function fillOurs(context, size) {
   const directory = join(context.directory, `ours-${grownStore}`)
-  const program = await startProgram('servers/preload.js', { directory, projectId })
+  let program = await startProgram('servers/preload.js', { directory, projectId })
+  if (program.started.events > size) {
+    // the rounds of a size that is hardly smaller have added too many
+    await program.stop()
+    await rm(directory, { recursive: true })
+    program = await startProgram('servers/preload.js', { directory, projectId })
+  }
   const processorBefore = readProcessorTime(program)
   const before = performance.now()
   /** @type {number} */

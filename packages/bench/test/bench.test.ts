@@ -16,7 +16,8 @@ function bench(...args: string[]) {
 t.test('a tiny run measures, and writes its report', async (t) => {
   const directory = t.testdir({ stores: {}, out: {} })
   const out = join(directory, 'out')
-  const { stdout } = await bench('--smoke', '--directory', join(directory, 'stores'), '--out', out)
+  const options = ['--directory', join(directory, 'stores'), '--out', out]
+  const { stdout, stderr } = await bench('--smoke', '--sizes', '3000,1000,1000000M', ...options)
   t.match(stdout, /measured too small to judge: events\/s over HTTP, durable, against the floor/)
   t.match(stdout, /not measured: events\/s against Fastify \+ PostgreSQL/)
   t.strictSame(readdirSync(join(directory, 'stores')), [], 'nothing is left behind')
@@ -47,14 +48,22 @@ t.test('a tiny run measures, and writes its report', async (t) => {
     Object.keys(ours),
     mixes.map(({ name }) => name),
   )
-  const [growth] = results.growth.rounds
-  t.strictSame([Object.keys(growth.floor), Object.keys(growth.ours)], [['0'], ['0', '2000']])
+  const { filled, rounds, skipped } = results.growth
+  t.match(filled, [{ size: 1000 }, { size: 3000 }])
+  t.match(rounds, [
+    { floor: { 0: {} }, ours: { 0: { stored: 0 }, 1000: { stored: 1000 } } },
+    { floor: { 0: {} }, ours: { 0: { stored: 0 }, 3000: { stored: 3000 } } },
+  ])
+  const reason = /GB would be needed, and \d+ GB are free/
+  t.match(skipped, [{ size: 1e12, contender: 'ours', reason }])
+  t.match(stderr, reason)
+  t.match(report, reason)
   if (!existsSync('/proc/self/task')) return
   for (const run of [
     results.throughput[0].ours,
     ours.again,
     ours.single,
-    growth.ours[2000],
+    rounds[1].ours[3000],
     results.uploads.rounds[0].during,
   ])
     t.match(run.processor, { main: Number, writer: Number, helpers: Number })
