@@ -65,7 +65,7 @@ export const plans = {
 export const usualLoad = { count: 100, connections: 16 }
 
 /**
- * Who takes part in a round: peers, to which no target of a long measurement refers, in every third.
+ * The contenders of a round. Peers are in every third: no target of these measurements refers to them.
  *
  * @param {readonly import('./contenders.js').Contender[]} contenders
  * @param {number} round from 0 on
