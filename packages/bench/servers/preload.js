@@ -4,7 +4,7 @@ import { answerCalls } from '../src/answer-calls.js'
 import { makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
 import { memoryAtRest } from './memory-at-rest.js'
 
-// Fills a store as fast as it takes events, without HTTP.
+// Fills a store without HTTP.
 const inFlight = 64
 const eventsPerBatch = 100
 const seed = newSeed()
@@ -22,25 +22,26 @@ answerCalls({
     projectId = rest.projectId
     options = isSmall ? { event: makeSmallEvent } : {}
     store = await openLmdbStore(directory)
-    // as in a server, the project is there before its events
     ingest = createIngest({ store })
+    // as in a server, the project is there before its events
     await ingest.keys.create(projectId)
+    return { events: (await store.totals(projectId)).events }
   },
 
   /** Appends so many new events, and says how many are stored then. */
   async append({ events }) {
     const until = number + Math.ceil(events / eventsPerBatch)
-    await Promise.all(Array.from({ length: inFlight }, () => appendUntil(until)))
+    await Promise.all(Array.from({ length: inFlight }, () => submitUntil(until)))
     return (await store.totals(projectId)).events
   },
 
   memory: memoryAtRest,
 
-  stop: () => store?.close(),
+  stop: () => ingest?.close(),
 })
 
 /** @param {number} until */
-async function appendUntil(until) {
+async function submitUntil(until) {
   const batch = makeBatch(projectId, eventsPerBatch, options)
   while (number < until) {
     stampBatch(batch, seed, number++)
