@@ -1,5 +1,5 @@
 import type { Table } from '../environment/environment.ts'
-import { getPart, putPart, type Run } from './run.ts'
+import { putPart, type Run, viewPart } from './run.ts'
 
 /**
  * A blocked Bloom filter (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters", 2007): all bits
@@ -76,7 +76,7 @@ export function putFilter(table: Table, run: Run, filter: BloomFilter): void {
 export function getFilter(table: Table, run: Run): BloomFilter {
   const filter = new Uint32Array(filterWords(run.count))
   for (let part = 0; part * wordsPerPart < filter.length; part++) {
-    filter.set(getPart(table, run.id, part), part * wordsPerPart)
+    filter.set(viewPart(table, run.id, part), part * wordsPerPart)
   }
   return filter
 }

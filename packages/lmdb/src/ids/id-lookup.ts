@@ -3,7 +3,7 @@ import { type BloomFilter, getFilter, mayHave } from './bloom-filter.ts'
 import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
 import type { LogReader } from './log-reader.ts'
 import { createRecentTable, type RecentTable } from './recent-table.ts'
-import { blockOf, getPart, mergeWidth, type Run } from './run.ts'
+import { blockOf, mergeWidth, type Run, viewPart } from './run.ts'
 import { emptyRunList, type IdTables, readRevision, readRunList } from './run-list.ts'
 
 /** Full tables that are not flushed yet; with more of them, appends wait. */
@@ -145,7 +145,7 @@ function searchRun(
     const high = fingerprints[queryIndex * 2] as number
     const low = fingerprints[queryIndex * 2 + 1] as number
     if (!mayHave(filter, high, low)) continue
-    const block = getPart(blocks, run.id, blockOf(high, run.blockBits))
+    const block = viewPart(blocks, run.id, blockOf(high, run.blockBits))
     for (let at = 0; at < block.length; at += wordsPerEntry) {
       if (block[at] === high && block[at + 1] === low) found.push({ queryIndex, position: positionAt(block, at) })
     }
