@@ -249,6 +249,26 @@ t.test('a process that does not close its store exits all the same', async (t) =
   t.equal(status, 0)
 })
 
+t.test(
+  'the indexer thread starts before there is anything to flush',
+  { skip: process.platform !== 'linux' && 'threads have priorities of their own on Linux only' },
+  async (t) => {
+    const ingest = await open(t.testdir())
+    while (!niceness().includes(10)) await sleep(10)
+    await ingest.close()
+  },
+)
+
+/** The priority of each thread of this process. */
+function niceness(): number[] {
+  return readdirSync('/proc/self/task').map((thread) => {
+    const path = `/proc/self/task/${thread}/stat`
+    // a thread may end meanwhile
+    const [, fields = ''] = existsSync(path) ? readFileSync(path, 'utf8').split(') ') : []
+    return Number(fields.split(' ')[16])
+  })
+}
+
 t.test('appends wait while the index cannot keep up, and none fails', async (t) => {
   const directory = t.testdir()
   const ingest = await open(directory)

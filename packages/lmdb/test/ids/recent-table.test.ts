@@ -141,3 +141,27 @@ t.test('a rollback restores the table to the last checkpoint', async (t) => {
   table.add(51, 7, 51, 0)
   t.strictSame(search(table, 51, 7), [{ queryIndex: 0, position: { sequence: 51, index: 0 } }])
 })
+
+t.test('a table that was cleared, step by step, is as a new one', async (t) => {
+  const table = createRecentTable(1000)
+  const fill = (first: number) => {
+    for (let i = 0; i < 1000; i++) table.add(first + i, Math.imul(first + i, 0x9e3779b1) >>> 0, first + i, 0)
+  }
+  for (const first of [1, 1001, 2001]) {
+    fill(first)
+    table.checkpoint()
+    let steps = 1
+    while (!table.clear(300)) steps++
+    t.equal(steps, Math.ceil(2048 / 300), 'each step clears so many slots')
+    t.equal(table.count(), 0)
+    t.equal(table.lastSequence(), 0)
+    const left = Array.from({ length: 1000 }, (_, i) =>
+      search(table, first + i, Math.imul(first + i, 0x9e3779b1) >>> 0),
+    )
+    t.strictSame(left.flat(), [], 'no entry is left')
+  }
+  table.add(1, 2, 3, 4)
+  table.rollback()
+  t.equal(table.count(), 0, 'a rollback returns to the empty table')
+  t.equal(table.lastSequence(), 0)
+})
