@@ -69,8 +69,9 @@ t.test('a project is parsed again when a byte of its entry has changed', async (
 t.test('a project that is kept cannot be changed by its readers', async (t) => {
   const keys = [{ keyId: 'k', hash: 'h', scopes: ['read'], createdAt: 1 }]
   const { keys: read } = createParsedProjects().get('one', entryOf({ projectId: 'one', keys }))
-  t.throws(() => Object.assign(read[0] as object, { hash: 'other' }), TypeError)
-  t.throws(() => (read[0]?.scopes as string[]).push('events:write'), TypeError)
+  const key = read[0] as { scopes: readonly string[] }
+  t.throws(() => Object.assign(key, { hash: 'other' }), TypeError)
+  t.throws(() => (key.scopes as string[]).push('events:write'), TypeError)
   t.throws(() => (read as unknown[]).pop(), TypeError)
 })
 
