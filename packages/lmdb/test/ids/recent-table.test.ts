@@ -147,7 +147,7 @@ t.test('a table that was cleared, step by step, is as a new one', async (t) => {
   const fill = (first: number) => {
     for (let i = 0; i < 1000; i++) table.add(first + i, Math.imul(first + i, 0x9e3779b1) >>> 0, first + i, 0)
   }
-  for (const first of [1, 1001, 2001]) {
+  for (const first of [1, 1001]) {
     fill(first)
     table.checkpoint()
     let steps = 1
