@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import type { AppendBatch, AppendResult, ReadOptions, StoredEvent } from '../../events/event-store.ts'
 import { type AppendEvent, encodeEvents } from '../../events/batch-events.ts'
+import type { AppendBatch, AppendResult, ReadOptions, StoredEvent } from '../../events/event-store.ts'
 import { type ParsedEvent, parseBatch } from '../../events/parse-batch.ts'
 import type { KeyRecord, Project } from '../../projects/project.ts'
 import type { Store } from '../../store.ts'
