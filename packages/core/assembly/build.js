@@ -1,24 +1,36 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import asc from 'assemblyscript/asc'
 
-// Compiles the scanner into src/events/scanner-wasm.ts: `node assembly/build.js`.
+// Compiles the scanner into src/events/scanner-wasm.ts, if its sources have changed: `node assembly/build.js`.
 
 const packageDirectory = fileURLToPath(new URL('..', import.meta.url))
-const outFile = fileURLToPath(new URL('../src/events/scanner-wasm.ts', import.meta.url))
+export const outFile = join(packageDirectory, 'src/events/scanner-wasm.ts')
 
-/** The module with the compiled scanner, as src/events/scanner-wasm.ts is to be. @returns {Promise<string>} */
+const options = [
+  ...['-O3', '--noAssert', '--runtime', 'stub', '--use', 'abort=', '--enable', 'simd'],
+  // 64 KiB, the largest body, and 64 KiB for what is read past it
+  ...['--initialMemory', '6', '--maximumMemory', '6'],
+]
+
+/** The SHA-256 of the sources: compiling them takes seconds. */
+function digestSources() {
+  const assembly = readdirSync(join(packageDirectory, 'assembly')).sort()
+  const hash = createHash('sha256')
+  for (const file of [...assembly.map((name) => `assembly/${name}`), 'src/json/bytes.ts']) {
+    hash.update(readFileSync(join(packageDirectory, file)))
+  }
+  return hash.digest('hex')
+}
+
+/** What {@link outFile} is to be. @returns {Promise<string>} */
 export async function compileScanner() {
+  const { default: asc } = await import('assemblyscript/asc')
   /** @type {Uint8Array | undefined} */
   let binary
   const { error, stderr } = await asc.main(
-    [
-      'assembly/scanner.ts',
-      ...['--baseDir', packageDirectory, '--outFile', 'scanner.wasm'],
-      ...['-O3', '--noAssert', '--runtime', 'stub', '--use', 'abort=', '--enable', 'simd'],
-      // 64 KiB, the largest body, and 64 KiB for what is read past it
-      ...['--initialMemory', '6', '--maximumMemory', '6'],
-    ],
+    ['assembly/scanner.ts', '--baseDir', packageDirectory, '--outFile', 'scanner.wasm', ...options],
     {
       writeFile(_, contents) {
         if (typeof contents !== 'string') binary = contents
@@ -26,14 +38,14 @@ export async function compileScanner() {
     },
   )
   if (error || !binary) throw new Error(`AssemblyScript failed:\n${stderr}`)
-  return `// The scanner of ../../assembly, compiled by \`node assembly/build.js\`: a WebAssembly module as base64.
+  return `// ../../assembly as WebAssembly in base64, by \`node assembly/build.js\`. SHA-256 of the sources:
+// ${digestSources()}
 
 export const scannerWasm: string =
   '${Buffer.from(binary).toString('base64')}'
 `
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const text = await compileScanner()
-  if (text !== readFileSync(outFile, 'utf8')) writeFileSync(outFile, text)
+if (process.argv[1] === fileURLToPath(import.meta.url) && !readFileSync(outFile, 'utf8').includes(digestSources())) {
+  writeFileSync(outFile, await compileScanner())
 }

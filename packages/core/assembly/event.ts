@@ -1,72 +1,84 @@
 import { closeBrace, comma, lowerN, openBrace, quote } from '../src/json/bytes.ts'
-import { expect, expectedBytes, expectedField, isExpected } from './keys.ts'
-import { bodyStart, buildsStart, keyBytes, keysMost, keysStart, projectIdStart, rowBytes, rowsStart, slotMask, slotsStart, toOffset } from './memory.ts'
+import { expect, expectedBytes, expectedField, isExpected, nextEntry } from './keys.ts'
+import { bodyStart, buildsStart, keysStart, projectIdStart, rowsStart, slotsStart, toOffset } from './memory.ts'
 import { sipHash } from './sip-hash.ts'
 import { byteAt, endOfColon, endOfName, endOfPlainString, skipSpace } from './text.ts'
 import { endOfTime } from './time.ts'
 import { endOfNull, endOfSafeInteger, endOfValue, startValues } from './value.ts'
 
-/** The length of {@link projectIdStart}'s JSON string. */
+// the columns of a row, in bytes
+const startColumn: usize = 0
+const endColumn: usize = 4
+/** The high half of the hash, and the low one behind it. */
+const hashColumn: usize = 8
+const idStartColumn: usize = 16
+const idEndColumn: usize = 20
+const buildColumn: usize = 24
+const rowBytes: usize = 28
+
+const noBuild: u32 = 0xffff_ffff
+const eventIdBytesMax: usize = 256
+const buildIdBytesMax: usize = 128
+const quotes: usize = 2
+const slotMask: usize = 255
+
+/** The length of the JSON string of the project. */
 let projectIdBytes: usize = 0
 /** The row of the event that is being read. */
 let row: usize = 0
+/** The number of distinct builds so far. */
 let builds: u32 = 0
-/** The JSON string of the build of an event before, and its number. */
+/** The JSON string of the last build that was not that of the event before, and its number. */
 let lastBuild: usize = 0
 let lastBuildBytes: usize = 0
 let lastBuildNumber: u32 = 0
 
 /** To be called before the first event of a batch. */
-export function startEvents(bytes: usize): void {
-  projectIdBytes = bytes
+export function startEvents(ofProjectId: usize): void {
+  projectIdBytes = ofProjectId
   builds = 0
-  // no string
+  // is at no position of a body
   lastBuild = 0
   lastBuildBytes = 1
   memory.fill(slotsStart, 0, slotMask + 1)
 }
 
-/** The distinct builds of the events so far. */
+/** The number of distinct builds of the events. */
 export function countBuilds(): u32 {
   return builds
 }
-
-const noBuild: u32 = 0xffff_ffff
 
 /** The end of a valid event of the project, whose row it fills. */
 export function endOfEvent(start: usize, index: u32): usize {
   if (byteAt(start) !== openBrace) return 0
   row = rowsStart + usize(index) * rowBytes
-  store<u32>(row, noBuild, 24)
+  store<u32>(row, noBuild, buildColumn)
   startValues()
   let seen: u32 = 0
   let at = start
   let key = keysStart
-  while (true) {
-    let field: u32
+  do {
+    let field: u32 = 0
     if (isExpected(key, at)) {
       field = expectedField(key)
       at = skipSpace(at + expectedBytes(key))
     } else {
       const keyStart = skipSpace(at + 1)
-      field = fieldAt(keyStart)
       const end = endOfColon(endOfPlainString(keyStart))
       if (end === 0) return 0
+      field = fieldAt(keyStart)
       expect(key, at, end, field)
       at = end
     }
-    if (key !== keysStart + (keysMost - 1) * keyBytes) key += keyBytes
+    key = nextEntry(key, keysStart)
     // the last of two members wins: left to parseBatch
     if ((seen & field) !== 0) return 0
     seen |= field
     at = skipSpace(endOfFieldValue(at, field))
-    const byte = byteAt(at)
-    if (byte === comma) continue
-    if (byte !== closeBrace || (seen & identityFields) !== identityFields) return 0
-    break
-  }
-  store<u32>(row, toOffset(start), 0)
-  store<u32>(row, toOffset(at + 1), 4)
+  } while (byteAt(at) === comma)
+  if (byteAt(at) !== closeBrace || (seen & identity) !== identity) return 0
+  store<u32>(row, toOffset(start), startColumn)
+  store<u32>(row, toOffset(at + 1), endColumn)
   return isRepeat(index) ? 0 : at + 1
 }
 
@@ -77,10 +89,11 @@ const buildId: u32 = 4
 const timestamp: u32 = 8
 const type: u32 = 16
 const placeId: u32 = 32
+// those from here on have the same rule
 const sessionId: u32 = 64
 const serverId: u32 = 128
 const playerId: u32 = 256
-const identityFields: u32 = 3
+const identity: u32 = projectId | eventId
 
 // the first eight bytes of the known keys, and what follows in those that are longer, with the quote
 const eventIdKey: u64 = 0x22644974_6e657665
@@ -119,9 +132,9 @@ function endOfFieldValue(at: usize, field: u32): usize {
   if (field === eventId) return endOfEventId(at)
   if (field === buildId) return endOfBuildId(at)
   if (field === timestamp) return endOfTimestamp(at)
-  const min = field >= sessionId ? 0 : 1
-  const max = field >= sessionId ? 256 : field === placeId ? 128 : 200
-  return endOfText(at, min, max, field !== type)
+  const isAnyId = field >= sessionId
+  const bytesMax = isAnyId ? 256 : field === placeId ? 128 : 200
+  return endOfText(at, isAnyId ? 0 : 1, bytesMax, field !== type)
 }
 
 @inline
@@ -132,37 +145,40 @@ function endOfProjectId(at: usize): usize {
 @inline
 function endOfEventId(at: usize): usize {
   const end = endOfName(at)
-  // without its quotes
-  const bytes = end - at - 2
-  if (bytes - 1 >= 256) return 0
-  store<u64>(row, rotl(sipHash(at + 1, bytes), 32), 8)
-  store<u32>(row, toOffset(at), 16)
-  store<u32>(row, toOffset(end), 20)
+  const bytes = end - at - quotes
+  // one comparison for both limits: less than 0 is more than the most
+  if (bytes - 1 >= eventIdBytesMax) return 0
+  store<u64>(row, rotl(sipHash(at + 1, bytes), 32), hashColumn)
+  store<u32>(row, toOffset(at), idStartColumn)
+  store<u32>(row, toOffset(end), idEndColumn)
   return end
 }
 
 @inline
 function endOfBuildId(at: usize): usize {
   if (isSame(at, lastBuild, lastBuildBytes)) {
-    store<u32>(row, lastBuildNumber, 24)
+    store<u32>(row, lastBuildNumber, buildColumn)
     return at + lastBuildBytes
   }
-  if (byteAt(at) === lowerN) return endOfNull(at)
+  return byteAt(at) === lowerN ? endOfNull(at) : endOfOtherBuildId(at)
+}
+
+function endOfOtherBuildId(at: usize): usize {
   const end = endOfName(at)
   const bytes = end - at
-  if (bytes - 3 >= 128) return 0
+  if (bytes - quotes - 1 >= buildIdBytesMax) return 0
   lastBuild = at
   lastBuildBytes = bytes
   lastBuildNumber = numberOf(at, bytes)
-  store<u32>(row, lastBuildNumber, 24)
+  store<u32>(row, lastBuildNumber, buildColumn)
   return end
 }
 
-/** The number of a build, a new one for one that no event had before. */
+/** The number of a build: that of the same build of an earlier event, or a new one. */
 function numberOf(build: usize, bytes: usize): u32 {
   let entry = buildsStart
-  for (let i: u32 = 0; i < builds; i++) {
-    if (isSame(build, bodyStart + load<u32>(entry), bytes)) return i
+  for (let number: u32 = 0; number < builds; number++) {
+    if (isSame(build, bodyStart + load<u32>(entry), bytes)) return number
     entry += 8
   }
   store<u32>(entry, toOffset(build), 0)
@@ -183,7 +199,7 @@ function endOfText(at: usize, bytesMin: usize, bytesMax: usize, mayBeInteger: bo
   const byte = byteAt(at)
   if (byte === quote) {
     const end = endOfPlainString(at)
-    return end - at - 2 - bytesMin <= bytesMax - bytesMin ? end : 0
+    return end - at - quotes - bytesMin <= bytesMax - bytesMin ? end : 0
   }
   if (byte === lowerN) return endOfNull(at)
   return mayBeInteger ? endOfSafeInteger(at, true) : 0
@@ -204,12 +220,13 @@ function isSame(a: usize, b: usize, bytes: usize): bool {
 /** Whether an earlier event has an id of the same hash. */
 @inline
 function isRepeat(index: u32): bool {
-  const hash = load<u64>(row, 8)
+  const hash = load<u64>(row, hashColumn)
+  // the hashes are those of a secret key, so that no client can fill neighbouring slots
   let slot = usize(hash) & slotMask
   while (true) {
-    const used: u32 = load<u8>(slotsStart + slot)
-    if (used === 0) break
-    if (load<u64>(rowsStart + usize(used - 1) * rowBytes, 8) === hash) return true
+    const number: u32 = load<u8>(slotsStart + slot)
+    if (number === 0) break
+    if (load<u64>(rowsStart + usize(number - 1) * rowBytes, hashColumn) === hash) return true
     slot = (slot + 1) & slotMask
   }
   store<u8>(slotsStart + slot, index + 1)

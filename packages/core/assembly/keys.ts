@@ -1,34 +1,42 @@
-// Events of a batch mostly have the same keys in the same order. What begins a member, such as `,"type":`, is therefore
-// remembered by its number in the event, and compared as a whole: this takes less time than finding the end of the key.
-// The processor goes on behind the expected end while it compares.
+// The events of a batch mostly have the same keys in the same order. How a member begins, such as `,"type":`, is therefore
+// remembered by its number in the event and compared as a whole. That takes less time than finding the end of the key,
+// since the processor reads on behind the expected end while it compares.
 
-// An entry: 16 bytes, a bit for each of them that does not count, how many count, and the field.
-const ignored: usize = 16
-const length: usize = 20
-const field: usize = 24
+/** The bytes of an entry: 16 expected bytes, a bit for each that does not count, how many count, and the field. */
+const entryBytes: usize = 32
+const ignoredAt: usize = 16
+const countAt: usize = 20
+const fieldAt: usize = 24
+const entriesMax: usize = 64
 
-/** Whether the member at `at` begins as `entry` says. */
+/** The entry behind `entry` in the table at `start`; the last one serves all further members. */
+@inline
+export function nextEntry(entry: usize, start: usize): usize {
+  return entry === start + (entriesMax - 1) * entryBytes ? entry : entry + entryBytes
+}
+
+/** Whether the member at `at`, the brace or comma before it, begins as `entry` says. False for an unused entry. */
 @inline
 export function isExpected(entry: usize, at: usize): bool {
-  return (i8x16.bitmask(i8x16.eq(v128.load(at), v128.load(entry))) | load<u32>(entry, ignored)) === 0xffff
+  return (i8x16.bitmask(i8x16.eq(v128.load(at), v128.load(entry))) | load<i32>(entry, ignoredAt)) === 0xffff
 }
 
 @inline
 export function expectedBytes(entry: usize): usize {
-  return load<u32>(entry, length)
+  return load<u32>(entry, countAt)
 }
 
 @inline
 export function expectedField(entry: usize): u32 {
-  return load<u32>(entry, field)
+  return load<u32>(entry, fieldAt)
 }
 
-/** Expects what is between `start` and `end`, if that is short enough. */
-export function expect(entry: usize, start: usize, end: usize, ofField: u32): void {
-  const bytes = end - start
+/** Expects what is between `start` and `end`, unless it is too long, of this field. */
+export function expect(entry: usize, start: usize, end: usize, field: u32): void {
+  const bytes = u32(end - start)
   if (bytes > 16) return
   v128.store(entry, v128.load(start))
-  store<u32>(entry, (0xffff << u32(bytes)) & 0xffff, ignored)
-  store<u32>(entry, bytes, length)
-  store<u32>(entry, ofField, field)
+  store<u32>(entry, (0xffff << bytes) & 0xffff, ignoredAt)
+  store<u32>(entry, bytes, countAt)
+  store<u32>(entry, field, fieldAt)
 }

@@ -15,9 +15,18 @@ import {
   quote,
   space,
 } from '../src/json/bytes.ts'
-import { expect, expectedBytes, isExpected } from './keys.ts'
-import { keyBytes, keysMost, nestedKeysStart } from './memory.ts'
+import { expect, expectedBytes, isExpected, nextEntry } from './keys.ts'
+import { nestedKeysStart } from './memory.ts'
 import { byteAt, endOfColon, endOfString, skipSpace, splat } from './text.ts'
+
+/** The entry of the next key inside of a value. */
+let key: usize = nestedKeysStart
+
+/** To be called before each event. */
+@inline
+export function startValues(): void {
+  key = nestedKeysStart
+}
 
 /** The end of a value that nests at most 31 levels deep. */
 @inline
@@ -27,19 +36,20 @@ export function endOfValue(at: usize): usize {
 }
 
 /**
- * The open containers as bits, the innermost the lowest: 1 for an object, 0 for an array. The highest 1 is none of them.
+ * The open containers as bits, the innermost one the lowest: 1 for an object, 0 for an array. The highest 1 is none of
+ * them.
  */
 const noContainer: u32 = 1
 
-/** Not recursive: one loop is faster, and needs no limit on the stack. */
+/** Not recursive, which is faster. */
 function endOfContainer(at: usize): usize {
   let open = noContainer
   do {
     const byte = byteAt(at)
     if (byte === openBrace || byte === openBracket) {
       if (open >>> 31 !== 0) return 0
-      const isObject = u32(byte === openBrace)
-      open = (open << 1) | isObject
+      const isObject = byte === openBrace
+      open = (open << 1) | u32(isObject)
       const first = skipSpace(at + 1)
       if (byteAt(first) !== closingOf(open)) {
         at = isObject ? endOfKey(at) : first
@@ -62,28 +72,20 @@ function endOfContainer(at: usize): usize {
 /** The byte that closes the innermost container. */
 @inline
 function closingOf(open: u32): i32 {
-  return closeBracket + ((open & 1) << 5)
+  return (open & 1) !== 0 ? closeBrace : closeBracket
 }
 
-let nextKey: usize = nestedKeysStart
-
-/** To be called before each event. */
-@inline
-export function startValues(): void {
-  nextKey = nestedKeysStart
-}
-
-/** The end of a brace or comma, of the key behind it, and its colon, with the space around them. */
+/** The end of a brace or comma, the key behind it and its colon, and the space around them. */
 @inline
 function endOfKey(at: usize): usize {
-  const key = nextKey
-  if (key !== nestedKeysStart + (keysMost - 1) * keyBytes) nextKey = key + keyBytes
-  return isExpected(key, at) ? skipSpace(at + expectedBytes(key)) : endOfOtherKey(at, key)
+  const entry = key
+  key = nextEntry(entry, nestedKeysStart)
+  return isExpected(entry, at) ? skipSpace(at + expectedBytes(entry)) : endOfOtherKey(at, entry)
 }
 
-function endOfOtherKey(at: usize, key: usize): usize {
+function endOfOtherKey(at: usize, entry: usize): usize {
   const end = endOfColon(endOfString(skipSpace(at + 1)))
-  if (end !== 0) expect(key, at, end, 0)
+  if (end !== 0) expect(entry, at, end, 0)
   return end
 }
 
@@ -107,23 +109,27 @@ export function endOfNull(at: usize): usize {
   return load<u32>(at) === nullWord ? at + 4 : 0
 }
 
-/** RFC 8259 section 6. */
+/** RFC 8259 section 6. A usual number, at most 15 bytes without an exponent, ends at the first byte that may follow it. */
 @inline
 function endOfNumber(at: usize): usize {
   const bytes = v128.load(at)
-  const digits = i8x16.bitmask(areDigits(bytes))
-  // what may follow: a comma, a closing bracket or brace, space; the bit stands for what is behind these 16 bytes
-  const isBracket = i8x16.eq(v128.or(bytes, splat(0x20)), splat(closeBrace))
-  const isDelimiter = v128.or(v128.or(i8x16.eq(bytes, splat(comma)), isBracket), i8x16.le_u(bytes, splat(space)))
-  const count = ctz(i8x16.bitmask(isDelimiter) | 0x1_0000)
+  // a brace and a bracket differ in this bit
+  const isClosing = i8x16.eq(v128.or(bytes, splat(0x20)), splat(closeBrace))
+  const isComma = i8x16.eq(bytes, splat(comma))
+  const isBehind = v128.or(v128.or(isComma, isClosing), i8x16.le_u(bytes, splat(space)))
+  const count = ctz(i8x16.bitmask(isBehind) | 0x1_0000)
+  return count < 16 && isUsualNumber(at, count, i8x16.bitmask(areDigits(bytes))) ? at + count : endOfOtherNumber(at)
+}
+
+/** Whether `count` bytes are a number without an exponent. `digits` has a bit for each byte that is a digit. */
+@inline
+function isUsualNumber(at: usize, count: i32, digits: i32): bool {
   const start = i32(byteAt(at) === minus)
-  // 1 for each byte that is no digit
+  if (count <= start || (byteAt(at + start) === digit0 && ((digits >>> (start + 1)) & 1) !== 0)) return false
   const others = ~digits & ((1 << count) - 1) & ~start
-  const isInteger = others === 0
-  const pointAt = ctz(others)
-  const isPlain = count < 16 && (isInteger || ((others & (others - 1)) === 0 && byteAt(at + pointAt) === point && pointAt > start && pointAt + 1 < count))
-  && count > start && (byteAt(at + start) !== digit0 || ((digits >>> (start + 1)) & 1) === 0)
-  return isPlain ? at + count : endOfOtherNumber(at)
+  if (others === 0) return true
+  const first = ctz(others)
+  return (others & (others - 1)) === 0 && byteAt(at + first) === point && first > start && first + 1 < count
 }
 
 function endOfOtherNumber(at: usize): usize {
@@ -133,11 +139,6 @@ function endOfOtherNumber(at: usize): usize {
   at++
   const sign = byteAt(at)
   return endOfDigits(sign === plus || sign === minus ? at + 1 : at)
-}
-
-@inline
-function areDigits(bytes: v128): v128 {
-  return i8x16.le_u(i8x16.sub(bytes, splat(digit0)), splat(9))
 }
 
 @inline
@@ -152,11 +153,15 @@ function endOfInteger(at: usize): usize {
 export function endOfDigits(at: usize): usize {
   const start = at
   while (true) {
-    const digits = i8x16.bitmask(areDigits(v128.load(at)))
-    const count = ctz(~digits)
+    const count = ctz(~i8x16.bitmask(areDigits(v128.load(at))))
     at += count
     if (count < 16) return at === start ? 0 : at
   }
+}
+
+@inline
+function areDigits(bytes: v128): v128 {
+  return i8x16.le_u(i8x16.sub(bytes, splat(digit0)), splat(9))
 }
 
 /** The end of an integer of at most 15 digits, any of which is safe. */

@@ -39,7 +39,9 @@ function setProject({ bytes, projectIdStart }: Scanner, projectId: string): bool
 function readBuilds({ words, buildsStart, countBuilds }: Scanner, body: Buffer): string[] {
   const builds: string[] = []
   const from = buildsStart >> 2
-  for (let at = from; at < from + 2 * countBuilds(); at += 2) {
+  const end = from + 2 * countBuilds()
+  for (let at = from; at < end; at += 2) {
+    // without its quotes
     builds.push(body.toString('utf8', (words[at] as number) + 1, (words[at + 1] as number) - 1))
   }
   return builds

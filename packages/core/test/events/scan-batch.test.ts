@@ -285,13 +285,29 @@ t.test('events may have other keys than the one before', async () => {
   }
   const many = Array.from({ length: 300 }, (_, i) => `"k${i}":{"a":${i}}`)
   accepts(batch(event(...many), `{${many},"eventId":"b","projectId":"${projectId}"}`), '300 keys')
-  // a key is known by the level that it is on
-  accepts(
-    batch(
-      `{"eventId":"a","projectId":"${projectId}"}`,
-      `{"n":{"eventId":1,"projectId":2},"projectId":"${projectId}","eventId":"b"}`,
-    ),
-  )
+})
+
+t.test('events may have other space around their keys than the one before', async () => {
+  const spaced = (id: number, [a, b, c]: string[]) =>
+    `{"projectId":"${projectId}","eventId":"e-${id}",${a}"n"${b}:${c}{"a":0,${a}"b"${b}:${c}1}}`
+  for (let i = 0; i < 3; i++) {
+    const spaces = [0, 1, 0, 2, 20, 3, 9].map((count) => ['', '', ''].with(i, ' '.repeat(count)))
+    accepts(batch(...spaces.map((space, id) => spaced(id, space))))
+  }
+})
+
+t.test('a key is known by the level that it is on', async () => {
+  const nested = (count: number, key: string) =>
+    `{"projectId":"${projectId}","eventId":"e","n":{${[...Array.from({ length: count }, (_, i) => `"a${i}":1`), `"${key}":[]`]}}}`
+  const others = (count: number) => Array.from({ length: count }, (_, i) => `"a${i}":1`)
+  for (const { name } of knownFields) {
+    for (let count = 1; count < 6; count++) {
+      const valid = `{${[...others(count), `"${name}":null`, `"projectId":"${projectId}"`, '"eventId":"b"']}}`
+      accepts(batch(nested(count, name), valid))
+      refuses(batch(nested(count, name), valid.replace('null', '[]')))
+      accepts(batch(valid, nested(count, name), nested(count, 'a').replace('"e"', '"c"')))
+    }
+  }
 })
 
 t.test('what is no project id has no events', async (t) => {
