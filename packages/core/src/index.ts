@@ -77,6 +77,7 @@ export type {
   BuildEntry,
   BuildSelection,
   CompleteMap,
+  HashedChunks,
   MapChunks,
   MapContents,
   MapDecision,

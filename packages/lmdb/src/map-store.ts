@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   type Digest,
-  IngestError,
   type Manifest,
   type MapChunks,
   type MapContents,
@@ -15,6 +14,7 @@ import {
 
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
+import { chunkDamaged, hashChunks } from './chunks/hash-chunks.ts'
 import type { Rows } from './environment/environment.ts'
 import type { SlicedReads } from './log/event-log.ts'
 import { createTurns } from './project-store.ts'
@@ -102,11 +102,14 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
         if (!blobKey || bytes) return bytes
         // a chunk may be deleted between the two reads, but then the next read has another blob or none
         if (missed?.equals(blobKey)) {
-          throw new IngestError('store-damaged', `The bytes of chunk ${digest} are missing: restore a backup.`)
+          throw chunkDamaged(digest)
         }
         missed = blobKey
       }
     },
+
+    hashChunks: (projectId, refs, signal) =>
+      hashChunks({ chunks: maps.chunks, blobs, reader }, projectId, refs, signal),
 
     async expirePending(touchedBefore) {
       for (const { project, id } of readSnapshot(() => maps.expired(touchedBefore))) {

@@ -15,6 +15,7 @@ export interface WrittenChunk {
 
 /** Which chunks are stored, and which manifests name them. Projects and manifests are identified by number. */
 export interface ChunkTables {
+  find(project: number, digest: Digest): WrittenChunk | undefined
   /** The blob of a stored chunk. */
   blobKeyOf(project: number, digest: Digest): BlobKey | undefined
   /** The size of a stored chunk, in bytes. */
@@ -67,14 +68,12 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
   /** one row: how often garbage was collected */
   const collections = table('chunk-collections')
 
-  function storedAt(project: number, digest: Digest) {
-    const row = chunks.getBinary(chunkKey(project, digest))
-    return row && decodeStored(row)
-  }
-
-  function blobKeyOf(project: number, digest: Digest): BlobKey | undefined {
-    const stored = storedAt(project, digest)
-    return stored && Buffer.concat([chunkKey(project, digest), stored.upload])
+  function find(project: number, digest: Digest): WrittenChunk | undefined {
+    const key = chunkKey(project, digest)
+    const row = chunks.getBinary(key)
+    if (!row) return undefined
+    const { upload, size } = decodeStored(row)
+    return { blobKey: Buffer.concat([key, upload]), size }
   }
 
   function hasOther(rows: Rows, project: number, digest: Digest, except: readonly number[]): boolean {
@@ -95,8 +94,9 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
   }
 
   return {
-    blobKeyOf,
-    sizeOf: (project, digest) => storedAt(project, digest)?.size,
+    find,
+    blobKeyOf: (project, digest) => find(project, digest)?.blobKey,
+    sizeOf: (project, digest) => find(project, digest)?.size,
     isStored: (project, digest) => chunks.doesExist(chunkKey(project, digest)),
     isNamed,
     isKept: (project, digest, except = []) => hasOther(keeps, project, digest, except),
@@ -112,7 +112,7 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
     removeName(project, number, digest) {
       references.remove(chunkKey(project, digest, number))
       if (isNamed(project, digest)) return
-      const blobKey = blobKeyOf(project, digest)
+      const blobKey = find(project, digest)?.blobKey
       if (!blobKey) return
       chunks.remove(chunkKey(project, digest))
       markGarbage(blobKey)
