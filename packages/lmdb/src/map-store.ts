@@ -22,6 +22,7 @@ import type { SnapshotReader } from './read-snapshot.ts'
 import { listBuilds } from './tables/builds.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
 import { versionOfNone } from './tables/map-reader.ts'
+import { encodeChunks, encodeDigests } from './tables/map-records.ts'
 import type { MapTables } from './tables/maps.ts'
 import { deserializeError } from './threads/error-transfer.ts'
 import type { PutMap } from './writer/commands.ts'
@@ -135,20 +136,21 @@ async function updateMap<T>(
   { digests = [], uploads: chunks = [], pendingBytesMax }: MapChunks,
   decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
 ): Promise<T> {
-  const none = { slot: {} as MapSlot, version: versionOfNone, present: new Set<Digest>() }
+  const encoded = encodeDigests(digests)
+  const none = { slot: {} as MapSlot, version: versionOfNone, stored: Buffer.alloc(digests.length) }
   let written = noUploads
   try {
     for (;;) {
       if (digests.length > quickDigestsMax) await takeTurn()
-      const { slot, version, present } = reader.readProject(projectId, none, (project) => {
+      const { slot, version, stored } = reader.readProject(projectId, none, (project) => {
         const found = maps.find(project, map)
         // a manifest that is published again has the chunks of the pending one: each is looked up once
-        const present = new Set(digests.filter((digest) => maps.chunks.isStored(project, digest)))
-        const lookedUp = new Set(digests)
-        const isStored = (digest: Digest) =>
-          lookedUp.has(digest) ? present.has(digest) : maps.chunks.isStored(project, digest)
-        return { slot: maps.slot(project, found, isStored), version: found.version, present }
+        const stored = maps.chunks.areStored(project, encoded)
+        const lookedUp = new Map(digests.map((digest, i) => [digest, stored[i] === 1]))
+        const isStored = (digest: Digest) => lookedUp.get(digest) ?? maps.chunks.isStored(project, digest)
+        return { slot: maps.slot(project, found, isStored), version: found.version, stored }
       })
+      const present = new Set(digests.filter((_, i) => stored[i] === 1))
       const { contents, result } = decide(slot, present)
       if (!contents) return result
       const project = reader.numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
@@ -164,8 +166,8 @@ async function updateMap<T>(
         project,
         map,
         version,
-        digests,
-        present,
+        digests: encoded,
+        present: stored,
         ...manifestsToPut(slot, contents),
         uploads: written,
         collections,
@@ -173,9 +175,9 @@ async function updateMap<T>(
       })
       if (outcome === 'changed') continue
       if (outcome !== 'written') throw deserializeError(outcome.refusal)
-      const stored = [...written.keys()]
+      const uploaded = [...written.keys()]
       written = noUploads
-      for (const digest of stored) await uploads.resolveAwaited(project, digest)
+      for (const digest of uploaded) await uploads.resolveAwaited(project, digest)
       return result
     }
   } finally {
@@ -187,7 +189,8 @@ async function updateMap<T>(
 function manifestsToPut(slot: MapSlot, { complete, pending }: MapContents): Pick<PutMap, 'complete' | 'pending'> {
   const roleOf = (manifest: Manifest) => {
     if (manifest === slot.complete?.manifest) return 'complete'
-    return manifest === slot.pending?.manifest ? 'pending' : manifest
+    if (manifest === slot.pending?.manifest) return 'pending'
+    return { ...manifest, chunks: encodeChunks(manifest.chunks) }
   }
   return {
     complete: complete && { manifest: roleOf(complete.manifest), publishedAt: complete.publishedAt },

@@ -1,7 +1,7 @@
 import type { Digest } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
-import { decodeStored, encodeStored } from './map-records.ts'
+import { decodeStored, digestBytes, encodeStored } from './map-records.ts'
 
 /** The key of a blob, the bytes of one upload of a chunk: project, digest, and random bytes of the upload. */
 export type BlobKey = Buffer
@@ -21,6 +21,8 @@ export interface ChunkTables {
   /** The size of a stored chunk, in bytes. */
   sizeOf(project: number, digest: Digest): number | undefined
   isStored(project: number, digest: Digest): boolean
+  /** For each of these digests, encoded by {@link encodeDigests}, 1 if the chunk is stored, else 0. */
+  areStored(project: number, digests: Buffer): Buffer
   /** Whether a manifest other than these names a chunk. */
   isNamed(project: number, digest: Digest, except?: readonly number[]): boolean
   /** Whether a complete or pinned manifest other than these names a chunk, so that it does not count as pending. */
@@ -98,6 +100,17 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
     blobKeyOf: (project, digest) => find(project, digest)?.blobKey,
     sizeOf: (project, digest) => find(project, digest)?.size,
     isStored: (project, digest) => chunks.doesExist(chunkKey(project, digest)),
+    areStored(project, digests) {
+      const key = projectKey(project, Buffer.alloc(digestBytes))
+      const keyOffset = key.length - digestBytes
+      const stored = Buffer.alloc(digests.length / digestBytes)
+      for (let i = 0; i < stored.length; i++) {
+        digests.copy(key, keyOffset, i * digestBytes, (i + 1) * digestBytes)
+        stored[i] = Number(chunks.doesExist(key))
+      }
+      return stored
+    },
+
     isNamed,
     isKept: (project, digest, except = []) => hasOther(keeps, project, digest, except),
 
