@@ -144,10 +144,11 @@ async function updateMap<T>(
       if (digests.length > quickDigestsMax) await takeTurn()
       const { slot, version, stored } = reader.readProject(projectId, none, (project) => {
         const found = maps.find(project, map)
-        // a manifest that is published again has the chunks of the pending one: each is looked up once
         const stored = maps.chunks.areStored(project, encoded)
-        const lookedUp = new Map(digests.map((digest, i) => [digest, stored[i] === 1]))
-        const isStored = (digest: Digest) => lookedUp.get(digest) ?? maps.chunks.isStored(project, digest)
+        // a manifest that is published again has the chunks of the pending one, in the same order: each is looked up once
+        let at = 0
+        const isStored = (digest: Digest) =>
+          digest === digests[at] ? stored[at++] === 1 : maps.chunks.isStored(project, digest)
         return { slot: maps.slot(project, found, isStored), version: found.version, stored }
       })
       const present = new Set(digests.filter((_, i) => stored[i] === 1))
