@@ -78,6 +78,7 @@ export type {
   BuildEntry,
   BuildSelection,
   CompleteMap,
+  HashedChunks,
   MapChunks,
   MapContents,
   MapDecision,

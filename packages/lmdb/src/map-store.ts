@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   type Digest,
-  IngestError,
   type Manifest,
   type MapChunks,
   type MapContents,
@@ -15,6 +14,7 @@ import {
 
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
+import { chunkDamaged, hashChunks } from './chunks/hash-chunks.ts'
 import type { Rows } from './environment/environment.ts'
 import type { SlicedReads } from './log/event-log.ts'
 import { createTurns } from './project-store.ts'
@@ -22,6 +22,7 @@ import type { SnapshotReader } from './read-snapshot.ts'
 import { listBuilds } from './tables/builds.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
 import { versionOfNone } from './tables/map-reader.ts'
+import { encodeChunks, encodeDigests } from './tables/map-records.ts'
 import type { MapTables } from './tables/maps.ts'
 import { deserializeError } from './threads/error-transfer.ts'
 import type { PutMap } from './writer/commands.ts'
@@ -102,11 +103,14 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
         if (!blobKey || bytes) return bytes
         // a chunk may be deleted between the two reads, but then the next read has another blob or none
         if (missed?.equals(blobKey)) {
-          throw new IngestError('store-damaged', `The bytes of chunk ${digest} are missing: restore a backup.`)
+          throw chunkDamaged(digest)
         }
         missed = blobKey
       }
     },
+
+    hashChunks: (projectId, refs, signal) =>
+      hashChunks({ chunks: maps.chunks, blobs, reader }, projectId, refs, signal),
 
     async expirePending(touchedBefore) {
       for (const { project, id } of readSnapshot(() => maps.expired(touchedBefore))) {
@@ -132,20 +136,22 @@ async function updateMap<T>(
   { digests = [], uploads: chunks = [], pendingBytesMax }: MapChunks,
   decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
 ): Promise<T> {
-  const none = { slot: {} as MapSlot, version: versionOfNone, present: new Set<Digest>() }
+  const encoded = encodeDigests(digests)
+  const none = { slot: {} as MapSlot, version: versionOfNone, stored: Buffer.alloc(digests.length) }
   let written = noUploads
   try {
     for (;;) {
       if (digests.length > quickDigestsMax) await takeTurn()
-      const { slot, version, present } = reader.readProject(projectId, none, (project) => {
+      const { slot, version, stored } = reader.readProject(projectId, none, (project) => {
         const found = maps.find(project, map)
-        // a manifest that is published again has the chunks of the pending one: each is looked up once
-        const present = new Set(digests.filter((digest) => maps.chunks.isStored(project, digest)))
-        const lookedUp = new Set(digests)
+        const stored = maps.chunks.areStored(project, encoded)
+        // a manifest that is published again has the chunks of the pending one, in the same order: each is looked up once
+        let at = 0
         const isStored = (digest: Digest) =>
-          lookedUp.has(digest) ? present.has(digest) : maps.chunks.isStored(project, digest)
-        return { slot: maps.slot(project, found, isStored), version: found.version, present }
+          digest === digests[at] ? stored[at++] === 1 : maps.chunks.isStored(project, digest)
+        return { slot: maps.slot(project, found, isStored), version: found.version, stored }
       })
+      const present = new Set(digests.filter((_, i) => stored[i] === 1))
       const { contents, result } = decide(slot, present)
       if (!contents) return result
       const project = reader.numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
@@ -161,8 +167,8 @@ async function updateMap<T>(
         project,
         map,
         version,
-        digests,
-        present,
+        digests: encoded,
+        present: stored,
         ...manifestsToPut(slot, contents),
         uploads: written,
         collections,
@@ -170,9 +176,9 @@ async function updateMap<T>(
       })
       if (outcome === 'changed') continue
       if (outcome !== 'written') throw deserializeError(outcome.refusal)
-      const stored = [...written.keys()]
+      const uploaded = [...written.keys()]
       written = noUploads
-      for (const digest of stored) await uploads.resolveAwaited(project, digest)
+      for (const digest of uploaded) await uploads.resolveAwaited(project, digest)
       return result
     }
   } finally {
@@ -184,7 +190,8 @@ async function updateMap<T>(
 function manifestsToPut(slot: MapSlot, { complete, pending }: MapContents): Pick<PutMap, 'complete' | 'pending'> {
   const roleOf = (manifest: Manifest) => {
     if (manifest === slot.complete?.manifest) return 'complete'
-    return manifest === slot.pending?.manifest ? 'pending' : manifest
+    if (manifest === slot.pending?.manifest) return 'pending'
+    return { ...manifest, chunks: encodeChunks(manifest.chunks) }
   }
   return {
     complete: complete && { manifest: roleOf(complete.manifest), publishedAt: complete.publishedAt },

@@ -36,29 +36,32 @@ export function chunkEnd(bytes: Uint8Array, start: number): number {
 
 /** The first boundary after `start`, up to `end`, with a hash that starts at `first`. */
 function boundaryIn(bytes: Uint8Array, first: number, start: number, end: number, shift: number): number | undefined {
+  // constants of the loop in locals: as module variables they take a third longer
+  const gears = gear
+  const mask = -1 << shift
   let hash = 0
   let at = first
-  while (at < start) hash = roll(hash, bytes, at++)
+  while (at < start) hash = roll(gears, hash, bytes, at++)
   // unrolled four times, which halves the time
   for (; at + 4 <= end; at += 4) {
-    const one = roll(hash, bytes, at)
-    const two = roll(one, bytes, at + 1)
-    const three = roll(two, bytes, at + 2)
-    hash = roll(three, bytes, at + 3)
-    if (one >>> shift === 0) return at + 1
-    if (two >>> shift === 0) return at + 2
-    if (three >>> shift === 0) return at + 3
-    if (hash >>> shift === 0) return at + 4
+    const one = roll(gears, hash, bytes, at)
+    const two = roll(gears, one, bytes, at + 1)
+    const three = roll(gears, two, bytes, at + 2)
+    hash = roll(gears, three, bytes, at + 3)
+    if ((one & mask) === 0) return at + 1
+    if ((two & mask) === 0) return at + 2
+    if ((three & mask) === 0) return at + 3
+    if ((hash & mask) === 0) return at + 4
   }
   while (at < end) {
-    hash = roll(hash, bytes, at++)
-    if (hash >>> shift === 0) return at
+    hash = roll(gears, hash, bytes, at++)
+    if ((hash & mask) === 0) return at
   }
   return undefined
 }
 
-function roll(hash: number, bytes: Uint8Array, at: number): number {
-  return ((hash << 1) + (gear[bytes[at] as number] as number)) | 0
+function roll(gears: Int32Array, hash: number, bytes: Uint8Array, at: number): number {
+  return ((hash << 1) + (gears[bytes[at] as number] as number)) | 0
 }
 
 /** For each byte value, the first four bytes of the SHA-256 of `ingest gear <value>`, big-endian. */

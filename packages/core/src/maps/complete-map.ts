@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Issue } from '../error.ts'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
-import type { Manifest, MapKey, PublishedMap, VerificationOptions } from './map.ts'
-import type { MapStore } from './map-store.ts'
+import type { Digest, Manifest, MapKey, PublishedMap, VerificationOptions } from './map.ts'
+import type { HashedChunks, MapStore } from './map-store.ts'
 import { digestsOf } from './pending-map.ts'
 import { publishedMap } from './read-map.ts'
 import { createVerificationQueue } from './verification-queue.ts'
@@ -96,7 +96,7 @@ export function withContents<T>({ contents }: DecidedPublication, result: T) {
 }
 
 /**
- * Hashes the chunks of a manifest in slices of at most {@link sliceBytesMax}. Resolves to the issues, to an empty list
+ * Hashes the chunks of a manifest, in slices of at most {@link sliceBytesMax} if the store does not. Resolves to the issues, to an empty list
  * if the chunks match the manifest, or to undefined if a chunk is no longer stored. Hashes at most `manifest.size`
  * bytes, and holds at most one chunk.
  */
@@ -106,6 +106,7 @@ export async function verifyManifest(
   { digest, chunks }: Manifest,
   { nextTurn, signal }: VerifyOptions,
 ): Promise<Issue[] | undefined> {
+  if (store.hashChunks) return issuesOf(await store.hashChunks(projectId, chunks, signal), digest)
   const hash = createHash('sha256')
   // full, so that the first chunk begins a slice too
   let slice = { bytes: sliceBytesMax, chunks: 0 }
@@ -123,10 +124,7 @@ export async function verifyManifest(
     await reserve(Math.min(chunk.size, sliceBytesMax))
     const bytes = await store.readChunk(projectId, chunk.digest)
     if (bytes === undefined) return undefined
-    if (bytes.length !== chunk.size) {
-      const message = `Expected the size of the chunk, ${bytes.length}.`
-      return [{ code: 'out_of_range', path: `/manifest/chunks/${i}/size`, message }]
-    }
+    if (bytes.length !== chunk.size) return issuesOf({ index: i, size: bytes.length }, digest)
     for (let at = 0; at < bytes.length; at += sliceBytesMax) {
       const part = bytes.subarray(at, at + sliceBytesMax)
       await reserve(part.length)
@@ -135,7 +133,16 @@ export async function verifyManifest(
     }
     slice.chunks++
   }
-  if (`sha256:${hash.digest('hex')}` === digest) return []
+  return issuesOf({ digest: `sha256:${hash.digest('hex')}` }, digest)
+}
+
+function issuesOf(hashed: HashedChunks | undefined, digest: Digest): Issue[] | undefined {
+  if (!hashed) return undefined
+  if ('index' in hashed) {
+    const message = `Expected the size of the chunk, ${hashed.size}.`
+    return [{ code: 'out_of_range', path: `/manifest/chunks/${hashed.index}/size`, message }]
+  }
+  if (hashed.digest === digest) return []
   return [{ code: 'digest_mismatch', path: '/manifest/digest', message: 'Expected the digest of all chunks together.' }]
 }
 

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, webcrypto } from 'node:crypto'
 import type { Issue } from '../error.ts'
 import type { Digest } from './map.ts'
 
@@ -22,4 +22,13 @@ export function digestOf(...parts: readonly Uint8Array[]): Digest {
   const hash = createHash('sha256')
   for (const part of parts) hash.update(part)
   return `sha256:${hash.digest('hex')}`
+}
+
+/** Node's thread pool copies what it hashes: below this size that costs the event loop as much as hashing. */
+const pooledBytesMin = 65_536
+
+/** The digest of bytes, computed by Node's thread pool if they are many. */
+export async function computeDigest(bytes: Uint8Array): Promise<Digest> {
+  if (bytes.length < pooledBytesMin) return digestOf(bytes)
+  return `sha256:${Buffer.from(await webcrypto.subtle.digest('SHA-256', bytes)).toString('hex')}`
 }

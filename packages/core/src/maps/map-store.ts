@@ -1,4 +1,4 @@
-import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
+import type { ChunkRef, ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
 
 /** A map that can be read: all of its chunks are stored, and match its manifest. */
 export interface CompleteMap {
@@ -81,6 +81,9 @@ export interface PutChunkOutcome {
 /** The most maps that one chunk is reported to make ready: any number of manifests may name it. */
 export const readyMapsMax = 16
 
+/** The digest of chunks together, or the size of the stored chunk at `index`, which differs from the one given. */
+export type HashedChunks = { digest: Digest } | { index: number; size: number }
+
 export interface BuildSelection {
   /** Only builds after this one. */
   after?: string
@@ -121,6 +124,12 @@ export interface MapStore {
   putChunk(projectId: string, chunk: NewChunk): Promise<PutChunkOutcome>
   /** The bytes of a chunk of this project; they belong to the caller and must not be changed. */
   readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
+  /**
+   * Hashes chunks one after another, outside of the event loop. Resolves to their digest; to the first chunk that has
+   * another size than given; or to undefined if a chunk is not stored. `signal` rejects with its reason. A store without
+   * it is read chunk by chunk.
+   */
+  hashChunks?(projectId: string, chunks: readonly ChunkRef[], signal: AbortSignal): Promise<HashedChunks | undefined>
   /** Drops the pending maps of all projects that are expired by `isExpired`. */
   expirePending(touchedBefore: number): Promise<void>
   /**

@@ -32,7 +32,14 @@ export function isPinned({
   return frozenAt !== undefined && complete === undefined && pending !== undefined
 }
 
+/** Of manifests that are in use: one decision needs them several times, and they may be 11,155. */
+const digestsByManifest = new WeakMap<Manifest, readonly Digest[]>()
+
 /** The distinct chunks of a manifest, in its order. */
-export function digestsOf({ chunks }: Manifest): Digest[] {
-  return [...new Set(chunks.map(({ digest }) => digest))]
+export function digestsOf(manifest: Manifest): readonly Digest[] {
+  const known = digestsByManifest.get(manifest)
+  if (known) return known
+  const digests = [...new Set(manifest.chunks.map(({ digest }) => digest))]
+  digestsByManifest.set(manifest, digests)
+  return digests
 }

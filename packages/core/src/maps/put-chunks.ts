@@ -3,22 +3,14 @@ import type { Issue } from '../error.ts'
 import { IngestError } from '../error.ts'
 import { isObject } from '../validation.ts'
 import type { MapVerifier } from './complete-map.ts'
-import { digestIssue, digestOf, isDigest } from './digest.ts'
-import type {
-  ChunkUpload,
-  Digest,
-  MapId,
-  PublishedMap,
-  PutChunkResult,
-  PutChunksResult,
-  VerificationOptions,
-} from './map.ts'
+import { computeDigest, digestIssue, isDigest } from './digest.ts'
+import type { ChunkUpload, MapId, PublishedMap, PutChunkResult, PutChunksResult, VerificationOptions } from './map.ts'
 import type { MapStore, NewChunk } from './map-store.ts'
 import { chunkBytesMax } from './publication.ts'
 
 /** Chunks in flight to the store: they share a commit, and do not fill its queue. */
 const concurrency = 16
-/** Hashing a larger chunk delays others noticeably: the event loop gets a turn after it. */
+/** Copying a larger chunk delays others noticeably: the event loop gets a turn after it. */
 const turnBytesMax = 65_536
 /** The most maps that one upload of chunks completes: any number of manifests may need the same chunk. */
 export const completionsMax = 16
@@ -81,6 +73,7 @@ async function storeChunks(
   const ready = new Map<string, MapId>()
 
   async function putOne(chunk: NewChunk): Promise<ChunkOutcome> {
+    if ((await computeDigest(chunk.bytes)) !== chunk.digest) return mismatch
     const put = await store.putChunk(projectId, chunk)
     for (const id of put.ready) ready.set(JSON.stringify([id.placeId, id.buildId]), id)
     return put.outcome === 'undeclared' ? undeclared : put.outcome
@@ -146,10 +139,13 @@ const undeclared: Issue = {
   message: 'No manifest of the project names this chunk: publish the manifest first.',
 }
 
+const mismatch: Issue = { code: 'digest_mismatch', path: '/digest', message: 'Expected the digest of the bytes.' }
+
+/** What is wrong with a chunk, besides its digest. */
 function chunkIssue(chunk: ChunkUpload): Issue | undefined {
   if (!isObject(chunk)) return { code: 'not_object', path: '', message: 'Expected an object.' }
   const { digest, bytes } = chunk as ChunkUpload
-  return digestIssue(digest, '/digest') ?? bytesIssue(bytes) ?? mismatchIssue(digest, bytes)
+  return digestIssue(digest, '/digest') ?? bytesIssue(bytes)
 }
 
 function bytesIssue(bytes: unknown): Issue | undefined {
@@ -157,11 +153,6 @@ function bytesIssue(bytes: unknown): Issue | undefined {
   if (bytes.length === 0) return { code: 'too_short', path: '', message: 'Expected at least 1 byte.' }
   if (bytes.length <= chunkBytesMax) return undefined
   return { code: 'too_long', path: '', message: `Expected at most ${chunkBytesMax} bytes.` }
-}
-
-function mismatchIssue(digest: Digest, bytes: Uint8Array): Issue | undefined {
-  if (digestOf(bytes) === digest) return undefined
-  return { code: 'digest_mismatch', path: '/digest', message: 'Expected the digest of the bytes.' }
 }
 
 function chunkError(issue: Issue, actual: number): IngestError {

@@ -1,7 +1,9 @@
+import { createHash, type Hash } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
-import type { Environment } from '../environment/environment.ts'
+import type { Environment, Table } from '../environment/environment.ts'
+import { serializeError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
-import { runRequestLoop } from '../threads/request-loop.ts'
+import { type Outcome, runRequestLoop } from '../threads/request-loop.ts'
 import { asBuffer } from '../writer/commands.ts'
 import { createCommit } from '../writer/commit.ts'
 
@@ -12,34 +14,96 @@ export interface BlobWriterData {
   guards: ExitGuards
 }
 
-/** Blobs to write, or the keys of blobs to delete. */
+/** Blobs to write, the keys of blobs to delete, or a part of a hash. */
 export type BlobRequest =
-  | { type: 'write'; id: number; rows: readonly { blobKey: Uint8Array; bytes: Uint8Array<ArrayBuffer> }[] }
+  | { type: 'write'; id: number; rows: readonly { blobKey: Uint8Array; bytes: Uint8Array }[] }
   | { type: 'remove'; id: number; blobKeys: readonly Uint8Array[] }
+  | HashRequest
 
-/** Writes the blobs of a process: many requests, one transaction, one sync. */
+/**
+ * Hashes blobs, up to the first one that does not exist; the result is their number. Requests with the same `hash` add
+ * to one digest, which is the result of `digest`; that and `forget` end it.
+ */
+export type HashRequest =
+  | { type: 'hash'; id: number; hash: number; blobKeys: readonly Uint8Array[] }
+  | { type: 'digest' | 'forget'; id: number; hash: number }
+
+type WriteRequest = Exclude<BlobRequest, HashRequest>
+
+/** Writes and hashes the blobs of a process; many writes share one transaction and one sync. */
 export function runBlobWriter(port: MessagePort, environment: Environment, guard: ExitGuard): Promise<void> {
   const blobs = environment.table('bytes')
   const { commit, refuse, ready } = createCommit(environment)
 
-  function write(request: BlobRequest): true {
+  const hasher = createBlobHasher(environment, blobs)
+  /** Rows in memory that threads share are copied here, as LMDB's binding cannot read it. */
+  let copy = Buffer.alloc(0)
+
+  function bytesOf({ bytes }: { bytes: Uint8Array }): Buffer {
+    if (bytes.buffer instanceof ArrayBuffer) return asBuffer(bytes)
+    if (copy.length < bytes.length) copy = Buffer.allocUnsafeSlow(bytes.length)
+    copy.set(bytes)
+    return copy.subarray(0, bytes.length)
+  }
+
+  function write(request: WriteRequest): true {
     if (request.type === 'remove') for (const blobKey of request.blobKeys) blobs.remove(asBuffer(blobKey))
-    else for (const { blobKey, bytes } of request.rows) blobs.put(asBuffer(blobKey), asBuffer(bytes))
+    else for (const row of request.rows) blobs.put(asBuffer(row.blobKey), bytesOf(row))
     return true
   }
 
   return runRequestLoop<BlobRequest>(port, guard, async () => ({
     requestBytes: (request) => (request.type === 'write' ? sizeOf(request) : 0),
     async handle(requests) {
-      try {
-        await ready()
-      } catch (error) {
-        return refuse(requests, error)
-      }
-      return commit(requests, () => requests.map(write))
+      const hashed = requests.filter(isHash).map(hasher)
+      const writes = requests.filter((request) => !isHash(request)) as WriteRequest[]
+      return writes.length === 0 ? hashed : [...hashed, ...(await writeAll(writes))]
     },
     async close() {},
   }))
+
+  async function writeAll(requests: readonly WriteRequest[]): Promise<Outcome[]> {
+    try {
+      await ready()
+    } catch (error) {
+      return refuse(requests, error)
+    }
+    return commit(requests, () => requests.map(write))
+  }
+}
+
+function isHash(request: BlobRequest): request is HashRequest {
+  return request.type !== 'write' && request.type !== 'remove'
+}
+
+function createBlobHasher({ root }: Environment, blobs: Table): (request: HashRequest) => Outcome {
+  const hashes = new Map<number, Hash>()
+
+  /** The number of blobs that exist, before the first one that does not. */
+  function update(number: number, blobKeys: readonly Uint8Array[]): number {
+    const hash = hashes.get(number) ?? createHash('sha256')
+    hashes.set(number, hash)
+    root.resetReadTxn()
+    for (const [i, blobKey] of blobKeys.entries()) {
+      // LMDB's binding reuses the memory of the result, and sets `length`
+      const bytes = blobs.getBinaryFast(asBuffer(blobKey))
+      if (!bytes) return i
+      hash.update(bytes.subarray(0, bytes.length))
+    }
+    return blobKeys.length
+  }
+
+  return (request) => {
+    const { id, hash } = request
+    try {
+      if (request.type === 'hash') return { id, value: update(hash, request.blobKeys) }
+      const whole = hashes.get(hash) ?? createHash('sha256')
+      hashes.delete(hash)
+      return { id, value: request.type === 'digest' ? `sha256:${whole.digest('hex')}` : true }
+    } catch (error) {
+      return { id, error: serializeError(error) }
+    }
+  }
 }
 
 /** How many bytes a request writes. */

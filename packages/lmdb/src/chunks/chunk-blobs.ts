@@ -7,6 +7,7 @@ import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Writer } from '../writer/writer-client.ts'
 import { type BlobRequest, type BlobWriterData, sizeOf } from './blob-writer.ts'
+import { createSharedMemory } from './shared-memory.ts'
 
 /**
  * The blobs of chunks, in an environment of their own, so that uploads do not delay commits of events. The chunk tables
@@ -21,6 +22,8 @@ export interface ChunkBlobs {
   /** A copy of the bytes of a blob. */
   read(blobKey: BlobKey): Buffer | undefined
   exists(blobKey: BlobKey): boolean
+  /** Hashes blobs one after another, on the thread that writes them. */
+  openHash(): BlobHash
   /** Deletes garbage; resolves when there is none, or when it cannot be deleted now. */
   collectGarbage(): Promise<void>
   /** Deletes the blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. */
@@ -28,6 +31,15 @@ export interface ChunkBlobs {
   /** Refuses new requests, and resolves when the ones in flight are settled. */
   close(): Promise<void>
   closeEnvironment(): Promise<void>
+}
+
+export interface BlobHash {
+  /** Resolves with the number of blobs that were hashed: all, or those before the first one that does not exist. */
+  update(blobKeys: readonly BlobKey[]): Promise<number>
+  /** The digest of all blobs so far. */
+  digest(): Promise<Digest>
+  /** Frees the memory of the hash. */
+  close(): void
 }
 
 export interface ChunkBlobsOptions {
@@ -49,6 +61,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
   const { environment, directory, tables, writer, readSnapshot, guards, timeoutMs } = options
   const blobs = environment.table('bytes')
   let thread: Promise<RequestClient<BlobRequest>> | undefined
+  const memory = createSharedMemory()
   let lastId = 0
   let isClosed = false
   let collectAgain = false
@@ -108,14 +121,14 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
 
   return {
     async write(project, uploads) {
+      const { request: send } = await blobWriter()
       const rows = uploads.map(({ digest, bytes }) => ({
         blobKey: Buffer.concat([chunkKey(project, digest), randomBytes(uploadBytes)]),
-        // a copy, as its memory is transferred to the thread
-        bytes: new Uint8Array(bytes),
+        bytes: memory.copy(bytes),
       }))
       const request = { type: 'write', id: ++lastId, rows } as const
-      const transfer = rows.map(({ bytes }) => bytes.buffer)
-      await (await blobWriter()).request(request, sizeOf(request), transfer)
+      await send(request, sizeOf(request))
+      for (const { bytes } of rows) memory.release(bytes)
       return new Map(uploads.map(({ digest }, i) => [digest, rows[i]?.blobKey as BlobKey]))
     },
 
@@ -127,6 +140,30 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
     exists(blobKey) {
       environment.root.resetReadTxn()
       return blobs.doesExist(blobKey)
+    },
+
+    openHash() {
+      const hash = ++lastId
+      let isEnded = true
+      return {
+        async update(blobKeys) {
+          const { request } = await blobWriter()
+          isEnded = false
+          return request({ type: 'hash', id: ++lastId, hash, blobKeys }, 0)
+        },
+        async digest() {
+          const { request } = await blobWriter()
+          isEnded = true
+          return request({ type: 'digest', id: ++lastId, hash }, 0)
+        },
+        close() {
+          if (isEnded) return
+          // a thread that cannot be asked has no hashes any more
+          blobWriter()
+            .then(({ request }) => request({ type: 'forget', id: ++lastId, hash }, 0))
+            .catch(() => {})
+        },
+      }
     },
 
     collectGarbage,

@@ -1,7 +1,7 @@
 import type { Digest } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
-import { decodeStored, encodeStored } from './map-records.ts'
+import { decodeStored, digestBytes, encodeStored } from './map-records.ts'
 
 /** The key of a blob, the bytes of one upload of a chunk: project, digest, and random bytes of the upload. */
 export type BlobKey = Buffer
@@ -15,11 +15,14 @@ export interface WrittenChunk {
 
 /** Which chunks are stored, and which manifests name them. Projects and manifests are identified by number. */
 export interface ChunkTables {
+  find(project: number, digest: Digest): WrittenChunk | undefined
   /** The blob of a stored chunk. */
   blobKeyOf(project: number, digest: Digest): BlobKey | undefined
   /** The size of a stored chunk, in bytes. */
   sizeOf(project: number, digest: Digest): number | undefined
   isStored(project: number, digest: Digest): boolean
+  /** For each of these digests, encoded by {@link encodeDigests}, 1 if the chunk is stored, else 0. */
+  areStored(project: number, digests: Buffer): Buffer
   /** Whether a manifest other than these names a chunk. */
   isNamed(project: number, digest: Digest, except?: readonly number[]): boolean
   /** Whether a complete or pinned manifest other than these names a chunk, so that it does not count as pending. */
@@ -67,14 +70,12 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
   /** one row: how often garbage was collected */
   const collections = table('chunk-collections')
 
-  function storedAt(project: number, digest: Digest) {
-    const row = chunks.getBinary(chunkKey(project, digest))
-    return row && decodeStored(row)
-  }
-
-  function blobKeyOf(project: number, digest: Digest): BlobKey | undefined {
-    const stored = storedAt(project, digest)
-    return stored && Buffer.concat([chunkKey(project, digest), stored.upload])
+  function find(project: number, digest: Digest): WrittenChunk | undefined {
+    const key = chunkKey(project, digest)
+    const row = chunks.getBinary(key)
+    if (!row) return undefined
+    const { upload, size } = decodeStored(row)
+    return { blobKey: Buffer.concat([key, upload]), size }
   }
 
   function hasOther(rows: Rows, project: number, digest: Digest, except: readonly number[]): boolean {
@@ -95,9 +96,21 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
   }
 
   return {
-    blobKeyOf,
-    sizeOf: (project, digest) => storedAt(project, digest)?.size,
+    find,
+    blobKeyOf: (project, digest) => find(project, digest)?.blobKey,
+    sizeOf: (project, digest) => find(project, digest)?.size,
     isStored: (project, digest) => chunks.doesExist(chunkKey(project, digest)),
+    areStored(project, digests) {
+      const key = projectKey(project, Buffer.alloc(digestBytes))
+      const keyOffset = key.length - digestBytes
+      const stored = Buffer.alloc(digests.length / digestBytes)
+      for (let i = 0; i < stored.length; i++) {
+        digests.copy(key, keyOffset, i * digestBytes, (i + 1) * digestBytes)
+        stored[i] = Number(chunks.doesExist(key))
+      }
+      return stored
+    },
+
     isNamed,
     isKept: (project, digest, except = []) => hasOther(keeps, project, digest, except),
 
@@ -112,7 +125,7 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
     removeName(project, number, digest) {
       references.remove(chunkKey(project, digest, number))
       if (isNamed(project, digest)) return
-      const blobKey = blobKeyOf(project, digest)
+      const blobKey = find(project, digest)?.blobKey
       if (!blobKey) return
       chunks.remove(chunkKey(project, digest))
       markGarbage(blobKey)

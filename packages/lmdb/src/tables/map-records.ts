@@ -1,8 +1,8 @@
-import type { ChunkRef, MapId } from '@ingest/core'
+import type { ChunkRef, Digest, MapId } from '@ingest/core'
 
 /** A chunk of a manifest is its digest, 32 bytes, and its size, 4 bytes little-endian. */
-const digestBytes = 32
-const chunkRefBytes = digestBytes + 4
+export const digestBytes = 32
+export const chunkRefBytes = digestBytes + 4
 
 export function encodeChunks(chunks: readonly ChunkRef[]): Buffer {
   const bytes = Buffer.allocUnsafe(chunks.length * chunkRefBytes)
@@ -21,6 +21,13 @@ export function decodeChunks(bytes: Buffer): ChunkRef[] {
       size: bytes.readUInt32LE(at + digestBytes),
     }
   })
+}
+
+/** The bytes of digests, one after another: a message of them costs a copy, not an allocation for each. */
+export function encodeDigests(digests: readonly Digest[]): Buffer {
+  const bytes = Buffer.allocUnsafeSlow(digests.length * digestBytes)
+  for (const [i, digest] of digests.entries()) bytes.write(digest.slice('sha256:'.length), i * digestBytes, 'hex')
+  return bytes
 }
 
 /** The name of a map in keys; no build id has a U+0000 in it. */

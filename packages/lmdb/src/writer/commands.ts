@@ -2,12 +2,21 @@ import { type CompleteMap, type Digest, IngestError, type Manifest, type MapId, 
 import type { Rows } from '../environment/environment.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
 import type { FoundMap } from '../tables/map-reader.ts'
+import { chunkRefBytes, decodeChunks, digestBytes } from '../tables/map-records.ts'
 import { type MapTables, openMapTables } from '../tables/maps.ts'
 import { openProjects, type Projects } from '../tables/projects.ts'
 import { type SerializedError, serializeError } from '../threads/error-transfer.ts'
 
-/** A manifest to write; one that the slot has already is referred to by its role. */
-type ManifestToPut = Manifest | 'complete' | 'pending'
+/** A manifest to write, its chunks encoded by {@link encodeChunks}; one that the slot has is referred to by its role. */
+export type ManifestToPut = (Omit<Manifest, 'chunks'> & { chunks: Uint8Array }) | 'complete' | 'pending'
+
+/** How many chunks a command writes or looks up. */
+export function chunkCount({ complete, pending, digests, uploads }: PutMap): number {
+  const chunksOf = (manifest: ManifestToPut | undefined) =>
+    typeof manifest === 'object' ? manifest.chunks.length / chunkRefBytes : 0
+  const written = chunksOf(complete?.manifest) + chunksOf(pending?.manifest) + uploads.size
+  return Math.max(written, digests.length / digestBytes)
+}
 
 /** Writes the decision about a map, if the slot and the presence of chunks are still those that it was made on. */
 export interface PutMap {
@@ -16,9 +25,10 @@ export interface PutMap {
   map: MapId
   /** {@link FoundMap.version} of the slot. */
   version: string
-  /** The chunks whose presence the decision was given. */
-  digests: readonly Digest[]
-  present: ReadonlySet<Digest>
+  /** The chunks whose presence the decision was given, encoded by {@link encodeDigests}. */
+  digests: Uint8Array
+  /** For each of `digests`, 1 if it was stored. */
+  present: Uint8Array
   complete: (Omit<CompleteMap, 'manifest'> & { manifest: ManifestToPut }) | undefined
   pending: { manifest: ManifestToPut; touchedAt: number } | undefined
   uploads: ReadonlyMap<Digest, WrittenChunk>
@@ -117,7 +127,7 @@ function putMap(maps: MapTables, command: PutMap): 'written' | 'changed' {
   const found = maps.find(project, map)
   const isCurrent =
     found.version === version &&
-    digests.every((digest) => maps.chunks.isStored(project, digest) === present.has(digest)) &&
+    maps.chunks.areStored(project, asBuffer(digests)).equals(present) &&
     canName(maps.chunks, [...uploads.values()], collections)
   if (!isCurrent) return 'changed'
   const { complete, pending } = command
@@ -144,7 +154,7 @@ function canName(chunks: ChunkTables, written: readonly WrittenChunk[], collecti
 }
 
 function manifestIn({ contents }: FoundMap, manifest: ManifestToPut): Manifest {
-  if (typeof manifest !== 'string') return manifest
+  if (typeof manifest !== 'string') return { ...manifest, chunks: decodeChunks(asBuffer(manifest.chunks)) }
   return (contents[manifest] as { manifest: Manifest }).manifest
 }
 

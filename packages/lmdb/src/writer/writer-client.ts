@@ -5,7 +5,7 @@ import type { Position } from '../log/record.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Appended } from './append-batch.ts'
-import type { CommandResults, CommandType, PutMap } from './commands.ts'
+import { type CommandResults, type CommandType, chunkCount, type PutMap } from './commands.ts'
 import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
 
 /** The writer of this process. Results are durable when they resolve. */
@@ -73,7 +73,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     },
 
     run(command) {
-      const bytes = command.type === 'putMap' ? queueBytes(command as PutMap) : commandBytes
+      const bytes = command.type === 'putMap' ? commandBytes + chunkBytes * chunkCount(command as PutMap) : commandBytes
       return thread.request({ type: 'command', id: ++lastId, command }, bytes)
     },
 
@@ -87,9 +87,3 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
 /** What a command counts for while it is queued. */
 const commandBytes = 256
 const chunkBytes = 256
-
-function queueBytes({ complete, pending, digests }: PutMap): number {
-  const chunksOf = (manifest: NonNullable<PutMap['pending']>['manifest'] | undefined) =>
-    typeof manifest === 'object' ? manifest.chunks.length : 0
-  return commandBytes + chunkBytes * (chunksOf(complete?.manifest) + chunksOf(pending?.manifest) + digests.length)
-}

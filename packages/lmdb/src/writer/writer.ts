@@ -9,7 +9,7 @@ import { serializeError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
 import { type Outcome, type RequestHandler, runRequestLoop, type ThreadMessage } from '../threads/request-loop.ts'
 import { type Appended, createAppender } from './append-batch.ts'
-import { asBuffer, type Command, type CommandResult, openCommandTables, runCommand } from './commands.ts'
+import { asBuffer, type Command, type CommandResult, chunkCount, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 
 export interface WriterData {
@@ -169,9 +169,5 @@ const chunkCost = 4096
 function costOf(request: WriterRequest): number {
   if (request.type === 'append') return request.record.length
   if (request.type === 'locate' || request.command.type !== 'putMap') return 0
-  const { complete, pending, digests, uploads } = request.command
-  const chunksOf = (manifest: NonNullable<typeof pending>['manifest'] | undefined) =>
-    typeof manifest === 'object' ? manifest.chunks.length : 0
-  const written = chunksOf(complete?.manifest) + chunksOf(pending?.manifest) + uploads.size
-  return chunkCost * Math.max(written, digests.length)
+  return chunkCost * chunkCount(request.command)
 }

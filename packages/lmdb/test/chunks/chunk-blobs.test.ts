@@ -114,3 +114,27 @@ t.test('garbage marked while a collection ends is collected', async (t) => {
   t.equal(parts.blobs.read(blobKey), undefined)
   await parts.close()
 })
+
+t.test('chunks that are written at once are stored with the bytes of each', async (t) => {
+  const parts = await openMapParts(t.testdir())
+  for (const round of [1, 2]) {
+    const texts = Array.from({ length: 40 }, (_, i) => `${round}.${i} `.repeat(round * 500 + i))
+    const blobKeys = await Promise.all(texts.map((text) => write(parts, text)))
+    t.strictSame(
+      blobKeys.map((blobKey) => String(parts.blobs.read(blobKey))),
+      texts,
+    )
+  }
+  await parts.close()
+})
+
+t.test('hashing stops at a blob that does not exist, and goes on behind it', async (t) => {
+  const parts = await openMapParts(t.testdir())
+  const [a, b] = [await write(parts, 'a'.repeat(300_000)), await write(parts, 'b')]
+  const hash = parts.blobs.openHash()
+  t.equal(await hash.update([a, b, Buffer.from('none'), a]), 2)
+  t.equal(await hash.update([a]), 1)
+  t.equal(await hash.digest(), digestOf(Buffer.from(`${'a'.repeat(300_000)}b${'a'.repeat(300_000)}`)))
+  hash.close()
+  await parts.close()
+})

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { chunkKey } from '../../src/tables/chunks.ts'
 import { versionOfNone } from '../../src/tables/map-reader.ts'
+import { encodeChunks, encodeDigests } from '../../src/tables/map-records.ts'
 import { type Command, openCommandTables, type PutMap, runCommand } from '../../src/writer/commands.ts'
 import { putProject } from '../writer-bed.ts'
 
@@ -31,6 +32,11 @@ function manifestOf(...texts: string[]): Manifest {
   return { contentType: 'a/b', size: whole.length, digest: digestOf(whole), chunks }
 }
 
+function encoded(...texts: string[]) {
+  const manifest = manifestOf(...texts)
+  return { ...manifest, chunks: encodeChunks(manifest.chunks) }
+}
+
 function chunkOf(text: string, upload = '12345678') {
   return { blobKey: Buffer.concat([chunkKey(1, digest(text)), Buffer.from(upload)]), size: text.length }
 }
@@ -41,10 +47,10 @@ function putMap(more: Partial<PutMap>): PutMap {
     project: 1,
     map,
     version: versionOfNone,
-    digests: [],
-    present: new Set(),
+    digests: Buffer.alloc(0),
+    present: Buffer.alloc(0),
     complete: undefined,
-    pending: { manifest: manifestOf('a', 'b'), touchedAt: 1 },
+    pending: { manifest: encoded('a', 'b'), touchedAt: 1 },
     uploads: new Map(),
     collections: 0,
     pendingBytesMax: undefined,
@@ -91,10 +97,10 @@ t.test('a map is written if the presence of its chunks has not changed', async (
   const { run } = open(t)
   run(putMap({ map: { placeId: '2', buildId: 'b' } }))
   run(putChunk('a'))
-  const digests = [digest('a'), digest('b')]
-  t.equal(run(putMap({ digests, present: new Set() })), 'changed')
-  t.equal(run(putMap({ digests, present: new Set(digests) })), 'changed')
-  t.equal(run(putMap({ digests, present: new Set([digest('a')]) })), 'written')
+  const digests = encodeDigests([digest('a'), digest('b')])
+  t.equal(run(putMap({ digests, present: Buffer.of(0, 0) })), 'changed')
+  t.equal(run(putMap({ digests, present: Buffer.of(1, 1) })), 'changed')
+  t.equal(run(putMap({ digests, present: Buffer.of(1, 0) })), 'written')
 })
 
 t.test('a blob that may have been deleted is not referenced', async (t) => {

@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { decodeRecord, sealRecord } from '../../src/log/record.ts'
 import { versionOfNone } from '../../src/tables/map-reader.ts'
+import { encodeChunks } from '../../src/tables/map-records.ts'
 import type { Outcome } from '../../src/threads/request-loop.ts'
 import type { CloseMessage } from '../../src/threads/worker-thread.ts'
 import type { PutMap } from '../../src/writer/commands.ts'
@@ -173,15 +174,15 @@ t.test('a group is bounded by the chunks of its manifests', async (t) => {
   await writer.ask(put('p', 1))
   const before = writer.transactions()
   const chunks = Array.from({ length: 3_000 }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 1 }))
-  const manifest = { contentType: 'a/b', size: 3_000, digest: digestOf(), chunks }
+  const manifest = { contentType: 'a/b', size: 3_000, digest: digestOf(), chunks: encodeChunks(chunks) }
   const puts = ['1', '2', '3', '4'].map((placeId): Request => {
     const command: PutMap = {
       type: 'putMap',
       project: 1,
       map: { placeId, buildId: 'b' },
       version: versionOfNone,
-      digests: [],
-      present: new Set(),
+      digests: Buffer.alloc(0),
+      present: Buffer.alloc(0),
       complete: undefined,
       pending: { manifest, touchedAt: 1 },
       uploads: new Map(),

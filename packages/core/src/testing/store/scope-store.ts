@@ -1,3 +1,4 @@
+import type { ChunkRef } from '../../maps/map.ts'
 import type { MapContents, MapSlot } from '../../maps/map-store.ts'
 import type { Project } from '../../projects/project.ts'
 import type { Store } from '../../store.ts'
@@ -11,6 +12,7 @@ const scopeMs = 2e12
  * times an offset, because the times of a log never decrease.
  */
 export function scopeStore(store: Store): Store {
+  const { hashChunks } = store
   const prefix = `scope-${++scopeCount}-`
   const offsetMs = scopeCount * scopeMs
   const scopedId = (projectId: string) => `${prefix}${projectId}`
@@ -72,6 +74,10 @@ export function scopeStore(store: Store): Store {
       return store.putChunk(scopedId(projectId), { ...chunk, receivedAt: stored(chunk.receivedAt) })
     },
     readChunk: (projectId, digest) => store.readChunk(scopedId(projectId), digest),
+    ...(hashChunks && {
+      hashChunks: (projectId: string, chunks: readonly ChunkRef[], signal: AbortSignal) =>
+        hashChunks(scopedId(projectId), chunks, signal),
+    }),
     expirePending: (touchedBefore) => store.expirePending(stored(touchedBefore)),
     pendingBytes: (projectId) => store.pendingBytes(scopedId(projectId)),
 

@@ -1,0 +1,31 @@
+import { chunkBytesMax } from '@ingest/core'
+
+/** The most chunks in flight whose memory is kept for the next ones. */
+const keptMax = 16
+
+/**
+ * Memory that threads share, for chunks in flight. Reused, because V8 collects garbage more often the more memory of
+ * buffers was allocated, although it is not on its heap.
+ */
+export interface SharedMemory {
+  copy(bytes: Uint8Array): Uint8Array
+  /** Once no thread reads the copy any more. */
+  release(copy: Uint8Array): void
+}
+
+export function createSharedMemory(): SharedMemory {
+  const free: SharedArrayBuffer[] = []
+  return {
+    copy(bytes) {
+      // a page that was never written takes no memory
+      const kept = bytes.length <= chunkBytesMax ? free.pop() : undefined
+      const buffer = kept ?? new SharedArrayBuffer(Math.max(chunkBytesMax, bytes.length))
+      const copy = new Uint8Array(buffer, 0, bytes.length)
+      copy.set(bytes)
+      return copy
+    },
+    release({ buffer }) {
+      if (free.length < keptMax && buffer.byteLength === chunkBytesMax) free.push(buffer as SharedArrayBuffer)
+    },
+  }
+}
