@@ -35,6 +35,8 @@ export interface HttpResponse {
 
 /** Keep-alive connections to one server. */
 export interface Connection {
+  /** Whether the server is on this machine: compressing what is sent would only take time. */
+  isLoopback: boolean
   /**
    * Sends a request, once.
    *
@@ -61,7 +63,7 @@ const errorBodyBytesMax = 64 * 1024
 
 /** @throws {IngestError} `invalid-argument` for a url that is not http or https, or has credentials, query or fragment */
 export function createConnection({ url, headers, now = Date.now }: ConnectionOptions): Connection {
-  const { origin, prefix } = parseUrl(url)
+  const { origin, hostname, prefix } = parseUrl(url)
   // `startWatchdog` enforces time-outs, from the DNS look-up on
   const pool = new Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 })
 
@@ -83,6 +85,8 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   }
 
   return {
+    isLoopback: isLoopback(hostname),
+
     async send(request, options) {
       options.signal?.throwIfAborted()
       const watchdog = startWatchdog({ ...options, timeoutMs: options.timeoutMs + (request.waitMs ?? 0) })
@@ -177,7 +181,7 @@ function toIngestError(error: unknown, origin: string): unknown {
   return new IngestError('connection-failed', `No response from ${detail}`, { cause: error })
 }
 
-function parseUrl(url: string): { origin: string; prefix: string } {
+function parseUrl(url: string): { origin: string; hostname: string; prefix: string } {
   const parsed = URL.canParse(url) ? new URL(url) : undefined
   if (!parsed || !/^https?:$/.test(parsed.protocol) || parsed.username || parsed.password) {
     throw new IngestError(
@@ -188,7 +192,12 @@ function parseUrl(url: string): { origin: string; prefix: string } {
   if (parsed.search || parsed.hash) {
     throw new IngestError('invalid-argument', `url must not have a query or a fragment: ${redactUrl(url)}.`)
   }
-  return { origin: parsed.origin, prefix: parsed.pathname.replace(/\/+$/, '') }
+  return { origin: parsed.origin, hostname: parsed.hostname, prefix: parsed.pathname.replace(/\/+$/, '') }
+}
+
+/** As `URL` normalizes it: IPv4 in four decimal numbers, IPv6 in brackets and as short as possible. */
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d+){3}$/.test(hostname)
 }
 
 /** A url for logs: without anything that may be a password or a token. */
