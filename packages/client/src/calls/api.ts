@@ -1,4 +1,4 @@
-import type { ApiRequest, Connection, HttpResponse, SendOptions } from '../http/connection.ts'
+import type { ApiRequest, Connection, HttpResponse } from '../http/connection.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
 import type { Retry } from '../http/retry.ts'
 
@@ -30,42 +30,34 @@ export interface Api {
   ): AsyncGenerator<T>
 }
 
-/** The longest response that is buffered. */
-const responseBytesMax = 64 * 1024 * 1024
-
 export function createApi(connection: Connection, retry: Retry): Api {
   return {
     call(call, options = {}) {
       const { signal } = options
       return retry.run(async (timeoutMs) => {
-        const { status, body } = await send(connection, call, { timeoutMs, isStream: false, signal })
-        return { status, body: await readAll(body) }
+        const response = await connection.call(call, { timeoutMs, signal })
+        checkStatus(call, response.status)
+        return response
       }, options)
     },
 
     stream(next, read, options = {}) {
       const { signal } = options
       return retry.runStream(async function* (timeoutMs) {
-        yield* read(await send(connection, next(), { timeoutMs, isStream: true, signal }))
+        const call = next()
+        const response = await connection.stream(call, { timeoutMs, signal })
+        try {
+          checkStatus(call, response.status)
+        } catch (error) {
+          response.discard()
+          throw error
+        }
+        yield* read(response)
       }, options)
     },
   }
 }
 
-async function send(connection: Connection, call: ApiCall, options: SendOptions): Promise<HttpResponse> {
-  const response = await connection.send(call, options)
-  if (call.expect.includes(response.status)) return response
-  response.discard()
-  throw unexpectedResponse(`its status is ${response.status}`)
-}
-
-async function readAll(body: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of body) {
-    size += chunk.length
-    if (size > responseBytesMax) throw unexpectedResponse(`it is longer than ${responseBytesMax} bytes`)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks)
+function checkStatus({ expect }: ApiCall, status: number): void {
+  if (!expect.includes(status)) throw unexpectedResponse(`its status is ${status}`)
 }

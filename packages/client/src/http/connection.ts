@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { Pool } from 'undici'
 import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
+import { isSuccess, readResponse } from './read-response.ts'
 
 export interface ApiRequest {
   method: 'GET' | 'POST' | 'PUT'
@@ -16,9 +17,8 @@ export interface ApiRequest {
 }
 
 export interface SendOptions {
-  /** How long the whole response may take; with `isStream`, how long each chunk of it may take. */
+  /** How long the whole response may take; of a stream, how long each chunk of it may take. */
   timeoutMs: number
-  isStream: boolean
   signal?: AbortSignal | undefined
 }
 
@@ -38,12 +38,14 @@ export interface Connection {
   /** Whether the server is on this machine: compressing what is sent would only take time. */
   isLoopback: boolean
   /**
-   * Sends a request, once.
+   * Sends a request, once, and reads the whole response.
    *
    * @throws {IngestError} the error of the response, `connection-failed`, `request-timeout`, `unexpected-response`; also
-   *   the reason of the signal. Reading the body may throw the same.
+   *   the reason of the signal
    */
-  send(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
+  call(request: ApiRequest, options: SendOptions): Promise<{ status: number; body: Uint8Array }>
+  /** As `call`, for a response of any length. Reading the body may throw the same. */
+  stream(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
   /** Aborts requests in flight. */
   close(): Promise<void>
 }
@@ -67,36 +69,53 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   // `startWatchdog` enforces time-outs, from the DNS look-up on
   const pool = new Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 })
 
-  async function exchange(request: ApiRequest, watchdog: Watchdog): Promise<HttpResponse> {
-    const { statusCode: status, ...rest } = await pool.request({
-      method: request.method,
-      path: `${prefix}${request.path}${queryString(request.query)}`,
-      headers: { ...headers, ...request.headers },
-      body: request.body ?? null,
-      signal: watchdog.signal,
-    })
-    const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
-    if (status < 200 || status > 299) {
-      throw errorFromResponse({ ...response, body: await readErrorBody(response.body) }, now())
+  const toRequest = ({ method, path, query, headers: more, body }: ApiRequest) => ({
+    method,
+    path: `${prefix}${path}${queryString(query)}`,
+    headers: { ...headers, ...more },
+    body: body ?? null,
+  })
+
+  async function exchange<T>(
+    { waitMs = 0 }: ApiRequest,
+    { timeoutMs, signal }: SendOptions,
+    run: (watchdog: Watchdog) => Promise<T>,
+  ): Promise<T> {
+    signal?.throwIfAborted()
+    const watchdog = startWatchdog(timeoutMs + waitMs, signal)
+    try {
+      return await run(watchdog)
+    } catch (error) {
+      watchdog.stop()
+      throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
     }
-    if (response.headers['content-encoding'] === undefined) return response
-    response.discard()
-    throw unexpectedResponse('it is compressed, without a request for that')
   }
 
   return {
     isLoopback: isLoopback(hostname),
 
-    async send(request, options) {
-      options.signal?.throwIfAborted()
-      const watchdog = startWatchdog({ ...options, timeoutMs: options.timeoutMs + (request.waitMs ?? 0) })
-      try {
-        return await exchange(request, watchdog)
-      } catch (error) {
+    call: (request, options) =>
+      exchange(request, options, async (watchdog) => {
+        const { status, headers, body } = await readResponse(pool, toRequest(request), watchdog.signal)
+        if (!isSuccess(status))
+          throw errorFromResponse({ status, headers: joinRepeated(headers), body: body.toString() }, now())
+        if (headers['content-encoding'] !== undefined) throw compressedResponse()
         watchdog.stop()
-        throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
-      }
-    },
+        return { status, body }
+      }),
+
+    stream: (request, options) =>
+      exchange(request, options, async (watchdog) => {
+        const { statusCode: status, ...rest } = await pool.request({ ...toRequest(request), signal: watchdog.signal })
+        const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
+        if (!isSuccess(status)) {
+          throw errorFromResponse({ ...response, body: await readErrorBody(response.body) }, now())
+        }
+        if (response.headers['content-encoding'] === undefined) return response
+        response.discard()
+        throw compressedResponse()
+      }),
+
     close: () => pool.destroy(),
   }
 }
@@ -137,7 +156,7 @@ interface Watchdog {
   stop(): void
 }
 
-function startWatchdog({ timeoutMs, isStream, signal }: SendOptions): Watchdog {
+function startWatchdog(timeoutMs: number, signal: AbortSignal | undefined): Watchdog {
   const controller = new AbortController()
   const abort = () => controller.abort(signal?.reason)
   const expire = () => {
@@ -148,18 +167,21 @@ function startWatchdog({ timeoutMs, isStream, signal }: SendOptions): Watchdog {
   return {
     signal: controller.signal,
     resume() {
-      if (!isStream) return
       clearTimeout(timer)
       timer = setTimeout(expire, timeoutMs)
     },
     pause() {
-      if (isStream) clearTimeout(timer)
+      clearTimeout(timer)
     },
     stop() {
       clearTimeout(timer)
       signal?.removeEventListener('abort', abort)
     },
   }
+}
+
+function compressedResponse(): IngestError {
+  return unexpectedResponse('it is compressed, without a request for that')
 }
 
 /** Whether the server does not speak HTTP, or sends too many headers: errors that a retry does not cure. */
