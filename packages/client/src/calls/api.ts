@@ -1,5 +1,4 @@
 import type { ApiRequest, Connection, HttpResponse } from '../http/connection.ts'
-import { unexpectedResponse } from '../http/error-from-response.ts'
 import type { Retry } from '../http/retry.ts'
 
 /** Options that every method of a client takes. */
@@ -10,21 +9,16 @@ export interface CallOptions {
   retries?: number
 }
 
-/** A request and its success statuses. */
-export interface ApiCall extends ApiRequest {
-  expect: readonly number[]
-}
-
 /** Requests with retries. */
 export interface Api {
   /** Resolves with the whole response. */
-  call(call: ApiCall, options?: CallOptions): Promise<{ status: number; body: Uint8Array }>
+  call(call: ApiRequest, options?: CallOptions): Promise<{ status: number; body: Uint8Array }>
   /**
    * Yields what `read` yields for the responses, with backpressure. `next` is called for the first request and after each
    * failure, and has to continue after the last item.
    */
   stream<T>(
-    next: () => ApiCall,
+    next: () => ApiRequest,
     read: (response: HttpResponse) => AsyncIterable<T>,
     options?: CallOptions,
   ): AsyncGenerator<T>
@@ -34,30 +28,14 @@ export function createApi(connection: Connection, retry: Retry): Api {
   return {
     call(call, options = {}) {
       const { signal } = options
-      return retry.run(async (timeoutMs) => {
-        const response = await connection.call(call, { timeoutMs, signal })
-        checkStatus(call, response.status)
-        return response
-      }, options)
+      return retry.run((timeoutMs) => connection.call(call, { timeoutMs, signal }), options)
     },
 
     stream(next, read, options = {}) {
       const { signal } = options
       return retry.runStream(async function* (timeoutMs) {
-        const call = next()
-        const response = await connection.stream(call, { timeoutMs, signal })
-        try {
-          checkStatus(call, response.status)
-        } catch (error) {
-          response.discard()
-          throw error
-        }
-        yield* read(response)
+        yield* read(await connection.stream(next(), { timeoutMs, signal }))
       }, options)
     },
   }
-}
-
-function checkStatus({ expect }: ApiCall, status: number): void {
-  if (!expect.includes(status)) throw unexpectedResponse(`its status is ${status}`)
 }

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { Pool } from 'undici'
 import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
-import { isSuccess, readResponse } from './read-response.ts'
+import { isSuccess, type ResponseHead, readResponse } from './read-response.ts'
 
 export interface ApiRequest {
   method: 'GET' | 'POST' | 'PUT'
@@ -14,6 +14,8 @@ export interface ApiRequest {
   body?: Uint8Array
   /** How long the server may hold the response back (long poll), in milliseconds, added to the time-out. */
   waitMs?: number
+  /** The statuses of success. */
+  expect: readonly number[]
 }
 
 export interface SendOptions {
@@ -96,10 +98,13 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
 
     call: (request, options) =>
       exchange(request, options, async (watchdog) => {
-        const { status, headers, body } = await readResponse(pool, toRequest(request), watchdog.signal)
-        if (!isSuccess(status))
+        const { status, headers, body } = await readResponse(pool, toRequest(request), {
+          signal: watchdog.signal,
+          checkHead: (head) => checkHead(request, head),
+        })
+        if (!isSuccess(status)) {
           throw errorFromResponse({ status, headers: joinRepeated(headers), body: body.toString() }, now())
-        if (headers['content-encoding'] !== undefined) throw compressedResponse()
+        }
         watchdog.stop()
         return { status, body }
       }),
@@ -108,12 +113,14 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
       exchange(request, options, async (watchdog) => {
         const { statusCode: status, ...rest } = await pool.request({ ...toRequest(request), signal: watchdog.signal })
         const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
-        if (!isSuccess(status)) {
-          throw errorFromResponse({ ...response, body: await readErrorBody(response.body) }, now())
+        try {
+          checkHead(request, response)
+        } catch (error) {
+          response.discard()
+          throw error
         }
-        if (response.headers['content-encoding'] === undefined) return response
-        response.discard()
-        throw compressedResponse()
+        if (isSuccess(status)) return response
+        throw errorFromResponse({ ...response, body: await readErrorBody(response.body) }, now())
       }),
 
     close: () => pool.destroy(),
@@ -180,8 +187,13 @@ function startWatchdog(timeoutMs: number, signal: AbortSignal | undefined): Watc
   }
 }
 
-function compressedResponse(): IngestError {
-  return unexpectedResponse('it is compressed, without a request for that')
+/** Throws for a success that breaks the contract. */
+function checkHead({ expect }: ApiRequest, { status, headers }: ResponseHead): void {
+  if (!isSuccess(status)) return
+  if (headers['content-encoding'] !== undefined) {
+    throw unexpectedResponse('it is compressed, without a request for that')
+  }
+  if (!expect.includes(status)) throw unexpectedResponse(`its status is ${status}`)
 }
 
 /** Whether the server does not speak HTTP, or sends too many headers: errors that a retry does not cure. */

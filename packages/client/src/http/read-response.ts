@@ -1,11 +1,14 @@
 import type { Dispatcher } from 'undici'
 import { unexpectedResponse } from './error-from-response.ts'
 
-/** A response with its whole body. */
-export interface WholeResponse {
+export interface ResponseHead {
   status: number
   /** By lower-case name. */
   headers: Readonly<Record<string, string | string[] | undefined>>
+}
+
+/** A response with its whole body, or the start of it for an error. */
+export interface WholeResponse extends ResponseHead {
   body: Buffer
 }
 
@@ -20,17 +23,18 @@ export function isSuccess(status: number): boolean {
 
 /**
  * Sends a request and reads its response, without the streams of `Dispatcher.request`: they take more processor time than
- * the rest of a short exchange. Rejects with the reason of the signal.
+ * the rest of a short exchange. Rejects with the reason of the signal, and with an error of `checkHead`, which gets the
+ * response without its body; that is not read then.
  *
  * @throws {IngestError} `unexpected-response` for a body of more than 64 MiB; also the errors of undici
  */
 export function readResponse(
   dispatcher: Dispatcher,
   request: Dispatcher.DispatchOptions,
-  signal: AbortSignal,
+  { signal, checkHead }: { signal: AbortSignal; checkHead: (head: ResponseHead) => void },
 ): Promise<WholeResponse> {
   return new Promise((resolve, reject) => {
-    const response = { status: 0, headers: {} as WholeResponse['headers'] }
+    let head: ResponseHead = { status: 0, headers: {} }
     const chunks: Buffer[] = []
     let size = 0
     let abort = () => reject(signal.reason)
@@ -41,20 +45,25 @@ export function readResponse(
         abort = () => controller.abort(signal.reason)
         if (signal.aborted) abort()
       },
-      onResponseStart(_controller, status, headers) {
-        Object.assign(response, { status, headers })
+      onResponseStart(controller, status, headers) {
+        head = { status, headers }
+        try {
+          checkHead(head)
+        } catch (error) {
+          controller.abort(error as Error)
+        }
       },
       onResponseData(controller, chunk) {
         size += chunk.length
         chunks.push(chunk)
-        if (!isSuccess(response.status) && size >= errorBodyBytesMax) {
-          resolve({ ...response, body: Buffer.concat(chunks).subarray(0, errorBodyBytesMax) })
+        if (!isSuccess(head.status) && size >= errorBodyBytesMax) {
+          resolve({ ...head, body: Buffer.concat(chunks).subarray(0, errorBodyBytesMax) })
           controller.abort(new Error('The rest of an error is not read.'))
         } else if (size > bodyBytesMax) {
           controller.abort(unexpectedResponse(`it is longer than ${bodyBytesMax} bytes`))
         }
       },
-      onResponseEnd: () => resolve({ ...response, body: Buffer.concat(chunks) }),
+      onResponseEnd: () => resolve({ ...head, body: Buffer.concat(chunks) }),
       onResponseError: (_controller, error) => reject(error),
     })
   })

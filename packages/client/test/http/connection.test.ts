@@ -7,7 +7,7 @@ import { cut, cutAfter, json, openScriptedServer, problem, type Step, stall, tex
 
 const now = () => Date.parse('2026-11-20T17:51:00Z')
 const options = { timeoutMs: 60_000 }
-const get: ApiRequest = { method: 'GET', path: '/v1/maps' }
+const get: ApiRequest = { method: 'GET', path: '/v1/maps', expect: [200, 201] }
 
 function connect(t: Test, url: string) {
   const connection = createConnection({ url, headers: { 'x-project-id': 'game-1' }, now })
@@ -56,6 +56,7 @@ for (const [kind, read] of kinds) {
       query: { placeId: 'a b&c', buildId: 'ü', limit: 7, cursor: undefined },
       headers: { 'content-type': 'text/plain' },
       body: Buffer.from('hello'),
+      expect: [200],
     }
     t.equal(await read(connection, request, options), '{"a":1}')
     t.match(received, [
@@ -74,7 +75,9 @@ for (const [kind, read] of kinds) {
 t.test('a response has its status and headers', async (t) => {
   const { connection } = await open(t, json(201, {}, { 'X-One': '1' }))
   t.match(await connection.call(get, options), { status: 201 })
-  t.match(await connection.stream(get, options), { status: 201, headers: { 'x-one': '1' } })
+  const response = await connection.stream(get, options)
+  t.match(response, { status: 201, headers: { 'x-one': '1' } })
+  response.discard()
 })
 
 t.test('a path prefix of the url is kept', async (t) => {
@@ -195,14 +198,16 @@ for (const [kind, read] of kinds) {
     await t.rejects(read(during.connection, get, { ...options, signal: controller.signal }), reason)
 
     const later = new AbortController()
+    let closed = () => {}
+    const isClosed = new Promise<void>((resolve) => {
+      closed = resolve
+    })
     const after = await open(t, (res) => {
-      res
-        .once('close', () => t.pass('the connection is closed'))
-        .writeHead(200)
-        .write('a')
+      res.once('close', closed).writeHead(200).write('a')
       setImmediate(() => later.abort(reason))
     })
     await t.rejects(read(after.connection, get, { ...options, signal: later.signal }), reason)
+    await isClosed
   })
 }
 
