@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { chmod, mkdir } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
@@ -20,12 +20,12 @@ const settings = {
 
 answerCalls({
   async start({ directory, url }) {
-    const found = url ?? (await startPostgres(directory))
-    const client = new pg.Client({ connectionString: found })
+    const found = url ? { url } : await startPostgres(directory)
+    const client = new pg.Client({ connectionString: found.url })
     await client.connect()
     const version = (await client.query('SHOW server_version')).rows[0].server_version
     await client.end()
-    return { url: found, version, settings: url ? 'a server named by the environment' : formatSettings() }
+    return { ...found, version, settings: url ? 'a server named by the environment' : formatSettings() }
   },
   stop: () => postgres?.stop(),
 })
@@ -60,7 +60,8 @@ async function startPostgres(directory) {
   } catch (cause) {
     throw new Error(`PostgreSQL does not start: ${lines.slice(-5).join(' ')} ${cause}`)
   }
-  return `postgres://${user}:${password}@127.0.0.1:${port}/postgres`
+  const pid = Number.parseInt(readFileSync(join(databaseDir, 'postmaster.pid'), 'utf8'), 10)
+  return { url: `postgres://${user}:${password}@127.0.0.1:${port}/postgres`, pid }
 }
 
 function formatSettings() {

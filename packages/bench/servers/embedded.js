@@ -2,6 +2,7 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { answerCalls } from '../src/answer-calls.js'
 import { makeBatch, newSeed, stampBatch } from '../src/make-batch.js'
+import { processorTimePerEvent, readProcessorTime } from '../src/processor-time.js'
 import { percentile } from '../src/statistics.js'
 
 // Ingest without HTTP: the same batches, as bytes, from the same number of callers, in one process. Making their ids
@@ -18,12 +19,17 @@ answerCalls({
 })
 
 /** @param {import('../src/send-load.js').LoadOptions} options */
-async function send({ projectId, count, connections, seconds, warmupSeconds = 0 }) {
+async function send({ projectId, count, connections, seconds, warmupSeconds = 0, watched }) {
+  const processorTime = () => watched && readProcessorTime(watched)
   const seed = newSeed()
   const start = performance.now() + warmupSeconds * 1000
   let end = start + seconds * 1000
   /** @type {number[]} */
   const latenciesMs = []
+  let processorBefore = processorTime()
+  setTimeout(() => {
+    processorBefore = processorTime()
+  }, warmupSeconds * 1000)
   let number = 0
 
   async function callInALoop() {
@@ -42,6 +48,7 @@ async function send({ projectId, count, connections, seconds, warmupSeconds = 0 
   }
 
   await Promise.all(Array.from({ length: connections }, callInALoop))
+  const processorAfter = processorTime()
   const sorted = Float64Array.from(latenciesMs).sort()
   return {
     eventsPerSecond: (sorted.length * count * 1000) / (end - start),
@@ -52,6 +59,7 @@ async function send({ projectId, count, connections, seconds, warmupSeconds = 0 
     p99Ms: percentile(sorted, 0.99),
     maxMs: percentile(sorted, 1),
     loadCpu: 0,
+    processor: processorTimePerEvent(processorBefore, processorAfter, sorted.length * count),
     seed,
     answered: number,
   }

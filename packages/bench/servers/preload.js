@@ -1,15 +1,17 @@
 import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { answerCalls } from '../src/answer-calls.js'
-import { idOf, makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
+import { makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
 import { memoryAtRest } from './memory-at-rest.js'
 
-// Fills a store as fast as it takes events, without HTTP and without parsing: straight into `append`.
+// Fills a store without HTTP.
 const inFlight = 64
 const eventsPerBatch = 100
 const seed = newSeed()
 /** @type {import('@ingest/core').Store} */
 let store
+/** @type {import('@ingest/core').EmbeddedIngest} */
+let ingest
 let projectId = ''
 /** @type {object} */
 let options = {}
@@ -20,41 +22,30 @@ answerCalls({
     projectId = rest.projectId
     options = isSmall ? { event: makeSmallEvent } : {}
     store = await openLmdbStore(directory)
+    ingest = createIngest({ store })
     // as in a server, the project is there before its events
-    await createIngest({ store }).keys.create(projectId)
+    await ingest.keys.create(projectId)
+    return { events: (await store.totals(projectId)).events }
   },
 
   /** Appends so many new events, and says how many are stored then. */
   async append({ events }) {
     const until = number + Math.ceil(events / eventsPerBatch)
-    await Promise.all(Array.from({ length: inFlight }, () => appendUntil(until)))
+    await Promise.all(Array.from({ length: inFlight }, () => submitUntil(until)))
     return (await store.totals(projectId)).events
   },
 
   memory: memoryAtRest,
 
-  stop: () => store?.close(),
+  stop: () => ingest?.close(),
 })
 
 /** @param {number} until */
-async function appendUntil(until) {
+async function submitUntil(until) {
   const batch = makeBatch(projectId, eventsPerBatch, options)
-  /** @type {{ buildId?: string }[]} */
-  const events = JSON.parse(batch.body.toString()).events
-  let end = batch.body.indexOf('[')
-  const templates = events.map((event) => {
-    const start = end + 1
-    end = start + Buffer.byteLength(JSON.stringify(event))
-    return { ...(event.buildId !== undefined && { buildId: event.buildId }), start, end }
-  })
   while (number < until) {
     stampBatch(batch, seed, number++)
-    const appended = await store.append(projectId, {
-      body: batch.body,
-      isWhole: true,
-      events: templates.map((template, index) => ({ eventId: idOf(batch, index), ...template })),
-      receivedAt: Date.now(),
-    })
-    if (appended.stored.includes(false)) throw new Error('a new event was taken for a duplicate')
+    const { accepted } = await ingest.project(projectId).submitBatch(batch.body)
+    if (accepted !== eventsPerBatch) throw new Error('a new event was taken for a duplicate')
   }
 }

@@ -1,3 +1,5 @@
+import { stat } from 'node:fs/promises'
+
 /** @typedef {Record<string, (argument: any) => unknown>} Methods */
 
 /**
@@ -11,6 +13,8 @@ export function answerCalls(methods) {
   let stopping
   const all = {
     ...methods,
+    /** Starts the threads that Node itself needs: those that come later are the program's own. */
+    ready: () => stat('.').then(() => null),
     stop(/** @type {unknown} */ argument) {
       stopping ??= methods.stop?.(argument) ?? true
       return stopping

@@ -3,12 +3,11 @@ import { findContenders } from './contenders.js'
 import { formatNumber, formatSummary } from './format.js'
 import { installPeers } from './install-peers.js'
 import { describeMachine, versionOf } from './machine.js'
-import { makePlot } from './plot.js'
-import { makeReport } from './report.js'
+import { isComplete } from './plan.js'
 import { runBenchmark } from './run-benchmark.js'
 import { startProgram } from './start-program.js'
 import { judgeTargets } from './targets.js'
-import { writeReport } from './write-report.js'
+import { latest, writeReport } from './write-report.js'
 
 /**
  * Where a benchmark works and writes.
@@ -38,17 +37,11 @@ export async function benchAll({ command, out, directory, log, print }, plan) {
   try {
     const machine = describeMachine(directory)
     const measurable = contenders.filter(({ missing }) => missing === undefined)
-    const context = { directory, contenders: measurable, postgresUrl: postgres?.started.url, log }
+    const context = { directory, contenders: measurable, postgres: postgres?.started, log }
     const results = await runBenchmark(context, plan)
     const versions = describeVersions(contenders, postgres)
     const record = { measuredAt, command, plan, machine, versions, contenders, results }
-    const path = await writeReport(out, {
-      name: `${measuredAt.slice(0, 10)}-${plan.name}`,
-      latest: 'latest',
-      record,
-      report: (files) => makeReport(record, files),
-      plot: makePlot(record),
-    })
+    const path = await writeReport(out, nameOf(plan), record)
     for (const { what, side, bound, unit, found, verdict } of judgeTargets(results, plan)) {
       print(`${verdict}: ${what}: ${formatSummary(found, unit)}, to reach ${side} ${formatNumber(bound)}${unit}`)
     }
@@ -56,6 +49,12 @@ export async function benchAll({ command, out, directory, log, print }, plan) {
   } finally {
     await postgres?.stop()
   }
+}
+
+/** What is not complete does not replace what is. @param {import('./plan.js').Plan} plan */
+function nameOf(plan) {
+  if (isComplete(plan)) return latest
+  return plan.name === 'full' ? 'part' : plan.name
 }
 
 /** @param {Contender} contender */
@@ -83,7 +82,7 @@ async function startPostgres(contenders, directory) {
 
 /** @param {Contender[]} contenders @param {import('./start-program.js').Program} [postgres] */
 function describeVersions(contenders, postgres) {
-  const versions = [{ label: 'lmdb of Ingest', value: versionOf('../../core/node_modules/lmdb/package.json') }]
+  const versions = [{ label: 'lmdb of Ingest', value: versionOf('../../lmdb/node_modules/lmdb/package.json') }]
   if (contenders.some(isPeerHere)) {
     for (const name of ['fastify', 'pg', 'lmdb']) {
       versions.push({ label: `${name} of the peers`, value: versionOf(`../peers/node_modules/${name}/package.json`) })

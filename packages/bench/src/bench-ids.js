@@ -1,8 +1,7 @@
 import { installPeers } from './install-peers.js'
 import { describeMachine, versionOf } from './machine.js'
 import { measureIds } from './measure-ids.js'
-import { makeIdsPlot, makeIdsReport } from './report-ids.js'
-import { writeReport } from './write-report.js'
+import { writeIdsReport } from './write-report.js'
 
 /**
  * The id index alone, with a report of its own.
@@ -20,12 +19,6 @@ export async function benchIds({ command, out, directory, log, print }, { ids, s
   })
   const series = await measureIds({ directory, ids, secondsMax, log })
   const record = { measuredAt, command, ids, secondsMax, machine, versions, series }
-  const path = await writeReport(out, {
-    name: `${measuredAt.slice(0, 10)}-ids`,
-    latest: 'latest-ids',
-    record,
-    report: (files) => makeIdsReport(record, files),
-    plot: makeIdsPlot(record),
-  })
+  const path = await writeIdsReport(out, record)
   print(`the report is ${path}`)
 }

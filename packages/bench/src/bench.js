@@ -8,16 +8,20 @@ import { benchAll } from './bench-all.js'
 import { benchIds } from './bench-ids.js'
 import { findContenders } from './contenders.js'
 import { parseCount, parseCounts } from './parse-count.js'
-import { parts, plans } from './plan.js'
+import { isComplete, parts, plans } from './plan.js'
+import { rewriteReports } from './write-report.js'
 
+const benchmarks = fileURLToPath(new URL('../../../docs/benchmarks', import.meta.url))
+const readme = fileURLToPath(new URL('../../../README.md', import.meta.url))
 const contenderNames = findContenders().map(({ name }) => name)
-const help = `pnpm bench [options]          measures everything, which takes about an hour and 40 GB of disk
+const help = `pnpm bench [options]          measures everything, which takes about an hour and 70 GB of disk
 pnpm bench --quick            the same in under three minutes, with short runs and small stores
 pnpm bench ids [--ids 20M]    the id index alone beside a B-tree and an LSM library
+pnpm bench report             writes the newest reports again from their figures, and those of the README
 
   --only <names>      contenders, by commas: ${contenderNames.join(', ')}
   --parts <names>     ${parts.join(', ')}
-  --sizes <counts>    events stored before, for growth: 0,1M,10M
+  --sizes <counts>    events stored before, for growth: 1M,10M
   --rounds <n>        how many times each is measured
   --directory <dir>   where stores are made and removed again; the directory for temporary files without
   --out <dir>         where the report goes; docs/benchmarks without
@@ -55,10 +59,12 @@ async function main(given) {
     else if (subject === undefined) {
       const plan = planOf(values)
       await inSurroundings(values, args, (surroundings) => benchAll(surroundings, plan))
+      if (isComplete(plan) && values.out === undefined) await rewriteReports(benchmarks, readme)
     } else if (subject === 'ids' && others.length === 0) {
       const size = { ids: parseCount(values.ids), secondsMax: parseCount(values['ids-seconds']) }
       await inSurroundings(values, args, (surroundings) => benchIds(surroundings, size))
-    } else throw new Error(`there is no "${positionals.join(' ')}", see pnpm bench --help`)
+    } else if (subject === 'report' && others.length === 0) await rewriteReports(benchmarks, readme)
+    else throw new Error(`there is no "${positionals.join(' ')}", see pnpm bench --help`)
     return 0
   } catch (error) {
     console.error(`no figures: ${error instanceof Error ? error.message : error}`)
@@ -101,7 +107,7 @@ async function inSurroundings({ out, directory: parent }, args, run) {
   try {
     await run({
       command: ['pnpm bench', ...args].join(' '),
-      out: out === undefined ? fileURLToPath(new URL('../../../docs/benchmarks', import.meta.url)) : fromCaller(out),
+      out: out === undefined ? benchmarks : fromCaller(out),
       directory,
       log: console.error,
       print: console.log,

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { projectId } from './contenders.js'
 import { diskBytes } from './disk-bytes.js'
 import { syncDisks } from './open-contender.js'
-import { cpuSeconds } from './process-memory.js'
+import { processorTimePerEvent, readProcessorTime, totalOf } from './processor-time.js'
 import { startProgram } from './start-program.js'
 
 /**
@@ -11,7 +11,7 @@ import { startProgram } from './start-program.js'
  * @typedef {object} Step
  * @property {number} ids how many it holds at the end of the step
  * @property {number} idsPerSecond during the step
- * @property {number} cpuMicroseconds an id, during the step
+ * @property {number | undefined} cpuMicroseconds an id, during the step
  * @property {number} diskBytes an event with its log and index
  * @property {number | undefined} ownBytes memory of its own, an id
  */
@@ -74,11 +74,11 @@ export async function measureIds({ directory, ids, secondsMax, log }) {
 
 /** @param {import('./start-program.js').Program} program @param {string} store @param {{ events: number, step: number }} of */
 async function measureStep(program, store, { events, step }) {
-  const cpu = cpuSeconds(program.pid) ?? 0
+  const processorBefore = readProcessorTime(program)
   const before = performance.now()
   await program.call('append', { events })
   const seconds = (performance.now() - before) / 1000
-  const cpuMicroseconds = (((cpuSeconds(program.pid) ?? 0) - cpu) / events) * 1e6
+  const cpuMicroseconds = totalOf(processorTimePerEvent(processorBefore, readProcessorTime(program), events))
   const own = await program.call('memory')
   return {
     seconds,

@@ -1,5 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { openContender } from './open-contender.js'
-import { usualLoad } from './plan.js'
+import { contendersOfRound, usualLoad } from './plan.js'
+import { readProcessorTime, totalOf } from './processor-time.js'
 
 /**
  * @typedef {object} Mix
@@ -9,66 +11,95 @@ import { usualLoad } from './plan.js'
  * @property {number} connections
  * @property {number} [repeatShare]
  * @property {boolean} [isAgain] the batches of `new`, once more
+ * @property {boolean} [isForFloor] whether it differs for a server that keeps nothing
  */
 
 /** @type {readonly Mix[]} */
 export const mixes = [
-  { ...usualLoad, name: 'new', title: 'all new' },
+  { ...usualLoad, name: 'new', title: 'all new', isForFloor: true },
   { ...usualLoad, name: 'again', title: 'whole batches sent again', isAgain: true },
   { ...usualLoad, name: 'repeats-1', title: '1 % repeats', repeatShare: 0.01 },
   { ...usualLoad, name: 'repeats-50', title: '50 % repeats', repeatShare: 0.5 },
-  { ...usualLoad, name: 'single', title: '1 event a batch', count: 1 },
-  { ...usualLoad, name: 'connections-1', title: '1 connection', connections: 1 },
-  { ...usualLoad, name: 'connections-4', title: '4 connections', connections: 4 },
-  { ...usualLoad, name: 'connections-64', title: '64 connections', connections: 64 },
+  { ...usualLoad, name: 'single', title: '1 event a batch', count: 1, isForFloor: true },
+  { ...usualLoad, name: 'connections-1', title: '1 connection', connections: 1, isForFloor: true },
+  { ...usualLoad, name: 'connections-4', title: '4 connections', connections: 4, isForFloor: true },
+  { ...usualLoad, name: 'connections-64', title: '64 connections', connections: 64, isForFloor: true },
 ]
 
-/** What does not keep events cannot know which are repeats. */
-const forgetful = ['floor', 'sync-floor']
 const measured = ['floor', 'ours', 'postgres']
+const [restPollMs, restMsMax] = [100, 5000]
 
 /**
- * Other loads, one after another on one store that was empty before the first, round by round.
+ * By contender and mix.
+ *
+ * @typedef {Record<string, Record<string, import('./send-load.js').LoadResult>>} MixedRound
+ */
+
+/**
+ * Other loads, round by round. All contenders of a round run at the same time, each on a store that was empty before,
+ * and take turns mix by mix.
  *
  * @param {import('./open-contender.js').Context} context
  * @param {import('./plan.js').Plan} plan
- * @returns {Promise<Record<string, Record<string, import('./send-load.js').LoadResult>>[]>} by contender and mix, for
- *   each round
+ * @returns {Promise<MixedRound[]>}
  */
-export async function measureMixed(context, { rounds, warmupSeconds, phaseSeconds, name: planName }) {
-  const contenders = context.contenders.filter(({ name }) => measured.includes(name))
-  // a shorter look is at ours only
-  const chosen = planName !== 'full' ? contenders.filter(({ name }) => name === 'ours') : contenders
+export async function measureMixed(context, { rounds, warmupSeconds, phaseSeconds: seconds, name: planName }) {
+  const contenders = context.contenders.filter(({ name, isPeer }) => {
+    return measured.includes(name) && (planName === 'full' || !isPeer)
+  })
   const results = []
   for (let round = 0; round < rounds; round++) {
-    /** @type {Record<string, Record<string, import('./send-load.js').LoadResult>>} */
-    const byContender = {}
-    for (const contender of chosen) {
-      byContender[contender.name] = await measureMixes(context, contender, { seconds: phaseSeconds, warmupSeconds })
-      context.log(`round ${round + 1}: ${contender.title}: mixed loads`)
-    }
-    results.push(byContender)
+    const chosen = contendersOfRound(contenders, round)
+    results.push(await measureRound(context, round % 2 === 0 ? chosen : chosen.reverse(), { seconds, warmupSeconds }))
+    context.log(`round ${round + 1}: mixed loads`)
   }
   return results
 }
 
 /**
  * @param {import('./open-contender.js').Context} context
- * @param {import('./contenders.js').Contender} contender
+ * @param {readonly import('./contenders.js').Contender[]} contenders
  * @param {{ seconds: number, warmupSeconds: number }} duration
  */
-async function measureMixes(context, contender, { seconds, warmupSeconds }) {
-  const opened = await openContender(context, contender, { store: 'mixed', isFresh: true })
-  /** @type {Record<string, import('./send-load.js').LoadResult>} */
+async function measureRound(context, contenders, { seconds, warmupSeconds }) {
+  /** @type {{ name: string, opened: import('./open-contender.js').Opened }[]} */
+  const running = []
+  /** @type {MixedRound} */
   const runs = {}
-  for (const { name, title, isAgain, repeatShare = 0, ...load } of mixes) {
-    if ((isAgain || repeatShare > 0) && forgetful.includes(contender.name)) continue
-    const first = runs.new
-    // the first phase warms up what the others find warm
-    const duration = { seconds, warmupSeconds: name === 'new' ? warmupSeconds * 2 : warmupSeconds / 2 }
-    const again = isAgain && first ? { seed: first.seed, resend: first.answered } : {}
-    runs[name] = await opened.send({ ...load, ...duration, repeatShare, ...again })
+  try {
+    for (const contender of contenders) {
+      const opened = await openContender(context, contender, { store: 'mixed', isFresh: true })
+      running.push({ name: contender.name, opened })
+      runs[contender.name] = {}
+    }
+    for (const { name: mix, title, isAgain, isForFloor, ...load } of mixes) {
+      // the first phase warms up what the others find warm
+      const duration = { seconds, warmupSeconds: mix === 'new' ? warmupSeconds * 2 : warmupSeconds / 2 }
+      for (const { name, opened } of running) {
+        const own = /** @type {MixedRound[string]} */ (runs[name])
+        if (name === 'floor' && !isForFloor) continue
+        for (const other of running) if (other.opened !== opened) await waitForRest(other.opened)
+        const again = isAgain && own.new ? { seed: own.new.seed, resend: own.new.answered } : {}
+        own[mix] = await opened.send({ ...load, ...duration, ...again })
+      }
+    }
+  } finally {
+    for (const { opened } of running) await opened.close()
   }
-  await opened.close()
   return runs
+}
+
+/**
+ * Waits until a contender has finished what it does in the background.
+ *
+ * @param {import('./open-contender.js').Opened} opened
+ */
+async function waitForRest({ watched }) {
+  const used = () => totalOf(readProcessorTime(watched)) ?? 0
+  for (const latest = performance.now() + restMsMax; performance.now() < latest; ) {
+    const before = used()
+    await sleep(restPollMs)
+    // one tick of the clock
+    if (used() - before <= 10) return
+  }
 }

@@ -5,9 +5,15 @@ import { openContender } from './open-contender.js'
 import { usualLoad } from './plan.js'
 
 /**
+ * @typedef {object} RecoveryOpen
+ * @property {number} events
+ * @property {number} openMs
+ * @property {import('./processor-time.js').ProcessorTime | undefined} [processor] of the whole start, in microseconds an
+ *   event
+ *
  * @typedef {object} Recovery
- * @property {{ events: number, openMs: number }[]} opens after `kill -9` under load
- * @property {{ events: number, openMs: number }[]} rebuilds after `ids` was deleted
+ * @property {RecoveryOpen[]} opens after `kill -9` under load
+ * @property {RecoveryOpen[]} rebuilds after `ids` was deleted
  * @property {string} [notRebuilt] why there are none
  */
 
@@ -44,8 +50,9 @@ export async function measureRecovery(context, { rounds, seconds }, store) {
   async function open(what) {
     const opened = await openContender(context, /** @type {NonNullable<typeof ours>} */ (ours), { store, isKept: true })
     const { events, openMs } = opened.program.started
+    const processor = opened.program.startTime(events)
     await opened.close()
     context.log(`${what}: ${events.toLocaleString('en')} events in ${openMs.toFixed(0)} ms`)
-    return { events, openMs }
+    return { events, openMs, processor }
   }
 }

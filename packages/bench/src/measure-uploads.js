@@ -29,7 +29,7 @@ const uploadedBytes = 8_000_000
  * @param {import('./plan.js').Plan} plan
  * @returns {Promise<Uploads>}
  */
-export async function measureUploads(context, { rounds, seconds, warmupSeconds, latencySeconds }) {
+export async function measureUploads(context, { rounds, seconds, warmupSeconds, uploadSeconds }) {
   const [ours] = context.contenders.filter(({ name }) => name === 'ours')
   if (!ours) throw new Error('uploads are measured of ours')
   const opened = await openContender(context, ours, { store: 'uploads', isFresh: true })
@@ -44,13 +44,13 @@ export async function measureUploads(context, { rounds, seconds, warmupSeconds, 
     }
     const { eventsPerSecond } = await opened.send({ ...usualLoad, seconds, warmupSeconds })
     const batchesPerSecond = eventsPerSecond / usualLoad.count / 2
-    const load = { ...usualLoad, connections, seconds: latencySeconds, warmupSeconds, batchesPerSecond }
+    const load = { ...usualLoad, connections, seconds: uploadSeconds, warmupSeconds, batchesPerSecond }
     const results = []
     for (let round = 0; round < rounds; round++) {
       const without = await opened.send(load)
-      const uploading = uploader.call('upload', { seconds: warmupSeconds + latencySeconds, bytes: uploadedBytes })
+      const uploading = uploader.call('upload', { seconds: warmupSeconds + uploadSeconds, bytes: uploadedBytes })
       const during = await opened.send(load)
-      results.push({ without, during, uploadedBytes: await uploading, seconds: warmupSeconds + latencySeconds })
+      results.push({ without, during, uploadedBytes: await uploading, seconds: warmupSeconds + uploadSeconds })
       context.log(`round ${round + 1}: p99 ${without.p99Ms.toFixed(1)} ms, with uploads ${during.p99Ms.toFixed(1)} ms`)
     }
     return { published, rounds: results }

@@ -8,7 +8,7 @@ import { startProgram } from './start-program.js'
 /**
  * @typedef {import('./contenders.js').Contender} Contender
  * @typedef {import('./start-program.js').Program} Program
- * @typedef {Omit<import('./send-load.js').LoadOptions, 'port' | 'projectId' | 'headers'>} Load
+ * @typedef {Omit<import('./send-load.js').LoadOptions, 'port' | 'projectId' | 'headers' | 'watched'>} Load
  * @typedef {import('./send-load.js').LoadResult} LoadResult
  */
 
@@ -18,7 +18,7 @@ import { startProgram } from './start-program.js'
  * @typedef {object} Context
  * @property {string} directory where stores are made
  * @property {Contender[]} contenders those that can be measured here
- * @property {string | undefined} postgresUrl
+ * @property {{ url: string, pid?: number } | undefined} postgres its process, when it was started for this
  * @property {(line: string) => void} log
  */
 
@@ -27,6 +27,7 @@ import { startProgram } from './start-program.js'
  *
  * @typedef {object} Opened
  * @property {Program} program
+ * @property {import('./processor-time.js').Watched} watched
  * @property {string} directory
  * @property {(load: Load) => Promise<LoadResult>} send
  * @property {() => Promise<void>} close
@@ -45,17 +46,19 @@ import { startProgram } from './start-program.js'
 export async function openContender(context, contender, { store, isFresh = false, isKept = false }) {
   const directory = join(context.directory, `${contender.name}-${store}`)
   if (isFresh) await rm(directory, { recursive: true, force: true })
-  const url = context.postgresUrl
+  const { url, pid: database } = (contender.name === 'postgres' && context.postgres) || {}
   const program = await startProgram(contender.file, { projectId, directory, url, table: `events_${store}`, isFresh })
   // what was written before must not be written to disk while this is measured
   if (contender.name === 'postgres') await program.call('settle')
   await syncDisks()
   const sender = contender.isEmbedded ? undefined : await startProgram('src/load.js')
   const { port, headers } = program.started ?? {}
+  const watched = { pid: program.pid, helpers: program.helpers, database }
   return {
     program,
+    watched,
     directory,
-    send: (load) => (sender ?? program).call('send', { ...load, projectId, port, headers }),
+    send: (load) => (sender ?? program).call('send', { ...load, projectId, port, headers, watched }),
     async close() {
       await sender?.kill()
       // an orderly end drains first, which only those need whose store is looked at again

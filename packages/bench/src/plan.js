@@ -7,8 +7,9 @@
  * @property {number} warmupSeconds
  * @property {number} seconds of each run
  * @property {number} phaseSeconds of each of the mixed loads
- * @property {number} latencySeconds
- * @property {number[]} sizes how many events are stored before
+ * @property {number} latencySeconds enough for a merge
+ * @property {number} uploadSeconds
+ * @property {number[]} sizes how many events are stored before, each measured beside an empty store
  * @property {number} recoverySize
  * @property {readonly Part[]} parts
  * @property {readonly string[]} [only] contenders; all without
@@ -23,12 +24,13 @@ export const parts = ['throughput', 'mixed', 'growth', 'latency', 'recovery', 'u
 export const plans = {
   full: {
     name: 'full',
-    rounds: 5,
+    rounds: 9,
     warmupSeconds: 1,
-    seconds: 4,
-    phaseSeconds: 3,
-    latencySeconds: 15,
-    sizes: [0, 1e6, 10e6, 50e6],
+    seconds: 3,
+    phaseSeconds: 1.5,
+    latencySeconds: 12,
+    uploadSeconds: 8,
+    sizes: [10e6, 50e6, 100e6],
     recoverySize: 10e6,
     parts,
   },
@@ -37,9 +39,10 @@ export const plans = {
     rounds: 3,
     warmupSeconds: 0.4,
     seconds: 1.2,
-    phaseSeconds: 0.6,
+    phaseSeconds: 0.5,
     latencySeconds: 2,
-    sizes: [0, 1e6],
+    uploadSeconds: 2,
+    sizes: [1e6],
     recoverySize: 1e6,
     parts,
   },
@@ -50,7 +53,8 @@ export const plans = {
     seconds: 0.2,
     phaseSeconds: 0.1,
     latencySeconds: 0.2,
-    sizes: [0, 2000],
+    uploadSeconds: 0.2,
+    sizes: [2000],
     recoverySize: 2000,
     parts: ['throughput', 'mixed', 'growth', 'recovery', 'uploads'],
     only: ['floor', 'ours'],
@@ -59,3 +63,19 @@ export const plans = {
 
 /** What is sent unless something else is being measured. */
 export const usualLoad = { count: 100, connections: 16 }
+
+/**
+ * The contenders of a round. Peers are in every third: no target of these measurements refers to them.
+ *
+ * @param {readonly import('./contenders.js').Contender[]} contenders
+ * @param {number} round from 0 on
+ */
+export function contendersOfRound(contenders, round) {
+  return contenders.filter(({ isPeer }) => isPeer !== true || round % 3 === 0)
+}
+
+/** Whether a plan is a full one of which nothing was left out that the README quotes. @param {Plan} plan */
+export function isComplete({ name, parts: chosen, only }) {
+  const hasContenders = ['floor', 'ours'].every((each) => only === undefined || only.includes(each))
+  return name === 'full' && hasContenders && parts.every((part) => chosen.includes(part))
+}

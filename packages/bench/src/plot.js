@@ -1,7 +1,7 @@
 import { formatNumber } from './format.js'
 import { formatSize } from './measure-growth.js'
+import { growthRatio } from './ratios.js'
 import { summarize } from './statistics.js'
-import { growthRatio } from './targets.js'
 
 /** @typedef {{ title: string, median: number, min: number, max: number }} Bar */
 /** @typedef {{ title: string, points: { x: number, label: string, y: number }[] }} Line */
@@ -14,7 +14,7 @@ const colors = ['#2f7ed8', '#d9822b', '#3a9d5d', '#a854b8', '#8a8f98']
 /**
  * Bars of the throughput, and lines of how it changes as the stores grow, as one SVG for light and dark pages.
  *
- * @param {import('./report.js').Measured} record
+ * @param {import('./run-benchmark.js').Measured} record
  */
 export function makePlot({ results, contenders }) {
   const bars = contenders.flatMap(({ name, title }) => {

@@ -17,19 +17,3 @@ export function ownBytes(pid) {
     return undefined
   }
 }
-
-/**
- * The seconds of processor time that a process has used by now, over all its threads. Undefined where there is no /proc.
- *
- * @param {number} pid
- */
-export function cpuSeconds(pid) {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    // utime and stime, in ticks of 10 ms
-    return (Number(fields[11]) + Number(fields[12])) / 100
-  } catch {
-    return undefined
-  }
-}

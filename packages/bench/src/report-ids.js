@@ -24,7 +24,7 @@ export function makeIdsReport({ measuredAt, command, machine, versions, series }
         formatSize(step.ids),
         formatNumber(step.idsPerSecond),
         own ? formatNumber(own.idsPerSecond / step.idsPerSecond) : '–',
-        formatNumber(step.cpuMicroseconds),
+        step.cpuMicroseconds === undefined ? '–' : formatNumber(step.cpuMicroseconds),
         formatNumber(step.diskBytes),
         step.ownBytes === undefined ? '–' : formatNumber(step.ownBytes),
       ]
@@ -46,7 +46,7 @@ ${formatTable(['', ''], facts)}
 
 ## How it is measured
 
-All contenders do the same work: each random id is looked up and, as it is new, added, and the smallest possible events go into a log of batches of 100, durable with the ids, some 64 batches a commit. Only how an id is found differs. Ingest does it through the \`append\` of its store, with its own hash, its checksums and its queue; the others are the shortest programs that can be written with their libraries. Contenders take turns, a tenth of all ids each. Memory is what the process has for itself after a garbage collection; at the first steps most of it is Node itself.
+All contenders do the same work: each random id is looked up and, as it is new, added, and the smallest possible events go into a log of batches of 100, durable with the ids, some 64 batches a commit. Only how an id is found differs. Ingest does it through \`submitBatch\`, which also parses and checks the events, with its own hash, its checksums and its queue; the others are the shortest programs that can be written with their libraries. Contenders take turns, a tenth of all ids each. Memory is what the process has for itself after a garbage collection; at the first steps most of it is Node itself.
 
 ## What this does not prove
 

@@ -1,24 +1,12 @@
 import { formatNumber, formatSummary, formatTable } from './format.js'
-import { formatSize } from './measure-growth.js'
-import { mixes } from './measure-mixed.js'
+import { totalOf } from './processor-time.js'
+import { processorTime } from './ratios.js'
+import { formatFigure, formatThreads } from './report-cells.js'
+import { growthSection, mixedTable, throughputTable } from './report-loads.js'
 import { summarize } from './statistics.js'
-import { growthRatio, judgeTargets, mixRatio, throughputRatio } from './targets.js'
+import { judgeTargets } from './targets.js'
 
-/** @typedef {import('./run-benchmark.js').Results} Results */
-/** @typedef {import('./statistics.js').Summary} Summary */
-
-/**
- * A run of the benchmark, as it is kept beside its report.
- *
- * @typedef {object} Measured
- * @property {string} measuredAt ISO 8601
- * @property {string} command
- * @property {import('./plan.js').Plan} plan
- * @property {import('./machine.js').Fact[]} machine
- * @property {import('./machine.js').Fact[]} versions
- * @property {import('./contenders.js').Contender[]} contenders
- * @property {Results} results
- */
+/** @typedef {import('./run-benchmark.js').Measured} Measured */
 
 /**
  * The report of a run, in Markdown.
@@ -78,127 +66,6 @@ function factsTable(facts) {
   )
 }
 
-/** @param {Measured} record */
-function throughputTable({ results, contenders }) {
-  const { throughput = [] } = results
-  const rows = contenders.flatMap(({ name, title, missing }) => {
-    const runs = throughput.flatMap((round) => (round[name] ? [round[name]] : []))
-    if (runs.length === 0) return missing === undefined ? [] : [[title, `not measured: ${missing}`, '', '', '', '', '']]
-    const all = (/** @type {'eventsPerSecond' | 'p50Ms' | 'p99Ms' | 'loadCpu'} */ key) =>
-      summarize(runs.map((run) => run[key]))
-    return [
-      [
-        title,
-        formatSummary(all('eventsPerSecond')),
-        formatSummary(throughputRatio(results, name, 'floor')),
-        formatSummary(all('p50Ms')),
-        formatSummary(all('p99Ms')),
-        formatCores(runs.map(({ serverCpu }) => serverCpu)),
-        name === 'embedded' ? '–' : formatSummary(all('loadCpu')),
-      ],
-    ]
-  })
-  return [
-    'Batches of 100 new events with random ids, on 16 connections, into an empty store.',
-    formatTable(['', 'events/s', 'of the floor', 'p50 ms', 'p99 ms', 'cores used by its process', 'by the load'], rows),
-    'Where the load used a whole core it was the load that was measured: the server could do more. What PostgreSQL itself used is not in its line.',
-  ].join('\n\n')
-}
-
-/** @param {readonly (number | undefined)[]} cores */
-function formatCores(cores) {
-  const known = cores.flatMap((each) => each ?? [])
-  return known.length === 0 ? '–' : formatSummary(summarize(known))
-}
-
-/** @param {Measured} record */
-function mixedTable({ results, contenders }) {
-  const { mixed = [] } = results
-  const measured = contenders.filter(({ name }) => mixed.some((round) => round[name]))
-  const rows = measured.flatMap(({ name, title }) => {
-    return mixes.flatMap((mix) => {
-      const runs = mixed.flatMap((round) => round[name]?.[mix.name] ?? [])
-      if (runs.length === 0) return []
-      return [
-        [
-          title,
-          mix.title,
-          formatSummary(summarize(runs.map(({ eventsPerSecond }) => eventsPerSecond))),
-          formatSummary(mixRatio(results, mix.name, name)),
-          formatSummary(summarize(runs.map(({ p50Ms }) => p50Ms))),
-          formatSummary(summarize(runs.map(({ p99Ms }) => p99Ms))),
-        ],
-      ]
-    })
-  })
-  return [
-    'One after another on one store. Repeats count as events, as each has to be looked up; every answer said exactly which were new.',
-    formatTable(['', 'load', 'events/s', 'of all new', 'p50 ms', 'p99 ms'], rows),
-  ].join('\n\n')
-}
-
-/** @param {Measured} record */
-function growthSection({ results, contenders }) {
-  const { growth } = results
-  if (!growth) return ''
-  const rows = contenders.flatMap(({ name, title }) => {
-    const sizes = [...new Set(growth.rounds.flatMap((round) => Object.keys(round[name] ?? {}).map(Number)))]
-    return sizes.map((size) => growthRow(results, { name, title, size }))
-  })
-  const skipped = growth.skipped.map(({ size, contender, reason }) => {
-    const title = contenders.find(({ name }) => name === contender)?.title ?? contender
-    return `${title} with ${formatSize(size)} events is left out: ${reason}.`
-  })
-  return [
-    'The same load on stores that were filled before. A store keeps what each round adds, so "stored" is the range over the rounds.',
-    formatTable(
-      ['', 'stored before', 'events/s', 'of empty', 'p50 ms', 'p99 ms', 'open, ms', 'own memory, MB: opened', 'loaded'],
-      rows,
-    ),
-    ...(skipped.length > 0 ? [skipped.join('\n')] : []),
-    ...(growth.filled.length > 0 ? ['On disk, right after filling:', filledTable(growth.filled)] : []),
-    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when somebody else needs the memory. Memory for each id is the difference between the process on the largest store and the one on the empty store, after the same load.',
-  ].join('\n\n')
-}
-
-/** @param {Results} results @param {{ name: string, title: string, size: number }} of */
-function growthRow(results, { name, title, size }) {
-  const runs = (results.growth?.rounds ?? []).flatMap((round) => round[name]?.[size] ?? [])
-  const stored = summarize(runs.map((run) => run.stored))
-  const optional = (/** @type {'openMs' | 'openBytes' | 'loadedBytes'} */ key, scale = 1) => {
-    const values = runs.flatMap((run) => run[key] ?? [])
-    return values.length === 0 ? '–' : formatSummary(summarize(values.map((value) => value / scale)))
-  }
-  return [
-    title,
-    name !== 'ours' || stored.max === stored.min
-      ? formatSize(size)
-      : `${formatNumber(stored.min)}–${formatNumber(stored.max)}`,
-    formatSummary(summarize(runs.map(({ eventsPerSecond }) => eventsPerSecond))),
-    formatSummary(growthRatio(results, name, size)),
-    formatSummary(summarize(runs.map(({ p50Ms }) => p50Ms))),
-    formatSummary(summarize(runs.map(({ p99Ms }) => p99Ms))),
-    optional('openMs'),
-    optional('openBytes', 1e6),
-    optional('loadedBytes', 1e6),
-  ]
-}
-
-/** @param {import('./measure-growth.js').Filled[]} filled */
-function filledTable(filled) {
-  return formatTable(
-    ['events', 'filled at, events/s', 'log, bytes an event', 'ids, bytes an id'],
-    filled.map(({ size, eventsPerSecond, logBytes, idBytes }) => {
-      return [
-        formatSize(size),
-        formatNumber(eventsPerSecond),
-        formatNumber(logBytes),
-        idBytes === undefined ? '–' : formatNumber(idBytes),
-      ]
-    }),
-  )
-}
-
 /** @param {import('./measure-latency.js').Latency} latency */
 function latencySection({ eventsPerSecondMax, rounds, indexed, idsBytesBefore, idsBytesAfter }) {
   const all = (/** @type {'p50Ms' | 'p90Ms' | 'p99Ms' | 'maxMs'} */ key) =>
@@ -206,8 +73,17 @@ function latencySection({ eventsPerSecondMax, rounds, indexed, idsBytesBefore, i
   return [
     `Batches became due evenly, at half of the ${formatNumber(eventsPerSecondMax)} events a second that the same store took just before, and were sent then, whether or not earlier ones had been answered. ${formatNumber(indexed)} ids were added meanwhile: each 262,144 bring about a flush, and eight flushes a merge. On disk, \`ids\` went from ${formatNumber(idsBytesBefore / 1e6)} to ${formatNumber(idsBytesAfter / 1e6)} MB.`,
     formatTable(
-      ['p50 ms', 'p90 ms', 'p99 ms', 'longest, ms'],
-      [[all('p50Ms'), all('p90Ms'), all('p99Ms'), all('maxMs')]],
+      ['p50 ms', 'p90 ms', 'p99 ms', 'longest, ms', 'processor time, µs an event', 'by thread'],
+      [
+        [
+          all('p50Ms'),
+          all('p90Ms'),
+          all('p99Ms'),
+          all('maxMs'),
+          formatFigure(rounds, processorTime),
+          formatThreads(rounds.map(({ processor }) => processor)),
+        ],
+      ],
     ),
   ].join('\n\n')
 }
@@ -216,15 +92,17 @@ function latencySection({ eventsPerSecondMax, rounds, indexed, idsBytesBefore, i
 function recoverySection({ opens, rebuilds, notRebuilt }) {
   const rowOf =
     (/** @type {string} */ what) =>
-    (/** @type {{ events: number, openMs: number }} */ { events, openMs }) => [
+    (/** @type {import('./measure-recovery.js').RecoveryOpen} */ { events, openMs, processor }) => [
       what,
       events.toLocaleString('en'),
       formatNumber(openMs),
       formatNumber((events / openMs) * 1000),
+      formatNumber(totalOf(processor) ?? Number.NaN),
+      formatThreads([processor]),
     ]
   const rows = [...opens.map(rowOf('kill -9 under load')), ...rebuilds.map(rowOf('`ids` deleted'))]
   return [
-    formatTable(['before', 'events', 'open, ms', 'events/s'], rows),
+    formatTable(['before', 'events', 'open, ms', 'events/s', 'processor time, µs an event', 'by thread'], rows),
     ...(notRebuilt === undefined ? [] : [`The index was not rebuilt: ${notRebuilt}.`]),
   ].join('\n\n')
 }
@@ -236,13 +114,18 @@ function uploadsSection({ published, rounds }) {
   const all = (/** @type {'without' | 'during'} */ key) => [
     formatSummary(summarize(rounds.map((round) => round[key].p50Ms))),
     formatSummary(summarize(rounds.map((round) => round[key].p99Ms))),
+    formatFigure(
+      rounds.map((round) => round[key]),
+      processorTime,
+    ),
+    formatThreads(rounds.map((round) => round[key].processor)),
   ]
   const uploaded = formatSummary(summarize(rounds.map((round) => round.uploadedBytes / 1e6 / round.seconds)))
   return [
     `A map of 55 MB is published at ${megabytesPerSecond('newMs')} MB/s when all of it is new, and the same again at ${megabytesPerSecond('againMs')} MB/s, hashing and cutting included, over loopback, after one that is not counted.`,
     `Events come evenly, at half of the rate that the same store took just before; meanwhile one new map of 8 MB after another is published, ${uploaded} MB/s of them.`,
     formatTable(
-      ['answers to events', 'p50 ms', 'p99 ms'],
+      ['answers to events', 'p50 ms', 'p99 ms', 'processor time, µs an event', 'by thread'],
       [
         ['without uploads', ...all('without')],
         ['while maps are uploaded', ...all('during')],
@@ -253,7 +136,7 @@ function uploadsSection({ published, rounds }) {
 
 const method = `Load comes from a process of its own, over raw sockets with keep-alive. A connection sends its next batch when the last one is answered, and has it ready by then: nothing is made while the server waits. Every event is new unless the table says otherwise: 128 random bits seed each run, and the ids are random UUIDs. Events have about 370 bytes. Every answer is checked: it must be 202, with exactly as many accepted and as many duplicates as there were; one wrong answer, and the run has no figure.
 
-Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Disks are synced before each run, so that no contender pays for the writes of another.
+Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Under other loads all servers of a round run at the same time, but only one is loaded, once the others do nothing in the background. Disks are synced before a server takes load, so that no contender pays for the writes of another.
 
 - **The floor** reads and parses the body and keeps nothing. **The synced floor** also appends it to a file, one \`fdatasync\` for all that has gathered.
 - **PostgreSQL** takes one \`INSERT … SELECT unnest … ON CONFLICT DO NOTHING\` a batch, prepared, on 8 connections, with its durability as it comes, and more memory and fewer checkpoints than by default.

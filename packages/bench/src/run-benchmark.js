@@ -1,4 +1,4 @@
-import { measureGrowth, storeOf } from './measure-growth.js'
+import { measureGrowth, recoveryStore } from './measure-growth.js'
 import { measureLatency } from './measure-latency.js'
 import { measureMixed } from './measure-mixed.js'
 import { measureRecovery } from './measure-recovery.js'
@@ -18,6 +18,19 @@ import { measureUploads } from './measure-uploads.js'
  */
 
 /**
+ * A run of the benchmark, as it is kept beside its report.
+ *
+ * @typedef {object} Measured
+ * @property {string} measuredAt ISO 8601
+ * @property {string} command
+ * @property {import('./plan.js').Plan} plan
+ * @property {import('./machine.js').Fact[]} machine
+ * @property {import('./machine.js').Fact[]} versions
+ * @property {import('./contenders.js').Contender[]} contenders
+ * @property {Results} results
+ */
+
+/**
  * Measures the parts of a plan, one after another.
  *
  * @param {import('./open-contender.js').Context} context
@@ -34,13 +47,9 @@ export async function runBenchmark(context, plan) {
   if (has('throughput')) results.throughput = await measureThroughput(context, plan)
   if (has('mixed')) results.mixed = await measureMixed(context, plan)
   if (has('growth')) results.growth = await measureGrowth(context, plan)
-  // the largest store up to the size that recovery is meant for, or an empty one
-  const store = storeOf(
-    Math.max(0, ...(results.growth?.filled ?? []).map(({ size }) => size).filter((size) => size <= plan.recoverySize)),
-  )
   const hasOurs = context.contenders.some(({ name }) => name === 'ours')
-  if (hasOurs && has('latency')) results.latency = await measureLatency(context, plan, store)
-  if (hasOurs && has('recovery')) results.recovery = await measureRecovery(context, plan, store)
+  if (hasOurs && has('latency')) results.latency = await measureLatency(context, plan, recoveryStore)
+  if (hasOurs && has('recovery')) results.recovery = await measureRecovery(context, plan, recoveryStore)
   if (hasOurs && has('uploads')) results.uploads = await measureUploads(context, plan)
   return results
 }

@@ -2,6 +2,7 @@ import { connect } from 'node:net'
 import { createAnswerReader } from './answer-reader.js'
 import { createBatchPlan } from './batch-plan.js'
 import { makeBatch, newSeed, stampBatch } from './make-batch.js'
+import { processorTimePerEvent, readProcessorTime } from './processor-time.js'
 import { percentile } from './statistics.js'
 
 /**
@@ -17,6 +18,7 @@ import { percentile } from './statistics.js'
  * @property {number} [resend] how many batches of `seed` were sent before and are all that is sent
  * @property {number} [batchesPerSecond] open loop: so many are due each second, whether or not the answers keep up
  * @property {import('./make-batch.js').Seed} [seed]
+ * @property {import('./processor-time.js').Watched} [watched] the process that takes the load
  */
 
 /**
@@ -29,6 +31,8 @@ import { percentile } from './statistics.js'
  * @property {number} p99Ms
  * @property {number} maxMs
  * @property {number} loadCpu how much of one core the load itself needed: near 1, it is the load that was measured
+ * @property {import('./processor-time.js').ProcessorTime | undefined} [processor] of the process that takes the load, while it was
+ *   measured, in microseconds an event
  * @property {import('./make-batch.js').Seed} seed
  * @property {number} answered batches 0 to this one, not included, were all sent and answered, warm-up included
  */
@@ -49,6 +53,7 @@ const dueMax = 10_000
  */
 export async function sendLoad(options) {
   const { port, headers = {}, projectId, count, connections, seconds, warmupSeconds = 0, batchesPerSecond } = options
+  const processorTime = () => options.watched && readProcessorTime(options.watched)
   const seed = options.seed ?? newSeed()
   const plan = createBatchPlan(options)
   const senders = await Promise.all(Array.from({ length: connections }, () => openSender()))
@@ -71,8 +76,11 @@ export async function sendLoad(options) {
   const start = performance.now() + warmupSeconds * 1000
   let end = start + seconds * 1000
   let cpuBefore = process.cpuUsage()
+  let processorBefore = processorTime()
+  let processorAfter = processorBefore
   const warm = setTimeout(() => {
     cpuBefore = process.cpuUsage()
+    processorBefore = processorTime()
   }, warmupSeconds * 1000)
   let loadCpu = 0
 
@@ -87,6 +95,7 @@ export async function sendLoad(options) {
     }
     end = Math.min(end, performance.now())
     isOver = true
+    processorAfter = processorTime()
     const cpu = process.cpuUsage(cpuBefore)
     loadCpu = (cpu.user + cpu.system) / 1000 / (end - start)
     if (busy > 0) {
@@ -111,6 +120,7 @@ export async function sendLoad(options) {
     p99Ms: percentile(sorted, 0.99),
     maxMs: percentile(sorted, 1),
     loadCpu,
+    processor: processorTimePerEvent(processorBefore, processorAfter, latenciesMs.length * count),
     seed,
     answered: Math.min(...senders.map((sender) => sender.nextNumber())),
   }

@@ -1,13 +1,18 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { processorTimePerEvent, readProcessorTime, threadsOf } from './processor-time.js'
+
+/** @typedef {import('./processor-time.js').ProcessorTime} ProcessorTime */
 
 /**
  * A child process that answers calls.
  *
  * @typedef {object} Program
  * @property {number} pid
+ * @property {number[]} helpers its threads before `start`
  * @property {any} started what its `start` answered
+ * @property {(events: number) => ProcessorTime | undefined} startTime of the processor, in microseconds an event
  * @property {(method: string, argument?: unknown) => Promise<any>} call
  * @property {() => Promise<void>} stop an orderly end
  * @property {() => Promise<void>} kill `kill -9`
@@ -55,10 +60,17 @@ export async function startProgram(file, options) {
   }
 
   try {
+    await call('ready')
+    const pid = /** @type {number} */ (child.pid)
+    const helpers = threadsOf(pid)
+    const timeBefore = readProcessorTime({ pid, helpers })
     const started = await call('start', options)
+    const timeAfter = readProcessorTime({ pid, helpers })
     return {
-      pid: /** @type {number} */ (child.pid),
+      pid,
+      helpers,
       started,
+      startTime: (events) => processorTimePerEvent(timeBefore, timeAfter, events),
       call,
       async stop() {
         await call('stop')

@@ -1,4 +1,5 @@
 import { formatSize } from './measure-growth.js'
+import { growthRatio, mainThreadTime, mixFloorRatio, mixRatio, processorTime, throughputRatio } from './ratios.js'
 import { summarize, summarizeRatios } from './statistics.js'
 
 /**
@@ -43,53 +44,123 @@ const tooSmall = 'measured too small to judge'
 
 /** @param {Results} results @returns {Target[]} */
 function targetsOf(results) {
-  const { growth, latency, recovery, uploads } = results
-  const filled = growth?.filled.at(-1)?.size ?? 0
   return [
-    atLeast('HTTP, durable, against a server that only parses', 0.5, throughputRatio(results, 'ours', 'floor')),
-    atLeast('the same, against Fastify + PostgreSQL, empty', 4, throughputRatio(results, 'ours', 'postgres')),
+    ...throughputTargets(results),
     ...growthTargets(results),
-    atLeast('in process, against HTTP', 1.5, throughputRatio(results, 'embedded', 'ours')),
-    atLeast('whole batches sent again, against new ones', 0.7, mixRatio(results, 'again')),
+    ...mixTargets(results),
+    ...sizeTargets(results),
+    ...recoveryTargets(results),
+    ...latencyTargets(results),
+    ...uploadTargets(results),
+  ]
+}
+
+/** @param {Results} results */
+function throughputTargets(results) {
+  return [
+    atMost(
+      'processor time an event, against the floor (stretch: 1.5)',
+      1.8,
+      throughputRatio(results, 'ours', 'floor', processorTime),
+    ),
+    atMost(
+      'processor time an event of the main thread, against that of the floor',
+      0.75,
+      throughputRatio(results, 'ours', 'floor', mainThreadTime),
+    ),
+    atLeast('events/s over HTTP, durable, against the floor', 0.75, throughputRatio(results, 'ours', 'floor')),
+    atLeast('the same with 64 connections', 0.9, mixFloorRatio(results, 'connections-64')),
+    atLeast('events/s against Fastify + PostgreSQL, empty', 8, throughputRatio(results, 'ours', 'postgres')),
+    atLeast('events/s in process, against HTTP', 1.5, throughputRatio(results, 'embedded', 'ours')),
+  ]
+}
+
+/** @param {Results} results */
+function growthTargets(results) {
+  return [10e6, 50e6, 100e6].map((size) => {
+    return atLeast(
+      `events/s with ${formatSize(size)} events stored, against none`,
+      0.9,
+      growthRatio(results, 'ours', size),
+    )
+  })
+}
+
+/** @param {Results} results */
+function mixTargets(results) {
+  return [
+    atLeast('events/s with 1 % repeats, against all new', 0.8, mixRatio(results, 'repeats-1')),
+    atLeast('events/s with 50 % repeats, against all new', 0.75, mixRatio(results, 'repeats-50')),
+    atLeast('events/s of whole batches sent again, against all new', 0.7, mixRatio(results, 'again')),
+    atLeast('events/s with 1 event a batch, against the floor', 0.35, mixFloorRatio(results, 'single')),
+    atMost(
+      'processor time an event with 1 event a batch, against the floor',
+      4,
+      mixFloorRatio(results, 'single', 'ours', processorTime),
+    ),
+  ]
+}
+
+/** @param {Results} results */
+function sizeTargets(results) {
+  const filled = results.growth?.filled.at(-1)
+  const isEnough = filled !== undefined && filled.size >= idsMin
+  const idBytes = filled?.idBytes === undefined ? undefined : summarize([filled.idBytes])
+  return [
     atMost(
       'memory of its own beyond an empty store, for each stored id',
-      3,
+      1.5,
       memoryPerId(results),
       ' bytes',
-      filled >= idsMin,
+      isEnough,
     ),
-    atMost('`data/ids` on disk, for each id', 32, idBytes(results), ' bytes', filled >= idsMin),
+    atMost('`data/ids` on disk, for each id', 26, idBytes, ' bytes', isEnough),
+  ]
+}
+
+/** @param {Results} results */
+function recoveryTargets({ recovery }) {
+  const { opens = [], rebuilds = [] } = recovery ?? {}
+  const summaryOf = (/** @type {number[]} */ values) => (values.length === 0 ? undefined : summarize(values))
+  return [
     atMost(
-      `open after kill -9 under load${sizeNote(recovery?.opens)}`,
+      `open after kill -9 under load${sizeNote(opens)}`,
       2000,
-      recovery && recovery.opens.length > 0 ? summarize(recovery.opens.map(({ openMs }) => openMs)) : undefined,
+      summaryOf(pick(opens, 'openMs')),
       ' ms',
-      eventsOf(recovery?.opens) >= 10e6,
+      eventsOf(opens) >= 10e6,
     ),
     atLeast(
-      `rebuild of \`data/ids\`${sizeNote(recovery?.rebuilds)}`,
+      `rebuild of \`data/ids\`${sizeNote(rebuilds)}`,
       1e6,
-      recovery && recovery.rebuilds.length > 0
-        ? summarize(recovery.rebuilds.map(({ events, openMs }) => (events / openMs) * 1000))
-        : undefined,
+      summaryOf(rebuilds.map(({ events, openMs }) => (events / openMs) * 1000)),
       ' ids/s',
-      eventsOf(recovery?.rebuilds) >= rebuiltMin,
+      eventsOf(rebuilds) >= rebuiltMin,
     ),
+  ]
+}
+
+/** @param {Results} results */
+function latencyTargets({ latency }) {
+  return [
     atMost(
-      'p99 latency at half of the highest rate, against p50',
-      5,
+      'p99 latency at half of the highest rate, while runs are merged, against p50',
+      4,
       latency && summarizeRatios(pick(latency.rounds, 'p99Ms'), pick(latency.rounds, 'p50Ms')),
       ' ×',
       latency !== undefined && latency.indexed >= mergeIds,
     ),
+  ]
+}
+
+/** @param {Results} results */
+function uploadTargets({ uploads }) {
+  const p99s = (/** @type {'during' | 'without'} */ key) => (uploads?.rounds ?? []).map((round) => round[key].p99Ms)
+  return [
     atMost(
       'p99 latency while maps are uploaded, against without',
       1.5,
-      uploads &&
-        summarizeRatios(
-          uploads.rounds.map(({ during }) => during.p99Ms),
-          uploads.rounds.map(({ without }) => without.p99Ms),
-        ),
+      uploads && summarizeRatios(p99s('during'), p99s('without')),
     ),
     atLeast(
       'publishing a new map of 55 MB',
@@ -100,74 +171,15 @@ function targetsOf(results) {
   ]
 }
 
-/**
- * What a contender reaches of another, in the same rounds.
- *
- * @param {Results} results @param {string} name @param {string} other
- * @returns {Summary | undefined}
- */
-export function throughputRatio({ throughput = [] }, name, other) {
-  const rounds = throughput.filter((runs) => runs[name] && runs[other])
-  const rates = (/** @type {string} */ each) => rounds.map((runs) => runs[each]?.eventsPerSecond ?? 0)
-  return rounds.length === 0 ? undefined : summarizeRatios(rates(name), rates(other))
-}
-
-/**
- * What a contender reaches with so many events stored of what it reaches with none.
- *
- * @param {Results} results @param {string} name @param {number} size
- * @returns {Summary | undefined}
- */
-export function growthRatio({ growth }, name, size) {
-  const rounds = (growth?.rounds ?? []).map((byContender) => byContender[name] ?? {})
-  const both = rounds.flatMap(({ 0: empty, [size]: full }) => (empty && full ? [{ empty, full }] : []))
-  if (both.length === 0) return undefined
-  return summarizeRatios(
-    both.map(({ full }) => full.eventsPerSecond),
-    both.map(({ empty }) => empty.eventsPerSecond),
-  )
-}
-
-/**
- * What ours reaches with a mixed load of what it reaches with new batches.
- *
- * @param {Results} results @param {string} mix @param {string} [name]
- * @returns {Summary | undefined}
- */
-export function mixRatio({ mixed = [] }, mix, name = 'ours') {
-  const both = mixed.flatMap(({ [name]: runs }) =>
-    runs?.new && runs[mix] ? [{ fresh: runs.new, other: runs[mix] }] : [],
-  )
-  if (both.length === 0) return undefined
-  return summarizeRatios(
-    both.map(({ other }) => other.eventsPerSecond),
-    both.map(({ fresh }) => fresh.eventsPerSecond),
-  )
-}
-
-/** @param {Results} results @returns {Target[]} */
-function growthTargets(results) {
-  return [10e6, 50e6].map((size) => {
-    return atLeast(`with ${formatSize(size)} events stored, against none`, 0.8, growthRatio(results, 'ours', size))
-  })
-}
-
 /** The growth of memory from the empty store to the largest one, after the same load. @param {Results} results */
 function memoryPerId({ growth }) {
+  const largest = growth?.filled.at(-1)?.size ?? 0
   const perId = (growth?.rounds ?? []).flatMap(({ ours = {} }) => {
-    const runs = Object.values(ours)
-    const empty = runs.find(({ stored }) => stored === 0)
-    const largest = runs.reduce((most, run) => (run.stored > most.stored ? run : most), runs[0] ?? { stored: 0 })
-    if (empty?.loadedBytes === undefined || !('loadedBytes' in largest) || largest.loadedBytes === undefined) return []
-    return largest.stored === 0 ? [] : [(largest.loadedBytes - empty.loadedBytes) / largest.stored]
+    const { 0: empty, [largest]: full } = ours
+    if (empty?.loadedBytes === undefined || full?.loadedBytes === undefined || full.stored === 0) return []
+    return [(full.loadedBytes - empty.loadedBytes) / full.stored]
   })
   return perId.length === 0 ? undefined : summarize(perId)
-}
-
-/** Of the largest store, as it was filled. @param {Results} results */
-function idBytes({ growth }) {
-  const bytes = growth?.filled.at(-1)?.idBytes
-  return bytes === undefined ? undefined : summarize([bytes])
 }
 
 /** @param {{ events: number }[] | undefined} opens */

@@ -1,23 +1,65 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { makePlot } from './plot.js'
+import { withFigures } from './readme-figures.js'
+import { makeReport } from './report.js'
+import { makeIdsPlot, makeIdsReport } from './report-ids.js'
+
+/** @typedef {import('./run-benchmark.js').Measured} Measured */
+
+/** The report that the README quotes, and that of the id index. */
+export const latest = 'latest'
+export const latestIds = 'latest-ids'
 
 /**
- * Writes a report with its plot and its figures, under its own name and as the latest.
+ * Writes the figures of a run with their report and its plot.
  *
  * @param {string} directory
- * @param {{ name: string, latest: string, record: unknown, report: (files: { plot: string, raw: string }) => string, plot: string }} written
+ * @param {string} name of the files
+ * @param {Measured} record
  * @returns {Promise<string>} the path of the report
  */
-export async function writeReport(directory, { name, latest, record, report, plot }) {
+export function writeReport(directory, name, record) {
+  return writeFiles(directory, name, record, { plot: makePlot(record), report: makeReport(record, filesOf(name)) })
+}
+
+/** @param {string} directory @param {import('./report-ids.js').MeasuredIds} record */
+export function writeIdsReport(directory, record) {
+  const report = makeIdsReport(record, filesOf(latestIds))
+  return writeFiles(directory, latestIds, record, { plot: makeIdsPlot(record), report })
+}
+
+/**
+ * Writes the newest reports once more from their figures, and what the README quotes.
+ *
+ * @param {string} directory with the reports
+ * @param {string} readme its path
+ */
+export async function rewriteReports(directory, readme) {
+  /** @type {Measured} */
+  const record = await readRecord(directory, latest)
+  await writeReport(directory, latest, record)
+  await writeIdsReport(directory, await readRecord(directory, latestIds))
+  await writeFile(readme, withFigures(await readFile(readme, 'utf8'), record))
+}
+
+/** @param {string} directory @param {string} name */
+async function readRecord(directory, name) {
+  return JSON.parse(await readFile(join(directory, filesOf(name).raw), 'utf8'))
+}
+
+/** The names of the files beside a report. @param {string} name */
+export function filesOf(name) {
+  return { plot: `${name}.svg`, raw: `${name}.json` }
+}
+
+/** @param {string} directory @param {string} name @param {unknown} record @param {{ report: string, plot: string }} texts */
+async function writeFiles(directory, name, record, { report, plot }) {
+  const files = filesOf(name)
+  const path = join(directory, `${name}.md`)
   await mkdir(directory, { recursive: true })
-  const raw = `${name}.json`
-  const texts = {
-    [raw]: `${JSON.stringify(record, null, 1)}\n`,
-    [`${name}.svg`]: plot,
-    [`${name}.md`]: report({ plot: `${name}.svg`, raw }),
-    [`${latest}.svg`]: plot,
-    [`${latest}.md`]: report({ plot: `${latest}.svg`, raw }),
-  }
-  for (const [file, text] of Object.entries(texts)) await writeFile(join(directory, file), text)
-  return join(directory, `${name}.md`)
+  await writeFile(join(directory, files.raw), `${JSON.stringify(record, null, 1)}\n`)
+  await writeFile(join(directory, files.plot), plot)
+  await writeFile(path, report)
+  return path
 }

@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { mixes } from '../src/measure-mixed.js'
 
 const program = fileURLToPath(new URL('../src/bench.js', import.meta.url))
 
@@ -15,12 +16,15 @@ function bench(...args: string[]) {
 t.test('a tiny run measures, and writes its report', async (t) => {
   const directory = t.testdir({ stores: {}, out: {} })
   const out = join(directory, 'out')
-  const { stdout } = await bench('--smoke', '--directory', join(directory, 'stores'), '--out', out)
-  t.match(stdout, /measured too small to judge: HTTP, durable, against a server that only parses/)
-  t.match(stdout, /not measured: the same, against Fastify \+ PostgreSQL/)
+  const options = ['--directory', join(directory, 'stores'), '--out', out]
+  const { stdout, stderr } = await bench('--smoke', '--sizes', '3000,1000,1000000M', ...options)
+  t.match(stdout, /measured too small to judge: events\/s over HTTP, durable, against the floor/)
+  t.match(stdout, /not measured: events\/s against Fastify \+ PostgreSQL/)
   t.strictSame(readdirSync(join(directory, 'stores')), [], 'nothing is left behind')
 
-  const report = readFileSync(join(out, 'latest.md'), 'utf8')
+  t.strictSame(readdirSync(out), ['smoke.json', 'smoke.md', 'smoke.svg'], 'the newest full report stays')
+
+  const report = readFileSync(join(out, 'smoke.md'), 'utf8')
   for (const heading of [
     'Targets',
     'Machine',
@@ -32,13 +36,38 @@ t.test('a tiny run measures, and writes its report', async (t) => {
   ]) {
     t.match(report, `\n## ${heading}\n`)
   }
-  const svg = readFileSync(join(out, 'latest.svg'), 'utf8')
+  const svg = readFileSync(join(out, 'smoke.svg'), 'utf8')
   t.match(svg, />Ingest over HTTP</)
   t.notMatch(svg, /NaN|undefined|Infinity/)
-  const [raw] = readdirSync(out).filter((file) => file.endsWith('-smoke.json'))
-  const { results, machine } = JSON.parse(readFileSync(join(out, raw ?? ''), 'utf8'))
+  const { results, machine } = JSON.parse(readFileSync(join(out, 'smoke.json'), 'utf8'))
   t.ok(results.throughput[0].ours.eventsPerSecond > 0)
   t.ok(machine.length > 0)
+  const [{ floor, ours }] = results.mixed
+  t.strictSame(Object.keys(floor), ['new', 'single', 'connections-1', 'connections-4', 'connections-64'])
+  t.strictSame(
+    Object.keys(ours),
+    mixes.map(({ name }) => name),
+  )
+  const { filled, rounds, skipped } = results.growth
+  t.match(filled, [{ size: 1000 }, { size: 3000 }])
+  t.match(rounds, [
+    { floor: { 0: {} }, ours: { 0: { stored: 0 }, 1000: { stored: 1000 } } },
+    { floor: { 0: {} }, ours: { 0: { stored: 0 }, 3000: { stored: 3000 } } },
+  ])
+  const reason = /GB would be needed, and \d+ GB are free/
+  t.match(skipped, [{ size: 1e12, contender: 'ours', reason }])
+  t.match(stderr, reason)
+  t.match(report, reason)
+  if (!existsSync('/proc/self/task')) return
+  for (const run of [
+    results.throughput[0].ours,
+    ours.again,
+    ours.single,
+    rounds[1].ours[3000],
+    results.uploads.rounds[0].during,
+  ])
+    t.match(run.processor, { main: Number, writer: Number, helpers: Number })
+  t.match(results.throughput[0].floor.processor, { main: Number, helpers: Number, writer: undefined })
 })
 
 t.test('an unknown benchmark is refused by name', async (t) => {

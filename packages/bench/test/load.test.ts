@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createIngest, openMemoryStore } from '@ingest/core'
@@ -7,6 +8,7 @@ import t, { type Test } from 'tap'
 import { createAnswerReader } from '../src/answer-reader.js'
 import { createBatchPlan } from '../src/batch-plan.js'
 import { idOf, makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
+import { totalOf } from '../src/processor-time.js'
 import { type LoadOptions, sendLoad } from '../src/send-load.js'
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
@@ -134,6 +136,17 @@ t.test('a server that answers rightly gets a figure', async (t) => {
   t.ok(result.batches > 0)
   t.ok(result.eventsPerSecond > 0)
   t.ok(result.p50Ms > 0 && result.p50Ms <= result.p99Ms && result.p99Ms <= result.maxMs)
+  await server.close()
+})
+
+t.test('the processor time of the server is that of an event', { skip: !existsSync('/proc/self/task') }, async (t) => {
+  const { server, options } = await serveIngest(t)
+  // this process serves, and sends too
+  const { events, processor } = await sendLoad({ ...options, watched: { pid: process.pid, helpers: [] } })
+  const total = totalOf(processor) ?? 0
+  const used = process.cpuUsage()
+  t.ok(total > 0 && total * events <= used.user + used.system + 20_000, `${total} of ${used.user} µs`)
+  t.equal((await sendLoad(options)).processor, undefined)
   await server.close()
 })
 

@@ -59,9 +59,10 @@ export { scopes } from './projects/project.ts'
 
 // Stores and their adapters
 
+export type { AppendEvent, BatchEvents } from './events/batch-events.ts'
+export { decodeEvents } from './events/batch-events.ts'
 export type {
   AppendBatch,
-  AppendEvent,
   AppendResult,
   Cursor,
   EventStore,

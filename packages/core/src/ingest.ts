@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
 import { eventIdIssue, type IngestEvent } from './events/event.ts'
@@ -111,6 +112,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
   const now = () => checkTime(clock())
+  const hashKey = store.hashKey ?? randomBytes(16)
   const checkBySchema = compileEventSchemas(schemas)
   const keys = createKeyring(store, now)
   const notifier = createEventNotifier()
@@ -124,7 +126,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
       projectId,
 
       async submitBatch(body, { admit = () => {} } = {}) {
-        const { result, conflicts } = await submitBatch({ store, checkBySchema, now }, projectId, body, admit)
+        const { result, conflicts } = await submitBatch({ store, hashKey, checkBySchema, now }, projectId, body, admit)
         tally.accepted += result.accepted
         tally.duplicates += result.duplicates
         tally.rejected += result.rejected.length

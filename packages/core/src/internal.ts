@@ -1,8 +1,10 @@
 // What only the other packages of Ingest need: it may change with any version.
 
 export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'
+export { column, countEvents, encodeEvents, noBuild, wordsPerEvent } from './events/batch-events.ts'
 export type { KnownField } from './events/event.ts'
 export { eventIdIssue, knownFields } from './events/event.ts'
+export { hashId } from './events/id-hash.ts'
 export { checkReadEventsOptions } from './events/read-events.ts'
 export { scanBatch } from './events/scan-batch.ts'
 export { sliceEvents, sliceMember } from './json/json-scanner.ts'

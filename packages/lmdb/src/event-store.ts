@@ -1,20 +1,22 @@
 import {
   type AppendBatch,
-  type AppendEvent,
   type AppendResult,
+  type BatchEvents,
+  decodeEvents,
   type EventCursors,
   type EventStore,
   eventCursors,
   type ReadOptions,
   type StoredEvent,
 } from '@ingest/core'
+import { column, countEvents, encodeEvents, hashId, wordsPerEvent } from '@ingest/core/internal'
 import type { LmdbIdentity } from './environment/identity.ts'
 import type { Fingerprint } from './ids/fingerprint.ts'
 import { countSince, readActivity } from './log/activity.ts'
 import { createEventLog, type EventLogTables, type LoggedEvent, type SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-turns.ts'
 import type { Position } from './log/record.ts'
-import { encodePayload, encodeRecord } from './log/record.ts'
+import { encodeRecord } from './log/record.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -36,17 +38,22 @@ const readAhead = 64
 /** The bytes of events that a reader reads in one step. */
 const stepBytes = 32_768
 
-export function createEventStore(options: EventStoreOptions): EventStore {
-  const { identity, tables, writer, reader, slicedReads } = options
+export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'hashKey'> {
+  const { identity, fingerprint, tables, writer, reader, slicedReads } = options
   const { readSnapshot, readProject, numberOf } = reader
   const log = createEventLog(tables)
 
   function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
     const fingerprints = new Uint32Array(eventIds.length * 2)
-    for (let i = 0; i < eventIds.length; i++) {
-      options.fingerprint(project, eventIds[i] as string, fingerprints, i * 2)
+    for (const [i, eventId] of eventIds.entries()) {
+      fingerprint(project, ...hashId(identity.hashKey, eventId), fingerprints, i * 2)
     }
     return fingerprints
+  }
+
+  /** Batches from elsewhere than this store's own Ingest may have hashes of another key. */
+  function withOwnHashes(body: Uint8Array, events: BatchEvents): BatchEvents {
+    return events.hashKey === identity.hashKey ? events : encodeEvents(decodeEvents(body, events), identity.hashKey)
   }
 
   async function locate(projectId: string, eventIds: readonly string[]): Promise<(Position | undefined)[]> {
@@ -56,17 +63,14 @@ export function createEventStore(options: EventStoreOptions): EventStore {
   }
 
   return {
-    async append(projectId, { body, isWhole, events, receivedAt }: AppendBatch): Promise<AppendResult> {
-      if (events.length === 0) return { stored: [], conflicts: 0 }
+    async append(projectId, { body, events, receivedAt }: AppendBatch): Promise<AppendResult> {
+      const count = countEvents(events)
+      if (count === 0) return { stored: [], conflicts: 0 }
       const project = numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
-      const payload = isWhole ? body : encodePayload(events.map(({ start, end }) => body.subarray(start, end)))
-      const fingerprints = fingerprintsOf(
-        project,
-        events.map(({ eventId }) => eventId),
-      )
-      const appended = await writer.append(project, encodeRecord(receivedAt, fingerprints, payload), buildsOf(events))
+      const record = encodeRecord(body, withOwnHashes(body, events), project, fingerprint, receivedAt)
+      const appended = await writer.append(project, record, events.builds, buildIndexesOf(events))
       if (typeof appended === 'object') return appended
-      return { stored: new Array(events.length).fill(appended === 'all'), conflicts: 0 }
+      return { stored: new Array(count).fill(appended === 'all'), conflicts: 0 }
     },
 
     async known(projectId, eventIds) {
@@ -155,11 +159,11 @@ function createRead(
   }
 }
 
-/** The builds that the events reference: usually one, as most batches are of one game server. */
-function buildsOf(events: readonly AppendEvent[]): string[] {
-  const builds: string[] = []
-  for (const { buildId } of events) if (buildId !== undefined && !builds.includes(buildId)) builds.push(buildId)
-  return builds
+/** For each event, the index of its build; {@link noBuildIndex} without one. */
+function buildIndexesOf({ rows }: BatchEvents): Uint8Array {
+  const indexes = new Uint8Array(rows.length / wordsPerEvent)
+  for (let i = 0; i < indexes.length; i++) indexes[i] = rows[i * wordsPerEvent + column.build] as number
+  return indexes
 }
 
 function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {

@@ -15,7 +15,7 @@ import {
 } from './environment/identity.ts'
 import { lockedError } from './environment/write-lock.ts'
 import { createEventStore } from './event-store.ts'
-import { createFingerprint, type Fingerprint } from './ids/fingerprint.ts'
+import { type Fingerprint, fingerprint as fingerprintDefault } from './ids/fingerprint.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { openEventLogTables } from './log/event-log.ts'
 import { createReadTurns } from './log/read-turns.ts'
@@ -149,7 +149,7 @@ async function openStore(
   { environment, chunkEnvironment, identity }: Environments,
   directory: string,
   options: LmdbStoreOptions,
-  { fingerprint = createFingerprint(identity.seed), entriesPerFlush = entriesPerFlushDefault }: LmdbStoreInternals,
+  { fingerprint = fingerprintDefault, entriesPerFlush = entriesPerFlushDefault }: LmdbStoreInternals,
   guards: ExitGuards,
   release: () => void,
 ): Promise<Store> {
@@ -162,7 +162,7 @@ async function openStore(
       directory: join(directory, 'events'),
       fileIds: environment.fileIds,
       idsDirectory: join(directory, 'ids'),
-      seed: identity.seed.toString('hex'),
+      seed: identity.hashKey.toString('hex'),
       entriesPerFlush,
       guards,
     },
@@ -203,7 +203,7 @@ async function openStore(
   // orphans of a crash are harmless, so they are collected while the store is used
   void blobs.collectOrphans().catch(() => {})
 
-  const tracked: Omit<Store, 'close'> = operations.trackAll({
+  const tracked: Omit<Store, 'close' | 'hashKey'> = operations.trackAll({
     ...events,
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createProjectStore({ projects, writer, reader }),
@@ -220,6 +220,7 @@ async function openStore(
 
   return {
     ...tracked,
+    hashKey: identity.hashKey,
     read: events.read,
 
     close() {

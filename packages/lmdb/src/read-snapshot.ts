@@ -45,6 +45,6 @@ export function createSnapshotReader({ root }: Environment, writer: Writer, proj
         return project === undefined ? none : read(project)
       })
     },
-    numberOf: (projectId) => readSnapshot(() => storedNumber(projectId)),
+    numberOf: (projectId) => numbers.get(projectId) ?? readSnapshot(() => storedNumber(projectId)),
   }
 }

@@ -5,6 +5,7 @@ import { durableStoreChecks, restoreChecks, shareStore, storeChecks } from '@ing
 import { restoreLmdbStore } from '@ingest/lmdb'
 import { type LmdbStoreInternals, openLmdbStoreWith } from '@ingest/lmdb/internal'
 import t, { type Test } from 'tap'
+import type { Fingerprint } from '../src/ids/fingerprint.ts'
 
 /** Opens stores in directories of a test, and again in the directory of a closed one. */
 function storesOf(t: Test, internals: LmdbStoreInternals) {
@@ -68,9 +69,9 @@ t.test('the store keeps the contract with runs of a few ids, and restored by han
 
 t.test('the store keeps the contract with a hash of four fingerprints', async (t) => {
   // nearly every id has the fingerprint of nearly every other one, over projects too: only the log distinguishes them
-  function fingerprint(_project: number, eventId: string, into: Uint32Array, at: number): void {
+  const fingerprint: Fingerprint = (_project, _hashHigh, hashLow, into, at) => {
     into[at] = 0
-    into[at + 1] = eventId.length % 4
+    into[at + 1] = hashLow % 4
   }
   await checkShared(t, storesOf(t, { entriesPerFlush: 64, fingerprint }))
 })

@@ -7,7 +7,7 @@ import type { BatchResult, Maps } from '@ingest/core'
 
 export interface Question {
   id: number
-  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'call' | 'close'
+  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'revoke' | 'call' | 'close'
   eventIds?: string[]
   /** What is called of the Ingest, for project `p`. */
   method?: keyof Maps
@@ -30,9 +30,9 @@ export interface StoreProcess {
   known(eventIds: string[]): Promise<boolean[]>
   /**
    * `hold` and `hold-ids` take the write lock of the log or of the index for as long as the process lives, and `look` a
-   * snapshot of the log; `count` adds 1 to when project `counted` was created.
+   * snapshot of the log; `count` adds 1 to when project `counted` was created; `revoke` revokes the keys of project `p`.
    */
-  ask(ask: 'check' | 'hold' | 'hold-ids' | 'look' | 'count'): Promise<unknown>
+  ask(ask: 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'revoke'): Promise<unknown>
   /** Calls a method of the maps of the Ingest for project `p`; a map's content is returned as its bytes. */
   call<M extends keyof Maps>(method: M, ...args: Parameters<Maps[M]>): Promise<CallAnswer<M>>
   kill(): Promise<void>

@@ -59,6 +59,9 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
         const createdAt = (project?.createdAt ?? 0) + 1
         return { project: { projectId: 'counted', createdAt, keys: [] }, result: createdAt }
       })
+    case 'revoke':
+      for (const { keyId } of await ingest.keys.list('p')) await ingest.keys.revoke('p', keyId)
+      return
     case 'look': {
       // takes a snapshot of the log and never gives it back
       const root = open({ path: `${directory}/events`, noSubdir: false, overlappingSync: false, readOnly: true })

@@ -2,9 +2,9 @@ import type { Issue } from '../error.ts'
 import type { Slice } from '../json/json-scanner.ts'
 import { issuesMax, type JsonObject } from '../validation.ts'
 import { batchBody, type RejectedEvent } from './batch.ts'
+import type { AppendEvent } from './batch-events.ts'
 import { eventIdIssue, eventIssues, identityIssues } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
-import type { AppendEvent } from './event-store.ts'
 import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 
 /** An event with an identity and with issues: a duplicate if its id is stored, rejected otherwise. */
@@ -49,7 +49,7 @@ export function classifyEvents(
     if (!issues.some(({ code }) => code === 'too_deep')) {
       issues.push(...checkBySchema(event, parseWhole && (() => parseWhole(parsed))))
     }
-    if (issues.length === 0) valid.push(toAppendEvent(event, start, end))
+    if (issues.length === 0) valid.push(toAppendEvent(event, parsed))
     else {
       const { eventId } = event
       invalid.push({ eventId, start, end, rejection: { index, eventId, issues: issues.slice(0, issuesMax) } })
@@ -73,8 +73,12 @@ export function splitRepeats(events: readonly AppendEvent[]): Pick<ClassifiedEve
 
 type IdentifiedEvent = JsonObject & { eventId: string }
 
-function toAppendEvent({ eventId, buildId }: IdentifiedEvent, start: number, end: number): AppendEvent {
-  return typeof buildId === 'string' ? { eventId, buildId, start, end } : { eventId, start, end }
+function toAppendEvent(
+  { eventId, buildId }: IdentifiedEvent,
+  { start, end, idStart, idEnd }: ParsedEvent,
+): AppendEvent {
+  const event = { eventId, start, end, idStart, idEnd }
+  return typeof buildId === 'string' ? { ...event, buildId } : event
 }
 
 function validEventId(event: unknown): string | null {

@@ -1,26 +1,17 @@
+import type { BatchEvents } from './batch-events.ts'
+
 /**
  * The position of a reader in the events of one project of one store: an opaque string of at most 40 of
  * `A-Z a-z 0-9 _ -`, made by `eventCursors`.
  */
 export type Cursor = string
 
-/** One event of a batch, as the store needs to know it. */
-export interface AppendEvent {
-  eventId: string
-  /** The build that it references, which storing it freezes. */
-  buildId?: string
-  /** Its exact bytes: `body.subarray(start, end)`. */
-  start: number
-  end: number
-}
-
-/** The valid events of one batch, no id twice, in the order in which they were sent. */
+/** The valid events of one batch. */
 export interface AppendBatch {
   /** The body as it was received: a JSON object with an array `events`, UTF-8. It is not changed; the store may keep it. */
   body: Uint8Array
-  /** Whether `events` has all elements of the body's array, so that the body can be stored as it is. */
-  isWhole: boolean
-  events: readonly AppendEvent[]
+  /** No id twice. `decodeEvents` turns them into objects. */
+  events: BatchEvents
   /** Milliseconds since 1970. If the last stored event was received later, that time is stored instead. */
   receivedAt: number
 }
@@ -70,6 +61,11 @@ export interface RecentEvents {
 
 /** The part of a store that keeps events; {@link Store} says what holds for all of its operations. */
 export interface EventStore {
+  /**
+   * The key of the hashes in {@link BatchEvents}, 16 secret random bytes, of a store that uses these hashes. Without one,
+   * Ingest hashes with a key of its own.
+   */
+  readonly hashKey?: Uint8Array
   /**
    * Stores the events of `batch` that are new to the project, in their order, and freezes the builds that they
    * reference, in one transaction: pending replacements of complete maps of these builds are dropped. Of concurrent

@@ -23,6 +23,9 @@ export interface ParsedEvent extends Slice {
    * that is not an object.
    */
   event: JsonObject | undefined
+  /** Where the value of its `eventId` starts and ends, quotes included; 0 without one. */
+  idStart: number
+  idEnd: number
   /** A JSON Pointer to the first value that nests too deep; undefined without one. */
   tooDeepAt?: string
 }
@@ -71,9 +74,10 @@ export function parseKnownMembers(event: Buffer): JsonObject {
 }
 
 const names = ['projectId', 'eventId', ...knownFields.map(({ name }) => name)]
+const eventIdIndex = names.indexOf('eventId')
 
 function parseEvent(body: Buffer, start: number): ParsedEvent {
-  if (body[start] !== openBrace) return { event: undefined, start, end: skipValue(body, start) }
+  if (body[start] !== openBrace) return { event: undefined, start, end: skipValue(body, start), idStart: 0, idEnd: 0 }
   /** Start and end of the value of each known member, the last of its name. */
   const values = new Int32Array(2 * names.length)
   const depth: Depth = { levelsMost: 0 }
@@ -86,7 +90,8 @@ function parseEvent(body: Buffer, start: number): ParsedEvent {
     if (deepFrom === -1 && depth.levelsMost >= eventDepthMax) deepFrom = valueStart
     return valueEnd
   })
-  const parsed = { event: parseValues(body, values), start, end }
+  const [idStart, idEnd] = values.subarray(2 * eventIdIndex) as unknown as [number, number]
+  const parsed = { event: parseValues(body, values), start, end, idStart, idEnd }
   return deepFrom === -1 ? parsed : { ...parsed, tooDeepAt: tooDeepPath(body, start, deepFrom) }
 }
 

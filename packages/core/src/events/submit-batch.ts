@@ -1,6 +1,7 @@
 import type { JsonObject } from '../validation.ts'
-import { type BatchInput, type BatchResult, batchBody } from './batch.ts'
-import { type ClassifiedEvents, classifyEvents, splitRepeats } from './classify-events.ts'
+import { type BatchInput, type BatchResult, batchBody, type RejectedEvent } from './batch.ts'
+import { type BatchEvents, countEvents, encodeEvents } from './batch-events.ts'
+import { classifyEvents, type InvalidEvent } from './classify-events.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import type { EventStore } from './event-store.ts'
 import { parseBatch } from './parse-batch.ts'
@@ -8,6 +9,8 @@ import { scanBatch } from './scan-batch.ts'
 
 export interface SubmitContext {
   store: Pick<EventStore, 'append' | 'known'>
+  /** Of 16 bytes, secret. */
+  hashKey: Uint8Array
   /** The embedder's own rules, if there are any. */
   checkBySchema: CheckBySchema | undefined
   /** Milliseconds since 1970. */
@@ -25,13 +28,13 @@ export interface SubmitReport {
  * invalid events are rejected, and the rest is stored.
  */
 export async function submitBatch(
-  { store, checkBySchema, now }: SubmitContext,
+  context: SubmitContext,
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
   admit: (eventCount: number) => void,
 ): Promise<SubmitReport> {
-  const { body, count, classified } = classify(projectId, input, checkBySchema, admit)
-  const { unidentified, invalid, valid } = classified
+  const { store, now } = context
+  const { body, count, unidentified, invalid, valid } = decide(context, projectId, input, admit)
   // before the append: a valid event does not make an invalid one of the same batch a duplicate
   const isKnown =
     invalid.length > 0
@@ -41,9 +44,9 @@ export async function submitBatch(
         )
       : []
   const { stored, conflicts } =
-    valid.length === 0
+    countEvents(valid) === 0
       ? { stored: [], conflicts: 0 }
-      : await store.append(projectId, { body, isWhole: valid.length === count, events: valid, receivedAt: now() })
+      : await store.append(projectId, { body, events: valid, receivedAt: now() })
   const accepted = stored.filter(Boolean).length
   const rejected = [...unidentified, ...invalid.filter((_, i) => !isKnown[i]).map(({ rejection }) => rejection)]
   return {
@@ -56,23 +59,36 @@ export async function submitBatch(
   }
 }
 
+/** A batch by what its content decides, before the store is asked. */
+interface DecidedBatch {
+  body: Buffer
+  /** Of its events, repeats included. */
+  count: number
+  unidentified: RejectedEvent[]
+  invalid: InvalidEvent[]
+  /** No id twice. */
+  valid: BatchEvents
+}
+
 /** A function of its own, so that the parsed events can be collected while the append waits for the disk. */
-function classify(
+function decide(
+  { checkBySchema, hashKey }: SubmitContext,
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
-  checkBySchema: CheckBySchema | undefined,
   admit: (eventCount: number) => void,
-): { body: Buffer; count: number; classified: ClassifiedEvents } {
+): DecidedBatch {
   const body = batchBody(input)
   // schemas need the values of events, which scanning avoids
-  const scanned = checkBySchema ? undefined : scanBatch(body, projectId)
+  const scanned = checkBySchema ? undefined : scanBatch(body, projectId, hashKey)
   if (scanned) {
-    admit(scanned.length)
-    return { body, count: scanned.length, classified: { unidentified: [], invalid: [], ...splitRepeats(scanned) } }
+    const count = countEvents(scanned)
+    admit(count)
+    return { body, count, unidentified: [], invalid: [], valid: scanned }
   }
   const events = parseBatch(body)
   admit(events.length)
   const parseWhole = ({ start, end }: { start: number; end: number }): JsonObject =>
     JSON.parse(body.toString('utf8', start, end))
-  return { body, count: events.length, classified: classifyEvents(projectId, events, checkBySchema, parseWhole) }
+  const { unidentified, invalid, valid } = classifyEvents(projectId, events, checkBySchema, parseWhole)
+  return { body, count: events.length, unidentified, invalid, valid: encodeEvents(valid, hashKey) }
 }

@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib'
+import { decodeEvents } from '../events/batch-events.ts'
 import type { AppendBatch, AppendResult, EventStore, StoredEvent } from '../events/event-store.ts'
 import type { EventCursors } from '../json/cursor.ts'
 
@@ -72,7 +73,7 @@ export function memoryEventStore(
 function append(kept: ProjectEvents, batch: AppendBatch, onFreeze: (buildId: string) => void): AppendResult {
   let conflicts = 0
   const receivedAt = Math.max(batch.receivedAt, kept.log.at(-1)?.receivedAt ?? Number.NEGATIVE_INFINITY)
-  const stored = batch.events.map(({ eventId, buildId, start, end }) => {
+  const stored = decodeEvents(batch.body, batch.events).map(({ eventId, buildId, start, end }) => {
     const bytes = Buffer.from(batch.body.subarray(start, end))
     const existing = kept.byId.get(eventId)
     if (existing) {

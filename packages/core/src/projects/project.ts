@@ -1,4 +1,4 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 /** What a key may be used for. */
@@ -54,7 +54,7 @@ export function keyIdOf(key: string): string | undefined {
 
 /** The hash of a key, as it is stored. */
 export function hashKey(key: string): string {
-  return createHash('sha256').update(key).digest('hex')
+  return hash('sha256', key)
 }
 
 /** Whether `key` is the one of `record`, and may be used for `scope` at `now`. */
@@ -70,7 +70,7 @@ export function isActive(record: KeyRecord, now: number): boolean {
 
 function checksum(text: string): string {
   const sum = crc32(text)
-  return Array.from({ length: checksumLength }, (_, i) => alphabet[(sum >>> (5 * (checksumLength - 1 - i))) & 31]).join(
-    '',
-  )
+  let characters = ''
+  for (let shift = 5 * (checksumLength - 1); shift >= 0; shift -= 5) characters += alphabet[(sum >>> shift) & 31]
+  return characters
 }

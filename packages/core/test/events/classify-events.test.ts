@@ -1,15 +1,20 @@
 import t from 'tap'
 import { Type } from 'typebox'
+import type { AppendEvent } from '../../src/events/batch-events.ts'
 import { checkEvent, classifyEvents, splitRepeats } from '../../src/events/classify-events.ts'
 import { eventDepthMax } from '../../src/events/event.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
-import type { AppendEvent } from '../../src/events/event-store.ts'
 import { parseBatch } from '../../src/events/parse-batch.ts'
 import { isObject } from '../../src/validation.ts'
 
 const event = (eventId: unknown, members: object = {}) => ({ projectId: 'p', eventId, ...members })
-/** The range of the event at an index. */
-const at = (index: number) => ({ start: index * 10, end: index * 10 + 5 })
+/** The ranges of the event at an index and of its id. */
+const at = (index: number) => ({
+  start: index * 10,
+  end: index * 10 + 5,
+  idStart: index * 10 + 2,
+  idEnd: index * 10 + 3,
+})
 const indexOf = ({ start }: { start: number }) => start / 10
 const classify = (events: unknown[], schemas: EventSchemas = {}) =>
   classifyEvents(
@@ -76,7 +81,7 @@ t.test('an invalid event has the issues of its fields and of its schema', async 
     schemas,
   )
   const rejection = { index: 0, eventId: 'a', issues: [{ path: '/buildId' }, { path: '/weapon' }] }
-  t.match(invalid, [{ eventId: 'a', ...at(0), rejection }])
+  t.match(invalid, [{ eventId: 'a', start: 0, end: 5, rejection }])
   t.equal(invalid.length, 1)
   t.strictSame(valid, [{ eventId: 'b', ...at(1) }])
 })

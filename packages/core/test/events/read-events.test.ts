@@ -12,6 +12,7 @@ import {
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
+import { batchOf, event } from '../../src/testing/store/sample-events.ts'
 
 /** Longer than any test. */
 const longMs = 2 ** 30
@@ -40,10 +41,7 @@ function setUp() {
       }),
     /** As another process does, without a notification. */
     async append(eventId: string, members: object = {}, receivedAt = 1_000) {
-      const text = JSON.stringify({ eventId, ...members })
-      const body = Buffer.from(`{"events":[${text}]}`)
-      const events = [{ eventId, start: 11, end: 11 + text.length }]
-      await store.append('p', { body, isWhole: true, events, receivedAt })
+      await store.append('p', batchOf([event(eventId, members)], { receivedAt }))
     },
     read: (options: ReadEventsOptions = {}, now = 0) => readEvents({ store, notifier, now: () => now }, 'p', options),
   }

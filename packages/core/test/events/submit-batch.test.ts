@@ -2,11 +2,11 @@ import t from 'tap'
 import type { BatchInput, BatchResult } from '../../src/events/batch.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
 import { submitBatch } from '../../src/events/submit-batch.ts'
-import { sliceEvents } from '../../src/json/json-scanner.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import { batchOf } from '../../src/testing/store/sample-events.ts'
 
 function setUp(schemas: EventSchemas = {}, store = openMemoryStore()) {
-  const context = { store, checkBySchema: compileEventSchemas(schemas), now: () => 1_000 }
+  const context = { store, hashKey: Buffer.alloc(16), checkBySchema: compileEventSchemas(schemas), now: () => 1_000 }
   return {
     store,
     /** Submits events, each as JSON or as a value, or a whole batch. */
@@ -95,9 +95,7 @@ t.test('rejected entries are in the order of the request', async (t) => {
 
 t.test('an event of another project is rejected, even if that project has it', async (t) => {
   const { submit, store } = setUp()
-  const body = Buffer.from(bodyOf([event('a')]))
-  const events = sliceEvents(body).map((slice) => ({ eventId: 'a', ...slice }))
-  await store.append('q', { body, isWhole: true, events, receivedAt: 0 })
+  await store.append('q', batchOf([event('a')]))
   const { result } = await submit([event('a', { projectId: 'q' }), event('a')])
   t.strictSame(outcome(result), [1, 0, [0]])
   t.match(result.rejected, [{ eventId: 'a', issues: [{ code: 'project_mismatch', path: '/projectId' }] }])
@@ -243,6 +241,7 @@ t.test('a batch is admitted with the number of its events, valid or not, before 
   const store = openMemoryStore()
   const context = {
     store,
+    hashKey: Buffer.alloc(16),
     checkBySchema: () => {
       steps.push('checked')
       return []

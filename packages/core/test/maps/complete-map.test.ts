@@ -4,6 +4,7 @@ import { completeMap, verifyManifest } from '../../src/maps/complete-map.ts'
 import { digestOf } from '../../src/maps/digest.ts'
 import type { Manifest } from '../../src/maps/map.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import { batchOf, event } from '../../src/testing/store/sample-events.ts'
 
 const key = { projectId: 'p', placeId: '1', buildId: 'b' }
 const texts = ['a', 'b', 'a']
@@ -107,13 +108,7 @@ t.test('the completion is decided on the slot at the time of the write', async (
     ...store,
     updateMap: async (...args: Parameters<typeof store.updateMap>) => {
       await store.updateMap(key, {}, (slot) => ({ contents: { ...slot, ...other }, result: 1 }))
-      const body = Buffer.from('{"events":[{"eventId":"e"}]}')
-      await store.append('p', {
-        body,
-        isWhole: true,
-        events: [{ eventId: 'e', buildId: 'b', start: 11, end: 26 }],
-        receivedAt: 5,
-      })
+      await store.append('p', batchOf([event('e', { buildId: 'b' })], { receivedAt: 5 }))
       return store.updateMap(...args)
     },
   } as typeof store

@@ -2,11 +2,13 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import t from 'tap'
+import { decodeEvents } from '../../src/events/batch-events.ts'
 import type { AppendBatch, StoredEvent } from '../../src/events/event-store.ts'
 import { eventCursors } from '../../src/json/cursor.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
 import { durableStoreChecks, restoreChecks, shareStore, storeChecks } from '../../src/testing/index.ts'
+import { batchOf, event as sampleEvent } from '../../src/testing/store/sample-events.ts'
 
 t.test('the memory store keeps the contract', async (t) => {
   for (const { name, run } of storeChecks) t.test(name, () => run(openMemoryStore))
@@ -75,7 +77,8 @@ function openCheckThenActStore(): Store {
     return project
   }
 
-  async function append(projectId: string, { body, events, ...batch }: AppendBatch) {
+  async function append(projectId: string, { body, events: rows, ...batch }: AppendBatch) {
+    const events = decodeEvents(body, rows)
     await memory.check()
     const project = of(projectId)
     const receivedAt = Math.max(batch.receivedAt, project.log.at(-1)?.receivedAt ?? 0)
@@ -95,13 +98,7 @@ function openCheckThenActStore(): Store {
       const frozenAt = frozen.get(key) ?? receivedAt
       await nextTurn()
       frozen.set(key, frozenAt)
-      const body = Buffer.from(JSON.stringify({ events: [{ eventId: key }] }))
-      await memory.append(projectId, {
-        body,
-        isWhole: true,
-        events: [{ eventId: key, buildId, start: 11, end: body.length - 2 }],
-        receivedAt: frozenAt,
-      })
+      await memory.append(projectId, batchOf([sampleEvent(key, { buildId })], { receivedAt: frozenAt }))
     }
     const stored = existing.map((each) => each === undefined)
     if (stored.includes(true)) project.batches.push({ receivedAt, events: stored.filter(Boolean).length })

@@ -65,6 +65,8 @@ export interface EnvironmentOptions {
 const mapBytes = 2 ** 40
 /** Creating a data or lock file on a full disk is a SIGBUS, so this much must be free. */
 const freeBytesMin = 16 * 2 ** 20
+/** The check after a write counts for the next one that begins within this time. */
+const checkedForMs = 5
 /** The most file descriptors that opening an environment takes: two data files, a lock file, a temporary one. */
 const fileDescriptorsMin = 8
 
@@ -86,6 +88,8 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
   const fileIds = options.fileIds ?? identify(path, lockPath)
   const lossReason = () => lossOf(path, lockPath, fileIds)
   checkFiles()
+  /** When the files were checked after the last write. */
+  let checkedAt = Number.NEGATIVE_INFINITY
   const tables = new Map<string, Table>()
 
   function checkFiles(): void {
@@ -107,11 +111,12 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
     },
     write(work) {
       // also before, because the pages of this transaction may be those of another writer
-      checkFiles()
+      if (performance.now() - checkedAt > checkedForMs) checkFiles()
       // a reader that was killed keeps all pages that were freed since its snapshot
       root.readerCheck()
       const result = root.transactionSync(work)
       checkFiles()
+      checkedAt = performance.now()
       return result
     },
     lockHolder: openLockProbe(lockPath),

@@ -5,10 +5,10 @@ import { IngestError, type StoreIdentity } from '@ingest/core'
 import { checkDataFile } from './data-file.ts'
 import { type Environment, openEnvironment } from './environment.ts'
 
-/** The identity of a store. `events/` holds all of it, `chunks/` a copy of the id and the epoch, `ids/` of the seed. */
+/** The identity of a store. `events/` holds all of it, `chunks/` a copy of the id and the epoch, `ids/` of the key. */
 export interface LmdbIdentity extends StoreIdentity {
-  /** The seed of the fingerprints of ids. Secret, because with it ids can be crafted that collide. */
-  seed: Buffer
+  /** The key of the hashes of event ids, 16 bytes. Secret, because with it ids can be crafted that collide. */
+  hashKey: Buffer
 }
 
 /*
@@ -16,8 +16,11 @@ export interface LmdbIdentity extends StoreIdentity {
  * `events/` with its identity, `chunks/` with its identity, `ids/`. So `events/` is never missing beside one of the
  * others, and `chunks/` is missing only while the log names no chunk.
  */
-const formatVersion = 2
-const partBytes = 8
+const formatVersion = 3
+const hashKeyAt = 1
+const idAt = hashKeyAt + 16
+const idBytes = 8
+const epochAt = idAt + idBytes
 const metaTable = 'meta'
 const formatKey = Buffer.from('format')
 const storeKey = Buffer.from('store')
@@ -67,12 +70,15 @@ export function openIdentity(
       `${eventsDirectory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that created it.`,
     )
   }
-  const [seed, id, epoch] = [0, 1, 2].map((i) => format.subarray(1 + i * partBytes, 1 + (i + 1) * partBytes))
-  return { seed, id, epoch } as LmdbIdentity
+  return {
+    hashKey: format.subarray(hashKeyAt, idAt),
+    id: format.subarray(idAt, epochAt),
+    epoch: format.subarray(epochAt, epochAt + idBytes),
+  }
 
   function makeFormat(): Buffer {
     const existing = meta.getBinary(formatKey)
-    const format = existing ?? Buffer.concat([Buffer.of(formatVersion), randomBytes(3 * partBytes)])
+    const format = existing ?? Buffer.concat([Buffer.of(formatVersion), randomBytes(epochAt + idBytes - 1)])
     if (!existing) meta.put(formatKey, format)
     return format
   }
@@ -113,11 +119,11 @@ export async function openChunks(
 export function beginEpoch(events: Environment, chunks: Environment): void {
   const meta = events.table(metaTable)
   const format = Buffer.from(meta.getBinary(formatKey) as Buffer)
-  format.set(randomBytes(partBytes), 1 + 2 * partBytes)
+  format.set(randomBytes(idBytes), epochAt)
   const chunksMeta = chunks.table(metaTable)
   // a transaction whose callback returns a promise, as put does, would wait for it
   events.write(() => void meta.put(formatKey, format))
-  chunks.write(() => void chunksMeta.put(storeKey, format.subarray(1 + partBytes)))
+  chunks.write(() => void chunksMeta.put(storeKey, format.subarray(idAt)))
 }
 
 /** Returns the identity in `chunks/`, after writing `own` unless another process has created it meanwhile. */

@@ -1,4 +1,4 @@
-import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs'
+import { openSync, readdirSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
 
@@ -71,15 +71,14 @@ function mutexAddress(lockPath: string): number | undefined {
   return offset && start + offset
 }
 
+/** The memory of this process, opened once in each thread: opening it takes longer than a read. */
+let ownMemory: number | undefined
+
 function readMemory(address: number, bytes: number): Buffer {
-  const memory = openSync('/proc/self/mem', 'r')
-  try {
-    const read = Buffer.alloc(bytes)
-    readSync(memory, read, 0, bytes, address)
-    return read
-  } finally {
-    closeSync(memory)
-  }
+  ownMemory ??= openSync('/proc/self/mem', 'r')
+  const read = Buffer.alloc(bytes)
+  readSync(ownMemory, read, 0, bytes, address)
+  return read
 }
 
 function readText(path: string): string | undefined {

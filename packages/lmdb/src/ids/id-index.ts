@@ -49,6 +49,8 @@ export interface IdIndexOptions {
 const capacityTimeoutMs = 20_000
 /** How often a waiting append polls the list of runs, because other processes do not announce what they publish. */
 const pollMs = 20
+/** The thread starts so long after opening: later than short commands end, sooner than load has filled a table. */
+const threadStartMs = 1000
 /** The file that makes the next opening rebuild the index. */
 const damagedMark = 'damaged'
 
@@ -96,6 +98,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     await thread.close()
     throw error
   })
+  const starting = setTimeout(thread.start, threadStartMs).unref()
 
   return {
     async waitForCapacity() {
@@ -125,6 +128,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     rollback: lookup.rollback,
 
     async close() {
+      clearTimeout(starting)
       await thread.close()
       await environment.root.close()
     },

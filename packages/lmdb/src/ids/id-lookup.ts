@@ -3,7 +3,7 @@ import { type BloomFilter, getFilter, mayHave } from './bloom-filter.ts'
 import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
 import type { LogReader } from './log-reader.ts'
 import { createRecentTable, type RecentTable } from './recent-table.ts'
-import { blockOf, getPart, mergeWidth, type Run } from './run.ts'
+import { blockOf, mergeWidth, type Run, viewPart } from './run.ts'
 import { emptyRunList, type IdTables, readRevision, readRunList } from './run-list.ts'
 
 /** Full tables that are not flushed yet; with more of them, appends wait. */
@@ -44,6 +44,7 @@ export interface IdLookupOptions {
 export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull }: IdLookupOptions): IdLookup {
   const filters = createFilterCache(tables)
   let list = emptyRunList(seed)
+  const recycler = createRecycler()
   let current = newTable()
   /** Newest first. */
   let fullTables: RecentTable[] = []
@@ -51,7 +52,7 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
   let checkpoint: { current: RecentTable; fullTables: RecentTable[]; indexedThrough: number } | undefined
 
   function newTable(): RecentTable {
-    return createRecentTable(entriesPerFlush + log.entriesPerRecordMax)
+    return recycler.take() ?? createRecentTable(entriesPerFlush + log.entriesPerRecordMax)
   }
 
   function addRecord(sequence: number, fingerprints: Uint32Array, count: number): void {
@@ -59,10 +60,16 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
       current.add(fingerprints[index * 2] as number, fingerprints[index * 2 + 1] as number, sequence, index)
     }
     indexedThrough = sequence
+    recycler.clear(count)
     if (current.count() < entriesPerFlush) return
     fullTables = [current, ...fullTables]
     current = newTable()
     onTableFull()
+  }
+
+  /** Whether all entries of a table are in runs. */
+  function isFlushed(table: RecentTable): boolean {
+    return table.lastSequence() <= list.watermark
   }
 
   function isFull(): boolean {
@@ -81,8 +88,12 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
       filters.refresh(next.runs)
       list = next
       checkpoint = undefined
-      fullTables = fullTables.filter((table) => table.lastSequence() > list.watermark)
-      if (current.count() > 0 && current.lastSequence() <= list.watermark) current = newTable()
+      for (const table of fullTables) if (isFlushed(table)) recycler.recycle(table)
+      fullTables = fullTables.filter((table) => !isFlushed(table))
+      if (current.count() > 0 && isFlushed(current)) {
+        recycler.recycle(current)
+        current = newTable()
+      }
       indexedThrough = Math.max(indexedThrough, list.watermark)
     },
 
@@ -131,12 +142,43 @@ function searchRun(
   found: Candidate[],
 ): void {
   for (let queryIndex = 0; queryIndex < count; queryIndex++) {
-    const [high, low] = [fingerprints[queryIndex * 2] as number, fingerprints[queryIndex * 2 + 1] as number]
+    const high = fingerprints[queryIndex * 2] as number
+    const low = fingerprints[queryIndex * 2 + 1] as number
     if (!mayHave(filter, high, low)) continue
-    const block = getPart(blocks, run.id, blockOf(high, run.blockBits))
+    const block = viewPart(blocks, run.id, blockOf(high, run.blockBits))
     for (let at = 0; at < block.length; at += wordsPerEntry) {
       if (block[at] === high && block[at + 1] === low) found.push({ queryIndex, position: positionAt(block, at) })
     }
+  }
+}
+
+/** Slots of a spare table that are cleared for each entry that is added to another: a quarter of a full one clears all. */
+const slotsClearedPerEntry = 9
+
+/**
+ * Keeps one flushed table for the next use, cleared little by little meanwhile. The memory of a fresh table is assigned
+ * by the system at the first touch of each page, some five milliseconds in all while batches wait.
+ */
+function createRecycler() {
+  let spare: RecentTable | undefined
+  let isClear = false
+  return {
+    recycle(table: RecentTable): void {
+      if (spare) return
+      spare = table
+      isClear = false
+    },
+    /** Clears some slots of the spare table, by the number of entries that were added. */
+    clear(entries: number): void {
+      if (spare && !isClear) isClear = spare.clear(entries * slotsClearedPerEntry)
+    },
+    /** The spare table, which is empty then. */
+    take(): RecentTable | undefined {
+      const table = spare
+      if (table && !isClear) table.clear(Number.POSITIVE_INFINITY)
+      spare = undefined
+      return table
+    },
   }
 }
 

@@ -5,6 +5,8 @@ import type { IndexWorkerData, IndexWorkerMessage, WakeMessage } from './index-w
 
 /** The thread that flushes and merges. It does not keep the process alive. */
 export interface IndexerThread {
+  /** Starts the thread if it does not run. */
+  start(): void
   /** There may be something to flush or merge. Starts the thread if it does not run. */
   wake(): void
   /** Resolves after the next step of the thread, or after `timeoutMs`. */
@@ -40,7 +42,7 @@ export function createIndexerThread(data: IndexWorkerData, listener: IndexerThre
     }
   }
 
-  function start(): WorkerThread<WakeMessage> {
+  function startThread(): WorkerThread<WakeMessage> {
     const module = new URL('./index-worker.js', import.meta.url)
     const started = startWorkerThread<WakeMessage, IndexWorkerMessage>({ module, data, slot: indexerSlot, onMessage })
     started.ended.then((reason) => {
@@ -53,8 +55,11 @@ export function createIndexerThread(data: IndexWorkerData, listener: IndexerThre
   }
 
   return {
+    start() {
+      thread ??= startThread()
+    },
     wake() {
-      thread ??= start()
+      thread ??= startThread()
       thread.post({ type: 'wake' })
     },
     changed(timeoutMs) {

@@ -12,6 +12,11 @@ export interface RecentTable {
   checkpoint(): void
   /** Removes the entries that were added since the last checkpoint, at a cost that grows with their number only. */
   rollback(): void
+  /**
+   * Removes all entries, from so many slots in each call: all at once would take milliseconds. Returns whether the table
+   * is empty; until then it must not be used.
+   */
+  clear(slotsMax: number): boolean
   /** Adds to `found` each entry with one of `count` fingerprints. */
   search(fingerprints: Uint32Array, count: number, found: Candidate[]): void
 }
@@ -29,6 +34,7 @@ export function createRecentTable(capacity: number): RecentTable {
   /** The slots of the entries since the last checkpoint, and the number of the last record before them. */
   let added: number[] = []
   let keptSequence = 0
+  let clearedSlots = 0
   return {
     count: () => count,
     lastSequence: () => lastSequence,
@@ -55,13 +61,24 @@ export function createRecentTable(capacity: number): RecentTable {
       added = []
     },
 
+    clear(slotsMax) {
+      const end = Math.min(slots, clearedSlots + slotsMax)
+      words.fill(0, clearedSlots * wordsPerEntry, end * wordsPerEntry)
+      clearedSlots = end % slots
+      count = 0
+      lastSequence = 0
+      keptSequence = 0
+      added = []
+      return clearedSlots === 0
+    },
+
     search(fingerprints, wanted, found) {
       for (let of = 0; of < wanted; of++) {
-        const [high, low] = [fingerprints[of * 2] as number, fingerprints[of * 2 + 1] as number]
+        const low = fingerprints[of * 2 + 1] as number
         for (let slot = low & mask; ; slot = (slot + 1) & mask) {
           const at = slot * wordsPerEntry
           if (isEmptyAt(words, at)) break
-          if (words[at] === high && words[at + 1] === low)
+          if (words[at + 1] === low && words[at] === fingerprints[of * 2])
             found.push({ queryIndex: of, position: positionAt(words, at) })
         }
       }

@@ -73,20 +73,28 @@ export function putPart(table: Table, run: number, part: number, words: Uint32Ar
 }
 
 /**
- * The words of a part.
+ * The words of a part, in memory that the next read overwrites.
  *
  * @throws {DamagedRun} for one that is missing or not what was written.
  */
-export function getPart(table: Table, run: number, part: number): Uint32Array {
-  const bytes = table.getBinary(partKey(run, part))
-  const isWhole = bytes !== undefined && bytes.length >= checksumBytes && bytes.length % 4 === 0
-  if (!isWhole || crc32(bytes.subarray(checksumBytes)) !== bytes.readUInt32LE(0)) {
+export function viewPart(table: Table, run: number, part: number): Uint32Array {
+  const bytes = table.getBinaryFast(partKey(run, part))
+  const size = (bytes?.length ?? 0) - checksumBytes
+  if (
+    !bytes ||
+    size < 0 ||
+    size % 4 !== 0 ||
+    crc32(bytes.subarray(checksumBytes, bytes.length)) !== bytes.readUInt32LE(0)
+  ) {
     throw new DamagedRun(`Part ${part} of run ${run} of the id index is damaged.`)
   }
-  // a copy, because words must be aligned
-  const words = new Uint32Array((bytes.length - checksumBytes) / 4)
-  new Uint8Array(words.buffer).set(bytes.subarray(checksumBytes))
-  return words
+  // aligned, as lmdb reads into a buffer with memory of its own
+  return new Uint32Array(bytes.buffer, bytes.byteOffset + checksumBytes, size / 4)
+}
+
+/** A copy of what {@link viewPart} returns. */
+export function getPart(table: Table, run: number, part: number): Uint32Array {
+  return viewPart(table, run, part).slice()
 }
 
 /** What is on disk is not what was written. The index can be rebuilt from the log. */

@@ -1,7 +1,7 @@
 import type { Totals } from '@ingest/core'
 import type { Rows, Table } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
-import { decodeRecord, type Position, readChecksum, readHeader, splitEvents } from './record.ts'
+import { decodeRecord, type Position, readChecksum, readHeader } from './record.ts'
 
 export interface EventLogTables {
   /** sequence → record */
@@ -62,6 +62,8 @@ export interface EventLog {
   events(sequence: number): LoggedEvent[]
   frozenAt(project: number, buildId: string): number | undefined
   totals(project: number): Totals
+  /** Only inside a write transaction. */
+  putTotals(project: number, totals: Totals): void
 }
 
 export function createEventLog({ log, projectLog, freezes, totals }: EventLogTables): EventLog {
@@ -94,8 +96,8 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
       const [last] = Array.from(projectLog.getKeys(range), readSequence)
       if (last === undefined) return undefined
       const bytes = log.getBinary(sequenceKey(last))
-      const { count } = decodeRecord(bytes, last)
-      return { position: { sequence: last, index: count - 1 }, checksum: readChecksum(bytes) }
+      const { events } = decodeRecord(bytes, last)
+      return { position: { sequence: last, index: events.length - 1 }, checksum: readChecksum(bytes) }
     },
 
     checksumAt(project, { sequence, index }) {
@@ -111,9 +113,9 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
 
     events(sequence) {
       const record = log.getBinary(sequenceKey(sequence))
-      const { receivedAt, payload } = decodeRecord(record, sequence)
+      const { receivedAt, events } = decodeRecord(record, sequence)
       const checksum = readChecksum(record)
-      return splitEvents(payload).map((bytes, index) => ({
+      return events.map((bytes, index) => ({
         position: { sequence, index },
         checksum,
         receivedAt,
@@ -127,6 +129,14 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
       const value = totals.getBinary(projectKey(project))
       if (!value) return { events: 0, batches: 0, bytes: 0 }
       return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
+    },
+
+    putTotals(project, { events, batches, bytes }) {
+      const value = Buffer.allocUnsafe(24)
+      value.writeDoubleLE(events, 0)
+      value.writeDoubleLE(batches, 8)
+      value.writeDoubleLE(bytes, 16)
+      totals.put(projectKey(project), value)
     },
   }
 }

@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib'
-import { IngestError } from '@ingest/core'
-import { sliceEvents } from '@ingest/core/internal'
+import { type BatchEvents, IngestError } from '@ingest/core'
+import { column, wordsPerEvent } from '@ingest/core/internal'
+import type { Fingerprint } from '../ids/fingerprint.ts'
 
 /**
  * One record of the log: the events that one batch stored.
@@ -14,15 +15,16 @@ import { sliceEvents } from '@ingest/core/internal'
  * | 16–19 | CRC32 of all other bytes |
  * | 20–23 | 0 |
  * | 24– | a fingerprint of 8 bytes for each event |
- * | then | the payload: a JSON object whose array `events` holds these events and no others |
+ * | then | where each event ends in the payload, 4 bytes |
+ * | then | the payload: the exact bytes of each event, with a comma between two |
  *
  * Numbers are little-endian.
  */
 export interface LogRecord {
   project: number
   receivedAt: number
-  count: number
-  payload: Buffer
+  /** The exact bytes of each event. */
+  events: Buffer[]
 }
 
 /** The position of an event in the log: the sequence number of its record, and its index in the record. */
@@ -35,20 +37,95 @@ const version = 1
 const headerBytes = 24
 const crcOffset = 16
 const fingerprintBytes = 8
+const endBytes = 4
+const comma = 0x2c
 
 /**
- * A record in memory of its own, with the high and the low half of the fingerprint of each event. {@link sealRecord} adds
- * what is known only when it is appended.
+ * The events of a batch as a record in memory of its own. {@link sealRecord} adds what is known only when it is appended.
  */
-export function encodeRecord(receivedAt: number, fingerprints: Uint32Array, payload: Uint8Array): Buffer {
-  const payloadOffset = headerBytes + fingerprints.byteLength
-  const record = Buffer.allocUnsafeSlow(payloadOffset + payload.length)
+export function encodeRecord(
+  body: Uint8Array,
+  { rows }: BatchEvents,
+  project: number,
+  fingerprint: Fingerprint,
+  receivedAt: number,
+): Buffer {
+  const count = rows.length / wordsPerEvent
+  const ranges = new Uint32Array(count * 2)
+  const fingerprints = new Uint32Array(count * 2)
+  for (let row = 0, at = 0; row < rows.length; row += wordsPerEvent, at += 2) {
+    ranges[at] = rows[row + column.start] as number
+    ranges[at + 1] = rows[row + column.end] as number
+    const [high, low] = [rows[row + column.hashHigh] as number, rows[row + column.hashLow] as number]
+    fingerprint(project, high, low, fingerprints, at)
+  }
+  return writeRecord(body, ranges, fingerprints, receivedAt)
+}
+
+/** The record with some of the events of a record that is not sealed. */
+export function selectEvents(record: Buffer, isSelected: readonly boolean[]): Buffer {
+  const { receivedAt } = readUnverified(record)
+  const isSelectedWord = (_: number, word: number) => isSelected[word >> 1] === true
+  const ranges = rangesOf(record).filter(isSelectedWord)
+  return writeRecord(record, ranges, readFingerprints(record, 0).filter(isSelectedWord), receivedAt)
+}
+
+/** `ranges` has two words for each event: where it starts in `source`, and where it ends. */
+function writeRecord(source: Uint8Array, ranges: Uint32Array, fingerprints: Uint32Array, receivedAt: number): Buffer {
+  const count = ranges.length / 2
+  const payloadOffset = payloadOffsetFor(count)
+  const ends = new Uint32Array(count)
+  // one byte between two events
+  let payloadBytes = -1
+  for (let i = 0; i < count; i++) {
+    payloadBytes += 1 + (ranges[i * 2 + 1] as number) - (ranges[i * 2] as number)
+    ends[i] = payloadBytes
+  }
+  const record = Buffer.allocUnsafeSlow(payloadOffset + payloadBytes)
   record.fill(0, 0, headerBytes)
-  record.writeUInt32LE(((fingerprints.length / 2) << 8) | version, 0)
+  record.writeUInt32LE((count << 8) | version, 0)
   record.writeDoubleLE(receivedAt, 8)
-  for (let i = 0; i < fingerprints.length; i++) record.writeUInt32LE(fingerprints[i] as number, headerBytes + i * 4)
-  record.set(payload, payloadOffset)
+  const words = new Uint32Array(record.buffer, headerBytes, count * 3)
+  words.set(fingerprints)
+  words.set(ends, count * 2)
+  copyRanges(source, ranges, record, payloadOffset)
   return record
+}
+
+/** Copies ranges one after another, with a comma between two; ranges with one byte between them at once. */
+function copyRanges(source: Uint8Array, ranges: Uint32Array, target: Buffer, from: number): void {
+  let to = from
+  for (let at = 0; at < ranges.length; ) {
+    const start = ranges[at] as number
+    let end = ranges[at + 1] as number
+    for (at += 2; ranges[at] === end + 1; at += 2) end = ranges[at + 1] as number
+    target.set(source.subarray(start, end), to)
+    to += end - start
+    if (at < ranges.length) target[to++] = comma
+  }
+}
+
+function payloadOffsetFor(count: number): number {
+  return headerBytes + count * (fingerprintBytes + endBytes)
+}
+
+/** Where the events of a record start and end in it, two words each. */
+function rangesOf(record: Buffer): Uint32Array {
+  const { count } = readUnverified(record)
+  const ranges = new Uint32Array(count * 2)
+  for (let i = 0; i < count; i++) {
+    ranges[i * 2] = startOf(record, count, i)
+    ranges[i * 2 + 1] = endOf(record, count, i)
+  }
+  return ranges
+}
+
+function startOf(record: Buffer, count: number, index: number): number {
+  return index === 0 ? payloadOffsetFor(count) : endOf(record, count, index - 1) + 1
+}
+
+function endOf(record: Buffer, count: number, index: number): number {
+  return payloadOffsetFor(count) + record.readUInt32LE(headerBytes + count * fingerprintBytes + index * endBytes)
 }
 
 /**
@@ -70,7 +147,8 @@ export function decodeRecord(bytes: Buffer | undefined, sequence: number): LogRe
   if (!isRecord(bytes)) throw damagedRecord(sequence)
   const sum = crc32(bytes.subarray(headerBytes), crc32(zeros, crc32(bytes.subarray(0, crcOffset))))
   if (sum !== bytes.readUInt32LE(crcOffset)) throw damagedRecord(sequence)
-  return readUnverified(bytes)
+  const { project, receivedAt, count } = readUnverified(bytes)
+  return { project, receivedAt, events: Array.from({ length: count }, (_, i) => eventAt(bytes, i)) }
 }
 
 /** Checks the length and the version. */
@@ -84,26 +162,42 @@ function damagedRecord(sequence: number): IngestError {
   return new IngestError('store-damaged', `Record ${sequence} of the log is damaged: restore it from a backup.`)
 }
 
-/** Decodes a record without verifying its checksum. */
-export function readUnverified(bytes: Buffer): LogRecord {
-  const count = bytes.readUInt32LE(0) >>> 8
-  return {
-    project: bytes.readUInt32LE(4),
-    receivedAt: bytes.readDoubleLE(8),
-    count,
-    payload: bytes.subarray(headerBytes + count * fingerprintBytes),
-  }
+/** What the header of a record says of it. */
+export interface RecordHeader {
+  project: number
+  receivedAt: number
+  count: number
 }
 
 /** Decodes the header of a record without verifying the checksum. */
-export function readHeader(bytes: Uint8Array | undefined, sequence: number): Pick<LogRecord, 'receivedAt' | 'count'> {
-  if (!isRecord(bytes)) throw damagedRecord(sequence)
-  const { receivedAt, count } = readUnverified(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
-  return { receivedAt, count }
+export function readUnverified(bytes: Buffer): RecordHeader {
+  return { project: bytes.readUInt32LE(4), receivedAt: bytes.readDoubleLE(8), count: bytes.readUInt32LE(0) >>> 8 }
+}
+
+/** The exact bytes of an event, from a record that may be damaged: empty or truncated then. */
+export function eventAt(bytes: Buffer, index: number): Buffer {
+  const { count } = readUnverified(bytes)
+  if (payloadOffsetFor(count) > bytes.length || index >= count) return bytes.subarray(0, 0)
+  return bytes.subarray(startOf(bytes, count, index), endOf(bytes, count, index))
+}
+
+/** The bytes of all events, from a record that may be damaged. */
+export function payloadOf(bytes: Buffer): Buffer {
+  return bytes.subarray(payloadOffsetFor(readUnverified(bytes).count))
 }
 
 /**
- * The high and the low half of the fingerprint of each event of a record.
+ * Decodes the header of a record without verifying the checksum.
+ *
+ * @throws {IngestError} `store-damaged` for a record that is missing or no record
+ */
+export function readHeader(bytes: Uint8Array | undefined, sequence: number): RecordHeader {
+  if (!isRecord(bytes)) throw damagedRecord(sequence)
+  return readUnverified(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
+}
+
+/**
+ * The high and the low half of the fingerprint of each event of a record: a view of it, where it is aligned.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -111,31 +205,17 @@ export function readFingerprints(bytes: Buffer | undefined, sequence: number): U
   const count = isRecord(bytes) ? bytes.readUInt32LE(0) >>> 8 : 0
   // no record is empty: a page of zeros would hide the ids of its events
   if (!bytes || count === 0 || headerBytes + count * fingerprintBytes > bytes.length) throw damagedRecord(sequence)
-  const fingerprints = new Uint32Array(count * 2)
-  for (let i = 0; i < count * 2; i++) fingerprints[i] = bytes.readUInt32LE(headerBytes + i * 4)
-  return fingerprints
+  const at = bytes.byteOffset + headerBytes
+  // words of a view must be aligned
+  if (at % 4 === 0) return new Uint32Array(bytes.buffer, at, count * 2)
+  return new Uint32Array(
+    Uint8Array.prototype.slice.call(bytes, headerBytes, headerBytes + count * fingerprintBytes).buffer,
+  )
 }
 
 /** The checksum in a record, which identifies it; 0 for a missing record. */
 export function readChecksum(bytes: Buffer | undefined): number {
   return bytes && bytes.length >= headerBytes ? bytes.readUInt32LE(crcOffset) : 0
-}
-
-const payloadStart = Buffer.from('{"events":[')
-const payloadComma = Buffer.from(',')
-const payloadEnd = Buffer.from(']}')
-
-/** The payload with some of the events of a body: their exact bytes in a new envelope. */
-export function encodePayload(events: readonly Uint8Array[]): Buffer {
-  const parts: Uint8Array[] = [payloadStart]
-  for (const event of events) parts.push(event, payloadComma)
-  parts[parts.length - 1] = payloadEnd
-  return Buffer.concat(parts)
-}
-
-/** The exact bytes of each event in a payload. */
-export function splitEvents(payload: Buffer): Buffer[] {
-  return sliceEvents(payload).map(({ start, end }) => payload.subarray(start, end))
 }
 
 /** The `eventId` in the bytes of an event. */

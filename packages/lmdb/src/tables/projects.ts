@@ -8,6 +8,7 @@ export interface Projects {
   numberOf(projectId: string): number | undefined
   /** The number of a project, assigned at its first use. Only inside a write transaction. */
   numberFor(projectId: string): number
+  /** The stored project, frozen. */
   get(projectId: string): Project | undefined
   /** Differs between any two states of a project. */
   version(projectId: string): string
@@ -23,6 +24,7 @@ const numberBytes = 4
 export function openProjects(table: (name: string) => Rows): Projects {
   const entries = table('projects')
   const numbers = table('project-numbers')
+  const parsed = createParsedProjects()
 
   function entryOf(projectId: string): Buffer | undefined {
     return entries.getBinary(Buffer.from(projectId))
@@ -47,13 +49,47 @@ export function openProjects(table: (name: string) => Rows): Projects {
     numberFor,
     get(projectId) {
       const entry = entryOf(projectId)
-      return entry && entry.length > numberBytes ? JSON.parse(entry.toString('utf8', numberBytes)) : undefined
+      return entry && entry.length > numberBytes ? parsed.get(projectId, entry) : undefined
     },
     version: (projectId) => entryOf(projectId)?.toString('utf8', numberBytes) ?? '',
     ids: () => Array.from(entries.getKeys({}), String),
     put(project) {
       const entry = projectKey(numberFor(project.projectId), Buffer.from(JSON.stringify(project)))
       entries.put(Buffer.from(project.projectId), entry)
+    },
+  }
+}
+
+/** The most projects that are kept parsed, and the most bytes of their entries. */
+export const parsedProjectsMax = 4096
+export const parsedBytesMax = 4 * 2 ** 20
+
+/** Parsed projects, for authentication. Only entries that are stored take memory, not made-up ids. */
+export function createParsedProjects(projectsMax = parsedProjectsMax, bytesMax = parsedBytesMax) {
+  const parsed = new Map<string, { entry: Buffer; project: Project }>()
+  let bytes = 0
+
+  function remove(projectId: string): void {
+    bytes -= parsed.get(projectId)?.entry.length ?? 0
+    parsed.delete(projectId)
+  }
+
+  return {
+    /** The project of an entry: parsed again only if its bytes have changed, by any process. */
+    get(projectId: string, entry: Buffer): Project {
+      const known = parsed.get(projectId)
+      if (known?.entry.equals(entry)) return known.project
+      // frozen, as later requests are authenticated with it
+      const project = JSON.parse(entry.toString('utf8', numberBytes), (_, value) => Object.freeze(value))
+      remove(projectId)
+      if (entry.length > bytesMax) return project
+      parsed.set(projectId, { entry, project })
+      bytes += entry.length
+      for (const oldest of parsed.keys()) {
+        if (parsed.size <= projectsMax && bytes <= bytesMax) break
+        remove(oldest)
+      }
+      return project
     },
   }
 }

@@ -10,7 +10,7 @@ const inFlightBytesMax = 64 * 2 ** 20
 interface InFlightRequest {
   bytes: number
   resolve: (value: never) => void
-  reject: (error: IngestError) => void
+  reject: (error: unknown) => void
 }
 
 /** The requests that a thread has not settled yet, and why it accepts no more. */
@@ -18,7 +18,10 @@ export interface InFlightRequests {
   /** @throws {IngestError} `overloaded` when `bytes` more would exceed the limit of bytes in flight */
   checkLimit(bytes: number): void
   add(id: number, request: InFlightRequest): void
+  isEmpty(): boolean
   settle(outcomes: readonly Outcome[]): void
+  /** Rejects a request that did not reach the thread. */
+  reject(id: number, error: unknown): void
   /** The thread is not stuck: what it waits for is not a commit. */
   keepAlive(): void
   /** Rejects all requests for good; later calls have no effect. */
@@ -82,11 +85,16 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
     onSettled()
   }
 
+  function take(id: number): InFlightRequest | undefined {
+    const request = requests.get(id)
+    requests.delete(id)
+    bytesInFlight -= request?.bytes ?? 0
+    return request
+  }
+
   function settleOne(outcome: Outcome): void {
-    const request = requests.get(outcome.id)
+    const request = take(outcome.id)
     if (!request) return
-    requests.delete(outcome.id)
-    bytesInFlight -= request.bytes
     if ('value' in outcome) request.resolve(outcome.value as never)
     else {
       const error = deserializeError(outcome.error)
@@ -112,6 +120,13 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
       }
       requests.set(id, request)
       bytesInFlight += request.bytes
+    },
+
+    isEmpty: () => requests.size === 0,
+
+    reject(id, error) {
+      take(id)?.reject(error)
+      if (requests.size === 0) becomeIdle()
     },
 
     settle(outcomes) {

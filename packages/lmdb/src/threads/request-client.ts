@@ -45,6 +45,11 @@ export interface RequestClientOptions {
   timeoutMs: number
 }
 
+interface Post<Request> {
+  request: Request
+  transfer: ArrayBuffer[]
+}
+
 /** Starts a thread that writes, and resolves once it is ready. */
 export async function startRequestClient<Request extends { id: number }>(
   options: RequestClientOptions,
@@ -54,7 +59,8 @@ export async function startRequestClient<Request extends { id: number }>(
   let isClosed = false
   let onReady = () => {}
   let onUnready = (_: IngestError) => {}
-  const thread = startWorkerThread<Request, ThreadMessage>({
+  let outbox: Post<Request>[] = []
+  const thread = startWorkerThread<readonly Request[], ThreadMessage>({
     ...options,
     onMessage(message) {
       if (message.type === 'settled') inFlight.settle(message.outcomes)
@@ -77,6 +83,31 @@ export async function startRequestClient<Request extends { id: number }>(
     return inFlight.failure() ?? inFlight.lockError()
   }
 
+  function post(posts: readonly Post<Request>[]): void {
+    thread.post(
+      posts.map(({ request }) => request),
+      posts.flatMap(({ transfer }) => transfer),
+    )
+  }
+
+  /** Posts in one message what was requested in this turn of the event loop. */
+  function flush(): void {
+    const posts = outbox
+    outbox = []
+    try {
+      post(posts)
+    } catch {
+      // one of them cannot be sent
+      for (const each of posts) {
+        try {
+          post([each])
+        } catch (error) {
+          inFlight.reject(each.request.id, error)
+        }
+      }
+    }
+  }
+
   await new Promise<void>((resolve, reject) => {
     onReady = resolve
     onUnready = reject
@@ -89,9 +120,12 @@ export async function startRequestClient<Request extends { id: number }>(
         const error = unavailable()
         if (error) throw error
         inFlight.checkLimit(bytes)
-        // throws for what cannot be sent, which is then not in flight
-        thread.post(request, transfer)
+        const isIdle = inFlight.isEmpty()
         inFlight.add(request.id, { bytes, resolve, reject })
+        // while the thread is busy, a message for each request would only cost more
+        if (!isIdle && outbox.length === 0) setImmediate(flush)
+        outbox.push({ request, transfer })
+        if (isIdle) flush()
       })
     },
 

@@ -30,7 +30,7 @@ export interface RequestHandler<Request> {
 const batchBytesMax = 16 * 2 ** 20
 
 /**
- * Handles the requests that arrive at `port`, in batches: while one is handled, the next one queues up in the port. The
+ * Handles the requests that arrive at `port`, some in each message, in batches: while one is handled, the next one queues up in the port. The
  * handler may block its thread. Resolves after a close message, or after a failure of the handler, which it posts.
  */
 export async function runRequestLoop<Request extends { type: string }>(
@@ -57,11 +57,16 @@ function listen<Request extends { type: string }>(
   const queue: (Request | CloseMessage)[] = []
   let isRunning = false
 
+  function enqueue(message: readonly Request[] | CloseMessage): void {
+    if (Array.isArray(message)) queue.push(...message)
+    else queue.push(message as CloseMessage)
+  }
+
   /** Handles all requests that have arrived; resolves with true at a close message. */
   async function run(): Promise<boolean> {
     for (;;) {
       // requests that arrived while this thread was busy
-      for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port)) queue.push(next.message)
+      for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port)) enqueue(next.message)
       if (queue.length === 0) return false
       const batch = takeBatch(queue, handler.requestBytes)
       if (batch.length === 0) return true
@@ -72,8 +77,8 @@ function listen<Request extends { type: string }>(
 
   guard.leaveNative()
   return new Promise((resolve, reject) => {
-    port.on('message', async (message: Request | CloseMessage) => {
-      queue.push(message)
+    port.on('message', async (message: readonly Request[] | CloseMessage) => {
+      enqueue(message)
       if (isRunning) return
       isRunning = true
       guard.enterNative()

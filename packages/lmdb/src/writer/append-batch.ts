@@ -1,4 +1,4 @@
-import type { AppendResult } from '@ingest/core'
+import type { AppendResult, Totals } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { IdIndex } from '../ids/id-index.ts'
@@ -6,28 +6,39 @@ import type { EventLog, EventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
 import {
   decodeRecord,
-  encodePayload,
-  encodeRecord,
+  eventAt,
+  type LogRecord,
   parseEventId,
+  payloadOf,
   readFingerprints,
   readHeader,
   readUnverified,
   sealRecord,
-  splitEvents,
+  selectEvents,
 } from '../log/record.ts'
 
 /** What an append stored; mostly all or nothing, which is a short message to another thread. */
 export type Appended = 'all' | 'none' | AppendResult
 
+/** A batch in which no id occurs twice. */
+export interface BatchToAppend {
+  project: number
+  /** The record of the whole batch, for the usual case that all of its events are new. */
+  record: Buffer
+  /** The builds that its events reference. */
+  builds: readonly string[]
+  /** For each event, the index of its build in `builds`, or a larger number without one. */
+  buildIndexes: Uint8Array
+}
+
 /** Appends batches to the log, and locates events in it. Projects are identified by number. */
 export interface Appender {
   /** Finds the end of the log, to which other processes append too. Call it first in each write transaction. */
   begin(): void
-  /**
-   * Stores the new events of a batch, given as the record of the whole batch; no id occurs twice in it.
-   * `builds` are those that the events reference. Only inside a write transaction.
-   */
-  append(project: number, batch: Buffer, builds: readonly string[]): Appended
+  /** Stores the new events of a batch. Only inside a write transaction. */
+  append(batch: BatchToAppend): Appended
+  /** Writes what is written once for all batches of a transaction. Call it last in each. */
+  end(): void
   /** The positions of the events with these ids. */
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
 }
@@ -39,50 +50,43 @@ export function createAppender(
   ids: IdIndex,
   onFreeze: (project: number, buildId: string) => void,
 ): Appender {
-  const { log, projectLog, freezes, totals } = tables
+  const { log, projectLog, freezes } = tables
   let nextSequence = 0
   /** When the last record was received. Times never decrease, because readers search by time. */
   let lastAt = Number.NEGATIVE_INFINITY
+  /** Of the projects of this transaction. */
+  const changedTotals = new Map<number, Totals>()
 
-  function append(project: number, batch: Buffer, builds: readonly string[]): Appended {
-    const { count, receivedAt, payload } = readUnverified(batch)
-    const fingerprints = readFingerprints(batch, nextSequence)
+  function append({ project, record, builds, buildIndexes }: BatchToAppend): Appended {
+    const { count } = readUnverified(record)
+    const fingerprints = readFingerprints(record, nextSequence)
     const earlier = readerOf(log)
     // a retried batch has the same bytes, so its first event identifies all of them
-    const again = ids.search(fingerprints, Math.min(1, count)).some(({ position }) => {
-      const record = earlier(position.sequence)
-      return record.project === project && record.payload.equals(payload)
+    const again = ids.search(fingerprints, 1).some(({ position }) => {
+      const { project: of, bytes } = earlier(position.sequence)
+      return of === project && payloadOf(bytes).equals(payloadOf(record))
     })
     if (again) return 'none'
     const candidates = ids.search(fingerprints, count)
     if (candidates.length === 0) {
-      write(project, batch, fingerprints, builds)
+      write(project, record, fingerprints, builds)
       return 'all'
-    }
-    const events = splitEvents(payload)
-    const eventIds: string[] = []
-    const eventIdAt = (of: number) => {
-      eventIds[of] ??= parseEventId(events[of] as Buffer)
-      return eventIds[of]
     }
     const found: (Match | undefined)[] = []
     for (const { queryIndex: of, position } of candidates) {
-      const bytes = found[of] ? undefined : eventAt(project, position, earlier)
-      if (bytes?.equals(events[of] as Buffer)) found[of] = 'same'
-      else if (bytes && parseEventId(bytes) === eventIdAt(of)) found[of] = 'conflict'
+      found[of] ??= compare(project, eventAt(record, of), earlier(position.sequence), position.index)
     }
-    const stored = events.map((_, i) => found[i] === undefined)
-    const fresh = events.filter((_, i) => stored[i])
-    if (fresh.length > 0) {
-      // the fingerprints of those that are stored, two words each
-      const own = fingerprints.filter((_, word) => stored[word >> 1])
-      write(project, encodeRecord(receivedAt, own, encodePayload(fresh)), own, buildsOf(fresh))
+    const isNew = Array.from({ length: count }, (_, i) => found[i] === undefined)
+    if (isNew.includes(true)) {
+      const fresh = selectEvents(record, isNew)
+      const referenced = builds.filter((_, build) => isNew.some((fresh, i) => fresh && buildIndexes[i] === build))
+      write(project, fresh, readFingerprints(fresh, nextSequence), referenced)
     }
-    return { stored, conflicts: found.filter((match) => match === 'conflict').length }
+    return { stored: isNew, conflicts: found.filter((match) => match === 'conflict').length }
   }
 
   function write(project: number, record: Buffer, fingerprints: Uint32Array, builds: readonly string[]): void {
-    const { count, receivedAt, payload } = readUnverified(record)
+    const { count, receivedAt } = readUnverified(record)
     const sequence = nextSequence++
     const key = sequenceKey(sequence)
     lastAt = Math.max(lastAt, receivedAt)
@@ -91,12 +95,9 @@ export function createAppender(
     projectLog.put(projectKey(project, key), nothing)
     ids.addRecord(sequence, fingerprints, count)
     for (const buildId of builds) freeze(project, buildId, lastAt)
-    const { events, batches, bytes } = eventLog.totals(project)
-    const after = Buffer.allocUnsafe(24)
-    after.writeDoubleLE(events + count, 0)
-    after.writeDoubleLE(batches + 1, 8)
-    after.writeDoubleLE(bytes + payload.length, 16)
-    totals.put(projectKey(project), after)
+    const { events, batches, bytes } = changedTotals.get(project) ?? eventLog.totals(project)
+    const payloadBytes = payloadOf(record).length
+    changedTotals.set(project, { events: events + count, batches: batches + 1, bytes: bytes + payloadBytes })
   }
 
   function freeze(project: number, buildId: string, at: number): void {
@@ -110,6 +111,7 @@ export function createAppender(
 
   return {
     begin() {
+      changedTotals.clear()
       const last = eventLog.lastSequence()
       ids.catchUp(last)
       nextSequence = last + 1
@@ -118,13 +120,18 @@ export function createAppender(
 
     append,
 
+    end() {
+      for (const [project, totals] of changedTotals) eventLog.putTotals(project, totals)
+    },
+
     locate(project, eventIds, fingerprints) {
       ids.catchUp(eventLog.lastSequence())
       const earlier = readerOf(log)
       const positions: (Position | undefined)[] = eventIds.map(() => undefined)
       for (const { queryIndex: of, position } of ids.search(fingerprints, eventIds.length)) {
-        const bytes = eventAt(project, position, earlier)
-        if (bytes && parseEventId(bytes) === eventIds[of]) positions[of] = position
+        const record = earlier(position.sequence).verified()
+        const event = record.project === project ? record.events[position.index] : undefined
+        if (event && parseEventId(event) === eventIds[of]) positions[of] = position
       }
       return positions
     },
@@ -135,9 +142,10 @@ const nothing = Buffer.alloc(0)
 
 interface EarlierRecord {
   project: number
-  payload: Buffer
-  /** The exact bytes of each event. */
-  events(): Buffer[]
+  /** Not verified. */
+  bytes: Buffer
+  /** @throws {IngestError} `store-damaged` */
+  verified(): LogRecord
 }
 
 type Reader = (sequence: number) => EarlierRecord
@@ -154,36 +162,30 @@ function readerOf(log: Table): Reader {
 
 function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierRecord {
   // the index names no record that is missing or empty
-  readHeader(bytes, sequence)
-  const { project, payload } = readUnverified(bytes as Buffer)
-  let events: Buffer[] | undefined
+  const { project } = readHeader(bytes, sequence)
+  let verified: LogRecord | undefined
   return {
     project,
-    payload,
-    events() {
-      // a damaged record cannot be parsed
-      events ??= splitEvents(decodeRecord(bytes as Buffer, sequence).payload)
-      return events
+    bytes: bytes as Buffer,
+    verified() {
+      verified ??= decodeRecord(bytes, sequence)
+      return verified
     },
   }
-}
-
-/**
- * The event at a position; undefined if it is another project's.
- *
- * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown.
- */
-function eventAt(project: number, { sequence, index }: Position, earlier: Reader): Buffer | undefined {
-  const record = earlier(sequence)
-  // checked as a whole, because the number of the project may be damaged
-  const events = record.events()
-  return record.project === project ? events[index] : undefined
 }
 
 /** How an event compares with the stored one of the same id. */
 type Match = 'same' | 'conflict'
 
-function buildsOf(events: readonly Buffer[]): string[] {
-  const builds = events.map((bytes) => JSON.parse(bytes.toString()).buildId)
-  return [...new Set(builds)].filter((buildId) => typeof buildId === 'string')
+/**
+ * Compares an event with the one at an index of an earlier record; undefined if that has another id or project.
+ *
+ * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown.
+ */
+function compare(project: number, event: Buffer, earlier: EarlierRecord, index: number): Match | undefined {
+  if (earlier.project === project && eventAt(earlier.bytes, index).equals(event)) return 'same'
+  // as a whole, because the number of the project may be damaged too
+  const verified = earlier.verified()
+  const stored = verified.project === project ? verified.events[index] : undefined
+  return stored && parseEventId(stored) === parseEventId(event) ? 'conflict' : undefined
 }

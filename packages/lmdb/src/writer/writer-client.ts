@@ -14,7 +14,7 @@ export interface Writer {
    * @param record the record of the whole batch; its memory is transferred to the writer
    * @throws {IngestError} `overloaded`, `disk-full`, `store-failed`, `store-closed`
    */
-  append(project: number, record: Buffer, builds: string[]): Promise<Appended>
+  append(project: number, record: Buffer, builds: readonly string[], buildIndexes: Uint8Array): Promise<Appended>
   /** The positions of the events with these ids, in all that was committed before the call. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
   /** Runs a command in a transaction; resolves once it is durable. */
@@ -61,9 +61,9 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   let lastId = 0
 
   return {
-    append(project, batch, builds) {
-      const { buffer, length } = batch
-      const request = { type: 'append', id: ++lastId, project, record: batch, builds } as const
+    append(project, record, builds, buildIndexes) {
+      const { buffer, length } = record
+      const request = { type: 'append', id: ++lastId, project, record, builds, buildIndexes } as const
       return thread.request(request, length, [buffer as ArrayBuffer])
     },
 

@@ -9,7 +9,7 @@ import { serializeError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
 import { type Outcome, type RequestHandler, runRequestLoop, type ThreadMessage } from '../threads/request-loop.ts'
 import { type Appended, createAppender } from './append-batch.ts'
-import { type Command, type CommandResult, openCommandTables, runCommand } from './commands.ts'
+import { asBuffer, type Command, type CommandResult, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 
 export interface WriterData {
@@ -23,14 +23,14 @@ export interface WriterData {
   guards: ExitGuards
 }
 
+/** A {@link BatchToAppend}. */
 export interface AppendRequest {
   type: 'append'
   id: number
   project: number
-  /** The record of the whole batch, for the case that all of its events are new. */
   record: Uint8Array
-  /** The builds that its events reference. */
-  builds: string[]
+  builds: readonly string[]
+  buildIndexes: Uint8Array
 }
 
 export interface LocateRequest {
@@ -110,8 +110,7 @@ async function openWriter(
 
   function write(request: AppendRequest | CommandRequest): Appended | CommandResult {
     if (request.type === 'command') return runCommand(commandTables, request.command)
-    const { project, record, builds } = request
-    return appender.append(project, Buffer.from(record.buffer, record.byteOffset, record.length), builds)
+    return appender.append({ ...request, record: asBuffer(request.record) })
   }
 
   async function waitForCapacity(): Promise<void> {
@@ -134,7 +133,9 @@ async function openWriter(
       requests,
       () => {
         appender.begin()
-        return requests.map(write)
+        const values = requests.map(write)
+        appender.end()
+        return values
       },
       ids.rollback,
     )

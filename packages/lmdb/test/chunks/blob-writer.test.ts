@@ -10,7 +10,7 @@ t.test('blobs are written and removed, and each request has an outcome', async (
   const ended = runBlobWriter(port2, environment, { enterNative() {}, leaveNative() {} })
   t.strictSame(await once(port1, 'message'), [{ type: 'ready' }])
   async function ask(request: BlobRequest) {
-    port1.postMessage(request)
+    port1.postMessage([request])
     const [{ outcomes }] = await once(port1, 'message')
     return outcomes
   }

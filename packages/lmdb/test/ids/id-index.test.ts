@@ -118,9 +118,9 @@ t.test('the index is rebuilt when its files are damaged, and the rebuild reports
 const oneBlock: BuiltStoreOptions = {
   internals: {
     entriesPerFlush: 300,
-    fingerprint(_project, eventId, into, at) {
+    fingerprint(_project, _hashHigh, hashLow, into, at) {
       into[at] = 0
-      into[at + 1] = Buffer.from(eventId).reduce((sum, byte) => (sum * 31 + byte) >>> 0, 7)
+      into[at + 1] = hashLow
     },
   },
 }
@@ -239,17 +239,35 @@ t.test('a process that does not close its store exits all the same', async (t) =
   const directory = t.testdir()
   const program = `
     const { openLmdbStoreWith } = await import(${JSON.stringify(builtInternals)})
+    const { createIngest } = await import(${JSON.stringify(import.meta.resolve('@ingest/core'))})
     const store = await openLmdbStoreWith(${JSON.stringify(directory)}, {}, { entriesPerFlush: 20 })
-    for (let i = 0; i < 60; i++) {
-      const body = Buffer.from(JSON.stringify({ events: [{ eventId: 'e-' + i }] }))
-      const event = { eventId: 'e-' + i, start: body.indexOf('[') + 1, end: body.indexOf(']') }
-      await store.append('p', { body, count: 1, events: [event], receivedAt: 0 })
-    }
+    const project = createIngest({ store }).project('p')
+    for (let i = 0; i < 60; i++) await project.submitBatch({ events: [{ projectId: 'p', eventId: 'e-' + i }] })
     process.stdout.write('done')`
   const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { timeout: 20_000 })
   t.equal(String(stdout), 'done')
   t.equal(status, 0)
 })
+
+t.test(
+  'the indexer thread starts before there is anything to flush',
+  { skip: process.platform !== 'linux' && 'threads have priorities of their own on Linux only' },
+  async (t) => {
+    const ingest = await open(t.testdir())
+    while (!niceness().includes(10)) await sleep(10)
+    await ingest.close()
+  },
+)
+
+/** The priority of each thread of this process. */
+function niceness(): number[] {
+  return readdirSync('/proc/self/task').map((thread) => {
+    const path = `/proc/self/task/${thread}/stat`
+    // a thread may end meanwhile
+    const [, fields = ''] = existsSync(path) ? readFileSync(path, 'utf8').split(') ') : []
+    return Number(fields.split(' ')[16])
+  })
+}
 
 t.test('appends wait while the index cannot keep up, and none fails', async (t) => {
   const directory = t.testdir()

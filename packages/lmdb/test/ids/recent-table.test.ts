@@ -1,29 +1,45 @@
 import { randomUUID } from 'node:crypto'
+import { hashId } from '@ingest/core/internal'
 import t from 'tap'
 import { type Candidate, isEmptyAt, positionAt, putEntry } from '../../src/ids/entry.ts'
-import { createFingerprint } from '../../src/ids/fingerprint.ts'
+import { fingerprint } from '../../src/ids/fingerprint.ts'
 import { createRecentTable, type RecentTable } from '../../src/ids/recent-table.ts'
 
-function fingerprintOf(seed: string, project: number, eventId: string): string {
+const hashKey = Buffer.alloc(16, 'key')
+
+function fingerprintOf(project: number, eventId: string, key = hashKey): string {
   const into = new Uint32Array(2)
-  createFingerprint(Buffer.from(seed))(project, eventId, into, 0)
+  fingerprint(project, ...hashId(key, eventId), into, 0)
   return into.join('-')
 }
 
 t.test('the same event has the same fingerprint, another event, project or store another one', async (t) => {
-  const one = fingerprintOf('seedseed', 1, 'e-1')
-  t.equal(fingerprintOf('seedseed', 1, 'e-1'), one)
+  const one = fingerprintOf(1, 'e-1')
+  t.equal(fingerprintOf(1, 'e-1'), one)
   for (const other of [
-    fingerprintOf('seedsee2', 1, 'e-1'),
-    fingerprintOf('see2seed', 1, 'e-1'),
-    fingerprintOf('seedseed', 2, 'e-1'),
-    fingerprintOf('seedseed', 1, 'e-2'),
-    fingerprintOf('seedseed', 1, 'e-11'),
-    fingerprintOf('seedseed', 1, '1-e'),
-    fingerprintOf('seedseed', 1, 'e-\u0131'),
+    fingerprintOf(1, 'e-1', Buffer.alloc(16, 'kez')),
+    fingerprintOf(2, 'e-1'),
+    fingerprintOf(1, 'e-2'),
+    fingerprintOf(1, 'e-11'),
+    fingerprintOf(1, '1-e'),
+    fingerprintOf(1, 'e-\u0131'),
   ]) {
     t.not(other, one)
   }
+})
+
+t.test('the fingerprints of one id spread evenly over projects', async (t) => {
+  const byHigh = new Uint32Array(16)
+  const byLow = new Uint32Array(16)
+  const into = new Uint32Array(2)
+  for (let project = 1; project <= 4096; project++) {
+    fingerprint(project, 0, 0, into, 0)
+    const [high = 0, low = 0] = into
+    byHigh[high >>> 28] = (byHigh[high >>> 28] ?? 0) + 1
+    byLow[low & 15] = (byLow[low & 15] ?? 0) + 1
+  }
+  // 256 in a bucket on average, with a deviation of 16
+  for (const buckets of [byHigh, byLow]) t.ok(buckets.every((n) => n > 256 - 112 && n < 256 + 112))
 })
 
 t.test('similar ids spread as evenly as random ones', async (t) => {
@@ -35,13 +51,12 @@ t.test('similar ids spread as evenly as random ones', async (t) => {
     random: () => randomUUID(),
   }
   for (const [family, idOf] of Object.entries(families)) {
-    const fingerprint = createFingerprint(Buffer.from('seedseed'))
     const into = new Uint32Array(2)
     const seen = new Set<string>()
     const byHigh = new Uint32Array(256)
     const byLow = new Uint32Array(256)
     for (let i = 0; i < count; i++) {
-      fingerprint(1, idOf(i), into, 0)
+      fingerprint(1, ...hashId(hashKey, idOf(i)), into, 0)
       const [high = 0, low = 0] = into
       seen.add(`${high}-${low}`)
       byHigh[high >>> 24] = (byHigh[high >>> 24] ?? 0) + 1
@@ -125,4 +140,28 @@ t.test('a rollback restores the table to the last checkpoint', async (t) => {
   t.equal(table.count(), 50, 'a second rollback has no effect')
   table.add(51, 7, 51, 0)
   t.strictSame(search(table, 51, 7), [{ queryIndex: 0, position: { sequence: 51, index: 0 } }])
+})
+
+t.test('a table that was cleared, step by step, is as a new one', async (t) => {
+  const table = createRecentTable(1000)
+  const fill = (first: number) => {
+    for (let i = 0; i < 1000; i++) table.add(first + i, Math.imul(first + i, 0x9e3779b1) >>> 0, first + i, 0)
+  }
+  for (const first of [1, 1001, 2001]) {
+    fill(first)
+    table.checkpoint()
+    let steps = 1
+    while (!table.clear(300)) steps++
+    t.equal(steps, Math.ceil(2048 / 300), 'each step clears so many slots')
+    t.equal(table.count(), 0)
+    t.equal(table.lastSequence(), 0)
+    const left = Array.from({ length: 1000 }, (_, i) =>
+      search(table, first + i, Math.imul(first + i, 0x9e3779b1) >>> 0),
+    )
+    t.strictSame(left.flat(), [], 'no entry is left')
+  }
+  table.add(1, 2, 3, 4)
+  table.rollback()
+  t.equal(table.count(), 0, 'a rollback returns to the empty table')
+  t.equal(table.lastSequence(), 0)
 })

@@ -1,65 +1,88 @@
 import { randomBytes } from 'node:crypto'
+import type { BatchEvents } from '@ingest/core'
+import { scanBatch } from '@ingest/core/internal'
 import t from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../../src/environment/row-keys.ts'
+import { type Fingerprint, fingerprint } from '../../src/ids/fingerprint.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
 import {
   decodeRecord,
-  encodePayload,
   encodeRecord,
+  eventAt,
   parseEventId,
+  payloadOf,
   readChecksum,
   readFingerprints,
   readHeader,
   readUnverified,
   sealRecord,
-  splitEvents,
+  selectEvents,
 } from '../../src/log/record.ts'
 
-const payload = Buffer.from('{ "events": [ {"eventId":"a"} , {"eventId":"b\\u0063", "n": 12345678901234567890} ] }')
-const record = { project: 7, receivedAt: 1_795_203_225_083.0, count: 2, payload }
+const texts = ['{"projectId":"p","eventId":"a"}', '{"projectId":"p", "eventId":"bc", "n": 12345678901234567890}']
+const body = Buffer.from(` { "events": [ ${texts.join(' , ')} ] }`)
+const hashKey = Buffer.alloc(16, 'key')
+const batch = scanBatch(body, 'p', hashKey) as BatchEvents
+const header = { project: 7, receivedAt: 1_795_203_225_083.0, count: 2 }
 const fingerprints = Uint32Array.of(1, 2, 0xffffffff, 4)
+const fromFingerprints: Fingerprint = (_project, _high, _low, into, at) =>
+  into.set(fingerprints.subarray(at, at + 2), at)
 
-function sealed(): Buffer {
-  const bytes = encodeRecord(1, fingerprints, payload)
-  sealRecord(bytes, record.project, record.receivedAt)
+function encode(receivedAt = 1): Buffer {
+  return encodeRecord(body, batch, header.project, fromFingerprints, receivedAt)
+}
+
+function sealed(project = header.project): Buffer {
+  const bytes = encode()
+  sealRecord(bytes, project, header.receivedAt)
   return bytes
 }
 
 t.test('a record is read as it was written', async (t) => {
   const bytes = sealed()
-  t.same(decodeRecord(bytes, 1), record)
-  t.same(readUnverified(bytes), record)
+  const { project, receivedAt, events } = decodeRecord(bytes, 1)
+  t.strictSame([project, receivedAt, events.map(String)], [7, header.receivedAt, texts])
+  t.same(readUnverified(bytes), header)
   t.strictSame(readFingerprints(bytes, 1), fingerprints)
-  t.match(readHeader(bytes, 1), { receivedAt: record.receivedAt, count: record.count })
-  t.equal(bytes.length, 24 + 16 + payload.length)
+  t.strictSame(readHeader(bytes, 1), header)
+  t.equal(String(payloadOf(bytes)), texts.join(','))
+  t.strictSame(
+    [0, 1, 2].map((index) => String(eventAt(bytes, index))),
+    [...texts, ''],
+  )
 })
 
 t.test('a record that is not sealed has all but its project, and fails verification', async (t) => {
-  const bytes = encodeRecord(record.receivedAt, fingerprints, payload)
-  t.strictSame({ ...readUnverified(bytes), project: 7 }, record)
+  const bytes = encode(header.receivedAt)
+  t.strictSame({ ...readUnverified(bytes), project: 7 }, header)
   t.throws(() => decodeRecord(bytes, 5), { code: 'store-damaged' })
 })
 
 t.test('a record has memory of its own, which can be transferred to another thread', async (t) => {
-  const bytes = encodeRecord(1, Uint32Array.of(1, 2), Buffer.from('{"events":[{}]}'))
+  const bytes = encode()
   t.equal(bytes.byteOffset, 0)
   t.equal(bytes.buffer.byteLength, bytes.length)
+})
+
+t.test('fingerprints are read at any alignment', async (t) => {
+  for (let shift = 0; shift < 8; shift++) {
+    const shifted = Buffer.concat([Buffer.alloc(shift), sealed()]).subarray(shift)
+    t.strictSame(readFingerprints(shifted, 1), fingerprints)
+  }
 })
 
 t.test('the header of a record is read without the rest', async (t) => {
   // as lmdb returns it: in memory that is reused, and that extends past the record
   const shared = new Uint8Array(Buffer.concat([Buffer.from('before'), sealed(), Buffer.from('after')]))
-  t.strictSame(readHeader(shared.subarray(6), 5), { receivedAt: record.receivedAt, count: 2 })
+  t.strictSame(readHeader(shared.subarray(6), 5), header)
   for (const bytes of [undefined, sealed().subarray(0, 23), Buffer.alloc(100)]) {
     t.throws(() => readHeader(bytes, 5), { code: 'store-damaged', message: 'Record 5' })
   }
 })
 
 t.test('records differ in their checksums', async (t) => {
-  const other = encodeRecord(record.receivedAt, fingerprints, payload)
-  sealRecord(other, 8, record.receivedAt)
-  t.not(readChecksum(sealed()), readChecksum(other))
+  t.not(readChecksum(sealed()), readChecksum(sealed(8)))
   t.equal(readChecksum(sealed()), readChecksum(sealed()))
   t.equal(readChecksum(undefined), 0)
   t.equal(readChecksum(sealed().subarray(0, 20)), 0)
@@ -85,14 +108,26 @@ t.test('a record that is missing, empty or truncated is damaged', async (t) => {
   t.throws(() => decodeRecord(bytes.subarray(0, -1), 5), { code: 'store-damaged' })
 })
 
-t.test('a payload of selected events has their exact bytes', async (t) => {
-  const events = splitEvents(payload)
-  t.same(splitEvents(encodePayload(events)).map(String), [
-    '{"eventId":"a"}',
-    '{"eventId":"b\\u0063", "n": 12345678901234567890}',
-  ])
-  const [second] = splitEvents(encodePayload(events.slice(1)))
-  t.equal(parseEventId(second as Buffer), 'bc')
+t.test('the events of a batch that are selected have their exact bytes and fingerprints', async (t) => {
+  const ids = ['a', 'b', 'c', 'd', 'e']
+  const eventOf = (eventId: string) => `{"projectId":"p","eventId":"${eventId}"}`
+  // some events with one byte between them, and some with more
+  const body = Buffer.from(
+    `{"events":[${[0, 1].map((i) => eventOf(ids[i] as string))} , ${ids.slice(2).map(eventOf)}]}`,
+  )
+  const all = encodeRecord(body, scanBatch(body, 'p', hashKey) as BatchEvents, 1, fingerprint, 5)
+  for (let selection = 1; selection < 32; selection++) {
+    const isSelected = ids.map((_, i) => (selection & (1 << i)) !== 0)
+    const wanted = ids.filter((_, i) => isSelected[i])
+    const some = selectEvents(all, isSelected)
+    t.strictSame(
+      wanted.map((_, i) => parseEventId(eventAt(some, i))),
+      wanted,
+    )
+    t.equal(String(payloadOf(some)), wanted.map(eventOf).join(','))
+    const alone = Buffer.from(`{"events":[${wanted.map(eventOf)}]}`)
+    t.strictSame(some, encodeRecord(alone, scanBatch(alone, 'p', hashKey) as BatchEvents, 1, fingerprint, 5))
+  }
 })
 
 t.test('the log reader reads the fingerprints and the checksum of a record, and the end of the log', async (t) => {
@@ -100,16 +135,14 @@ t.test('the log reader reads the fingerprints and the checksum of a record, and 
   const log = environment.table('log')
   const reader = createLogReader(environment, log)
   t.equal(reader.lastSequence(), 0)
-  const payload = Buffer.from('{"events":[{},{}]}')
-  const record = encodeRecord(0, Uint32Array.of(1, 2, 3, 0xffffffff), payload)
-  sealRecord(record, 1, 0)
+  const record = sealed()
   environment.root.transactionSync(() => {
     log.put(sequenceKey(1), record)
     log.put(sequenceKey(300), record.subarray(0, 30))
   })
   reader.refresh()
   t.equal(reader.lastSequence(), 300)
-  t.strictSame([...reader.fingerprints(1)], [1, 2, 3, 0xffffffff])
+  t.strictSame([...reader.fingerprints(1)], [...fingerprints])
   t.equal(reader.checksum(1), record.readUInt32LE(16))
   t.equal(reader.checksum(2), 0, 'nothing')
   t.throws(() => reader.fingerprints(2), { code: 'store-damaged' })

@@ -1,6 +1,9 @@
+import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
-import { openProjects } from '../../src/tables/projects.ts'
+import { openLmdbStore } from '../../src/open-lmdb-store.ts'
+import { createParsedProjects, openProjects } from '../../src/tables/projects.ts'
+import { startStoreProcess } from '../store-process.ts'
 
 t.test('a project is numbered once, and round-trips', async (t) => {
   const environment = openEnvironment(t.testdir())
@@ -39,3 +42,54 @@ t.test('a number assigned in a failed transaction is assigned again', async (t) 
   t.equal(projects.numberOf('lost'), undefined)
   await environment.root.close()
 })
+
+t.test('a key that another process revokes is invalid at once', async (t) => {
+  const directory = t.testdir()
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  const other = await startStoreProcess(directory)
+  t.teardown(() => Promise.all([other.end(), ingest.close()]))
+  for (let round = 0; round < 3; round++) {
+    const { key } = await ingest.keys.create('p')
+    const isValid = () => ingest.authenticate({ projectId: 'p', key, scope: 'read' })
+    t.strictSame([await isValid(), await isValid()], [true, true])
+    await other.ask('revoke')
+    t.strictSame([await isValid(), await isValid()], [false, false])
+  }
+})
+
+t.test('a project is parsed again when a byte of its entry has changed', async (t) => {
+  const parsed = createParsedProjects()
+  const one = parsed.get('one', entryOf({ projectId: 'one', createdAt: 1 }))
+  t.strictSame(one, { projectId: 'one', createdAt: 1, keys: [] })
+  t.equal(parsed.get('one', entryOf({ projectId: 'one', createdAt: 1 })), one)
+  t.match(parsed.get('one', entryOf({ projectId: 'one', createdAt: 2 })), { createdAt: 2 })
+  t.match(parsed.get('one', entryOf({ projectId: 'one', createdAt: 1 })), { createdAt: 1 })
+})
+
+t.test('a project that is kept cannot be changed by its readers', async (t) => {
+  const keys = [{ keyId: 'k', hash: 'h', scopes: ['read'], createdAt: 1 }]
+  const { keys: read } = createParsedProjects().get('one', entryOf({ projectId: 'one', keys }))
+  t.throws(() => Object.assign(read[0] as object, { hash: 'other' }), TypeError)
+  t.throws(() => (read[0]?.scopes as string[]).push('events:write'), TypeError)
+  t.throws(() => (read as unknown[]).pop(), TypeError)
+})
+
+t.test('the projects kept are bounded in number and in bytes', async (t) => {
+  const entries = ['a', 'b', 'c'].map((projectId) => ({ projectId, entry: entryOf({ projectId }) }))
+  const bytes = entries[0]?.entry.length ?? 0
+  for (const parsed of [createParsedProjects(2), createParsedProjects(100, 2 * bytes)]) {
+    const [a, b, c] = entries.map(({ projectId, entry }) => parsed.get(projectId, entry))
+    t.equal(parsed.get('b', entries[1]?.entry as Buffer), b)
+    t.equal(parsed.get('c', entries[2]?.entry as Buffer), c)
+    t.not(parsed.get('a', entries[0]?.entry as Buffer), a, 'the oldest was removed')
+  }
+  const small = createParsedProjects(100, bytes)
+  const large = entryOf({ projectId: 'large' })
+  const kept = small.get('a', entries[0]?.entry as Buffer)
+  t.not(small.get('large', large), small.get('large', large), 'larger than the limit')
+  t.equal(small.get('a', entries[0]?.entry as Buffer), kept)
+})
+
+function entryOf(project: object): Buffer {
+  return Buffer.from(`1234${JSON.stringify({ projectId: 'x', createdAt: 0, keys: [], ...project })}`)
+}

@@ -145,8 +145,8 @@ t.test('requests that arrive together are handled together, in batches of about 
       port2.postMessage({ type: 'closed' })
     },
   }))
-  for (const id of [1, 2, 3]) port1.postMessage({ type: 'work', id, bytes: 10 })
-  for (const id of [4, 5, 6]) port1.postMessage({ type: 'work', id, bytes: 10 * 2 ** 20 })
+  for (const id of [1, 2, 3]) port1.postMessage([{ type: 'work', id, bytes: 10 }])
+  for (const id of [4, 5, 6]) port1.postMessage([{ type: 'work', id, bytes: 10 * 2 ** 20 }])
   port1.postMessage({ type: 'close' })
   await ended
   while ((messages.at(-1)?.type as string) !== 'closed') await new Promise(setImmediate)

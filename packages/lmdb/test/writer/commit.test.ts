@@ -66,21 +66,23 @@ t.test('an error rolls back the transaction, and refuses every request', async (
   )
 })
 
-t.test('after the data file is deleted, nothing is written or acknowledged', async (t) => {
-  const { directory, commit, put, failure } = open(t)
-  commit([{ id: 1 }], () => [put('before')])
-  renameSync(join(directory, 'data.mdb'), join(directory, 'gone.mdb'))
-  const refused = [{ id: 2, error: { code: 'store-failed', message: /deleted or replaced/ } }]
-  t.match(
-    commit([{ id: 2 }], () => [put('after')]),
-    refused,
-  )
-  t.match(failure(), { code: 'store-failed' })
-  t.match(
-    commit([{ id: 2 }], () => t.fail('it is not tried') as never),
-    refused,
-  )
-})
+for (const file of ['data.mdb', 'lock.mdb']) {
+  t.test(`after ${file} is deleted, nothing is acknowledged, nor tried a second time`, async (t) => {
+    const { directory, commit, put, failure } = open(t)
+    commit([{ id: 1 }], () => [put('before')])
+    renameSync(join(directory, file), join(directory, 'gone.mdb'))
+    const refused = [{ id: 2, error: { code: 'store-failed', message: /deleted or replaced/ } }]
+    t.match(
+      commit([{ id: 2 }], () => [put('after')]),
+      refused,
+    )
+    t.match(failure(), { code: 'store-failed' })
+    t.match(
+      commit([{ id: 2 }], () => t.fail('it is not tried') as never),
+      refused,
+    )
+  })
+}
 
 for (const file of ['data.mdb', 'lock.mdb']) {
   t.test(

@@ -31,7 +31,7 @@ async function start(t: Test, options: Partial<WriterOptions> = {}) {
     ...bed,
     fatal,
     writer,
-    append: (...eventIds: string[]) => writer.append(1, recordOf(1, eventIds), buildsFor(eventIds)),
+    append: (...eventIds: string[]) => writer.append(1, recordOf(1, eventIds), ...buildsFor(eventIds)),
     locate: (...eventIds: string[]) => writer.locate(1, eventIds, fingerprintsFor(1, eventIds)),
     async close() {
       await writer.close()
@@ -123,7 +123,7 @@ t.test('a refused request is no failure; a failure refuses every request and is 
   // in memory of its own, which can be transferred
   const broken = Buffer.allocUnsafeSlow(30)
   recordOf(1, ['x', 'y']).copy(broken)
-  await t.rejects(writer.append(1, broken, []), { code: 'store-damaged' })
+  await t.rejects(writer.append(1, broken, [], new Uint8Array(2)), { code: 'store-damaged' })
   t.equal(await append('a'), 'all')
   t.strictSame(fatal, [])
   const waiting = append('b')

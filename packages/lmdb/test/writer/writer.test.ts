@@ -61,7 +61,7 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
         said
           .flatMap((message) => (message.type === 'settled' ? message.outcomes : []))
           .find((outcome) => outcome.id === id)
-      for (const request of requests) port.postMessage(request)
+      for (const request of requests) port.postMessage([request])
       await until(() => requests.every(find))
       return requests.map((request) => find(request) as Outcome)
     },
@@ -77,7 +77,8 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
 let lastId = 0
 
 function append(eventIds: string[], record = recordOf(1, eventIds)): Request {
-  return { type: 'append', id: ++lastId, project: 1, record, builds: buildsFor(eventIds) }
+  const [builds, buildIndexes] = buildsFor(eventIds)
+  return { type: 'append', id: ++lastId, project: 1, record, builds, buildIndexes }
 }
 
 function put(projectId: string, createdAt: number, createdBefore?: number): Request {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { type AppendEvent, encodeEvents } from '../../events/batch-events.ts'
 import type { AppendBatch, AppendResult, ReadOptions, StoredEvent } from '../../events/event-store.ts'
-import { type Slice, sliceEvents } from '../../json/json-scanner.ts'
+import { type ParsedEvent, parseBatch } from '../../events/parse-batch.ts'
 import type { KeyRecord, Project } from '../../projects/project.ts'
 import type { Store } from '../../store.ts'
 import { codeOf, range } from './store-check.ts'
@@ -11,6 +12,9 @@ interface BatchOptions {
   indexes?: readonly number[]
 }
 
+/** Other than that of any store, which hashes the ids again. */
+const hashKey = Buffer.alloc(16, 'sample')
+
 /** A batch of these events, each given as its JSON. */
 export function batchOf(texts: readonly string[], options: BatchOptions = {}): AppendBatch {
   return batchFrom(`{"events":[${texts.join(',')}]}`, options)
@@ -19,13 +23,14 @@ export function batchOf(texts: readonly string[], options: BatchOptions = {}): A
 export function batchFrom(body: string, { receivedAt = 1_000, indexes }: BatchOptions = {}): AppendBatch {
   const { events: all } = JSON.parse(body) as { events: { eventId: string; buildId?: string }[] }
   const bytes = Buffer.from(body)
-  const slices = sliceEvents(bytes)
+  const parsed = parseBatch(bytes)
   const events = (indexes ?? range(all.length)).map((index) => {
     const { eventId, buildId } = all[index] as { eventId: string; buildId?: string }
-    const slice = slices[index] as Slice
-    return buildId === undefined ? { eventId, ...slice } : { eventId, buildId, ...slice }
+    const { start, end, idStart, idEnd } = parsed[index] as ParsedEvent
+    const event: AppendEvent = { eventId, start, end, idStart, idEnd }
+    return buildId === undefined ? event : { ...event, buildId }
   })
-  return { body: bytes, isWhole: events.length === all.length, events, receivedAt }
+  return { body: bytes, events: encodeEvents(events, hashKey), receivedAt }
 }
 
 export function event(eventId: string, members: object = {}): string {

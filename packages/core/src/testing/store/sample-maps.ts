@@ -14,6 +14,7 @@ import type {
   PutChunkOutcome,
 } from '../../maps/map-store.ts'
 import type { Store } from '../../store.ts'
+import { batchOf, event } from './sample-events.ts'
 
 export function key(id: Partial<MapKey> = {}): MapKey {
   return { projectId: 'p', placeId: '1', buildId: 'b', ...id }
@@ -121,16 +122,7 @@ export async function chunkText(store: Store, text: string, projectId = 'p'): Pr
 }
 
 export function eventBatch(eventId: string, buildId?: string, receivedAt = 1_000): AppendBatch {
-  const event = { projectId: 'p', eventId, ...(buildId !== undefined && { buildId }) }
-  const start = '{"events":['.length
-  const end = start + Buffer.byteLength(JSON.stringify(event))
-  const body = Buffer.from(JSON.stringify({ events: [event] }))
-  return {
-    body,
-    isWhole: true,
-    events: [{ eventId, ...(buildId !== undefined && { buildId }), start, end }],
-    receivedAt,
-  }
+  return batchOf([event(eventId, buildId === undefined ? {} : { buildId })], { receivedAt })
 }
 
 /** Stores a chunk, and returns the outcome only. */

@@ -18,6 +18,7 @@ export function scopeStore(store: Store): Store {
   const shown = (ms: number) => ms - offsetMs
 
   return {
+    ...(store.hashKey && { hashKey: store.hashKey }),
     append(projectId, batch) {
       return store.append(scopedId(projectId), { ...batch, receivedAt: stored(batch.receivedAt) })
     },

@@ -1,0 +1,217 @@
+import { closeBrace, comma, lowerN, openBrace, quote } from '../src/json/bytes.ts'
+import { expect, expectedBytes, expectedField, isExpected } from './keys.ts'
+import { bodyStart, buildsStart, keyBytes, keysMost, keysStart, projectIdStart, rowBytes, rowsStart, slotMask, slotsStart, toOffset } from './memory.ts'
+import { sipHash } from './sip-hash.ts'
+import { byteAt, endOfColon, endOfName, endOfPlainString, skipSpace } from './text.ts'
+import { endOfTime } from './time.ts'
+import { endOfNull, endOfSafeInteger, endOfValue, startValues } from './value.ts'
+
+/** The length of {@link projectIdStart}'s JSON string. */
+let projectIdBytes: usize = 0
+/** The row of the event that is being read. */
+let row: usize = 0
+let builds: u32 = 0
+/** The JSON string of the build of an event before, and its number. */
+let lastBuild: usize = 0
+let lastBuildBytes: usize = 0
+let lastBuildNumber: u32 = 0
+
+/** To be called before the first event of a batch. */
+export function startEvents(bytes: usize): void {
+  projectIdBytes = bytes
+  builds = 0
+  // no string
+  lastBuild = 0
+  lastBuildBytes = 1
+  memory.fill(slotsStart, 0, slotMask + 1)
+}
+
+/** The distinct builds of the events so far. */
+export function countBuilds(): u32 {
+  return builds
+}
+
+const noBuild: u32 = 0xffff_ffff
+
+/** The end of a valid event of the project, whose row it fills. */
+export function endOfEvent(start: usize, index: u32): usize {
+  if (byteAt(start) !== openBrace) return 0
+  row = rowsStart + usize(index) * rowBytes
+  store<u32>(row, noBuild, 24)
+  startValues()
+  let seen: u32 = 0
+  let at = start
+  let key = keysStart
+  while (true) {
+    let field: u32
+    if (isExpected(key, at)) {
+      field = expectedField(key)
+      at = skipSpace(at + expectedBytes(key))
+    } else {
+      const keyStart = skipSpace(at + 1)
+      field = fieldAt(keyStart)
+      const end = endOfColon(endOfPlainString(keyStart))
+      if (end === 0) return 0
+      expect(key, at, end, field)
+      at = end
+    }
+    if (key !== keysStart + (keysMost - 1) * keyBytes) key += keyBytes
+    // the last of two members wins: left to parseBatch
+    if ((seen & field) !== 0) return 0
+    seen |= field
+    at = skipSpace(endOfFieldValue(at, field))
+    const byte = byteAt(at)
+    if (byte === comma) continue
+    if (byte !== closeBrace || (seen & identityFields) !== identityFields) return 0
+    break
+  }
+  store<u32>(row, toOffset(start), 0)
+  store<u32>(row, toOffset(at + 1), 4)
+  return isRepeat(index) ? 0 : at + 1
+}
+
+// the known fields, a bit each
+const projectId: u32 = 1
+const eventId: u32 = 2
+const buildId: u32 = 4
+const timestamp: u32 = 8
+const type: u32 = 16
+const placeId: u32 = 32
+const sessionId: u32 = 64
+const serverId: u32 = 128
+const playerId: u32 = 256
+const identityFields: u32 = 3
+
+// the first eight bytes of the known keys, and what follows in those that are longer, with the quote
+const eventIdKey: u64 = 0x22644974_6e657665
+const buildIdKey: u64 = 0x22644964_6c697562
+const placeIdKey: u64 = 0x22644965_63616c70
+const serverIdKey: u64 = 0x64497265_76726573
+const playerIdKey: u64 = 0x64497265_79616c70
+const timestampKey: u64 = 0x6d617473_656d6974
+const timestampKeyRest: i32 = 0x2270
+const sessionIdKey: u64 = 0x496e6f69_73736573
+const projectIdKey: u64 = 0x49746365_6a6f7270
+const idRest: i32 = 0x2264
+const typeKey: u64 = 0x22_65707974
+const typeKeyMask: u64 = 0xff_ffffffff
+
+/** The field that a key, from its quote on, names; 0 for none of those that are known. */
+function fieldAt(at: usize): u32 {
+  const word = load<u64>(at + 1)
+  const rest: i32 = load<u16>(at + 9)
+  if (word === eventIdKey) return eventId
+  if (word === buildIdKey) return buildId
+  if (word === placeIdKey) return placeId
+  if (word === projectIdKey) return rest === idRest ? projectId : 0
+  if (word === timestampKey) return rest === timestampKeyRest ? timestamp : 0
+  if (word === sessionIdKey) return rest === idRest ? sessionId : 0
+  if (word === playerIdKey) return (rest & 0xff) === quote ? playerId : 0
+  if (word === serverIdKey) return (rest & 0xff) === quote ? serverId : 0
+  return (word & typeKeyMask) === typeKey ? type : 0
+}
+
+/** The end of a value that is valid for its field. */
+@inline
+function endOfFieldValue(at: usize, field: u32): usize {
+  if (field === 0) return endOfValue(at)
+  if (field === projectId) return endOfProjectId(at)
+  if (field === eventId) return endOfEventId(at)
+  if (field === buildId) return endOfBuildId(at)
+  if (field === timestamp) return endOfTimestamp(at)
+  const min = field >= sessionId ? 0 : 1
+  const max = field >= sessionId ? 256 : field === placeId ? 128 : 200
+  return endOfText(at, min, max, field !== type)
+}
+
+@inline
+function endOfProjectId(at: usize): usize {
+  return isSame(at, projectIdStart, projectIdBytes) ? at + projectIdBytes : 0
+}
+
+@inline
+function endOfEventId(at: usize): usize {
+  const end = endOfName(at)
+  // without its quotes
+  const bytes = end - at - 2
+  if (bytes - 1 >= 256) return 0
+  store<u64>(row, rotl(sipHash(at + 1, bytes), 32), 8)
+  store<u32>(row, toOffset(at), 16)
+  store<u32>(row, toOffset(end), 20)
+  return end
+}
+
+@inline
+function endOfBuildId(at: usize): usize {
+  if (isSame(at, lastBuild, lastBuildBytes)) {
+    store<u32>(row, lastBuildNumber, 24)
+    return at + lastBuildBytes
+  }
+  if (byteAt(at) === lowerN) return endOfNull(at)
+  const end = endOfName(at)
+  const bytes = end - at
+  if (bytes - 3 >= 128) return 0
+  lastBuild = at
+  lastBuildBytes = bytes
+  lastBuildNumber = numberOf(at, bytes)
+  store<u32>(row, lastBuildNumber, 24)
+  return end
+}
+
+/** The number of a build, a new one for one that no event had before. */
+function numberOf(build: usize, bytes: usize): u32 {
+  let entry = buildsStart
+  for (let i: u32 = 0; i < builds; i++) {
+    if (isSame(build, bodyStart + load<u32>(entry), bytes)) return i
+    entry += 8
+  }
+  store<u32>(entry, toOffset(build), 0)
+  store<u32>(entry, toOffset(build + bytes), 4)
+  return builds++
+}
+
+@inline
+function endOfTimestamp(at: usize): usize {
+  const byte = byteAt(at)
+  if (byte === quote) return endOfTime(at)
+  return byte === lowerN ? endOfNull(at) : endOfSafeInteger(at, false)
+}
+
+/** The end of a string of `bytesMin` to `bytesMax` bytes, of null, or of an integer where one is valid. */
+@inline
+function endOfText(at: usize, bytesMin: usize, bytesMax: usize, mayBeInteger: bool): usize {
+  const byte = byteAt(at)
+  if (byte === quote) {
+    const end = endOfPlainString(at)
+    return end - at - 2 - bytesMin <= bytesMax - bytesMin ? end : 0
+  }
+  if (byte === lowerN) return endOfNull(at)
+  return mayBeInteger ? endOfSafeInteger(at, true) : 0
+}
+
+/** Whether the same bytes are at both positions. */
+@inline
+function isSame(a: usize, b: usize, bytes: usize): bool {
+  while (bytes >= 8) {
+    if (load<u64>(a) !== load<u64>(b)) return false
+    a += 8
+    b += 8
+    bytes -= 8
+  }
+  return ((load<u64>(a) ^ load<u64>(b)) & ((u64(1) << (bytes << 3)) - 1)) === 0
+}
+
+/** Whether an earlier event has an id of the same hash. */
+@inline
+function isRepeat(index: u32): bool {
+  const hash = load<u64>(row, 8)
+  let slot = usize(hash) & slotMask
+  while (true) {
+    const used: u32 = load<u8>(slotsStart + slot)
+    if (used === 0) break
+    if (load<u64>(rowsStart + usize(used - 1) * rowBytes, 8) === hash) return true
+    slot = (slot + 1) & slotMask
+  }
+  store<u8>(slotsStart + slot, index + 1)
+  return false
+}

@@ -1,0 +1,168 @@
+import {
+  closeBrace,
+  closeBracket,
+  comma,
+  digit0,
+  lowerE,
+  lowerF,
+  lowerN,
+  lowerT,
+  minus,
+  openBrace,
+  openBracket,
+  plus,
+  point,
+  quote,
+  space,
+} from '../src/json/bytes.ts'
+import { expect, expectedBytes, isExpected } from './keys.ts'
+import { keyBytes, keysMost, nestedKeysStart } from './memory.ts'
+import { byteAt, endOfColon, endOfString, skipSpace, splat } from './text.ts'
+
+/** The end of a value that nests at most 31 levels deep. */
+@inline
+export function endOfValue(at: usize): usize {
+  const byte = byteAt(at)
+  return byte === openBrace || byte === openBracket ? endOfContainer(at) : endOfScalar(at)
+}
+
+/**
+ * The open containers as bits, the innermost the lowest: 1 for an object, 0 for an array. The highest 1 is none of them.
+ */
+const noContainer: u32 = 1
+
+/** Not recursive: one loop is faster, and needs no limit on the stack. */
+function endOfContainer(at: usize): usize {
+  let open = noContainer
+  do {
+    const byte = byteAt(at)
+    if (byte === openBrace || byte === openBracket) {
+      if (open >>> 31 !== 0) return 0
+      const isObject = u32(byte === openBrace)
+      open = (open << 1) | isObject
+      const first = skipSpace(at + 1)
+      if (byteAt(first) !== closingOf(open)) {
+        at = isObject ? endOfKey(at) : first
+        continue
+      }
+      at = first
+    } else at = skipSpace(endOfScalar(at))
+    // behind a value, or at the end of an empty container
+    while (byteAt(at) === closingOf(open)) {
+      open >>>= 1
+      if (open === noContainer) return at + 1
+      at = skipSpace(at + 1)
+    }
+    if (byteAt(at) !== comma) return 0
+    at = (open & 1) !== 0 ? endOfKey(at) : skipSpace(at + 1)
+  } while (at !== 0)
+  return 0
+}
+
+/** The byte that closes the innermost container. */
+@inline
+function closingOf(open: u32): i32 {
+  return closeBracket + ((open & 1) << 5)
+}
+
+let nextKey: usize = nestedKeysStart
+
+/** To be called before each event. */
+@inline
+export function startValues(): void {
+  nextKey = nestedKeysStart
+}
+
+/** The end of a brace or comma, of the key behind it, and its colon, with the space around them. */
+@inline
+function endOfKey(at: usize): usize {
+  const key = nextKey
+  if (key !== nestedKeysStart + (keysMost - 1) * keyBytes) nextKey = key + keyBytes
+  return isExpected(key, at) ? skipSpace(at + expectedBytes(key)) : endOfOtherKey(at, key)
+}
+
+function endOfOtherKey(at: usize, key: usize): usize {
+  const end = endOfColon(endOfString(skipSpace(at + 1)))
+  if (end !== 0) expect(key, at, end, 0)
+  return end
+}
+
+@inline
+function endOfScalar(at: usize): usize {
+  const byte = byteAt(at)
+  if (byte === quote) return endOfString(at)
+  if (byte === lowerT) return load<u32>(at) === trueWord ? at + 4 : 0
+  if (byte === lowerF) return load<u32>(at + 1) === falseWord ? at + 5 : 0
+  if (byte === lowerN) return endOfNull(at)
+  return endOfNumber(at)
+}
+
+const trueWord: u32 = 0x65757274
+/** Without its first letter. */
+const falseWord: u32 = 0x65736c61
+const nullWord: u32 = 0x6c6c756e
+
+@inline
+export function endOfNull(at: usize): usize {
+  return load<u32>(at) === nullWord ? at + 4 : 0
+}
+
+/** RFC 8259 section 6. */
+@inline
+function endOfNumber(at: usize): usize {
+  const bytes = v128.load(at)
+  const digits = i8x16.bitmask(areDigits(bytes))
+  // what may follow: a comma, a closing bracket or brace, space; the bit stands for what is behind these 16 bytes
+  const isBracket = i8x16.eq(v128.or(bytes, splat(0x20)), splat(closeBrace))
+  const isDelimiter = v128.or(v128.or(i8x16.eq(bytes, splat(comma)), isBracket), i8x16.le_u(bytes, splat(space)))
+  const count = ctz(i8x16.bitmask(isDelimiter) | 0x1_0000)
+  const start = i32(byteAt(at) === minus)
+  // 1 for each byte that is no digit
+  const others = ~digits & ((1 << count) - 1) & ~start
+  const isInteger = others === 0
+  const pointAt = ctz(others)
+  const isPlain = count < 16 && (isInteger || ((others & (others - 1)) === 0 && byteAt(at + pointAt) === point && pointAt > start && pointAt + 1 < count))
+  && count > start && (byteAt(at + start) !== digit0 || ((digits >>> (start + 1)) & 1) === 0)
+  return isPlain ? at + count : endOfOtherNumber(at)
+}
+
+function endOfOtherNumber(at: usize): usize {
+  at = endOfInteger(at)
+  if (byteAt(at) === point) at = endOfDigits(at + 1)
+  if ((byteAt(at) | 0x20) !== lowerE) return at
+  at++
+  const sign = byteAt(at)
+  return endOfDigits(sign === plus || sign === minus ? at + 1 : at)
+}
+
+@inline
+function areDigits(bytes: v128): v128 {
+  return i8x16.le_u(i8x16.sub(bytes, splat(digit0)), splat(9))
+}
+
+@inline
+function endOfInteger(at: usize): usize {
+  const start = at + usize(byteAt(at) === minus)
+  const end = endOfDigits(start)
+  return byteAt(start) === digit0 && end !== start + 1 ? 0 : end
+}
+
+/** The end of one or more digits. */
+@inline
+export function endOfDigits(at: usize): usize {
+  const start = at
+  while (true) {
+    const digits = i8x16.bitmask(areDigits(v128.load(at)))
+    const count = ctz(~digits)
+    at += count
+    if (count < 16) return at === start ? 0 : at
+  }
+}
+
+/** The end of an integer of at most 15 digits, any of which is safe. */
+export function endOfSafeInteger(at: usize, mayBeNegative: bool): usize {
+  const isNegative = byteAt(at) === minus
+  if (isNegative && !mayBeNegative) return 0
+  const end = endOfInteger(at)
+  return end - at - usize(isNegative) <= 15 ? end : 0
+}

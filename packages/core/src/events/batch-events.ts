@@ -1,0 +1,83 @@
+import { hashId } from './id-hash.ts'
+
+/**
+ * Events of a batch as rows of numbers instead of objects: scanning and storing an event takes less time than an object
+ * with its strings. Offsets are into the body of the batch.
+ */
+export interface BatchEvents {
+  /** {@link wordsPerEvent} words for each event, in the order in which they were sent; {@link column} names them. */
+  rows: Uint32Array
+  /** The builds that the events reference, each once. */
+  builds: readonly string[]
+  /** The key of the hashes of the ids, 16 bytes. */
+  hashKey: Uint8Array
+}
+
+/** The columns of {@link BatchEvents}. */
+export const column = {
+  /** Where the bytes of the event start. */
+  start: 0,
+  /** The offset behind them. */
+  end: 1,
+  /** The hash of its id, 64 bits: {@link hashId}. */
+  hashHigh: 2,
+  hashLow: 3,
+  /** Where the JSON string of its id starts, with its quotes. */
+  idStart: 4,
+  idEnd: 5,
+  /** The index of its build in `builds`; {@link noBuild} without one. */
+  build: 6,
+} as const
+
+export const wordsPerEvent = 7
+export const noBuild = 0xffff_ffff
+
+/** One event of a batch, as a store may need it. */
+export interface AppendEvent {
+  eventId: string
+  /** The build that it references, which storing it freezes. */
+  buildId?: string
+  /** Its exact bytes: `body.subarray(start, end)`. */
+  start: number
+  end: number
+  /** The JSON string of its id, with its quotes: `body.subarray(idStart, idEnd)`. */
+  idStart: number
+  idEnd: number
+}
+
+/** The number of events. */
+export function countEvents({ rows }: BatchEvents): number {
+  return rows.length / wordsPerEvent
+}
+
+/** The rows of events. */
+export function encodeEvents(events: readonly AppendEvent[], hashKey: Uint8Array): BatchEvents {
+  const rows = new Uint32Array(events.length * wordsPerEvent)
+  const builds: string[] = []
+  let at = 0
+  for (const { eventId, buildId, start, end, idStart, idEnd } of events) {
+    const [high, low] = hashId(hashKey, eventId)
+    rows.set([start, end, high, low, idStart, idEnd, buildId === undefined ? noBuild : indexOf(builds, buildId)], at)
+    at += wordsPerEvent
+  }
+  return { rows, builds, hashKey }
+}
+
+function indexOf(builds: string[], buildId: string): number {
+  const index = builds.indexOf(buildId)
+  return index === -1 ? builds.push(buildId) - 1 : index
+}
+
+/** The events as objects, for stores that need their ids as strings. */
+export function decodeEvents(body: Uint8Array, { rows, builds }: BatchEvents): AppendEvent[] {
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.length)
+  const events: AppendEvent[] = []
+  for (let at = 0; at < rows.length; at += wordsPerEvent) {
+    const [start, end, , , idStart, idEnd, build] = rows.subarray(at, at + wordsPerEvent) as unknown as number[]
+    const eventId = JSON.parse(bytes.toString('utf8', idStart, idEnd))
+    const event = { eventId, start, end, idStart, idEnd } as AppendEvent
+    const buildId = builds[build as number]
+    events.push(buildId === undefined ? event : { ...event, buildId })
+  }
+  return events
+}
