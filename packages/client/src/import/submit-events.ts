@@ -129,7 +129,8 @@ async function submitGroup(submission: Submission, group: ValueGroup): Promise<v
   const { defaults, form } = submission
   const { body, values } = group
   if (areEvents(group, submission.ingest.projectId)) {
-    return submit(submission, body, values.length, (index) => toPrepared(values[index] as SlicedValue))
+    const eventAt = (index: number) => toPrepared(values[index] as SlicedValue)
+    return submit(submission, { body, count: values.length, eventAt, madeIds: 0 })
   }
   const { events, rejected, fault } = prepareValues(() => values, form, defaults)
   submission.fault = fault
@@ -138,8 +139,8 @@ async function submitGroup(submission: Submission, group: ValueGroup): Promise<v
   for (let rest = events; rest.length > 0; ) {
     const { body, count } = fillBatch(rest)
     const batch = rest.slice(0, count)
-    await submit(submission, body, count, (index) => batch[index] as PreparedEvent)
-    submission.done.madeIds += batch.filter(({ hasMadeId }) => hasMadeId).length
+    const madeIds = batch.filter(({ hasMadeId }) => hasMadeId).length
+    await submit(submission, { body, count, eventAt: (index) => batch[index] as PreparedEvent, madeIds })
     rest = rest.slice(count)
   }
 }
@@ -163,18 +164,22 @@ function toPrepared({ at, source, start, end }: SlicedValue): PreparedEvent {
   return { at, bytes: source.subarray(start, end), hasMadeId: false }
 }
 
-async function submit(
-  submission: Submission,
-  body: Buffer,
-  count: number,
-  eventAt: (index: number) => PreparedEvent,
-): Promise<void> {
+interface EventBatch {
+  body: Buffer
+  count: number
+  eventAt: (index: number) => PreparedEvent
+  /** How many of its events have a generated id. */
+  madeIds: number
+}
+
+async function submit(submission: Submission, { body, count, eventAt, madeIds }: EventBatch): Promise<void> {
   const { ingest, options, done, ending } = submission
   const result = await ingest.submitBatch(body, { signal: ending })
   if (!isValidResult(result, count)) throw unexpectedResponse('it lacks the outcome of an event')
   done.events += result.accepted + result.duplicates
   done.accepted += result.accepted
   done.duplicates += result.duplicates
+  done.madeIds += madeIds
   const rejected = result.rejected.map((each) => rejectEvent(eventAt(each.index), each))
   await countRejected(submission, rejected)
   options.onProgress?.({ ...done })
