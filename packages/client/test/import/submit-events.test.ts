@@ -117,7 +117,7 @@ t.test('each line is an event of its own, whatever several of them would be toge
   ] as const) {
     const ingest = openIngest()
     const rejected: number[] = []
-    const done = await submitEvents(ingest, source(texts.join('\n')), {
+    const done = await submitEvents(ingest, source(texts.map((text) => `${text}\n`).join('')), {
       onRejected: (some) => void rejected.push(...some.map(({ at }) => at)),
     })
     t.match(done, { events: texts.length, accepted, rejected: texts.length - accepted })
