@@ -9,16 +9,17 @@
  * @property {number} phaseSeconds of each of the mixed loads
  * @property {number} latencySeconds enough for a merge
  * @property {number} uploadSeconds
+ * @property {number} sentEvents of the file that `ingest send` sends
  * @property {number[]} sizes how many events are stored before, each measured beside an empty store
  * @property {number} recoverySize
  * @property {readonly Part[]} parts
  * @property {readonly string[]} [only] contenders; all without
  */
 
-/** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'recovery' | 'uploads'} Part */
+/** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'recovery' | 'uploads' | 'send'} Part */
 
 /** @type {readonly Part[]} */
-export const parts = ['throughput', 'mixed', 'growth', 'latency', 'recovery', 'uploads']
+export const parts = ['throughput', 'mixed', 'growth', 'latency', 'recovery', 'uploads', 'send']
 
 /** @type {Record<'full' | 'quick' | 'smoke', Plan>} */
 export const plans = {
@@ -30,6 +31,7 @@ export const plans = {
     phaseSeconds: 1.5,
     latencySeconds: 12,
     uploadSeconds: 8,
+    sentEvents: 300_000,
     sizes: [10e6, 50e6, 100e6],
     recoverySize: 10e6,
     parts,
@@ -42,6 +44,7 @@ export const plans = {
     phaseSeconds: 0.5,
     latencySeconds: 2,
     uploadSeconds: 2,
+    sentEvents: 100_000,
     sizes: [1e6],
     recoverySize: 1e6,
     parts,
@@ -54,9 +57,10 @@ export const plans = {
     phaseSeconds: 0.1,
     latencySeconds: 0.2,
     uploadSeconds: 0.2,
+    sentEvents: 1000,
     sizes: [2000],
     recoverySize: 2000,
-    parts: ['throughput', 'mixed', 'growth', 'recovery', 'uploads'],
+    parts: ['throughput', 'mixed', 'growth', 'recovery', 'uploads', 'send'],
     only: ['floor', 'ours'],
   },
 }

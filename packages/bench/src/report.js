@@ -29,6 +29,7 @@ export function makeReport(record, { plot, raw }) {
     section('Latency', results.latency && latencySection(results.latency)),
     section('Recovery', results.recovery && recoverySection(results.recovery)),
     section('Maps', results.uploads && uploadsSection(results.uploads)),
+    section('Sending a file', results.send && sendSection(results.send)),
     section('How it is measured', method),
     section('What this does not prove', limits),
   ]
@@ -104,6 +105,21 @@ function recoverySection({ opens, rebuilds, notRebuilt }) {
   return [
     formatTable(['before', 'events', 'open, ms', 'events/s', 'processor time, µs an event', 'by thread'], rows),
     ...(notRebuilt === undefined ? [] : [`The index was not rebuilt: ${notRebuilt}.`]),
+  ].join('\n\n')
+}
+
+/** @param {import('./measure-send.js').SendRound[]} rounds */
+function sendSection(rounds) {
+  const all = (/** @type {'command' | 'loop'} */ key) => formatSummary(summarize(rounds.map((round) => round[key])))
+  return [
+    'Processor time of the process that sends. `ingest send` reads and checks a file of new events, one a line, and the start of its process counts; the load posts bodies that are ready.',
+    formatTable(
+      ['', 'µs an event'],
+      [
+        ['`ingest send`', all('command')],
+        ['the load', all('loop')],
+      ],
+    ),
   ].join('\n\n')
 }
 

@@ -2,6 +2,7 @@ import { measureGrowth, recoveryStore } from './measure-growth.js'
 import { measureLatency } from './measure-latency.js'
 import { measureMixed } from './measure-mixed.js'
 import { measureRecovery } from './measure-recovery.js'
+import { measureSend } from './measure-send.js'
 import { measureThroughput } from './measure-throughput.js'
 import { measureUploads } from './measure-uploads.js'
 
@@ -15,6 +16,7 @@ import { measureUploads } from './measure-uploads.js'
  * @property {import('./measure-latency.js').Latency} [latency]
  * @property {import('./measure-recovery.js').Recovery} [recovery]
  * @property {import('./measure-uploads.js').Uploads} [uploads]
+ * @property {import('./measure-send.js').SendRound[] | undefined} [send]
  */
 
 /**
@@ -51,5 +53,6 @@ export async function runBenchmark(context, plan) {
   if (hasOurs && has('latency')) results.latency = await measureLatency(context, plan, recoveryStore)
   if (hasOurs && has('recovery')) results.recovery = await measureRecovery(context, plan, recoveryStore)
   if (hasOurs && has('uploads')) results.uploads = await measureUploads(context, plan)
+  if (hasOurs && has('send')) results.send = await measureSend(context, plan)
   return results
 }

@@ -52,6 +52,7 @@ function targetsOf(results) {
     ...recoveryTargets(results),
     ...latencyTargets(results),
     ...uploadTargets(results),
+    ...sendTargets(results),
   ]
 }
 
@@ -169,6 +170,12 @@ function uploadTargets({ uploads }) {
       ' MB/s',
     ),
   ]
+}
+
+/** @param {Results} results */
+function sendTargets({ send = [] }) {
+  const found = send.length > 0 ? summarizeRatios(pick(send, 'command'), pick(send, 'loop')) : undefined
+  return [atMost('processor time an event of `ingest send`, against the load of these measurements', 5, found)]
 }
 
 /** The growth of memory from the empty store to the largest one, after the same load. @param {Results} results */

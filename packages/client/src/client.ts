@@ -30,6 +30,7 @@ import { eventCalls } from './calls/events.ts'
 import { mapCalls } from './calls/maps.ts'
 import { statsCalls } from './calls/stats.ts'
 import { createConnection } from './http/connection.ts'
+import { createCompressor } from './http/gzip.ts'
 import { createRetry, type RetryEffects } from './http/retry.ts'
 import { type SourcePublication, type UploadedMap, type UploadOptions, uploadMap } from './upload/upload-map.ts'
 
@@ -58,7 +59,7 @@ export interface ClientOptions {
  * its signal.
  */
 export interface Client<E = IngestEvent> extends Ingest<E> {
-  /** Retries send the same bytes, compressed from 1 KiB on. */
+  /** Retries send the same bytes, compressed from 1 KiB on unless the server is on a loopback address. */
   submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
   /**
    * Reads page by page, with backpressure. A line break between the tokens of an event becomes a space. A long poll lasts
@@ -110,7 +111,8 @@ export function createClientWith<E = IngestEvent>(options: ClientOptions, effect
   })
   const retry = createRetry({ retries, tryTimeoutMs, timeoutMs, onRetry }, effects)
   const api = createApi(connection, retry)
-  const calls = { ...eventCalls(api), ...mapCalls(api), ...statsCalls(api) }
+  const compress = connection.isLoopback ? undefined : createCompressor()
+  const calls = { ...eventCalls(api, compress), ...mapCalls(api), ...statsCalls(api) }
   let closed: Promise<void> | undefined
 
   const client: Client<E> = {

@@ -2,7 +2,6 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { gunzipSync } from 'node:zlib'
 import { createIngest, type EmbeddedIngest, type Store } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { createHandler } from '@ingest/server'
@@ -76,8 +75,7 @@ export async function openFaultyServer(store: Store) {
     met[name] = (met[name] ?? 0) + 1
     try {
       await faults[name]?.(req, res, async () => {
-        const body = await buffer(req)
-        await ingest.project(project).submitBatch(req.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body)
+        await ingest.project(project).submitBatch(await buffer(req))
       })
     } catch {
       // the sender has aborted its request

@@ -1,11 +1,11 @@
 import { type BatchResult, batchBytesMax, batchEventsMax } from '@ingest/core'
 
-const start = Buffer.from('{"events":[')
-const separator = Buffer.from(',')
-const end = Buffer.from(']}')
+export const envelopeStart = Buffer.from('{"events":[')
+export const separator = Buffer.from(',')
+export const envelopeEnd = Buffer.from(']}')
 
 /** The longest event that fits into a batch of its own, in bytes. */
-export const eventBytesMax = batchBytesMax - start.length - end.length
+export const eventBytesMax = batchBytesMax - envelopeStart.length - envelopeEnd.length
 
 /** The body of a request, and the number of events in it. */
 export interface FilledBatch {
@@ -15,8 +15,8 @@ export interface FilledBatch {
 
 /** Puts the first events into a batch, in their order, up to 100 events and 262,144 bytes of body. */
 export function fillBatch(events: readonly { bytes: Uint8Array }[]): FilledBatch {
-  const parts: Uint8Array[] = [start]
-  let size = start.length + end.length
+  const parts: Uint8Array[] = [envelopeStart]
+  let size = envelopeStart.length + envelopeEnd.length
   let count = 0
   for (const { bytes } of events) {
     const needed = bytes.length + (count > 0 ? separator.length : 0)
@@ -26,7 +26,7 @@ export function fillBatch(events: readonly { bytes: Uint8Array }[]): FilledBatch
     size += needed
     count++
   }
-  return { body: Buffer.concat([...parts, end]), count }
+  return { body: Buffer.concat([...parts, envelopeEnd]), count }
 }
 
 /** Whether that many events, with that many bytes together, fill a batch. */

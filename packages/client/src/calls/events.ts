@@ -1,5 +1,3 @@
-import { promisify } from 'node:util'
-import { gzip } from 'node:zlib'
 import {
   type BatchInput,
   type BatchResult,
@@ -12,6 +10,7 @@ import {
 } from '@ingest/core'
 import { batchBody, batchTooLarge, checkReadEventsOptions, eventIdIssue, parseEvents } from '@ingest/core/internal'
 import { unexpectedResponse } from '../http/error-from-response.ts'
+import type { Compress } from '../http/gzip.ts'
 import { parseBatchResult, parseEventLines } from '../http/parse-response.ts'
 import type { Api, CallOptions } from './api.ts'
 
@@ -29,19 +28,18 @@ export const pageEventsMax = 1000
 /** The longest long poll of one request, in seconds: proxies close idle requests after a minute. */
 export const pageWaitSecondsMax = 30
 
-const compress = promisify(gzip)
-
-export function eventCalls(api: Api): EventCalls {
+/** Without `compress`, batches are sent as they are. */
+export function eventCalls(api: Api, compress?: Compress): EventCalls {
   return {
     async submitBatch(input, { admit, ...options } = {}) {
       const bytes = encodeBatch(input, admit)
-      const isCompressed = bytes.length >= gzipBytesMin
+      const compressed = bytes.length >= gzipBytesMin ? await compress?.(bytes) : undefined
       const { body } = await api.call(
         {
           method: 'POST',
           path: '/v1/events/batch',
-          headers: { 'content-type': 'application/json', ...(isCompressed && { 'content-encoding': 'gzip' }) },
-          body: isCompressed ? await compress(bytes) : bytes,
+          headers: { 'content-type': 'application/json', ...(compressed && { 'content-encoding': 'gzip' }) },
+          body: compressed ?? bytes,
           expect: [202],
         },
         options,

@@ -14,7 +14,7 @@ import {
   type PutChunksResult,
 } from '@ingest/core'
 import { isDigest } from '@ingest/core/internal'
-import type { HttpResponse } from '../http/connection.ts'
+import type { ApiRequest, HttpResponse } from '../http/connection.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
 import {
   parseCompleted,
@@ -23,7 +23,7 @@ import {
   parsePublishedMap,
   parsePutChunksResult,
 } from '../http/parse-response.ts'
-import type { Api, ApiCall, CallOptions } from './api.ts'
+import type { Api, CallOptions } from './api.ts'
 
 /** The most chunks of one request. */
 export const groupChunksMax = 64
@@ -245,7 +245,7 @@ async function* readContent(
     throw error
   }
 
-  function request(): ApiCall {
+  function request(): ApiRequest {
     const isWhole = at === 0 && end === size
     return {
       method: 'GET',

@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { Pool } from 'undici'
 import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
+import { isSuccess, type ResponseHead, readResponse } from './read-response.ts'
 
 export interface ApiRequest {
   method: 'GET' | 'POST' | 'PUT'
@@ -13,12 +14,13 @@ export interface ApiRequest {
   body?: Uint8Array
   /** How long the server may hold the response back (long poll), in milliseconds, added to the time-out. */
   waitMs?: number
+  /** The statuses of success. */
+  expect: readonly number[]
 }
 
 export interface SendOptions {
-  /** How long the whole response may take; with `isStream`, how long each chunk of it may take. */
+  /** How long the whole response may take; of a stream, how long each chunk of it may take. */
   timeoutMs: number
-  isStream: boolean
   signal?: AbortSignal | undefined
 }
 
@@ -35,13 +37,17 @@ export interface HttpResponse {
 
 /** Keep-alive connections to one server. */
 export interface Connection {
+  /** Whether the server is on this machine: compressing what is sent would only take time. */
+  isLoopback: boolean
   /**
-   * Sends a request, once.
+   * Sends a request, once, and reads the whole response.
    *
    * @throws {IngestError} the error of the response, `connection-failed`, `request-timeout`, `unexpected-response`; also
-   *   the reason of the signal. Reading the body may throw the same.
+   *   the reason of the signal
    */
-  send(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
+  call(request: ApiRequest, options: SendOptions): Promise<{ status: number; body: Uint8Array }>
+  /** As `call`, for a response of any length. Reading the body may throw the same. */
+  stream(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
   /** Aborts requests in flight. */
   close(): Promise<void>
 }
@@ -61,38 +67,62 @@ const errorBodyBytesMax = 64 * 1024
 
 /** @throws {IngestError} `invalid-argument` for a url that is not http or https, or has credentials, query or fragment */
 export function createConnection({ url, headers, now = Date.now }: ConnectionOptions): Connection {
-  const { origin, prefix } = parseUrl(url)
+  const { origin, hostname, prefix } = parseUrl(url)
   // `startWatchdog` enforces time-outs, from the DNS look-up on
   const pool = new Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 })
 
-  async function exchange(request: ApiRequest, watchdog: Watchdog): Promise<HttpResponse> {
-    const { statusCode: status, ...rest } = await pool.request({
-      method: request.method,
-      path: `${prefix}${request.path}${queryString(request.query)}`,
-      headers: { ...headers, ...request.headers },
-      body: request.body ?? null,
-      signal: watchdog.signal,
-    })
-    const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
-    if (status < 200 || status > 299) {
-      throw errorFromResponse({ ...response, body: await readErrorBody(response.body) }, now())
+  const toRequest = ({ method, path, query, headers: more, body }: ApiRequest) => ({
+    method,
+    path: `${prefix}${path}${queryString(query)}`,
+    headers: { ...headers, ...more },
+    body: body ?? null,
+  })
+
+  async function exchange<T>(
+    { waitMs = 0 }: ApiRequest,
+    { timeoutMs, signal }: SendOptions,
+    run: (watchdog: Watchdog) => Promise<T>,
+  ): Promise<T> {
+    signal?.throwIfAborted()
+    const watchdog = startWatchdog(timeoutMs + waitMs, signal)
+    try {
+      return await run(watchdog)
+    } catch (error) {
+      watchdog.stop()
+      throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
     }
-    if (response.headers['content-encoding'] === undefined) return response
-    response.discard()
-    throw unexpectedResponse('it is compressed, without a request for that')
   }
 
   return {
-    async send(request, options) {
-      options.signal?.throwIfAborted()
-      const watchdog = startWatchdog({ ...options, timeoutMs: options.timeoutMs + (request.waitMs ?? 0) })
-      try {
-        return await exchange(request, watchdog)
-      } catch (error) {
+    isLoopback: isLoopback(hostname),
+
+    call: (request, options) =>
+      exchange(request, options, async (watchdog) => {
+        const { status, headers, body } = await readResponse(pool, toRequest(request), {
+          signal: watchdog.signal,
+          checkHead: (head) => checkHead(request, head),
+        })
+        if (!isSuccess(status)) {
+          throw errorFromResponse({ status, headers: joinRepeated(headers), body: body.toString() }, now())
+        }
         watchdog.stop()
-        throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
-      }
-    },
+        return { status, body }
+      }),
+
+    stream: (request, options) =>
+      exchange(request, options, async (watchdog) => {
+        const { statusCode: status, ...rest } = await pool.request({ ...toRequest(request), signal: watchdog.signal })
+        const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
+        try {
+          checkHead(request, response)
+        } catch (error) {
+          response.discard()
+          throw error
+        }
+        if (isSuccess(status)) return response
+        throw errorFromResponse({ ...response, body: await readErrorBody(response.body) }, now())
+      }),
+
     close: () => pool.destroy(),
   }
 }
@@ -133,7 +163,7 @@ interface Watchdog {
   stop(): void
 }
 
-function startWatchdog({ timeoutMs, isStream, signal }: SendOptions): Watchdog {
+function startWatchdog(timeoutMs: number, signal: AbortSignal | undefined): Watchdog {
   const controller = new AbortController()
   const abort = () => controller.abort(signal?.reason)
   const expire = () => {
@@ -144,18 +174,26 @@ function startWatchdog({ timeoutMs, isStream, signal }: SendOptions): Watchdog {
   return {
     signal: controller.signal,
     resume() {
-      if (!isStream) return
       clearTimeout(timer)
       timer = setTimeout(expire, timeoutMs)
     },
     pause() {
-      if (isStream) clearTimeout(timer)
+      clearTimeout(timer)
     },
     stop() {
       clearTimeout(timer)
       signal?.removeEventListener('abort', abort)
     },
   }
+}
+
+/** Throws for a success that breaks the contract. */
+function checkHead({ expect }: ApiRequest, { status, headers }: ResponseHead): void {
+  if (!isSuccess(status)) return
+  if (headers['content-encoding'] !== undefined) {
+    throw unexpectedResponse('it is compressed, without a request for that')
+  }
+  if (!expect.includes(status)) throw unexpectedResponse(`its status is ${status}`)
 }
 
 /** Whether the server does not speak HTTP, or sends too many headers: errors that a retry does not cure. */
@@ -177,7 +215,7 @@ function toIngestError(error: unknown, origin: string): unknown {
   return new IngestError('connection-failed', `No response from ${detail}`, { cause: error })
 }
 
-function parseUrl(url: string): { origin: string; prefix: string } {
+function parseUrl(url: string): { origin: string; hostname: string; prefix: string } {
   const parsed = URL.canParse(url) ? new URL(url) : undefined
   if (!parsed || !/^https?:$/.test(parsed.protocol) || parsed.username || parsed.password) {
     throw new IngestError(
@@ -188,7 +226,12 @@ function parseUrl(url: string): { origin: string; prefix: string } {
   if (parsed.search || parsed.hash) {
     throw new IngestError('invalid-argument', `url must not have a query or a fragment: ${redactUrl(url)}.`)
   }
-  return { origin: parsed.origin, prefix: parsed.pathname.replace(/\/+$/, '') }
+  return { origin: parsed.origin, hostname: parsed.hostname, prefix: parsed.pathname.replace(/\/+$/, '') }
+}
+
+/** As `URL` normalizes it: IPv4 in four decimal numbers, IPv6 in brackets and as short as possible. */
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d+){3}$/.test(hostname)
 }
 
 /** A url for logs: without anything that may be a password or a token. */

@@ -57,27 +57,16 @@ export async function* prepareEvents(
   { projectId, makeIds = false }: PrepareOptions = {},
 ): AsyncGenerator<PreparedEvents, void> {
   const slicer = createValueSlicer()
-  const defaults = { projectId, makeEventId: makeIds ? createEventIds() : undefined }
+  const defaults = createDefaults(projectId, makeIds)
 
-  function* prepare(bytes: number, values: Iterable<SlicedValue>): Generator<PreparedEvents, void> {
-    const events: PreparedEvent[] = []
-    const rejected: RejectedInput[] = []
-    let fault: unknown
-    try {
-      for (const value of values) {
-        const prepared = prepareEvent(value, slicer.form(), defaults)
-        if ('issues' in prepared) rejected.push(prepared)
-        else events.push(prepared)
-      }
-    } catch (error) {
-      fault = error
-    }
-    yield { form: slicer.form(), bytes, events, rejected }
-    if (fault) throw fault
+  function* prepare(bytes: number, values: () => Iterable<SlicedValue>): Generator<PreparedEvents, void> {
+    const { fault, ...prepared } = prepareValues(values, slicer.form, defaults)
+    yield { form: slicer.form(), bytes, ...prepared }
+    if (fault) throw fault.error
   }
 
-  for await (const chunk of source) yield* prepare(chunk.length, slicer.push(chunk))
-  yield* prepare(0, slicer.end())
+  for await (const chunk of source) yield* prepare(chunk.length, () => slicer.push(chunk))
+  yield* prepare(0, () => slicer.end())
 }
 
 /** Turns a prepared event into a rejected one, as after a response of the server. */
@@ -89,16 +78,42 @@ export function rejectEvent(
   return { at, eventId, issues, event: toSingleLine(bytes) }
 }
 
-interface EventDefaults {
+/** What is added to events that lack it. */
+export interface EventDefaults {
   projectId: string | undefined
   makeEventId: (() => string) | undefined
 }
 
+export function createDefaults(projectId: string | undefined, makeIds: boolean): EventDefaults {
+  return { projectId, makeEventId: makeIds ? createEventIds() : undefined }
+}
+
+/** The events among some values; `fault` is an error that ended the values, or their array. */
+export function prepareValues(
+  values: () => Iterable<SlicedValue>,
+  form: () => ValueForm | undefined,
+  defaults: EventDefaults,
+): Pick<PreparedEvents, 'events' | 'rejected'> & { fault?: { error: unknown } } {
+  const events: PreparedEvent[] = []
+  const rejected: RejectedInput[] = []
+  try {
+    for (const value of values()) {
+      const prepared = prepareEvent(value, form(), defaults)
+      if ('issues' in prepared) rejected.push(prepared)
+      else events.push(prepared)
+    }
+  } catch (error) {
+    return { events, rejected, fault: { error } }
+  }
+  return { events, rejected }
+}
+
 function prepareEvent(
-  { at, bytes, isTooLong }: SlicedValue,
+  { at, source, start, end, isTooLong }: SlicedValue,
   form: ValueForm | undefined,
   { projectId, makeEventId }: EventDefaults,
 ): PreparedEvent | RejectedInput {
+  const bytes = source.subarray(start, end)
   if (isTooLong) return { at, eventId: null, issues: [tooLong], event: nullText }
   const value = tryParse(bytes)
   if (value === undefined && form === 'array') {

@@ -1,11 +1,14 @@
 import { IngestError } from '@ingest/core'
 
-/** The text of a JSON value inside a longer text; it has not been validated. */
+/** The text of a JSON value inside a longer text, `source.subarray(start, end)`; it has not been validated. */
 export interface SlicedValue {
   /** Its line number, from 1, or its index in the array, from 0. */
   at: number
+  /** A chunk, or a copy of the value. */
+  source: Buffer
   /** Without surrounding whitespace; only the start of a value that is too long. */
-  bytes: Buffer
+  start: number
+  end: number
   isTooLong: boolean
 }
 
@@ -17,17 +20,17 @@ export interface ValueSlicer {
   /** Undefined while the input has only had whitespace. */
   form(): ValueForm | undefined
   /**
-   * Yields the values that end in this chunk, as views of it.
+   * Yields the values that end in this chunk.
    *
    * @throws {IngestError} `malformed-body`, after the values before the fault
    */
-  push(chunk: Uint8Array): Generator<SlicedValue, void>
+  push(chunk: Uint8Array): Iterable<SlicedValue>
   /**
    * Yields the last value.
    *
    * @throws {IngestError} `malformed-body` for an incomplete array
    */
-  end(): Generator<SlicedValue, void>
+  end(): Iterable<SlicedValue>
 }
 
 /** How much of a value is kept: an event is at most half of it, and little more can wrap the event. */
@@ -44,6 +47,7 @@ const openBrace = 0x7b
 const closeBrace = 0x7d
 /** The first byte of a gzip file (RFC 1952 section 2.3.1). */
 const gzipStart = 0x1f
+const noBytes = Buffer.alloc(0)
 
 /**
  * The first byte that is not whitespace decides: `[` starts an array, `{` starts lines. Empty lines are skipped. Memory is
@@ -73,14 +77,15 @@ export function createValueSlicer(): ValueSlicer {
   return {
     form: () => slicer?.form,
 
-    *push(chunk) {
+    push({ buffer, byteOffset, length }) {
+      const chunk = Buffer.from(buffer, byteOffset, length)
       const from = slicer ? 0 : start(chunk)
-      if (slicer) yield* slicer.push(chunk.subarray(from))
+      return slicer?.push(chunk, from) ?? []
     },
 
-    *end() {
+    end() {
       const last = slicer?.end()
-      if (last) yield last
+      return last ? [last] : []
     },
   }
 }
@@ -88,7 +93,7 @@ export function createValueSlicer(): ValueSlicer {
 /** A slicer for one form of input. */
 interface FormSlicer {
   readonly form: ValueForm
-  push: ValueSlicer['push']
+  push(chunk: Buffer, from: number): Iterable<SlicedValue>
   /** The last value. */
   end(): SlicedValue | undefined
 }
@@ -99,18 +104,17 @@ function sliceLines(firstLine: number): FormSlicer {
   return {
     form: 'lines',
 
-    *push(chunk) {
-      let start = 0
-      for (let end = chunk.indexOf(lineFeed); end !== -1; end = chunk.indexOf(lineFeed, start)) {
-        value.keep(chunk.subarray(start, end))
+    *push(chunk, from) {
+      let start = from
+      for (let end = chunk.indexOf(lineFeed, start); end !== -1; end = chunk.indexOf(lineFeed, start)) {
+        const sliced = value.take(line++, { source: chunk, start, end })
         start = end + 1
-        const sliced = value.take(line++)
         if (sliced) yield sliced
       }
       value.keep(chunk.subarray(start))
     },
 
-    end: () => value.take(line),
+    end: () => value.take(line, { source: noBytes, start: 0, end: 0 }),
   }
 }
 
@@ -124,9 +128,9 @@ function sliceElements(): FormSlicer {
   return {
     form: 'array',
 
-    *push(chunk) {
-      let start = 0
-      for (let at = 0; at < chunk.length; at++) {
+    *push(chunk, from) {
+      let start = from
+      for (let at = from; at < chunk.length; at++) {
         const byte = chunk[at] as number
         if (isOver) {
           if (!isSpace(byte)) throw malformed('There is content after the array.')
@@ -139,10 +143,9 @@ function sliceElements(): FormSlicer {
         else if (depth > 0) {
           if (byte === closeBrace || byte === closeBracket) depth--
         } else if (byte === comma || byte === closeBracket) {
-          value.keep(chunk.subarray(start, at))
+          const sliced = value.take(count, { source: chunk, start, end: at })
           start = at + 1
           isOver = byte === closeBracket
-          const sliced = value.take(count)
           if (sliced) yield sliced
           else if (!(isOver && count === 0)) throw malformed(`Element ${count} of the array is empty.`)
           count++
@@ -158,40 +161,42 @@ function sliceElements(): FormSlicer {
   }
 }
 
-/** Collects the bytes of the current value. */
+type Range = Pick<SlicedValue, 'source' | 'start' | 'end'>
+
+/** Collects the bytes of a value that several chunks share. */
 function createValueBuffer() {
   let parts: Uint8Array[] = []
   let size = 0
+
+  function keep(part: Uint8Array): void {
+    const capacity = valueBytesMax - size
+    if (capacity > 0 && part.length > 0) parts.push(part.subarray(0, capacity))
+    size += part.length
+  }
+
+  /** The value that ends with `last`. */
+  function join({ source, start, end }: Range): Range {
+    keep(source.subarray(start, end))
+    const joined = Buffer.concat(parts)
+    parts = []
+    size = 0
+    return { source: joined, start: 0, end: joined.length }
+  }
+
   return {
-    keep(part: Uint8Array): void {
-      const capacity = valueBytesMax - size
-      if (capacity > 0 && part.length > 0) parts.push(part.subarray(0, capacity))
-      size += part.length
-    },
-    /** Undefined for a value without bytes. */
-    take(at: number): SlicedValue | undefined {
-      const bytes = trim(parts)
-      const isTooLong = size > valueBytesMax
-      parts = []
-      size = 0
+    keep,
+    /** The value that ends with this range of a chunk; undefined for one without bytes. */
+    take(at: number, last: Range): SlicedValue | undefined {
+      const isTooLong = size + last.end - last.start > valueBytesMax
+      const { source, start: from, end: to } = size === 0 ? last : join(last)
+      let start = from
+      let end = Math.min(to, from + valueBytesMax)
+      while (start < end && isSpace(source[start] as number)) start++
+      while (start < end && isSpace(source[end - 1] as number)) end--
       // the kept start of a value that is too long may be whitespace only
-      return bytes.length > 0 || isTooLong ? { at, bytes, isTooLong } : undefined
+      return start < end || isTooLong ? { at, source, start, end, isTooLong } : undefined
     },
   }
-}
-
-function trim(parts: readonly Uint8Array[]): Buffer {
-  const [first] = parts
-  const bytes = parts.length === 1 && first ? asBuffer(first) : Buffer.concat(parts)
-  let start = 0
-  let end = bytes.length
-  while (start < end && isSpace(bytes[start] as number)) start++
-  while (start < end && isSpace(bytes[end - 1] as number)) end--
-  return bytes.subarray(start, end)
-}
-
-function asBuffer({ buffer, byteOffset, length }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, length)
 }
 
 /** RFC 8259 section 2. */

@@ -1,10 +1,20 @@
+import { isUtf8 } from 'node:buffer'
 import { setMaxListeners } from 'node:events'
 import { addAbortSignal, Readable } from 'node:stream'
-import { type BatchResult, IngestError, type SubmitOptions } from '@ingest/core'
-import { fillBatch, isBatchFull, isValidResult } from '../batch/fill-batch.ts'
+import { type BatchResult, batchBytesMax, IngestError, type SubmitOptions } from '@ingest/core'
+import { column, scanBatch, wordsPerEvent } from '@ingest/core/internal'
+import { fillBatch, isValidResult } from '../batch/fill-batch.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
-import { type PreparedEvent, prepareEvents, type RejectedInput, rejectEvent } from './prepare-events.ts'
-import type { ValueForm } from './slice-values.ts'
+import { createValueGroups, type ValueGroup, type ValueGroups } from './group-values.ts'
+import {
+  createDefaults,
+  type EventDefaults,
+  type PreparedEvent,
+  prepareValues,
+  type RejectedInput,
+  rejectEvent,
+} from './prepare-events.ts'
+import { createValueSlicer, type SlicedValue, type ValueForm } from './slice-values.ts'
 
 /** The part of an Ingest that `submitEvents` needs; a client also gets the signal. */
 export interface EventSubmitter {
@@ -59,7 +69,7 @@ export async function submitEvents(
   source: AsyncIterable<Uint8Array>,
   options: SubmitEventsOptions = {},
 ): Promise<SubmittedEvents> {
-  const { concurrency = concurrencyDefault, makeIds, onProgress, signal } = options
+  const { concurrency = concurrencyDefault, makeIds = false, onProgress, signal } = options
   if (!(Number.isSafeInteger(concurrency) && concurrency > 0)) {
     throw new IngestError('invalid-argument', 'concurrency must be an integer of at least 1.')
   }
@@ -67,32 +77,31 @@ export async function submitEvents(
   const ending = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal
   // every batch in flight adds a listener, more than Node expects
   setMaxListeners(0, ending)
+  const slicer = createValueSlicer()
+  const groups = createValueGroups()
   const done: SubmittedEvents = { bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0, madeIds: 0 }
-  const submission: Submission = { ingest, options, done, form: undefined, ending }
-  const queue = createBatchQueue(
+  const defaults = createDefaults(ingest.projectId, makeIds)
+  const submission: Submission = { ingest, options, done, defaults, form: slicer.form, ending, fault: undefined }
+  const queue = createGroupQueue(groups, {
     concurrency,
-    ending,
-    (body, events) => submit(submission, body, events),
-    (error) => failing.abort(error),
-  )
+    isOver: () => ending.aborted || submission.fault !== undefined,
+    send: (group) => submitGroup(submission, group).catch((error) => failing.abort(error)),
+    onIdle() {
+      if (submission.fault) failing.abort(submission.fault.error)
+    },
+  })
 
   async function readAll(): Promise<void> {
     const stream = source instanceof Readable ? addAbortSignal(ending, source) : source
-    for await (const { form, bytes, events, rejected } of prepareEvents(stream, {
-      projectId: ingest.projectId,
-      makeIds,
-    })) {
+    for await (const chunk of stream) {
       ending.throwIfAborted()
-      submission.form = form
-      done.bytes += bytes
-      await countRejected(submission, rejected)
-      for (const event of events) {
-        await queue.add(event)
-        ending.throwIfAborted()
-      }
-      queue.sendIfIdle()
+      done.bytes += chunk.length
+      for (const value of slicer.push(chunk)) groups.add(value)
+      await queue.sendFull()
+      if (submission.fault) return
       onProgress?.({ ...done })
     }
+    for (const value of slicer.end()) groups.add(value)
   }
 
   const fault = await readAll().then(
@@ -109,19 +118,69 @@ interface Submission {
   ingest: EventSubmitter
   options: SubmitEventsOptions
   done: SubmittedEvents
-  form: ValueForm | undefined
+  defaults: EventDefaults
+  form: () => ValueForm | undefined
   ending: AbortSignal
+  /** The error of an array after which the start of the next element is unknown. */
+  fault: { error: unknown } | undefined
 }
 
-async function submit(submission: Submission, body: Buffer, events: readonly PreparedEvent[]): Promise<void> {
+async function submitGroup(submission: Submission, group: ValueGroup): Promise<void> {
+  const { defaults, form } = submission
+  const { body, values } = group
+  if (areEvents(group, submission.ingest.projectId)) {
+    const eventAt = (index: number) => toPrepared(values[index] as SlicedValue)
+    return submit(submission, { body, count: values.length, eventAt, madeIds: 0 })
+  }
+  const { events, rejected, fault } = prepareValues(() => values, form, defaults)
+  submission.fault = fault
+  await countRejected(submission, rejected)
+  // added members may make a second batch of a group
+  for (let rest = events; rest.length > 0; ) {
+    const { body, count } = fillBatch(rest)
+    const batch = rest.slice(0, count)
+    const madeIds = batch.filter(({ hasMadeId }) => hasMadeId).length
+    await submit(submission, { body, count, eventAt: (index) => batch[index] as PreparedEvent, madeIds })
+    rest = rest.slice(count)
+  }
+}
+
+/** Whether all values are valid events with an id and this project: they need no parsing, as nothing is added to them. */
+function areEvents({ body, values }: ValueGroup, projectId: string): boolean {
+  if (body.length > batchBytesMax || !isUtf8(body)) return false
+  const rows = scanBatch(body, projectId, anyHashKey)?.rows
+  if (rows?.length !== values.length * wordsPerEvent) return false
+  // a value may be half an event, or two of them
+  return values.every(({ start, end }, i) => {
+    const at = i * wordsPerEvent
+    return rows[at + column.start] === start && rows[at + column.end] === end
+  })
+}
+
+/** The hashes are not used. */
+const anyHashKey = Buffer.alloc(16)
+
+function toPrepared({ at, source, start, end }: SlicedValue): PreparedEvent {
+  return { at, bytes: source.subarray(start, end), hasMadeId: false }
+}
+
+interface EventBatch {
+  body: Buffer
+  count: number
+  eventAt: (index: number) => PreparedEvent
+  /** How many of its events have a generated id. */
+  madeIds: number
+}
+
+async function submit(submission: Submission, { body, count, eventAt, madeIds }: EventBatch): Promise<void> {
   const { ingest, options, done, ending } = submission
   const result = await ingest.submitBatch(body, { signal: ending })
-  if (!isValidResult(result, events.length)) throw unexpectedResponse('it lacks the outcome of an event')
+  if (!isValidResult(result, count)) throw unexpectedResponse('it lacks the outcome of an event')
   done.events += result.accepted + result.duplicates
   done.accepted += result.accepted
   done.duplicates += result.duplicates
-  done.madeIds += events.filter(({ hasMadeId }) => hasMadeId).length
-  const rejected = result.rejected.map((each) => rejectEvent(events[each.index] as PreparedEvent, each))
+  done.madeIds += madeIds
+  const rejected = result.rejected.map((each) => rejectEvent(eventAt(each.index), each))
   await countRejected(submission, rejected)
   options.onProgress?.({ ...done })
 }
@@ -130,66 +189,60 @@ async function countRejected({ options, done, form }: Submission, rejected: read
   if (rejected.length === 0) return
   done.events += rejected.length
   done.rejected += rejected.length
-  await options.onRejected?.(rejected, form)
+  await options.onRejected?.(rejected, form())
 }
 
-/** Groups events into batches, and sends several at once. */
-interface BatchQueue {
-  /** Resolves when another event may be added. */
-  add(event: PreparedEvent): Promise<void>
-  /** Sends an incomplete batch unless others are in flight, so that a slow source is sent without delay. */
-  sendIfIdle(): void
-  /** Sends the rest, and resolves when no batch is in flight. */
+/** Sends several groups at once. */
+interface GroupQueue {
+  /** Resolves when all full groups are in flight. Without them, an incomplete one is sent if there is no other. */
+  sendFull(): Promise<void>
+  /** Sends the rest, and resolves when no group is in flight. */
   drain(): Promise<void>
 }
 
-function createBatchQueue(
-  concurrency: number,
-  ending: AbortSignal,
-  send: (body: Buffer, events: readonly PreparedEvent[]) => Promise<void>,
-  onFailure: (error: unknown) => void,
-): BatchQueue {
+interface GroupQueueOptions {
+  concurrency: number
+  /** Whether no further group is sent. */
+  isOver: () => boolean
+  /** Never rejects. */
+  send: (group: ValueGroup) => Promise<void>
+  /** Called when no group is in flight. */
+  onIdle: () => void
+}
+
+function createGroupQueue(groups: ValueGroups, { concurrency, isOver, send, onIdle }: GroupQueueOptions): GroupQueue {
   const inFlight = new Set<Promise<void>>()
-  let queued: PreparedEvent[] = []
-  let queuedBytes = 0
 
   function sendNext(): void {
-    const { body, count } = fillBatch(queued)
-    const events = queued.slice(0, count)
-    queued = queued.slice(count)
-    queuedBytes = queued.reduce((sum, { bytes }) => sum + bytes.length, 0)
-    const flight = send(body, events)
-      .catch(onFailure)
-      .then(() => {
-        inFlight.delete(flight)
-        sendIfIdle()
-      })
+    const flight = send(groups.next() as ValueGroup).then(() => {
+      inFlight.delete(flight)
+      sendIfIdle()
+      if (inFlight.size === 0) onIdle()
+    })
     inFlight.add(flight)
   }
 
+  /** A slow source is sent without delay. */
   function sendIfIdle(): void {
-    if (inFlight.size === 0 && queued.length > 0 && !ending.aborted) sendNext()
+    if (inFlight.size === 0 && !groups.isEmpty() && !isOver()) sendNext()
   }
 
-  /** Evaluates the condition after each batch, as a batch that ends may send queued events. */
+  /** Evaluates the condition after each group, as one that ends may send another. */
   async function sendWhile(isWanted: () => boolean): Promise<void> {
-    while (isWanted() && !ending.aborted) {
+    while (isWanted() && !isOver()) {
       if (inFlight.size < concurrency) sendNext()
       else await Promise.race(inFlight)
     }
   }
 
   return {
-    add(event) {
-      queued.push(event)
-      queuedBytes += event.bytes.length
-      return sendWhile(() => isBatchFull(queued.length, queuedBytes))
+    async sendFull() {
+      await sendWhile(groups.hasFull)
+      sendIfIdle()
     },
 
-    sendIfIdle,
-
     async drain() {
-      await sendWhile(() => queued.length > 0)
+      await sendWhile(() => !groups.isEmpty())
       await Promise.all(inFlight)
     },
   }

@@ -1,12 +1,16 @@
+import { randomBytes } from 'node:crypto'
 import { gunzipSync } from 'node:zlib'
 import { eventLine } from '@ingest/core'
 import t from 'tap'
 import { gzipBytesMin, pageEventsMax } from '../../src/calls/events.ts'
+import { createClient } from '../../src/client.ts'
 import {
   cut,
   cutAfter,
   json,
+  key,
   openScriptedClient,
+  openScriptedServer,
   problem,
   projectId,
   type Step,
@@ -38,14 +42,35 @@ t.test('a batch is sent byte for byte, with the credentials of the client', asyn
   t.equal(received[1]?.body.toString(), '{"events":[{"a":"é"}]}')
 })
 
-t.test('a batch is compressed from 1 KiB on', async (t) => {
-  const { client, received } = await openScriptedClient(t, {}, json(202, done))
-  const bytes = Buffer.alloc(gzipBytesMin, ' ')
-  await client.submitBatch(bytes.subarray(1))
-  await client.submitBatch(bytes)
-  t.match(received, [{ headers: { 'content-encoding': undefined } }, { headers: { 'content-encoding': 'gzip' } }])
-  t.ok(gunzipSync(received[1]?.body as Buffer).equals(bytes))
-})
+/** Addresses of this machine, and whether batches to them are compressed. */
+const hosts: [string, boolean][] = [
+  ['127.0.0.1', false],
+  ['127.1', false],
+  ['localhost', false],
+  // leads to this machine too, which its name does not say
+  ['0.0.0.0', true],
+]
+for (const [host, isCompressed] of hosts) {
+  t.test(`a batch to ${host} is ${isCompressed ? 'compressed from 1 KiB on' : 'not compressed'}`, async (t) => {
+    const { url, received } = await openScriptedServer(t, json(202, done))
+    const client = createClient({ url: url.replace('127.0.0.1', host), projectId, key })
+    t.teardown(() => client.close())
+    const bytes = randomBytes(40_000)
+    await client.submitBatch(bytes.subarray(0, gzipBytesMin - 1))
+    await Promise.all([1, 2, 3].map((n) => client.submitBatch(bytes.subarray(0, n * gzipBytesMin))))
+    await client.submitBatch(bytes)
+    const bodies = received.map(({ headers, body }) => {
+      t.equal(headers['content-encoding'], isCompressed && body.length >= gzipBytesMin ? 'gzip' : undefined)
+      return headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body
+    })
+    bodies.sort((a, b) => a.length - b.length)
+    t.strictSame(
+      bodies.map(({ length }) => length),
+      [gzipBytesMin - 1, gzipBytesMin, 2 * gzipBytesMin, 3 * gzipBytesMin, bytes.length],
+    )
+    t.ok(bodies.every((body) => body.equals(bytes.subarray(0, body.length))))
+  })
+}
 
 const passing: [string, Step][] = [
   ['429', problem(429, 'rate-limited')],

@@ -2,12 +2,12 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { text as textOf } from 'node:stream/consumers'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
-import { type ApiRequest, createConnection } from '../../src/http/connection.ts'
+import { type ApiRequest, type Connection, createConnection, type SendOptions } from '../../src/http/connection.ts'
 import { cut, cutAfter, json, openScriptedServer, problem, type Step, stall, text } from '../scripted-server.ts'
 
 const now = () => Date.parse('2026-11-20T17:51:00Z')
-const options = { timeoutMs: 60_000, isStream: false }
-const get: ApiRequest = { method: 'GET', path: '/v1/maps' }
+const options = { timeoutMs: 60_000 }
+const get: ApiRequest = { method: 'GET', path: '/v1/maps', expect: [200, 201] }
 
 function connect(t: Test, url: string) {
   const connection = createConnection({ url, headers: { 'x-project-id': 'game-1' }, now })
@@ -36,37 +36,54 @@ async function openRawServer(t: Test, bytes: string, leave: (socket: Socket) => 
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-t.test('a request has its method, path, query, headers and body', async (t) => {
-  const { connection, received } = await open(t, json(200, { a: 1 }, { 'X-One': '1' }))
-  const reply = await connection.send(
-    {
+/** The text of a response, read whole or as a stream. */
+const reads = {
+  call: async (connection: Connection, request: ApiRequest, options: SendOptions) => {
+    return String((await connection.call(request, options)).body)
+  },
+  stream: async (connection: Connection, request: ApiRequest, options: SendOptions) => {
+    return textOf((await connection.stream(request, options)).body)
+  },
+}
+const kinds = Object.entries(reads)
+
+for (const [kind, read] of kinds) {
+  t.test(`a ${kind} has its method, path, query, headers and body`, async (t) => {
+    const { connection, received } = await open(t, json(200, { a: 1 }))
+    const request: ApiRequest = {
       method: 'PUT',
       path: '/v1/maps',
       query: { placeId: 'a b&c', buildId: 'ü', limit: 7, cursor: undefined },
       headers: { 'content-type': 'text/plain' },
       body: Buffer.from('hello'),
-    },
-    options,
-  )
-  t.match(reply, { status: 200, headers: { 'x-one': '1' } })
-  t.equal(await textOf(reply.body), '{"a":1}')
-  t.match(received, [
-    {
-      method: 'PUT',
-      path: '/v1/maps',
-      query: { placeId: 'a b&c', buildId: 'ü', limit: '7' },
-      headers: { 'x-project-id': 'game-1', 'content-type': 'text/plain', 'content-length': '5' },
-      body: Buffer.from('hello'),
-    },
-  ])
-  t.notOk('cursor' in (received[0]?.query ?? {}))
+      expect: [200],
+    }
+    t.equal(await read(connection, request, options), '{"a":1}')
+    t.match(received, [
+      {
+        method: 'PUT',
+        path: '/v1/maps',
+        query: { placeId: 'a b&c', buildId: 'ü', limit: '7' },
+        headers: { 'x-project-id': 'game-1', 'content-type': 'text/plain', 'content-length': '5' },
+        body: Buffer.from('hello'),
+      },
+    ])
+    t.notOk('cursor' in (received[0]?.query ?? {}))
+  })
+}
+
+t.test('a response has its status and headers', async (t) => {
+  const { connection } = await open(t, json(201, {}, { 'X-One': '1' }))
+  t.match(await connection.call(get, options), { status: 201 })
+  const response = await connection.stream(get, options)
+  t.match(response, { status: 201, headers: { 'x-one': '1' } })
+  response.discard()
 })
 
 t.test('a path prefix of the url is kept', async (t) => {
   const { url, received } = await open(t, json(200, {}))
   for (const prefix of ['', '/', '/games/ingest', '/games/ingest/']) {
-    const { body } = await connect(t, `${url}${prefix}`).send(get, options)
-    await textOf(body)
+    await connect(t, `${url}${prefix}`).call(get, options)
   }
   t.strictSame(
     received.map(({ path }) => path),
@@ -76,7 +93,7 @@ t.test('a path prefix of the url is kept', async (t) => {
 
 t.test('connections are reused', async (t) => {
   const { connection, received } = await open(t, json(200, {}))
-  for (let i = 0; i < 20; i++) await textOf((await connection.send(get, options)).body)
+  for (let i = 0; i < 20; i++) for (const [, read] of kinds) await read(connection, get, options)
   // the second request may start before the first connection is free
   t.ok((received.at(-1)?.connections ?? 0) <= 2)
 })
@@ -101,43 +118,44 @@ const failures: [string, Step, object][] = [
 for (const [name, step, expected] of failures) {
   t.test(`${name} throws`, async (t) => {
     const { connection, received } = await open(t, step)
-    await t.rejects(connection.send(get, options), { name: 'IngestError', ...expected })
-    t.equal(received.length, 1)
+    for (const [, read] of kinds) {
+      await t.rejects(read(connection, get, options), { name: 'IngestError', ...expected })
+    }
+    t.equal(received.length, 2)
   })
 }
 
 t.test('an unreachable server is connection-failed', async (t) => {
   const { server, connection, url } = await open(t, stall)
   await new Promise((resolve) => server.close(resolve))
-  await t.rejects(connection.send(get, options), { code: 'connection-failed', message: url, cause: Error })
-  await t.rejects(connect(t, 'http://ingest.invalid').send(get, options), { code: 'connection-failed' })
+  for (const [, read] of kinds) {
+    await t.rejects(read(connection, get, options), { code: 'connection-failed', message: url, cause: Error })
+    await t.rejects(read(connect(t, 'http://ingest.invalid'), get, options), { code: 'connection-failed' })
+  }
 })
 
 t.test('a response that is not HTTP is unexpected-response', async (t) => {
   for (const bytes of ['SSH-2.0-OpenSSH_9.2\r\n', 'HTTP/1.1 abc\r\n\r\n', '\x00\x01\x02\x03\r\n\r\n']) {
-    await t.rejects(
-      connect(t, await openRawServer(t, bytes)).send(get, options),
-      { code: 'unexpected-response' },
-      bytes,
-    )
+    const connection = connect(t, await openRawServer(t, bytes))
+    for (const [kind, read] of kinds) {
+      await t.rejects(read(connection, get, options), { code: 'unexpected-response' }, `${kind}: ${bytes}`)
+    }
   }
 })
 
 t.test('a truncated response is connection-failed', async (t) => {
   const start = 'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello'
   for (const leave of [(socket: Socket) => socket.end(), (socket: Socket) => socket.resetAndDestroy()]) {
-    const url = await openRawServer(t, start, (socket) => setImmediate(leave, socket))
-    const reading = connect(t, url)
-      .send(get, options)
-      .then(({ body }) => textOf(body))
-    await t.rejects(reading, { code: 'connection-failed' })
+    const connection = connect(t, await openRawServer(t, start, (socket) => setImmediate(leave, socket)))
+    for (const [, read] of kinds) await t.rejects(read(connection, get, options), { code: 'connection-failed' })
   }
   const { connection } = await open(t, cutAfter('hello'))
-  const { body } = await connection.send(get, options)
-  await t.rejects(textOf(body), { code: 'connection-failed' }, 'also without a Content-Length')
+  for (const [, read] of kinds) {
+    await t.rejects(read(connection, get, options), { code: 'connection-failed' }, 'also without a Content-Length')
+  }
 })
 
-t.test('the time-out covers the response and its whole body', async (t) => {
+t.test('the time-out of a call covers the response and its whole body', async (t) => {
   const drip: Step = (res) => {
     res.writeHead(200)
     let left = 300
@@ -147,8 +165,7 @@ t.test('the time-out covers the response and its whole body', async (t) => {
   const half: Step = (res) => void res.writeHead(200, { 'Content-Length': '9' }).write('a')
   for (const step of [stall, drip, half]) {
     const { connection } = await open(t, step)
-    const reading = connection.send(get, { timeoutMs: 400, isStream: false }).then(({ body }) => textOf(body))
-    await t.rejects(reading, { code: 'request-timeout', message: /400 ms/ })
+    await t.rejects(connection.call(get, { timeoutMs: 400 }), { code: 'request-timeout', message: /400 ms/ })
   }
 })
 
@@ -160,7 +177,7 @@ t.test('the time-out of a stream covers each chunk, without the time of its read
     res.writeHead(200)
     write()
   })
-  const { body } = await connection.send(get, { timeoutMs, isStream: true })
+  const { body } = await connection.stream(get, { timeoutMs })
   const chunks = body[Symbol.asyncIterator]()
   t.match(await chunks.next(), { done: false })
   await new Promise((resolve) => setTimeout(resolve, 2 * timeoutMs))
@@ -169,24 +186,30 @@ t.test('the time-out of a stream covers each chunk, without the time of its read
   await t.rejects(chunks.next(), { code: 'request-timeout' })
 })
 
-t.test('a signal aborts a request before, during and after its headers, with its reason', async (t) => {
-  const reason = new Error('aborted by the test')
-  const before = await open(t, stall)
-  await t.rejects(before.connection.send(get, { ...options, signal: AbortSignal.abort(reason) }), reason)
-  t.equal(before.received.length, 0)
+for (const [kind, read] of kinds) {
+  t.test(`a signal aborts a ${kind} before, during and after its headers, with its reason`, async (t) => {
+    const reason = new Error('aborted by the test')
+    const before = await open(t, stall)
+    await t.rejects(read(before.connection, get, { ...options, signal: AbortSignal.abort(reason) }), reason)
+    t.equal(before.received.length, 0)
 
-  const controller = new AbortController()
-  const during = await open(t, () => controller.abort(reason))
-  await t.rejects(during.connection.send(get, { ...options, signal: controller.signal }), reason)
+    const controller = new AbortController()
+    const during = await open(t, () => controller.abort(reason))
+    await t.rejects(read(during.connection, get, { ...options, signal: controller.signal }), reason)
 
-  const later = new AbortController()
-  const after = await open(t, (res) => void res.writeHead(200).write('a'))
-  const { body } = await after.connection.send(get, { ...options, signal: later.signal })
-  const chunks = body[Symbol.asyncIterator]()
-  await chunks.next()
-  later.abort(reason)
-  await t.rejects(chunks.next(), reason)
-})
+    const later = new AbortController()
+    let closed = () => {}
+    const isClosed = new Promise<void>((resolve) => {
+      closed = resolve
+    })
+    const after = await open(t, (res) => {
+      res.once('close', closed).writeHead(200).write('a')
+      setImmediate(() => later.abort(reason))
+    })
+    await t.rejects(read(after.connection, get, { ...options, signal: later.signal }), reason)
+    await isClosed
+  })
+}
 
 t.test('a reader that stops early releases the connection', async (t) => {
   let closed = () => {}
@@ -196,7 +219,7 @@ t.test('a reader that stops early releases the connection', async (t) => {
   const { connection } = await open(t, (res) => {
     res.once('close', closed).writeHead(200).write('a')
   })
-  const { body } = await connection.send(get, { ...options, isStream: true })
+  const { body } = await connection.stream(get, options)
   for await (const _ of body) break
   await isClosed
 })
@@ -209,33 +232,39 @@ t.test('a discarded response releases the connection', async (t) => {
   const { connection } = await open(t, (res) => {
     res.once('close', closed).writeHead(200).write('a')
   })
-  const { discard } = await connection.send(get, options)
+  const { discard } = await connection.stream(get, options)
   discard()
   await isClosed
 })
 
 t.test('close aborts responses and rejects new requests', async (t) => {
   const { connection, received } = await open(t, (res) => void res.writeHead(200).write('a'))
-  const { body } = await connection.send(get, options)
+  const { body } = await connection.stream(get, options)
   const chunks = body[Symbol.asyncIterator]()
   await chunks.next()
   const next = t.rejects(chunks.next(), { code: 'store-closed' })
+  const called = t.rejects(connection.call(get, options), { code: 'store-closed' })
   await connection.close()
-  await next
-  await t.rejects(connection.send(get, options), { code: 'store-closed' })
-  t.equal(received.length, 1)
+  await Promise.all([next, called])
+  for (const [, read] of kinds) await t.rejects(read(connection, get, options), { code: 'store-closed' })
+  t.ok(received.length <= 2)
 })
 
 t.test('a lone surrogate in the query throws', async (t) => {
   const { connection, received } = await open(t, json(200, {}))
-  await t.rejects(connection.send({ ...get, query: { buildId: 'a\ud800' } }, options), { code: 'invalid-argument' })
+  for (const [, read] of kinds) {
+    const request = { ...get, query: { buildId: 'a\ud800' } }
+    await t.rejects(read(connection, request, options), { code: 'invalid-argument' })
+  }
   t.equal(received.length, 0)
 })
 
 t.test('a bug is not reported as a network error', async (t) => {
   const { connection } = await open(t, json(200, {}))
-  const error = await connection.send({ ...get, headers: { a: 'b\nc' } }, options).catch((error) => error)
-  t.ok(error instanceof Error && !(error instanceof IngestError))
+  for (const [, read] of kinds) {
+    const error = await read(connection, { ...get, headers: { a: 'b\nc' } }, options).catch((error) => error)
+    t.ok(error instanceof Error && !(error instanceof IngestError))
+  }
 })
 
 t.test('a url with credentials, query or fragment throws', async (t) => {

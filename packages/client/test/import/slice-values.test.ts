@@ -16,7 +16,8 @@ function slice(text: string | Buffer, sizes: readonly number[] = []): SlicedValu
   return values
 }
 
-const textsOf = (values: readonly SlicedValue[]) => values.map(({ bytes }) => bytes.toString())
+const textOf = ({ source, start, end }: SlicedValue) => source.toString('utf8', start, end)
+const textsOf = (values: readonly SlicedValue[]) => values.map(textOf)
 const positionsOf = (values: readonly SlicedValue[]) => values.map(({ at }) => at)
 
 t.test('lines are values; empty lines are skipped and counted', async (t) => {
@@ -89,7 +90,7 @@ t.test('only the start of a value that is too long is kept', async (t) => {
     for (const sizes of [[], [100_000]]) {
       const values = slice(text, sizes)
       t.strictSame(
-        values.map(({ bytes, isTooLong }) => [bytes.length, isTooLong]),
+        values.map(({ start, end, isTooLong }) => [end - start, isTooLong]),
         [
           [valueBytesMax, false],
           [valueBytesMax, true],
@@ -150,7 +151,7 @@ t.test('lines are sliced with their numbers, at any chunk boundaries', async (t)
       const spaced = texts.map((text, i) => `${rest[i - 1]?.[0] ?? ''}${text}${rest[i - 1]?.[2] ?? ''}`)
       const values = slice(`${spaced.join('\n')}${end}`, sizes)
       return isSame(
-        values.map(({ at, bytes }) => [at, bytes.toString()]),
+        values.map((value) => [value.at, textOf(value)]),
         texts.map((text, i) => [i + 1, text]).filter(([, text]) => text !== ''),
       )
     }),

@@ -107,6 +107,34 @@ t.test('onRejected gets the line and bytes of rejected events; the others are st
   )
 })
 
+t.test('each line is an event of its own, whatever several of them would be together', async (t) => {
+  const halves = ['{"projectId":"p","eventId":"e-1","x":[1', '2]}']
+  const two = `${event(2)},${event(3)}`
+  for (const [texts, accepted] of [
+    [[event(0), ...halves], 1],
+    [[event(0), two, event(4)], 2],
+    [[event(0), ...halves, two], 1],
+  ] as const) {
+    const ingest = openIngest()
+    const rejected: number[] = []
+    const done = await submitEvents(ingest, source(texts.map((text) => `${text}\n`).join('')), {
+      onRejected: (some) => void rejected.push(...some.map(({ at }) => at)),
+    })
+    t.match(done, { events: texts.length, accepted, rejected: texts.length - accepted })
+    t.equal(rejected.length, texts.length - accepted)
+  }
+})
+
+t.test('an element that is not JSON ends an idle source, after the events before it', async (t) => {
+  const ingest = openIngest()
+  const stream = new PassThrough()
+  const done = submitEvents(ingest, stream)
+  stream.write(`[${event(0)},{"a":},${event(1)},`)
+  await t.rejects(done, { code: 'malformed-body', message: /^Element 1 / })
+  t.ok(stream.destroyed)
+  t.strictSame(await storedIn(ingest), [event(0)])
+})
+
 t.test('makeIds generates missing ids, and a missing projectId is set', async (t) => {
   const ingest = openIngest()
   const text = '{"n":1}\n{"n":2,"eventId":"own"}'

@@ -1,0 +1,70 @@
+import type { Dispatcher } from 'undici'
+import { unexpectedResponse } from './error-from-response.ts'
+
+export interface ResponseHead {
+  status: number
+  /** By lower-case name. */
+  headers: Readonly<Record<string, string | string[] | undefined>>
+}
+
+/** A response with its whole body, or the start of it for an error. */
+export interface WholeResponse extends ResponseHead {
+  body: Buffer
+}
+
+/** The longest response that is buffered. */
+const bodyBytesMax = 64 * 1024 * 1024
+/** How much of the body of an error is read. */
+const errorBodyBytesMax = 64 * 1024
+
+export function isSuccess(status: number): boolean {
+  return status >= 200 && status <= 299
+}
+
+/**
+ * Sends a request and reads its response, without the streams of `Dispatcher.request`: they take more processor time than
+ * the rest of a short exchange. Rejects with the reason of the signal, and with an error of `checkHead`, which gets the
+ * response without its body; that is not read then.
+ *
+ * @throws {IngestError} `unexpected-response` for a body of more than 64 MiB; also the errors of undici
+ */
+export function readResponse(
+  dispatcher: Dispatcher,
+  request: Dispatcher.DispatchOptions,
+  { signal, checkHead }: { signal: AbortSignal; checkHead: (head: ResponseHead) => void },
+): Promise<WholeResponse> {
+  return new Promise((resolve, reject) => {
+    let head: ResponseHead = { status: 0, headers: {} }
+    const chunks: Buffer[] = []
+    let size = 0
+    let abort = () => reject(signal.reason)
+    signal.addEventListener('abort', () => abort())
+
+    dispatcher.dispatch(request, {
+      onRequestStart(controller) {
+        abort = () => controller.abort(signal.reason)
+        if (signal.aborted) abort()
+      },
+      onResponseStart(controller, status, headers) {
+        head = { status, headers }
+        try {
+          checkHead(head)
+        } catch (error) {
+          controller.abort(error as Error)
+        }
+      },
+      onResponseData(controller, chunk) {
+        size += chunk.length
+        chunks.push(chunk)
+        if (!isSuccess(head.status) && size >= errorBodyBytesMax) {
+          resolve({ ...head, body: Buffer.concat(chunks).subarray(0, errorBodyBytesMax) })
+          controller.abort(new Error('The rest of an error is not read.'))
+        } else if (size > bodyBytesMax) {
+          controller.abort(unexpectedResponse(`it is longer than ${bodyBytesMax} bytes`))
+        }
+      },
+      onResponseEnd: () => resolve({ ...head, body: Buffer.concat(chunks) }),
+      onResponseError: (_controller, error) => reject(error),
+    })
+  })
+}
