@@ -14,8 +14,8 @@ import {
 
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
-import { chunkDamaged, hashChunks } from './chunks/hash-chunks.ts'
 import type { Rows } from './environment/environment.ts'
+import { chunkDamaged, hashChunks } from './hash-chunks.ts'
 import type { SlicedReads } from './log/event-log.ts'
 import { createTurns } from './project-store.ts'
 import type { SnapshotReader } from './read-snapshot.ts'

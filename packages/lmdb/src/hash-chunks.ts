@@ -1,7 +1,7 @@
 import { type ChunkRef, type Digest, type HashedChunks, IngestError } from '@ingest/core'
-import type { SnapshotReader } from '../read-snapshot.ts'
-import type { BlobKey, ChunkTables } from '../tables/chunks.ts'
-import type { ChunkBlobs } from './chunk-blobs.ts'
+import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
+import type { SnapshotReader } from './read-snapshot.ts'
+import type { BlobKey, ChunkTables } from './tables/chunks.ts'
 
 /** The most bytes of chunks that one request hashes: writes of blobs that arrive meanwhile wait for it. */
 const groupBytesMax = 2 * 2 ** 20
