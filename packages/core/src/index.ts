@@ -1,6 +1,7 @@
 // Ingest
 
-export type { EmbeddedIngest, Ingest, IngestOptions, SubmitOptions, Tally } from './ingest.ts'
+export type { SubmitOptions } from './events/submit-batch.ts'
+export type { EmbeddedIngest, Ingest, IngestOptions, Tally } from './ingest.ts'
 export { createIngest } from './ingest.ts'
 export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, ProjectStatsReader } from './project-stats.ts'
 

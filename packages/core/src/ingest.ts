@@ -6,21 +6,13 @@ import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import type { Cursor, StoredEvent } from './events/event-store.ts'
 import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './events/read-events.ts'
-import { submitBatch } from './events/submit-batch.ts'
+import { type SubmitOptions, submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
 import { createProjectStats, type ProjectStatsReader } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
 import type { Store } from './store.ts'
 import { checkProjectId } from './validation.ts'
-
-export interface SubmitOptions {
-  /**
-   * Called with the number of events of a well-formed batch before any is checked, for rate limits. If it throws,
-   * nothing is stored and `submitBatch` rejects with that error.
-   */
-  admit?: (eventCount: number) => void
-}
 
 /** The events, maps and statistics of one project: the same interface embedded and over HTTP. */
 export interface Ingest<E = IngestEvent> extends Maps, ProjectStatsReader {
@@ -125,8 +117,13 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     return {
       projectId,
 
-      async submitBatch(body, { admit = () => {} } = {}) {
-        const { result, conflicts } = await submitBatch({ store, hashKey, checkBySchema, now }, projectId, body, admit)
+      async submitBatch(body, options = {}) {
+        const { result, conflicts } = await submitBatch(
+          { store, hashKey, checkBySchema, now },
+          projectId,
+          body,
+          options,
+        )
         tally.accepted += result.accepted
         tally.duplicates += result.duplicates
         tally.rejected += result.rejected.length

@@ -16,7 +16,6 @@ import { countSince, readActivity } from './log/activity.ts'
 import { createEventLog, type EventLogTables, type LoggedEvent, type SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-turns.ts'
 import type { Position } from './log/record.ts'
-import { encodeRecord } from './log/record.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -56,6 +55,16 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     return events.hashKey === identity.hashKey ? events : encodeEvents(decodeEvents(body, events), identity.hashKey)
   }
 
+  /** The rows, with fingerprints in place of hashes, in memory of their own. */
+  function withFingerprints(project: number, { rows }: BatchEvents): Uint32Array {
+    const own = rows.slice()
+    for (let at = 0; at < own.length; at += wordsPerEvent) {
+      const [high, low] = [own[at + column.hashHigh] as number, own[at + column.hashLow] as number]
+      fingerprint(project, high, low, own, at + column.hashHigh)
+    }
+    return own
+  }
+
   async function locate(projectId: string, eventIds: readonly string[]): Promise<(Position | undefined)[]> {
     const project = numberOf(projectId)
     if (project === undefined) return eventIds.map(() => undefined)
@@ -63,12 +72,17 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
   }
 
   return {
-    async append(projectId, { body, events, receivedAt }: AppendBatch): Promise<AppendResult> {
+    async append(projectId, { body, mayTransfer, events, receivedAt }: AppendBatch): Promise<AppendResult> {
       const count = countEvents(events)
       if (count === 0) return { stored: [], conflicts: 0 }
       const project = numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
-      const record = encodeRecord(body, withOwnHashes(body, events), project, fingerprint, receivedAt)
-      const appended = await writer.append(project, record, events.builds, buildIndexesOf(events))
+      const appended = await writer.append({
+        project,
+        body: mayTransfer && isWholeMemory(body) ? body : Uint8Array.prototype.slice.call(body),
+        rows: withFingerprints(project, withOwnHashes(body, events)),
+        builds: events.builds,
+        receivedAt,
+      })
       if (typeof appended === 'object') return appended
       return { stored: new Array(count).fill(appended === 'all'), conflicts: 0 }
     },
@@ -159,11 +173,9 @@ function createRead(
   }
 }
 
-/** For each event, the index of its build; {@link noBuildIndex} without one. */
-function buildIndexesOf({ rows }: BatchEvents): Uint8Array {
-  const indexes = new Uint8Array(rows.length / wordsPerEvent)
-  for (let i = 0; i < indexes.length; i++) indexes[i] = rows[i * wordsPerEvent + column.build] as number
-  return indexes
+/** Whether the memory of these bytes holds nothing else, so that it can be transferred. */
+function isWholeMemory({ buffer, length }: Uint8Array): boolean {
+  return buffer instanceof ArrayBuffer && buffer.byteLength === length
 }
 
 function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {

@@ -1,11 +1,12 @@
 import { join } from 'node:path'
 import type { BatchEvents } from '@ingest/core'
-import { hashId, scanBatch } from '@ingest/core/internal'
+import { column, hashId, scanBatch, wordsPerEvent } from '@ingest/core/internal'
 import { type Environment, openEnvironment } from '../src/environment/environment.ts'
 import { readSequence } from '../src/environment/row-keys.ts'
 import { fingerprint } from '../src/ids/fingerprint.ts'
 import { encodeRecord, readFingerprints } from '../src/log/record.ts'
 import { openProjects } from '../src/tables/projects.ts'
+import type { BatchToAppend } from '../src/writer/append-batch.ts'
 import type { WriterData } from '../src/writer/writer.ts'
 
 /** What a writer needs, in a directory of its own. */
@@ -52,29 +53,33 @@ export function fingerprintsFor(project: number, eventIds: readonly string[]): U
   return fingerprints
 }
 
-/** The record of a batch with these events, each of which references a build of its own. */
-export function recordOf(project: number, eventIds: readonly string[], members: object = {}): Buffer {
+/** A batch with these events, each of which references a build of its own. */
+export function batchToAppend(project: number, eventIds: readonly string[], members: object = {}): BatchToAppend {
   const events = eventIds.map((eventId) => ({ projectId: 'p', eventId, buildId: `build-${eventId}`, ...members }))
-  return encodeEventsOf(events, project)
+  // in memory of its own, which can be transferred
+  const body = Uint8Array.from(Buffer.from(JSON.stringify({ events })))
+  const { rows, builds } = scanBatch(Buffer.from(body), 'p', hashKey) as BatchEvents
+  const fingerprints = fingerprintsFor(project, eventIds)
+  for (const [i] of eventIds.entries()) {
+    rows.set(fingerprints.subarray(i * 2, i * 2 + 2), i * wordsPerEvent + column.hashHigh)
+  }
+  return { project, body, rows, builds, receivedAt: 1_000 }
 }
 
-/** A record of events without content that has these fingerprints. */
+/** The record of {@link batchToAppend}, not sealed. */
+export function recordOf(project: number, eventIds: readonly string[]): Buffer {
+  const { body, rows, receivedAt } = batchToAppend(project, eventIds)
+  return encodeRecord(body, rows, receivedAt)
+}
+
+/** A record of events with these fingerprints. */
 export function recordWith(fingerprints: Uint32Array): Buffer {
-  const record = encodeEventsOf(
-    Array.from(fingerprints.subarray(fingerprints.length / 2), (_, i) => ({ projectId: 'p', eventId: `${i}` })),
+  const record = recordOf(
+    1,
+    Array.from(fingerprints.subarray(fingerprints.length / 2), (_, i) => `${i}`),
   )
   readFingerprints(record, 0).set(fingerprints)
   return record
-}
-
-function encodeEventsOf(events: object[], project = 1): Buffer {
-  const body = Buffer.from(JSON.stringify({ events }))
-  return encodeRecord(body, scanBatch(body, 'p', hashKey) as BatchEvents, project, fingerprint, 1_000)
-}
-
-/** The builds of {@link recordOf}, and the index of each event's. */
-export function buildsFor(eventIds: readonly string[]): [builds: string[], buildIndexes: Uint8Array] {
-  return [eventIds.map((eventId) => `build-${eventId}`), Uint8Array.from(eventIds.keys())]
 }
 
 /** The command that writes a project of the version that it had with `createdBefore`, or a new one. */

@@ -10,6 +10,8 @@ export type Cursor = string
 export interface AppendBatch {
   /** The body as it was received: a JSON object with an array `events`, UTF-8. It is not changed; the store may keep it. */
   body: Uint8Array
+  /** Whether the store may transfer the memory of `body` to another thread, which empties it. */
+  mayTransfer?: boolean
   /** No id twice. `decodeEvents` turns them into objects. */
   events: BatchEvents
   /** Milliseconds since 1970. If the last stored event was received later, that time is stored instead. */

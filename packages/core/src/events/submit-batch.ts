@@ -7,6 +7,18 @@ import type { EventStore } from './event-store.ts'
 import { parseBatch } from './parse-batch.ts'
 import { scanBatch } from './scan-batch.ts'
 
+export interface SubmitOptions {
+  /**
+   * Called with the number of events of a well-formed batch before any is checked, for rate limits. If it throws,
+   * nothing is stored and `submitBatch` rejects with that error.
+   */
+  admit?: (eventCount: number) => void
+  /**
+   * Whether a body in bytes may be moved to another thread, which saves a copy: it is empty afterwards. Default: false.
+   */
+  mayTransfer?: boolean
+}
+
 export interface SubmitContext {
   store: Pick<EventStore, 'append' | 'known'>
   /** Of 16 bytes, secret. */
@@ -31,7 +43,7 @@ export async function submitBatch(
   context: SubmitContext,
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
-  admit: (eventCount: number) => void,
+  { admit = () => {}, mayTransfer = false }: SubmitOptions,
 ): Promise<SubmitReport> {
   const { store, now } = context
   const { body, count, unidentified, invalid, valid } = decide(context, projectId, input, admit)
@@ -46,7 +58,12 @@ export async function submitBatch(
   const { stored, conflicts } =
     countEvents(valid) === 0
       ? { stored: [], conflicts: 0 }
-      : await store.append(projectId, { body, events: valid, receivedAt: now() })
+      : await store.append(projectId, {
+          body,
+          mayTransfer: mayTransfer || !(input instanceof Uint8Array),
+          events: valid,
+          receivedAt: now(),
+        })
   const accepted = stored.filter(Boolean).length
   const rejected = [...unidentified, ...invalid.filter((_, i) => !isKnown[i]).map(({ rejection }) => rejection)]
   return {

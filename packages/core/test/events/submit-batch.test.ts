@@ -11,7 +11,7 @@ function setUp(schemas: EventSchemas = {}, store = openMemoryStore()) {
     store,
     /** Submits events, each as JSON or as a value, or a whole batch. */
     submit: (batch: readonly unknown[] | Uint8Array | BatchInput<unknown>, admit: (count: number) => void = () => {}) =>
-      submitBatch(context, 'p', Array.isArray(batch) ? bodyOf(batch) : (batch as Uint8Array), admit),
+      submitBatch(context, 'p', Array.isArray(batch) ? bodyOf(batch) : (batch as Uint8Array), { admit }),
     async stored(): Promise<string[]> {
       const texts: string[] = []
       for await (const { bytes } of store.read('p')) texts.push(Buffer.from(bytes).toString())
@@ -248,7 +248,7 @@ t.test('a batch is admitted with the number of its events, valid or not, before 
     },
     now: () => 0,
   }
-  await submitBatch(context, 'p', bodyOf([event('a'), 1]), (count) => steps.push(count))
+  await submitBatch(context, 'p', bodyOf([event('a'), 1]), { admit: (count) => steps.push(count) })
   t.strictSame(steps, [2, 'checked'])
 })
 

@@ -1,7 +1,6 @@
 import { crc32 } from 'node:zlib'
-import { type BatchEvents, IngestError } from '@ingest/core'
+import { IngestError } from '@ingest/core'
 import { column, wordsPerEvent } from '@ingest/core/internal'
-import type { Fingerprint } from '../ids/fingerprint.ts'
 
 /**
  * One record of the log: the events that one batch stored.
@@ -40,84 +39,64 @@ const fingerprintBytes = 8
 const endBytes = 4
 const comma = 0x2c
 
+/** The size of the record of events, given as rows of `BatchEvents`. */
+export function recordBytes(rows: Uint32Array): number {
+  let payloadBytes = -1
+  for (let at = 0; at < rows.length; at += wordsPerEvent) {
+    payloadBytes += 1 + (rows[at + column.end] as number) - (rows[at + column.start] as number)
+  }
+  return payloadOffsetFor(rows.length / wordsPerEvent) + payloadBytes
+}
+
 /**
- * The events of a batch as a record in memory of its own. {@link sealRecord} adds what is known only when it is appended.
+ * Writes the record of events of a body to the start of `memory`, which is aligned for words. `rows` are those of
+ * `BatchEvents`, with fingerprints in place of hashes. {@link sealRecord} adds what is known only when it is appended.
+ *
+ * @throws {IngestError} `internal-error` for an event outside of the body
  */
 export function encodeRecord(
   body: Uint8Array,
-  { rows }: BatchEvents,
-  project: number,
-  fingerprint: Fingerprint,
+  rows: Uint32Array,
   receivedAt: number,
+  memory: Buffer = Buffer.allocUnsafeSlow(recordBytes(rows)),
 ): Buffer {
   const count = rows.length / wordsPerEvent
-  const ranges = new Uint32Array(count * 2)
-  const fingerprints = new Uint32Array(count * 2)
-  for (let row = 0, at = 0; row < rows.length; row += wordsPerEvent, at += 2) {
-    ranges[at] = rows[row + column.start] as number
-    ranges[at + 1] = rows[row + column.end] as number
-    const [high, low] = [rows[row + column.hashHigh] as number, rows[row + column.hashLow] as number]
-    fingerprint(project, high, low, fingerprints, at)
-  }
-  return writeRecord(body, ranges, fingerprints, receivedAt)
-}
-
-/** The record with some of the events of a record that is not sealed. */
-export function selectEvents(record: Buffer, isSelected: readonly boolean[]): Buffer {
-  const { receivedAt } = readUnverified(record)
-  const isSelectedWord = (_: number, word: number) => isSelected[word >> 1] === true
-  const ranges = rangesOf(record).filter(isSelectedWord)
-  return writeRecord(record, ranges, readFingerprints(record, 0).filter(isSelectedWord), receivedAt)
-}
-
-/** `ranges` has two words for each event: where it starts in `source`, and where it ends. */
-function writeRecord(source: Uint8Array, ranges: Uint32Array, fingerprints: Uint32Array, receivedAt: number): Buffer {
-  const count = ranges.length / 2
   const payloadOffset = payloadOffsetFor(count)
-  const ends = new Uint32Array(count)
-  // one byte between two events
-  let payloadBytes = -1
-  for (let i = 0; i < count; i++) {
-    payloadBytes += 1 + (ranges[i * 2 + 1] as number) - (ranges[i * 2] as number)
-    ends[i] = payloadBytes
+  const fingerprints = new Uint32Array(memory.buffer, memory.byteOffset + headerBytes, count * 2)
+  const ends = new Uint32Array(memory.buffer, fingerprints.byteOffset + fingerprints.byteLength, count)
+  let end = -1
+  for (let i = 0, at = 0; i < count; i++, at += wordsPerEvent) {
+    fingerprints[i * 2] = rows[at + column.hashHigh] as number
+    fingerprints[i * 2 + 1] = rows[at + column.hashLow] as number
+    // one byte between two events
+    end += 1 + (rows[at + column.end] as number) - (rows[at + column.start] as number)
+    ends[i] = end
   }
-  const record = Buffer.allocUnsafeSlow(payloadOffset + payloadBytes)
-  record.fill(0, 0, headerBytes)
-  record.writeUInt32LE((count << 8) | version, 0)
-  record.writeDoubleLE(receivedAt, 8)
-  const words = new Uint32Array(record.buffer, headerBytes, count * 3)
-  words.set(fingerprints)
-  words.set(ends, count * 2)
-  copyRanges(source, ranges, record, payloadOffset)
-  return record
+  memory.fill(0, 0, headerBytes)
+  memory.writeUInt32LE((count << 8) | version, 0)
+  memory.writeDoubleLE(receivedAt, 8)
+  copyEvents(body, rows, memory, payloadOffset)
+  return memory.subarray(0, payloadOffset + end)
 }
 
-/** Copies ranges one after another, with a comma between two; ranges with one byte between them at once. */
-function copyRanges(source: Uint8Array, ranges: Uint32Array, target: Buffer, from: number): void {
+/** Copies events one after another, with a comma between two; events with one byte between them at once. */
+function copyEvents(body: Uint8Array, rows: Uint32Array, target: Buffer, from: number): void {
   let to = from
-  for (let at = 0; at < ranges.length; ) {
-    const start = ranges[at] as number
-    let end = ranges[at + 1] as number
-    for (at += 2; ranges[at] === end + 1; at += 2) end = ranges[at + 1] as number
-    target.set(source.subarray(start, end), to)
+  for (let at = 0; at < rows.length; ) {
+    const start = rows[at + column.start] as number
+    let end = rows[at + column.end] as number
+    for (at += wordsPerEvent; rows[at + column.start] === end + 1; at += wordsPerEvent) {
+      end = rows[at + column.end] as number
+    }
+    if (end > body.length) throw new IngestError('internal-error', 'An event is outside of the body of its batch.')
+    target.set(body.subarray(start, end), to)
     to += end - start
-    if (at < ranges.length) target[to++] = comma
+    if (at < rows.length) target[to++] = comma
   }
 }
 
 function payloadOffsetFor(count: number): number {
   return headerBytes + count * (fingerprintBytes + endBytes)
-}
-
-/** Where the events of a record start and end in it, two words each. */
-function rangesOf(record: Buffer): Uint32Array {
-  const { count } = readUnverified(record)
-  const ranges = new Uint32Array(count * 2)
-  for (let i = 0; i < count; i++) {
-    ranges[i * 2] = startOf(record, count, i)
-    ranges[i * 2 + 1] = endOf(record, count, i)
-  }
-  return ranges
 }
 
 function startOf(record: Buffer, count: number, index: number): number {

@@ -1,4 +1,5 @@
 import type { AppendResult, Totals } from '@ingest/core'
+import { column, wordsPerEvent } from '@ingest/core/internal'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { IdIndex } from '../ids/id-index.ts'
@@ -6,6 +7,7 @@ import type { EventLog, EventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
 import {
   decodeRecord,
+  encodeRecord,
   eventAt,
   type LogRecord,
   parseEventId,
@@ -13,8 +15,8 @@ import {
   readFingerprints,
   readHeader,
   readUnverified,
+  recordBytes,
   sealRecord,
-  selectEvents,
 } from '../log/record.ts'
 
 /** What an append stored; mostly all or nothing, which is a short message to another thread. */
@@ -23,12 +25,11 @@ export type Appended = 'all' | 'none' | AppendResult
 /** A batch in which no id occurs twice. */
 export interface BatchToAppend {
   project: number
-  /** The record of the whole batch, for the usual case that all of its events are new. */
-  record: Buffer
-  /** The builds that its events reference. */
+  body: Uint8Array
+  /** The rows of `BatchEvents`, with fingerprints in place of hashes. */
+  rows: Uint32Array
   builds: readonly string[]
-  /** For each event, the index of its build in `builds`, or a larger number without one. */
-  buildIndexes: Uint8Array
+  receivedAt: number
 }
 
 /** Appends batches to the log, and locates events in it. Projects are identified by number. */
@@ -57,9 +58,20 @@ export function createAppender(
   /** Of the projects of this transaction. */
   const changedTotals = new Map<number, Totals>()
 
-  function append({ project, record, builds, buildIndexes }: BatchToAppend): Appended {
-    const { count } = readUnverified(record)
+  /** Memory for one record at a time. */
+  let memory = Buffer.allocUnsafeSlow(0)
+
+  function encode({ body, receivedAt }: BatchToAppend, rows: Uint32Array): Buffer {
+    const bytes = recordBytes(rows)
+    if (memory.length < bytes) memory = Buffer.allocUnsafeSlow(bytes)
+    return encodeRecord(body, rows, receivedAt, memory)
+  }
+
+  function append(batch: BatchToAppend): Appended {
+    const { project, rows, builds } = batch
+    const record = encode(batch, rows)
     const fingerprints = readFingerprints(record, nextSequence)
+    const count = fingerprints.length / 2
     const earlier = readerOf(log)
     // a retried batch has the same bytes, so its first event identifies all of them
     const again = ids.search(fingerprints, 1).some(({ position }) => {
@@ -69,23 +81,22 @@ export function createAppender(
     if (again) return 'none'
     const candidates = ids.search(fingerprints, count)
     if (candidates.length === 0) {
-      write(project, record, fingerprints, builds)
+      write(project, record, builds)
       return 'all'
     }
     const found: (Match | undefined)[] = []
     for (const { queryIndex: of, position } of candidates) {
       found[of] ??= compare(project, eventAt(record, of), earlier(position.sequence), position.index)
     }
-    const isNew = Array.from({ length: count }, (_, i) => found[i] === undefined)
-    if (isNew.includes(true)) {
-      const fresh = selectEvents(record, isNew)
-      const referenced = builds.filter((_, build) => isNew.some((fresh, i) => fresh && buildIndexes[i] === build))
-      write(project, fresh, readFingerprints(fresh, nextSequence), referenced)
+    const stored = Array.from({ length: count }, (_, i) => found[i] === undefined)
+    if (stored.includes(true)) {
+      const fresh = rows.filter((_, word) => stored[Math.floor(word / wordsPerEvent)])
+      write(project, encode(batch, fresh), buildsOf(fresh, builds))
     }
-    return { stored: isNew, conflicts: found.filter((match) => match === 'conflict').length }
+    return { stored, conflicts: found.filter((match) => match === 'conflict').length }
   }
 
-  function write(project: number, record: Buffer, fingerprints: Uint32Array, builds: readonly string[]): void {
+  function write(project: number, record: Buffer, builds: readonly string[]): void {
     const { count, receivedAt } = readUnverified(record)
     const sequence = nextSequence++
     const key = sequenceKey(sequence)
@@ -93,7 +104,7 @@ export function createAppender(
     sealRecord(record, project, lastAt)
     log.put(key, record)
     projectLog.put(projectKey(project, key), nothing)
-    ids.addRecord(sequence, fingerprints, count)
+    ids.addRecord(sequence, readFingerprints(record, sequence), count)
     for (const buildId of builds) freeze(project, buildId, lastAt)
     const { events, batches, bytes } = changedTotals.get(project) ?? eventLog.totals(project)
     const payloadBytes = payloadOf(record).length
@@ -172,6 +183,13 @@ function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierReco
       return verified
     },
   }
+}
+
+/** The builds that the events of `rows` reference, of those of their batch. */
+function buildsOf(rows: Uint32Array, builds: readonly string[]): string[] {
+  const indexes = new Set<number>()
+  for (let at = column.build; at < rows.length; at += wordsPerEvent) indexes.add(rows[at] as number)
+  return builds.filter((_, index) => indexes.has(index))
 }
 
 /** How an event compares with the stored one of the same id. */

@@ -4,17 +4,18 @@ import type { RebuildProgress } from '../ids/log-reader.ts'
 import type { Position } from '../log/record.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
-import type { Appended } from './append-batch.ts'
+import type { Appended, BatchToAppend } from './append-batch.ts'
 import { type CommandResults, type CommandType, chunkCount, type PutMap } from './commands.ts'
 import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
 
 /** The writer of this process. Results are durable when they resolve. */
 export interface Writer {
   /**
-   * @param record the record of the whole batch; its memory is transferred to the writer
+   * The memory of the body and of the rows is transferred to the writer.
+   *
    * @throws {IngestError} `overloaded`, `disk-full`, `store-failed`, `store-closed`
    */
-  append(project: number, record: Buffer, builds: readonly string[], buildIndexes: Uint8Array): Promise<Appended>
+  append(batch: BatchToAppend): Promise<Appended>
   /** The positions of the events with these ids, in all that was committed before the call. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
   /** Runs a command in a transaction; resolves once it is durable. */
@@ -61,10 +62,10 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   let lastId = 0
 
   return {
-    append(project, record, builds, buildIndexes) {
-      const { buffer, length } = record
-      const request = { type: 'append', id: ++lastId, project, record, builds, buildIndexes } as const
-      return thread.request(request, length, [buffer as ArrayBuffer])
+    append(batch) {
+      const { body, rows } = batch
+      const memory = [body.buffer as ArrayBuffer, rows.buffer as ArrayBuffer]
+      return thread.request({ type: 'append', id: ++lastId, ...batch }, body.length, memory)
     },
 
     locate(project, eventIds, fingerprints) {

@@ -9,7 +9,7 @@ import { serializeError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
 import { type Outcome, type RequestHandler, runRequestLoop, type ThreadMessage } from '../threads/request-loop.ts'
 import { type Appended, createAppender } from './append-batch.ts'
-import { asBuffer, type Command, type CommandResult, chunkCount, openCommandTables, runCommand } from './commands.ts'
+import { type Command, type CommandResult, chunkCount, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 
 export interface WriterData {
@@ -28,9 +28,10 @@ export interface AppendRequest {
   type: 'append'
   id: number
   project: number
-  record: Uint8Array
+  body: Uint8Array
+  rows: Uint32Array
   builds: readonly string[]
-  buildIndexes: Uint8Array
+  receivedAt: number
 }
 
 export interface LocateRequest {
@@ -110,7 +111,7 @@ async function openWriter(
 
   function write(request: AppendRequest | CommandRequest): Appended | CommandResult {
     if (request.type === 'command') return runCommand(commandTables, request.command)
-    return appender.append({ ...request, record: asBuffer(request.record) })
+    return appender.append(request)
   }
 
   async function waitForCapacity(): Promise<void> {
@@ -167,7 +168,7 @@ async function openWriter(
 const chunkCost = 4096
 
 function costOf(request: WriterRequest): number {
-  if (request.type === 'append') return request.record.length
+  if (request.type === 'append') return request.body.length
   if (request.type === 'locate' || request.command.type !== 'putMap') return 0
   return chunkCost * chunkCount(request.command)
 }

@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import type { BatchEvents } from '@ingest/core'
-import { scanBatch } from '@ingest/core/internal'
+import { column, scanBatch, wordsPerEvent } from '@ingest/core/internal'
 import t from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../../src/environment/row-keys.ts'
-import { type Fingerprint, fingerprint } from '../../src/ids/fingerprint.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
 import {
   decodeRecord,
@@ -17,7 +16,6 @@ import {
   readHeader,
   readUnverified,
   sealRecord,
-  selectEvents,
 } from '../../src/log/record.ts'
 
 const texts = ['{"projectId":"p","eventId":"a"}', '{"projectId":"p", "eventId":"bc", "n": 12345678901234567890}']
@@ -26,11 +24,10 @@ const hashKey = Buffer.alloc(16, 'key')
 const batch = scanBatch(body, 'p', hashKey) as BatchEvents
 const header = { project: 7, receivedAt: 1_795_203_225_083.0, count: 2 }
 const fingerprints = Uint32Array.of(1, 2, 0xffffffff, 4)
-const fromFingerprints: Fingerprint = (_project, _high, _low, into, at) =>
-  into.set(fingerprints.subarray(at, at + 2), at)
+for (const i of [0, 1]) batch.rows.set(fingerprints.subarray(i * 2, i * 2 + 2), i * wordsPerEvent + column.hashHigh)
 
 function encode(receivedAt = 1): Buffer {
-  return encodeRecord(body, batch, header.project, fromFingerprints, receivedAt)
+  return encodeRecord(body, batch.rows, receivedAt)
 }
 
 function sealed(project = header.project): Buffer {
@@ -108,26 +105,32 @@ t.test('a record that is missing, empty or truncated is damaged', async (t) => {
   t.throws(() => decodeRecord(bytes.subarray(0, -1), 5), { code: 'store-damaged' })
 })
 
-t.test('the events of a batch that are selected have their exact bytes and fingerprints', async (t) => {
+t.test('a record has the exact bytes of any events of a batch', async (t) => {
   const ids = ['a', 'b', 'c', 'd', 'e']
   const eventOf = (eventId: string) => `{"projectId":"p","eventId":"${eventId}"}`
   // some events with one byte between them, and some with more
-  const body = Buffer.from(
-    `{"events":[${[0, 1].map((i) => eventOf(ids[i] as string))} , ${ids.slice(2).map(eventOf)}]}`,
-  )
-  const all = encodeRecord(body, scanBatch(body, 'p', hashKey) as BatchEvents, 1, fingerprint, 5)
+  const body = Buffer.from(`{"events":[${ids.slice(0, 2).map(eventOf)} , ${ids.slice(2).map(eventOf)}]}`)
+  const { rows } = scanBatch(body, 'p', hashKey) as BatchEvents
+  // larger than the record
+  const memory = Buffer.alloc(1000, 'x')
   for (let selection = 1; selection < 32; selection++) {
-    const isSelected = ids.map((_, i) => (selection & (1 << i)) !== 0)
-    const wanted = ids.filter((_, i) => isSelected[i])
-    const some = selectEvents(all, isSelected)
+    const isSelected = (i: number) => (selection & (1 << i)) !== 0
+    const wanted = ids.filter((_, i) => isSelected(i))
+    const some = encodeRecord(
+      body,
+      rows.filter((_, word) => isSelected(Math.floor(word / wordsPerEvent))),
+      5,
+      memory,
+    )
     t.strictSame(
       wanted.map((_, i) => parseEventId(eventAt(some, i))),
       wanted,
     )
     t.equal(String(payloadOf(some)), wanted.map(eventOf).join(','))
     const alone = Buffer.from(`{"events":[${wanted.map(eventOf)}]}`)
-    t.strictSame(some, encodeRecord(alone, scanBatch(alone, 'p', hashKey) as BatchEvents, 1, fingerprint, 5))
+    t.strictSame(some, encodeRecord(alone, (scanBatch(alone, 'p', hashKey) as BatchEvents).rows, 5))
   }
+  t.throws(() => encodeRecord(body.subarray(0, -3), rows, 5), { code: 'internal-error' })
 })
 
 t.test('the log reader reads the fingerprints and the checksum of a record, and the end of the log', async (t) => {

@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { type LmdbStoreOptions, openLmdbStore as openFromSource } from '../../src/open-lmdb-store.ts'
 import { startWriter, type WriterOptions } from '../../src/writer/writer-client.ts'
 import { startStoreProcess } from '../store-process.ts'
-import { buildsFor, fingerprintsFor, openWriterBed, putProject, recordOf } from '../writer-bed.ts'
+import { batchToAppend, fingerprintsFor, openWriterBed, putProject } from '../writer-bed.ts'
 
 const notLinux = process.platform !== 'linux' && 'who has a file open is known on Linux only'
 const idsOf = (name: string | number, count = 20) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
@@ -31,7 +31,7 @@ async function start(t: Test, options: Partial<WriterOptions> = {}) {
     ...bed,
     fatal,
     writer,
-    append: (...eventIds: string[]) => writer.append(1, recordOf(1, eventIds), ...buildsFor(eventIds)),
+    append: (...eventIds: string[]) => writer.append(batchToAppend(1, eventIds)),
     locate: (...eventIds: string[]) => writer.locate(1, eventIds, fingerprintsFor(1, eventIds)),
     async close() {
       await writer.close()
@@ -120,10 +120,8 @@ for (const [from, open] of Object.entries({ source: openFromSource, build: openL
 
 t.test('a refused request is no failure; a failure refuses every request and is reported once', async (t) => {
   const { writer, append, fatal, close } = await start(t)
-  // in memory of its own, which can be transferred
-  const broken = Buffer.allocUnsafeSlow(30)
-  recordOf(1, ['x', 'y']).copy(broken)
-  await t.rejects(writer.append(1, broken, [], new Uint8Array(2)), { code: 'store-damaged' })
+  const broken = { ...batchToAppend(1, ['x', 'y']), body: new Uint8Array(30) }
+  await t.rejects(writer.append(broken), { code: 'internal-error' })
   t.equal(await append('a'), 'all')
   t.strictSame(fatal, [])
   const waiting = append('b')

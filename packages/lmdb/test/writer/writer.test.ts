@@ -13,7 +13,7 @@ import type { CloseMessage } from '../../src/threads/worker-thread.ts'
 import type { PutMap } from '../../src/writer/commands.ts'
 import { type FromWriter, runWriter, type WriterRequest } from '../../src/writer/writer.ts'
 import { startStoreProcess } from '../store-process.ts'
-import { buildsFor, fingerprintsFor, openWriterBed, putProject, recordOf, type WriterBed } from '../writer-bed.ts'
+import { batchToAppend, fingerprintsFor, openWriterBed, putProject, recordOf, type WriterBed } from '../writer-bed.ts'
 
 type Request = WriterRequest
 
@@ -77,9 +77,8 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
 
 let lastId = 0
 
-function append(eventIds: string[], record = recordOf(1, eventIds)): Request {
-  const [builds, buildIndexes] = buildsFor(eventIds)
-  return { type: 'append', id: ++lastId, project: 1, record, builds, buildIndexes }
+function append(eventIds: string[], batch = batchToAppend(1, eventIds)): Request {
+  return { type: 'append', id: ++lastId, ...batch }
 }
 
 function put(projectId: string, createdAt: number, createdBefore?: number): Request {
@@ -93,7 +92,7 @@ function locate(eventIds: string[], project = 1): Request {
 const idsOf = (name: string | number, count = 10) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
 const valuesOf = (outcomes: Outcome[]) => outcomes.map((each) => ('value' in each ? each.value : each.error.code))
 /** A record whose header counts more events than it holds. */
-const broken = () => recordOf(1, ['x', 'y']).subarray(0, 30)
+const broken = () => ({ ...batchToAppend(1, ['x', 'y']), body: new Uint8Array(30) })
 
 t.test('queued requests share a transaction, in their order, and each has an outcome of its own', async (t) => {
   const writer = await start(t.testdir())
@@ -129,7 +128,7 @@ t.test('a request that throws undoes the whole transaction and refuses all of it
   const writer = await start(t.testdir())
   await writer.ask(append(['before']))
   const group = [append(['a']), put('one', 1), append(['x'], broken()), append(['b'])]
-  t.strictSame(valuesOf(await writer.ask(...group)), Array(4).fill('store-damaged'))
+  t.strictSame(valuesOf(await writer.ask(...group)), Array(4).fill('internal-error'))
   t.strictSame(writer.sequences(), [1])
   t.strictSame(writer.projects(), {})
   t.strictSame(valuesOf(await writer.ask(locate(['a', 'before']))), [[undefined, { sequence: 1, index: 0 }]])
@@ -144,7 +143,7 @@ t.test('an event that another process appends at a rolled-back sequence is known
   const writer = await start(t.testdir())
   const { root, table } = writer.environment
   await writer.ask(append(['before']))
-  t.strictSame(valuesOf(await writer.ask(append(['a']), append(['x'], broken()))), Array(2).fill('store-damaged'))
+  t.strictSame(valuesOf(await writer.ask(append(['a']), append(['x'], broken()))), Array(2).fill('internal-error'))
   const others = recordOf(1, ['b'])
   sealRecord(others, 1, 2_000)
   root.transactionSync(() => void table('log').put(sequenceKey(2), others))
@@ -161,7 +160,7 @@ t.test('a group is bounded by its bytes', async (t) => {
   const writer = await start(t.testdir())
   const before = writer.transactions()
   const pad = 'x'.repeat(10 * 2 ** 20)
-  const large = idsOf('large', 6).map((eventId) => append([eventId], recordOf(1, [eventId], { pad })))
+  const large = idsOf('large', 6).map((eventId) => append([eventId], batchToAppend(1, [eventId], { pad })))
   t.strictSame(valuesOf(await writer.ask(...large)), Array(6).fill('all'))
   const count = writer.transactions() - before
   t.ok(count >= 3, `${count} transactions for 60 MiB`)

@@ -36,7 +36,8 @@ export async function readBody(
 ): Promise<Uint8Array> {
   if (req.body instanceof Uint8Array) {
     if (req.body.length > limit.bytesMax) throw limit.tooLarge(req.body.length)
-    return gzip && isGzip(req.body) ? inflateBody(req.body, limit) : req.body
+    // a copy, as the result may be transferred to another thread
+    return gzip && isGzip(req.body) ? inflateBody(req.body, limit) : Uint8Array.from(req.body)
   }
   if (req.readableDidRead || req.readableEnded) throw bodyConsumed()
   const body = await collect(req, limit)

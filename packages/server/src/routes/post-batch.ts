@@ -26,6 +26,7 @@ export async function postBatch({ request, ingest, limiter }: RouteContext): Pro
   )
   const result = await ingest.submitBatch(body, {
     admit: (count) => limiter.admitEvents(projectId, count, chargedBytes),
+    mayTransfer: true,
   })
   return jsonResponse(202, result)
 }
