@@ -83,8 +83,10 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
         builds: events.builds,
         receivedAt,
       })
-      if (typeof appended === 'object') return appended
-      return { stored: new Array(count).fill(appended === 'all'), conflicts: 0 }
+      const stored: boolean[] = new Array(count).fill(appended !== 'none')
+      if (typeof appended !== 'object') return { stored, conflicts: 0 }
+      for (const index of appended.duplicates) stored[index] = false
+      return { stored, conflicts: appended.conflicts }
     },
 
     async known(projectId, eventIds) {

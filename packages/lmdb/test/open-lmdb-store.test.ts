@@ -68,8 +68,8 @@ t.test('a record with malformed content does not affect other records', async (t
   await ingest.project('p').submitBatch({ events })
   await ingest.close()
   const path = join(directory, 'events', 'data.mdb')
-  // brackets that are never closed
-  writeFileSync(path, readFileSync(path, 'latin1').replaceAll('"undamaged"}]}', '"undamaged"{{['), 'latin1')
+  // a bracket that is never closed
+  writeFileSync(path, readFileSync(path, 'latin1').replaceAll('"undamaged"}', '"undamaged"{'), 'latin1')
   const store = await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) })
   const again = createIngest({ store })
   const mixed = { events: [...events, { projectId: 'p', eventId: 'b' }] }

@@ -18,7 +18,6 @@ export interface InFlightRequests {
   /** @throws {IngestError} `overloaded` when `bytes` more would exceed the limit of bytes in flight */
   checkLimit(bytes: number): void
   add(id: number, request: InFlightRequest): void
-  isEmpty(): boolean
   settle(outcomes: readonly Outcome[]): void
   /** Rejects a request that did not reach the thread. */
   reject(id: number, error: unknown): void
@@ -121,8 +120,6 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
       requests.set(id, request)
       bytesInFlight += request.bytes
     },
-
-    isEmpty: () => requests.size === 0,
 
     reject(id, error) {
       take(id)?.reject(error)

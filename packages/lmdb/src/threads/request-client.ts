@@ -90,7 +90,7 @@ export async function startRequestClient<Request extends { id: number }>(
     )
   }
 
-  /** Posts in one message what was requested in this turn of the event loop. */
+  /** Posts in one message what was requested in this turn of the event loop: the thread commits it together. */
   function flush(): void {
     const posts = outbox
     outbox = []
@@ -120,12 +120,9 @@ export async function startRequestClient<Request extends { id: number }>(
         const error = unavailable()
         if (error) throw error
         inFlight.checkLimit(bytes)
-        const isIdle = inFlight.isEmpty()
         inFlight.add(request.id, { bytes, resolve, reject })
-        // while the thread is busy, a message for each request would only cost more
-        if (!isIdle && outbox.length === 0) setImmediate(flush)
+        if (outbox.length === 0) setImmediate(flush)
         outbox.push({ request, transfer })
-        if (isIdle) flush()
       })
     },
 

@@ -1,7 +1,8 @@
-import type { AppendResult, Totals } from '@ingest/core'
-import { column, wordsPerEvent } from '@ingest/core/internal'
+import type { Totals } from '@ingest/core'
+import { column, sliceMember, wordsPerEvent } from '@ingest/core/internal'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
+import type { Candidate } from '../ids/entry.ts'
 import type { IdIndex } from '../ids/id-index.ts'
 import type { EventLog, EventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
@@ -20,7 +21,7 @@ import {
 } from '../log/record.ts'
 
 /** What an append stored; mostly all or nothing, which is a short message to another thread. */
-export type Appended = 'all' | 'none' | AppendResult
+export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number }
 
 /** A batch in which no id occurs twice. */
 export interface BatchToAppend {
@@ -72,28 +73,47 @@ export function createAppender(
     const record = encode(batch, rows)
     const fingerprints = readFingerprints(record, nextSequence)
     const count = fingerprints.length / 2
-    const earlier = readerOf(log)
-    // a retried batch has the same bytes, so its first event identifies all of them
-    const again = ids.search(fingerprints, 1).some(({ position }) => {
-      const { project: of, bytes } = earlier(position.sequence)
-      return of === project && payloadOf(bytes).equals(payloadOf(record))
-    })
-    if (again) return 'none'
+    if (isStoredAsAWhole(project, record, ids.search(fingerprints, 1))) return 'none'
     const candidates = ids.search(fingerprints, count)
     if (candidates.length === 0) {
       write(project, record, builds)
       return 'all'
     }
-    const found: (Match | undefined)[] = []
-    for (const { queryIndex: of, position } of candidates) {
-      found[of] ??= compare(project, eventAt(record, of), earlier(position.sequence), position.index)
+    const matches = compareAll(batch, record, candidates)
+    const fresh = withoutRows(rows, matches)
+    if (fresh.length > 0) write(project, encode(batch, fresh), buildsOf(fresh, builds))
+    const duplicates = [...matches.keys()].sort((a, b) => a - b)
+    return { duplicates, conflicts: duplicates.filter((index) => matches.get(index) === 'conflict').length }
+  }
+
+  /** A retried batch has the same bytes, so its first event identifies all of them. */
+  function isStoredAsAWhole(project: number, record: Buffer, candidates: readonly Candidate[]): boolean {
+    const earlier = readerOf(log)
+    return candidates.some(({ position }) => {
+      const { project: of, bytes } = earlier(position.sequence)
+      return of === project && payloadOf(bytes).equals(payloadOf(record))
+    })
+  }
+
+  /** The events of a record that are stored, by index. */
+  function compareAll(batch: BatchToAppend, record: Buffer, candidates: readonly Candidate[]): Map<number, Match> {
+    const earlier = readerOf(log)
+    const matches = new Map<number, Match>()
+    // each earlier record is read once
+    const ordered = candidates.toSorted((a, b) => a.position.sequence - b.position.sequence)
+    for (const { queryIndex, position } of ordered) {
+      if (matches.has(queryIndex)) continue
+      const { sequence, index } = position
+      const match = compare(
+        batch.project,
+        eventAt(record, queryIndex),
+        idAt(batch, queryIndex),
+        earlier(sequence),
+        index,
+      )
+      if (match) matches.set(queryIndex, match)
     }
-    const stored = Array.from({ length: count }, (_, i) => found[i] === undefined)
-    if (stored.includes(true)) {
-      const fresh = rows.filter((_, word) => stored[Math.floor(word / wordsPerEvent)])
-      write(project, encode(batch, fresh), buildsOf(fresh, builds))
-    }
-    return { stored, conflicts: found.filter((match) => match === 'conflict').length }
+    return matches
   }
 
   function write(project: number, record: Buffer, builds: readonly string[]): void {
@@ -159,15 +179,20 @@ interface EarlierRecord {
   verified(): LogRecord
 }
 
+/** Reads a record, which is valid until the next read of any table. */
 type Reader = (sequence: number) => EarlierRecord
 
-/** Reads each record once during one append. */
+/** Does not read the same record twice in a row. */
 function readerOf(log: Table): Reader {
-  const records = new Map<number, EarlierRecord>()
+  let last: EarlierRecord | undefined
+  let lastSequence = 0
   return (sequence) => {
-    const record = records.get(sequence) ?? earlierRecord(log.getBinary(sequenceKey(sequence)), sequence)
-    records.set(sequence, record)
-    return record
+    if (last && sequence === lastSequence) return last
+    const bytes = log.getBinaryFast(sequenceKey(sequence))
+    // lmdb returns a buffer that is larger than it says
+    last = earlierRecord(bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), sequence)
+    lastSequence = sequence
+    return last
   }
 }
 
@@ -185,6 +210,25 @@ function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierReco
   }
 }
 
+/** The JSON string of the id of an event. */
+function idAt({ body, rows }: BatchToAppend, index: number): Buffer {
+  const row = index * wordsPerEvent
+  const [start, end] = [rows[row + column.idStart] as number, rows[row + column.idEnd] as number]
+  return Buffer.from(body.buffer, body.byteOffset + start, end - start)
+}
+
+/** The rows without those at the indexes of `indexes`. */
+function withoutRows(rows: Uint32Array, indexes: ReadonlyMap<number, unknown>): Uint32Array {
+  const left = new Uint32Array(rows.length - indexes.size * wordsPerEvent)
+  let to = 0
+  for (let at = 0; at < rows.length; at += wordsPerEvent) {
+    if (indexes.has(at / wordsPerEvent)) continue
+    left.set(rows.subarray(at, at + wordsPerEvent), to)
+    to += wordsPerEvent
+  }
+  return left
+}
+
 /** The builds that the events of `rows` reference, of those of their batch. */
 function buildsOf(rows: Uint32Array, builds: readonly string[]): string[] {
   const indexes = new Set<number>()
@@ -196,14 +240,37 @@ function buildsOf(rows: Uint32Array, builds: readonly string[]): string[] {
 type Match = 'same' | 'conflict'
 
 /**
- * Compares an event with the one at an index of an earlier record; undefined if that has another id or project.
+ * Compares an event, with the JSON string of its id, with the one at an index of an earlier record; undefined if that has
+ * another id or project.
  *
  * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown.
  */
-function compare(project: number, event: Buffer, earlier: EarlierRecord, index: number): Match | undefined {
-  if (earlier.project === project && eventAt(earlier.bytes, index).equals(event)) return 'same'
-  // as a whole, because the number of the project may be damaged too
+function compare(
+  project: number,
+  event: Buffer,
+  eventId: Buffer,
+  earlier: EarlierRecord,
+  index: number,
+): Match | undefined {
+  if (earlier.project === project) {
+    const stored = eventAt(earlier.bytes, index)
+    if (stored.equals(event)) return 'same'
+    // damage does not produce the same id
+    if (hasEventId(stored, eventId)) return 'conflict'
+  }
   const verified = earlier.verified()
   const stored = verified.project === project ? verified.events[index] : undefined
-  return stored && parseEventId(stored) === parseEventId(event) ? 'conflict' : undefined
+  return stored && hasEventId(stored, eventId) ? 'conflict' : undefined
+}
+
+function hasEventId(event: Buffer, eventId: Buffer): boolean {
+  try {
+    const { buffer, byteOffset, length } = sliceMember(event, 'eventId') ?? nothing
+    const stored = Buffer.from(buffer, byteOffset, length)
+    // one may have escapes where the other has none
+    return stored.equals(eventId) || JSON.parse(stored.toString()) === JSON.parse(eventId.toString())
+  } catch {
+    // damaged
+    return false
+  }
 }

@@ -1,4 +1,5 @@
 import { constants } from 'node:os'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { MessageChannel } from 'node:worker_threads'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
@@ -101,6 +102,8 @@ t.test('a commit that ended in time is no failure, however late its response is 
   const { write, names, fatal } = await openClient(t, { timeoutMs: 50 })
   for (const name of ['a', 'b']) {
     const written = write(name)
+    // requests are posted at the end of a turn
+    await nextTurn()
     while (!names().includes(name));
     // long enough for the response to be sent, and for the time-out
     const end = performance.now() + 100

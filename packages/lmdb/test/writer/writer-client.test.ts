@@ -50,7 +50,7 @@ t.test('requests sent at once are written in that order, and each has its own ou
     append('d'),
   ])
   t.equal(outcomes[0], 'all')
-  t.strictSame(outcomes[1], { stored: [false, true], conflicts: 0 })
+  t.strictSame(outcomes[1], { duplicates: [0], conflicts: 0 })
   t.equal(outcomes[4], 'all')
   t.strictSame(sequences(), [1, 2, 3])
   t.strictSame(projects(), { one: 1 })
