@@ -1,7 +1,7 @@
 import { type ChunkRef, type Digest, type HashedChunks, IngestError } from '@ingest/core'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
-import type { BlobKey, ChunkTables } from './tables/chunks.ts'
+import type { BlobKey, ChunkTables, WrittenChunk } from './tables/chunks.ts'
 
 /** The most bytes of chunks that one request hashes: writes of blobs that arrive meanwhile wait for it. */
 const groupBytesMax = 2 * 2 ** 20
@@ -14,21 +14,15 @@ export interface HashChunksContext {
   reader: SnapshotReader
 }
 
-interface StoredChunk {
-  blobKey: BlobKey
-  /** In bytes. */
-  size: number
-}
-
-/** {@link MapStore.hashChunks}: hashes on the thread that writes blobs, as many at once as {@link groupBytesMax}. */
+/** `MapStore.hashChunks`, on the thread that writes blobs, in groups of about {@link groupBytesMax}. */
 export async function hashChunks(
   { chunks, blobs, reader }: HashChunksContext,
   projectId: string,
   refs: readonly ChunkRef[],
   signal: AbortSignal,
 ): Promise<HashedChunks | undefined> {
-  const find = (digest: Digest): StoredChunk | undefined =>
-    reader.readProject<StoredChunk | undefined>(projectId, undefined, (project) => chunks.find(project, digest))
+  const find = (digest: Digest): WrittenChunk | undefined =>
+    reader.readProject<WrittenChunk | undefined>(projectId, undefined, (project) => chunks.find(project, digest))
   const hash = blobs.openHash()
   let missed: BlobKey | undefined
   try {

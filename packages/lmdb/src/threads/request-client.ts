@@ -90,14 +90,14 @@ export async function startRequestClient<Request extends { id: number }>(
     )
   }
 
-  /** Posts in one message what was requested in this turn of the event loop: the thread commits it together. */
+  /** Posts the requests of this turn of the event loop in one message, so that the thread commits them together. */
   function flush(): void {
     const posts = outbox
     outbox = []
     try {
       post(posts)
     } catch {
-      // one of them cannot be sent
+      // one of them cannot be cloned, so each is posted alone
       for (const each of posts) {
         try {
           post([each])

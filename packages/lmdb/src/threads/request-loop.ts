@@ -21,8 +21,6 @@ export interface RequestHandler<Request> {
   requestBytes(request: Request): number
   /** Handles a batch of requests and returns an outcome for each. */
   handle(requests: readonly Request[]): Promise<Outcome[]>
-  /** The memory in outcomes that is detached from this thread. */
-  transferList?(outcomes: readonly Outcome[]): ArrayBuffer[]
   close(): Promise<void>
 }
 
@@ -30,15 +28,16 @@ export interface RequestHandler<Request> {
 const batchBytesMax = 16 * 2 ** 20
 
 /**
- * Handles the requests that arrive at `port`, some in each message, in batches: while one is handled, the next one queues up in the port. The
- * handler may block its thread. Resolves after a close message, or after a failure of the handler, which it posts.
+ * Handles the requests that arrive at `port`, one or more in each message, in batches: while one is handled, the next
+ * one queues up in the port. The handler may block its thread. Resolves after a close message, or after a failure of the
+ * handler, which it posts.
  */
 export async function runRequestLoop<Request extends { type: string }>(
   port: MessagePort,
   guard: ExitGuard,
   open: () => Promise<RequestHandler<Request>>,
 ): Promise<void> {
-  const post = (message: ThreadMessage, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer)
+  const post = (message: ThreadMessage) => port.postMessage(message)
   try {
     const handler = await open()
     post({ type: 'ready' })
@@ -52,7 +51,7 @@ function listen<Request extends { type: string }>(
   port: MessagePort,
   handler: RequestHandler<Request>,
   guard: ExitGuard,
-  post: (message: ThreadMessage, transfer?: ArrayBuffer[]) => void,
+  post: (message: ThreadMessage) => void,
 ): Promise<void> {
   const queue: (Request | CloseMessage)[] = []
   let isRunning = false
@@ -70,8 +69,7 @@ function listen<Request extends { type: string }>(
       if (queue.length === 0) return false
       const batch = takeBatch(queue, handler.requestBytes)
       if (batch.length === 0) return true
-      const outcomes = await handler.handle(batch)
-      post({ type: 'settled', outcomes }, handler.transferList?.(outcomes))
+      post({ type: 'settled', outcomes: await handler.handle(batch) })
     }
   }
 

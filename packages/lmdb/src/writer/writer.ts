@@ -8,7 +8,7 @@ import type { Position } from '../log/record.ts'
 import { serializeError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
 import { type Outcome, type RequestHandler, runRequestLoop, type ThreadMessage } from '../threads/request-loop.ts'
-import { type Appended, createAppender } from './append-batch.ts'
+import { type Appended, type BatchToAppend, createAppender } from './append-batch.ts'
 import { type Command, type CommandResult, chunkCount, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 
@@ -23,15 +23,9 @@ export interface WriterData {
   guards: ExitGuards
 }
 
-/** A {@link BatchToAppend}. */
-export interface AppendRequest {
+export interface AppendRequest extends BatchToAppend {
   type: 'append'
   id: number
-  project: number
-  body: Uint8Array
-  rows: Uint32Array
-  builds: readonly string[]
-  receivedAt: number
 }
 
 export interface LocateRequest {
