@@ -10,11 +10,11 @@ export const outFile = join(packageDirectory, 'src/events/scanner-wasm.ts')
 
 const options = [
   ...['-O3', '--noAssert', '--runtime', 'stub', '--use', 'abort=', '--enable', 'simd'],
-  // 64 KiB, the largest body, and 64 KiB for what is read past it
+  // pages of 64 KiB: one for the tables, four for the largest body, one for reads past its end
   ...['--initialMemory', '6', '--maximumMemory', '6'],
 ]
 
-/** The SHA-256 of the sources: compiling them takes seconds. */
+/** The SHA-256 of the sources, which saves compiling unchanged ones: that takes seconds. */
 function digestSources() {
   const assembly = readdirSync(join(packageDirectory, 'assembly')).sort()
   const hash = createHash('sha256')
@@ -24,7 +24,7 @@ function digestSources() {
   return hash.digest('hex')
 }
 
-/** What {@link outFile} is to be. @returns {Promise<string>} */
+/** The content of {@link outFile}. @returns {Promise<string>} */
 export async function compileScanner() {
   const { default: asc } = await import('assemblyscript/asc')
   /** @type {Uint8Array | undefined} */

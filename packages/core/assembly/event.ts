@@ -19,7 +19,8 @@ const rowBytes: usize = 28
 const noBuild: u32 = 0xffff_ffff
 const eventIdBytesMax: usize = 256
 const buildIdBytesMax: usize = 128
-const quotes: usize = 2
+/** Both quotes of a string. */
+const quoteBytes: usize = 2
 const slotMask: usize = 255
 
 /** The length of the JSON string of the project. */
@@ -33,11 +34,11 @@ let lastBuild: usize = 0
 let lastBuildBytes: usize = 0
 let lastBuildNumber: u32 = 0
 
-/** To be called before the first event of a batch. */
+/** Call it before the first event of a batch. */
 export function startEvents(ofProjectId: usize): void {
   projectIdBytes = ofProjectId
   builds = 0
-  // is at no position of a body
+  // matches no build
   lastBuild = 0
   lastBuildBytes = 1
   memory.fill(slotsStart, 0, slotMask + 1)
@@ -48,7 +49,7 @@ export function countBuilds(): u32 {
   return builds
 }
 
-/** The end of a valid event of the project, whose row it fills. */
+/** The end of a valid event of the project; fills its row. */
 export function endOfEvent(start: usize, index: u32): usize {
   if (byteAt(start) !== openBrace) return 0
   row = rowsStart + usize(index) * rowBytes
@@ -89,13 +90,13 @@ const buildId: u32 = 4
 const timestamp: u32 = 8
 const type: u32 = 16
 const placeId: u32 = 32
-// those from here on have the same rule
+// the fields from here on have the same rule
 const sessionId: u32 = 64
 const serverId: u32 = 128
 const playerId: u32 = 256
 const identity: u32 = projectId | eventId
 
-// the first eight bytes of the known keys, and what follows in those that are longer, with the quote
+// the first eight bytes of the known keys, closing quote included, and the rest of longer ones
 const eventIdKey: u64 = 0x22644974_6e657665
 const buildIdKey: u64 = 0x22644964_6c697562
 const placeIdKey: u64 = 0x22644965_63616c70
@@ -109,7 +110,7 @@ const idRest: i32 = 0x2264
 const typeKey: u64 = 0x22_65707974
 const typeKeyMask: u64 = 0xff_ffffffff
 
-/** The field that a key, from its quote on, names; 0 for none of those that are known. */
+/** The field of the key at `at`, its quote included; 0 for an unknown key. */
 function fieldAt(at: usize): u32 {
   const word = load<u64>(at + 1)
   const rest: i32 = load<u16>(at + 9)
@@ -145,8 +146,8 @@ function endOfProjectId(at: usize): usize {
 @inline
 function endOfEventId(at: usize): usize {
   const end = endOfName(at)
-  const bytes = end - at - quotes
-  // one comparison for both limits: less than 0 is more than the most
+  const bytes = end - at - quoteBytes
+  // checks both limits, as unsigned numbers below 0 wrap around
   if (bytes - 1 >= eventIdBytesMax) return 0
   store<u64>(row, rotl(sipHash(at + 1, bytes), 32), hashColumn)
   store<u32>(row, toOffset(at), idStartColumn)
@@ -166,7 +167,7 @@ function endOfBuildId(at: usize): usize {
 function endOfOtherBuildId(at: usize): usize {
   const end = endOfName(at)
   const bytes = end - at
-  if (bytes - quotes - 1 >= buildIdBytesMax) return 0
+  if (bytes - quoteBytes - 1 >= buildIdBytesMax) return 0
   lastBuild = at
   lastBuildBytes = bytes
   lastBuildNumber = numberOf(at, bytes)
@@ -199,7 +200,7 @@ function endOfText(at: usize, bytesMin: usize, bytesMax: usize, mayBeInteger: bo
   const byte = byteAt(at)
   if (byte === quote) {
     const end = endOfPlainString(at)
-    return end - at - quotes - bytesMin <= bytesMax - bytesMin ? end : 0
+    return end - at - quoteBytes - bytesMin <= bytesMax - bytesMin ? end : 0
   }
   if (byte === lowerN) return endOfNull(at)
   return mayBeInteger ? endOfSafeInteger(at, true) : 0

@@ -1,6 +1,6 @@
-// The events of a batch mostly have the same keys in the same order. How a member begins, such as `,"type":`, is therefore
-// remembered by its number in the event and compared as a whole. That takes less time than finding the end of the key,
-// since the processor reads on behind the expected end while it compares.
+// Most events of a batch have the same keys in the same order. So the start of each member, such as `,"type":`, is kept
+// by its position in the event, and the next event is compared with it. That is faster than searching the end of the key,
+// as the processor predicts a match and reads on while it compares.
 
 /** The bytes of an entry: 16 expected bytes, a bit for each that does not count, how many count, and the field. */
 const entryBytes: usize = 32
@@ -31,7 +31,7 @@ export function expectedField(entry: usize): u32 {
   return load<u32>(entry, fieldAt)
 }
 
-/** Expects what is between `start` and `end`, unless it is too long, of this field. */
+/** Makes the bytes from `start` to `end` the expected start of a member of this field, if they fit into the entry. */
 export function expect(entry: usize, start: usize, end: usize, field: u32): void {
   const bytes = u32(end - start)
   if (bytes > 16) return

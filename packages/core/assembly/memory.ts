@@ -1,5 +1,5 @@
-// Where everything is in the memory. Its first KiB stays zero: a position of 0 means that reading failed, and what reads
-// on from there fails again, so that most functions need not check for it.
+// The memory layout. The first KiB stays zero: position 0 means that reading failed, and reading on from there fails
+// again, so most functions need not check for it.
 
 /** The key of the hashes of ids, 16 bytes. */
 export const hashKeyStart: usize = 0x400
@@ -11,7 +11,7 @@ export const rowsStart: usize = 0x800
 export const buildsStart: usize = 0x1400
 /** A hash table of the ids, one byte a slot: the number of an event from 1 on, or 0. */
 export const slotsStart: usize = 0x1800
-/** The expected keys of an event, and those inside of its values: see keys.ts. */
+/** The expected keys of an event, and those inside its values: see keys.ts. */
 export const keysStart: usize = 0x2000
 export const nestedKeysStart: usize = 0x2800
 /** The body of the batch, of at most 262,144 bytes, and 16 zeros behind it. */

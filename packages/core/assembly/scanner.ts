@@ -8,7 +8,8 @@ export { bodyStart, buildsStart, countBuilds, hashKeyStart, projectIdStart, rows
 
 const eventsMax: i32 = 100
 const eventsKey: u64 = 0x2273746e_65766522
-const noEvents: i32 = -1
+/** For a batch that is left to `parseBatch`. */
+const undecided: i32 = -1
 
 /**
  * Fills the rows of the events of the body, and returns their number, or -1 for a batch that is left to `parseBatch`.
@@ -16,24 +17,24 @@ const noEvents: i32 = -1
  */
 export function scan(bodyBytes: usize, projectIdBytes: usize): i32 {
   const end = bodyStart + bodyBytes
-  // ends whatever reads past the body: none of the bytes that JSON needs is zero
+  // stops reads past the body, as JSON has no zero bytes
   v128.store(end, i64x2(0, 0))
   startEvents(projectIdBytes)
   let at = skipSpace(endOfHead(skipSpace(bodyStart)))
   let count = 0
   if (byteAt(at) !== closeBracket) {
     while (true) {
-      if (count === eventsMax) return noEvents
+      if (count === eventsMax) return undecided
       at = skipSpace(endOfEvent(at, count))
       count++
       const byte = byteAt(at)
       if (byte === closeBracket) break
-      if (byte !== comma) return noEvents
+      if (byte !== comma) return undecided
       at = skipSpace(at + 1)
     }
   }
   at = skipSpace(at + 1)
-  return byteAt(at) === closeBrace && skipSpace(at + 1) === end ? count : noEvents
+  return byteAt(at) === closeBrace && skipSpace(at + 1) === end ? count : undecided
 }
 
 /** The end of `{"events":[`: other members are rare, and one might be a second `events`. */

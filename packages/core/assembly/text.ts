@@ -19,7 +19,7 @@ import {
   tab,
 } from '../src/json/bytes.ts'
 
-// A function that is called `endOf` returns the position behind what it reads, and 0 for anything else.
+// An `endOf` function returns the position after what it reads, and 0 if it finds anything else.
 
 @inline
 export function byteAt(at: usize): i32 {

@@ -15,7 +15,7 @@ export function endOfTime(at: usize): usize {
 
 /** Whether there is a date, a T, hours and minutes. */
 function isToTheMinute(at: usize): bool {
-  // 0000-00-00?00:00, and how much each byte may exceed it
+  // 0000-00-00?00:00, and by how much each byte may exceed it
   const least = i8x16(48, 48, 48, 48, 45, 48, 48, 45, 48, 48, 0, 48, 48, 58, 48, 48)
   const excess = i8x16(9, 9, 9, 9, 0, 1, 9, 0, 3, 9, 127, 2, 9, 0, 5, 9)
   if (!i8x16.all_true(i8x16.le_u(i8x16.sub(v128.load(at), least), excess))) return false
@@ -42,7 +42,7 @@ function endOfZone(at: usize): usize {
   return digitPair(at + 1) <= 23 && byteAt(at + 3) === colon && digitPair(at + 4) <= 59 ? at + 6 : 0
 }
 
-/** The number that two digits write; over 99 without two digits. */
+/** The number that two digits represent; over 99 if they are not digits. */
 function digitPair(at: usize): u32 {
   const tens = u32(byteAt(at)) - digit0
   const units = u32(byteAt(at + 1)) - digit0

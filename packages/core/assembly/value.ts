@@ -19,10 +19,10 @@ import { expect, expectedBytes, isExpected, nextEntry } from './keys.ts'
 import { nestedKeysStart } from './memory.ts'
 import { byteAt, endOfColon, endOfString, skipSpace, splat } from './text.ts'
 
-/** The entry of the next key inside of a value. */
+/** The entry of the next key inside a value. */
 let key: usize = nestedKeysStart
 
-/** To be called before each event. */
+/** Call it before each event. */
 @inline
 export function startValues(): void {
   key = nestedKeysStart
@@ -35,10 +35,7 @@ export function endOfValue(at: usize): usize {
   return byte === openBrace || byte === openBracket ? endOfContainer(at) : endOfScalar(at)
 }
 
-/**
- * The open containers as bits, the innermost one the lowest: 1 for an object, 0 for an array. The highest 1 is none of
- * them.
- */
+/** The open containers as bits below a sentinel 1, the innermost lowest: 1 for an object, 0 for an array. */
 const noContainer: u32 = 1
 
 /** Not recursive, which is faster. */
@@ -109,7 +106,7 @@ export function endOfNull(at: usize): usize {
   return load<u32>(at) === nullWord ? at + 4 : 0
 }
 
-/** RFC 8259 section 6. A usual number, at most 15 bytes without an exponent, ends at the first byte that may follow it. */
+/** RFC 8259 section 6. Fast path: at most 15 bytes without an exponent, up to the first byte that may follow a number. */
 @inline
 function endOfNumber(at: usize): usize {
   const bytes = v128.load(at)

@@ -1,8 +1,8 @@
 import { hashId } from './id-hash.ts'
 
 /**
- * Events of a batch as rows of numbers instead of objects: scanning and storing an event takes less time than an object
- * with its strings. Offsets are into the body of the batch.
+ * Events of a batch as rows of numbers: creating an object with strings for each event would take longer than scanning
+ * and storing it. Offsets are into the body of the batch.
  */
 export interface BatchEvents {
   /** {@link wordsPerEvent} words for each event, in the order in which they were sent; {@link column} names them. */
@@ -17,7 +17,7 @@ export interface BatchEvents {
 export const column = {
   /** Where the bytes of the event start. */
   start: 0,
-  /** The offset behind them. */
+  /** Where they end, exclusive. */
   end: 1,
   /** The hash of its id, 64 bits: {@link hashId}. */
   hashHigh: 2,
@@ -32,7 +32,7 @@ export const column = {
 export const wordsPerEvent = 7
 export const noBuild = 0xffff_ffff
 
-/** One event of a batch, as a store may need it. */
+/** One event of a batch as an object. */
 export interface AppendEvent {
   eventId: string
   /** The build that it references, which storing it freezes. */
@@ -50,7 +50,7 @@ export function countEvents({ rows }: BatchEvents): number {
   return rows.length / wordsPerEvent
 }
 
-/** The rows of events. */
+/** Encodes events as rows. */
 export function encodeEvents(events: readonly AppendEvent[], hashKey: Uint8Array): BatchEvents {
   const rows = new Uint32Array(events.length * wordsPerEvent)
   const builds: string[] = []
@@ -68,7 +68,7 @@ function indexOf(builds: string[], buildId: string): number {
   return index === -1 ? builds.push(buildId) - 1 : index
 }
 
-/** The events as objects, for stores that need their ids as strings. */
+/** Decodes events to objects, for stores that need ids as strings. */
 export function decodeEvents(body: Uint8Array, { rows, builds }: BatchEvents): AppendEvent[] {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.length)
   const events: AppendEvent[] = []

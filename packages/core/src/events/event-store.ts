@@ -64,7 +64,7 @@ export interface RecentEvents {
 /** The part of a store that keeps events; {@link Store} says what holds for all of its operations. */
 export interface EventStore {
   /**
-   * The key of the hashes in {@link BatchEvents}, 16 secret random bytes, of a store that uses these hashes. Without one,
+   * The key of the hashes in {@link BatchEvents}, 16 secret random bytes, if the store uses these hashes. Otherwise
    * Ingest hashes with a key of its own.
    */
   readonly hashKey?: Uint8Array

@@ -4,9 +4,9 @@ import { type BatchEvents, wordsPerEvent } from './batch-events.ts'
 import { loadScanner, type Scanner } from './scanner.ts'
 
 /**
- * The events of a batch of valid events in the usual form, in one pass. Undefined for any other batch, such as one with an
- * invalid event, with an id twice, or with an escape in a known member: `parseBatch` and `classifyEvents` decide it. They
- * would return the same events for every batch that is accepted here.
+ * Scans a batch of valid events in the usual form, in one pass. Returns undefined for any other batch, such as one with
+ * an invalid event, a repeated id, or an escape in a known member: `parseBatch` and `classifyEvents` decide it. For each
+ * batch that is accepted here they would return the same events.
  *
  * `body` must be UTF-8.
  */
@@ -16,18 +16,19 @@ export function scanBatch(body: Buffer, projectId: string, hashKey: Uint8Array):
   const { bytes, words, rowsStart } = scanner
   bytes.set(hashKey, scanner.hashKeyStart)
   bytes.set(body, scanner.bodyStart)
-  const count = scanner.scan(body.length, projectId.length + quotes)
+  const count = scanner.scan(body.length, projectId.length + quoteBytes)
   if (count === -1) return undefined
   const from = rowsStart >> 2
   return { rows: words.slice(from, from + count * wordsPerEvent), builds: readBuilds(scanner, body), hashKey }
 }
 
-const quotes = 2
+/** Both quotes of a string. */
+const quoteBytes = 2
 
 /** The project whose id is in the memory of the scanner. */
 let currentProjectId: string | undefined
 
-/** False for what is no project id. */
+/** Returns false for an invalid project id. */
 function setProject({ bytes, projectIdStart }: Scanner, projectId: string): boolean {
   if (projectId === currentProjectId) return true
   if (!isProjectId(projectId)) return false

@@ -1,23 +1,23 @@
 import { scannerWasm } from './scanner-wasm.ts'
 
-/** The scanner of ../../assembly. Positions are those in its memory. */
+/** The scanner of ../../assembly. Positions are offsets in its memory. */
 export interface Scanner {
   /** Its whole memory. */
   bytes: Buffer
   words: Uint32Array
-  /** Where the body of a batch is to be, of at most 262,144 bytes. */
+  /** Where to write the body of a batch, at most 262,144 bytes. */
   bodyStart: number
-  /** Where the key of the hashes is to be, 16 bytes. */
+  /** Where to write the key of the hashes, 16 bytes. */
   hashKeyStart: number
-  /** Where the JSON string of the project is to be, of at most 66 bytes. */
+  /** Where to write the JSON string of the project, at most 66 bytes. */
   projectIdStart: number
   /** Where `scan` writes the rows of the events. */
   rowsStart: number
   /** Where `scan` writes the range of each build in the body, two words. */
   buildsStart: number
-  /** The number of the events of a batch; -1 for a batch that it does not know. */
+  /** Returns the number of events of a batch; -1 for one that is left to `parseBatch`. */
   scan(bodyBytes: number, projectIdBytes: number): number
-  /** The number of the builds of the batch that was scanned. */
+  /** The number of distinct builds in the last scanned batch. */
   countBuilds(): number
   /** Writes the hash of the first bytes of the body to `rowsStart`, two words, the high one first. */
   hash(bytes: number): void
@@ -39,7 +39,7 @@ declare const WebAssembly: {
 
 let loaded: Scanner | null | undefined
 
-/** The scanner of this thread, which is loaded with the first call; null without WebAssembly or its SIMD instructions. */
+/** The scanner of this thread, loaded by the first call; null without WebAssembly or its SIMD instructions. */
 export function loadScanner(): Scanner | null {
   if (loaded === undefined) loaded = load()
   return loaded

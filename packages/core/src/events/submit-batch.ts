@@ -14,14 +14,15 @@ export interface SubmitOptions {
    */
   admit?: (eventCount: number) => void
   /**
-   * Whether a body in bytes may be moved to another thread, which saves a copy: it is empty afterwards. Default: false.
+   * Whether the store may transfer the memory of a body in bytes to another thread, which saves a copy and empties the
+   * body. Default: false.
    */
   mayTransfer?: boolean
 }
 
 export interface SubmitContext {
   store: Pick<EventStore, 'append' | 'known'>
-  /** Of 16 bytes, secret. */
+  /** The secret key of the hashes of ids, 16 bytes. */
   hashKey: Uint8Array
   /** The embedder's own rules, if there are any. */
   checkBySchema: CheckBySchema | undefined
@@ -87,7 +88,7 @@ interface DecidedBatch {
   valid: BatchEvents
 }
 
-/** A function of its own, so that the parsed events can be collected while the append waits for the disk. */
+/** A separate function, so that the parsed events can be collected while the append waits for the disk. */
 function decide(
   { checkBySchema, hashKey }: SubmitContext,
   projectId: string,

@@ -13,7 +13,6 @@ export const slash = 0x2f
 export const digit0 = 0x30
 export const digit9 = 0x39
 export const colon = 0x3a
-export const upperE = 0x45
 export const openBracket = 0x5b
 export const backslash = 0x5c
 export const closeBracket = 0x5d

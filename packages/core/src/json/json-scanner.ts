@@ -34,22 +34,6 @@ export interface Slice {
   end: number
 }
 
-/** The range of each element of the array `events` of a JSON object. The last member of that name wins. */
-export function sliceEvents(body: Uint8Array): Slice[] {
-  let slices: Slice[] = []
-  skipMembers(body, skipSpace(body, 0), (keyStart, keyEnd, valueStart) => {
-    if (!isKey(body, keyStart, keyEnd, 'events')) return skipValue(body, valueStart)
-    slices = []
-    if (body[valueStart] !== openBracket) return skipValue(body, valueStart)
-    return skipElements(body, valueStart, (start) => {
-      const end = skipValue(body, start)
-      slices.push({ start, end })
-      return end
-    })
-  })
-  return slices
-}
-
 /** The exact bytes of a member of a JSON object, the last of its name; undefined without one. `name` is ASCII. */
 export function sliceMember(object: Uint8Array, name: string): Uint8Array | undefined {
   let value: Uint8Array | undefined
@@ -182,7 +166,7 @@ function skipDigits(body: Uint8Array, from: number): number {
 }
 
 /** 1 for each byte that needs no escape in a string. */
-export const unescapedBytes = Uint8Array.from({ length: 256 }, (_, byte) =>
+const unescapedBytes = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte >= space && byte !== quote && byte !== backslash ? 1 : 0,
 )
 
@@ -200,7 +184,7 @@ export function skipString(body: Uint8Array, from: number): number {
 }
 
 /** The bytes that follow the backslash of a two-byte escape. */
-export const shortEscapes: ReadonlySet<number> = new Set(Buffer.from('"\\/bfnrt'))
+const shortEscapes: ReadonlySet<number> = new Set(Buffer.from('"\\/bfnrt'))
 
 function skipEscape(body: Uint8Array, from: number): number {
   const byte = body[from + 1] as number
@@ -211,7 +195,7 @@ function skipEscape(body: Uint8Array, from: number): number {
   return end
 }
 
-export function isHexDigit(byte: number): boolean {
+function isHexDigit(byte: number): boolean {
   return (byte >= digit0 && byte <= digit9) || (toLower(byte) >= lowerA && toLower(byte) <= lowerF)
 }
 

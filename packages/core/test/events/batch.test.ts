@@ -12,9 +12,9 @@ import {
 } from '../../src/events/batch.ts'
 import { eventIssues, identityIssues, knownFields } from '../../src/events/event.ts'
 import { type ParsedEvent, parseBatch } from '../../src/events/parse-batch.ts'
-import { sliceEvents } from '../../src/json/json-scanner.ts'
 import { isObject } from '../../src/validation.ts'
 import { escaped, member, number, space, spaced, string, value } from '../json/json-text.ts'
+import { sliceEvents } from '../json/slice-events.ts'
 
 function read(input: Uint8Array | BatchInput<unknown>) {
   const body = batchBody(input)

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { sliceEvents, sliceMember } from '../../src/json/json-scanner.ts'
+import { sliceMember } from '../../src/json/json-scanner.ts'
 import { member, space, string, value } from './json-text.ts'
+import { sliceEvents } from './slice-events.ts'
 
 function slicesOf(body: string): string[] {
   const bytes = Buffer.from(body)
