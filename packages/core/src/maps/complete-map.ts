@@ -96,9 +96,9 @@ export function withContents<T>({ contents }: DecidedPublication, result: T) {
 }
 
 /**
- * Hashes the chunks of a manifest, in slices of at most {@link sliceBytesMax} if the store does not. Resolves to the issues, to an empty list
- * if the chunks match the manifest, or to undefined if a chunk is no longer stored. Hashes at most `manifest.size`
- * bytes, and holds at most one chunk.
+ * Hashes the chunks of a manifest: in the store if it has `hashChunks`, else in slices of at most {@link sliceBytesMax}.
+ * Resolves to the issues, to an empty list if the chunks match the manifest, or to undefined if a chunk is no longer
+ * stored. Hashes at most `manifest.size` bytes, and holds at most one chunk.
  */
 export async function verifyManifest(
   store: MapStore,

@@ -24,10 +24,10 @@ export function digestOf(...parts: readonly Uint8Array[]): Digest {
   return `sha256:${hash.digest('hex')}`
 }
 
-/** Node's thread pool copies what it hashes: below this size that costs the event loop as much as hashing. */
+/** The thread pool copies what it hashes: below this size that takes the event loop as long as hashing. */
 const pooledBytesMin = 65_536
 
-/** The digest of bytes, computed by Node's thread pool if they are many. */
+/** The digest of bytes, computed on Node's thread pool from 64 KiB on. */
 export async function computeDigest(bytes: Uint8Array): Promise<Digest> {
   if (bytes.length < pooledBytesMin) return digestOf(bytes)
   return `sha256:${Buffer.from(await webcrypto.subtle.digest('SHA-256', bytes)).toString('hex')}`

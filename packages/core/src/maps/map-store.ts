@@ -126,8 +126,8 @@ export interface MapStore {
   readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
   /**
    * Hashes chunks one after another, outside of the event loop. Resolves to their digest; to the first chunk that has
-   * another size than given; or to undefined if a chunk is not stored. `signal` rejects with its reason. A store without
-   * it is read chunk by chunk.
+   * another size than given; or to undefined if a chunk is not stored. Rejects with the reason of an aborted signal.
+   * A store without it is read chunk by chunk.
    */
   hashChunks?(projectId: string, chunks: readonly ChunkRef[], signal: AbortSignal): Promise<HashedChunks | undefined>
   /** Drops the pending maps of all projects that are expired by `isExpired`. */

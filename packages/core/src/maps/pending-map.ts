@@ -32,7 +32,7 @@ export function isPinned({
   return frozenAt !== undefined && complete === undefined && pending !== undefined
 }
 
-/** Of manifests that are in use: one decision needs them several times, and they may be 11,155. */
+/** Cached, as one decision needs them several times and a manifest has up to 11,155 chunks. */
 const digestsByManifest = new WeakMap<Manifest, readonly Digest[]>()
 
 /** The distinct chunks of a manifest, in its order. */

@@ -4,7 +4,7 @@ import { hashId, sipHash } from '../../src/events/id-hash.ts'
 
 const hex = ([high, low]: [number, number]) => [high, low].map((word) => word.toString(16).padStart(8, '0')).join('')
 
-t.test('an id has its SipHash-1-3', async (t) => {
+t.test('the hash of an id is its SipHash-1-3', async (t) => {
   // python3.11 -c "print(hex(hash('abc'.encode()) & (2**64 - 1)))" with PYTHONHASHSEED=0, a key of zeros, and with 42
   const texts = ['a', 'abc', 'abcdefgh', '0123456789abcdef', 'é'.repeat(5), 'x'.repeat(63)]
   const ofSeed0 = ['407448d2b89b1813', 'c03bc3a0042630f2', '3f7b849c0b8e35ea', '1d42b30f7e060c24', 'fcbe08246c25f830']

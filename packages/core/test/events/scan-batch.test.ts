@@ -232,7 +232,7 @@ t.test('a time is checked to the day and the minute', async () => {
   }
 })
 
-t.test('what follows a batch in the memory of a longer one before is not read', async () => {
+t.test('bytes of an earlier, longer batch are not read', async () => {
   accepts(`{"events":[${event()}]}${' '.repeat(40)}`)
   accepts(`{"events":[${event()}]}`)
   const events = `{"events":[${event()}]}`
@@ -242,7 +242,7 @@ t.test('what follows a batch in the memory of a longer one before is not read', 
   }
 })
 
-t.test('a batch of any size', async () => {
+t.test('a batch may have any size up to the limit', async () => {
   const filled = (bytes: number) => {
     const around = batch(event('"a":""'))
     return around.replace('"a":""', `"a":"${'x'.repeat(bytes - around.length)}"`)
@@ -296,7 +296,7 @@ t.test('events may have other space around their keys than the one before', asyn
   }
 })
 
-t.test('a key is known by the level that it is on', async () => {
+t.test('a known key counts only as a member of the event itself', async () => {
   const nested = (count: number, key: string) =>
     `{"projectId":"${projectId}","eventId":"e","n":{${[...Array.from({ length: count }, (_, i) => `"a${i}":1`), `"${key}":[]`]}}}`
   const others = (count: number) => Array.from({ length: count }, (_, i) => `"a${i}":1`)
@@ -310,7 +310,7 @@ t.test('a key is known by the level that it is on', async () => {
   }
 })
 
-t.test('what is no project id has no events', async (t) => {
+t.test('a batch for an invalid project id is not accepted', async (t) => {
   for (const id of ['', 'é', 'a"b', 'x'.repeat(65), 'a b']) {
     t.equal(scanBatch(Buffer.from(batch(JSON.stringify({ projectId: id, eventId: 'a' }))), id, hashKey), undefined)
   }

@@ -7,11 +7,11 @@ import { compileScanner, outFile } from '../../assembly/build.js'
 
 const run = promisify(execFile)
 
-t.test('the compiled scanner is what its source gives', async (t) => {
+t.test('the checked-in scanner is its compiled source', async (t) => {
   t.ok((await compileScanner()) === readFileSync(outFile, 'utf8'), 'otherwise: node assembly/build.js')
 })
 
-t.test('without WebAssembly, a batch has the same result', async (t) => {
+t.test('a batch has the same result without WebAssembly', async (t) => {
   const core = new URL(`../../src/index${extname(import.meta.url)}`, import.meta.url)
   const program = `
     import { createIngest, openMemoryStore } from '${core}'

@@ -12,7 +12,7 @@ interface BatchOptions {
   indexes?: readonly number[]
 }
 
-/** Other than that of any store, which hashes the ids again. */
+/** Not the key of any store, so a store that uses hashes computes them again. */
 const hashKey = Buffer.alloc(16, 'sample')
 
 /** A batch of these events, each given as its JSON. */
