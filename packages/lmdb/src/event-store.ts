@@ -50,12 +50,12 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     return fingerprints
   }
 
-  /** Batches from elsewhere than this store's own Ingest may have hashes of another key. */
+  /** Hashes the ids again if they were hashed with another key. */
   function withOwnHashes(body: Uint8Array, events: BatchEvents): BatchEvents {
     return events.hashKey === identity.hashKey ? events : encodeEvents(decodeEvents(body, events), identity.hashKey)
   }
 
-  /** The rows, with fingerprints in place of hashes, in memory of their own. */
+  /** A copy of the rows, with fingerprints in place of hashes. */
   function withFingerprints(project: number, { rows }: BatchEvents): Uint32Array {
     const own = rows.slice()
     for (let at = 0; at < own.length; at += wordsPerEvent) {
@@ -175,7 +175,7 @@ function createRead(
   }
 }
 
-/** Whether the memory of these bytes holds nothing else, so that it can be transferred. */
+/** Whether the bytes are all of their buffer, so that it can be transferred. */
 function isWholeMemory({ buffer, length }: Uint8Array): boolean {
   return buffer instanceof ArrayBuffer && buffer.byteLength === length
 }

@@ -21,8 +21,8 @@ export type BlobRequest =
   | HashRequest
 
 /**
- * Hashes blobs, up to the first one that does not exist; the result is their number. Requests with the same `hash` add
- * to one digest, which is the result of `digest`; that and `forget` end it.
+ * `hash` hashes blobs up to the first one that does not exist, and results in their number. Requests with the same
+ * number in `hash` add to one digest, which `digest` returns; `digest` and `forget` free it.
  */
 export type HashRequest =
   | { type: 'hash'; id: number; hash: number; blobKeys: readonly Uint8Array[] }
@@ -36,7 +36,7 @@ export function runBlobWriter(port: MessagePort, environment: Environment, guard
   const { commit, refuse, ready } = createCommit(environment)
 
   const hasher = createBlobHasher(environment, blobs)
-  /** Rows in memory that threads share are copied here, as LMDB's binding cannot read it. */
+  /** Rows in shared memory are copied here, as LMDB's binding cannot read them there. */
   let copy = Buffer.alloc(0)
 
   function bytesOf({ bytes }: { bytes: Uint8Array }): Buffer {

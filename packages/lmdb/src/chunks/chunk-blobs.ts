@@ -158,7 +158,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
         },
         close() {
           if (isEnded) return
-          // a thread that cannot be asked has no hashes any more
+          // a thread that has ended has freed it
           blobWriter()
             .then(({ request }) => request({ type: 'forget', id: ++lastId, hash }, 0))
             .catch(() => {})

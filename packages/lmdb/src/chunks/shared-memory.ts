@@ -4,12 +4,12 @@ import { chunkBytesMax } from '@ingest/core'
 const keptMax = 16
 
 /**
- * Memory that threads share, for chunks in flight. Reused, because V8 collects garbage more often the more memory of
- * buffers was allocated, although it is not on its heap.
+ * Memory shared by threads, for chunks in flight. It is reused, because V8 counts allocated buffers when it schedules
+ * garbage collections, although they are outside its heap.
  */
 export interface SharedMemory {
   copy(bytes: Uint8Array): Uint8Array
-  /** Once no thread reads the copy any more. */
+  /** Call it when no thread reads the copy any more. */
   release(copy: Uint8Array): void
 }
 

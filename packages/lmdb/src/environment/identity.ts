@@ -7,7 +7,7 @@ import { type Environment, openEnvironment } from './environment.ts'
 
 /** The identity of a store. `events/` holds all of it, `chunks/` a copy of the id and the epoch, `ids/` of the key. */
 export interface LmdbIdentity extends StoreIdentity {
-  /** The key of the hashes of event ids, 16 bytes. Secret, because with it ids can be crafted that collide. */
+  /** The key of the hashes of event ids, 16 bytes. Secret, as it allows crafting ids that collide. */
   hashKey: Buffer
 }
 

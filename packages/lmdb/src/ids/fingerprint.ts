@@ -1,7 +1,6 @@
 /**
- * The fingerprint by which an event is found, 64 bits in two words of `into`, at `at` and behind it: the hash of its id,
- * combined with its project, so that the same id has another fingerprint in each project. A collision costs a read of the
- * log, nothing else.
+ * Writes the fingerprint of an event, 64 bits, to two words of `into` from `at` on: the hash of its id combined with its
+ * project, so that one id has different fingerprints in different projects. A collision only costs a read of the log.
  */
 export type Fingerprint = (project: number, hashHigh: number, hashLow: number, into: Uint32Array, at: number) => void
 

@@ -49,7 +49,7 @@ export interface IdIndexOptions {
 const capacityTimeoutMs = 20_000
 /** How often a waiting append polls the list of runs, because other processes do not announce what they publish. */
 const pollMs = 20
-/** The thread starts so long after opening: later than short commands end, sooner than load has filled a table. */
+/** How long after opening the thread starts: after short commands have ended, before load has filled a table. */
 const threadStartMs = 1000
 /** The file that makes the next opening rebuild the index. */
 const damagedMark = 'damaged'

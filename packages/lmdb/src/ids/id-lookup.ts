@@ -152,12 +152,12 @@ function searchRun(
   }
 }
 
-/** Slots of a spare table that are cleared for each entry that is added to another: a quarter of a full one clears all. */
+/** Slots of the spare table cleared for each entry added to another: it is clear once that is a quarter full. */
 const slotsClearedPerEntry = 9
 
 /**
- * Keeps one flushed table for the next use, cleared little by little meanwhile. The memory of a fresh table is assigned
- * by the system at the first touch of each page, some five milliseconds in all while batches wait.
+ * Keeps one flushed table for reuse and clears it in small steps. The page faults of a new table take some five
+ * milliseconds, in which batches wait.
  */
 function createRecycler() {
   let spare: RecentTable | undefined
@@ -172,7 +172,7 @@ function createRecycler() {
     clear(entries: number): void {
       if (spare && !isClear) isClear = spare.clear(entries * slotsClearedPerEntry)
     },
-    /** The spare table, which is empty then. */
+    /** Returns the spare table, cleared. */
     take(): RecentTable | undefined {
       const table = spare
       if (table && !isClear) table.clear(Number.POSITIVE_INFINITY)

@@ -13,8 +13,8 @@ export interface RecentTable {
   /** Removes the entries that were added since the last checkpoint, at a cost that grows with their number only. */
   rollback(): void
   /**
-   * Removes all entries, from so many slots in each call: all at once would take milliseconds. Returns whether the table
-   * is empty; until then it must not be used.
+   * Clears up to `slotsMax` slots, as clearing all at once takes milliseconds. Returns whether the whole table is clear;
+   * until then it must not be used.
    */
   clear(slotsMax: number): boolean
   /** Adds to `found` each entry with one of `count` fingerprints. */

@@ -39,7 +39,7 @@ const fingerprintBytes = 8
 const endBytes = 4
 const comma = 0x2c
 
-/** The size of the record of events, given as rows of `BatchEvents`. */
+/** The size of the record of these events, in bytes. */
 export function recordBytes(rows: Uint32Array): number {
   let payloadBytes = -1
   for (let at = 0; at < rows.length; at += wordsPerEvent) {
@@ -49,8 +49,8 @@ export function recordBytes(rows: Uint32Array): number {
 }
 
 /**
- * Writes the record of events of a body to the start of `memory`, which is aligned for words. `rows` are those of
- * `BatchEvents`, with fingerprints in place of hashes. {@link sealRecord} adds what is known only when it is appended.
+ * Encodes events of a body as a record at the start of `memory`, which is aligned for words. `rows` are those of
+ * `BatchEvents`, with fingerprints in place of hashes. {@link sealRecord} completes the record when it is appended.
  *
  * @throws {IngestError} `internal-error` for an event outside of the body
  */
@@ -79,7 +79,7 @@ export function encodeRecord(
   return memory.subarray(0, payloadOffset + end)
 }
 
-/** Copies events one after another, with a comma between two; events with one byte between them at once. */
+/** Copies events, with a comma between two. Events that are one byte apart in the body are copied together. */
 function copyEvents(body: Uint8Array, rows: Uint32Array, target: Buffer, from: number): void {
   let to = from
   for (let at = 0; at < rows.length; ) {
@@ -141,7 +141,7 @@ function damagedRecord(sequence: number): IngestError {
   return new IngestError('store-damaged', `Record ${sequence} of the log is damaged: restore it from a backup.`)
 }
 
-/** What the header of a record says of it. */
+/** The header of a record. */
 export interface RecordHeader {
   project: number
   receivedAt: number

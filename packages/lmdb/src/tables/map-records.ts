@@ -23,7 +23,7 @@ export function decodeChunks(bytes: Buffer): ChunkRef[] {
   })
 }
 
-/** The bytes of digests, one after another: a message of them costs a copy, not an allocation for each. */
+/** Encodes digests one after another: a message copies them at once, without an allocation for each. */
 export function encodeDigests(digests: readonly Digest[]): Buffer {
   const bytes = Buffer.allocUnsafeSlow(digests.length * digestBytes)
   for (const [i, digest] of digests.entries()) bytes.write(digest.slice('sha256:'.length), i * digestBytes, 'hex')

@@ -60,11 +60,11 @@ export function openProjects(table: (name: string) => Rows): Projects {
   }
 }
 
-/** The most projects that are kept parsed, and the most bytes of their entries. */
-export const parsedProjectsMax = 4096
-export const parsedBytesMax = 4 * 2 ** 20
+/** Limits of the cache of parsed projects: their number, and the bytes of their entries. */
+const parsedProjectsMax = 4096
+const parsedBytesMax = 4 * 2 ** 20
 
-/** Parsed projects, for authentication. Only entries that are stored take memory, not made-up ids. */
+/** A cache of parsed projects, for authentication. Ids of projects that do not exist take no memory. */
 export function createParsedProjects(projectsMax = parsedProjectsMax, bytesMax = parsedBytesMax) {
   const parsed = new Map<string, { entry: Buffer; project: Project }>()
   let bytes = 0
@@ -75,7 +75,7 @@ export function createParsedProjects(projectsMax = parsedProjectsMax, bytesMax =
   }
 
   return {
-    /** The project of an entry: parsed again only if its bytes have changed, by any process. */
+    /** Returns the project of an entry, parsed again only if any process has changed its bytes. */
     get(projectId: string, entry: Buffer): Project {
       const known = parsed.get(projectId)
       if (known?.entry.equals(entry)) return known.project

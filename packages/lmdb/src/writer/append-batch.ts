@@ -20,7 +20,7 @@ import {
   sealRecord,
 } from '../log/record.ts'
 
-/** What an append stored; mostly all or nothing, which is a short message to another thread. */
+/** What an append stored. Mostly all or nothing, which makes a short message. */
 export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number }
 
 /** A batch in which no id occurs twice. */
@@ -39,7 +39,7 @@ export interface Appender {
   begin(): void
   /** Stores the new events of a batch. Only inside a write transaction. */
   append(batch: BatchToAppend): Appended
-  /** Writes what is written once for all batches of a transaction. Call it last in each. */
+  /** Writes the totals of the projects that changed. Call it last in each write transaction. */
   end(): void
   /** The positions of the events with these ids. */
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
@@ -56,10 +56,10 @@ export function createAppender(
   let nextSequence = 0
   /** When the last record was received. Times never decrease, because readers search by time. */
   let lastAt = Number.NEGATIVE_INFINITY
-  /** Of the projects of this transaction. */
+  /** By project, of those that this transaction has changed. */
   const changedTotals = new Map<number, Totals>()
 
-  /** Memory for one record at a time. */
+  /** Reused for one record after another. */
   let memory = Buffer.allocUnsafeSlow(0)
 
   function encode({ body, receivedAt }: BatchToAppend, rows: Uint32Array): Buffer {
@@ -73,7 +73,7 @@ export function createAppender(
     const record = encode(batch, rows)
     const fingerprints = readFingerprints(record, nextSequence)
     const count = fingerprints.length / 2
-    if (isStoredAsAWhole(project, record, ids.search(fingerprints, 1))) return 'none'
+    if (isRetry(project, record, ids.search(fingerprints, 1))) return 'none'
     const candidates = ids.search(fingerprints, count)
     if (candidates.length === 0) {
       write(project, record, builds)
@@ -86,9 +86,9 @@ export function createAppender(
     return { duplicates, conflicts: duplicates.filter((index) => matches.get(index) === 'conflict').length }
   }
 
-  /** A retried batch has the same bytes, so its first event identifies all of them. */
-  function isStoredAsAWhole(project: number, record: Buffer, candidates: readonly Candidate[]): boolean {
-    const earlier = readerOf(log)
+  /** Whether the batch is stored already, found by its first event: a retry has the same bytes. */
+  function isRetry(project: number, record: Buffer, candidates: readonly Candidate[]): boolean {
+    const earlier = createReader(log)
     return candidates.some(({ position }) => {
       const { project: of, bytes } = earlier(position.sequence)
       return of === project && payloadOf(bytes).equals(payloadOf(record))
@@ -97,9 +97,9 @@ export function createAppender(
 
   /** The events of a record that are stored, by index. */
   function compareAll(batch: BatchToAppend, record: Buffer, candidates: readonly Candidate[]): Map<number, Match> {
-    const earlier = readerOf(log)
+    const earlier = createReader(log)
     const matches = new Map<number, Match>()
-    // each earlier record is read once
+    // so that each earlier record is read once
     const ordered = candidates.toSorted((a, b) => a.position.sequence - b.position.sequence)
     for (const { queryIndex, position } of ordered) {
       if (matches.has(queryIndex)) continue
@@ -157,7 +157,7 @@ export function createAppender(
 
     locate(project, eventIds, fingerprints) {
       ids.catchUp(eventLog.lastSequence())
-      const earlier = readerOf(log)
+      const earlier = createReader(log)
       const positions: (Position | undefined)[] = eventIds.map(() => undefined)
       for (const { queryIndex: of, position } of ids.search(fingerprints, eventIds.length)) {
         const record = earlier(position.sequence).verified()
@@ -182,8 +182,8 @@ interface EarlierRecord {
 /** Reads a record, which is valid until the next read of any table. */
 type Reader = (sequence: number) => EarlierRecord
 
-/** Does not read the same record twice in a row. */
-function readerOf(log: Table): Reader {
+/** Keeps the last record, as the next event is often in the same one. */
+function createReader(log: Table): Reader {
   let last: EarlierRecord | undefined
   let lastSequence = 0
   return (sequence) => {
@@ -217,7 +217,7 @@ function idAt({ body, rows }: BatchToAppend, index: number): Buffer {
   return Buffer.from(body.buffer, body.byteOffset + start, end - start)
 }
 
-/** The rows without those at the indexes of `indexes`. */
+/** The rows without those at `indexes`. */
 function withoutRows(rows: Uint32Array, indexes: ReadonlyMap<number, unknown>): Uint32Array {
   const left = new Uint32Array(rows.length - indexes.size * wordsPerEvent)
   let to = 0
@@ -229,7 +229,7 @@ function withoutRows(rows: Uint32Array, indexes: ReadonlyMap<number, unknown>): 
   return left
 }
 
-/** The builds that the events of `rows` reference, of those of their batch. */
+/** The builds of a batch that the events of `rows` reference. */
 function buildsOf(rows: Uint32Array, builds: readonly string[]): string[] {
   const indexes = new Set<number>()
   for (let at = column.build; at < rows.length; at += wordsPerEvent) indexes.add(rows[at] as number)

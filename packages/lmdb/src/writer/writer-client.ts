@@ -11,7 +11,7 @@ import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
 /** The writer of this process. Results are durable when they resolve. */
 export interface Writer {
   /**
-   * The memory of the body and of the rows is transferred to the writer.
+   * Transfers the memory of the body and of the rows to the writer.
    *
    * @throws {IngestError} `overloaded`, `disk-full`, `store-failed`, `store-closed`
    */

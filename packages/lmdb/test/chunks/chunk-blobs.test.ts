@@ -128,7 +128,7 @@ t.test('chunks that are written at once are stored with the bytes of each', asyn
   await parts.close()
 })
 
-t.test('hashing stops at a blob that does not exist, and goes on behind it', async (t) => {
+t.test('hashing stops at a missing blob, and continues after it', async (t) => {
   const parts = await openMapParts(t.testdir())
   const [a, b] = [await write(parts, 'a'.repeat(300_000)), await write(parts, 'b')]
   const hash = parts.blobs.openHash()

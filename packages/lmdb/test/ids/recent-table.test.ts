@@ -142,7 +142,7 @@ t.test('a rollback restores the table to the last checkpoint', async (t) => {
   t.strictSame(search(table, 51, 7), [{ queryIndex: 0, position: { sequence: 51, index: 0 } }])
 })
 
-t.test('a table that was cleared, step by step, is as a new one', async (t) => {
+t.test('a table that was cleared in steps is like a new one', async (t) => {
   const table = createRecentTable(1000)
   const fill = (first: number) => {
     for (let i = 0; i < 1000; i++) table.add(first + i, Math.imul(first + i, 0x9e3779b1) >>> 0, first + i, 0)

@@ -67,7 +67,7 @@ t.test('an error rolls back the transaction, and refuses every request', async (
 })
 
 for (const file of ['data.mdb', 'lock.mdb']) {
-  t.test(`after ${file} is deleted, nothing is acknowledged, nor tried a second time`, async (t) => {
+  t.test(`after ${file} is deleted, nothing is acknowledged or retried`, async (t) => {
     const { directory, commit, put, failure } = open(t)
     commit([{ id: 1 }], () => [put('before')])
     renameSync(join(directory, file), join(directory, 'gone.mdb'))
