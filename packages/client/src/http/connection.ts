@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { Pool } from 'undici'
 import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
-import { isSuccess, type ResponseHead, readResponse } from './read-response.ts'
+import { errorBodyBytesMax, isSuccess, type ResponseHead, readResponse } from './read-response.ts'
 
 export interface ApiRequest {
   method: 'GET' | 'POST' | 'PUT'
@@ -37,7 +37,7 @@ export interface HttpResponse {
 
 /** Keep-alive connections to one server. */
 export interface Connection {
-  /** Whether the server is on this machine: compressing what is sent would only take time. */
+  /** Whether the server is on this machine, where compressing bodies only takes time. */
   isLoopback: boolean
   /**
    * Sends a request, once, and reads the whole response.
@@ -62,8 +62,6 @@ export interface ConnectionOptions {
 
 /** The most open connections; further requests are queued. */
 export const connectionsMax = 64
-/** How much of the body of an error is read. */
-const errorBodyBytesMax = 64 * 1024
 
 /** @throws {IngestError} `invalid-argument` for a url that is not http or https, or has credentials, query or fragment */
 export function createConnection({ url, headers, now = Date.now }: ConnectionOptions): Connection {

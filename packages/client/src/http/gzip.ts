@@ -4,8 +4,8 @@ import { constants, createGzip, type Gzip, type ZlibReset } from 'node:zlib'
 export type Compress = (bytes: Uint8Array) => Promise<Uint8Array>
 
 /**
- * Compresses bodies one by one with one state of zlib, of 256 KB: to set up another for each body takes as long as to
- * compress 40 KB. Level 1 takes half of the time of the default, for a tenth more bytes.
+ * Compresses bodies one by one, reusing one zlib state of 256 KB: setting up a state takes as long as compressing 40 KB.
+ * Level 1 takes half the time of the default level, for a tenth more bytes.
  */
 export function createCompressor(): Compress {
   let gzip: ResettableGzip | undefined
@@ -22,7 +22,7 @@ export function createCompressor(): Compress {
   }
 }
 
-/** The types of Node lack the method. */
+/** Node's types lack `reset`. */
 type ResettableGzip = Gzip & ZlibReset
 
 function compress(gzip: ResettableGzip, bytes: Uint8Array): Promise<Buffer> {

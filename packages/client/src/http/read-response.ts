@@ -15,16 +15,16 @@ export interface WholeResponse extends ResponseHead {
 /** The longest response that is buffered. */
 const bodyBytesMax = 64 * 1024 * 1024
 /** How much of the body of an error is read. */
-const errorBodyBytesMax = 64 * 1024
+export const errorBodyBytesMax = 64 * 1024
 
 export function isSuccess(status: number): boolean {
   return status >= 200 && status <= 299
 }
 
 /**
- * Sends a request and reads its response, without the streams of `Dispatcher.request`: they take more processor time than
- * the rest of a short exchange. Rejects with the reason of the signal, and with an error of `checkHead`, which gets the
- * response without its body; that is not read then.
+ * Sends a request and reads its response, without the streams of `Dispatcher.request`, which take more processor time
+ * than the rest of a short exchange. Rejects with the reason of the signal. An error that `checkHead` throws rejects it
+ * too; the body is not read then.
  *
  * @throws {IngestError} `unexpected-response` for a body of more than 64 MiB; also the errors of undici
  */

@@ -2,7 +2,7 @@ import { batchBytesMax, batchEventsMax } from '@ingest/core'
 import { envelopeEnd, envelopeStart, eventBytesMax, separator } from '../batch/fill-batch.ts'
 import type { SlicedValue } from './slice-values.ts'
 
-/** As many values as fit into a batch, in the body of its request. A longer value has a group of its own. */
+/** The body of a batch, with as many values as fit. A value that does not fit into a batch is a group of its own. */
 export interface ValueGroup {
   body: Buffer
   /** Ranges of `body`. */

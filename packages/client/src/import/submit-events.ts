@@ -145,7 +145,7 @@ async function submitGroup(submission: Submission, group: ValueGroup): Promise<v
   }
 }
 
-/** Whether all values are valid events with an id and this project: they need no parsing, as nothing is added to them. */
+/** Whether all values are valid events with an id and this project: nothing is added to them, so they are not parsed. */
 function areEvents({ body, values }: ValueGroup, projectId: string): boolean {
   if (body.length > batchBytesMax || !isUtf8(body)) return false
   const rows = scanBatch(body, projectId, anyHashKey)?.rows
@@ -222,12 +222,12 @@ function createGroupQueue(groups: ValueGroups, { concurrency, isOver, send, onId
     inFlight.add(flight)
   }
 
-  /** A slow source is sent without delay. */
+  /** Sends the events of a slow source without waiting for a full batch. */
   function sendIfIdle(): void {
     if (inFlight.size === 0 && !groups.isEmpty() && !isOver()) sendNext()
   }
 
-  /** Evaluates the condition after each group, as one that ends may send another. */
+  /** Evaluates the condition before each group, as the end of one may send another. */
   async function sendWhile(isWanted: () => boolean): Promise<void> {
     while (isWanted() && !isOver()) {
       if (inFlight.size < concurrency) sendNext()

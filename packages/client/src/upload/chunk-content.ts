@@ -36,7 +36,7 @@ export function chunkEnd(bytes: Uint8Array, start: number): number {
 
 /** The first boundary after `start`, up to `end`, with a hash that starts at `first`. */
 function boundaryIn(bytes: Uint8Array, first: number, start: number, end: number, shift: number): number | undefined {
-  // constants of the loop in locals: as module variables they take a third longer
+  // local copies: with module variables the loop takes a third longer
   const gears = gear
   const mask = -1 << shift
   let hash = 0

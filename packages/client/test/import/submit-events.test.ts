@@ -107,7 +107,7 @@ t.test('onRejected gets the line and bytes of rejected events; the others are st
   )
 })
 
-t.test('each line is an event of its own, whatever several of them would be together', async (t) => {
+t.test('half an event or two events in a line are rejected', async (t) => {
   const halves = ['{"projectId":"p","eventId":"e-1","x":[1', '2]}']
   const two = `${event(2)},${event(3)}`
   for (const [texts, accepted] of [
