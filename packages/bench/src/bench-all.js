@@ -51,7 +51,7 @@ export async function benchAll({ command, out, directory, log, print }, plan) {
   }
 }
 
-/** What is not complete does not replace what is. @param {import('./plan.js').Plan} plan */
+/** Only a complete run replaces the latest one. @param {import('./plan.js').Plan} plan */
 function nameOf(plan) {
   if (isComplete(plan)) return latest
   return plan.name === 'full' ? 'part' : plan.name

@@ -90,7 +90,7 @@ async function runSend(file, count, { port, headers }) {
   })
   await once(child, 'close')
   const ms = childrenMs() - before
-  if (JSON.parse(output).accepted !== count) throw new Error(`a wrong answer of ingest send: ${output}`)
+  if (JSON.parse(output).accepted !== count) throw new Error(`ingest send did not store all ${count} events: ${output}`)
   return (ms * 1000) / count
 }
 

@@ -64,7 +64,7 @@ ${placed.join('\n')}
 }
 
 /** @param {string} title @param {Bar[]} bars @returns {Chart} */
-export function barChart(title, bars) {
+function barChart(title, bars) {
   const most = Math.max(...bars.map(({ max }) => max))
   const scale = (width - margin.left - margin.right) / most
   const rows = bars.map(({ title: name, median, min, max }, i) => {

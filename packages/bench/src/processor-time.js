@@ -9,7 +9,7 @@ import { readdirSync, readFileSync } from 'node:fs'
  */
 
 /**
- * A process whose threads can be told apart.
+ * A process whose threads can be distinguished.
  *
  * @typedef {object} Watched
  * @property {number} pid
@@ -47,7 +47,7 @@ export function readProcessorTime({ pid, helpers, database }) {
     if (!stat) continue
     if (helpers.includes(thread)) add('helpers', stat.ms)
     else if (stat.nice === main.nice && !hasWriter) {
-      // it is started first
+      // the writer is started first
       hasWriter = true
       add('writer', stat.ms)
     } else if (stat.nice === indexNice) add('index', stat.ms)

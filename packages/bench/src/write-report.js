@@ -9,7 +9,7 @@ import { makeIdsPlot, makeIdsReport } from './report-ids.js'
 
 /** The report that the README quotes, and that of the id index. */
 export const latest = 'latest'
-export const latestIds = 'latest-ids'
+const latestIds = 'latest-ids'
 
 /**
  * Writes the figures of a run with their report and its plot.

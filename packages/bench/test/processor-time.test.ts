@@ -12,7 +12,7 @@ pbkdf2Sync('password', 'salt', 100_000, 64, 'sha512')`
 
 const skip = !existsSync('/proc/self/task')
 
-t.test('threads are told apart by when they started, and by their priority', { skip }, async (t) => {
+t.test('threads are distinguished by their start and their priority', { skip }, async (t) => {
   const watched = { pid: process.pid, helpers: threadsOf(process.pid).filter((thread) => thread !== process.pid) }
   t.strictSame(Object.keys(readProcessorTime(watched) ?? {}), ['main', 'helpers'])
   for (const [nice, role] of [
@@ -27,7 +27,7 @@ t.test('threads are told apart by when they started, and by their priority', { s
   }
 })
 
-t.test('the time of PostgreSQL is that of its processes, of those that have ended too', { skip }, async (t) => {
+t.test('the time of PostgreSQL includes that of processes that have ended', { skip }, async (t) => {
   const child = `${work}; const { user, system } = process.cpuUsage(); console.log((user + system) / 1000)`
   const run = `require('node:child_process').spawnSync(process.execPath, ['-e', ${JSON.stringify(child)}])`
   const program = `console.log(${run}.stdout.toString()); process.stdin.resume()`
@@ -42,13 +42,13 @@ t.test('the time of PostgreSQL is that of its processes, of those that have ende
   t.ok(database >= both - 20, `${database} of ${both} ms`)
 })
 
-t.test('a process that is not there has no time', async (t) => {
+t.test('a process that does not exist has no time', async (t) => {
   t.equal(readProcessorTime({ pid: 2 ** 30, helpers: [] }), undefined)
   t.equal(processorTimePerEvent(undefined, { main: 1 }, 1), undefined)
   t.equal(totalOf(undefined), undefined)
 })
 
-t.test('what was used between two readings is divided among the events', async (t) => {
+t.test('the time between two readings is divided by the number of events', async (t) => {
   const time = processorTimePerEvent({ main: 100, writer: 20 }, { main: 300, writer: 20, index: 50 }, 1000)
   t.strictSame(time, { main: 200, writer: 0, index: 50 })
   t.equal(totalOf(time), 250)
