@@ -1,5 +1,5 @@
 import { closeBrace, comma, lowerN, openBrace, quote } from '../src/json/bytes.ts'
-import { expect, expectedBytes, expectedField, isExpected, nextEntry } from './keys.ts'
+import { setExpected, expectedBytes, expectedField, isExpected, nextEntry } from './keys.ts'
 import { bodyStart, buildsStart, keysStart, projectIdStart, rowsStart, slotsStart, toOffset } from './memory.ts'
 import { sipHash } from './sip-hash.ts'
 import { byteAt, endOfColon, endOfName, endOfPlainString, skipSpace } from './text.ts'
@@ -68,7 +68,7 @@ export function endOfEvent(start: usize, index: u32): usize {
       const end = endOfColon(endOfPlainString(keyStart))
       if (end === 0) return 0
       field = fieldAt(keyStart)
-      expect(key, at, end, field)
+      setExpected(key, at, end, field)
       at = end
     }
     key = nextEntry(key, keysStart)

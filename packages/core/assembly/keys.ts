@@ -32,7 +32,7 @@ export function expectedField(entry: usize): u32 {
 }
 
 /** Makes the bytes from `start` to `end` the expected start of a member of this field, if they fit into the entry. */
-export function expect(entry: usize, start: usize, end: usize, field: u32): void {
+export function setExpected(entry: usize, start: usize, end: usize, field: u32): void {
   const bytes = u32(end - start)
   if (bytes > 16) return
   v128.store(entry, v128.load(start))
