@@ -37,9 +37,6 @@ let lastBuildNumber: u32 = 0
 export function startEvents(ofProjectId: usize): void {
   projectIdBytes = ofProjectId
   builds = 0
-  // is at no position of a body
-  lastBuild = 0
-  lastBuildBytes = 1
   memory.fill(slotsStart, 0, slotMask + 1)
 }
 
@@ -156,7 +153,8 @@ function endOfEventId(at: usize): usize {
 
 @inline
 function endOfBuildId(at: usize): usize {
-  if (isSame(at, lastBuild, lastBuildBytes)) {
+  // at first there is none
+  if (builds !== 0 && isSame(at, lastBuild, lastBuildBytes)) {
     store<u32>(row, lastBuildNumber, buildColumn)
     return at + lastBuildBytes
   }
