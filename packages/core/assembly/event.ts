@@ -38,9 +38,6 @@ let lastBuildNumber: u32 = 0
 export function startEvents(ofProjectId: usize): void {
   projectIdBytes = ofProjectId
   builds = 0
-  // matches no build
-  lastBuild = 0
-  lastBuildBytes = 1
   memory.fill(slotsStart, 0, slotMask + 1)
 }
 
@@ -157,7 +154,8 @@ function endOfEventId(at: usize): usize {
 
 @inline
 function endOfBuildId(at: usize): usize {
-  if (isSame(at, lastBuild, lastBuildBytes)) {
+  // at first there is none
+  if (builds !== 0 && isSame(at, lastBuild, lastBuildBytes)) {
     store<u32>(row, lastBuildNumber, buildColumn)
     return at + lastBuildBytes
   }

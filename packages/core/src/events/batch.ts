@@ -43,7 +43,8 @@ export function batchBody(input: Uint8Array | BatchInput<unknown>): Buffer {
   const bytes = input instanceof Uint8Array ? input : serialize(input)
   if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
   const { buffer, byteOffset, length } = stripByteOrderMark(bytes)
-  const body = Buffer.from(buffer, byteOffset, length)
+  // bytes whose memory was transferred elsewhere have no length, and Buffer.from throws for their memory
+  const body = length === 0 ? Buffer.alloc(0) : Buffer.from(buffer, byteOffset, length)
   if (!isUtf8(body)) throw new IngestError('malformed-body', 'The body is not UTF-8.')
   return body
 }

@@ -559,6 +559,11 @@ t.test('strings are those of JSON', async () => {
     refuses(batch(`{"projectId":"${projectId}","eventId":"a${character}"}`))
     refuses(batch(event(`"a":"\\${character}"`)))
   }
+  for (const name of ['projectId', 'eventId', ...knownFields.map(({ name }) => name), 'other']) {
+    const members = [`"${name}":\0`, `"${name}":\0\0`, `"${name}":\0"a"`]
+    for (const nul of members) refuses(batch(event(nul)), `a NUL as the value of ${name}`)
+  }
+  refuses(batch(event('"buildId":"a"'), `{"projectId":"${projectId}","eventId":"b","buildId":\0}`))
   // DEL may stand in a string, but not in a name
   refuses(batch(`{"projectId":"${projectId}","eventId":"a\u007f"}`))
   refuses(batch(event('"buildId":"a\u007f"')))

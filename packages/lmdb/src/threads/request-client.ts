@@ -84,6 +84,10 @@ export async function startRequestClient<Request extends { id: number }>(
   }
 
   function post(posts: readonly Post<Request>[]): void {
+    // Node.js 20 sends a view of it, and the thread fails to read the whole message
+    if (posts.some(({ transfer }) => transfer.some(({ byteLength }) => byteLength === 0))) {
+      throw new IngestError('internal-error', 'The memory of a request was transferred elsewhere before it was sent.')
+    }
     thread.post(
       posts.map(({ request }) => request),
       posts.flatMap(({ transfer }) => transfer),

@@ -129,6 +129,24 @@ t.test('a request that cannot be sent is rejected, and leaves nothing in flight'
   await write('b')
 })
 
+t.test('memory that is in two requests is sent with the first one, and stops no others', async (t) => {
+  const { client, write, names, fatal } = await openClient(t)
+  const bytes = Buffer.from(new ArrayBuffer(8))
+  const memory = bytes.buffer as ArrayBuffer
+  const requests = [100, 101].map((id) => {
+    const rows = [{ blobKey: Buffer.from(`key-${id}`), bytes }]
+    return client.request({ type: 'write', id, rows }, 1, [memory])
+  })
+  const settled = await Promise.allSettled([...requests, write('other')])
+  t.strictSame(
+    settled.map(({ status }) => status),
+    ['fulfilled', 'rejected', 'fulfilled'],
+  )
+  t.match(settled[1], { reason: { code: 'internal-error' } })
+  t.strictSame(names(), ['key-100', 'other'])
+  t.strictSame(fatal, [])
+})
+
 t.test('requests that arrive together are handled together, in batches of about 16 MiB', async (t) => {
   const { port1, port2 } = new MessageChannel()
   const messages: ThreadMessage[] = []
