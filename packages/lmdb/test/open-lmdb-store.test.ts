@@ -60,6 +60,28 @@ t.test('a damaged record is an error, and is not returned', async (t) => {
   await store.close()
 })
 
+t.test('the memory of a body is transferred only where the caller allows it', async (t) => {
+  const ingest = createIngest({ store: await openLmdbStore(t.testdir()) })
+  const project = ingest.project('p')
+  const bodyOf = (eventId: string) => new TextEncoder().encode(`{"events":[{"projectId":"p","eventId":"${eventId}"}]}`)
+  const kept = bodyOf('kept')
+  await project.submitBatch(kept)
+  t.strictSame(kept, bodyOf('kept'))
+  const given = bodyOf('given')
+  await project.submitBatch(given, { mayTransfer: true })
+  t.equal(given.length, 0)
+  // part of a larger memory
+  const part = Buffer.concat([Buffer.from('  '), bodyOf('part')]).subarray(2)
+  await project.submitBatch(part, { mayTransfer: true })
+  t.strictSame(Uint8Array.from(part), bodyOf('part'))
+  for (const eventId of ['kept', 'given', 'part']) {
+    const found = await project.findEvent(eventId)
+    t.equal(String(found?.bytes), `{"projectId":"p","eventId":"${eventId}"}`)
+  }
+  await t.rejects(project.submitBatch(given), { code: 'malformed-body' }, 'bytes that are gone')
+  await ingest.close()
+})
+
 t.test('a record with malformed content does not affect other records', async (t) => {
   const directory = t.testdir()
   const fatal: string[] = []
