@@ -54,8 +54,8 @@ export function fingerprintsFor(project: number, eventIds: readonly string[]): U
 }
 
 /** A batch with these events, each of which references a build of its own. */
-export function batchToAppend(project: number, eventIds: readonly string[], members: object = {}): BatchToAppend {
-  const events = eventIds.map((eventId) => ({ projectId: 'p', eventId, buildId: `build-${eventId}`, ...members }))
+export function batchToAppend(project: number, eventIds: readonly string[]): BatchToAppend {
+  const events = eventIds.map((eventId) => ({ projectId: 'p', eventId, buildId: `build-${eventId}` }))
   // in memory of its own, which can be transferred
   const body = Uint8Array.from(Buffer.from(JSON.stringify({ events })))
   const { rows, builds } = scanBatch(Buffer.from(body), 'p', hashKey) as BatchEvents
