@@ -190,6 +190,7 @@ async function countRejected({ options, done, form }: Submission, rejected: read
   done.events += rejected.length
   done.rejected += rejected.length
   await options.onRejected?.(rejected, form())
+  options.onProgress?.({ ...done })
 }
 
 /** Sends several groups at once. */

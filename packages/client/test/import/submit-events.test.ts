@@ -266,3 +266,13 @@ t.test('an invalid concurrency throws', async (t) => {
     await t.rejects(submitEvents(openIngest(), source(''), { concurrency }), { code: 'invalid-argument' })
   }
 })
+
+t.test('progress includes rejected events of the last batch', async (t) => {
+  for (const last of ['{"a":1}', '{"a":1}\n', `${events(150).join('\n')}\n${'{"a":1}\n'.repeat(150)}`]) {
+    const progress = { ...nothing }
+    const done = await submitEvents(openIngest(), source(last, 1e6), {
+      onProgress: (now) => void Object.assign(progress, now),
+    })
+    t.strictSame(progress, done)
+  }
+})
