@@ -197,7 +197,15 @@ export function readChecksum(bytes: Buffer | undefined): number {
   return bytes && bytes.length >= headerBytes ? bytes.readUInt32LE(crcOffset) : 0
 }
 
-/** The `eventId` in the bytes of an event. */
+/**
+ * The `eventId` in the bytes of an event.
+ *
+ * @throws {IngestError} `store-damaged` for what is not JSON
+ */
 export function parseEventId(event: Buffer): string {
-  return JSON.parse(event.toString()).eventId
+  try {
+    return JSON.parse(event.toString()).eventId
+  } catch (cause) {
+    throw new IngestError('store-damaged', 'An event of the log is not JSON: restore it from a backup.', { cause })
+  }
 }

@@ -133,6 +133,10 @@ t.test('a record has the exact bytes of any events of a batch', async (t) => {
   t.throws(() => encodeRecord(body.subarray(0, -3), rows, 5), { code: 'internal-error' })
 })
 
+t.test('an event that is not JSON is damaged, whatever its checksum says', async (t) => {
+  t.throws(() => parseEventId(Buffer.from('{"eventId":')), { code: 'store-damaged' })
+})
+
 t.test('the log reader reads the fingerprints and the checksum of a record, and the end of the log', async (t) => {
   const environment = openEnvironment(t.testdir())
   const log = environment.table('log')
