@@ -7,6 +7,7 @@ import { classifyEvents } from '../../src/events/classify-events.ts'
 import { knownFields } from '../../src/events/event.ts'
 import { parseBatch } from '../../src/events/parse-batch.ts'
 import { scanBatch } from '../../src/events/scan-batch.ts'
+import { closeBrace, comma } from '../../src/json/bytes.ts'
 
 // Compares the scanner with parseBatch and classifyEvents on random batches, most of them changed in a few bytes.
 // INGEST_SCAN_BATCHES=3000000 runs more of them; a failure names its seed: INGEST_SCAN_BATCHES=1 INGEST_FIRST_SEED=1234.
@@ -190,7 +191,13 @@ function changed(bytes: Buffer): Buffer {
   const at = random(bytes.length + 1)
   const [before, after] = [bytes.subarray(0, at), bytes.subarray(at)]
   const sign = Buffer.of(random(8) > 0 ? (signs[random(signs.length)] as number) : random(256))
-  switch (random(8)) {
+  switch (random(9)) {
+    case 8: {
+      // one byte in place of a value
+      const start = bytes.indexOf(':', at) + 1
+      const length = bytes.subarray(start).findIndex((byte) => byte === comma || byte === closeBrace)
+      return Buffer.concat([bytes.subarray(0, start), sign, bytes.subarray(start + Math.max(0, length))])
+    }
     case 0:
       return Buffer.concat([before, after.subarray(1 + random(3))])
     case 1:
