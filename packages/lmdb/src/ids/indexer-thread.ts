@@ -60,7 +60,8 @@ export function createIndexerThread(data: IndexWorkerData, listener: IndexerThre
     },
     wake() {
       thread ??= startThread()
-      thread.post({ type: 'wake' })
+      // after the transaction that filled a table: the thread cannot read its records before
+      setImmediate(() => thread?.post({ type: 'wake' }))
     },
     changed(timeoutMs) {
       return new Promise((resolve) => {
