@@ -133,7 +133,7 @@ t.test('mixed loads are set against new batches, or against the floor with the s
   t.equal(mixFloorRatio({ mixed: [{ floor, ours }] }, 'repeats-1')?.median, 0.72, 'repeats are new events to the floor')
 })
 
-t.test('a report shows the processor time of each thread, and a dash where there is none', async (t) => {
+t.test('a report shows the processor time of each thread, or a dash', async (t) => {
   const of = { median: 1.6, min: 1.5, max: 1.7, count: 3 }
   t.strictSame(processorCells([run(1000, 3), run(1000, 5), run(1000, 4)], of), ['4 (3–5)', '1.6 (1.5–1.7)', 'main 4'])
   t.strictSame(processorCells([rate(1000)], undefined), ['–', '–', '–'])

@@ -154,7 +154,7 @@ function endOfEventId(at: usize): usize {
 
 @inline
 function endOfBuildId(at: usize): usize {
-  // at first there is none
+  // no build precedes the first one
   if (builds !== 0 && isSame(at, lastBuild, lastBuildBytes)) {
     store<u32>(row, lastBuildNumber, buildColumn)
     return at + lastBuildBytes
