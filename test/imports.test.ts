@@ -4,13 +4,14 @@ import { files, type Import, imports, type Manifest, manifests, packageOf, targe
 
 /** What each package may import of the others: arrows point down only. */
 const below: Record<string, string[]> = {
-  '@ingest/bench': ['@ingest/cli', '@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/core'],
+  '@ingest/bench': ['@ingest/cli', '@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/postgres', '@ingest/core'],
   '@ingest/bench-peers': ['@ingest/bench'],
-  '@ingest/cli': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/core'],
+  '@ingest/cli': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/postgres', '@ingest/core'],
   '@ingest/client': ['@ingest/core'],
   '@ingest/core': [],
-  '@ingest/examples': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/core'],
+  '@ingest/examples': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/postgres', '@ingest/core'],
   '@ingest/lmdb': ['@ingest/core'],
+  '@ingest/postgres': ['@ingest/core'],
   '@ingest/server': ['@ingest/core'],
 }
 
@@ -37,6 +38,14 @@ const floors: Record<string, string[][]> = {
     ['event-store.ts', 'chunk-uploads.ts', 'hash-chunks.ts', 'project-store.ts'],
     ['map-store.ts'],
     ['open-lmdb-store.ts'],
+    ['index.ts', 'internal.ts'],
+  ],
+  'packages/postgres/src': [
+    ['sql.ts'],
+    ['connection'],
+    ['schema', 'projects'],
+    ['events', 'maps', 'servers.ts'],
+    ['open-postgres-store.ts'],
     ['index.ts', 'internal.ts'],
   ],
   'packages/server/src': [
@@ -66,6 +75,7 @@ const floors: Record<string, string[][]> = {
 const confined: Record<string, RegExp> = {
   commander: /^packages\/cli\/src\//,
   lmdb: /^packages\/lmdb\/src\//,
+  pg: /^packages\/postgres\/src\//,
   undici: /^packages\/client\/src\//,
 }
 

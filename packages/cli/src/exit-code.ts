@@ -56,6 +56,7 @@ export const exitCodes: Record<ErrorCode, number> = {
   'source-changed': exitCode.changed,
   'store-closed': exitCode.temporary,
   'store-damaged': exitCode.invalid,
+  'store-unavailable': exitCode.temporary,
   'store-failed': exitCode.temporary,
   'store-incompatible': exitCode.invalid,
   'store-locked': exitCode.temporary,

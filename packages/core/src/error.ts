@@ -56,6 +56,7 @@ const errors = {
   'store-locked': { title: 'Store locked', retryable: true },
   'store-incompatible': { title: 'Store incompatible', retryable: false },
   'store-damaged': { title: 'Store damaged', retryable: false },
+  'store-unavailable': { title: 'Store unavailable', retryable: true },
   'store-failed': { title: 'Store failed', retryable: true },
   'store-closed': { title: 'Store closed', retryable: true },
   'disk-full': { title: 'Disk full', retryable: true },

@@ -5,12 +5,18 @@ import type { ProjectStore } from './projects/project-store.ts'
 /**
  * Keeps events, maps and projects. Each operation is atomic, and durable when it resolves.
  *
- * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing; it
- * rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space, `overloaded`
- * when too many requests are queued, `store-failed` when the store can no longer be trusted. `storeChecks` of
- * `@ingest/core/testing` checks this contract.
+ * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing, except
+ * with `store-unavailable`; it rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there
+ * is no space, `overloaded` when too many requests are queued, `store-failed` when the store can no longer be trusted,
+ * `store-unavailable` when what keeps the data cannot be reached: the operation may have been completed all the same,
+ * and repeating it is safe. `storeChecks` of `@ingest/core/testing` checks this contract.
  */
 export interface Store extends EventStore, MapStore, ProjectStore {
+  /**
+   * Announces this process as a server of the store until `close`. Returns a function that returns the number of live
+   * servers, this one included, as of the last heartbeat. A store without it is served by independent processes.
+   */
+  registerServer?(): () => number
   /** Resolves if an append could succeed now; rejects with the reason otherwise. */
   check(): Promise<void>
   /** Finishes the operations in flight, then releases all resources. May be called twice. */

@@ -129,10 +129,11 @@ function createRead(
   const { readSnapshot, readProject } = reader
 
   function decodeCursor(cursors: EventCursors, projectId: string, cursor: string): Position {
-    const position = cursors.decode(cursor, (position) =>
-      readProject(projectId, undefined, (project) => log.checksumAt(project, positionOf(position))),
-    )
-    return positionOf(position)
+    const position = cursors.decode(cursor)
+    const at = positionOf(position)
+    const stored = () => readProject(projectId, undefined, (project) => log.checksumAt(project, at))
+    cursors.check(cursor, position, position === 0 ? 0 : stored())
+    return at
   }
 
   return async function* read(projectId, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {

@@ -88,6 +88,12 @@ export interface EventStore {
   read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
   /** The cursor of the last event; without events, a cursor before all of them. */
   lastCursor(projectId: string): Promise<Cursor>
+  /**
+   * Calls `onAppend` soon after any process stored events of the project, as a hint: calls may be early, late or too
+   * many. Returns a function that ends it. Without it, long polls of events of other processes read the store again and
+   * again.
+   */
+  watch?(projectId: string, onAppend: () => void): () => void
   totals(projectId: string): Promise<Totals>
   /**
    * Counts the events of the batches received since `since`, of the newest `batchesMax` batches at most: if all of these

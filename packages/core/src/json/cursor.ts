@@ -19,13 +19,18 @@ export interface EventCursors {
    */
   encode(position: number, record: number): string
   /**
-   * The position of a cursor. `recordAt` returns the checksum of the project's event at a position, undefined without
-   * one.
+   * The position of a cursor; `check` must follow.
    *
-   * @throws {IngestError} `invalid-cursor` for a cursor of another store, epoch or project, and for one whose event is
-   *   not in the log
+   * @throws {IngestError} `invalid-cursor` for a cursor of another store, epoch or project
    */
-  decode(cursor: string, recordAt: (position: number) => number | undefined): number
+  decode(cursor: string): number
+  /**
+   * Checks a decoded cursor against the log: `record` is the checksum of the event at its position, 0 for position 0,
+   * and undefined without an event.
+   *
+   * @throws {IngestError} `invalid-cursor` for another or no event
+   */
+  check(cursor: string, position: number, record: number | undefined): void
 }
 
 /*
@@ -49,6 +54,9 @@ const checkOffset = 20
 const cursorBytes = 24
 const cursorLength = 32
 
+const eventMissing =
+  'The event of the cursor is not in the store, as after a backup was restored: read from the beginning.'
+
 /** The event cursors of a project, for store adapters. */
 export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): EventCursors {
   const prefix = Buffer.alloc(positionOffset)
@@ -70,7 +78,7 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
   return {
     encode,
 
-    decode(cursor, recordAt) {
+    decode(cursor) {
       const given = decodeBase64(cursor, cursorLength)
       if (given?.[0] !== eventKind) throw invalidCursor('The cursor is not an event cursor of this store.')
       const isSame = (from: number, to: number) => prefix.subarray(from, to).equals(given.subarray(from, to))
@@ -82,11 +90,12 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
       }
       if (!isSame(projectOffset, positionOffset)) throw invalidCursor('The cursor is of another project.')
       const position = given.readUInt8(positionOffset) * 2 ** 48 + given.readUIntBE(positionOffset + 1, 6)
-      const record = Number.isSafeInteger(position) ? (position === 0 ? 0 : recordAt(position)) : undefined
-      if (record !== undefined && encode(position, record) === cursor) return position
-      throw invalidCursor(
-        'The event of the cursor is not in the store, as after a backup was restored: read from the beginning.',
-      )
+      if (Number.isSafeInteger(position)) return position
+      throw invalidCursor(eventMissing)
+    },
+
+    check(cursor, position, record) {
+      if (record === undefined || encode(position, record) !== cursor) throw invalidCursor(eventMissing)
     },
   }
 }

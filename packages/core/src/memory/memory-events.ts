@@ -39,7 +39,8 @@ export function memoryEventStore(
 
     async *read(projectId, { after, limit = Number.POSITIVE_INFINITY, from = Number.NEGATIVE_INFINITY } = {}) {
       const { log, cursors } = eventsOf(projectId)
-      let first = after === undefined ? 0 : cursors.decode(after, (count) => checksumOf(log[count - 1]?.bytes))
+      let first = after === undefined ? 0 : cursors.decode(after)
+      if (after !== undefined) cursors.check(after, first, first === 0 ? 0 : checksumOf(log[first - 1]?.bytes))
       while (first < log.length && (log[first] as StoredEvent).receivedAt < from) first++
       for (let i = first; i < log.length && i - first < limit; i++) {
         // the store may be closed between two steps

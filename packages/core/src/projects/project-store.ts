@@ -8,6 +8,11 @@ export interface ProjectDecision<T> {
 
 /** The part of a store that keeps projects and their keys; {@link Store} says what holds for all of its operations. */
 export interface ProjectStore {
+  /**
+   * How long Ingest may use a project that it has read, in milliseconds, so that not every request needs a read: a
+   * revoked key ends within this time in other processes. Default: 0.
+   */
+  readonly projectAgeMs?: number
   /** The project as it was last written, by any process. */
   project(projectId: string): Promise<Project | undefined>
   /** The projects with an event, a map or a key, in the order of their bytes. */

@@ -125,7 +125,9 @@ function openCheckThenActStore(): Store {
       await memory.check()
       const { log } = of(projectId)
       const recordAt = (position: number) => log[position - 1] && crc32((log[position - 1] as StoredEvent).bytes)
-      const behind = after === undefined ? 0 : eventCursors(identity, projectId).decode(after, recordAt)
+      const cursors = eventCursors(identity, projectId)
+      const behind = after === undefined ? 0 : cursors.decode(after)
+      if (after !== undefined) cursors.check(after, behind, behind === 0 ? 0 : recordAt(behind))
       const since = log.findIndex(({ receivedAt }) => receivedAt >= from)
       const first = Math.max(behind, since === -1 ? log.length : since)
       for (let i = first; i < log.length && i < first + limit; i++) {

@@ -37,6 +37,7 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   'source-changed': 409,
   'store-closed': 503,
   'store-damaged': 500,
+  'store-unavailable': 503,
   'store-failed': 503,
   'store-incompatible': 500,
   'store-locked': 503,
@@ -87,6 +88,7 @@ const internalCodes: ReadonlySet<ErrorCode> = new Set([
   'store-incompatible',
   'store-locked',
   'store-missing',
+  'store-unavailable',
 ])
 
 /**

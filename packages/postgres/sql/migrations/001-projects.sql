@@ -1,0 +1,95 @@
+-- The schema, its version, the projects and the servers.
+--
+-- `project` leads every primary key, every unique index and the arguments of every function that writes: tables can be
+-- distributed by it. Only functions write, as their owner, so that a role with EXECUTE and SELECT can neither change nor
+-- delete a stored event. The version in a function's name lets old and new servers run side by side.
+
+-- 'compatible' is the oldest version whose servers may use the schema.
+CREATE TABLE ingest.meta (name text COLLATE "C" PRIMARY KEY, value text NOT NULL);
+INSERT INTO ingest.meta (name, value) VALUES
+  ('version', '0'),
+  ('compatible', '1'),
+  ('store_id', gen_random_uuid()::text),
+  ('epoch', gen_random_uuid()::text);
+
+-- `project` is a hash of the id, so that it stays the same after a failover that lost the row.
+-- `state` is the JSON of the keys; `version` is a random id of its last write.
+CREATE TABLE ingest.projects (
+  project int PRIMARY KEY,
+  project_id text COLLATE "C" NOT NULL,
+  version uuid,
+  state text
+);
+
+-- The totals of each project. Appends lock this row until they commit, so that the order of `seq` is that of commits,
+-- without gaps: a reader never skips an event that commits later. The free space keeps updates on their page (HOT).
+CREATE TABLE ingest.heads (
+  project int PRIMARY KEY,
+  seq bigint NOT NULL DEFAULT 0,
+  first_at bigint,
+  last_at bigint,
+  events bigint NOT NULL DEFAULT 0,
+  bytes bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+
+CREATE UNLOGGED TABLE ingest.servers (server uuid PRIMARY KEY, seen_at timestamptz NOT NULL);
+
+-- Ids of batches, in blocks: they say nothing about the order of batches.
+CREATE SEQUENCE ingest.batch_ids INCREMENT BY 100000 MINVALUE 0 START WITH 0;
+
+-- Raises the durability of this transaction to a local flush at least, whatever the session is set to.
+CREATE FUNCTION ingest.require_durability_1() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+END $$;
+
+-- Returns the id of the project with this number: another one if two ids have the same hash.
+CREATE FUNCTION ingest.create_project_1(project int, id text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+#variable_conflict use_variable
+BEGIN
+  PERFORM ingest.require_durability_1();
+  INSERT INTO ingest.projects (project, project_id) VALUES (project, id) ON CONFLICT DO NOTHING;
+  INSERT INTO ingest.heads (project) VALUES (project) ON CONFLICT DO NOTHING;
+  RETURN (SELECT p.project_id FROM ingest.projects p WHERE p.project = project);
+END $$;
+
+-- Writes the state if its version is still `before`, or already `after` because this write is repeated. Returns whether
+-- the state is written.
+CREATE FUNCTION ingest.put_project_1(project int, before uuid, after uuid, state text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+#variable_conflict use_variable
+DECLARE
+  current uuid;
+BEGIN
+  PERFORM ingest.require_durability_1();
+  SELECT p.version INTO current FROM ingest.projects p WHERE p.project = project FOR NO KEY UPDATE;
+  IF NOT FOUND THEN RETURN false; END IF;
+  IF current IS NOT DISTINCT FROM after THEN RETURN true; END IF;
+  IF current IS DISTINCT FROM before THEN RETURN false; END IF;
+  UPDATE ingest.projects p SET version = after, state = put_project_1.state WHERE p.project = put_project_1.project;
+  RETURN true;
+END $$;
+
+-- A heartbeat of a server, as often as it announces itself. Returns the number of live servers.
+CREATE FUNCTION ingest.register_server_1(id uuid, expires_after interval) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+BEGIN
+  INSERT INTO ingest.servers (server, seen_at) VALUES (id, clock_timestamp())
+    ON CONFLICT (server) DO UPDATE SET seen_at = excluded.seen_at;
+  DELETE FROM ingest.servers s WHERE s.seen_at < clock_timestamp() - expires_after * 10;
+  RETURN (SELECT count(*) FROM ingest.servers s WHERE s.seen_at > clock_timestamp() - expires_after);
+END $$;
+
+CREATE FUNCTION ingest.unregister_server_1(id uuid) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS $$
+  DELETE FROM ingest.servers s WHERE s.server = id;
+$$;
+
+-- The first id of a block of ids of batches.
+CREATE FUNCTION ingest.next_batch_ids_1() RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS $$
+  SELECT nextval('ingest.batch_ids');
+$$;

@@ -1,0 +1,55 @@
+-- name: append
+SELECT fresh, conflicts FROM ingest.append_1($1::int, $2::bigint, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: known
+SELECT e.no::int - 1 AS index
+FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no)
+JOIN ingest.event_keys k ON k.project = $1::int AND k.key = e.key
+
+-- name: find
+SELECT b.seq, b.received_at, k.idx, b.body
+FROM ingest.event_keys k
+JOIN ingest.batches b ON b.project = k.project AND b.id = k.batch
+WHERE k.project = $1::int AND k.key = $2::bytea
+
+-- name: batches-from
+SELECT b.seq, b.received_at, b.body
+FROM ingest.batches b
+WHERE b.project = $1::int AND b.seq >= $2::bigint
+ORDER BY b.seq
+LIMIT $3::int
+
+-- name: first-batch-since
+SELECT b.seq
+FROM ingest.batches b
+WHERE b.project = $1::int AND b.received_at >= $2::bigint
+ORDER BY b.received_at, b.seq
+LIMIT 1
+
+-- name: last-batch
+SELECT b.seq, b.body
+FROM ingest.batches b
+WHERE b.project = $1::int
+ORDER BY b.seq DESC
+LIMIT 1
+
+-- name: totals
+SELECT h.events, h.seq AS batches, h.bytes, h.first_at, h.last_at
+FROM ingest.heads h
+WHERE h.project = $1::int
+
+-- name: newest-batches
+SELECT count(*)::int AS batches, coalesce(sum(b.events), 0)::int AS events, min(b.received_at) AS oldest
+FROM (
+  SELECT n.events, n.received_at
+  FROM ingest.batches n
+  WHERE n.project = $1::int
+  ORDER BY n.seq DESC
+  LIMIT $3::int
+) b
+WHERE b.received_at >= $2::bigint
+
+-- name: heads
+SELECT h.project, h.seq
+FROM ingest.heads h
+WHERE h.project = ANY ($1::int[])

@@ -1,0 +1,32 @@
+-- name: project-id
+SELECT p.project_id FROM ingest.projects p WHERE p.project = $1::int
+
+-- name: create-project
+SELECT ingest.create_project_1($1::int, $2) AS project_id
+
+-- name: project-state
+SELECT p.version, p.state FROM ingest.projects p WHERE p.project = $1::int
+
+-- name: put-project
+SELECT ingest.put_project_1($1::int, $2::uuid, $3::uuid, $4) AS written
+
+-- administration: crosses projects
+-- name: projects
+SELECT p.project_id
+FROM ingest.projects p
+WHERE p.state IS NOT NULL
+  OR EXISTS (SELECT 1 FROM ingest.heads h WHERE h.project = p.project AND h.events > 0)
+  OR EXISTS (SELECT 1 FROM ingest.maps m WHERE m.project = p.project)
+ORDER BY p.project_id
+
+-- name: register-server
+SELECT ingest.register_server_1($1::uuid, $2::float8 * interval '1 millisecond') AS servers
+
+-- name: unregister-server
+SELECT ingest.unregister_server_1($1::uuid)
+
+-- name: next-batch-ids
+SELECT ingest.next_batch_ids_1() AS id
+
+-- name: check
+SELECT 1 AS ok

@@ -1,0 +1,69 @@
+import { IngestError } from '@ingest/core'
+
+/**
+ * What an error of a statement means: `lost` if its outcome is unknown because the connection is gone, `retry` if it was
+ * rolled back and may be repeated.
+ *
+ * SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html
+ */
+export type FailureKind = 'lost' | 'retry' | 'final'
+
+const lostStates = new Set([
+  '08000', // connection_exception
+  '08001', // sqlclient_unable_to_establish_sqlconnection
+  '08003', // connection_does_not_exist
+  '08004', // sqlserver_rejected_establishment_of_sqlconnection
+  '08006', // connection_failure
+  '08P01', // protocol_violation: by PgBouncer, for a lost server
+  '25006', // read_only_sql_transaction: a standby, or a primary that was demoted
+  '40003', // statement_completion_unknown
+  '57P01', // admin_shutdown
+  '57P02', // crash_shutdown
+  '57P03', // cannot_connect_now
+  '57P05', // idle_session_timeout
+])
+const retryStates = new Set([
+  '40001', // serialization_failure
+  '40P01', // deadlock_detected
+])
+const busyStates = new Set([
+  '53300', // too_many_connections
+  '55P03', // lock_not_available
+  '57014', // query_canceled, by statement_timeout
+])
+const fullStates = new Set([
+  '53100', // disk_full
+])
+
+/** Errors of `pg` itself, which have no code. */
+const lostMessages =
+  /^(Connection terminated|Client has encountered a connection error|Query read timeout|timeout expired|timeout exceeded)|not queryable/
+
+export function kindOf(error: unknown): FailureKind {
+  const { code, message, syscall } = error as { code?: string; message?: string; syscall?: string }
+  if (syscall !== undefined || (code !== undefined && lostStates.has(code)) || lostMessages.test(message ?? '')) {
+    return 'lost'
+  }
+  return code !== undefined && retryStates.has(code) ? 'retry' : 'final'
+}
+
+/** The error that a caller of the store gets. Messages of PostgreSQL name no values, but hosts and users. */
+export function toIngestError(error: unknown): unknown {
+  if (error instanceof IngestError) return error
+  const { code = '', message } = error as { code?: string; message: string }
+  if (fullStates.has(code)) {
+    return new IngestError('disk-full', `The database has no space left: ${message}.`, { cause: error })
+  }
+  if (busyStates.has(code) || kindOf(error) === 'retry') {
+    return unavailable(`The database is too busy: ${message}.`, error)
+  }
+  if (kindOf(error) === 'lost') return unavailable(`The database cannot be reached: ${message}.`, error)
+  if (code === '28P01' || code === '28000' || code === '3D000') {
+    return new IngestError('invalid-argument', `The database refuses the connection: ${message}.`, { cause: error })
+  }
+  return error
+}
+
+function unavailable(message: string, cause: unknown): IngestError {
+  return new IngestError('store-unavailable', message, { retryAfterSeconds: 1, cause })
+}

@@ -1,0 +1,62 @@
+import { IngestError } from '@ingest/core'
+import type { PoolConfig } from 'pg'
+import { parse, toClientConfig } from 'pg-connection-string'
+
+export interface Host {
+  host: string
+  port: number
+}
+
+/** A parsed connection URL. */
+export interface Target {
+  /** Without host and port. */
+  config: PoolConfig
+  /** Tried in this order; empty for the defaults of `pg`. */
+  hosts: readonly Host[]
+}
+
+const portDefault = 5432
+/** Scheme, credentials, the list of hosts, and the rest. */
+const urlPattern = /^(postgres(?:ql)?:\/\/)((?:[^@/?#]*@)?)([^/?#]*)(.*)$/s
+
+/** Whether a text is the URL of a PostgreSQL database, as `openPostgresStore` takes it. */
+export function isPostgresUrl(text: string): boolean {
+  return /^postgres(ql)?:\/\//.test(text)
+}
+
+/**
+ * Parses a connection URL of libpq's form, which may name several hosts: `postgres://user@a:5432,b:5432/db`. Its
+ * parameter `target_session_attrs` is `any` or `read-write`; the store needs the latter in any case.
+ *
+ * @throws {IngestError} `invalid-argument`, without the URL, as it may hold a password
+ */
+export function parseUrl(url: string): Target {
+  const [, scheme, credentials, list = '', rest] = urlPattern.exec(url) ?? []
+  if (scheme === undefined) throw invalidUrl('it must begin with postgres://')
+  const names = list === '' ? [] : list.split(',')
+  let parsed: ReturnType<typeof parse>
+  try {
+    // one host at a time: `pg` itself knows no lists of hosts
+    parsed = parse(`${scheme}${credentials}${names[0] ?? ''}${rest}`)
+  } catch {
+    throw invalidUrl('expected postgres://user:password@host:port/database')
+  }
+  const { target_session_attrs: attributes, ...options } = parsed as typeof parsed & { target_session_attrs?: string }
+  if (attributes !== undefined && attributes !== 'any' && attributes !== 'read-write') {
+    throw invalidUrl('target_session_attrs must be read-write')
+  }
+  const { host, port, ...config } = toClientConfig(options)
+  if (names.length < 2) return { config, hosts: host ? [{ host, port: Number(port ?? portDefault) }] : [] }
+  return { config, hosts: names.map(parseHost) }
+}
+
+function parseHost(text: string): Host {
+  const [, bracketed, plain, port] = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text) ?? []
+  const host = bracketed ?? plain
+  if (host === undefined) throw invalidUrl('each of its hosts is host or host:port')
+  return { host, port: Number(port ?? portDefault) }
+}
+
+function invalidUrl(reason: string): IngestError {
+  return new IngestError('invalid-argument', `The URL of the PostgreSQL database is invalid: ${reason}.`)
+}

@@ -1,0 +1,2 @@
+export { openDatabase } from './connection/database.ts'
+export { migrations, queries } from './sql.ts'
