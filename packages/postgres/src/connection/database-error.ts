@@ -51,6 +51,7 @@ export function kindOf(error: unknown): FailureKind {
 export function toIngestError(error: unknown): unknown {
   if (error instanceof IngestError) return error
   const { code = '', message } = error as { code?: string; message: string }
+  if (/pool after calling end/.test(message)) return new IngestError('store-closed', 'The store is closed.')
   if (fullStates.has(code)) {
     return new IngestError('disk-full', `The database has no space left: ${message}.`, { cause: error })
   }
