@@ -39,6 +39,15 @@ CREATE TABLE ingest.builds (
   PRIMARY KEY (project, build_id)
 );
 
+-- Makes this transaction wait for the synchronous standby, if there is one, though it writes nothing. After a crash of the
+-- primary its log may hold commits that no standby has and that were never acknowledged; a repeated batch finds them.
+CREATE FUNCTION ingest.await_standby_1() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('synchronous_standby_names') <> '' THEN
+    PERFORM pg_logical_emit_message(true, 'ingest', '');
+  END IF;
+END $$;
+
 -- Stores batches of one project, and freezes the builds of their new events.
 --
 -- `first_id`, first_id + 1, … are the ids of the batches; `received` and `bodies` have one element for each batch; `keys`,
@@ -84,7 +93,10 @@ BEGIN
         ON k.project = project AND k.key = e.key AND k.batch = first_id + e.batch_no AND k.idx = e.idx;
     conflicts := ingest.count_conflicts_1(project, first_id, bodies, keys, batch_nos, idxs);
     -- nothing is new, or this call is repeated
-    IF inserted = 0 THEN RETURN; END IF;
+    IF inserted = 0 THEN
+      PERFORM ingest.await_standby_1();
+      RETURN;
+    END IF;
     SELECT array_agg(b.body ORDER BY b.batch_no), array_agg(b.events ORDER BY b.batch_no) INTO bodies, counts
       FROM (
         SELECT e.batch_no, count(f.no)::int AS events,
