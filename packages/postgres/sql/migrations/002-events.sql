@@ -39,15 +39,6 @@ CREATE TABLE ingest.builds (
   PRIMARY KEY (project, build_id)
 );
 
--- Makes this transaction wait for the synchronous standby, if there is one, though it writes nothing. After a crash of the
--- primary its log may hold commits that no standby has and that were never acknowledged; a repeated batch finds them.
-CREATE FUNCTION ingest.await_standby_1() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  IF current_setting('synchronous_standby_names') <> '' THEN
-    PERFORM pg_logical_emit_message(true, 'ingest', '');
-  END IF;
-END $$;
-
 -- Stores batches of one project, and freezes the builds of their new events.
 --
 -- `first_id`, first_id + 1, … are the ids of the batches; `received` and `bodies` have one element for each batch; `keys`,

@@ -52,6 +52,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     ...config,
     max: connectionsMax,
     connectionTimeoutMillis: connectTimeoutMs,
+    query_timeout: statementTimeoutMs + connectTimeoutMs,
     keepAlive: true,
     Client: function createClient(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
