@@ -4,7 +4,14 @@ import { files, type Import, imports, type Manifest, manifests, packageOf, targe
 
 /** What each package may import of the others: arrows point down only. */
 const below: Record<string, string[]> = {
-  '@ingest/bench': ['@ingest/cli', '@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/postgres', '@ingest/core'],
+  '@ingest/bench': [
+    '@ingest/cli',
+    '@ingest/client',
+    '@ingest/server',
+    '@ingest/lmdb',
+    '@ingest/postgres',
+    '@ingest/core',
+  ],
   '@ingest/bench-peers': ['@ingest/bench'],
   '@ingest/cli': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/postgres', '@ingest/core'],
   '@ingest/client': ['@ingest/core'],
@@ -22,7 +29,7 @@ const below: Record<string, string[]> = {
 const floors: Record<string, string[][]> = {
   'packages/core/src': [
     ['error.ts'],
-    ['validation.ts'],
+    ['validation.ts', 'operations.ts'],
     ['json', 'projects'],
     ['events', 'maps'],
     ['store.ts', 'project-stats.ts', 'internal.ts'],

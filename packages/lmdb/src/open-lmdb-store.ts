@@ -2,6 +2,7 @@ import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError, type Store } from '@ingest/core'
+import { createOperations } from '@ingest/core/internal'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
@@ -243,48 +244,4 @@ async function closeAll(
     ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])
     : closed)
   release()
-}
-
-/** The operations in flight, which are finished before the store closes. */
-function createOperations() {
-  let isClosing = false
-  let running = 0
-  let onIdle = () => {}
-
-  function checkOpen(): void {
-    if (isClosing) throw new IngestError('store-closed', 'The store is closed.')
-  }
-
-  async function run<T>(operation: () => Promise<T>): Promise<T> {
-    checkOpen()
-    running++
-    try {
-      return await operation()
-    } finally {
-      running--
-      if (running === 0) onIdle()
-    }
-  }
-
-  return {
-    checkOpen,
-
-    /** The same operations, each refused once the store is closing. */
-    trackAll<Operations extends object>(operations: Operations): Operations {
-      const tracked = Object.entries(operations).map(([name, operation]) => [
-        name,
-        (...args: unknown[]) => run(() => operation(...args)),
-      ])
-      return Object.fromEntries(tracked)
-    },
-
-    /** Refuses new operations, and resolves when none is in flight. */
-    async drain(): Promise<void> {
-      isClosing = true
-      if (running === 0) return
-      await new Promise<void>((resolve) => {
-        onIdle = resolve
-      })
-    },
-  }
 }

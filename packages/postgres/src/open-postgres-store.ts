@@ -1,13 +1,23 @@
-import type { Store } from '@ingest/core'
-import type { PoolConfig } from 'pg'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { IngestError, type Store } from '@ingest/core'
+import { createOperations } from '@ingest/core/internal'
+import type { PoolClient, PoolConfig } from 'pg'
+import { type Database, openDatabase } from './connection/database.ts'
+import { createEventStore } from './events/event-store.ts'
+import { createEventWatch } from './events/event-watch.ts'
+import { createMapStore } from './maps/map-store.ts'
+import { createProjectNumbers } from './projects/project-numbers.ts'
+import { createProjectStore } from './projects/project-store.ts'
+import { checkCompatible, migrate, readSchema, type SchemaState, schemaVersion } from './schema/migrate.ts'
+import { createServers } from './servers.ts'
 
 /** What the database promises about acknowledged events. */
 export interface DurabilityReport {
   /** Of PostgreSQL: `18.4`. */
   version: string
-  /** Of the schema. */
+  /** The version of the schema. */
   schema: number
-  /** Whether a commit waits for a synchronous standby: acknowledged events survive the loss of the primary. */
+  /** Whether a commit waits for a synchronous standby, so that acknowledged events survive the loss of the primary. */
   survivesPrimaryLoss: boolean
   synchronousCommit: string
   synchronousStandbyNames: string
@@ -16,7 +26,7 @@ export interface DurabilityReport {
 export interface PostgresStoreOptions {
   /**
    * Whether to create or upgrade the schema, which needs its owner. Default: true. False for an application role:
-   * a missing or older schema is refused with `store-missing` or `store-incompatible`.
+   * a missing schema is refused with `store-missing`, an older one with `store-incompatible`.
    */
   migrate?: boolean
   /** The most connections of this process. Default: 10. */
@@ -29,6 +39,8 @@ export interface PostgresStoreOptions {
   onOpen?: (report: DurabilityReport) => void
 }
 
+const checkTimeoutMs = 1500
+
 /**
  * Opens the store in a PostgreSQL database (15 or later, UTF8), and creates its schema `ingest` when it is missing. Any
  * number of processes may have it open.
@@ -38,6 +50,118 @@ export interface PostgresStoreOptions {
  *   (`fsync` or `full_page_writes` off), not UTF8, or has the schema of a newer version; `store-missing` and
  *   `invalid-argument`
  */
-export async function openPostgresStore(_target: string | PoolConfig, _options: PostgresStoreOptions = {}): Promise<Store> {
-  throw new Error('to come')
+export async function openPostgresStore(
+  target: string | PoolConfig,
+  options: PostgresStoreOptions = {},
+): Promise<Store> {
+  const { connectionsMax = 10, statementTimeoutMs = 10_000, projectAgeMs = 1000, onOpen = () => {} } = options
+  const database = openDatabase(target, { connectionsMax, statementTimeoutMs })
+  try {
+    const { schema, report } = await database.withConnection((client) => inspect(client))
+    const state = await prepareSchema(database, schema, options.migrate ?? true)
+    onOpen({ ...report, schema: state.version })
+    return createStore(database, state, projectAgeMs)
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}
+
+/** Creates or upgrades the schema if it must be and may be. */
+async function prepareSchema(
+  database: Database,
+  found: SchemaState | undefined,
+  mayMigrate: boolean,
+): Promise<SchemaState> {
+  checkCompatible(found)
+  if (found && found.version >= schemaVersion) return found
+  if (!mayMigrate) {
+    throw found
+      ? new IngestError(
+          'store-incompatible',
+          `The schema has version ${found.version}, and this server needs ${schemaVersion}: run \`ingest migrate\` as its owner.`,
+        )
+      : new IngestError('store-missing', 'The database has no schema "ingest": run `ingest migrate` as its owner.')
+  }
+  await migrate(database, {})
+  return (await database.withConnection(readSchema)) as SchemaState
+}
+
+/** @throws {IngestError} `store-incompatible` for a database that may lose or change what it acknowledged */
+async function inspect(
+  client: PoolClient,
+): Promise<{ schema: SchemaState | undefined; report: Omit<DurabilityReport, 'schema'> }> {
+  const { rows } = await client.query(`SELECT
+    current_setting('fsync') AS fsync,
+    current_setting('full_page_writes') AS full_page_writes,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('synchronous_standby_names') AS synchronous_standby_names,
+    current_setting('server_version') AS version`)
+  const [settings] = rows
+  for (const name of ['fsync', 'full_page_writes']) {
+    if (settings[name] === 'on') continue
+    throw new IngestError(
+      'store-incompatible',
+      `The database runs with ${name} = ${settings[name]}, which loses acknowledged events in a crash: set it to on.`,
+    )
+  }
+  const { synchronous_commit: synchronousCommit, synchronous_standby_names: synchronousStandbyNames } = settings
+  return {
+    schema: await readSchema(client),
+    report: {
+      version: settings.version.split(' ')[0],
+      // a weaker setting is raised to `on` by every function that writes
+      survivesPrimaryLoss: synchronousStandbyNames !== '' && synchronousCommit !== 'local',
+      synchronousCommit,
+      synchronousStandbyNames,
+    },
+  }
+}
+
+function createStore(database: Database, { storeId, epoch }: SchemaState, projectAgeMs: number): Store {
+  const operations = createOperations()
+  const identity = { id: uuidBytes(storeId), epoch: uuidBytes(epoch) }
+  const numbers = createProjectNumbers(database)
+  const watch = createEventWatch(database, numbers)
+  const servers = createServers(database)
+  const events = createEventStore({ database, numbers, identity, watch, checkOpen: operations.checkOpen })
+  const projects = createProjectStore({ database, numbers, projectAgeMs })
+  const { watch: watchEvents, ...trackedEvents } = events
+  let closing: Promise<void> | undefined
+
+  const tracked = operations.trackAll({
+    ...trackedEvents,
+    ...createMapStore({ database, numbers }),
+    project: projects.project,
+    projects: projects.projects,
+    updateProject: projects.updateProject,
+
+    async check() {
+      await database.query('check', [], performance.now() + checkTimeoutMs)
+    },
+  })
+
+  async function closeAll(): Promise<void> {
+    watch.close()
+    await operations.drain()
+    // a database that cannot be reached must not keep a process from ending
+    await Promise.race([servers.close(), sleep(checkTimeoutMs, undefined, { ref: false })])
+    await database.close()
+  }
+
+  return {
+    ...tracked,
+    projectAgeMs,
+    read: events.read,
+    ...(watchEvents && { watch: watchEvents }),
+    registerServer: servers.register,
+    close() {
+      closing ??= closeAll()
+      return closing
+    },
+  } as Store
+}
+
+function uuidBytes(text: string): Buffer {
+  return Buffer.from(text.replaceAll('-', ''), 'hex')
 }

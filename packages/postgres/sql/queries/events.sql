@@ -49,7 +49,9 @@ FROM (
 ) b
 WHERE b.received_at >= $2::bigint
 
+-- of all watched projects, each by its key
 -- name: heads
-SELECT h.project, h.seq
-FROM ingest.heads h
-WHERE h.project = ANY ($1::int[])
+SELECT p.project_id, h.seq
+FROM ingest.projects p
+JOIN ingest.heads h ON h.project = p.project
+WHERE p.project = ANY ($1::int[])

@@ -1,4 +1,7 @@
-import type { PoolConfig } from 'pg'
+import { IngestError } from '@ingest/core'
+import type { PoolClient, PoolConfig } from 'pg'
+import { type Database, openDatabase } from '../connection/database.ts'
+import { migrations } from '../sql.ts'
 
 export interface MigrateOptions {
   /** Hash partitions of the table of event ids, 1 to 256; only for a new schema. Default: 1, a plain table. */
@@ -9,19 +12,144 @@ export interface MigrateOptions {
   newEpoch?: boolean
 }
 
+/** The version of the schema that this package creates. */
+export const schemaVersion = migrations.length
+const keyPartitionsMax = 256
+/** How long a process waits for another one that migrates, and for each statement of its own. */
+const migrateTimeoutMs = 600_000
+/** The advisory lock of migrations: "ingest" in ASCII. */
+const migrationLock = '115882870141812'
+
 /**
  * Creates or upgrades the schema; one process at a time, others wait.
  *
  * @throws {IngestError} as `openPostgresStore`
  */
 export async function migratePostgres(
-  _target: string | PoolConfig,
-  _options: MigrateOptions = {},
+  target: string | PoolConfig,
+  options: MigrateOptions = {},
 ): Promise<{ from: number; to: number }> {
-  throw new Error('to come')
+  const database = openDatabase(target, { connectionsMax: 1, statementTimeoutMs: migrateTimeoutMs })
+  try {
+    return await migrate(database, options)
+  } finally {
+    await database.close()
+  }
+}
+
+/** Runs all missing migrations in one transaction. */
+export async function migrate(
+  database: Database,
+  { keyPartitions, grantTo, newEpoch = false }: MigrateOptions,
+): Promise<{ from: number; to: number }> {
+  checkPartitions(keyPartitions)
+  return database.withConnection((client) =>
+    inTransaction(client, async () => {
+      await client.query(`SELECT pg_advisory_xact_lock(${migrationLock})`)
+      const state = await readSchema(client)
+      const from = state?.version ?? 0
+      checkCompatible(state)
+      if (from > 0 && keyPartitions !== undefined) {
+        throw new IngestError('invalid-argument', 'The number of key partitions can only be set for a new schema.')
+      }
+      if (from < schemaVersion) {
+        await checkDatabase(client)
+        await client.query(script(from, keyPartitions ?? 1))
+      }
+      if (newEpoch) await client.query("UPDATE ingest.meta SET value = gen_random_uuid()::text WHERE name = 'epoch'")
+      if (grantTo !== undefined) await client.query(grants(grantTo))
+      return { from, to: Math.max(from, schemaVersion) }
+    }),
+  )
 }
 
 /** All migrations as one script, for `psql`. */
-export function printMigrations(_options: Pick<MigrateOptions, 'keyPartitions' | 'grantTo'> = {}): string {
-  throw new Error('to come')
+export function printMigrations({
+  keyPartitions,
+  grantTo,
+}: Pick<MigrateOptions, 'keyPartitions' | 'grantTo'> = {}): string {
+  checkPartitions(keyPartitions)
+  const statements = [script(0, keyPartitions ?? 1), grantTo === undefined ? '' : grants(grantTo)]
+  return `BEGIN;\n${statements.join('\n')}COMMIT;\n`
+}
+
+export interface SchemaState {
+  version: number
+  /** The oldest version of servers that may use the schema. */
+  compatible: number
+  storeId: string
+  epoch: string
+}
+
+/** Undefined without a schema. */
+export async function readSchema(client: Pick<PoolClient, 'query'>): Promise<SchemaState | undefined> {
+  const { rows: found } = await client.query("SELECT to_regclass('ingest.meta') IS NOT NULL AS found")
+  if (!found[0].found) return undefined
+  const { rows } = await client.query('SELECT m.name, m.value FROM ingest.meta m')
+  const values = new Map(rows.map(({ name, value }) => [name, value]))
+  return {
+    version: Number(values.get('version')),
+    compatible: Number(values.get('compatible')),
+    storeId: values.get('store_id'),
+    epoch: values.get('epoch'),
+  }
+}
+
+/** @throws {IngestError} `store-incompatible` for the schema of a newer version that this one cannot use */
+export function checkCompatible(state: SchemaState | undefined): void {
+  if (state === undefined || state.compatible <= schemaVersion) return
+  throw new IngestError(
+    'store-incompatible',
+    `The schema has version ${state.version} and needs servers of version ${state.compatible} or later; this one has ${schemaVersion}: upgrade it.`,
+  )
+}
+
+async function checkDatabase(client: PoolClient): Promise<void> {
+  const { rows } = await client.query(
+    "SELECT current_setting('server_encoding') AS encoding, current_setting('server_version_num')::int AS version",
+  )
+  const [{ encoding, version }] = rows
+  if (encoding !== 'UTF8') {
+    throw new IngestError('store-incompatible', `The database has the encoding ${encoding}: create one with UTF8.`)
+  }
+  if (version < 150_000) throw new IngestError('store-incompatible', 'PostgreSQL 15 or later is needed.')
+}
+
+function script(from: number, keyPartitions: number): string {
+  const steps = migrations.slice(from).map(({ version, name, sql }) => {
+    const statements = sql.replace('/*partitions*/', keyPartitions > 1 ? 'PARTITION BY HASH (key)' : '')
+    const partitions = statements === sql || keyPartitions === 1 ? '' : partitionTables(keyPartitions)
+    return `-- ${name}\n${statements}${partitions}UPDATE ingest.meta SET value = '${version}' WHERE name = 'version';\n`
+  })
+  return `CREATE SCHEMA IF NOT EXISTS ingest;\nREVOKE ALL ON SCHEMA ingest FROM PUBLIC;\n${steps.join('\n')}`
+}
+
+function partitionTables(count: number): string {
+  const tables = Array.from(
+    { length: count },
+    (_, i) =>
+      `CREATE TABLE ingest.event_keys_${i} PARTITION OF ingest.event_keys FOR VALUES WITH (MODULUS ${count}, REMAINDER ${i});\n`,
+  )
+  return tables.join('')
+}
+
+/** What a server needs: it writes through functions alone. */
+function grants(role: string): string {
+  const name = `"${role.replaceAll('"', '""')}"`
+  return `GRANT USAGE ON SCHEMA ingest TO ${name};
+GRANT SELECT ON ALL TABLES IN SCHEMA ingest TO ${name};
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ingest TO ${name};
+`
+}
+
+async function inTransaction<T>(client: PoolClient, use: () => Promise<T>): Promise<T> {
+  await client.query('BEGIN')
+  const result = await use()
+  await client.query('COMMIT')
+  return result
+}
+
+function checkPartitions(count: number | undefined): void {
+  if (count === undefined || (Number.isInteger(count) && count >= 1 && count <= keyPartitionsMax)) return
+  throw new IngestError('invalid-argument', `keyPartitions must be an integer from 1 to ${keyPartitionsMax}.`)
 }

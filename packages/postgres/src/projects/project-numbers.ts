@@ -1,5 +1,4 @@
-import { hash, randomUUID } from 'node:crypto'
-import type { Project, ProjectStore } from '@ingest/core'
+import { hash } from 'node:crypto'
 import type { Database } from '../connection/database.ts'
 
 /** The numbers of projects, which lead the keys of all tables. */
@@ -8,6 +7,8 @@ export interface ProjectNumbers {
   find(projectId: string): Promise<number | undefined>
   /** The number of a project, which is created if it is missing. */
   create(projectId: string): Promise<number>
+  /** The number of a project if it is known, else the one that it most likely has. */
+  likely(projectId: string): number
   /** Forgets a number that the database does not know, as after a failover that lost the project. */
   forget(projectId: string): void
 }
@@ -47,6 +48,8 @@ export function createProjectNumbers(database: Database): ProjectNumbers {
       return project as number
     },
 
+    likely: (projectId) => cache.get(projectId) ?? numberOf(projectId, 0),
+
     forget: (projectId) => void cache.delete(projectId),
   }
 }
@@ -54,54 +57,4 @@ export function createProjectNumbers(database: Database): ProjectNumbers {
 /** A hash of the id, so that it stays the same after a failover that lost the project; further attempts for collisions. */
 export function numberOf(projectId: string, attempt: number): number {
   return hash('sha256', `${attempt}:${projectId}`, 'buffer').readInt32BE(0)
-}
-
-export interface ProjectStoreOptions {
-  database: Database
-  numbers: ProjectNumbers
-  projectAgeMs: number
-}
-
-interface StateRow {
-  version: string | null
-  state: string | null
-}
-
-export function createProjectStore({ database, numbers, projectAgeMs }: ProjectStoreOptions): ProjectStore {
-  async function readState(project: number): Promise<StateRow> {
-    const [row] = await database.query<StateRow>('project-state', [project])
-    return row ?? { version: null, state: null }
-  }
-
-  return {
-    projectAgeMs,
-
-    async project(projectId) {
-      const project = await numbers.find(projectId)
-      return project === undefined ? undefined : parseState((await readState(project)).state)
-    },
-
-    async projects() {
-      const rows = await database.query<{ project_id: string }>('projects')
-      return rows.map((row) => row.project_id)
-    },
-
-    async updateProject(projectId, decide) {
-      for (;;) {
-        const existing = await numbers.find(projectId)
-        const { version, state } = existing === undefined ? { version: null, state: null } : await readState(existing)
-        const { project, result } = decide(parseState(state))
-        if (!project) return result
-        const number = existing ?? (await numbers.create(projectId))
-        const values = [number, version, randomUUID(), JSON.stringify(project)]
-        const [row] = await database.query<{ written: boolean }>('put-project', values)
-        if (row?.written) return result
-        numbers.forget(projectId)
-      }
-    },
-  }
-}
-
-function parseState(state: string | null): Project | undefined {
-  return state === null ? undefined : JSON.parse(state)
 }

@@ -1,0 +1,52 @@
+import { IngestError } from './error.ts'
+
+export interface Operations {
+  /** @throws {IngestError} `store-closed` once the store is closing */
+  checkOpen(): void
+  /** The same operations, each refused once the store is closing. */
+  trackAll<T extends object>(operations: T): T
+  /** Refuses new operations, and resolves when none is in flight. */
+  drain(): Promise<void>
+}
+
+/** The operations in flight of a store, which are finished before it closes. */
+export function createOperations(): Operations {
+  let isClosing = false
+  let running = 0
+  let onIdle = () => {}
+
+  function checkOpen(): void {
+    if (isClosing) throw new IngestError('store-closed', 'The store is closed.')
+  }
+
+  async function run<T>(operation: () => Promise<T>): Promise<T> {
+    checkOpen()
+    running++
+    try {
+      return await operation()
+    } finally {
+      running--
+      if (running === 0) onIdle()
+    }
+  }
+
+  return {
+    checkOpen,
+
+    trackAll<T extends object>(operations: T): T {
+      const tracked = Object.entries(operations).map(([name, operation]) => [
+        name,
+        (...args: unknown[]) => run(() => operation(...args)),
+      ])
+      return Object.fromEntries(tracked)
+    },
+
+    async drain() {
+      isClosing = true
+      if (running === 0) return
+      await new Promise<void>((resolve) => {
+        onIdle = resolve
+      })
+    },
+  }
+}

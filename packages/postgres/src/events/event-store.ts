@@ -1,0 +1,169 @@
+import { crc32 } from 'node:zlib'
+import {
+  type EventCursors,
+  type EventStore,
+  eventCursors,
+  type ReadOptions,
+  type StoredEvent,
+  type StoreIdentity,
+} from '@ingest/core'
+import { byteaArray } from '../connection/binary-arrays.ts'
+import type { Database } from '../connection/database.ts'
+import type { ProjectNumbers } from '../projects/project-numbers.ts'
+import { createAppendQueue } from './append-queue.ts'
+import { splitEvents } from './batch-body.ts'
+import { eventKey } from './event-key.ts'
+import type { EventWatch } from './event-watch.ts'
+
+export interface EventStoreOptions {
+  database: Database
+  numbers: ProjectNumbers
+  identity: StoreIdentity
+  watch: EventWatch
+  /** @throws {IngestError} `store-closed` */
+  checkOpen(): void
+}
+
+interface BatchRow {
+  seq: number
+  received_at: number
+  body: string
+}
+
+/** Events of a batch have the positions from `seq * positionsPerBatch + 1`. */
+const positionsPerBatch = 2 ** 15
+/** Batches of the first page of a read: most reads of a tail find few. */
+const firstPageBatches = 4
+const pageBatchesMax = 64
+/** The size of a page that is aimed at, in bytes. */
+const pageBytes = 2 ** 20
+
+export function createEventStore(options: EventStoreOptions): EventStore {
+  const { database, numbers, identity, watch } = options
+  const queue = createAppendQueue(database, numbers)
+
+  /** Runs a query of an existing project. */
+  async function queryOf<Row>(projectId: string, name: string, ...values: unknown[]): Promise<Row[]> {
+    const project = await numbers.find(projectId)
+    return project === undefined ? [] : database.query<Row>(name, [project, ...values])
+  }
+
+  return {
+    async append(projectId, batch) {
+      if (batch.events.rows.length === 0) return { stored: [], conflicts: 0 }
+      return queue.append(projectId, batch)
+    },
+
+    async known(projectId, eventIds) {
+      const known = eventIds.map(() => false)
+      const keys = byteaArray(eventIds.map(eventKey))
+      for (const { index } of await queryOf<{ index: number }>(projectId, 'known', keys)) known[index] = true
+      return known
+    },
+
+    async find(projectId, eventId) {
+      const [row] = await queryOf<BatchRow & { idx: number }>(projectId, 'find', eventKey(eventId))
+      if (!row) return undefined
+      const event = splitEvents(row.body).find(({ index }) => index === row.idx)
+      return event && toEvent(eventCursors(identity, projectId), row, event)
+    },
+
+    read: createRead(options, queryOf),
+
+    async lastCursor(projectId) {
+      const [row] = await queryOf<BatchRow>(projectId, 'last-batch')
+      const cursors = eventCursors(identity, projectId)
+      const last = row && splitEvents(row.body).at(-1)
+      return last ? toEvent(cursors, row, last).cursor : cursors.encode(0, 0)
+    },
+
+    watch: watch.watch,
+
+    async totals(projectId) {
+      const [row] = await queryOf<TotalsRow>(projectId, 'totals')
+      if (!row || row.events === 0) return { events: 0, batches: 0, bytes: 0 }
+      const { first_at: firstAt, last_at: lastAt, ...totals } = row
+      return { ...totals, firstAt, lastAt }
+    },
+
+    async countSince(projectId, since, batchesMax) {
+      const [row] = await queryOf<RecentRow>(projectId, 'newest-batches', since, batchesMax)
+      const { batches, events, oldest } = row ?? { batches: 0, events: 0, oldest: since }
+      return { events, since: batches === batchesMax ? oldest : since }
+    },
+  }
+}
+
+interface TotalsRow {
+  events: number
+  batches: number
+  bytes: number
+  first_at: number
+  last_at: number
+}
+
+interface RecentRow {
+  batches: number
+  events: number
+  oldest: number
+}
+
+type QueryOf = <Row>(projectId: string, name: string, ...values: unknown[]) => Promise<Row[]>
+
+function createRead({ identity, checkOpen }: EventStoreOptions, queryOf: QueryOf): EventStore['read'] {
+  return async function* read(projectId, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
+    checkOpen()
+    const cursors = eventCursors(identity, projectId)
+    const position = after === undefined ? 0 : cursors.decode(after)
+    let seq = Math.floor(position / positionsPerBatch)
+    let index = (position % positionsPerBatch) - 1
+    let rows = await queryOf<BatchRow>(projectId, 'batches-from', seq, firstPageBatches)
+    if (after !== undefined) cursors.check(after, position, recordAt(rows[0], seq, index))
+    if (from !== undefined) {
+      const [first] = await queryOf<{ seq: number }>(projectId, 'first-batch-since', Math.max(0, Math.ceil(from)))
+      if (!first) return
+      if (first.seq > seq) {
+        ;[seq, index] = [first.seq, -1]
+        rows = await queryOf<BatchRow>(projectId, 'batches-from', seq, firstPageBatches)
+      }
+    }
+    for (let left = limit; ; ) {
+      let isYielded = false
+      for (const row of rows) {
+        for (const stored of splitEvents(row.body)) {
+          if (row.seq === seq && stored.index <= index) continue
+          if (left-- === 0) return
+          checkOpen()
+          yield toEvent(cursors, row, stored)
+          isYielded = true
+        }
+      }
+      // events may be stored while these are read, so only an empty page is the end
+      if (!isYielded || left === 0) return
+      ;[seq, index] = [(rows.at(-1) as BatchRow).seq + 1, -1]
+      rows = await queryOf<BatchRow>(projectId, 'batches-from', seq, nextPageBatches(rows))
+    }
+  }
+}
+
+/** The checksum of an event for its cursor; 0 before the first one, undefined if it is not stored. */
+function recordAt(row: BatchRow | undefined, seq: number, index: number): number | undefined {
+  if (index === -1) return seq === 0 ? 0 : undefined
+  const events = row?.seq === seq ? splitEvents(row.body) : []
+  const event = events.find((each) => each.index === index)
+  return event && crc32(event.bytes)
+}
+
+/** As many batches of the size of these as make a page. */
+function nextPageBatches(rows: readonly BatchRow[]): number {
+  const bytes = rows.reduce((sum, { body }) => sum + body.length, 0)
+  return Math.max(1, Math.min(pageBatchesMax, Math.floor((rows.length * pageBytes) / bytes)))
+}
+
+function toEvent(
+  cursors: EventCursors,
+  { seq, received_at: receivedAt }: BatchRow,
+  { index, bytes }: { index: number; bytes: Buffer },
+): StoredEvent {
+  return { cursor: cursors.encode(seq * positionsPerBatch + index + 1, crc32(bytes)), receivedAt, bytes }
+}

@@ -1,0 +1,54 @@
+import { randomUUID } from 'node:crypto'
+import type { Project, ProjectStore } from '@ingest/core'
+import type { Database } from '../connection/database.ts'
+import type { ProjectNumbers } from './project-numbers.ts'
+
+export interface ProjectStoreOptions {
+  database: Database
+  numbers: ProjectNumbers
+  projectAgeMs: number
+}
+
+interface StateRow {
+  version: string | null
+  state: string | null
+}
+
+export function createProjectStore({ database, numbers, projectAgeMs }: ProjectStoreOptions): ProjectStore {
+  async function readState(project: number): Promise<StateRow> {
+    const [row] = await database.query<StateRow>('project-state', [project])
+    return row ?? { version: null, state: null }
+  }
+
+  return {
+    projectAgeMs,
+
+    async project(projectId) {
+      const project = await numbers.find(projectId)
+      return project === undefined ? undefined : parseState((await readState(project)).state)
+    },
+
+    async projects() {
+      const rows = await database.query<{ project_id: string }>('projects')
+      return rows.map((row) => row.project_id)
+    },
+
+    async updateProject(projectId, decide) {
+      for (;;) {
+        const existing = await numbers.find(projectId)
+        const { version, state } = existing === undefined ? { version: null, state: null } : await readState(existing)
+        const { project, result } = decide(parseState(state))
+        if (!project) return result
+        const number = existing ?? (await numbers.create(projectId))
+        const values = [number, version, randomUUID(), JSON.stringify(project)]
+        const [row] = await database.query<{ written: boolean }>('put-project', values)
+        if (row?.written) return result
+        numbers.forget(projectId)
+      }
+    },
+  }
+}
+
+function parseState(state: string | null): Project | undefined {
+  return state === null ? undefined : JSON.parse(state)
+}

@@ -1,0 +1,52 @@
+import { randomUUID } from 'node:crypto'
+import type { Database } from './connection/database.ts'
+
+const heartbeatMs = 2000
+/** A server without a heartbeat for this long is not counted. */
+const expiresAfterMs = 7000
+
+/** Heartbeats of this process as a server of the store. */
+export interface Servers {
+  /** Begins the heartbeats; returns a function that returns the number of live servers as of the last one. */
+  register(): () => number
+  /** Ends the heartbeats and withdraws this server. */
+  close(): Promise<void>
+}
+
+export function createServers(database: Database): Servers {
+  const id = randomUUID()
+  let count = 1
+  let beating: Promise<void> | undefined
+  let timer: NodeJS.Timeout | undefined
+  let isClosed = false
+
+  async function beat(): Promise<void> {
+    try {
+      const [row] = await database.query<{ servers: number }>('register-server', [id, expiresAfterMs])
+      // a heartbeat of its own that took too long counts nothing
+      count = Math.max(1, row?.servers ?? 1)
+    } catch {
+      // while the database cannot be reached, the number stays
+    }
+    if (isClosed) return
+    timer = setTimeout(() => {
+      beating = beat()
+    }, heartbeatMs)
+    timer.unref()
+  }
+
+  return {
+    register() {
+      beating ??= beat()
+      return () => count
+    },
+
+    async close() {
+      isClosed = true
+      clearTimeout(timer)
+      if (!beating) return
+      await beating
+      await database.query('unregister-server', [id]).catch(() => {})
+    },
+  }
+}
