@@ -107,7 +107,7 @@ function toProgress({ step, done, total }: CopyProgress): Progress {
   const text =
     step === 'maps'
       ? `${formatBytes(done)} of ${formatBytes(total)} verified`
-      : `${done.toLocaleString('en-US')} of ${formatCount(total, 'event')}`
+      : `${done} of ${formatCount(total, 'event')}`
   return { label: step, done, total, text, isAnnounced: step === 'copying' || step === 'verifying' }
 }
 
