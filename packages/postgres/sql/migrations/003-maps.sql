@@ -60,10 +60,11 @@ CREATE TABLE ingest.chunks (
 );
 ALTER TABLE ingest.chunks ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- The digests in `chunks` of a manifest, in their order.
+-- The digests in `chunks` of a manifest, in their order. Its setting keeps it from being inlined: the rows of sorts and
+-- joins would each have all of `chunks`.
 CREATE FUNCTION ingest.chunk_digests_1(chunks bytea) RETURNS TABLE (digest bytea, no int)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-  -- the concatenation reads the value once, not once for each digest
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog AS $$
+  -- the concatenation reads the stored value once, not once for each digest
   SELECT substring(l.list FROM n * 36 + 1 FOR 32), n
   FROM (SELECT $1 || ''::bytea AS list OFFSET 0) l, generate_series(0, octet_length(l.list) / 36 - 1) n
 $$;
