@@ -68,9 +68,10 @@ const floors: Record<string, string[][]> = {
   'packages/client/src': [['http', 'batch', 'upload'], ['calls', 'import'], ['client.ts'], ['sender'], ['index.ts']],
   'packages/cli/src': [
     ['io.ts', 'options.ts'],
+    ['store.ts'],
     ['settings.ts', 'connect.ts', 'terminal'],
     ['exit-code.ts', 'files'],
-    ['export'],
+    ['copy', 'export'],
     ['commands'],
     ['program.ts'],
     ['run.ts'],
