@@ -36,7 +36,10 @@ t.test('migrations', { skip: noPostgres }, async (t) => {
     await t.rejects(openPostgresStore(url, { migrate: false }), { code: 'store-missing' })
     await migratePostgres(url)
     await setMeta(url, 'version', schemaVersion - 1)
-    await t.rejects(openPostgresStore(url, { migrate: false }), { code: 'store-incompatible', message: /ingest migrate/ })
+    await t.rejects(openPostgresStore(url, { migrate: false }), {
+      code: 'store-incompatible',
+      message: /ingest migrate/,
+    })
   })
 
   t.test('a newer schema is refused unless it is compatible with this version', async (t) => {
@@ -77,7 +80,10 @@ t.test('migrations', { skip: noPostgres }, async (t) => {
     const ids = Array.from({ length: 100 }, (_, i) => `e-${i}`)
     t.ok((await store.append('p', batchOf(...ids))).stored.every(Boolean))
     t.notOk((await store.append('p', batchOf(...ids))).stored.some(Boolean))
-    const counts = await runSql<{ ids: number }>(url, 'SELECT count(*)::int AS ids FROM ingest.event_keys GROUP BY tableoid')
+    const counts = await runSql<{ ids: number }>(
+      url,
+      'SELECT count(*)::int AS ids FROM ingest.event_keys GROUP BY tableoid',
+    )
     t.equal(counts.length, 4)
     await store.close()
     await t.rejects(migratePostgres(url, { keyPartitions: 8 }), { code: 'invalid-argument' })
