@@ -55,12 +55,13 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     keepAlive: true,
     Client: function connectToHost(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
-      return new pg.Client({ ...settings, ...timeouts, ...(hosts[hostIndex] as Host | undefined) })
+      const client = new pg.Client({ ...settings, ...timeouts, ...(hosts[hostIndex] as Host | undefined) })
+      // a connection that ends between two statements says so by an event, which would end the process
+      return client.on('error', () => {})
     } as unknown as typeof pg.Client,
     types: { getTypeParser },
     onConnect: checkWritable,
   } as PoolConfig)
-  // idle connections end when the database restarts
   pool.on('error', () => {})
   const slots = createSlots(connectionsMax)
 
