@@ -420,7 +420,7 @@ t.test('a queued verification is cancelled with its caller', async (t) => {
   const leaving = new AbortController()
   const waiting = ingest.project('p').publishMap(second, {
     signal: leaving.signal,
-    admit: () => setImmediate(() => leaving.abort(new RangeError('left'))),
+    admit: () => void setImmediate(() => leaving.abort(new RangeError('left'))),
   })
   await t.rejects(waiting, { message: 'left' })
   open()

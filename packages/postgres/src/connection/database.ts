@@ -52,16 +52,18 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     ...config,
     max: connectionsMax,
     connectionTimeoutMillis: connectTimeoutMs,
+    query_timeout: statementTimeoutMs + connectTimeoutMs,
     keepAlive: true,
-    Client: function connectToHost(settings: PoolConfig) {
+    Client: function createClient(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
       const client = new pg.Client({ ...settings, ...timeouts, ...(hosts[hostIndex] as Host | undefined) })
-      // a connection that ends between two statements says so by an event, which would end the process
+      // the statement that is running reports the error
       return client.on('error', () => {})
     } as unknown as typeof pg.Client,
     types: { getTypeParser },
     onConnect: checkWritable,
   } as PoolConfig)
+  // idle connections end when the database restarts
   pool.on('error', () => {})
   const slots = createSlots(connectionsMax)
 
@@ -73,10 +75,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
       return (await client.query({ text, values: values as unknown[], query_timeout: timeLeftMs } as QueryConfig)).rows
     } catch (error) {
       // only an error of PostgreSQL itself leaves the connection usable
-      if (kindOf(error) === 'lost') {
-        failure = error as Error
-        nextHost()
-      }
+      if (kindOf(error) === 'lost') failure = error as Error
       throw error
     } finally {
       client.release(failure)
@@ -84,6 +83,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
   }
 
   async function connect(): Promise<PoolClient> {
+    const tried = hostIndex
     try {
       return await pool.connect()
     } catch (error) {
@@ -91,13 +91,10 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
         mayStartWithTimeouts = false
         return pool.connect()
       }
-      nextHost()
+      // of several connections that fail at once, one moves on
+      if (hostIndex === tried && hosts.length > 0) hostIndex = (hostIndex + 1) % hosts.length
       throw error
     }
-  }
-
-  function nextHost(): void {
-    if (hosts.length > 0) hostIndex = (hostIndex + 1) % hosts.length
   }
 
   async function repeat<T>(operation: () => Promise<T>, deadline: number): Promise<T> {
