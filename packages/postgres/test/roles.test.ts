@@ -4,7 +4,7 @@ import t from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
 import { migratePostgres } from '../src/schema/migrate.ts'
 import { batchOf, idsOf } from './batches.ts'
-import { createDatabase, noPostgres, openTestServer, runSql } from './database.ts'
+import { createDatabase, dropDatabase, noPostgres, openTestServer, runSql } from './database.ts'
 
 const password = 'p@ss word/'
 
@@ -14,12 +14,17 @@ async function openRoles() {
   const [owner, server, stranger] = ['owner', 'server', 'stranger'].map((name) => `ingest_test_${name}_${id}`)
   const admin = await openTestServer()
   for (const role of [owner, server, stranger]) await runSql(admin, `CREATE ROLE ${role} LOGIN PASSWORD '${password}'`)
-  // after the databases, which hold rights of these roles
-  t.teardown(() => runSql(admin, `DROP ROLE ${owner}, ${server}, ${stranger}`))
+  // its databases hold rights of these roles
+  const urls: string[] = []
+  t.teardown(async () => {
+    for (const url of urls) await dropDatabase(url)
+    await runSql(admin, `DROP ROLE ${owner}, ${server}, ${stranger}`)
+  })
 
   /** The URLs of a new database for each role. */
   async function createFor() {
     const url = await createDatabase()
+    urls.push(url)
     await runSql(admin, `ALTER DATABASE ${new URL(url).pathname.slice(1)} OWNER TO ${owner}`)
     const [asOwner, asServer, asStranger] = [owner, server, stranger].map((role) => {
       const ofRole = new URL(url)
@@ -36,10 +41,12 @@ async function openRoles() {
 t.test('a role of servers can do all that a store does, and nothing else', { skip: noPostgres }, async (t) => {
   const { createFor } = await openRoles()
 
-  t.test('the store keeps the contract', async (t) => {
+  t.test('the store keeps a sample of the contract', async (t) => {
     const open = async () => openPostgresStore((await createFor()).asServer, { migrate: false })
     const shared = shareStore(open)
-    for (const { name, isolated, run } of storeChecks) await t.test(name, () => run(isolated ? open : shared.open))
+    // the contract itself runs as the owner; these use every function
+    const some = storeChecks.filter((_, i) => i % 6 === 0)
+    for (const { name, isolated, run } of some) await t.test(name, () => run(isolated ? open : shared.open))
     await shared.close()
   })
 
