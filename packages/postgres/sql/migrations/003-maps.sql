@@ -255,6 +255,7 @@ BEGIN
   SELECT m.version, m.complete, m.pending INTO map
     FROM ingest.maps m WHERE m.project = project AND m.build_id = build AND m.place_id = place;
   IF map.version = after THEN
+    PERFORM ingest.await_standby_1();
     outcome := 'written';
     RETURN;
   END IF;
@@ -389,6 +390,7 @@ BEGIN
     END IF;
   END IF;
   IF outcome NOT IN ('stored', 'existing') THEN RETURN; END IF;
+  IF outcome = 'existing' THEN PERFORM ingest.await_standby_1(); END IF;
   SELECT coalesce(array_agg(r.build_id), '{}'), coalesce(array_agg(r.place_id), '{}') INTO builds, places
     FROM (
       SELECT m.build_id, m.place_id FROM ingest.manifests m
