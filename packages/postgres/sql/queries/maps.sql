@@ -51,11 +51,10 @@ SELECT c.body FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = $2::
 SELECT t.pending_bytes FROM ingest.map_totals t WHERE t.project = $1::int
 
 -- administration: crosses projects
--- name: expired-maps
-SELECT m.project, m.build_id, m.place_id
+-- name: projects-with-expired-maps
+SELECT DISTINCT m.project
 FROM ingest.manifests m
 WHERE NOT m.kept AND m.touched_at < $1::bigint
-LIMIT $2::int
 
--- name: expire-map
-SELECT ingest.expire_map_1($1::int, $2, $3, $4::bigint)
+-- name: expire-pending
+SELECT ingest.expire_pending_1($1::int, $2::bigint) AS expired

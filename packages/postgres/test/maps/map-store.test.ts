@@ -101,6 +101,7 @@ t.test('maps in PostgreSQL', { skip: noPostgres }, async (t) => {
       decisions++
       return { contents: { ...(pending && { pending: { ...pending, touchedAt: 3 } }) }, result: 1 }
     })
+    t.ok(decisions < texts.length)
     const { pending } = await others.map(key)
     t.equal(pending?.touchedAt, 3)
     t.same(pending?.missing, digests.slice(decisions))
@@ -148,7 +149,7 @@ t.test('maps in PostgreSQL', { skip: noPostgres }, async (t) => {
 
   t.test('a map whose build froze after it was found idle does not expire', async (t) => {
     const { url, maps, others, close } = await openMaps(async (name) => {
-      if (name === 'expire-map') await store.append('p', batchWith([{ eventId: 'e', buildId: 'b' }]))
+      if (name === 'expire-pending') await store.append('p', batchWith([{ eventId: 'e', buildId: 'b' }]))
     })
     const store = await openPostgresStore(url)
     await record(maps, 'a')
