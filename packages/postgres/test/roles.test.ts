@@ -54,7 +54,7 @@ t.test('a role of servers can do all that a store does, and nothing else', { ski
     const tables = relations.filter(({ kind }) => kind === 'r').map(({ name }) => name)
     t.ok(tables.includes('ingest.batches') && tables.includes('ingest.event_keys') && tables.length > 4)
     const ofTable = (table: string) => [
-      `INSERT INTO ${table} SELECT * FROM ${table}`,
+      `INSERT INTO ${table} DEFAULT VALUES`,
       `DELETE FROM ${table}`,
       `TRUNCATE ${table} CASCADE`,
       `DROP TABLE ${table} CASCADE`,
