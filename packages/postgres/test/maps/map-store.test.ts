@@ -5,14 +5,16 @@ import { type Database, openDatabase } from '../../src/connection/database.ts'
 import { createMapStore } from '../../src/maps/map-store.ts'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { createProjectNumbers } from '../../src/projects/project-numbers.ts'
+import { migratePostgres } from '../../src/schema/migrate.ts'
 import { batchWith } from '../batches.ts'
-import { noPostgres, openTestDatabase, runSql } from '../database.ts'
+import { createDatabase, dropDatabase, noPostgres, runSql } from '../database.ts'
 
 type BeforeQuery = (name: string, values: readonly unknown[]) => Promise<void>
 
 /** The map store of a new database; `beforeQuery` runs before each of its statements. */
 async function openMaps(beforeQuery: BeforeQuery = async () => {}) {
-  const { url, drop } = await openTestDatabase()
+  const url = await createDatabase()
+  await migratePostgres(url)
   const database = openDatabase(url, { connectionsMax: 4, statementTimeoutMs: 10_000 })
   const observed: Database = {
     ...database,
@@ -30,7 +32,7 @@ async function openMaps(beforeQuery: BeforeQuery = async () => {}) {
     others: mapsOn(database),
     async close() {
       await database.close()
-      await drop()
+      await dropDatabase(url)
     },
   }
 }
