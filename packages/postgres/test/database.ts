@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { migratePostgres } from '../src/schema/migrate.ts'
+import t from 'tap'
 import { startPostgres, whyNoServer } from './postgres-server.ts'
 
 const givenUrl = process.env.INGEST_TEST_POSTGRES
@@ -16,14 +16,7 @@ export function openTestServer(): Promise<string> {
   return server
 }
 
-/** A database with the schema and nothing in it: a copy of one would take as long, and have its identity. */
-export async function openTestDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
-  const url = await createDatabase()
-  await migratePostgres(url)
-  return { url, drop: () => dropDatabase(url) }
-}
-
-/** The URL of a database without the schema. */
+/** The URL of an empty database, in which a store creates the schema when it opens; deleted with the server. */
 export async function createDatabase(): Promise<string> {
   return createFrom('template1', await newUrl())
 }
@@ -35,12 +28,18 @@ export async function copyDatabase(url: string, copy?: string): Promise<string> 
 
 /** Ends its connections, and deletes it. */
 export async function dropDatabase(url: string): Promise<void> {
-  await runSql(await openTestServer(), `DROP DATABASE ${nameOf(url)} WITH (FORCE)`)
+  await runSql(await openTestServer(), `DROP DATABASE IF EXISTS ${nameOf(url)} WITH (FORCE)`)
 }
 
 async function createFrom(template: string, url: string): Promise<string> {
   await runSql(await openTestServer(), `CREATE DATABASE ${nameOf(url)} TEMPLATE ${template}`)
+  cleanUp(() => dropDatabase(url))
   return url
+}
+
+/** Does so at the end, the newest first, on a given server: one of the tests deletes all its data. */
+export function cleanUp(how: () => Promise<unknown>): void {
+  if (givenUrl !== undefined) t.teardown(how)
 }
 
 async function newUrl(): Promise<string> {

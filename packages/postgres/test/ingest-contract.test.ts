@@ -4,14 +4,12 @@ import { ingestChecks, type OpenIngest } from '@ingest/core/testing'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
-import { noPostgres, openTestDatabase } from './database.ts'
+import { createDatabase, noPostgres } from './database.ts'
 
 const skip = noPostgres
 
-async function openEmbedded(t: Test): Promise<EmbeddedIngest> {
-  const { url, drop } = await openTestDatabase()
-  t.teardown(drop)
-  return createIngest({ store: await openPostgresStore(url) })
+async function openEmbedded(): Promise<EmbeddedIngest> {
+  return createIngest({ store: await openPostgresStore(await createDatabase()) })
 }
 
 /** Runs all checks with an Ingest of new projects, or of their own if they close it. */
@@ -21,13 +19,13 @@ async function runChecks(t: Test, openShared: OpenIngest, openIsolated: OpenInge
 }
 
 t.test('an ingest on the PostgreSQL store keeps its promises', { skip }, async (t) => {
-  const shared = await openEmbedded(t)
+  const shared = await openEmbedded()
   let count = 0
   await runChecks(
     t,
     async () => ({ ingest: shared.project(`project-${count++}`), async close() {} }),
     async () => {
-      const embedded = await openEmbedded(t)
+      const embedded = await openEmbedded()
       return { ingest: embedded.project('p'), close: embedded.close }
     },
   )
@@ -35,7 +33,7 @@ t.test('an ingest on the PostgreSQL store keeps its promises', { skip }, async (
 })
 
 t.test('over HTTP, a server on the PostgreSQL store keeps the promises of an ingest', { skip }, async (t) => {
-  const embedded = await openEmbedded(t)
+  const embedded = await openEmbedded()
   const served = await serve({ ingest: embedded, port: 0, closeTimeoutMs: 1 })
   let count = 0
   async function open() {

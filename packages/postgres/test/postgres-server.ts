@@ -30,6 +30,8 @@ export interface PostgresServer {
   kill(): Promise<void>
   /** The main process, then its children. */
   pids(): number[]
+  /** Ends the recovery of a standby, which takes writes from then on. */
+  promote(): Promise<void>
 }
 
 export interface StartOptions {
@@ -105,6 +107,10 @@ function createServerHandle(directory: string, port: number): PostgresServer {
 
     async stop(mode = 'fast') {
       await runAsUser(join(environment().bin, 'pg_ctl'), ['stop', '-s', '-w', '-D', directory, '-m', mode])
+    },
+
+    async promote() {
+      await runAsUser(join(environment().bin, 'pg_ctl'), ['promote', '-s', '-w', '-D', directory])
     },
 
     async kill() {
@@ -195,6 +201,14 @@ async function createCluster(directory: string): Promise<string> {
   }
   takeOver(directory)
   return directory
+}
+
+/** Copies the data of a server that was stopped. */
+export async function copyData(directory: string): Promise<string> {
+  const copy = mkdtempSync(join(environment().root, 'data-'))
+  await run('cp', ['-R', `${directory}/.`, copy])
+  takeOver(copy)
+  return copy
 }
 
 /** The binaries, and the directory of this process for data. */

@@ -1,9 +1,10 @@
 import type { Store } from '@ingest/core'
-import { durableStoreChecks, restoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
+import { durableStoreChecks, restoreChecks, sharedStoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
 import t from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
 import { migratePostgres } from '../src/schema/migrate.ts'
-import { copyDatabase, dropDatabase, noPostgres, openTestDatabase } from './database.ts'
+import { copyDatabase, createDatabase, dropDatabase, noPostgres } from './database.ts'
+import { createForRoles } from './roles.ts'
 
 /** Opens stores in databases of their own, and again in the database of a closed one. */
 function openStores() {
@@ -16,7 +17,7 @@ function openStores() {
   }
 
   return {
-    open: async () => openAt((await openTestDatabase()).url),
+    open: async () => openAt(await createDatabase()),
     reopen: (closed: Store) => openAt(urls.get(closed) as string),
 
     /** Another store on the database of one. */
@@ -33,19 +34,27 @@ function openStores() {
         return openAt(url)
       }
     },
-
-    async dropAll() {
-      for (const url of new Set(urls.values())) await dropDatabase(url)
-    },
   }
 }
 
-t.test('the store keeps the contract', { skip: noPostgres }, async (t) => {
-  const { open, reopen, backUp, dropAll } = openStores()
+t.test('the store keeps the contract as a role that may only call functions', { skip: noPostgres }, async (t) => {
+  const open = async () => openPostgresStore((await createForRoles()).asServer, { migrate: false })
   const shared = shareStore(open)
   for (const { name, isolated, run } of storeChecks) await t.test(name, () => run(isolated ? open : shared.open))
   await shared.close()
+})
+
+t.test('the store keeps the contract of stores that outlive their process', { skip: noPostgres }, async (t) => {
+  const { open, reopen, backUp } = openStores()
   for (const { name, run } of durableStoreChecks) await t.test(name, () => run(open, reopen))
   for (const { name, run } of restoreChecks) await t.test(name, () => run(open, reopen, backUp))
-  await dropAll()
+})
+
+t.test('several stores on one database keep the contract', { skip: noPostgres }, async (t) => {
+  const { open, openAgain } = openStores()
+  const shared = shareStore(open, openAgain)
+  for (const { name, isolated, run } of sharedStoreChecks) {
+    await t.test(name, () => (isolated ? run(open, openAgain) : run(shared.open, shared.openAgain)))
+  }
+  await shared.close()
 })
