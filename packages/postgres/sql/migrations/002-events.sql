@@ -80,8 +80,10 @@ BEGIN
   IF inserted < event_count THEN
     SELECT coalesce(array_agg(e.no::int ORDER BY e.no), '{}') INTO fresh
       FROM unnest(keys, batch_nos, idxs) WITH ORDINALITY AS e(key, batch_no, idx, no)
-      JOIN ingest.event_keys k
-        ON k.project = project AND k.key = e.key AND k.batch = first_id + e.batch_no AND k.idx = e.idx;
+      -- OFFSET 0: one look-up for each key. A join may read all keys of a project that grew since the last ANALYZE.
+      CROSS JOIN LATERAL (
+        SELECT k.batch, k.idx FROM ingest.event_keys k WHERE k.project = project AND k.key = e.key OFFSET 0) k
+      WHERE k.batch = first_id + e.batch_no AND k.idx = e.idx;
     conflicts := ingest.count_conflicts_1(project, first_id, bodies, keys, batch_nos, idxs);
     -- nothing is new, or this call is repeated
     IF inserted = 0 THEN
@@ -160,13 +162,14 @@ RETURNS int[] LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
   WITH known AS MATERIALIZED (
     SELECT e.batch_no, e.idx, k.batch, k.idx AS stored_idx
     FROM unnest($4, $5, $6) AS e(key, batch_no, idx)
-    JOIN ingest.event_keys k ON k.project = $1 AND k.key = e.key
+    CROSS JOIN LATERAL (
+      SELECT k.batch, k.idx FROM ingest.event_keys k WHERE k.project = $1 AND k.key = e.key OFFSET 0) k
     WHERE k.batch < $2 OR k.batch >= $2 + cardinality($3)),
   -- each batch is split once
   stored AS MATERIALIZED (
     SELECT b.id, x.no - 1 AS idx, x.event
     FROM (SELECT DISTINCT known.batch FROM known) d
-    JOIN ingest.batches b ON b.project = $1 AND b.id = d.batch,
+    CROSS JOIN LATERAL (SELECT b.id, b.body FROM ingest.batches b WHERE b.project = $1 AND b.id = d.batch OFFSET 0) b,
       string_to_table(b.body, E'\x1e') WITH ORDINALITY AS x(event, no)),
   given AS MATERIALIZED (
     SELECT b.no - 1 AS batch_no, x.no - 1 AS idx, x.event
