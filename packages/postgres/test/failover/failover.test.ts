@@ -1,26 +1,34 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { noPostgres } from '../database.ts'
 import { startIngestServer } from '../faults/ingest-server.ts'
 import { createProject, readBack, startLoad, unexpected } from '../faults/senders.ts'
+import { whyNoServer } from '../postgres-server.ts'
 import { startReplicatedServers } from './replicated-servers.ts'
 
 /** `INGEST_FAILOVER_MS=5000` for a longer load, with figures. */
 const loadMs = Number(process.env.INGEST_FAILOVER_MS ?? 0)
 
-t.test('with a synchronous standby, the loss of the primary loses and doubles nothing', { skip: noPostgres }, async (t) => {
-  const { stored, ledger } = await failOver(t, true)
-  t.strictSame(stored, { doubled: [], lost: [], unknown: [], totals: stored.totals })
-  t.strictSame(unexpected(ledger), [])
-  t.notOk(ledger.outcomes.has('late'), 'every response came in time')
-})
+t.test(
+  'with a synchronous standby, the loss of the primary loses and doubles nothing',
+  { skip: whyNoServer() },
+  async (t) => {
+    const { stored, ledger } = await failOver(t, true)
+    t.strictSame(stored, { doubled: [], lost: [], unknown: [], totals: stored.totals })
+    t.strictSame(unexpected(ledger), [])
+    t.notOk(ledger.outcomes.has('late'), 'every response came in time')
+  },
+)
 
-t.test('with an asynchronous standby, the loss of the primary loses acknowledged events', { skip: noPostgres }, async (t) => {
-  const { stored, ledger } = await failOver(t, false)
-  t.ok(stored.lost.length > 0)
-  t.strictSame(stored.doubled, [])
-  t.strictSame(unexpected(ledger), [])
-})
+t.test(
+  'with an asynchronous standby, the loss of the primary loses acknowledged events',
+  { skip: whyNoServer() },
+  async (t) => {
+    const { stored, ledger } = await failOver(t, false)
+    t.ok(stored.lost.length > 0)
+    t.strictSame(stored.doubled, [])
+    t.strictSame(unexpected(ledger), [])
+  },
+)
 
 /** Loses a primary under load while its standby is behind, promotes the standby, and reads back what it has. */
 async function failOver(t: Test, isSynchronous: boolean) {

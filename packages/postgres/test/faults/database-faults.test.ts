@@ -1,8 +1,7 @@
 import { get } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { noPostgres } from '../database.ts'
-import { type PostgresServer, startPostgres } from '../postgres-server.ts'
+import { type PostgresServer, startPostgres, whyNoServer } from '../postgres-server.ts'
 import { type IngestServer, startIngestServer } from './ingest-server.ts'
 import { createProject, type Load, readBack, startLoad, unexpected } from './senders.ts'
 
@@ -13,7 +12,7 @@ const senders = 8
 
 t.test(
   'a database that is stopped, killed or frozen under load loses and doubles nothing',
-  { skip: noPostgres },
+  { skip: whyNoServer() },
   async (t) => {
     let database = await startPostgres()
     const { url: store, directory, port } = database
@@ -62,7 +61,7 @@ t.test(
   },
 )
 
-t.test('a database whose processes are frozen is not ready, and continues', { skip: noPostgres }, async (t) => {
+t.test('a database whose processes are frozen is not ready, and continues', { skip: whyNoServer() }, async (t) => {
   const database = await startPostgres()
   const project = await createProject(database.url, 'game-1')
   const servers = await Promise.all([startIngestServer(t, database.url), startIngestServer(t, database.url)])

@@ -3,7 +3,7 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { numberOf } from '../../src/projects/project-numbers.ts'
-import { noPostgres, openTestDatabase, runSql } from '../database.ts'
+import { createDatabase, noPostgres, runSql } from '../database.ts'
 
 const held: Record<string, (project: number) => string> = {
   'the head': (project) => `SELECT 1 FROM ingest.heads WHERE project = ${project} FOR UPDATE`,
@@ -16,7 +16,7 @@ t.test(
   'a lock that is held makes the append of its project unavailable, and no other',
   { skip: noPostgres },
   async (t) => {
-    const { url, drop } = await openTestDatabase()
+    const { url, drop } = await createDatabase()
     t.teardown(drop)
     const ingest = createIngest({ store: await openPostgresStore(url) })
     t.teardown(() => ingest.close())

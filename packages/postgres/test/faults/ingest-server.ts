@@ -16,7 +16,7 @@ export interface IngestServer {
   exited: Promise<number | NodeJS.Signals>
 }
 
-const command = process.env.FAULT_SERVER ?? fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
+const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
 
 /** Starts the built command on a free port, or on that of a server that has ended, until the end of the test. */
 export async function startIngestServer(t: Test, store: string, port = 0): Promise<IngestServer> {
