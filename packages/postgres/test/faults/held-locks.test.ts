@@ -16,8 +16,7 @@ t.test(
   'a lock that is held makes the append of its project unavailable, and no other',
   { skip: noPostgres },
   async (t) => {
-    const { url, drop } = await createDatabase()
-    t.teardown(drop)
+    const url = await createDatabase()
     const ingest = createIngest({ store: await openPostgresStore(url) })
     t.teardown(() => ingest.close())
     const submit = (projectId: string, ids: string[]) =>

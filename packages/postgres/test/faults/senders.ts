@@ -4,7 +4,7 @@ import { createIngest } from '@ingest/core'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 
 export interface LoadOptions {
-  /** Servers; a sender goes to the next one when a request fails. */
+  /** Servers; a sender goes to the next one with each batch, and when a request fails. */
   urls: readonly string[]
   project: Project
   senders: number
@@ -80,6 +80,7 @@ export function startLoad(options: LoadOptions): Load {
   async function send(sender: number): Promise<void> {
     let server = sender
     for (let n = 0; n < batches && !isOver; n++) {
+      server++
       const ids = Array.from({ length: eventsPerBatch }, (_, i) => `${name}-${sender}-${n}-${i}`)
       const body = batchOf(project.projectId, ids)
       for (const id of ids) ledger.sent.add(id)
