@@ -1,4 +1,3 @@
-import pg from 'pg'
 import t from 'tap'
 import { noPostgres, runSql } from './database.ts'
 import { startPostgres } from './postgres-server.ts'

@@ -384,9 +384,7 @@ t.test('the limits of a server are divided by the live servers of its store', as
 t.test(
   'while the store cannot be reached, requests are a 503 with Retry-After: 1, and few of them are logged',
   async (t) => {
-    const unavailable = new IngestError('store-unavailable', 'connect ECONNREFUSED 10.0.0.5:5432', {
-      retryAfterSeconds: 1,
-    })
+    const unavailable = new IngestError('store-unavailable', 'connect ECONNREFUSED 10.0.0.5:5432')
     const fail = () => Promise.reject(unavailable)
     const { log, errors } = collectErrors()
     const store = { ...openMemoryStore(), append: fail, project: fail, check: fail }
@@ -405,7 +403,8 @@ t.test(
     const ready = await open.respond(request({ method: 'GET', path: '/readyz' }))
     t.match([ready.status, JSON.parse(String(ready.body)).code], [503, 'store-unavailable'])
 
-    const keyed = createRouter(createIngest({ store }), { log })
+    const project = () => Promise.reject(new IngestError('store-unavailable', '', { retryAfterSeconds: 1 }))
+    const keyed = createRouter(createIngest({ store: { ...store, project } }), { log })
     const { key } = await openTestIngest()
     const headers = parseRawHeaders(headersOf(key).flat())
     const response = await keyed.respond({ ...request({ body: Buffer.from(batchOf(1)) }), headers })

@@ -70,8 +70,8 @@ t.test('a store that checks and then writes fails the checks of several handles'
   }
   t.strictSame(names, [
     'of appends of the same events through all handles exactly one stores each',
-    'overlapping batches in different orders are stored once each, without an error',
-    'a tail of the log misses nothing while all handles append',
+    'batches of the same events in different orders are stored once, without an error',
+    'an event is visible with its whole batch and its build frozen, through every handle',
     'the time at which events were received never decreases, whatever the clocks of the handles',
     'totals, recent events, the last cursor, builds and projects agree between handles',
     'of concurrent updates of a project and of a map through all handles none is lost',

@@ -1,4 +1,7 @@
 -- Maps, their manifests and chunks.
+--
+-- A manifest has up to 11,155 chunks. The statements must find them by index whatever the statistics say: they select by
+-- `= ANY (array)`, and subqueries with OFFSET 0 are not turned into joins.
 
 -- The row that functions lock to change the maps of a project, after its builds. `pending_bytes`: the bytes of manifests
 -- that are not kept, and the sizes of stored chunks that no kept manifest names.
@@ -76,9 +79,10 @@ CREATE VIEW ingest.map_slots AS
     m.complete, c.head AS complete_head, c.chunks AS complete_chunks, m.published_at,
     m.pending, p.head AS pending_head, p.chunks AS pending_chunks, p.touched_at,
     CASE WHEN p.missing > 0 THEN (
-      SELECT string_agg(CASE WHEN s.digest IS NULL THEN '1' ELSE '0' END, '' ORDER BY d.no)
+      SELECT string_agg(CASE WHEN EXISTS (
+        SELECT FROM ingest.chunks s WHERE s.project = m.project AND s.digest = d.digest OFFSET 0
+      ) THEN '0' ELSE '1' END, '' ORDER BY d.no)
       FROM ingest.chunk_digests_1(p.chunks) d
-      LEFT JOIN ingest.chunks s ON s.project = m.project AND s.digest = d.digest
     ) END AS missing
   FROM ingest.maps m
   LEFT JOIN ingest.manifests c ON c.project = m.project AND c.manifest = m.complete
@@ -103,12 +107,12 @@ CREATE FUNCTION ingest.pending_bytes_of_1(project int, digests bytea[], manifest
 LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
   SELECT (
     SELECT coalesce(sum(c.size), 0)
-    FROM unnest($2) AS d(digest)
-    JOIN ingest.chunks c ON c.project = $1 AND c.digest = d.digest
-    WHERE NOT EXISTS (
+    FROM ingest.chunks c
+    WHERE c.project = $1 AND c.digest = ANY ($2) AND NOT EXISTS (
       SELECT FROM ingest.map_chunks n
-      JOIN ingest.manifests m ON m.project = n.project AND m.manifest = n.manifest
-      WHERE n.project = $1 AND n.digest = d.digest AND m.kept)
+      WHERE n.project = $1 AND n.digest = c.digest
+        AND (SELECT m.kept FROM ingest.manifests m WHERE m.project = $1 AND m.manifest = n.manifest)
+      OFFSET 0)
   ) + (
     SELECT coalesce(sum(m.bytes), 0) FROM ingest.manifests m
     WHERE m.project = $1 AND m.manifest = ANY ($3) AND NOT m.kept
@@ -119,54 +123,57 @@ $$;
 CREATE FUNCTION ingest.resolve_missing_1(project int, digests bytea[], at bigint) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog AS $$
   UPDATE ingest.manifests m
-    SET missing = m.missing - n.chunks, touched_at = coalesce($3, m.touched_at)
-    FROM (
-      SELECT c.manifest, count(*)::int AS chunks
-      FROM unnest($2) AS d(digest)
-      JOIN ingest.map_chunks c ON c.project = $1 AND c.digest = d.digest
-      GROUP BY c.manifest) n
-    WHERE m.project = $1 AND m.manifest = n.manifest AND m.missing IS NOT NULL;
+    SET touched_at = coalesce($3, m.touched_at),
+      missing = m.missing - (
+        SELECT count(*) FROM ingest.map_chunks n
+        WHERE n.project = $1 AND n.digest = ANY ($2) AND n.manifest = m.manifest)
+    WHERE m.project = $1 AND m.missing IS NOT NULL
+      AND m.manifest = ANY (ARRAY(
+        SELECT n.manifest FROM ingest.map_chunks n WHERE n.project = $1 AND n.digest = ANY ($2)));
+$$;
+
+-- The distinct digests of manifests.
+CREATE FUNCTION ingest.digests_of_1(project int, manifests uuid[]) RETURNS bytea[]
+LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+  SELECT coalesce(array_agg(DISTINCT d.digest), '{}')
+  FROM ingest.manifests m, ingest.chunk_digests_1(m.chunks) d
+  WHERE m.project = $1 AND m.manifest = ANY ($2);
 $$;
 
 -- Deletes manifests, and those of their chunks that no other manifest names.
 CREATE FUNCTION ingest.delete_manifests_1(project int, manifests uuid[]) RETURNS void
-LANGUAGE sql SET search_path = pg_catalog AS $$
-  DELETE FROM ingest.map_chunks c
-    USING ingest.manifests m, ingest.chunk_digests_1(m.chunks) d
-    WHERE m.project = $1 AND m.manifest = ANY ($2)
-      AND c.project = $1 AND c.digest = d.digest AND c.manifest = m.manifest;
-  DELETE FROM ingest.chunks s
-    USING (
-      SELECT DISTINCT d.digest FROM ingest.manifests m, ingest.chunk_digests_1(m.chunks) d
-      WHERE m.project = $1 AND m.manifest = ANY ($2)) d
-    WHERE s.project = $1 AND s.digest = d.digest
-      AND NOT EXISTS (SELECT FROM ingest.map_chunks c WHERE c.project = $1 AND c.digest = s.digest);
-  DELETE FROM ingest.manifests m WHERE m.project = $1 AND m.manifest = ANY ($2);
-$$;
+LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+#variable_conflict use_variable
+DECLARE
+  manifest uuid;
+  digests bytea[];
+BEGIN
+  FOREACH manifest IN ARRAY manifests LOOP
+    digests := ingest.digests_of_1(project, ARRAY[manifest]);
+    DELETE FROM ingest.map_chunks n
+      WHERE n.project = project AND n.digest = ANY (digests) AND n.manifest = manifest;
+    DELETE FROM ingest.chunks c
+      WHERE c.project = project AND c.digest = ANY (digests)
+        AND NOT EXISTS (SELECT FROM ingest.map_chunks n WHERE n.project = project AND n.digest = c.digest OFFSET 0);
+    DELETE FROM ingest.manifests m WHERE m.project = project AND m.manifest = manifest;
+  END LOOP;
+END $$;
 
--- Drops and pins pending manifests; the builds of their maps are locked.
-CREATE FUNCTION ingest.end_pending_1(project int, dropped uuid[], pinned uuid[]) RETURNS void
+-- Drops and pins pending manifests of these builds.
+CREATE FUNCTION ingest.end_pending_1(project int, builds text[], dropped uuid[], pinned uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 #variable_conflict use_variable
 DECLARE
   bytes_left bigint := ingest.lock_maps_1(project);
   manifests uuid[] := dropped || pinned;
-  digests bytea[];
+  digests bytea[] := ingest.digests_of_1(project, manifests);
 BEGIN
-  SELECT array_agg(DISTINCT d.digest) INTO digests
-    FROM ingest.manifests m, ingest.chunk_digests_1(m.chunks) d
-    WHERE m.project = project AND m.manifest = ANY (manifests);
   bytes_left := bytes_left - ingest.pending_bytes_of_1(project, digests, manifests);
   UPDATE ingest.manifests m SET kept = true WHERE m.project = project AND m.manifest = ANY (pinned);
-  UPDATE ingest.maps m
-    SET pending = NULL, version = gen_random_uuid()
-    FROM ingest.manifests d
-    WHERE d.project = project AND d.manifest = ANY (dropped)
-      AND m.project = project AND m.build_id = d.build_id AND m.place_id = d.place_id;
   DELETE FROM ingest.maps m
-    USING ingest.manifests d
-    WHERE d.project = project AND d.manifest = ANY (dropped)
-      AND m.project = project AND m.build_id = d.build_id AND m.place_id = d.place_id AND m.complete IS NULL;
+    WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending = ANY (dropped) AND m.complete IS NULL;
+  UPDATE ingest.maps m SET pending = NULL, version = gen_random_uuid()
+    WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending = ANY (dropped);
   PERFORM ingest.delete_manifests_1(project, dropped);
   UPDATE ingest.map_totals t
     SET pending_bytes = bytes_left + ingest.pending_bytes_of_1(project, digests, manifests)
@@ -182,32 +189,40 @@ DECLARE
   dropped uuid[];
   pinned uuid[];
 BEGIN
-  SELECT array_agg(m.pending) FILTER (WHERE m.complete IS NOT NULL),
-    array_agg(m.pending) FILTER (WHERE m.complete IS NULL)
+  -- most builds have none, and no other transaction can add one now
+  PERFORM FROM ingest.maps m WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending IS NOT NULL;
+  IF NOT FOUND THEN RETURN; END IF;
+  PERFORM ingest.lock_maps_1(project);
+  SELECT coalesce(array_agg(m.pending) FILTER (WHERE m.complete IS NOT NULL), '{}'),
+    coalesce(array_agg(m.pending) FILTER (WHERE m.complete IS NULL), '{}')
     INTO dropped, pinned
     FROM ingest.maps m
     WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending IS NOT NULL;
-  IF dropped IS NULL AND pinned IS NULL THEN RETURN; END IF;
-  PERFORM ingest.end_pending_1(project, coalesce(dropped, '{}'), coalesce(pinned, '{}'));
+  PERFORM ingest.end_pending_1(project, builds, dropped, pinned);
 END $$;
 
--- Drops the pending manifest of a map if its build is open and it was last touched before this time.
-CREATE FUNCTION ingest.expire_map_1(project int, build text, place bytea, touched_before bigint) RETURNS void
+-- Drops pending manifests of open builds that were last touched before this time: so many that a call is short. Returns
+-- how many.
+CREATE FUNCTION ingest.expire_pending_1(project int, touched_before bigint) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
-  expired uuid;
+  builds text[];
+  expired uuid[];
 BEGIN
   PERFORM ingest.require_durability_1();
-  PERFORM FROM ingest.builds b
-    WHERE b.project = project AND b.build_id = build AND b.frozen_at IS NULL FOR NO KEY UPDATE;
-  IF NOT FOUND THEN RETURN; END IF;
   PERFORM ingest.lock_maps_1(project);
-  SELECT m.pending INTO expired
-    FROM ingest.maps m
-    JOIN ingest.manifests p ON p.project = project AND p.manifest = m.pending
-    WHERE m.project = project AND m.build_id = build AND m.place_id = place AND p.touched_at < touched_before;
-  IF expired IS NOT NULL THEN PERFORM ingest.end_pending_1(project, ARRAY[expired], '{}'); END IF;
+  SELECT array_agg(m.build_id), array_agg(m.manifest) INTO builds, expired
+    FROM (
+      SELECT p.build_id, p.manifest, sum(octet_length(p.chunks)) OVER (ORDER BY p.manifest) - octet_length(p.chunks) AS before
+      FROM (
+        SELECT e.build_id, e.manifest, e.chunks FROM ingest.manifests e
+        WHERE e.project = project AND NOT e.kept AND e.touched_at < touched_before
+        LIMIT 256) p) m
+    WHERE m.before < 500000;
+  IF expired IS NULL THEN RETURN 0; END IF;
+  PERFORM ingest.end_pending_1(project, builds, expired, '{}');
+  RETURN cardinality(expired);
 END $$;
 
 -- Writes a map if nothing has changed since it was read: its version is `before` (null without a row), its build froze at
@@ -274,7 +289,7 @@ END $$;
 
 CREATE FUNCTION ingest.count_chunks_1(project int, digests bytea[]) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
-  SELECT count(*) FROM unnest($2) AS d(digest) JOIN ingest.chunks c ON c.project = $1 AND c.digest = d.digest;
+  SELECT count(*) FROM ingest.chunks c WHERE c.project = $1 AND c.digest = ANY ($2);
 $$;
 
 -- Replaces the manifests `old` of a map, and stores chunks that are named then. Returns the change of the pending bytes.
@@ -288,37 +303,32 @@ DECLARE
   removed uuid[];
   changed uuid[];
   digests bytea[];
+  named bytea[];
   stored bytea[];
+  missing int;
   bytes_before bigint;
 BEGIN
-  SELECT array_agg(m.manifest) FILTER (WHERE m.is_removed), array_agg(m.manifest) INTO removed, changed
+  SELECT coalesce(array_agg(m.manifest) FILTER (WHERE m.is_removed), '{}'), coalesce(array_agg(m.manifest), '{}')
+    INTO removed, changed
     FROM (
       SELECT o.manifest, o.kept,
         (o.manifest = complete) IS NOT TRUE AND (o.manifest = pending) IS NOT TRUE AS is_removed
       FROM ingest.manifests o WHERE o.project = project AND o.manifest = ANY (old)) m
     WHERE m.is_removed OR m.kept <> (coalesce(m.manifest = complete, false) OR is_pinned);
-  SELECT array_agg(DISTINCT a.digest) INTO digests
-    FROM (
-      SELECT d.digest FROM ingest.manifests m, ingest.chunk_digests_1(m.chunks) d
-        WHERE m.project = project AND m.manifest = ANY (changed)
-      UNION ALL
-      SELECT d.digest FROM unnest(chunk_lists) AS l(chunks), ingest.chunk_digests_1(l.chunks) d
-      UNION ALL
-      SELECT u.digest FROM unnest(upload_digests) AS u(digest)) a;
-  changed := changed || manifests;
-  bytes_before := ingest.pending_bytes_of_1(project, digests, changed);
-
   INSERT INTO ingest.manifests (project, manifest, build_id, place_id, head, chunks, bytes, kept)
     SELECT project, n.manifest, build, place, n.head, n.chunks, n.bytes, false
     FROM unnest(manifests, heads, chunk_lists, sizes) AS n(manifest, head, chunks, bytes);
   INSERT INTO ingest.map_chunks (project, digest, manifest)
     SELECT DISTINCT project, d.digest, n.manifest
     FROM unnest(manifests, chunk_lists) AS n(manifest, chunks), ingest.chunk_digests_1(n.chunks) d;
+  digests := ingest.digests_of_1(project, changed || manifests) || upload_digests;
+  bytes_before := ingest.pending_bytes_of_1(project, digests, changed);
+
   WITH inserted AS (
     INSERT INTO ingest.chunks AS c (project, digest, size, body)
       SELECT project, u.digest, octet_length(u.body), u.body
       FROM unnest(upload_digests, uploads) AS u(digest, body)
-      WHERE EXISTS (SELECT FROM ingest.map_chunks n WHERE n.project = project AND n.digest = u.digest)
+      WHERE EXISTS (SELECT FROM ingest.map_chunks n WHERE n.project = project AND n.digest = u.digest OFFSET 0)
     ON CONFLICT DO NOTHING
     RETURNING c.digest)
   SELECT array_agg(i.digest) INTO stored FROM inserted i;
@@ -326,15 +336,15 @@ BEGIN
   UPDATE ingest.manifests m
     SET kept = true, missing = NULL, touched_at = NULL
     WHERE m.project = project AND m.manifest = complete AND (NOT m.kept OR m.missing IS NOT NULL);
+  IF pending = ANY (manifests) THEN
+    named := ingest.digests_of_1(project, ARRAY[pending]);
+    missing := cardinality(named) - ingest.count_chunks_1(project, named);
+  END IF;
   UPDATE ingest.manifests m
-    SET kept = is_pinned, touched_at = replace_manifests_1.touched_at,
-      missing = CASE WHEN m.manifest = ANY (manifests) THEN (
-        SELECT count(DISTINCT d.digest) FROM ingest.chunk_digests_1(m.chunks) d
-        WHERE NOT EXISTS (SELECT FROM ingest.chunks c WHERE c.project = project AND c.digest = d.digest)
-      ) ELSE m.missing END
+    SET kept = is_pinned, touched_at = replace_manifests_1.touched_at, missing = coalesce(missing, m.missing)
     WHERE m.project = project AND m.manifest = pending;
   PERFORM ingest.delete_manifests_1(project, removed);
-  RETURN ingest.pending_bytes_of_1(project, digests, changed) - bytes_before;
+  RETURN ingest.pending_bytes_of_1(project, digests, changed || manifests) - bytes_before;
 END $$;
 
 -- Why a chunk is not to be stored; null if it is missing.
@@ -367,8 +377,8 @@ BEGIN
   IF outcome IS NULL THEN
     bytes_after := bytes_before + CASE WHEN EXISTS (
         SELECT FROM ingest.map_chunks n
-        JOIN ingest.manifests m ON m.project = n.project AND m.manifest = n.manifest
-        WHERE n.project = project AND n.digest = digest AND m.kept
+        WHERE n.project = project AND n.digest = digest
+          AND (SELECT m.kept FROM ingest.manifests m WHERE m.project = project AND m.manifest = n.manifest)
       ) THEN 0 ELSE octet_length(body) END;
     IF bytes_after > bytes_before AND bytes_after > pending_bytes_max THEN
       outcome := 'refused';

@@ -2,9 +2,10 @@
 SELECT b.frozen_at, s.version, s.complete, s.complete_head, s.complete_chunks, s.published_at,
   s.pending, s.pending_head, s.pending_chunks, s.touched_at, s.missing,
   (
-    SELECT string_agg(CASE WHEN c.digest IS NULL THEN '0' ELSE '1' END, '' ORDER BY d.no)
+    SELECT string_agg(CASE WHEN EXISTS (
+      SELECT FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = d.digest OFFSET 0
+    ) THEN '1' ELSE '0' END, '' ORDER BY d.no)
     FROM unnest($4::bytea[]) WITH ORDINALITY AS d(digest, no)
-    LEFT JOIN ingest.chunks c ON c.project = $1::int AND c.digest = d.digest
   ) AS present
 FROM (SELECT $1::int AS project, $2::text AS build_id, $3::bytea AS place_id) k
 LEFT JOIN ingest.builds b ON b.project = k.project AND b.build_id = k.build_id
@@ -24,12 +25,12 @@ ORDER BY s.build_id, s.place_id
 LIMIT $6::int
 
 -- name: builds
-SELECT b.build_id, b.frozen_at,
-  (SELECT count(*)::int FROM ingest.maps m WHERE m.project = b.project AND m.build_id = b.build_id) AS maps
+SELECT b.build_id, b.frozen_at, m.maps
 FROM ingest.builds b
-WHERE b.project = $1::int AND b.build_id > $2::text
-  AND (b.frozen_at IS NOT NULL
-    OR EXISTS (SELECT FROM ingest.maps m WHERE m.project = b.project AND m.build_id = b.build_id))
+CROSS JOIN LATERAL (
+  SELECT count(*)::int AS maps FROM ingest.maps m WHERE m.project = b.project AND m.build_id = b.build_id
+) m
+WHERE b.project = $1::int AND b.build_id > $2::text AND (b.frozen_at IS NOT NULL OR m.maps > 0)
 ORDER BY b.build_id
 LIMIT $3::int
 
@@ -50,11 +51,10 @@ SELECT c.body FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = $2::
 SELECT t.pending_bytes FROM ingest.map_totals t WHERE t.project = $1::int
 
 -- administration: crosses projects
--- name: expired-maps
-SELECT m.project, m.build_id, m.place_id
+-- name: projects-with-expired-maps
+SELECT DISTINCT m.project
 FROM ingest.manifests m
 WHERE NOT m.kept AND m.touched_at < $1::bigint
-LIMIT $2::int
 
--- name: expire-map
-SELECT ingest.expire_map_1($1::int, $2, $3, $4::bigint)
+-- name: expire-pending
+SELECT ingest.expire_pending_1($1::int, $2::bigint) AS expired

@@ -116,7 +116,7 @@ export const raceChecks: readonly StoreCheck[] = [
   ),
 
   check('racing publications and appends have one order, for all readers', async (store) => {
-    await Promise.all(range(60).map((i) => raceFreeze({ publisher: store, appender: store, reader: store }, i)))
+    await Promise.all(range(30).map((i) => raceFreeze({ publisher: store, appender: store, reader: store }, i)))
   }),
 ]
 

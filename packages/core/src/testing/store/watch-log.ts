@@ -38,3 +38,18 @@ export async function watch(store: Store, other: Store, isRunning: () => boolean
   }
   return seen
 }
+
+/** Reads behind its cursor until nothing is running, and once more. Returns the ids in the order in which they were read. */
+export async function tail(store: Store, isRunning: () => boolean): Promise<string[]> {
+  const seen: string[] = []
+  let options: ReadOptions = {}
+  for (let last = false; !last; ) {
+    last = !isRunning()
+    for await (const each of store.read('p', options)) {
+      options = { after: each.cursor }
+      seen.push(idOfStored(each))
+    }
+    await nextTurn()
+  }
+  return seen
+}
