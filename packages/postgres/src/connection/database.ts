@@ -96,7 +96,8 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
   }
 
   async function connect(): Promise<PoolClient> {
-    if (hosts.length > 1) await (visited ??= visitHosts())
+    if (hosts.length > 1) visited ??= visitHosts()
+    await visited
     const tried = current.get()
     try {
       return await pool.connect()

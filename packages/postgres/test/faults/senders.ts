@@ -45,6 +45,8 @@ export interface Load {
   ledger: Ledger
   /** Resolves when `count` more responses of this status have come from `url`, or from any server. */
   until(outcome: number | 'lost', options?: { count?: number; url?: string }): Promise<void>
+  /** Resolves when so many events are acknowledged. */
+  reached(events: number): Promise<void>
   /** Lets each sender finish its batch, which is sent until it is acknowledged. */
   stop(): Promise<Ledger>
   done: Promise<void>
@@ -89,7 +91,6 @@ export function startLoad(options: LoadOptions): Load {
         const startedAt = performance.now()
         const response = await post({ agent, url, project, body, timeoutMs })
         const now = performance.now()
-        record(response.outcome, url)
         if (typeof response.outcome === 'number') {
           ledger.longestMs = Math.max(ledger.longestMs, now - startedAt)
           ledger.lastAt.set(`${url} ${response.outcome}`, now)
@@ -101,8 +102,9 @@ export function startLoad(options: LoadOptions): Load {
           ledger.duplicates += duplicates
           ledger.acknowledgedAt.push(now)
           for (const id of ids) ledger.acknowledged.add(id)
-          break
         }
+        record(response.outcome, url)
+        if (response.outcome === 202) break
         server++
         await sleep(retryMs * (0.5 + Math.random()))
       }
@@ -123,6 +125,9 @@ export function startLoad(options: LoadOptions): Load {
           resolve()
         })
       })
+    },
+    async reached(events) {
+      while (ledger.acknowledged.size < events) await this.until(202)
     },
     async stop() {
       isOver = true
