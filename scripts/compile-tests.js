@@ -16,7 +16,7 @@ import ts from 'typescript'
 /** The compiled copy of the repository, in which tests run as plain JavaScript. */
 const outDirectory = '.build'
 /** What the copy shares with the repository: installed packages, and the builds that packages import of each other. */
-const sharedDirectories = ['node_modules', 'dist']
+const sharedDirectories = ['node_modules', 'dist', 'sql']
 const copied = /^(packages|examples|scripts|test)\//
 
 /** @type {ts.CompilerOptions} */

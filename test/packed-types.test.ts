@@ -9,18 +9,21 @@ import { root } from './repository.ts'
 t.setTimeout(300_000)
 
 const run = promisify(execFile)
-const published = ['core', 'lmdb', 'client', 'server', 'cli']
+const published = ['core', 'lmdb', 'postgres', 'client', 'server', 'cli']
 
 /** A program of a user that takes something of each entry. */
 const program = `
 import { createIngest, IngestError, openMemoryStore, type BatchResult, type Ingest } from '@ingest/core'
 import { ingestChecks, storeChecks } from '@ingest/core/testing'
 import { openLmdbStore, type LmdbStoreOptions } from '@ingest/lmdb'
+import { openPostgresStore, type PostgresStoreOptions } from '@ingest/postgres'
 import { createClient, createSender, type Client, type Sender } from '@ingest/client'
 import { createHandler, serve, toFetchHandler } from '@ingest/server'
 
 const options: LmdbStoreOptions = { create: false, onRebuild: (progress) => console.log(progress) }
 export const embedded = createIngest({ store: await openLmdbStore('data', options) })
+const onOpen: PostgresStoreOptions['onOpen'] = (report) => console.log(report.survivesPrimaryLoss)
+export const shared = openPostgresStore({ host: 'db', max: 5 }, { onOpen })
 export const inMemory: Ingest = createIngest({ store: openMemoryStore() }).project('p')
 export const handlers = [createHandler(embedded), toFetchHandler(embedded), serve({ ingest: embedded })]
 export const checks = [ingestChecks, storeChecks]

@@ -1,14 +1,15 @@
 import { readFile } from 'node:fs/promises'
-import type { EmbeddedIngest, Ingest, IngestError, MapRules } from '@ingest/core'
+import type { EmbeddedIngest, Ingest, MapRules } from '@ingest/core'
 import { type Command, Option } from 'commander'
 import type { Io } from './io.ts'
-import { printMessage } from './io.ts'
 import { nonEmpty, parseDuration, projectOption, wholeNumber } from './options.ts'
+import { chooseTarget, type OpenStoreOptions, openStore, storeOptions } from './store.ts'
 
-/** A project on a server, or in the store of a directory. */
+/** A project on a server or in a store. */
 export interface Target {
   url?: string
-  data?: string
+  /** A directory, or the URL of a database. */
+  store?: string
   project: string
   keyFile?: string
   retries: number
@@ -28,15 +29,13 @@ export function addTargetOptions(
   command: Command,
   { project = projectOption(), retries = 4 }: TargetOptions = {},
 ): Command {
+  command.addOption(
+    new Option('--url <url>', 'URL of the server; this, --data or --store is required')
+      .env('INGEST_URL')
+      .argParser(nonEmpty),
+  )
+  for (const option of storeOptions(', --url')) command.addOption(option)
   return command
-    .addOption(
-      new Option('--url <url>', 'URL of the server; this or --data is required').env('INGEST_URL').argParser(nonEmpty),
-    )
-    .addOption(
-      new Option('--data <dir>', 'directory of a store; this or --url is required')
-        .env('INGEST_DATA')
-        .argParser(nonEmpty),
-    )
     .addOption(project)
     .addOption(
       new Option('--key-file <file>', 'read the ingestion key from a file, not from INGEST_KEY').argParser(nonEmpty),
@@ -61,38 +60,36 @@ export function addTargetOptions(
 
 const targetHelp = `
 With --url or INGEST_URL, the key of the project is read from INGEST_KEY or --key-file.
-With --data or INGEST_DATA, no key is needed; servers may have the directory open. Options override the environment.`
+With --data, --store or their variables, no key is needed; servers may have the store open. Options override the
+environment.`
 
-/** The parsed target options; an option overrides the environment variable of the other one. */
+/**
+ * The parsed target options.
+ *
+ * @throws {CommanderError} as `chooseTarget`
+ */
 export function parseTarget(command: Command): Target {
-  const target = command.opts<Target>()
-  const isOption = (name: 'url' | 'data') => command.getOptionValueSource(name) === 'cli'
-  if (target.url === undefined || target.data === undefined) return target
-  if (isOption('url') === isOption('data')) {
-    const remedy = isOption('url') ? '--url or --data' : 'INGEST_URL and INGEST_DATA are both set, use --url or --data'
-    command.error(`name a server or a store, and not both: ${remedy}`)
-  }
-  const { url, data, ...rest } = target
-  return isOption('url') ? { ...rest, url } : { ...rest, data }
+  const { url: _url, data: _data, store: _store, ...rest } = command.opts<Target & { data?: string }>()
+  return { ...rest, ...chooseTarget(command) }
 }
 
 /** Time limit of a single attempt. */
 const tryTimeoutMsMax = 30_000
 
 /**
- * Connects to a project while `use` runs. `use` also gets the whole store where the target is a directory.
+ * Connects to a project while `use` runs. `use` also gets the whole store where the target is one.
  *
  * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for an invalid URL or key file, and the codes of
- *   `openLmdbStore`.
+ *   `openStore`.
  */
 export async function connect<T>(
   io: Io,
   target: Target,
   use: (ingest: Ingest, embedded?: EmbeddedIngest) => Promise<T>,
 ): Promise<T> {
-  const { url, data = '', project, keyFile, retries, timeout, quiet } = target
+  const { url, store = '', project, keyFile, retries, timeout, quiet } = target
   if (url === undefined)
-    return withIngest(io, { data, project }, (embedded) => use(embedded.project(project), embedded))
+    return withIngest(io, { store, project }, (embedded) => use(embedded.project(project), embedded))
   const key = await readKey(io, keyFile)
   const { createClient } = await import('@ingest/client')
   const tryTimeoutMs = Math.min(timeout, tryTimeoutMsMax)
@@ -146,51 +143,32 @@ async function readKey({ env }: Io, file: string | undefined): Promise<string> {
   }
 }
 
-export interface OpenOptions {
-  data: string
+export interface OpenOptions extends OpenStoreOptions {
+  store: string
   /** The project that the command is about; validated before the store is opened. */
   project?: string
-  /** Default: false. Creates a missing store. */
-  create?: boolean
   maps?: MapRules
-  onFatal?: (error: IngestError) => void
-  /** Called at most once a second while the id index is rebuilt. Default: a line on standard error. */
-  onRebuild?: (percent: number) => void
 }
 
-const rebuildReportIntervalMs = 1000
-
 /**
- * Opens the store of a directory while `use` runs.
+ * Opens a store while `use` runs.
  *
- * @throws {IngestError} `invalid-argument` for an invalid project id or directory, and the codes of `openLmdbStore`.
+ * @throws {IngestError} `invalid-argument` for an invalid project id, and the codes of `openStore`.
  */
 export async function withIngest<T>(
   io: Pick<Io, 'stderr'>,
-  options: OpenOptions,
+  { store: name, project, maps = {}, ...options }: OpenOptions,
   use: (ingest: EmbeddedIngest) => Promise<T>,
 ): Promise<T> {
   // loaded on demand: --help and wrong usage need not wait for it
-  const [{ createIngest, IngestError }, { isProjectId }, { openLmdbStore }] = await Promise.all([
+  const [{ createIngest, IngestError }, { isProjectId }] = await Promise.all([
     import('@ingest/core'),
     import('@ingest/core/internal'),
-    import('@ingest/lmdb'),
   ])
-  const { data, project, create = false, maps = {}, onFatal = () => {} } = options
-  const report = options.onRebuild ?? ((percent: number) => printMessage(io, `rebuilding the id index: ${percent} %`))
   if (project !== undefined && !isProjectId(project)) {
     throw new IngestError('invalid-argument', `Expected a project id: 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
   }
-  let reportedAt = Number.NEGATIVE_INFINITY
-  const store = await openLmdbStore(data, {
-    create,
-    onFatal,
-    onRebuild({ done, total }) {
-      if (performance.now() - reportedAt < rebuildReportIntervalMs) return
-      reportedAt = performance.now()
-      report(Math.floor((100 * done) / total))
-    },
-  })
+  const store = await openStore(io, name, options)
   const ingest = createIngest({ store, maps })
   try {
     return await use(ingest)

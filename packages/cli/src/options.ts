@@ -1,13 +1,5 @@
 import { InvalidArgumentError, Option } from 'commander'
 
-/** `--data <dir>`, or INGEST_DATA. */
-export function dataOption(): Option {
-  return new Option('--data <dir>', 'directory of the store')
-    .env('INGEST_DATA')
-    .argParser(nonEmpty)
-    .makeOptionMandatory()
-}
-
 /** `--project <id>`, or INGEST_PROJECT_ID. */
 export function projectOption(): Option {
   return new Option('--project <id>', 'project id')

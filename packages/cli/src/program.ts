@@ -3,10 +3,12 @@ import { styleText } from 'node:util'
 import { Command, type CommanderError, Help } from 'commander'
 import { checkCommand } from './commands/check.ts'
 import { completionCommand } from './commands/completion.ts'
+import { copyCommand } from './commands/copy.ts'
 import { exportCommand } from './commands/export.ts'
 import { findCommand } from './commands/find.ts'
 import { keysCommand } from './commands/keys.ts'
 import { mapsCommand } from './commands/maps.ts'
+import { migrateCommand } from './commands/migrate.ts'
 import { publishMapCommand } from './commands/publish-map.ts'
 import { restoreCommand } from './commands/restore.ts'
 import { sendCommand } from './commands/send.ts'
@@ -15,7 +17,7 @@ import { statsCommand } from './commands/stats.ts'
 import { tailCommand } from './commands/tail.ts'
 import { exitCodeHelp } from './exit-code.ts'
 import { hasColors, type Io } from './io.ts'
-import { applySettings, getSetting, hasTarget, resolveSettings } from './settings.ts'
+import { applySettings, findTargetOptions, getSetting, resolveSettings } from './settings.ts'
 
 /** The program with all its commands. They throw failures; the caller reports them. */
 export function createProgram(io: Io): Command {
@@ -48,6 +50,8 @@ export function createProgram(io: Io): Command {
     statsCommand(io),
     publishMapCommand(io),
     mapsCommand(io),
+    copyCommand(io),
+    migrateCommand(io),
     restoreCommand(io),
     completionCommand(io),
   ]
@@ -80,7 +84,8 @@ function commandUsage(command: Command): string {
   const names = [command.name()]
   for (let parent = command.parent; parent; parent = parent.parent) names.unshift(parent.name())
   const required = command.options.filter((option) => getSetting(option)?.isRequired).map(({ flags }) => flags)
-  if (hasTarget(command)) required.unshift('(--url <url> | --data <dir>)')
+  const target = findTargetOptions(command)
+  if (target.length > 0) required.unshift(`(${target.map(({ flags }) => flags).join(' | ')})`)
   const isGroup = command.commands.length > 0
   return [...names, ...argumentTerms(command), ...(isGroup ? ['<command>'] : []), ...required, '[options]'].join(' ')
 }

@@ -1,5 +1,6 @@
 import { type Command, CommanderError, InvalidArgumentError, type Option } from 'commander'
 import type { Io } from './io.ts'
+import { targetNames } from './store.ts'
 
 /** Whether an option is required, and the environment variable that sets it. */
 export interface Setting {
@@ -62,17 +63,14 @@ function listMissing(command: Command): string[] {
   const options = command.options.filter((option) => getSetting(option)?.isRequired && isMissing(option))
   missing.push(...options.map(describeOption))
   const target = findTargetOptions(command)
-  if (hasTarget(command) && target.every(isMissing)) missing.push(target.map(describeOption).join(' or '))
+  if (target.length > 0 && target.every(isMissing)) missing.push(target.map(describeOption).join(' or '))
   return missing
 }
 
-/** Whether a command requires one of `--url` and `--data`. */
-export function hasTarget(command: Command): boolean {
-  return findTargetOptions(command).length === 2
-}
-
-function findTargetOptions(command: Command): Option[] {
-  return command.options.filter((option) => ['url', 'data'].includes(option.attributeName()))
+/** The options that name a server or a store, if the command requires one of several. */
+export function findTargetOptions(command: Command): Option[] {
+  const options = command.options.filter((option) => targetNames.some((name) => name === option.attributeName()))
+  return options.length > 1 ? options : []
 }
 
 function describeOption(option: Option): string {

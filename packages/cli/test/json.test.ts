@@ -75,6 +75,12 @@ const cases: Record<string, Case> = {
     failed: [...map, ...store, '--file', files.events],
     code: 'digest-mismatch',
   },
+  copy: {
+    done: ['--from', data, '--to', join(directory, 'copied')],
+    failed: ['--from', `${data}-not`, '--to', join(directory, 'copied')],
+    code: 'store-missing',
+  },
+  migrate: { done: ['--print'], failed: ['--store', data], code: 'invalid-argument' },
   restore: {
     done: [data, '--data', join(directory, 'restored')],
     failed: [`${data}-not`, '--data', join(directory, 'made')],

@@ -15,7 +15,7 @@ const commandsOfProjects = [
   ['export'],
 ]
 
-t.test('a command without --data or --project is wrong usage', async (t) => {
+t.test('a command without a store or --project is wrong usage', async (t) => {
   const data = t.testdir()
   await isWrongUsage(t, ['serve'], /missing --data <dir> \(or INGEST_DATA\)/)
   for (const command of commandsOfProjects) {
@@ -104,6 +104,7 @@ t.test('every variable in --help is read, and an option overrides it', async (t)
     named,
     new Set([
       'INGEST_DATA',
+      'INGEST_STORE',
       'INGEST_HOST',
       'INGEST_PORT',
       'INGEST_RATE_LIMIT',
@@ -129,6 +130,16 @@ t.test('every variable in --help is read, and an option overrides it', async (t)
     const strange = { INGEST_DATA: join(data, 'none'), INGEST_PROJECT_ID: 'a b' }
     t.equal((await ingest(['keys', 'list', '--data', data, ...project], { env: strange })).stdout, stdout)
     await isWrongUsage(t, ['keys', 'list', '--data', data], /Expected a project id/, { env: strange })
+    await isWrongUsage(t, ['keys', 'list', ...project], /There is no store/, { env: strange })
+  })
+
+  await t.test('INGEST_STORE', async (t) => {
+    const { stdout } = await ingest(['keys', 'list', ...project], { env: { INGEST_STORE: data } })
+    t.match(stdout, key.slice(3, 11))
+    const strange = { INGEST_STORE: join(data, 'none') }
+    for (const name of ['--data', '--store']) {
+      t.equal((await ingest(['keys', 'list', name, data, ...project], { env: strange })).stdout, stdout)
+    }
     await isWrongUsage(t, ['keys', 'list', ...project], /There is no store/, { env: strange })
   })
 

@@ -8,7 +8,20 @@ t.test('--help names every command and every exit code', async (t) => {
   for (const args of [['--help'], ['-h'], ['help']]) {
     const { code, stdout, stderr } = await ingest(args)
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    const words = ['serve', 'keys', 'send', 'check', 'export', 'find', 'stats', 'publish-map', 'maps', 'completion']
+    const words = [
+      'serve',
+      'keys',
+      'send',
+      'check',
+      'export',
+      'find',
+      'stats',
+      'publish-map',
+      'maps',
+      'copy',
+      'migrate',
+      'completion',
+    ]
     for (const word of [...words, 'Exit codes:']) t.match(stdout, word)
     for (const exitCode of [0, 1, 2, 3, 4, 5, 6, 7]) t.match(stdout, new RegExp(`^  ${exitCode}  \\w`, 'm'))
   }
@@ -20,6 +33,7 @@ t.test('--help of a command names its options', async (t) => {
       ['serve'],
       [
         '--data',
+        '--store',
         '--host',
         '--port',
         '--rate-limit',
@@ -33,39 +47,54 @@ t.test('--help of a command names its options', async (t) => {
     [['keys'], ['create', 'list', 'revoke', 'rotate']],
     [
       ['keys', 'create'],
-      ['--data', '--project', '--scope', '--expires'],
+      ['--data', '--store', '--project', '--scope', '--expires'],
     ],
     [
       ['keys', 'list'],
-      ['--data', '--project', '--json'],
+      ['--data', '--store', '--project', '--json'],
     ],
     [
       ['keys', 'revoke'],
-      ['<keyId>', '--data', '--project'],
+      ['<keyId>', '--data', '--store', '--project'],
     ],
     [
       ['keys', 'rotate'],
-      ['<keyId>', '--data', '--project', '--overlap'],
+      ['<keyId>', '--data', '--store', '--project', '--overlap'],
     ],
     [
       ['export'],
-      ['--url', '--data', '--project', '--key-file', '--after', '--limit', '--output', '--every', '--max-size'].concat([
-        '--type',
-        '--build',
-        '--from',
-        '--to',
-        '--format',
-        '--gzip',
-        '--cursor-file',
-        '--json',
-      ]),
+      [
+        '--url',
+        '--data',
+        '--store',
+        '--project',
+        '--key-file',
+        '--after',
+        '--limit',
+        '--output',
+        '--every',
+        '--max-size',
+      ].concat(['--type', '--build', '--from', '--to', '--format', '--gzip', '--cursor-file', '--json']),
     ],
-    [['find'], ['<eventId>', '--url', '--data', '--project', '--json', 'Exit code 3']],
-    [['stats'], ['--url', '--data', '--project', '--builds', '--json', 'all projects']],
+    [['find'], ['<eventId>', '--url', '--data', '--store', '--project', '--json', 'Exit code 3']],
+    [['stats'], ['--url', '--data', '--store', '--project', '--builds', '--json', 'all projects']],
+    [['copy'], ['--from', '--to', '--project', '--json', '--quiet', 'INGEST_FROM', 'Exit code 3']],
+    [['migrate'], ['--store', '--print', '--grant-to', '--key-partitions', '--new-epoch', '--json', 'INGEST_STORE']],
     [['completion'], ['<shell>', 'bash', 'zsh', 'fish', 'powershell', '.bashrc']],
     [
       ['publish-map'],
-      ['<file>', '--place', '--build', '--url', '--data', '--project', '--key-file', '--retries', '--timeout']
+      [
+        '<file>',
+        '--place',
+        '--build',
+        '--url',
+        '--data',
+        '--store',
+        '--project',
+        '--key-file',
+        '--retries',
+        '--timeout',
+      ]
         .concat(['--content-type', '--if-absent', '--expect', '--on-frozen', '--dry-run', '--concurrency'])
         .concat(['--json', '--quiet', 'INGEST_KEY', 'Exit code 0']),
     ],
@@ -75,6 +104,7 @@ t.test('--help of a command names its options', async (t) => {
         '<file>',
         '--url',
         '--data',
+        '--store',
         '--project',
         '--key-file',
         '--retries',
@@ -87,11 +117,11 @@ t.test('--help of a command names its options', async (t) => {
     [['maps'], ['list', 'show', 'download', 'verify']],
     [
       ['maps', 'download'],
-      ['--place', '--build', '--url', '--data', '--output'],
+      ['--place', '--build', '--url', '--data', '--store', '--output'],
     ],
     [
       ['maps', 'verify'],
-      ['--place', '--build', '--url', '--data', '--file'],
+      ['--place', '--build', '--url', '--data', '--store', '--file'],
     ],
   ]
   for (const [command, words] of options) {
@@ -121,7 +151,7 @@ t.test('a command line without a command prints the help of its group', async (t
 
 t.test('help prints the help of a command', async (t) => {
   const { stdout } = await ingest(['keys', 'rotate', '--help'])
-  t.match(stdout, /^Usage: ingest keys rotate <keyId> --data <dir> --project <id> \[options\]\n/)
+  t.match(stdout, /^Usage: ingest keys rotate <keyId> \(--data <dir> \| --store <store>\) --project <id> \[options\]\n/)
   for (const args of [
     ['help', 'keys', 'rotate'],
     ['keys', 'help', 'rotate'],
@@ -144,14 +174,17 @@ t.test('an unknown command is wrong usage, with a suggestion', async (t) => {
 t.test('all missing options are named at once, with their variables', async (t) => {
   const [project, target] = [
     '--project <id> \\(or INGEST_PROJECT_ID\\)',
-    '--url <url> \\(or INGEST_URL\\) or --data <dir>',
+    '--url <url> \\(or INGEST_URL\\) or --data <dir> \\(or INGEST_DATA\\) or --store <store> \\(or INGEST_STORE\\)',
   ]
+  const store = '--data <dir> \\(or INGEST_DATA\\) or --store <store> \\(or INGEST_STORE\\)'
   for (const [args, missing] of [
     [['send'], `<file>, ${project}, ${target}`],
     [['publish-map'], `<file>, --place <id>, --build <id>, ${project}, ${target}`],
     [['publish-map', 'map.json', '--place', '1', '--data', 'd'], `--build <id>, ${project}:`],
-    [['keys', 'revoke'], `<keyId>, --data <dir> \\(or INGEST_DATA\\), ${project}:`],
-    [['serve'], '--data <dir> \\(or INGEST_DATA\\): see `ingest serve --help` for an example'],
+    [['keys', 'revoke'], `<keyId>, ${project}, ${store}:`],
+    [['serve'], `${store}: see \`ingest serve --help\` for an example`],
+    [['copy'], '--from <store> \\(or INGEST_FROM\\), --to <store> \\(or INGEST_TO\\):'],
+    [['migrate'], '--store <url> \\(or INGEST_STORE\\):'],
   ] as const) {
     await isWrongUsage(t, args, new RegExp(`missing ${missing}`))
   }

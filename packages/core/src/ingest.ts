@@ -70,8 +70,16 @@ export interface EmbeddedIngest<E = IngestEvent> {
   keys: Keyring
   /** The ids of all projects with stored data, in the order of their bytes. */
   listProjects(): Promise<string[]>
-  /** Resolves if a batch could be stored now, and rejects with the error otherwise. */
+  /**
+   * Resolves if a batch could be stored now, and rejects with the error otherwise: with `store-unavailable` if the store
+   * does not respond within 2 seconds.
+   */
   checkReady(): Promise<void>
+  /**
+   * Announces this process as a server of the store until `close`. Returns a function that returns the number of live
+   * servers, this one included: 1 for a store that does not count them. Further calls return the same function.
+   */
+  registerServer(): () => number
   tally(): Readonly<Tally>
   /** Ends long polls, finishes pending calls, and closes the store. May be called twice. */
   close(): Promise<void>
@@ -107,9 +115,10 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const hashKey = store.hashKey ?? randomBytes(16)
   const checkBySchema = compileEventSchemas(schemas)
   const keys = createKeyring(store, now)
-  const notifier = createEventNotifier()
+  const notifier = createEventNotifier(store.watch?.bind(store))
   const mapsOf = createMaps({ store, rules, now })
   const statsOf = createProjectStats(store, now)
+  let serverCount: (() => number) | undefined
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
 
   function project(projectId: string): Ingest<EventOf<Schemas>> {
@@ -155,12 +164,34 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     keys,
     authenticate: authenticate ?? keys.authenticate,
     listProjects: () => store.projects(),
-    checkReady: () => store.check(),
+    checkReady: () => checkReady(store),
+    registerServer() {
+      serverCount ??= store.registerServer?.() ?? (() => 1)
+      return serverCount
+    },
     tally: () => ({ ...tally }),
     close() {
       notifier.close()
       return store.close()
     },
+  }
+}
+
+/** How long `checkReady` waits for the store: less than the time-outs of load balancers. */
+const readyTimeoutMs = 2000
+
+async function checkReady(store: Store): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      const message = `The store did not respond within ${readyTimeoutMs} ms.`
+      reject(new IngestError('store-unavailable', message, { retryAfterSeconds: 1 }))
+    }, readyTimeoutMs)
+  })
+  try {
+    await Promise.race([store.check(), timeout])
+  } finally {
+    clearTimeout(timer)
   }
 }
 

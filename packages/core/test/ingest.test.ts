@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { mock } from 'node:test'
 import fc from 'fast-check'
 import t from 'tap'
 import { Type } from 'typebox'
@@ -26,6 +27,7 @@ function setUp(options: Partial<IngestOptions> = {}) {
 
 const bodyOf = (events: unknown[]) => Buffer.from(JSON.stringify({ events }))
 const event = (eventId: string, members: object = {}) => ({ projectId: 'p', eventId, ...members })
+const turn = () => new Promise((resolve) => setImmediate(resolve))
 const invalidProjectIds = ['', 'a b', 'é', 'x'.repeat(65), 'a/b', '../p']
 
 t.test('a submitted event is found and read as it was sent, with the time at which it was received', async (t) => {
@@ -174,6 +176,64 @@ t.test('a long poll is woken by new events of its project, and by nothing else',
   t.equal(reads, before + 1, 'not by duplicates or other projects')
   await ingest.project('p').submitBatch({ events: [event('c', { type: 'a' })] })
   t.match(await found, { done: false })
+})
+
+t.test('a scan continues when its charge resolves', async (t) => {
+  const { ingest, submit } = setUp()
+  await submit(event('a'), event('b'))
+  const steps: string[] = []
+  const onScan = async () => {
+    steps.push('scan')
+    await turn()
+    steps.push('charged')
+  }
+  for await (const _ of ingest.project('p').readEvents({ onScan })) steps.push('event')
+  t.strictSame(steps, ['scan', 'charged', 'event', 'scan', 'charged', 'event'])
+  const refuse = () => Promise.reject(new RangeError('no'))
+  await t.rejects(first(ingest.project('p').readEvents({ onScan: refuse })), RangeError)
+})
+
+t.test('a batch waits for an asynchronous admit, and is not stored if that rejects', async (t) => {
+  const { ingest, read } = setUp()
+  const refuse = async () => {
+    await turn()
+    throw new IngestError('rate-limited', 'Too fast.')
+  }
+  for (const body of [bodyOf([event('a')]), bodyOf([event('a'), 5])]) {
+    await t.rejects(ingest.project('p').submitBatch(body, { admit: refuse }), { code: 'rate-limited' })
+  }
+  t.strictSame(await read(), [])
+  t.match(await ingest.project('p').submitBatch(bodyOf([event('a')]), { admit: async () => {} }), { accepted: 1 })
+})
+
+t.test('checkReady rejects with store-unavailable when the store does not respond for 2 s', async (t) => {
+  mock.timers.enable({ apis: ['setTimeout'] })
+  t.teardown(() => mock.timers.reset())
+  let respond = (_?: Error) => {}
+  const check = () =>
+    new Promise<void>((resolve, reject) => {
+      respond = (error) => (error ? reject(error) : resolve())
+    })
+  const ingest = createIngest({ store: { ...openMemoryStore(), check } })
+  const ready = ingest.checkReady()
+  mock.timers.tick(1999)
+  respond()
+  await ready
+  const unready = ingest.checkReady()
+  mock.timers.tick(2000)
+  await t.rejects(unready, { code: 'store-unavailable', retryAfterSeconds: 1 })
+  // a rejection that comes too late is handled
+  respond(new Error('late'))
+  await turn()
+})
+
+t.test('a process is announced once as a server; a store that counts none has one', async (t) => {
+  t.equal(setUp().ingest.registerServer()(), 1)
+  let registered = 0
+  const store: Store = { ...openMemoryStore(), registerServer: () => () => ++registered }
+  const ingest = createIngest({ store })
+  t.strictSame([ingest.registerServer()(), ingest.registerServer()()], [1, 2])
+  t.equal(ingest.registerServer(), ingest.registerServer())
 })
 
 t.test('the clock is the real one unless another is given', async (t) => {

@@ -11,13 +11,12 @@ import {
   type MapStore,
   readyMapsMax,
 } from '@ingest/core'
-
+import { createTurns } from '@ingest/core/internal'
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { Rows } from './environment/environment.ts'
 import { chunkDamaged, hashChunks } from './hash-chunks.ts'
 import type { SlicedReads } from './log/event-log.ts'
-import { createTurns } from './project-store.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import { listBuilds } from './tables/builds.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'

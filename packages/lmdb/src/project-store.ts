@@ -1,4 +1,5 @@
 import type { ProjectStore } from '@ingest/core'
+import { createTurns } from '@ingest/core/internal'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { Projects } from './tables/projects.ts'
 import type { Writer } from './writer/writer-client.ts'
@@ -31,22 +32,5 @@ export function createProjectStore({ projects, writer, reader }: ProjectStoreOpt
         }
       })
     },
-  }
-}
-
-/** Runs operations with the same key one after another: optimistic updates of one process would lose races to each other. */
-export function createTurns(): <T>(key: string, operation: () => Promise<T>) => Promise<T> {
-  const lastByKey = new Map<string, Promise<unknown>>()
-  return (key, operation) => {
-    const result = (lastByKey.get(key) ?? Promise.resolve()).then(operation)
-    const settled: Promise<void> = result.then(
-      () => {},
-      () => {},
-    )
-    lastByKey.set(key, settled)
-    settled.then(() => {
-      if (lastByKey.get(key) === settled) lastByKey.delete(key)
-    })
-    return result
   }
 }

@@ -1,11 +1,12 @@
 import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Store } from '@ingest/core'
-import { durableStoreChecks, restoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
+import { durableStoreChecks, restoreChecks, sharedStoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
 import { restoreLmdbStore } from '@ingest/lmdb'
 import { type LmdbStoreInternals, openLmdbStoreWith } from '@ingest/lmdb/internal'
 import t, { type Test } from 'tap'
 import type { Fingerprint } from '../src/ids/fingerprint.ts'
+import { openInProcess } from './process-handle.ts'
 
 /** Opens stores in directories of a test, and again in the directory of a closed one. */
 function storesOf(t: Test, internals: LmdbStoreInternals) {
@@ -21,6 +22,7 @@ function storesOf(t: Test, internals: LmdbStoreInternals) {
   t.testdir()
   return {
     open: () => openIn(join(t.testdirName, String(count++))),
+    openInProcess: (store: Store) => openInProcess(directories.get(store) as string),
     reopen: (closed: Store) => openIn(directories.get(closed) as string),
     /** Takes backups that `restore` puts into the place of the store. */
     backUpWith(restore: (backup: string, directory: string) => unknown) {
@@ -57,6 +59,15 @@ t.test('the store keeps the contract', async (t) => {
   await checkDurable(t, stores)
   const backUp = stores.backUpWith(restoreLmdbStore)
   for (const { name, run } of restoreChecks) await t.test(name, () => run(stores.open, stores.reopen, backUp))
+})
+
+t.test('the store keeps the contract between processes', async (t) => {
+  const { open, openInProcess } = storesOf(t, {})
+  const shared = shareStore(open, openInProcess)
+  for (const { name, isolated, run } of sharedStoreChecks) {
+    await t.test(name, () => (isolated ? run(open, openInProcess) : run(shared.open, shared.openAgain)))
+  }
+  await shared.close()
 })
 
 t.test('the store keeps the contract with runs of a few ids, and restored by hand', async (t) => {

@@ -7,10 +7,10 @@ import type { BatchResult, Maps } from '@ingest/core'
 
 export interface Question {
   id: number
-  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'revoke' | 'call' | 'close'
+  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'revoke' | 'call' | 'operate' | 'close'
   eventIds?: string[]
-  /** What is called of the Ingest, for project `p`. */
-  method?: keyof Maps
+  /** What is called of the Ingest, for project `p`, or of the store. */
+  method?: string
   args?: unknown[]
 }
 
@@ -35,6 +35,8 @@ export interface StoreProcess {
   ask(ask: 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'revoke'): Promise<unknown>
   /** Calls a method of the maps of the Ingest for project `p`; a map's content is returned as its bytes. */
   call<M extends keyof Maps>(method: M, ...args: Parameters<Maps[M]>): Promise<CallAnswer<M>>
+  /** Runs an operation of the store by its name. */
+  operate<T>(method: string, ...args: unknown[]): Promise<T>
   kill(): Promise<void>
   /** Stops the process (SIGSTOP), and resolves when it is stopped. */
   stop(): Promise<void>
@@ -140,6 +142,7 @@ async function talkTo(child: ChildProcess): Promise<StoreProcess> {
     known: (eventIds) => request('known', { eventIds }),
     ask: (ask) => request(ask),
     call: (method, ...args) => request('call', { method, args }),
+    operate: (method, ...args) => request('operate', { method, args }),
     async kill() {
       // the group, because strace does not take its child with it
       if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)

@@ -1,6 +1,7 @@
 // A process of its own around one store, driven by messages: what the tests kill, stop and lay faults on. It is plain
 // JavaScript on the built package, because it is started many times and a loader for TypeScript takes a second.
 // @ts-check
+import { isDeepStrictEqual } from 'node:util'
 import { createIngest } from '@ingest/core'
 import { openLmdbStoreWith } from '@ingest/lmdb/internal'
 import { open } from 'lmdb'
@@ -48,7 +49,9 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
     case 'known':
       return store.known('p', eventIds)
     case 'call':
-      return call(method ?? 'getMap', args)
+      return call(/** @type {keyof import('@ingest/core').Maps} */ (method), args)
+    case 'operate':
+      return operate(method ?? '', args)
     case 'close':
       isClosed = true
       return ingest.close()
@@ -96,4 +99,41 @@ async function call(method, args) {
   const parts = []
   for await (const part of result.bytes()) parts.push(part)
   return Buffer.concat(parts)
+}
+
+/**
+ * Runs an operation of the store. Functions cannot be passed on: `compareMap` and `compareProject` write if what
+ * a decision was made on is still current, and return what is current otherwise.
+ *
+ * @param {string} method
+ * @param {any[]} args
+ */
+async function operate(method, args) {
+  switch (method) {
+    case 'read': {
+      const events = []
+      for await (const event of store.read(args[0], args[1])) events.push(event)
+      return events
+    }
+    case 'compareMap': {
+      const [key, chunks, expected, contents] = args
+      return store.updateMap(key, chunks, (slot, present) =>
+        isDeepStrictEqual({ slot, present }, expected)
+          ? { ...(contents && { contents }), result: undefined }
+          : { result: { slot, present } },
+      )
+    }
+    case 'compareProject': {
+      const [projectId, expected, project] = args
+      return store.updateProject(projectId, (current) =>
+        isDeepStrictEqual({ project: current }, expected)
+          ? { ...(project && { project }), result: undefined }
+          : { result: { project: current } },
+      )
+    }
+  }
+  const operations = /** @type {Record<string, (...args: any[]) => Promise<unknown>>} */ (
+    /** @type {unknown} */ (store)
+  )
+  return operations[method]?.(...args)
 }

@@ -137,7 +137,7 @@ function createStore(database: Database, { storeId, epoch }: SchemaState, projec
     updateProject: projects.updateProject,
 
     async check() {
-      await database.queryOnce('check', [], checkTimeoutMs)
+      await database.query('check', [], performance.now() + checkTimeoutMs)
     },
   })
 

@@ -1,7 +1,7 @@
 import { type EmbeddedIngest, IngestError, type Scope } from '@ingest/core'
 import { isProjectId } from '@ingest/core/internal'
 import type { RequestHeaders } from './http/request.ts'
-import type { Log } from './log.ts'
+import type { LogError } from './log.ts'
 
 /**
  * Returns the project of a request whose key has the scope.
@@ -9,7 +9,7 @@ import type { Log } from './log.ts'
  * @throws {IngestError} `unauthorized`; `key-store-unavailable` when the keys cannot be checked.
  */
 export async function authenticateRequest(
-  { ingest, log }: { ingest: EmbeddedIngest; log: Log },
+  { ingest, logError }: { ingest: EmbeddedIngest; logError: LogError },
   { values, repeated }: RequestHeaders,
   scope: Scope,
 ): Promise<string> {
@@ -21,11 +21,17 @@ export async function authenticateRequest(
     isAuthentic = await ingest.authenticate({ projectId, key, scope })
   } catch (error) {
     // not a 401: game servers would stop sending for minutes
-    log.error({ err: error, projectId }, 'keys cannot be checked')
-    throw new IngestError('key-store-unavailable', 'Keys cannot be checked now: try again later.')
+    logError('key-store-unavailable', { err: error, projectId }, 'keys cannot be checked')
+    throw keysUnavailable(error)
   }
   if (isAuthentic !== true) throw unauthorized()
   return projectId
+}
+
+function keysUnavailable(error: unknown): IngestError {
+  const retryAfterSeconds = error instanceof IngestError ? error.retryAfterSeconds : undefined
+  const details = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
+  return new IngestError('key-store-unavailable', 'Keys cannot be checked now: try again later.', details)
 }
 
 /** The same for every cause, so that it discloses nothing. */

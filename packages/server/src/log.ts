@@ -1,3 +1,5 @@
+import type { ErrorCode } from '@ingest/core'
+
 /** The log of the server, for its operator. A pino logger is one. */
 export interface Log {
   info(fields: object, message: string): void
@@ -10,4 +12,29 @@ export const errorsToConsole: Log = {
   info: () => {},
   warn: () => {},
   error: (fields, message) => console.error(`ingest: ${message}`, fields),
+}
+
+/** Logs an error of the server with the code that clients get. */
+export type LogError = (code: ErrorCode, fields: object, message: string) => void
+
+/** How often errors of one code are logged: every request may fail while the store cannot be reached. */
+const logEveryMs = 1000
+
+/**
+ * Logs at most one error a second for each code and message, with the number of those left out since the last as
+ * `suppressed`. `now` is a monotonic clock, in milliseconds.
+ */
+export function createErrorLog(log: Log, now: () => number = () => performance.now()): LogError {
+  const lastByKind = new Map<string, { at: number; suppressed: number }>()
+  return (code, fields, message) => {
+    const kind = `${code} ${message}`
+    const last = lastByKind.get(kind)
+    const at = now()
+    if (last && at < last.at + logEveryMs) {
+      last.suppressed++
+      return
+    }
+    lastByKind.set(kind, { at, suppressed: 0 })
+    log.error(last?.suppressed ? { ...fields, suppressed: last.suppressed } : fields, message)
+  }
 }

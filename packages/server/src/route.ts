@@ -6,7 +6,7 @@ import { type HttpResponse, isStream } from './http/response.ts'
 import { startStream } from './http/stream.ts'
 import type { ConcurrencyLimit, ConcurrencyLimitName } from './limits/concurrency.ts'
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
-import type { Log } from './log.ts'
+import type { LogError } from './log.ts'
 
 /** One request of an authenticated project that holds a slot. */
 export interface RouteContext {
@@ -38,7 +38,7 @@ export interface Route {
 /** Shared by all requests. */
 export interface Services {
   ingest: EmbeddedIngest
-  log: Log
+  logError: LogError
   limiter: RateLimiter
   concurrency: Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>>
   cancellation: Cancellation
@@ -65,11 +65,11 @@ export async function runRoute(
   const release = services.concurrency[limit].acquire(projectId)
   try {
     checkRepeated(request.headers)
-    if (budget === 'reads') limiter.admitRead(projectId)
+    if (budget === 'reads') await limiter.admitRead(projectId)
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const response = await handle({ request, ingest, limiter, headers, publicationBytesMax, onCancel })
-    if (budget === 'reads' && request.method !== 'HEAD') limiter.chargeReadBytes(projectId, knownLength(response))
+    if (budget === 'reads' && request.method !== 'HEAD') await limiter.chargeReadBytes(projectId, knownLength(response))
     const body = isStream(response.body) ? await startStream(response.body, { onError, onEnd: release }) : response.body
     if (!isStream(body)) {
       release()
@@ -83,7 +83,7 @@ export async function runRoute(
     release()
     throw error
   } finally {
-    Object.assign(headers, limiter.headers(projectId, budget))
+    Object.assign(headers, await limiter.headers(projectId, budget))
   }
 }
 

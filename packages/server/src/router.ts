@@ -1,11 +1,12 @@
-import { type EmbeddedIngest, IngestError } from '@ingest/core'
+import { type EmbeddedIngest, type ErrorCode, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
 import type { HttpRequest } from './http/request.ts'
 import { type HttpResponse, newRequestId, problemResponse, statusByCode } from './http/response.ts'
 import { createConcurrencyLimits } from './limits/concurrency.ts'
-import { createRateLimiter, unlimited } from './limits/rate-limiter.ts'
+import { guardRateLimiter } from './limits/guarded-limiter.ts'
+import { createRateLimiter, type RateLimiter, unlimited } from './limits/rate-limiter.ts'
 import type { RateLimits } from './limits/rate-limits.ts'
-import { errorsToConsole, type Log } from './log.ts'
+import { createErrorLog, errorsToConsole, type Log, type LogError } from './log.ts'
 import { type Route, runRoute, type Services } from './route.ts'
 import { eventsConcurrency, getEvents } from './routes/get-events.ts'
 import { getChunk, getMapContent } from './routes/get-map-content.ts'
@@ -47,8 +48,13 @@ type Row = [
 ]
 
 export interface HandlerOptions {
-  /** Limits each project; `{}` for the default limits. Default: no limits. */
+  /**
+   * Limits each project, divided by the number of live servers of the store; `{}` for the default limits. Default: no
+   * limits.
+   */
   rateLimits?: RateLimits
+  /** Limits each project in place of `rateLimits`. */
+  rateLimiter?: RateLimiter
   /** Receives errors of the server, never errors of a client. Default: errors go to the console. */
   log?: Log
   /** The largest body of a publication, in bytes. Default: 1,048,576. */
@@ -78,12 +84,14 @@ const routesByPath = indexRoutes()
 
 /** @throws {IngestError} `invalid-argument` for invalid limits. */
 export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {}): Router {
-  const { rateLimits, log = errorsToConsole, draining, publicationBytesMax = publicationBytesMaxDefault } = options
+  const { log = errorsToConsole, draining, publicationBytesMax = publicationBytesMaxDefault } = options
   checkPublicationBytesMax(publicationBytesMax)
+  const logError = createErrorLog(log)
+  const toError = (error: unknown, requestId: string) => toIngestError(error, requestId, { log, logError })
   const services = {
     ingest,
-    log,
-    limiter: rateLimits ? createRateLimiter(rateLimits) : unlimited,
+    logError,
+    limiter: chooseLimiter(ingest, options, logError),
     concurrency: createConcurrencyLimits(),
     cancellation: createCancellation(draining),
     publicationBytesMax,
@@ -97,15 +105,27 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
       let response: HttpResponse
       try {
         const run = findRoute(request, headers)
-        response = await run(services, request, headers, (error) => void toIngestError(error, requestId, log))
+        response = await run(services, request, headers, (error) => void toError(error, requestId))
       } catch (error) {
-        response = problemResponse(toIngestError(error, requestId, log), requestId)
+        response = problemResponse(toError(error, requestId), requestId)
       }
       if (services.isDraining()) headers.Connection = 'close'
       response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
       return response
     },
   }
+}
+
+function chooseLimiter(
+  ingest: EmbeddedIngest,
+  { rateLimits, rateLimiter }: HandlerOptions,
+  logError: LogError,
+): RateLimiter {
+  if (rateLimits && rateLimiter) {
+    throw new IngestError('invalid-argument', 'Set rateLimits or rateLimiter, not both.')
+  }
+  if (rateLimiter) return guardRateLimiter(rateLimiter, logError)
+  return rateLimits ? createRateLimiter(rateLimits, ingest.registerServer()) : unlimited
 }
 
 /** By path and method. */
@@ -136,13 +156,21 @@ function findRoute({ path, method }: HttpRequest, headers: Record<string, string
   throw new IngestError('method-not-allowed', `This path takes ${headers.Allow}.`)
 }
 
+/** Failures of the store that are a 503 and need the attention of its operator. */
+const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-unavailable'])
+
 /** The error of the response. Errors of the server are logged, with the id of the request. */
-function toIngestError(error: unknown, requestId: string, log: Log): IngestError {
+function toIngestError(
+  error: unknown,
+  requestId: string,
+  { log, logError }: { log: Log; logError: LogError },
+): IngestError {
   if (!(error instanceof IngestError)) {
     log.error({ err: error, requestId }, 'request failed')
     return new IngestError('internal-error', 'The server failed unexpectedly: try again later.')
   }
-  const isServerError = statusByCode[error.code] === 500 || error.code === 'disk-full' || error.code === 'store-failed'
-  if (isServerError) log.error({ err: error, requestId }, 'request refused')
+  if (statusByCode[error.code] === 500 || loggedCodes.has(error.code)) {
+    logError(error.code, { err: error, requestId }, 'request refused')
+  }
   return error
 }

@@ -1,10 +1,10 @@
 import { gzipSync } from 'node:zlib'
-import { batchBytesMax, createIngest, IngestError, openMemoryStore, type Scope } from '@ingest/core'
+import { batchBytesMax, createIngest, IngestError, openMemoryStore, type Scope, type Store } from '@ingest/core'
 import t from 'tap'
 import { authenticateRequest } from '../src/authenticate.ts'
 import { parseRawHeaders } from '../src/http/request.ts'
 import { concurrencyLimits } from '../src/limits/concurrency.ts'
-import { errorsToConsole } from '../src/log.ts'
+import { createErrorLog, errorsToConsole } from '../src/log.ts'
 import { createRouter, type HandlerOptions } from '../src/router.ts'
 import { edges, type Sent } from './edges.ts'
 import { batchOf, batchOfBytes, collectErrors, headersOf, openTestIngest, projectId } from './test-ingest.ts'
@@ -354,6 +354,74 @@ for (const { name: edgeName, open } of edges) {
   })
 }
 
+t.test('the limits of a server are divided by the live servers of its store', async (t) => {
+  let servers = 1
+  let registered = 0
+  const store: Store = {
+    ...openMemoryStore(),
+    registerServer() {
+      registered++
+      return () => servers
+    },
+  }
+  const ingest = createIngest({ store, authenticate: () => true })
+  createRouter(ingest)
+  t.equal(registered, 0, 'a router without limits is not announced')
+  const router = createRouter(ingest, { rateLimits: { requests: { perSecond: 12, burst: 60 }, now: () => 0 } })
+  const policies: unknown[] = []
+  for (servers = 1; servers <= 3; servers++) {
+    const { headers } = await router.respond(request({ body: Buffer.from(batchOf(1)) }))
+    policies.push(headers['RateLimit-Policy']?.split(', ')[0])
+  }
+  t.strictSame(policies, [
+    '"requests";q=60;qu="requests";w=5',
+    '"requests";q=30;qu="requests";w=5',
+    '"requests";q=20;qu="requests";w=5',
+  ])
+  t.equal(registered, 1)
+})
+
+t.test(
+  'while the store cannot be reached, requests are a 503 with Retry-After: 1, and few of them are logged',
+  async (t) => {
+    const unavailable = new IngestError('store-unavailable', 'connect ECONNREFUSED 10.0.0.5:5432')
+    const fail = () => Promise.reject(unavailable)
+    const { log, errors } = collectErrors()
+    const store = { ...openMemoryStore(), append: fail, project: fail, check: fail }
+    const open = createRouter(createIngest({ store, authenticate: () => true }), { log })
+    const refused = await Promise.all(
+      Array.from({ length: 50 }, () => open.respond(request({ body: Buffer.from(batchOf(1)) }))),
+    )
+    for (const { status, headers, body } of refused) {
+      t.equal(status, 503)
+      t.equal(headers['Retry-After'], '1')
+      t.match(JSON.parse(String(body)), { code: 'store-unavailable', retryable: true, retryAfter: 1 })
+      t.notMatch(String(body), '10.0.0.5')
+    }
+    t.match(errors[0], { err: unavailable })
+    t.ok(errors.length < 10, `${errors.length} lines`)
+    const ready = await open.respond(request({ method: 'GET', path: '/readyz' }))
+    t.match([ready.status, JSON.parse(String(ready.body)).code], [503, 'store-unavailable'])
+
+    const project = () => Promise.reject(new IngestError('store-unavailable', '', { retryAfterSeconds: 1 }))
+    const keyed = createRouter(createIngest({ store: { ...store, project } }), { log })
+    const { key } = await openTestIngest()
+    const headers = parseRawHeaders(headersOf(key).flat())
+    const response = await keyed.respond({ ...request({ body: Buffer.from(batchOf(1)) }), headers })
+    t.equal(response.status, 503, 'never a 401')
+    t.equal(response.headers['Retry-After'], '1')
+    t.equal(JSON.parse(String(response.body)).code, 'key-store-unavailable')
+  },
+)
+
+t.test('/readyz is a 503 while the store does not respond', async (t) => {
+  const store = { ...openMemoryStore(), check: () => new Promise<void>(() => {}) }
+  const { log } = collectErrors()
+  const router = createRouter(createIngest({ store }), { log })
+  const { status, headers, body } = await router.respond(request({ method: 'GET', path: '/readyz' }))
+  t.strictSame([status, headers['Retry-After'], JSON.parse(String(body)).code], [503, '1', 'store-unavailable'])
+})
+
 t.test('errors of the store keep their code', async (t) => {
   for (const [code, status] of [
     ['disk-full', 503],
@@ -409,7 +477,7 @@ t.test('a key is valid for its scopes and no others', async (t) => {
     const { key } = await ingest.keys.create(projectId, { scopes: [scope] })
     const headers = parseRawHeaders(headersOf(key).flat())
     for (const wanted of all) {
-      const project = authenticateRequest({ ingest, log: collectErrors().log }, headers, wanted)
+      const project = authenticateRequest({ ingest, logError: createErrorLog(collectErrors().log) }, headers, wanted)
       if (wanted === scope) t.equal(await project, projectId)
       else await t.rejects(project, { code: 'unauthorized' })
     }
@@ -420,7 +488,8 @@ t.test('a failure of the key store is logged without the key', async (t) => {
   const { log, errors } = collectErrors()
   const { ingest } = await openTestIngest({ authenticate: () => Promise.reject(new Error('gone')) })
   const headers = parseRawHeaders(headersOf('the-key').flat())
-  await t.rejects(authenticateRequest({ ingest, log }, headers, 'read'), { code: 'key-store-unavailable' })
+  const logError = createErrorLog(log)
+  await t.rejects(authenticateRequest({ ingest, logError }, headers, 'read'), { code: 'key-store-unavailable' })
   t.match(errors, [{ projectId, err: { message: 'gone' } }])
   t.notMatch(JSON.stringify(errors), 'the-key')
 })

@@ -3,16 +3,21 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { printMessage, writeJson, writeStdout } from '../io.ts'
-import { dataOption, durationMs, jsonOption, parseDuration, projectOption } from '../options.ts'
+import { durationMs, jsonOption, parseDuration, projectOption } from '../options.ts'
+import { parseStore, storeOptions } from '../store.ts'
 import { formatTable, toIsoTime } from '../terminal/format.ts'
 
 interface KeysOptions {
-  data: string
   project: string
   json?: true
 }
 
-/** `ingest keys create | list | revoke | rotate`; they work while servers have the directory open. */
+interface CreateOptions extends KeysOptions {
+  scope?: Scope[]
+  expires?: number
+}
+
+/** `ingest keys create | list | revoke | rotate`; they work while servers have the store open. */
 export function keysCommand(io: Io): Command {
   const keys = new Command('keys')
     .description('create, list, revoke and rotate the ingestion keys of a project')
@@ -22,13 +27,18 @@ export function keysCommand(io: Io): Command {
   return keys
 }
 
+/** Adds `--data` and `--store`. */
+function withStoreOptions(command: Command): Command {
+  for (const option of storeOptions()) command.addOption(option)
+  return command
+}
+
 /** Repeats the scopes of the core, which is not loaded for `--help`; a test compares them. */
 const scopes = ['events:write', 'maps:write', 'read']
 
 function keysCreateCommand(io: Io): Command {
-  return new Command('create')
+  return withStoreOptions(new Command('create'))
     .description('create a key, and the store and the project if they are new; prints the key, which is not stored')
-    .addOption(dataOption())
     .addOption(projectOption())
     .addOption(
       new Option('--scope <scopes...>', 'operations that the key allows; all by default')
@@ -48,8 +58,9 @@ function keysCreateCommand(io: Io): Command {
         'ingest keys create --data data/games --project demo --scope events:write --expires 90d',
       ),
     )
-    .action(async ({ data, project, scope, expires, json }: KeysOptions & { scope?: Scope[]; expires?: number }) => {
-      const { key, record } = await withIngest(io, { data, project, create: true }, ({ keys }) =>
+    .action(async ({ project, scope, expires, json }: CreateOptions, command: Command) => {
+      const store = parseStore(command)
+      const { key, record } = await withIngest(io, { store, project, create: true }, ({ keys }) =>
         keys.create(project, {
           ...(scope && { scopes: scope }),
           ...(expires !== undefined && { expiresAt: expires }),
@@ -60,14 +71,13 @@ function keysCreateCommand(io: Io): Command {
 }
 
 function keysListCommand(io: Io): Command {
-  return new Command('list')
+  return withStoreOptions(new Command('list'))
     .description('list the keys of a project, oldest first; the keys themselves are not stored')
-    .addOption(dataOption())
     .addOption(projectOption())
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys list --data data/games --project demo'))
-    .action(async ({ data, project, json }: KeysOptions) => {
-      const records = await withIngest(io, { data, project }, ({ keys }) => keys.list(project))
+    .action(async ({ project, json }: KeysOptions, command: Command) => {
+      const records = await withIngest(io, { store: parseStore(command), project }, ({ keys }) => keys.list(project))
       if (records.length === 0) printMessage(io, `the project ${project} has no keys`)
       if (json) await writeJson(io, { ok: true, projectId: project, keys: records.map(toPublicRecord) })
       else await writeStdout(io, `${formatKeyTable(records).join('\n')}\n`)
@@ -75,25 +85,24 @@ function keysListCommand(io: Io): Command {
 }
 
 function keysRevokeCommand(io: Io): Command {
-  return new Command('revoke')
+  return withStoreOptions(new Command('revoke'))
     .description('revoke a key immediately and permanently')
     .argument('<keyId>', 'the 8 characters after ik_ in the key')
-    .addOption(dataOption())
     .addOption(projectOption())
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys revoke vbxtzdc2 --data data/games --project demo'))
-    .action(async (keyId: string, { data, project, json }: KeysOptions) => {
-      const record = await withIngest(io, { data, project }, ({ keys }) => keys.revoke(project, keyId))
+    .action(async (keyId: string, { project, json }: KeysOptions, command: Command) => {
+      const store = parseStore(command)
+      const record = await withIngest(io, { store, project }, ({ keys }) => keys.revoke(project, keyId))
       if (json) await writeJson(io, { ok: true, projectId: project, ...toPublicRecord(record) })
       else await writeStdout(io, `revoked ${keyId}\n`)
     })
 }
 
 function keysRotateCommand(io: Io): Command {
-  return new Command('rotate')
+  return withStoreOptions(new Command('rotate'))
     .description('create a key with the same scopes and expire the old key after an overlap; prints the new key')
     .argument('<keyId>', 'the 8 characters after ik_ in the key')
-    .addOption(dataOption())
     .addOption(projectOption())
     .addOption(
       new Option('--overlap <duration>', 'time until the old key expires')
@@ -102,8 +111,9 @@ function keysRotateCommand(io: Io): Command {
     )
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys rotate vbxtzdc2 --data data/games --project demo --overlap 48h'))
-    .action(async (keyId: string, { data, project, overlap, json }: KeysOptions & { overlap: number }) => {
-      const { key, record, old } = await withIngest(io, { data, project }, async ({ keys }) => {
+    .action(async (keyId: string, { project, overlap, json }: KeysOptions & { overlap: number }, command: Command) => {
+      const store = parseStore(command)
+      const { key, record, old } = await withIngest(io, { store, project }, async ({ keys }) => {
         const rotation = await keys.rotate(project, keyId, { overlapMs: overlap })
         return { ...rotation, old: (await keys.list(project)).find((each) => each.keyId === keyId) }
       })

@@ -1,22 +1,24 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { dataOption, jsonOption, nonEmpty } from '../options.ts'
+import { jsonOption, nonEmpty } from '../options.ts'
 import { formatTable } from '../terminal/format.ts'
 
 /** `ingest restore`. */
 export function restoreCommand(io: Io): Command {
   return new Command('restore')
-    .description('restore a backup of a store into an empty directory; prints the last cursor of each project')
+    .description('restore the backup of a directory into an empty one; prints the last cursor of each project')
     .argument('<backup>', 'directory of the backup, which is not changed', nonEmpty)
-    .addOption(dataOption())
+    .addOption(
+      new Option('--data <dir>', 'directory of the store').env('INGEST_DATA').argParser(nonEmpty).makeOptionMandatory(),
+    )
     .addOption(jsonOption())
     .addHelpText('after', restoreHelp)
     .action(async (backup: string, { data, json }: { data: string; json?: true }) => {
       const { restoreLmdbStore } = await import('@ingest/lmdb')
       await restoreLmdbStore(backup, data)
-      await withIngest(io, { data }, async (ingest) => {
+      await withIngest(io, { store: data }, async (ingest) => {
         const rows: { projectId: string; events: number; cursor: string }[] = []
         for (const projectId of await ingest.listProjects()) {
           const { events } = await ingest.project(projectId).getStats()

@@ -1,13 +1,15 @@
 import type { EmbeddedIngest, IngestError } from '@ingest/core'
+import type { DurabilityReport } from '@ingest/postgres'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { withIngest } from '../connect.ts'
 import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
 import { type Io, type StopSignal, signalExitCodes, writeJson, writeStdout } from '../io.ts'
-import { byteCount, dataOption, jsonOption, nonEmpty, wholeNumber } from '../options.ts'
+import { byteCount, jsonOption, nonEmpty, wholeNumber } from '../options.ts'
+import { parseStore, storeOptions, toStoreArgument, toStoreMember } from '../store.ts'
 import { createLog, type Log, type LogFormat, logFormats, logsText } from './serve-log.ts'
 
 interface ServeOptions {
-  data: string
+  migrate: boolean
   host: string
   port: number
   rateLimit: RateLimit
@@ -26,11 +28,23 @@ const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'silent']
 
 /** `ingest serve`. */
 export function serveCommand(io: Io): Command {
-  const command = new Command('serve')
-    .description('serve the HTTP API on the store of a directory, creating a missing store')
-    .addOption(dataOption())
-  for (const option of [...listenOptions(), ...limitOptions(), ...logOptions(), jsonOption()]) command.addOption(option)
-  return command.addHelpText('after', serveHelp).action((options: ServeOptions) => serveStore(io, options))
+  const command = new Command('serve').description('serve the HTTP API on a store, creating a missing one')
+  for (const option of [
+    ...storeOptions(),
+    noMigrateOption(),
+    ...listenOptions(),
+    ...limitOptions(),
+    ...logOptions(),
+    jsonOption(),
+  ])
+    command.addOption(option)
+  return command
+    .addHelpText('after', serveHelp)
+    .action((options: ServeOptions) => serveStore(io, parseStore(command), options))
+}
+
+function noMigrateOption(): Option {
+  return new Option('--no-migrate', 'refuse a database whose schema is missing or older, in place of upgrading it')
 }
 
 function listenOptions(): Option[] {
@@ -85,22 +99,25 @@ const serveHelp = `
 Prints "listening on http://…" to stdout when it accepts requests, an object with --json, and logs to stderr.
 SIGTERM and SIGINT start a graceful shutdown: requests in flight are completed, new ones get 503, the exit code is 0.
 Bursts may reach 2 times the requests, 5 times the events, 16 times the bytes of maps and 4 times the bytes read per
-second. Bodies of batches are limited to 512 bytes per event of the limit. Rate limits are per process, in memory.
-Sizes may be written as 512K, 32M or 1G.
+second. Bodies of batches are limited to 512 bytes per event of the limit. Sizes may be written as 512K, 32M or 1G.
+Any number of servers may have a store open: a directory on one machine, a database on several.
 
 Examples:
   ingest serve --data data/games
   ingest serve --data data/games --host 0.0.0.0 --port 8787 --rate-limit 200,40000
+  ingest serve --store postgres://ingest@localhost/games
 `
 
-async function serveStore(io: Io, options: ServeOptions): Promise<void> {
-  const { data, host, port, rateLimit, mapRateLimit, readRateLimit, publicationLimit, logLevel, json } = options
+async function serveStore(io: Io, store: string, options: ServeOptions): Promise<void> {
+  const { host, port, rateLimit, mapRateLimit, readRateLimit, publicationLimit, logLevel, json } = options
   const maps = { pendingBytesMax: options.pendingMapLimit }
   const { serve } = await import('@ingest/server')
   const log = await createLog(io, { level: logLevel, format: options.logFormat })
   const onRebuild = (percent: number) => log.info({ percent }, 'rebuilding the id index')
+  const named = toStoreMember(store)
   let isListening = false
-  await withIngest(io, { data, create: true, maps, onFatal: killProcess, onRebuild }, async (ingest) => {
+  const opening = { store, create: options.migrate, maps, onFatal: killProcess, onRebuild, onOpen: logDurability }
+  await withIngest(io, opening, async (ingest) => {
     const signals = listenForSignals(io)
     const server = await serve({
       ingest,
@@ -115,10 +132,10 @@ async function serveStore(io: Io, options: ServeOptions): Promise<void> {
     isListening = true
     // on a terminal, the line of standard output is enough
     if (!(io.stdout.isTTY && logsText(io, options.logFormat)))
-      log.info({ url: server.url, data, pid: process.pid }, 'listening')
-    if (json) await writeJson(io, { ok: true, url: server.url, port: server.port, data, pid: process.pid })
+      log.info({ url: server.url, ...named, pid: process.pid }, 'listening')
+    if (json) await writeJson(io, { ok: true, url: server.url, port: server.port, ...named, pid: process.pid })
     else await writeStdout(io, `listening on ${server.url}\n`)
-    await warnIfNoKeys(ingest, data, log)
+    await warnIfNoKeys(ingest, store, log)
     log.info({ signal: await signals.first }, 'signalled')
     await server.close()
     signals.off()
@@ -126,6 +143,11 @@ async function serveStore(io: Io, options: ServeOptions): Promise<void> {
   }).catch(async (error) => {
     throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
   })
+
+  function logDurability({ survivesPrimaryLoss, version, ...report }: DurabilityReport): void {
+    const durability = `survives loss of the primary: ${survivesPrimaryLoss ? 'yes' : 'no'}`
+    log.info({ ...named, postgres: version, ...report }, `the database is open, ${durability}`)
+  }
 
   /** After an I/O error of the disk, a graceful exit may hang. */
   function killProcess(error: IngestError): void {
@@ -170,9 +192,9 @@ function listenForSignals(io: Io): { first: Promise<StopSignal>; off: () => void
 }
 
 /** Without a key, every request is refused, which clients cannot tell from a wrong key. */
-async function warnIfNoKeys({ listProjects, keys }: EmbeddedIngest, data: string, log: Log): Promise<void> {
+async function warnIfNoKeys({ listProjects, keys }: EmbeddedIngest, store: string, log: Log): Promise<void> {
   for (const projectId of await listProjects()) if ((await keys.list(projectId)).length > 0) return
-  const command = `ingest keys create --data ${/^[\w./-]+$/.test(data) ? data : `'${data}'`} --project <id>`
+  const command = `ingest keys create ${toStoreArgument(store)} --project <id>`
   log.warn(`the store has no key, so every request is refused; create one: ${command}`)
 }
 

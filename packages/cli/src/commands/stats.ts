@@ -48,7 +48,7 @@ export function statsCommand(io: Io): Command {
 type StatsTarget = Omit<Target, 'project'> & Partial<Pick<Target, 'project'>>
 
 const statsHelp = `
-With --data and without --project, all projects of the store are printed.
+With --data or --store and without --project, all projects of the store are printed.
 EVENTS/S is the average of the last minute. BYTES is the stored size of all batches, without maps.
 
 Examples:
@@ -58,12 +58,12 @@ Examples:
 
 /** Opens the project of the target, or all projects of its store. */
 function withProjects<T>(io: Io, target: StatsTarget, use: (ingests: Ingest[]) => Promise<T>): Promise<T> {
-  const { data = '', project } = target
+  const { store = '', project } = target
   if (project === undefined) {
-    return withIngest(io, { data }, async (ingest) => use((await ingest.listProjects()).map(ingest.project)))
+    return withIngest(io, { store }, async (ingest) => use((await ingest.listProjects()).map(ingest.project)))
   }
   if (target.url !== undefined) return connect(io, { ...target, project }, (ingest) => use([ingest]))
-  return withIngest(io, { data, project }, async (ingest) => {
+  return withIngest(io, { store, project }, async (ingest) => {
     if (!(await ingest.listProjects()).includes(project)) {
       printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
     }

@@ -48,7 +48,7 @@ export function tailCommand(io: Io): Command {
 const tailHelp = `
 On a terminal, each event is one row: time of receipt, type, build, player, and as much of the other fields as fits. In a
 pipe, the output is NDJSON. Exit code 130 after SIGINT, 0 after the reader closed the pipe.
-While the server is unreachable, tail retries without a limit, whatever --retries is, and resumes where it stopped.
+While the server or the database is unreachable, tail retries without a limit, whatever --retries is, and resumes where it stopped.
 
 Examples:
   ingest tail --data data/games --project demo --type round.end
@@ -106,8 +106,8 @@ interface Following {
 
 /** Resolves when the reader has closed the pipe. */
 async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: Following): Promise<void> {
-  const { url } = target
-  const source: CursorSource = ingest
+  const cursors: CursorSource = ingest
+  const source = target.url === undefined ? 'database' : 'server'
   const [{ followEvents, IngestError }, { createBackoff }] = await Promise.all([
     import('@ingest/core'),
     import('@ingest/client'),
@@ -118,9 +118,9 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
   for (;;) {
     try {
       // first, because following from a time or a cursor may wait before it notices an unreachable server
-      const end = await source.lastCursor({ signal })
+      const end = await cursors.lastCursor({ signal })
       if (after === undefined && start.from === undefined) after = end
-      if (isUnreachable) printMessage(io, 'the server is reachable again')
+      if (isUnreachable) printMessage(io, `the ${source} is reachable again`)
       isUnreachable = false
       const options = { ...start, ...(after !== undefined && { after }), signal, onProgress }
       for await (const event of followEvents(ingest, options)) {
@@ -128,8 +128,8 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
       }
     } catch (error) {
       signal.throwIfAborted()
-      if (url === undefined || !(error instanceof IngestError) || !isTransient(error)) throw error
-      if (!isUnreachable) printMessage(io, `waiting for the server: ${error.message}`)
+      if (!(error instanceof IngestError) || !isTransient(error, target)) throw error
+      if (!isUnreachable) printMessage(io, `waiting for the ${source}: ${error.message}`)
       isUnreachable = true
       const floorMs = (error.retryAfterSeconds ?? 0) * 1000
       await sleep(Math.max(floorMs, Math.min(backoff.next(), pauseMsMax)), undefined, { signal }).catch(() => {
@@ -144,7 +144,8 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
   }
 }
 
-function isTransient({ code, retryable }: IngestError): boolean {
+function isTransient({ code, retryable }: IngestError, { url }: Target): boolean {
+  if (url === undefined) return code === 'store-unavailable'
   // the operator of the server may repair its store
   return retryable || code.startsWith('store-')
 }

@@ -189,7 +189,7 @@ t.test('wrong usage', async (t) => {
   await isWrongUsage(t, ['publish-map', smallFile, '--place', '1'], /missing --build <id>/, settings)
   await isWrongUsage(t, publication, /missing .*--project <id>/)
   await isWrongUsage(t, [...publication, '--project', 'p'], /missing --url <url> \(or INGEST_URL\) or --data/)
-  await isWrongUsage(t, [...publication, '--url', 'http://x', '--data', data], /and not both/, settings)
+  await isWrongUsage(t, [...publication, '--url', 'http://x', '--data', data], /only one server or store/, settings)
   await isWrongUsage(t, [...publication, '--url', 'ftp://x'], /url must be the address of the server/, settings)
   await isWrongUsage(t, ['publish-map', `${smallFile}.not`, ...publication.slice(2)], /cannot be read/, settings)
   await isWrongUsage(t, ['publish-map', directory, ...publication.slice(2)], /is a directory/, settings)
@@ -392,5 +392,5 @@ t.test('an option overrides INGEST_URL and INGEST_DATA', async (t) => {
   const args = ['publish-map', smallFile, '--place', '1', '--build', 'both']
   t.match(await ingest([...args, '--url', server.url], both), { code: 0, stdout: /^created / })
   t.match(await ingest([...args, '--data', data], both), { code: 0, stdout: /^unchanged / })
-  await isWrongUsage(t, args, /and not both/, both)
+  await isWrongUsage(t, args, /only one server or store/, both)
 })

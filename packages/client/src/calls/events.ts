@@ -32,7 +32,7 @@ export const pageWaitSecondsMax = 30
 export function eventCalls(api: Api, compress?: Compress): EventCalls {
   return {
     async submitBatch(input, { admit, ...options } = {}) {
-      const bytes = encodeBatch(input, admit)
+      const bytes = await encodeBatch(input, admit)
       const compressed = bytes.length >= gzipBytesMin ? await compress?.(bytes) : undefined
       const { body } = await api.call(
         {
@@ -112,13 +112,16 @@ async function* once<T>(item: T): AsyncGenerator<T, void> {
 }
 
 /** Bytes are sent as they are, for the server to check, unless `admit` needs the number of events. */
-function encodeBatch(input: Uint8Array | BatchInput<unknown>, admit: SubmitOptions['admit']): Uint8Array {
+async function encodeBatch(
+  input: Uint8Array | BatchInput<unknown>,
+  admit: SubmitOptions['admit'],
+): Promise<Uint8Array> {
   if (input instanceof Uint8Array && !admit) {
     if (input.length > batchBytesMax) throw batchTooLarge(input.length)
     return input
   }
   const body = batchBody(input)
   const events = parseEvents(body)
-  admit?.(events.length)
+  await admit?.(events.length)
   return body
 }

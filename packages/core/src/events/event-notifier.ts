@@ -1,6 +1,7 @@
 import { IngestError } from '../error.ts'
+import type { EventStore } from './event-store.ts'
 
-/** Wakes long polls of a project when this process stores an event of it. */
+/** Wakes long polls of a project when an event of it is stored. */
 export interface EventNotifier {
   notify(projectId: string): void
   /** Remembers notifications of the project from now on, until `end`. */
@@ -20,23 +21,47 @@ export interface EventSubscription {
   end(): void
 }
 
-export function createEventNotifier(): EventNotifier {
-  const listeners = new Map<string, Set<() => void>>()
+type Watch = NonNullable<EventStore['watch']>
+
+/** The subscriptions of one project. */
+interface Subscribers {
+  listeners: Set<() => void>
+  unwatch(): void
+}
+
+/**
+ * Notifications of this process, and those of `watch`, which is called for each project with subscriptions: once for
+ * all of them, and ended with the last.
+ */
+export function createEventNotifier(watch: Watch = () => () => {}): EventNotifier {
+  const subscribersByProject = new Map<string, Subscribers>()
   let isClosed = false
+
+  function notify(projectId: string): void {
+    for (const listen of subscribersByProject.get(projectId)?.listeners ?? []) listen()
+  }
+
+  function subscribersOf(projectId: string): Subscribers {
+    const existing = subscribersByProject.get(projectId)
+    if (existing) return existing
+    const unwatch = isClosed ? () => {} : watch(projectId, () => notify(projectId))
+    const subscribers = { listeners: new Set<() => void>(), unwatch }
+    subscribersByProject.set(projectId, subscribers)
+    return subscribers
+  }
+
   return {
-    notify(projectId) {
-      for (const listen of listeners.get(projectId) ?? []) listen()
-    },
+    notify,
 
     subscribe(projectId) {
-      const ofProject = listeners.get(projectId) ?? new Set()
+      const subscribers = subscribersOf(projectId)
       let isNotified = false
       let wake = () => {}
       function listen(): void {
         isNotified = true
         wake()
       }
-      listeners.set(projectId, ofProject.add(listen))
+      subscribers.listeners.add(listen)
       return {
         async next(timeoutMs, signal) {
           if (!isNotified && !isClosed && !signal?.aborted) {
@@ -49,15 +74,21 @@ export function createEventNotifier(): EventNotifier {
           isNotified = false
         },
         end() {
-          ofProject.delete(listen)
-          if (ofProject.size === 0) listeners.delete(projectId)
+          if (!subscribers.listeners.delete(listen) || subscribers.listeners.size > 0) return
+          subscribersByProject.delete(projectId)
+          subscribers.unwatch()
         },
       }
     },
 
     close() {
       isClosed = true
-      for (const ofProject of listeners.values()) for (const listen of ofProject) listen()
+      for (const subscribers of subscribersByProject.values()) {
+        subscribers.unwatch()
+        // a reader that never continues must not keep the store busy
+        subscribers.unwatch = () => {}
+        for (const listen of subscribers.listeners) listen()
+      }
     },
   }
 }

@@ -47,19 +47,24 @@ export interface ReadEventsOptions extends EventFilter {
    * the end of a response.
    */
   onProgress?: (cursor: Cursor) => void
-  /** Called with the bytes of each event before it is filtered, for rate limits. Only by an embedded Ingest. */
-  onScan?: (bytes: number) => void
+  /**
+   * Called with the bytes of each event before it is filtered, for rate limits; reading continues when the promise
+   * resolves. Only by an embedded Ingest.
+   */
+  onScan?: (bytes: number) => void | Promise<void>
 }
 
 export interface ReadContext {
-  store: Pick<EventStore, 'read'>
+  store: Pick<EventStore, 'read' | 'watch'>
   notifier: EventNotifier
   /** Milliseconds since 1970. */
   now(): number
 }
 
-/** How often a long poll reads the store again, as other processes do not notify this one. */
+/** How often a long poll reads the store again, if the store does not report events of other processes. */
 const pollMs = 500
+/** The same for a store that does: a hint may be missing. */
+const watchedPollMs = 300_000
 
 /** The project's events that match the options, oldest first. */
 export async function* readEvents(
@@ -75,7 +80,7 @@ export async function* readEvents(
   let { after } = options
   let yielded = 0
   // before the first read, so that no event is missed between a read and a wait
-  const subscription = notifier.subscribe(projectId)
+  const subscription = waitMs > 0 ? notifier.subscribe(projectId) : undefined
   try {
     for (;;) {
       signal?.throwIfAborted()
@@ -87,7 +92,8 @@ export async function* readEvents(
       }
       for await (const event of store.read(projectId, range)) {
         if (event.receivedAt >= to) return
-        onScan(event.bytes.length)
+        const charged = onScan(event.bytes.length)
+        if (charged !== undefined) await charged
         if (isWanted(event.bytes)) {
           yielded++
           yield event
@@ -99,10 +105,10 @@ export async function* readEvents(
       }
       const waitLeftMs = waitUntil - performance.now()
       if (yielded > 0 || limit === 0 || waitLeftMs <= 0) return
-      await subscription.next(Math.min(waitLeftMs, pollMs), signal)
+      await subscription?.next(Math.min(waitLeftMs, store.watch ? watchedPollMs : pollMs), signal)
     }
   } finally {
-    subscription.end()
+    subscription?.end()
   }
 }
 
@@ -133,7 +139,7 @@ export function checkReadEventsOptions({ limit, from, to, waitMs, type, buildId 
 export type FollowOptions = Omit<ReadEventsOptions, 'limit' | 'to' | 'waitMs'>
 
 /** The duration of one long poll, which callers do not notice. */
-const followWaitMs = 60_000
+const followWaitMs = 600_000
 
 /**
  * The project's events, oldest first, and then new ones as they are stored. It does not end by itself: leave the loop,

@@ -9,10 +9,10 @@ import { scanBatch } from './scan-batch.ts'
 
 export interface SubmitOptions {
   /**
-   * Called with the number of events of a well-formed batch before any is checked, for rate limits. If it throws,
-   * nothing is stored and `submitBatch` rejects with that error.
+   * Called with the number of events of a well-formed batch before any is checked, for rate limits. If it throws or
+   * rejects, nothing is stored and `submitBatch` rejects with that error.
    */
-  admit?: (eventCount: number) => void
+  admit?: (eventCount: number) => void | Promise<void>
   /**
    * Whether the store may transfer the memory of a body in bytes to another thread, which saves a copy and empties the
    * body. Default: false.
@@ -44,10 +44,10 @@ export async function submitBatch(
   context: SubmitContext,
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
-  { admit = () => {}, mayTransfer = false }: SubmitOptions,
+  { admit, mayTransfer = false }: SubmitOptions,
 ): Promise<SubmitReport> {
   const { store, now } = context
-  const { body, count, unidentified, invalid, valid } = decide(context, projectId, input, admit)
+  const { body, count, unidentified, invalid, valid } = await decide(context, projectId, input, admit)
   // before the append: a valid event does not make an invalid one of the same batch a duplicate
   const isKnown =
     invalid.length > 0
@@ -89,22 +89,22 @@ interface DecidedBatch {
 }
 
 /** A separate function, so that the parsed events can be collected while the append waits for the disk. */
-function decide(
+async function decide(
   { checkBySchema, hashKey }: SubmitContext,
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
-  admit: (eventCount: number) => void,
-): DecidedBatch {
+  admit: SubmitOptions['admit'],
+): Promise<DecidedBatch> {
   const body = batchBody(input)
   // schemas need the values of events, which scanning avoids
   const scanned = checkBySchema ? undefined : scanBatch(body, projectId, hashKey)
   if (scanned) {
     const count = countEvents(scanned)
-    admit(count)
+    await admit?.(count)
     return { body, count, unidentified: [], invalid: [], valid: scanned }
   }
   const events = parseBatch(body)
-  admit(events.length)
+  await admit?.(events.length)
   const parseWhole = ({ start, end }: { start: number; end: number }): JsonObject =>
     JSON.parse(body.toString('utf8', start, end))
   const { unidentified, invalid, valid } = classifyEvents(projectId, events, checkBySchema, parseWhole)

@@ -37,10 +37,10 @@ export type Publication = { placeId: string | number; buildId: string } & ({ map
 /** Limits of verifying maps, which hashes all of their bytes. */
 export interface VerificationOptions {
   /**
-   * Called with the number of bytes to hash before the chunks of a map are verified. May throw, as a rate limiter does:
-   * `publishMap` rejects with that error; after `putChunk` and `putChunks` the map stays pending.
+   * Called with the number of bytes to hash before the chunks of a map are verified. May throw or reject, as a rate
+   * limiter does: `publishMap` rejects with that error; after `putChunk` and `putChunks` the map stays pending.
    */
-  admit?: (bytes: number) => void
+  admit?: (bytes: number) => void | Promise<void>
   /**
    * Ends a verification: `publishMap` rejects with its reason; after `putChunk` and `putChunks` the map stays pending.
    */

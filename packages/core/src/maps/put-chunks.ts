@@ -106,7 +106,7 @@ async function completeReady(
   { store, verifier }: PutChunksContext,
   projectId: string,
   ready: readonly MapId[],
-  { admit = () => {}, signal }: VerificationOptions,
+  { admit, signal }: VerificationOptions,
 ): Promise<PublishedMap[]> {
   const completed: PublishedMap[] = []
   let bytes = 0
@@ -114,7 +114,10 @@ async function completeReady(
     const key = { projectId, ...id }
     const { pending } = await store.map(key)
     if (bytes >= completionBytesMax || verifier.isBusy(projectId) || signal?.aborted) break
-    if (!pending || pending.missing.length > 0 || !isAdmitted(() => admit(pending.manifest.size))) continue
+    if (!pending || pending.missing.length > 0) continue
+    const admitted = tryAdmit(pending.manifest.size, admit)
+    // not awaited if synchronous, so that concurrent calls are charged once
+    if (!(typeof admitted === 'boolean' ? admitted : await admitted)) continue
     bytes += pending.manifest.size
     const published = await verifier.complete(key, pending.manifest, signal ? { signal } : {}).catch((error) => {
       if (!signal?.aborted) throw error
@@ -124,10 +127,14 @@ async function completeReady(
   return completed
 }
 
-function isAdmitted(admit: () => void): boolean {
+function tryAdmit(bytes: number, admit: VerificationOptions['admit']): boolean | Promise<boolean> {
   try {
-    admit()
-    return true
+    const admitted = admit?.(bytes)
+    if (admitted === undefined) return true
+    return Promise.resolve(admitted).then(
+      () => true,
+      () => false,
+    )
   } catch {
     return false
   }

@@ -9,7 +9,7 @@ export interface Verification<T> {
   /** Identifies the work within the project: concurrent calls with one name share one run. */
   name: string
   /** Charges the caller before the work is queued. What it throws is what `run` rejects with. */
-  admit(): void
+  admit(): void | Promise<void>
   work(signal: AbortSignal): Promise<T>
 }
 
@@ -38,7 +38,16 @@ export function createVerificationQueue(): VerificationQueue {
   /** By project: the first one is running. */
   const jobsByProject = new Map<string, Job[]>()
 
-  function enqueue<T>({ projectId, name, work }: Verification<T>, jobs: Job[]): Job {
+  /** The job that a verification can join; throws if there is none and no other can wait. */
+  function findJob({ projectId, name }: Verification<unknown>): Job | undefined {
+    const jobs = jobsByProject.get(projectId) ?? []
+    const job = jobs.find((each) => each.name === name)
+    if (!job && jobs.length > verificationsWaitingMax) throw tooMany()
+    return job
+  }
+
+  function enqueue<T>({ projectId, name, work }: Verification<T>): Job {
+    const jobs = jobsByProject.get(projectId) ?? []
     const canceller = new AbortController()
     const { promise, resolve, reject } = deferred<T>()
     let isStarted = false
@@ -74,14 +83,15 @@ export function createVerificationQueue(): VerificationQueue {
   return {
     async run<T>(verification: Verification<T>, signal?: AbortSignal) {
       signal?.throwIfAborted()
-      const jobs = jobsByProject.get(verification.projectId) ?? []
-      let job = jobs.find(({ name }) => name === verification.name)
-      if (!job) {
-        if (jobs.length > verificationsWaitingMax) throw tooMany()
-        verification.admit()
-        job = enqueue(verification, jobs)
-      }
-      return join<T>(job, signal)
+      const job = findJob(verification)
+      if (job) return join<T>(job, signal)
+      const admitted = verification.admit()
+      // not awaited if synchronous, so that concurrent calls are charged once
+      if (admitted === undefined) return join<T>(enqueue(verification), signal)
+      await admitted
+      signal?.throwIfAborted()
+      // a concurrent call may have been admitted meanwhile
+      return join<T>(findJob(verification) ?? enqueue(verification), signal)
     },
     isBusy: (projectId) => jobsByProject.has(projectId),
   }

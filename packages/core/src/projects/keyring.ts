@@ -12,7 +12,8 @@ import {
   type Scope,
   scopes,
 } from './project.ts'
-import type { ProjectStore } from './project-store.ts'
+import { createProjectCache } from './project-cache.ts'
+import type { ProjectDecision, ProjectStore } from './project-store.ts'
 
 /** The credentials of a request, and the scope that it needs. */
 export interface Credentials {
@@ -47,7 +48,7 @@ export interface Keyring {
    */
   list(projectId: string): Promise<readonly KeyRecord[]>
   /**
-   * Revokes a key, at once and permanently.
+   * Revokes a key, at once and permanently; in other processes within `projectAgeMs` of the store.
    *
    * @throws {IngestError} `unknown-key`
    */
@@ -68,23 +69,46 @@ export interface Keyring {
 
 const overlapMsDefault = 48 * 3600 * 1000
 
-/** The keyring of a store. */
-export function createKeyring(store: ProjectStore, now: () => number = Date.now): Keyring {
+/**
+ * The keyring of a store. `authenticate` uses a project for up to `store.projectAgeMs` after it was read, by the monotonic
+ * `clock`; changes by this keyring take effect at once.
+ */
+export function createKeyring(
+  store: ProjectStore,
+  now: () => number = Date.now,
+  clock: () => number = () => performance.now(),
+): Keyring {
+  const cache = createProjectCache(store, clock)
+
+  /** The cached project is forgotten even if the write fails: it may have been completed all the same. */
+  async function update<T>(
+    projectId: string,
+    decide: (project: Project | undefined) => ProjectDecision<T>,
+  ): Promise<T> {
+    try {
+      return await store.updateProject(projectId, decide)
+    } finally {
+      cache.forget(projectId)
+    }
+  }
+
   return {
     async authenticate({ projectId, key, scope }) {
       const keyId = keyIdOf(key)
       if (keyId === undefined || !isProjectId(projectId)) return false
-      const record = (await store.project(projectId))?.keys.find((each) => each.keyId === keyId)
+      const record = (await cache.read(projectId))?.keys.find((each) => each.keyId === keyId)
       return record !== undefined && isKeyOf(record, key, scope, now())
     },
 
     async create(projectId, options = {}) {
       checkKeyOptions(projectId, options)
-      const made = newKey(options.scopes ?? scopes, options.expiresAt, now())
-      await store.updateProject(projectId, (project) => ({
-        project: withKeys(project, projectId, now(), (keys) => [...keys, made.record]),
-        result: undefined,
-      }))
+      const at = now()
+      const made = newKey(options.scopes ?? scopes, options.expiresAt, at)
+      await update(projectId, (project) => {
+        // an earlier call may have been written
+        if (hasKey(project, made.record.keyId)) return { result: undefined }
+        return { project: withKeys(project, projectId, at, (keys) => [...keys, made.record]), result: undefined }
+      })
       return made
     },
 
@@ -95,10 +119,12 @@ export function createKeyring(store: ProjectStore, now: () => number = Date.now)
 
     async revoke(projectId, keyId) {
       checkProjectId(projectId)
-      return store.updateProject(projectId, (project) => {
+      const at = now()
+      return update(projectId, (project) => {
         const old = findKey(project, keyId)
-        const record = old.revokedAt === undefined ? { ...old, revokedAt: now() } : old
-        return { project: withKeys(project, projectId, now(), replace(old, record)), result: record }
+        if (old.revokedAt !== undefined) return { result: old }
+        const record = { ...old, revokedAt: at }
+        return { project: withKeys(project, projectId, at, replace(old, record)), result: record }
       })
     },
 
@@ -107,24 +133,32 @@ export function createKeyring(store: ProjectStore, now: () => number = Date.now)
       if (!(Number.isSafeInteger(overlapMs) && overlapMs >= 0)) {
         throw new IngestError('invalid-argument', 'overlapMs must be a whole number of milliseconds.')
       }
-      return store.updateProject(projectId, (project) => {
+      const at = now()
+      const made = makeKey()
+      return update(projectId, (project) => {
         const old = findKey(project, keyId)
-        if (!isActive(old, now()))
+        // an earlier call may have been written
+        if (hasKey(project, made.keyId)) return { result: { key: made.key, record: findKey(project, made.keyId) } }
+        if (!isActive(old, at))
           throw new IngestError('unknown-key', `The key ${keyId} is expired or revoked: create a new one.`)
-        const made = newKey(old.scopes, undefined, now())
-        const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now() + overlapMs) }
-        const keys = withKeys(project, projectId, now(), (all) => [...replace(old, ending)(all), made.record])
-        return { project: keys, result: made }
+        const record = recordOf(made, old.scopes, at)
+        const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, at + overlapMs) }
+        const keys = withKeys(project, projectId, at, (all) => [...replace(old, ending)(all), record])
+        return { project: keys, result: { key: made.key, record } }
       })
     },
   }
 }
 
 function newKey(scopes: readonly Scope[], expiresAt: number | undefined, createdAt: number) {
-  const { key, keyId } = makeKey()
-  const record: KeyRecord = { keyId, hash: hashKey(key), scopes, createdAt }
+  const made = makeKey()
+  const record = recordOf(made, scopes, createdAt)
   if (expiresAt !== undefined) record.expiresAt = expiresAt
-  return { key, record }
+  return { key: made.key, record }
+}
+
+function recordOf({ key, keyId }: { key: string; keyId: string }, scopes: readonly Scope[], at: number): KeyRecord {
+  return { keyId, hash: hashKey(key), scopes, createdAt: at }
 }
 
 function checkKeyOptions(projectId: string, options: KeyOptions): void {
@@ -136,6 +170,10 @@ function checkKeyOptions(projectId: string, options: KeyOptions): void {
   if (options.expiresAt !== undefined && !Number.isSafeInteger(options.expiresAt)) {
     throw new IngestError('invalid-argument', 'expiresAt must be a number of milliseconds since 1970.')
   }
+}
+
+function hasKey(project: Project | undefined, keyId: string): boolean {
+  return project?.keys.some((each) => each.keyId === keyId) ?? false
 }
 
 function findKey(project: Project | undefined, keyId: string): KeyRecord {

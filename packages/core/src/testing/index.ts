@@ -6,20 +6,23 @@ import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
 import { backupChecks, closeChecks, durableChecks } from './store/durability.ts'
 import { freezeChecks } from './store/freeze.ts'
+import { sharedChecks } from './store/handles.ts'
 import { identityChecks } from './store/identity.ts'
 import { mapChecks } from './store/maps.ts'
 import { projectChecks } from './store/projects.ts'
 import { raceChecks } from './store/races.ts'
 import { readChecks } from './store/read.ts'
-import type { DurableStoreCheck, RestoreCheck, StoreCheck } from './store/store-check.ts'
+import type { DurableStoreCheck, RestoreCheck, SharedStoreCheck, StoreCheck } from './store/store-check.ts'
 
 export type { IngestCheck, OpenIngest } from './ingest/ingest-check.ts'
 export {
   type BackUpStore,
   type DurableStoreCheck,
+  type OpenAgain,
   type OpenStore,
   type ReopenStore,
   type RestoreCheck,
+  type SharedStoreCheck,
   type StoreCheck,
   shareStore,
 } from './store/store-check.ts'
@@ -47,6 +50,18 @@ export const storeChecks: readonly StoreCheck[] = [
   ...raceChecks,
   ...closeChecks,
 ]
+
+/**
+ * What a store also promises if several processes may use it at once.
+ *
+ * ```ts
+ * const shared = shareStore(openMyStore, openMyStoreAgain)
+ * for (const { name, isolated, run } of sharedStoreChecks)
+ *   test(name, () => (isolated ? run(openMyStore, openMyStoreAgain) : run(shared.open, shared.openAgain)))
+ * after(shared.close)
+ * ```
+ */
+export const sharedStoreChecks: readonly SharedStoreCheck[] = sharedChecks
 
 /**
  * What a store also promises if it outlives its process.

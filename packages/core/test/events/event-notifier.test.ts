@@ -88,3 +88,62 @@ t.test('close rejects every next with store-closed, pending or later', async (t)
   await t.rejects(subscription.next(longMs, undefined), { code: 'store-closed' })
   await t.rejects(notifier.subscribe('q').next(longMs, undefined), { code: 'store-closed' })
 })
+
+/** A `watch` that records the watched projects, and calls their listeners. */
+function createWatch() {
+  const watched: { projectId: string; onAppend: () => void }[] = []
+  return {
+    watch(projectId: string, onAppend: () => void) {
+      const entry = { projectId, onAppend }
+      watched.push(entry)
+      return () => void watched.splice(watched.indexOf(entry), 1)
+    },
+    projects: () => watched.map(({ projectId }) => projectId),
+    append: () => {
+      for (const { onAppend } of watched) onAppend()
+    },
+  }
+}
+
+t.test('the subscriptions of a project share one watch, which ends with the last of them', async (t) => {
+  const { watch, projects, append } = createWatch()
+  const notifier = createEventNotifier(watch)
+  const [a, b, other] = [notifier.subscribe('p'), notifier.subscribe('p'), notifier.subscribe('q')]
+  t.strictSame(projects(), ['p', 'q'])
+  const pending = [a, b].map((subscription) => subscription.next(longMs, undefined))
+  append()
+  await Promise.all(pending)
+  a.end()
+  a.end()
+  t.strictSame(projects(), ['p', 'q'])
+  const woken = b.next(longMs, undefined)
+  append()
+  await woken
+  b.end()
+  other.end()
+  t.strictSame(projects(), [])
+  notifier.subscribe('p')
+  t.strictSame(projects(), ['p'], 'watched again')
+})
+
+t.test('close ends every watch, and a later subscription begins none', async (t) => {
+  const { watch, projects } = createWatch()
+  const notifier = createEventNotifier(watch)
+  const subscription = notifier.subscribe('p')
+  notifier.close()
+  t.strictSame(projects(), [])
+  subscription.end()
+  notifier.subscribe('q').end()
+  t.strictSame(projects(), [])
+})
+
+t.test('a watch that throws is the error of the subscription, and the next one begins it again', async (t) => {
+  let isDown = true
+  const notifier = createEventNotifier(() => {
+    if (isDown) throw new RangeError('closed')
+    return () => {}
+  })
+  t.throws(() => notifier.subscribe('p'), RangeError)
+  isDown = false
+  notifier.subscribe('p').end()
+})

@@ -351,6 +351,46 @@ t.test('maps of a project are verified one at a time, and the same one once', as
   t.equal(reads.length, 2)
 })
 
+t.test('an asynchronous admit is awaited: its rejection refuses the verification', async (t) => {
+  const { store } = setUp()
+  const publication = await recordReady(store, '1', 'a')
+  const { reads, open, ...gate } = gated(store)
+  open()
+  const project = createIngest({ store: gate.store, now: () => 2_000 }).project('p')
+  const admit = async () => {
+    await new Promise((resolve) => setImmediate(resolve))
+    refuse()
+  }
+  for (const dryRun of [false, true]) {
+    await t.rejects(project.publishMap(publication, { dryRun, admit }), { code: 'rate-limited' })
+  }
+  t.match(await project.putChunk(...chunk('a'), { admit }), { outcome: 'existing', completed: [] })
+  t.strictSame(reads, [])
+  t.match(await project.putChunk(...chunk('a'), { admit: async () => {} }), { completed: [{ placeId: '1' }] })
+})
+
+t.test('calls that are admitted asynchronously share one verification, and are refused above its queue', async (t) => {
+  const { store } = setUp()
+  const publications: Awaited<ReturnType<typeof recordReady>>[] = []
+  for (let i = 0; i < 18; i++) publications.push(await recordReady(store, `${i}`, `text ${i}`))
+  const { reads, open, ...gate } = gated(store)
+  const project = createIngest({ store: gate.store, now: () => 2_000 }).project('p')
+  const admit = () => new Promise<void>((resolve) => setImmediate(resolve))
+  const [first] = publications as [(typeof publications)[0]]
+  const publishing = [first, ...publications].map((each) => project.publishMap(each, { admit }))
+  const leaving = new AbortController()
+  const left = project.publishMap(first, {
+    admit: async () => leaving.abort(new RangeError('left')),
+    signal: leaving.signal,
+  })
+  await t.rejects(left, RangeError)
+  open()
+  const settled = await Promise.allSettled(publishing)
+  const refused = settled.filter(({ status }) => status === 'rejected')
+  t.match(refused, [{ reason: { code: 'overloaded' } }])
+  t.equal(reads.length, 17)
+})
+
 t.test('a verification above the queue limit is refused, and not charged', async (t) => {
   const { store } = setUp()
   const publications: Awaited<ReturnType<typeof recordReady>>[] = []
@@ -420,7 +460,7 @@ t.test('a queued verification is cancelled with its caller', async (t) => {
   const leaving = new AbortController()
   const waiting = ingest.project('p').publishMap(second, {
     signal: leaving.signal,
-    admit: () => setImmediate(() => leaving.abort(new RangeError('left'))),
+    admit: () => void setImmediate(() => leaving.abort(new RangeError('left'))),
   })
   await t.rejects(waiting, { message: 'left' })
   open()

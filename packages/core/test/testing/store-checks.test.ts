@@ -7,7 +7,13 @@ import type { AppendBatch, StoredEvent } from '../../src/events/event-store.ts'
 import { eventCursors } from '../../src/json/cursor.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
-import { durableStoreChecks, restoreChecks, shareStore, storeChecks } from '../../src/testing/index.ts'
+import {
+  durableStoreChecks,
+  restoreChecks,
+  sharedStoreChecks,
+  shareStore,
+  storeChecks,
+} from '../../src/testing/index.ts'
 import { batchOf, event as sampleEvent } from '../../src/testing/store/sample-events.ts'
 
 t.test('the memory store keeps the contract', async (t) => {
@@ -21,8 +27,23 @@ t.test('checks that are not isolated may share a store', async (t) => {
   await shared.close()
 })
 
+t.test('a store in one process is a shared store with one handle, given out several times', async (t) => {
+  const openHandle = () => handleOf(openMemoryStore())
+  for (const { name, run } of sharedStoreChecks) await t.test(name, () => run(openHandle, handleOf))
+  const shared = shareStore(openMemoryStore, handleOf)
+  for (const { name, isolated, run } of sharedStoreChecks) {
+    if (!isolated) await t.test(`${name}, in a shared store`, () => run(shared.open, shared.openAgain))
+  }
+  await shared.close()
+})
+
+/** A handle whose end closes nothing. */
+function handleOf(store: Store): Store {
+  return { ...store, async close() {} }
+}
+
 t.test('the names of the checks are unique', async (t) => {
-  const names = [...storeChecks, ...durableStoreChecks, ...restoreChecks].map(({ name }) => name)
+  const names = [...storeChecks, ...sharedStoreChecks, ...durableStoreChecks, ...restoreChecks].map(({ name }) => name)
   t.equal(new Set(names).size, names.length)
 })
 
@@ -35,6 +56,27 @@ t.test('a store that checks and then writes fails the races, and nothing else', 
     'readers during appends see every event once, in one order, in whole batches, with their builds frozen',
     'of 50 concurrent updates of a map none is lost',
     'racing publications and appends have one order, for all readers',
+  ])
+})
+
+t.test('a store that checks and then writes fails the checks of several handles', async (t) => {
+  const names: string[] = []
+  for (const { name, run } of sharedStoreChecks) {
+    const running = run(
+      () => handleOf(openCheckThenActStore()),
+      (store) => ({ ...handleOf(store), close: store.close }),
+    )
+    await running.catch((error: { code?: string }) => names.push(error.code === 'ERR_ASSERTION' ? name : `${error}`))
+  }
+  t.strictSame(names, [
+    'of appends of the same events through all handles exactly one stores each',
+    'batches of the same events in different orders are stored once, without an error',
+    'an event is visible with its whole batch and its build frozen, through every handle',
+    'the time at which events were received never decreases, whatever the clocks of the handles',
+    'totals, recent events, the last cursor, builds and projects agree between handles',
+    'of concurrent updates of a project and of a map through all handles none is lost',
+    'publications through one handle and the first event through another have one order',
+    'a freeze through one handle voids and ends replacements through another',
   ])
 })
 

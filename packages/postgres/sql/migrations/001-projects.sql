@@ -45,6 +45,15 @@ BEGIN
   END IF;
 END $$;
 
+-- Makes this transaction wait for the synchronous standby, if there is one, though it writes nothing. After a crash of the
+-- primary its log may hold commits that no standby has and that were never acknowledged; a repeated write finds them.
+CREATE FUNCTION ingest.await_standby_1() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('synchronous_standby_names') <> '' THEN
+    PERFORM pg_logical_emit_message(true, 'ingest', '');
+  END IF;
+END $$;
+
 -- Returns the id of the project with this number: another one if two ids have the same hash.
 CREATE FUNCTION ingest.create_project_1(project int, id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
@@ -67,7 +76,10 @@ BEGIN
   PERFORM ingest.require_durability_1();
   SELECT p.version INTO current FROM ingest.projects p WHERE p.project = project FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN false; END IF;
-  IF current IS NOT DISTINCT FROM after THEN RETURN true; END IF;
+  IF current IS NOT DISTINCT FROM after THEN
+    PERFORM ingest.await_standby_1();
+    RETURN true;
+  END IF;
   IF current IS DISTINCT FROM before THEN RETURN false; END IF;
   UPDATE ingest.projects p SET version = after, state = put_project_1.state WHERE p.project = put_project_1.project;
   RETURN true;

@@ -84,7 +84,10 @@ BEGIN
         ON k.project = project AND k.key = e.key AND k.batch = first_id + e.batch_no AND k.idx = e.idx;
     conflicts := ingest.count_conflicts_1(project, first_id, bodies, keys, batch_nos, idxs);
     -- nothing is new, or this call is repeated
-    IF inserted = 0 THEN RETURN; END IF;
+    IF inserted = 0 THEN
+      PERFORM ingest.await_standby_1();
+      RETURN;
+    END IF;
     SELECT array_agg(b.body ORDER BY b.batch_no), array_agg(b.events ORDER BY b.batch_no) INTO bodies, counts
       FROM (
         SELECT e.batch_no, count(f.no)::int AS events,

@@ -31,6 +31,17 @@ const busyStates = new Set([
   '55P03', // lock_not_available
   '57014', // query_canceled, by statement_timeout
 ])
+const refusedStates = new Set([
+  '28000', // invalid_authorization_specification
+  '28P01', // invalid_password
+  '3D000', // invalid_catalog_name
+  '42501', // insufficient_privilege
+])
+const missingStates = new Set([
+  '3F000', // invalid_schema_name
+  '42883', // undefined_function
+  '42P01', // undefined_table
+])
 const fullStates = new Set([
   '53100', // disk_full
 ])
@@ -51,6 +62,7 @@ export function kindOf(error: unknown): FailureKind {
 export function toIngestError(error: unknown): unknown {
   if (error instanceof IngestError) return error
   const { code = '', message } = error as { code?: string; message: string }
+  if (/pool after calling end/.test(message)) return new IngestError('store-closed', 'The store is closed.')
   if (fullStates.has(code)) {
     return new IngestError('disk-full', `The database has no space left: ${message}.`, { cause: error })
   }
@@ -58,8 +70,11 @@ export function toIngestError(error: unknown): unknown {
     return unavailable(`The database is too busy: ${message}.`, error)
   }
   if (kindOf(error) === 'lost') return unavailable(`The database cannot be reached: ${message}.`, error)
-  if (code === '28P01' || code === '28000' || code === '3D000') {
-    return new IngestError('invalid-argument', `The database refuses the connection: ${message}.`, { cause: error })
+  if (refusedStates.has(code)) {
+    return new IngestError('invalid-argument', `The database refuses the role: ${message}.`, { cause: error })
+  }
+  if (missingStates.has(code)) {
+    return new IngestError('store-failed', `The schema "ingest" was changed or dropped: ${message}.`, { cause: error })
   }
   return error
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
-import pg, { type PoolClient, type PoolConfig } from 'pg'
+import pg, { type PoolClient, type PoolConfig, type QueryConfig } from 'pg'
 import { queries } from '../sql.ts'
 import { kindOf, toIngestError } from './database-error.ts'
 import { type Host, parseUrl } from './hosts.ts'
@@ -16,13 +16,15 @@ export interface DatabaseOptions {
 export interface Database {
   /**
    * Runs a statement of `sql/queries` by its name and returns its rows. A statement whose connection is lost, or that
-   * lost a deadlock, is repeated with the same values for up to {@link retryMs}: every statement must allow that.
+   * lost a deadlock, is repeated with the same values for up to {@link retryMs}: every statement must allow that. Waits
+   * for a connection and a result until `deadline`, a time of `performance.now()`; default: a statement's time-out from
+   * now, and the time to connect.
    *
    * @throws {IngestError} `store-unavailable`, `disk-full`, `overloaded`
    */
-  query<Row>(name: string, values?: readonly unknown[]): Promise<Row[]>
-  /** Runs a statement once, within `timeoutMs` with the wait for a connection. */
-  queryOnce<Row>(name: string, values: readonly unknown[], timeoutMs: number): Promise<Row[]>
+  query<Row>(name: string, values?: readonly unknown[], deadline?: number): Promise<Row[]>
+  /** The deadline of a statement that is requested now. */
+  deadline(): number
   /** Runs `use` with a connection of its own, for migrations. */
   withConnection<T>(use: (client: PoolClient) => Promise<T>): Promise<T>
   /** Closes all connections; running statements are finished first. */
@@ -30,7 +32,7 @@ export interface Database {
 }
 
 const connectTimeoutMs = 2000
-/** How long statements are repeated. With one more statement and connection, a request ends within 15 s. */
+/** How long statements are repeated. */
 export const retryMs = 3000
 const retryDelayMsMax = 500
 /** The most statements that wait for a connection. */
@@ -50,11 +52,13 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     ...config,
     max: connectionsMax,
     connectionTimeoutMillis: connectTimeoutMs,
-    query_timeout: statementTimeoutMs + 1000,
+    query_timeout: statementTimeoutMs + connectTimeoutMs,
     keepAlive: true,
-    Client: function connectToHost(settings: PoolConfig) {
+    Client: function createClient(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
-      return new pg.Client({ ...settings, ...timeouts, ...(hosts[hostIndex] as Host | undefined) })
+      const client = new pg.Client({ ...settings, ...timeouts, ...(hosts[hostIndex] as Host | undefined) })
+      // the statement that is running reports the error
+      return client.on('error', () => {})
     } as unknown as typeof pg.Client,
     types: { getTypeParser },
     onConnect: checkWritable,
@@ -63,20 +67,15 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
   pool.on('error', () => {})
   const slots = createSlots(connectionsMax)
 
-  async function attempt<Row>(name: string, values: readonly unknown[], timeoutMs?: number): Promise<Row[]> {
-    const text = queries.get(name)
-    if (text === undefined) throw new Error(`sql/queries has no ${name}`)
+  async function attempt<Row>(text: string, values: readonly unknown[], deadline: number): Promise<Row[]> {
     const client = await connect()
     let failure: Error | undefined
     try {
-      const query = { text, values: values as unknown[], ...(timeoutMs !== undefined && { query_timeout: timeoutMs }) }
-      return (await client.query(query)).rows
+      const timeLeftMs = Math.max(1, Math.ceil(deadline - performance.now()))
+      return (await client.query({ text, values: values as unknown[], query_timeout: timeLeftMs } as QueryConfig)).rows
     } catch (error) {
       // only an error of PostgreSQL itself leaves the connection usable
-      if (kindOf(error) === 'lost') {
-        failure = error as Error
-        nextHost()
-      }
+      if (kindOf(error) === 'lost') failure = error as Error
       throw error
     } finally {
       client.release(failure)
@@ -84,6 +83,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
   }
 
   async function connect(): Promise<PoolClient> {
+    const tried = hostIndex
     try {
       return await pool.connect()
     } catch (error) {
@@ -91,17 +91,14 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
         mayStartWithTimeouts = false
         return pool.connect()
       }
-      nextHost()
+      // of several connections that fail at once, one moves on
+      if (hostIndex === tried && hosts.length > 0) hostIndex = (hostIndex + 1) % hosts.length
       throw error
     }
   }
 
-  function nextHost(): void {
-    if (hosts.length > 0) hostIndex = (hostIndex + 1) % hosts.length
-  }
-
-  async function repeat<T>(operation: () => Promise<T>): Promise<T> {
-    const until = performance.now() + retryMs
+  async function repeat<T>(operation: () => Promise<T>, deadline: number): Promise<T> {
+    const until = Math.min(performance.now() + retryMs, deadline)
     for (let attempts = 0; ; attempts++) {
       try {
         return await operation()
@@ -113,22 +110,24 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     }
   }
 
-  return {
-    query: (name, values = []) => slots.run(() => repeat(() => attempt(name, values))),
+  const newDeadline = () => performance.now() + statementTimeoutMs + connectTimeoutMs
 
-    async queryOnce<Row>(name: string, values: readonly unknown[], timeoutMs: number) {
-      const once = slots.run(() => attempt<Row>(name, values, timeoutMs))
-      once.catch(() => {})
-      const timeout = sleep(timeoutMs, undefined, { ref: false }).then(() => {
-        throw new Error('timeout expired')
-      })
-      return Promise.race([once, timeout]).catch((error) => {
-        throw toIngestError(error)
-      })
+  return {
+    deadline: newDeadline,
+
+    async query<Row>(name: string, values: readonly unknown[] = [], deadline = newDeadline()) {
+      const text = queries.get(name)
+      if (text === undefined) throw new Error(`sql/queries has no ${name}`)
+      await slots.take(deadline)
+      try {
+        return await repeat(() => attempt<Row>(text, values, deadline), deadline)
+      } finally {
+        slots.release()
+      }
     },
 
     async withConnection(use) {
-      const client = await repeat(connect)
+      const client = await repeat(connect, newDeadline())
       try {
         return await use(client)
       } catch (error) {
@@ -155,22 +154,41 @@ function getTypeParser(oid: number, format?: 'text' | 'binary') {
   return oid === int8 ? Number : pg.types.getTypeParser(oid, format as 'text')
 }
 
-/** Turns for connections: the connection timeout of a pool also counts the wait for one. */
+/** Slots for connections: the connection timeout of a pool also counts the wait for one. */
 function createSlots(count: number) {
   let free = count
-  const waiting: (() => void)[] = []
+  const waiting = new Set<() => void>()
   return {
-    async run<T>(operation: () => Promise<T>): Promise<T> {
-      if (free > 0) free--
-      else if (waiting.length < waitingMax) await new Promise<void>((resolve) => waiting.push(resolve))
-      else throw new IngestError('overloaded', 'Too many statements wait for the database.', { retryAfterSeconds: 1 })
-      try {
-        return await operation()
-      } finally {
-        const next = waiting.shift()
-        if (next) next()
-        else free++
+    /** Takes a slot, which must be released. */
+    async take(deadline: number): Promise<void> {
+      if (free > 0) {
+        free--
+        return
       }
+      if (waiting.size >= waitingMax) {
+        throw new IngestError('overloaded', 'Too many statements wait for the database.', { retryAfterSeconds: 1 })
+      }
+      await new Promise<void>((resolve, reject) => {
+        const timer = setTimeout(() => {
+          waiting.delete(take)
+          reject(toIngestError(new Error('timeout expired')))
+        }, deadline - performance.now())
+        function take(): void {
+          clearTimeout(timer)
+          resolve()
+        }
+        waiting.add(take)
+      })
+    },
+
+    release(): void {
+      const [next] = waiting
+      if (!next) {
+        free++
+        return
+      }
+      waiting.delete(next)
+      next()
     },
   }
 }

@@ -16,6 +16,7 @@ export interface Target {
 }
 
 const portDefault = 5432
+const portMax = 65_535
 /** Scheme, credentials, the list of hosts, and the rest. */
 const urlPattern = /^(postgres(?:ql)?:\/\/)((?:[^@/?#]*@)?)([^/?#]*)(.*)$/s
 
@@ -51,10 +52,11 @@ export function parseUrl(url: string): Target {
 }
 
 function parseHost(text: string): Host {
-  const [, bracketed, plain, port] = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text) ?? []
+  const [, bracketed, plain, port] = /^(?:\[([^\]]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/.exec(text) ?? []
   const host = bracketed ?? plain
-  if (host === undefined) throw invalidUrl('each of its hosts is host or host:port')
-  return { host, port: Number(port ?? portDefault) }
+  const number = Number(port ?? portDefault)
+  if (host === undefined || number < 1 || number > portMax) throw invalidUrl('each of its hosts is host or host:port')
+  return { host, port: number }
 }
 
 function invalidUrl(reason: string): IngestError {

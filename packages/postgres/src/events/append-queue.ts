@@ -18,6 +18,8 @@ const blockSize = 100_000
 const unknownProject = 'IG001'
 
 interface WaitingBatch {
+  /** In the time of `performance.now()`. */
+  deadline: number
   batch: AppendBatch
   events: AppendEvent[]
   resolve: (result: AppendResult) => void
@@ -52,7 +54,8 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
     try {
       const firstId = await batchIds.take(group.length)
       const encoded = encodeGroup(group)
-      const { fresh, conflicts } = await appendTo(projectId, firstId, encoded.values)
+      const { deadline } = group[0] as WaitingBatch
+      const { fresh, conflicts } = await appendTo(projectId, [firstId, ...encoded.values], deadline)
       const results = toResults(group, encoded.keys, fresh, conflicts)
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
     } catch (error) {
@@ -60,11 +63,11 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
     }
   }
 
-  async function appendTo(projectId: string, firstId: number, values: unknown[]): Promise<AppendRow> {
+  async function appendTo(projectId: string, values: unknown[], deadline: number): Promise<AppendRow> {
     for (let attempt = 0; ; attempt++) {
       const project = await numbers.create(projectId)
       try {
-        const [row] = await database.query<AppendRow>('append', [project, firstId, ...values])
+        const [row] = await database.query<AppendRow>('append', [project, ...values], deadline)
         return row as AppendRow
       } catch (error) {
         // a failover to a standby may have lost a project that is cached
@@ -83,7 +86,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
       }
       const events = decodeEvents(batch.body, batch.events)
       return new Promise((resolve, reject) => {
-        queue.waiting.push({ batch, events, resolve, reject })
+        queue.waiting.push({ deadline: database.deadline(), batch, events, resolve, reject })
         startNext(projectId, queue)
       })
     },

@@ -1,12 +1,112 @@
-import type { MapStore } from '@ingest/core'
+import { checkPendingBytes, type MapStore, readyMapsMax } from '@ingest/core'
+import { createTurns } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from '../projects/project-numbers.ts'
+import { encodeDigest, type SlotRow, toSlot } from './slot-row.ts'
+import { readMap, updateMap } from './update-map.ts'
 
 export interface MapStoreOptions {
   database: Database
   numbers: ProjectNumbers
 }
 
-export function createMapStore(_options: MapStoreOptions): MapStore {
-  return {} as MapStore
+interface EntryRow extends SlotRow {
+  build_id: string
+  place_id: Buffer
 }
+
+interface BuildRow {
+  build_id: string
+  frozen_at: number | null
+  maps: number
+}
+
+interface PutChunkRow {
+  outcome: 'stored' | 'existing' | 'undeclared' | 'refused'
+  bytes_before: number
+  bytes_after: number
+  builds: string[]
+  places: Buffer[]
+}
+
+interface ExpiredRow {
+  project: number
+  build_id: string
+  place_id: Buffer
+}
+
+/** The most expired maps that one query returns. */
+const expiredMax = 1000
+
+export function createMapStore({ database, numbers }: MapStoreOptions): MapStore {
+  const inTurn = createTurns()
+
+  /** Runs a query of an existing project. */
+  async function queryOf<Row>(projectId: string, name: string, ...values: unknown[]): Promise<Row[]> {
+    const project = await numbers.find(projectId)
+    return project === undefined ? [] : database.query<Row>(name, [project, ...values])
+  }
+
+  return {
+    async map({ projectId, ...id }) {
+      return toSlot(await readMap(database, await numbers.find(projectId), id))
+    },
+
+    async maps(projectId, { buildId, placeId, after, limit }) {
+      const place = placeId === undefined ? undefined : Buffer.from(placeId)
+      const afterPlace = after && Buffer.from(after.placeId)
+      const rows = await queryOf<EntryRow>(projectId, 'maps', buildId, place, after?.buildId, afterPlace, limit)
+      return rows.map((row) => ({ placeId: row.place_id.toString(), buildId: row.build_id, slot: toSlot(row) }))
+    },
+
+    async builds(projectId, { after = '', limit }) {
+      const rows = await queryOf<BuildRow>(projectId, 'builds', after, limit)
+      return rows.map(({ build_id: buildId, frozen_at: frozenAt, maps }) => ({
+        buildId,
+        ...(frozenAt !== null && { frozenAt }),
+        maps,
+      }))
+    },
+
+    updateMap(key, chunks, decide) {
+      const { projectId, placeId, buildId } = key
+      return inTurn(JSON.stringify([projectId, placeId, buildId]), () =>
+        updateMap({ database, numbers }, key, chunks, decide),
+      )
+    },
+
+    async putChunk(projectId, { digest, bytes, receivedAt, pendingBytesMax }) {
+      const values = [encodeDigest(digest), bytes, receivedAt, pendingBytesMax, readyMapsMax]
+      const [row] = await queryOf<PutChunkRow>(projectId, 'put-chunk', ...values)
+      const { outcome, bytes_before: before, bytes_after: after, builds, places } = row ?? undeclared
+      if (outcome === 'refused') {
+        checkPendingBytes(before, after, pendingBytesMax)
+        throw new Error('put_chunk_1 refused a chunk within the limit')
+      }
+      const ready = builds.map((buildId, i) => ({ placeId: String(places[i]), buildId }))
+      return { outcome, ready }
+    },
+
+    async readChunk(projectId, digest) {
+      const [row] = await queryOf<{ body: Buffer }>(projectId, 'chunk', encodeDigest(digest))
+      return row?.body
+    },
+
+    async expirePending(touchedBefore) {
+      for (;;) {
+        const expired = await database.query<ExpiredRow>('expired-maps', [touchedBefore, expiredMax])
+        for (const { project, build_id: buildId, place_id: placeId } of expired) {
+          await database.query('expire-map', [project, buildId, placeId, touchedBefore])
+        }
+        if (expired.length < expiredMax) return
+      }
+    },
+
+    async pendingBytes(projectId) {
+      const [row] = await queryOf<{ pending_bytes: number }>(projectId, 'pending-bytes')
+      return row?.pending_bytes ?? 0
+    },
+  }
+}
+
+const undeclared: PutChunkRow = { outcome: 'undeclared', bytes_before: 0, bytes_after: 0, builds: [], places: [] }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Project, ProjectStore } from '@ingest/core'
+import { createTurns } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from './project-numbers.ts'
 
@@ -15,6 +16,8 @@ interface StateRow {
 }
 
 export function createProjectStore({ database, numbers, projectAgeMs }: ProjectStoreOptions): ProjectStore {
+  const inTurn = createTurns()
+
   async function readState(project: number): Promise<StateRow> {
     const [row] = await database.query<StateRow>('project-state', [project])
     return row ?? { version: null, state: null }
@@ -33,18 +36,20 @@ export function createProjectStore({ database, numbers, projectAgeMs }: ProjectS
       return rows.map((row) => row.project_id)
     },
 
-    async updateProject(projectId, decide) {
-      for (;;) {
-        const existing = await numbers.find(projectId)
-        const { version, state } = existing === undefined ? { version: null, state: null } : await readState(existing)
-        const { project, result } = decide(parseState(state))
-        if (!project) return result
-        const number = existing ?? (await numbers.create(projectId))
-        const values = [number, version, randomUUID(), JSON.stringify(project)]
-        const [row] = await database.query<{ written: boolean }>('put-project', values)
-        if (row?.written) return result
-        numbers.forget(projectId)
-      }
+    updateProject(projectId, decide) {
+      return inTurn(projectId, async () => {
+        for (;;) {
+          const existing = await numbers.find(projectId)
+          const { version, state } = existing === undefined ? { version: null, state: null } : await readState(existing)
+          const { project, result } = decide(parseState(state))
+          if (!project) return result
+          const number = existing ?? (await numbers.create(projectId))
+          const values = [number, version, randomUUID(), JSON.stringify(project)]
+          const [row] = await database.query<{ written: boolean }>('put-project', values)
+          if (row?.written) return result
+          numbers.forget(projectId)
+        }
+      })
     },
   }
 }

@@ -76,8 +76,10 @@ export function jsonResponse(status: number, value: object): HttpResponse & { bo
   }
 }
 
-/** The `Retry-After` of a 429 or 503 whose error has none. */
+/** The `Retry-After` of a 429 or 503 whose error has none, in seconds. */
 export const retryAfterSecondsDefault = 5
+/** The same for `store-unavailable`: a failover takes seconds. */
+const unavailableRetryAfterSeconds = 1
 
 /** Their messages name paths and are for the operator: a client can only retry. */
 const internalCodes: ReadonlySet<ErrorCode> = new Set([
@@ -97,8 +99,7 @@ const internalCodes: ReadonlySet<ErrorCode> = new Set([
  */
 export function problemResponse(error: IngestError, requestId: string): HttpResponse & { body: string } {
   const status = statusByCode[error.code]
-  const retryAfter =
-    error.retryAfterSeconds ?? (status === 503 || status === 429 ? retryAfterSecondsDefault : undefined)
+  const retryAfter = error.retryAfterSeconds ?? retryAfterDefault(error.code)
   const body = JSON.stringify({
     type: `urn:ingest:problem:${error.code}`,
     title: error.title,
@@ -123,4 +124,9 @@ export function problemResponse(error: IngestError, requestId: string): HttpResp
   // RFC 9110 section 11.6.1: every 401 has a challenge
   if (status === 401) headers['WWW-Authenticate'] = 'Ingestion-Key'
   return { status, headers, body }
+}
+
+function retryAfterDefault(code: ErrorCode): number | undefined {
+  if (code === 'store-unavailable') return unavailableRetryAfterSeconds
+  return statusByCode[code] === 503 || statusByCode[code] === 429 ? retryAfterSecondsDefault : undefined
 }

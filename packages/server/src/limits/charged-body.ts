@@ -3,9 +3,9 @@ import type { BodyLimit, HttpRequest } from '../http/request.ts'
 /** How the bytes of a body are charged to a project. */
 export interface BodyCharge {
   /** Charges the declared length before the body is read; throws to refuse it. */
-  admit(bytes: number): void
+  admit(bytes: number): void | Promise<void>
   /** Charges the bytes beyond the declared length. */
-  charge(bytes: number): void
+  charge(bytes: number): void | Promise<void>
 }
 
 /**
@@ -19,9 +19,9 @@ export async function readChargedBody(
   { admit, charge }: BodyCharge,
 ): Promise<{ body: Uint8Array; chargedBytes: number }> {
   const declaredBytes = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
-  admit(declaredBytes)
+  await admit(declaredBytes)
   const body = await request.readBody(gzip, limit)
   const chargedBytes = Math.max(declaredBytes, body.length)
-  charge(chargedBytes - declaredBytes)
+  await charge(chargedBytes - declaredBytes)
   return { body, chargedBytes }
 }

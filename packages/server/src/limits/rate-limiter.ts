@@ -1,5 +1,6 @@
 import { batchEventsMax, IngestError } from '@ingest/core'
 import {
+  divideQuotas,
   parseRateLimits,
   policyText,
   type Quota,
@@ -23,8 +24,9 @@ const quotasByBudget: Readonly<Record<Budget, readonly QuotaName[]>> = {
 export type RateLimitHeaders = { RateLimit: string; 'RateLimit-Policy': string }
 
 /**
- * Rate limits by project, in memory, for this process only. `admit…` charges a project if it is within its limit and
- * throws otherwise; `charge…` always charges, even beyond the limit.
+ * Rate limits by project. `admit…` charges a project if it is within its limit and throws otherwise; `charge…` always
+ * charges, even beyond the limit. Methods may return promises, as for counters in a shared service: every request waits
+ * for them, so they must end soon. An error that is not an {@link IngestError} is a 503 for the client.
  */
 export interface RateLimiter {
   /**
@@ -32,9 +34,9 @@ export interface RateLimiter {
    *
    * @throws {IngestError} `rate-limited`, with nothing charged.
    */
-  admitRequest(projectId: string, bytes: number): void
+  admitRequest(projectId: string, bytes: number): void | Promise<void>
   /** Charges the bytes of a batch beyond those declared. */
-  chargeBatchBytes(projectId: string, bytes: number): void
+  chargeBatchBytes(projectId: string, bytes: number): void | Promise<void>
   /**
    * Charges the events of an admitted request. `bytes` is what its body was charged: `Retry-After` allows for a retry
    * of the same size.
@@ -42,26 +44,44 @@ export interface RateLimiter {
    * @throws {IngestError} `rate-limited`, with no events charged. The request and its bytes stay charged, as they were
    *   received and parsed.
    */
-  admitEvents(projectId: string, count: number, bytes: number): void
+  admitEvents(projectId: string, count: number, bytes: number): void | Promise<void>
   /**
    * Charges the bytes of an upload or of a verification. `charged` is what the same request was charged before; it does
    * not count against the limit, or a map larger than the burst could never be verified.
    *
    * @throws {IngestError} `rate-limited`, with nothing charged.
    */
-  admitMapBytes(projectId: string, bytes: number, charged?: number): void
+  admitMapBytes(projectId: string, bytes: number, charged?: number): void | Promise<void>
   /** Charges the bytes of an upload beyond those declared. */
-  chargeMapBytes(projectId: string, bytes: number): void
+  chargeMapBytes(projectId: string, bytes: number): void | Promise<void>
   /**
    * Charges 4,096 bytes for a read.
    *
    * @throws {IngestError} `rate-limited`, with nothing charged.
    */
+  admitRead(projectId: string): void | Promise<void>
+  /**
+   * Charges bytes that a read returns or scans; false when the budget is used up after that. A scan charges each event,
+   * or 65,536 bytes at a time if this returns a promise.
+   */
+  chargeReadBytes(projectId: string, bytes: number): boolean | Promise<boolean>
+  /**
+   * What the project has left of a budget, as in draft-ietf-httpapi-ratelimit-headers-11. Undefined for no headers, as
+   * after an error.
+   */
+  headers(projectId: string, budget: Budget): RateLimitHeaders | undefined | Promise<RateLimitHeaders | undefined>
+}
+
+/** A rate limiter in memory, for one process, which returns no promises. */
+export interface MemoryRateLimiter extends RateLimiter {
+  admitRequest(projectId: string, bytes: number): void
+  chargeBatchBytes(projectId: string, bytes: number): void
+  admitEvents(projectId: string, count: number, bytes: number): void
+  admitMapBytes(projectId: string, bytes: number, charged?: number): void
+  chargeMapBytes(projectId: string, bytes: number): void
   admitRead(projectId: string): void
-  /** Charges bytes that a read returns or scans; false when the budget is used up after that. */
   chargeReadBytes(projectId: string, bytes: number): boolean
-  /** What the project has left of a budget, as in draft-ietf-httpapi-ratelimit-headers-11. */
-  headers(projectId: string, budget: Budget): RateLimitHeaders | undefined
+  headers(projectId: string, budget: Budget): RateLimitHeaders
   /** How many projects are tracked: those charged lately, at most {@link projectsTrackedMax}. */
   trackedCount(): number
 }
@@ -76,22 +96,23 @@ export const unlimited: RateLimiter = {
   admitRead() {},
   chargeReadBytes: () => true,
   headers: () => undefined,
-  trackedCount: () => 0,
 }
 
 /**
- * A leaky bucket for each limit of each project.
+ * A leaky bucket for each limit of each project. `serverCount` returns the number of live servers, between which the
+ * limits are divided; default: 1.
  *
  * @throws {IngestError} `invalid-argument` for a limit that is not a whole number from 1, or too small for one batch.
  */
-export function createRateLimiter({ now = () => performance.now(), ...limits }: RateLimits = {}): RateLimiter {
-  const quotas = parseRateLimits(limits)
-  const { requests, events, batchBytes, mapBytes, readBytes } = quotas
-  const buckets = createBuckets(quotas, now)
-  const policyOf = (budget: Budget) => quotasByBudget[budget].map((name) => policyText(quotas[name])).join(', ')
-  const policies = { batches: policyOf('batches'), maps: policyOf('maps'), reads: policyOf('reads') }
+export function createRateLimiter(
+  { now = () => performance.now(), ...limits }: RateLimits = {},
+  serverCount: () => number = () => 1,
+): MemoryRateLimiter {
+  const shares = createShares(parseRateLimits(limits), serverCount)
+  const buckets = createBuckets(shares, now)
   return {
     admitRequest(projectId, bytes) {
+      const { requests, events, batchBytes } = shares.current().quotas
       const levels = buckets.levelsOf(projectId)
       const requestsWait = waitSeconds(requests, levels.requests, 1)
       const bytesWait = waitSeconds(batchBytes, levels.batchBytes, bytes)
@@ -107,6 +128,7 @@ export function createRateLimiter({ now = () => performance.now(), ...limits }: 
       buckets.levelsOf(projectId).batchBytes += bytes * 1000
     },
     admitEvents(projectId, count, bytes) {
+      const { requests, events, batchBytes } = shares.current().quotas
       const levels = buckets.levelsOf(projectId)
       const eventsWait = waitSeconds(events, levels.events, count)
       if (eventsWait > 0) {
@@ -117,6 +139,7 @@ export function createRateLimiter({ now = () => performance.now(), ...limits }: 
       levels.events += count * 1000
     },
     admitMapBytes(projectId, bytes, charged = 0) {
+      const { mapBytes } = shares.current().quotas
       const levels = buckets.levelsOf(projectId)
       const count = Math.min(bytes, mapBytes.burst)
       const isAdmitted = waitSeconds(mapBytes, Math.max(0, levels.mapBytes - charged * 1000), count) === 0
@@ -127,6 +150,7 @@ export function createRateLimiter({ now = () => performance.now(), ...limits }: 
       buckets.levelsOf(projectId).mapBytes += bytes * 1000
     },
     admitRead(projectId) {
+      const { readBytes } = shares.current().quotas
       const levels = buckets.levelsOf(projectId)
       const wait = waitSeconds(readBytes, levels.readBytes, readBytesMin)
       if (wait > 0) throw rateLimited(readBytes, wait)
@@ -135,15 +159,46 @@ export function createRateLimiter({ now = () => performance.now(), ...limits }: 
     chargeReadBytes(projectId, bytes) {
       const levels = buckets.levelsOf(projectId)
       levels.readBytes += bytes * 1000
-      return levels.readBytes < readBytes.burst * 1000
+      return levels.readBytes < shares.current().quotas.readBytes.burst * 1000
     },
     headers(projectId, budget) {
+      const { quotas, policies } = shares.current()
       const levels = buckets.levelsOf(projectId)
       const remaining = quotasByBudget[budget].map((name) => remainingText(quotas[name], levels[name]))
       return { RateLimit: remaining.join(', '), 'RateLimit-Policy': policies[budget] }
     },
     trackedCount: buckets.count,
   }
+}
+
+/** The part of the limits that one of several servers admits. */
+interface Share {
+  serverCount: number
+  quotas: Readonly<Record<QuotaName, Quota>>
+  /** The `RateLimit-Policy` of each budget. */
+  policies: Readonly<Record<Budget, string>>
+}
+
+interface Shares {
+  current(): Share
+}
+
+function createShares(whole: Readonly<Record<QuotaName, Quota>>, serverCount: () => number): Shares {
+  let share = shareOf(whole, serverCount())
+  return {
+    current() {
+      const count = serverCount()
+      if (count !== share.serverCount) share = shareOf(whole, count)
+      return share
+    },
+  }
+}
+
+function shareOf(whole: Readonly<Record<QuotaName, Quota>>, serverCount: number): Share {
+  const quotas = divideQuotas(whole, serverCount)
+  const policyOf = (budget: Budget) => quotasByBudget[budget].map((name) => policyText(quotas[name])).join(', ')
+  const policies = { batches: policyOf('batches'), maps: policyOf('maps'), reads: policyOf('reads') }
+  return { serverCount, quotas, policies }
 }
 
 /** The most projects that are tracked at once. */
@@ -163,11 +218,12 @@ interface Buckets {
   count(): number
 }
 
-function createBuckets(quotas: Readonly<Record<QuotaName, RateLimit>>, now: () => number): Buckets {
+function createBuckets(shares: Shares, now: () => number): Buckets {
   const levelsByProject = new Map<string, Levels>()
 
   function leak(levels: Levels, time: number): void {
     const passedMs = time - levels.at
+    const { quotas } = shares.current()
     levels.at = time
     for (const name of quotaNames) levels[name] = Math.max(0, levels[name] - passedMs * quotas[name].perSecond)
   }

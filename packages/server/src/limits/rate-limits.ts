@@ -6,7 +6,9 @@ export interface RateLimit {
   burst: number
 }
 
-/** The limits of every project. Defaults: {@link rateLimitsDefault}. */
+/**
+ * The limits of every project, over all live servers of a store that counts them. Defaults: {@link rateLimitsDefault}.
+ */
 export interface RateLimits {
   requests?: RateLimit
   /** Its burst is at least 100, the events of a full batch. */
@@ -84,6 +86,29 @@ export function parseRateLimits(limits: Omit<RateLimits, 'now'>): Readonly<Recor
   }
   for (const name of quotaNames) checkQuota(quotas[name])
   return quotas
+}
+
+/**
+ * The share of one of `serverCount` servers: whole numbers of at least 1 a second, and at least the smallest burst, so
+ * that each server can admit a full batch.
+ */
+export function divideQuotas(
+  quotas: Readonly<Record<QuotaName, Quota>>,
+  serverCount: number,
+): Readonly<Record<QuotaName, Quota>> {
+  const divide = (quota: Quota): Quota => ({
+    ...quota,
+    perSecond: Math.max(1, Math.floor(quota.perSecond / serverCount)),
+    burst: Math.max(quota.burstMin, Math.floor(quota.burst / serverCount)),
+  })
+  const { requests, events, batchBytes, mapBytes, readBytes } = quotas
+  return {
+    requests: divide(requests),
+    events: divide(events),
+    batchBytes: divide(batchBytes),
+    mapBytes: divide(mapBytes),
+    readBytes: divide(readBytes),
+  }
 }
 
 function batchBytesFor({ perSecond, burst }: RateLimit): RateLimit {

@@ -14,6 +14,8 @@ export const eventsScannedMax = 100_000
 export const eventReadBytes = 64
 /** The charge for a look-up by id, in bytes: it reads the whole record that holds the event. */
 export const lookUpReadBytes = 65_536
+/** The bytes of scanned events that are charged together if charging takes time. */
+const chargeBytesMin = 65_536
 /** Lines are sent in chunks of at least this many bytes. */
 const chunkBytesMin = 65_536
 /** In place of a cursor: after the last event that is stored now. */
@@ -45,7 +47,7 @@ async function lookUp({ ingest, limiter }: RouteContext, eventId: string, range:
   if (other !== undefined) {
     throw new IngestError('invalid-argument', `eventId names one event: remove ${other}.`)
   }
-  limiter.chargeReadBytes(ingest.projectId, lookUpReadBytes)
+  await limiter.chargeReadBytes(ingest.projectId, lookUpReadBytes)
   const event = await ingest.findEvent(eventId)
   return event ? eventLine(event) : new Uint8Array()
 }
@@ -83,7 +85,7 @@ async function* readLines(
   options: ReadEventsOptions,
   isEveryEvent: boolean,
 ): AsyncGenerator<Uint8Array> {
-  const { signal, stop, onScan, onProgress, scannedTo } = trackScan({ ingest, limiter }, options.after)
+  const { signal, stop, onScan, onProgress, chargeRest, scannedTo } = trackScan({ ingest, limiter }, options.after)
   let lastCursor: string | undefined
   const stopWatching = options.waitMs ? onCancel(stop) : undefined
   try {
@@ -96,24 +98,46 @@ async function* readLines(
     if (error !== signal.reason) throw error
   } finally {
     stopWatching?.()
+    await chargeRest()
   }
   const cursor = scannedTo()
   if (!isEveryEvent && cursor !== undefined && cursor !== lastCursor)
     yield Buffer.from(`${JSON.stringify({ cursor })}\n`)
 }
 
-/** Charges each scanned event to the project and stops the scan at its limit. */
+/** Charges scanned events to the project and stops the scan at its limit. */
 function trackScan({ ingest: { projectId }, limiter }: Pick<RouteContext, 'ingest' | 'limiter'>, after?: string) {
   const controller = new AbortController()
   const stop = () => controller.abort()
   let scannedTo = after
   let scanned = 0
   let isWithinBudget = true
+  let unchargedBytes = 0
+  let isAsynchronous = false
+
+  function charge(): void | Promise<void> {
+    const result = limiter.chargeReadBytes(projectId, unchargedBytes)
+    unchargedBytes = 0
+    if (typeof result === 'boolean') {
+      isWithinBudget = result
+      return
+    }
+    isAsynchronous = true
+    return result.then((isWithin) => {
+      isWithinBudget = isWithin
+    })
+  }
+
   return {
     signal: controller.signal,
     stop,
-    onScan(bytes: number): void {
-      isWithinBudget = limiter.chargeReadBytes(projectId, bytes + eventReadBytes)
+    onScan(bytes: number): void | Promise<void> {
+      unchargedBytes += bytes + eventReadBytes
+      if (!isAsynchronous || unchargedBytes >= chargeBytesMin) return charge()
+    },
+    /** Never rejects: the events were sent, and charging fails for the next request as well. */
+    async chargeRest() {
+      if (unchargedBytes > 0) await Promise.resolve(charge()).catch(() => {})
     },
     onProgress(cursor: string): void {
       scannedTo = cursor

@@ -16,9 +16,9 @@ export const statsReadBytes = 1_048_576
  */
 export async function getStats({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
   parseQuery(request.query, [])
-  limiter.chargeReadBytes(ingest.projectId, statsReadBytes)
+  await limiter.chargeReadBytes(ingest.projectId, statsReadBytes)
   const stats = await ingest.getStats()
-  limiter.chargeReadBytes(ingest.projectId, stats.builds * buildReadBytes)
+  await limiter.chargeReadBytes(ingest.projectId, stats.builds * buildReadBytes)
   return jsonResponse(200, { ...stats, firstAt: toIsoTime(stats.firstAt), lastAt: toIsoTime(stats.lastAt) })
 }
 
@@ -34,7 +34,7 @@ export async function getBuilds({ request, ingest, limiter }: RouteContext): Pro
     ...(cursor !== undefined && { cursor }),
     ...(count !== undefined && { limit: count }),
   })
-  limiter.chargeReadBytes(ingest.projectId, builds.length * buildReadBytes)
+  await limiter.chargeReadBytes(ingest.projectId, builds.length * buildReadBytes)
   return jsonResponse(200, {
     builds: builds.map((build) => ({ ...build, frozenAt: toIsoTime(build.frozenAt) })),
     next,

@@ -289,3 +289,43 @@ t.test('a rate in bytes is exact, however high the clock', async (t) => {
   t.throws(() => limiter.admitMapBytes('p', back + 1), { code: 'rate-limited' })
   limiter.admitMapBytes('p', back)
 })
+
+t.test('the limits are divided by the number of servers, and follow it', async (t) => {
+  let time = 0
+  let servers = 1
+  const limits = {
+    requests: { perSecond: 10, burst: 20 },
+    events: { perSecond: 100, burst: 150 },
+    batchBytes: { perSecond: 1000, burst: batchBytesMax * 4 },
+    mapBytes: { perSecond: 1, burst: 1 },
+    now: () => time,
+  }
+  const limiter = createRateLimiter(limits, () => servers)
+  const policy = () => limiter.headers('p', 'batches')['RateLimit-Policy'].replaceAll(/;qu="[a-z-]+"/g, '')
+  t.equal(policy(), `"requests";q=20;w=2, "events";q=150;w=2, "batch-bytes";q=${batchBytesMax * 4};w=1049`)
+  servers = 2
+  t.equal(policy(), `"requests";q=10;w=2, "events";q=100;w=2, "batch-bytes";q=${batchBytesMax * 2};w=1049`)
+  for (let i = 0; i < 10; i++) limiter.admitRequest('p', 0)
+  t.throws(() => limiter.admitRequest('p', 0), {
+    limit: 5,
+    retryAfterSeconds: 1,
+    message: 'The project is limited to 5 requests a second, with bursts of 10: retry after 1 s.',
+  })
+  limiter.admitEvents('p', 100, 0)
+  time = 1000
+  t.equal(limiter.headers('p', 'batches').RateLimit.split(', "b')[0], '"requests";r=5;t=1, "events";r=50;t=1')
+  servers = 3
+  t.equal(
+    policy(),
+    `"requests";q=6;w=2, "events";q=100;w=4, "batch-bytes";q=${Math.floor((batchBytesMax * 4) / 3)};w=1050`,
+  )
+  t.equal(limiter.headers('p', 'batches').RateLimit.split(', "b')[0], '"requests";r=1;t=2, "events";r=50;t=2')
+  limiter.admitRequest('p', 0)
+  t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited', limit: 3 })
+  servers = 1
+  for (let i = 0; i < 14; i++) limiter.admitRequest('p', 0)
+  t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited', limit: 10 })
+  servers = 1000
+  t.equal(policy(), `"requests";q=1;w=1, "events";q=100;w=100, "batch-bytes";q=${batchBytesMax};w=${batchBytesMax}`)
+  t.equal(limiter.headers('p', 'maps')['RateLimit-Policy'], '"map-bytes";q=1;qu="content-bytes";w=1')
+})

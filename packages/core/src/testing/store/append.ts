@@ -130,13 +130,13 @@ export const appendChecks: readonly StoreCheck[] = [
   check('known and find agree with what was appended', async (store) => {
     assert.deepEqual(await store.known('p', ['a']), [false], 'an empty project knows nothing')
     assert.equal(await store.find('p', 'a'), undefined)
-    await store.append('p', batchOf([event('a'), event('b')], { receivedAt: 1_795_203_225_083 }))
+    await store.append('p', batchOf([event('a'), event('b')], { receivedAt: 123_456 }))
     assert.deepEqual(await store.known('p', ['x', 'b', 'a', 'b']), [false, true, true, true])
     assert.deepEqual(await store.known('p', []), [])
     assert.equal(await store.find('p', 'x'), undefined)
     const found = await store.find('p', 'b')
     assert.equal(textOf(found), event('b'))
-    assert.equal(found?.receivedAt, 1_795_203_225_083)
+    assert.equal(found?.receivedAt, 123_456)
   }),
 
   check('returned events do not change with later operations', async (store) => {

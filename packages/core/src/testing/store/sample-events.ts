@@ -168,6 +168,14 @@ export function projectWith(keyIds: readonly string[]): Project {
   return { projectId: 'p', createdAt: 1_000, keys: keyIds.map(keyRecord) }
 }
 
+/** Adds a key to those that project `p` has. */
+export async function addKey(store: Store, keyId: string): Promise<void> {
+  await store.updateProject('p', (project) => ({
+    project: { ...projectWith([]), keys: [...(project?.keys ?? []), keyRecord(keyId)] },
+    result: undefined,
+  }))
+}
+
 export function keyRecord(keyId: string): KeyRecord {
   return { keyId, hash: '00', scopes: ['read', 'events:write'], createdAt: 1_000, expiresAt: 2_000 }
 }

@@ -73,6 +73,14 @@ export async function record(store: Store, id: MapKey, ...texts: string[]): Prom
   }))
 }
 
+/** Adds 1 to when the complete map was published, with a decision on what it was. */
+export async function countUpdate(store: Store, id: MapKey): Promise<void> {
+  await store.updateMap(id, {}, ({ complete }) => {
+    assert.ok(complete)
+    return { contents: { complete: { ...complete, publishedAt: complete.publishedAt + 1 } }, result: 1 }
+  })
+}
+
 /** Makes the pending map the complete one. */
 export async function complete(store: Store, id: MapKey): Promise<void> {
   await store.updateMap(id, {}, ({ pending }) => {

@@ -5,16 +5,27 @@ import type { Store } from '../../store.ts'
 
 let scopeCount = 0
 /** Longer than the times of any check. */
-const scopeMs = 2e12
+const scopeMs = 1e6
+/** In 2001: a store may replace times in the future, and 700,000 scopes end before the present. */
+const firstScopeMs = 1e12
+
+/** Projects and times of one check. */
+export interface CheckScope {
+  prefix: string
+  offsetMs: number
+}
+
+export function createScope(): CheckScope {
+  scopeCount++
+  return { prefix: `scope-${scopeCount}-`, offsetMs: firstScopeMs + scopeCount * scopeMs }
+}
 
 /**
- * A view of a store with projects and a time of its own, so that checks can share a store: project ids get a prefix, and
+ * A view of a store with projects and times of its own, so that checks can share a store: project ids get a prefix, and
  * times an offset, because the times of a log never decrease.
  */
-export function scopeStore(store: Store): Store {
+export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Store {
   const { hashChunks } = store
-  const prefix = `scope-${++scopeCount}-`
-  const offsetMs = scopeCount * scopeMs
   const scopedId = (projectId: string) => `${prefix}${projectId}`
   const stored = (ms: number) => ms + offsetMs
   const shown = (ms: number) => ms - offsetMs

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
 import type { Store } from '../../store.ts'
-import { scopeStore } from './scope-store.ts'
+import { createScope, scopeStore } from './scope-store.ts'
 
 /** Opens a new, empty store, independent of all others. */
 export type OpenStore = () => Promise<Store> | Store
+
+/** Opens a further, independent handle on the same store: another process, or another pool of connections. */
+export type OpenAgain = (store: Store) => Promise<Store> | Store
 
 /** Opens a closed store again, with all that it keeps. */
 export type ReopenStore = (closed: Store) => Promise<Store> | Store
@@ -24,6 +27,14 @@ export interface StoreCheck {
   run(open: OpenStore): Promise<void>
 }
 
+/** One promise of a store that several processes use at once. */
+export interface SharedStoreCheck {
+  name: string
+  /** As that of {@link StoreCheck}. */
+  isolated: boolean
+  run(open: OpenStore, openAgain: OpenAgain): Promise<void>
+}
+
 /** One promise of a store that outlives its process. */
 export interface DurableStoreCheck {
   name: string
@@ -36,15 +47,33 @@ export interface RestoreCheck {
   run(open: OpenStore, reopen: ReopenStore, backUp: BackUpStore): Promise<void>
 }
 
-/** Shares one store between checks that are not isolated: `open` opens it once, and only `close` closes it. */
-export function shareStore(open: OpenStore): { open: OpenStore; close(): Promise<void> } {
+/** Checks that are not isolated share what it opens: `open` opens one store, and only `close` closes it. */
+export function shareStore(
+  open: OpenStore,
+  openAgain?: OpenAgain,
+): { open: OpenStore; openAgain: OpenAgain; close(): Promise<void> } {
   let opened: Promise<Store> | undefined
+  const handles: Store[] = []
+  const unused: Store[] = []
+
+  async function openFurther(): Promise<Store> {
+    const handle = await openAgain?.((await opened) as Store)
+    assert.ok(handle, 'openAgain is not given')
+    handles.push(handle)
+    return handle
+  }
+
   return {
     async open() {
       opened ??= Promise.resolve(open())
       return { ...(await opened), async close() {} }
     },
+    async openAgain() {
+      const handle = unused.pop() ?? (await openFurther())
+      return { ...handle, close: async () => void unused.push(handle) }
+    },
     async close() {
+      await Promise.all(handles.map((handle) => handle.close()))
       await (await opened)?.close()
     },
   }
@@ -58,7 +87,7 @@ export function check(name: string, use: (store: Store) => Promise<void>): Store
     async run(open) {
       const store = await open()
       try {
-        await use(scopeStore(store))
+        await use(scopeStore(store, createScope()))
       } finally {
         await store.close()
       }
@@ -79,6 +108,39 @@ export function isolatedCheck(name: string, use: (store: Store, open: OpenStore)
         await store.close()
       }
     },
+  }
+}
+
+/** Three handles on one store. */
+export type Handles = readonly [Store, Store, Store]
+
+/** A check of three handles that uses projects, and a time, of its own. */
+export function sharedCheck(name: string, use: (handles: Handles) => Promise<void>): SharedStoreCheck {
+  return {
+    name,
+    isolated: false,
+    run: (open, openAgain) =>
+      withHandles(open, openAgain, ([a, b, c]) => {
+        const scope = createScope()
+        return use([scopeStore(a, scope), scopeStore(b, scope), scopeStore(c, scope)])
+      }),
+  }
+}
+
+/** A check that closes its handles. */
+export function isolatedSharedCheck(name: string, use: (handles: Handles) => Promise<void>): SharedStoreCheck {
+  return { name, isolated: true, run: (open, openAgain) => withHandles(open, openAgain, use) }
+}
+
+async function withHandles(open: OpenStore, openAgain: OpenAgain, use: (handles: Handles) => Promise<void>) {
+  const store = await open()
+  const handles = [store]
+  try {
+    const opening = range(2).map(async () => handles.push(await openAgain(store)))
+    for (const result of await Promise.allSettled(opening)) if (result.status === 'rejected') throw result.reason
+    await use(handles as unknown as Handles)
+  } finally {
+    await Promise.all(handles.map((handle) => handle.close()))
   }
 }
 

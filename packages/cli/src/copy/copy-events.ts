@@ -1,0 +1,174 @@
+import { createHash, type Hash } from 'node:crypto'
+import type { Cursor, Store, StoredEvent } from '@ingest/core'
+import { formatCount } from '../terminal/format.ts'
+import { copyRefused, copyWrong } from './copy-failure.ts'
+import { groupEvents, toBatch } from './event-batches.ts'
+
+/** The stores of a copy. */
+export interface CopyStores {
+  source: Store
+  target: Store
+  /** Aborts the copy between two steps. */
+  signal: AbortSignal
+}
+
+/** The events of one project, between the steps of a copy. */
+export interface EventCopy {
+  projectId: string
+  /** How many events the target had before. */
+  begin: number
+  /** How many events the source had: those that it stores later are left to another run. */
+  end: number
+  /** The last event that both have, in each of them. */
+  sourceAfter?: Cursor
+  targetAfter?: Cursor
+  /** Over the events that were read from each. */
+  sourceHash: Hash
+  targetHash: Hash
+}
+
+/** Called with the number of events that a step has dealt with. */
+export type OnEvents = (count: number) => void
+
+/**
+ * Compares the events of the target with the first ones of the source.
+ *
+ * @throws {CommandFailure} `target-differs` if the target has any others
+ */
+export async function compareEvents(
+  { source, target, signal }: CopyStores,
+  projectId: string,
+  onEvents: OnEvents,
+): Promise<EventCopy> {
+  const [{ events: end }, { events: begin }] = await Promise.all([source.totals(projectId), target.totals(projectId)])
+  const differs = (event: string) =>
+    copyRefused(`the project ${projectId} has other events in the target: ${event} differs from the source's`)
+  if (begin > end) throw differs(`number ${end + 1}`)
+  const sourceHash = createHash('sha256')
+  const copy: EventCopy = { projectId, begin, end, sourceHash, targetHash: sourceHash }
+  if (begin > 0) {
+    const copied = target.read(projectId, { limit: begin })[Symbol.asyncIterator]()
+    let count = 0
+    for await (const event of source.read(projectId, { limit: begin })) {
+      signal.throwIfAborted()
+      const { value: own } = await copied.next()
+      count++
+      if (!own || !isSameEvent(event, own)) throw differs(`number ${count}`)
+      hashEvent(sourceHash, event)
+      copy.sourceAfter = event.cursor
+      copy.targetAfter = own.cursor
+      onEvents(1)
+    }
+  }
+  return { ...copy, targetHash: sourceHash.copy() }
+}
+
+function isSameEvent(a: StoredEvent, b: StoredEvent): boolean {
+  return a.receivedAt === b.receivedAt && Buffer.compare(a.bytes, b.bytes) === 0
+}
+
+/** A line of `ingest export` without its cursor, but with the exact bytes of the event. */
+function hashEvent(hash: Hash, { receivedAt, bytes }: StoredEvent): void {
+  hash.update(`{"receivedAt":${receivedAt},"event":`)
+  hash.update(bytes)
+  hash.update('}\n')
+}
+
+/** The events of the source that the target lacks. */
+async function* readMissing({ source }: CopyStores, copy: EventCopy): AsyncGenerator<StoredEvent> {
+  const { projectId, begin, end, sourceAfter: after } = copy
+  if (begin < end) yield* source.read(projectId, { limit: end - begin, ...(after !== undefined && { after }) })
+}
+
+/** The first event of the source that the target lacks. */
+export async function firstMissing(stores: CopyStores, copy: EventCopy): Promise<StoredEvent | undefined> {
+  for await (const event of readMissing(stores, copy)) return event
+  return undefined
+}
+
+/** Groups of events of several projects in the order of their receipt. */
+async function* mergeByTime(stores: CopyStores, copies: readonly EventCopy[]) {
+  const heads = copies.map((copy) => ({
+    copy,
+    groups: groupEvents(readMissing(stores, copy)),
+    group: undefined as StoredEvent[] | undefined,
+  }))
+  for (const head of heads) head.group = (await head.groups.next()).value ?? undefined
+  for (;;) {
+    let next: (typeof heads)[number] | undefined
+    for (const head of heads) if (head.group && (!next?.group || timeOf(head.group) < timeOf(next.group))) next = head
+    if (!next?.group) return
+    for (const event of next.group) hashEvent(next.copy.sourceHash, event)
+    yield { copy: next.copy, group: next.group }
+    next.group = (await next.groups.next()).value ?? undefined
+  }
+}
+
+function timeOf(group: readonly StoredEvent[]): number {
+  return (group[0] as StoredEvent).receivedAt
+}
+
+/**
+ * Appends what the target lacks, one batch after another, which alone keeps the order; the next one is read meanwhile.
+ * Events of several projects are appended in the order of their receipt.
+ *
+ * @throws {CommandFailure} `target-differs` for an event that the target has meanwhile
+ */
+export async function appendMissing(
+  stores: CopyStores,
+  copies: readonly EventCopy[],
+  onEvents: OnEvents,
+): Promise<void> {
+  const { target, signal } = stores
+  let inFlight: Promise<void> = Promise.resolve()
+
+  async function append(projectId: string, group: readonly StoredEvent[]): Promise<void> {
+    const { stored } = await target.append(projectId, toBatch(group, target.hashKey))
+    if (!stored.every(Boolean)) throw writtenMeanwhile(projectId)
+    onEvents(group.length)
+  }
+
+  for await (const { copy, group } of mergeByTime(stores, copies)) {
+    await inFlight
+    signal.throwIfAborted()
+    inFlight = append(copy.projectId, group)
+    // thrown by the next await
+    inFlight.catch(() => {})
+  }
+  await inFlight
+}
+
+function writtenMeanwhile(projectId: string): Error {
+  return copyRefused(`another process stores events of the project ${projectId} in the target: stop it`)
+}
+
+/**
+ * Reads what was appended back. Returns the digest of all events of the project, which is that of both stores.
+ *
+ * @throws {CommandFailure} `copy-differs`
+ */
+export async function verifyEvents(
+  { target, signal }: CopyStores,
+  copy: EventCopy,
+  onEvents: OnEvents,
+): Promise<string> {
+  const { projectId, begin, end, targetAfter, sourceHash, targetHash } = copy
+  const { events } = await target.totals(projectId)
+  if (events > end) throw writtenMeanwhile(projectId)
+  let count = begin
+  if (begin < end) {
+    for await (const event of target.read(projectId, targetAfter === undefined ? {} : { after: targetAfter })) {
+      signal.throwIfAborted()
+      hashEvent(targetHash, event)
+      count++
+      onEvents(1)
+    }
+  }
+  const digest = `sha256:${sourceHash.digest('hex')}`
+  if (events !== end || count !== end || digest !== `sha256:${targetHash.digest('hex')}`) {
+    throw copyWrong(
+      `the events of the project ${projectId} differ: ${count} of ${formatCount(end, 'event')} are in the target`,
+    )
+  }
+  return digest
+}

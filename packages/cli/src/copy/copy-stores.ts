@@ -1,0 +1,198 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { BuildEntry, Store } from '@ingest/core'
+import {
+  appendMissing,
+  type CopyStores,
+  compareEvents,
+  type EventCopy,
+  firstMissing,
+  verifyEvents,
+} from './copy-events.ts'
+import { copyRefused, copyWrong } from './copy-failure.ts'
+import { copyMaps, verifyMaps } from './copy-maps.ts'
+
+/** A project that was copied and verified. */
+export interface CopiedProject {
+  projectId: string
+  events: number
+  /** Events that this run stored; the target had the others. */
+  copied: number
+  /** SHA-256 over the lines of `ingest export` without cursors. */
+  digest: string
+  /** The frozen builds. */
+  builds: number
+  maps: number
+  mapBytes: number
+  keys: number
+}
+
+export interface CopyOptions {
+  projectIds: readonly string[]
+  /** Whether the target keeps the events of all projects in one order of receipt, as a directory does. */
+  hasOneOrder: boolean
+  onProgress(progress: CopyProgress): void
+}
+
+/** The progress of one step, in events or in bytes of maps. */
+export interface CopyProgress {
+  step: 'comparing' | 'copying' | 'verifying' | 'maps'
+  done: number
+  total: number
+}
+
+/**
+ * Copies projects from one store to another: their events with bytes, order and times, the freezes that follow from them,
+ * maps, and keys; then compares both. A run that was interrupted is continued by another one. Keys are written last, so
+ * that no server accepts events for a project that is not complete.
+ *
+ * @throws {CommandFailure} `target-differs`, with nothing of these projects written if the events in the target are not
+ *   the first ones of the source; `copy-differs`; `source-changes`
+ */
+export async function copyStores(stores: CopyStores, options: CopyOptions): Promise<CopiedProject[]> {
+  const { projectIds, hasOneOrder, onProgress } = options
+  const startStep = (step: CopyProgress['step'], begun: number, total: number) =>
+    createCounter(begun, (done) => onProgress({ step, done, total }))
+
+  const found = await sumEvents(stores.target, projectIds)
+  const onCompared = startStep('comparing', 0, found)
+  const copies: EventCopy[] = []
+  for (const projectId of projectIds) {
+    await checkKeys(stores, projectId)
+    copies.push(await compareEvents(stores, projectId, onCompared))
+  }
+  await checkTimes(stores, copies, hasOneOrder)
+
+  const total = copies.reduce((sum, { end }) => sum + end, 0)
+  const onCopied = startStep('copying', found, total)
+  // one project after another needs the memory of one
+  for (const together of hasOneOrder ? [copies] : copies.map((copy) => [copy])) {
+    await appendMissing(stores, together, onCopied)
+  }
+
+  const onVerified = startStep('verifying', found, total)
+  const results: CopiedProject[] = []
+  for (const copy of copies) {
+    const digest = await verifyEvents(stores, copy, onVerified)
+    results.push({ ...(await copyRest(stores, copy, onProgress)), digest })
+  }
+  return results
+}
+
+function createCounter(begun: number, onCount: (done: number) => void): (count: number) => void {
+  let done = begun
+  return (count) => {
+    done += count
+    onCount(done)
+  }
+}
+
+async function sumEvents(store: Store, projectIds: readonly string[]): Promise<number> {
+  let sum = 0
+  for (const projectId of projectIds) sum += (await store.totals(projectId)).events
+  return sum
+}
+
+/** Copies and verifies what a project has besides events. */
+async function copyRest(
+  stores: CopyStores,
+  { projectId, begin, end }: EventCopy,
+  onProgress: CopyOptions['onProgress'],
+): Promise<Omit<CopiedProject, 'digest'>> {
+  const builds = await compareBuilds(stores, projectId, end)
+  const { maps, bytes } = await copyMaps(stores, projectId)
+  const onVerified = createCounter(0, (done) => onProgress({ step: 'maps', done, total: bytes }))
+  await verifyMaps(stores, projectId, onVerified)
+  const keys = await copyKeys(stores, projectId)
+  return { projectId, events: end, copied: end - begin, builds, maps, mapBytes: bytes, keys }
+}
+
+/** A database takes times that are a second ahead of its clock, and lowers later ones. */
+const aheadMsMax = 1000
+
+/**
+ * Checks that the target will keep the times of the source.
+ *
+ * @throws {CommandFailure} `target-differs`
+ */
+async function checkTimes(stores: CopyStores, copies: readonly EventCopy[], hasOneOrder: boolean): Promise<void> {
+  const { source, target } = stores
+  if (hasOneOrder) {
+    const newest = await newestOf(target, await target.projects())
+    for (const copy of copies) {
+      const first = await firstMissing(stores, copy)
+      if (first && first.receivedAt < newest) throw isTooOld(copy.projectId, first.receivedAt)
+    }
+    return
+  }
+  const newest = await newestOf(
+    source,
+    copies.map(({ projectId }) => projectId),
+  )
+  if (newest <= Date.now() + aheadMsMax) return
+  throw copyRefused(
+    `the source has events that were received at ${new Date(newest).toISOString()}, which is in the future, and a database does not take such times: check the clock`,
+  )
+}
+
+function isTooOld(projectId: string, receivedAt: number): Error {
+  return copyRefused(
+    `the project ${projectId} has events of ${new Date(receivedAt).toISOString()}, and the target has later ones: a directory keeps the events of all projects in the order of their receipt, so copy all projects at once to an empty directory`,
+  )
+}
+
+/** When the newest event of these projects was received, in milliseconds since 1970. */
+async function newestOf(store: Store, projectIds: readonly string[]): Promise<number> {
+  let newest = Number.NEGATIVE_INFINITY
+  for (const projectId of projectIds) newest = Math.max(newest, (await store.totals(projectId)).lastAt ?? newest)
+  return newest
+}
+
+const buildsPageSize = 1000
+
+async function* listFrozen(store: Store, projectId: string): AsyncGenerator<BuildEntry> {
+  for (let after: string | undefined; ; ) {
+    const page = await store.builds(projectId, { limit: buildsPageSize, ...(after !== undefined && { after }) })
+    for (const build of page) if (build.frozenAt !== undefined) yield build
+    if (page.length < buildsPageSize) return
+    after = page.at(-1)?.buildId
+  }
+}
+
+/**
+ * Compares the frozen builds of both stores, and returns how many there are. A build that froze in the source after the
+ * copied events is left to another run.
+ *
+ * @throws {CommandFailure} `copy-differs`
+ */
+async function compareBuilds({ source, target }: CopyStores, projectId: string, end: number): Promise<number> {
+  const frozen = new Map<string, number | undefined>()
+  for await (const { buildId, frozenAt } of listFrozen(source, projectId)) frozen.set(buildId, frozenAt)
+  let count = 0
+  for await (const { buildId, frozenAt } of listFrozen(target, projectId)) {
+    count++
+    if (frozen.get(buildId) !== frozenAt) throw copyWrong(`the build "${buildId}" of the project ${projectId} differs`)
+    frozen.delete(buildId)
+  }
+  const [left] = frozen.keys()
+  if (left === undefined || (await source.totals(projectId)).events > end) return count
+  throw copyWrong(`the build "${left}" of the project ${projectId} is not frozen in the target`)
+}
+
+/** @throws {CommandFailure} `target-differs` for a key that was created in the target: copying would lose it */
+async function checkKeys({ source, target }: CopyStores, projectId: string): Promise<void> {
+  const [project, found] = await Promise.all([source.project(projectId), target.project(projectId)])
+  const own = found?.keys.find(({ keyId }) => !project?.keys.some((each) => each.keyId === keyId))
+  if (own)
+    throw copyRefused(`the project ${projectId} has the key ${own.keyId} in the target, which the source does not have`)
+}
+
+/** Returns how many keys there are. */
+async function copyKeys({ source, target }: CopyStores, projectId: string): Promise<number> {
+  const project = await source.project(projectId)
+  if (!project) return 0
+  await target.updateProject(projectId, (found) => ({
+    ...(!isDeepStrictEqual(found, project) && { project }),
+    result: undefined,
+  }))
+  return project.keys.length
+}

@@ -1,0 +1,62 @@
+import { randomBytes } from 'node:crypto'
+import { type AppendBatch, type AppendEvent, batchBytesMax, batchEventsMax, type StoredEvent } from '@ingest/core'
+import { encodeEvents, sliceMember } from '@ingest/core/internal'
+
+const bodyStart = Buffer.from('{"events":[')
+const comma = Buffer.from(',')
+const bodyEnd = Buffer.from(']}')
+
+/** Groups consecutive events that were received at the same time, as many as fit into one batch. */
+export async function* groupEvents(events: AsyncIterable<StoredEvent>): AsyncGenerator<StoredEvent[]> {
+  let group: StoredEvent[] = []
+  let bytes = 0
+  for await (const event of events) {
+    const eventBytes = event.bytes.length + comma.length
+    const isFull = group.length === batchEventsMax || bytes + eventBytes > batchBytesMax
+    if (group[0] && (isFull || group[0].receivedAt !== event.receivedAt)) {
+      yield group
+      group = []
+      bytes = 0
+    }
+    if (group.length === 0) bytes = bodyStart.length + bodyEnd.length
+    group.push(event)
+    bytes += eventBytes
+  }
+  if (group.length > 0) yield group
+}
+
+/**
+ * The batch of a group of events. Only their ids and builds are read: what was stored is not validated again, as the rules
+ * may have become stricter since.
+ */
+export function toBatch(group: readonly StoredEvent[], hashKey: Uint8Array = randomBytes(16)): AppendBatch {
+  const parts: Uint8Array[] = [bodyStart]
+  const events: AppendEvent[] = []
+  let at = bodyStart.length
+  for (const { bytes } of group) {
+    if (events.length > 0) {
+      parts.push(comma)
+      at += comma.length
+    }
+    events.push(toAppendEvent(bytes, at))
+    parts.push(bytes)
+    at += bytes.length
+  }
+  parts.push(bodyEnd)
+  const [first] = group as [StoredEvent]
+  return { body: Buffer.concat(parts), events: encodeEvents(events, hashKey), receivedAt: first.receivedAt }
+}
+
+/** An event that starts at `start` of the body. */
+function toAppendEvent(bytes: Uint8Array, start: number): AppendEvent {
+  const id = sliceMember(bytes, 'eventId') as Uint8Array
+  const build = sliceMember(bytes, 'buildId')
+  const idStart = start + id.byteOffset - bytes.byteOffset
+  const event = { eventId: parse(id), start, end: start + bytes.length, idStart, idEnd: idStart + id.length }
+  const buildId = build && parse(build)
+  return typeof buildId === 'string' ? { ...event, buildId } : event
+}
+
+function parse(json: Uint8Array) {
+  return JSON.parse(Buffer.from(json.buffer, json.byteOffset, json.length).toString())
+}

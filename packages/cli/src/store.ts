@@ -1,0 +1,146 @@
+import type { IngestError, Store } from '@ingest/core'
+import type { DurabilityReport } from '@ingest/postgres'
+import { type Command, CommanderError, Option } from 'commander'
+import { type Io, printMessage } from './io.ts'
+import { nonEmpty } from './options.ts'
+
+/** The options that name a server or a store, of which a command needs one. */
+export const targetNames = ['url', 'data', 'store'] as const
+
+/** `--data <dir>` and `--store <store>`; `others` is the option that may stand in their place. */
+export function storeOptions(others = ''): Option[] {
+  return [
+    new Option('--data <dir>', `directory of a store; this${others} or --store is required`)
+      .env('INGEST_DATA')
+      .argParser(parseDirectory),
+    new Option('--store <store>', `a directory, or postgres://user@host/database; this${others} or --data is required`)
+      .env('INGEST_STORE')
+      .argParser(parseStoreName),
+  ]
+}
+
+/** Any other URL would become a directory of that name. The message does not repeat a URL, which may hold a password. */
+export function parseStoreName(text: string): string {
+  if (isDatabase(text) || !/^[a-z][a-z\d+.-]+:\/\//i.test(text)) return nonEmpty(text)
+  throw new CommanderError(1, 'ingest.store', 'a store is a directory or postgres://user@host/database')
+}
+
+function parseDirectory(text: string): string {
+  if (!isDatabase(text)) return parseStoreName(text)
+  throw new CommanderError(1, 'ingest.data', '--data expects a directory: name a database with --store')
+}
+
+/**
+ * The options that name what the command works on, with one of them left: an option overrides the environment variables
+ * of the others. `data` becomes `store`.
+ *
+ * @throws {CommanderError} for more than one of them, and for a password on the command line
+ */
+export function chooseTarget(command: Command): { url?: string; store?: string } {
+  const { url, data, store } = command.opts<Partial<Record<(typeof targetNames)[number], string>>>()
+  const named = targetNames.filter((name) => command.getOptionValue(name) !== undefined)
+  const onCommandLine = named.filter((name) => command.getOptionValueSource(name) === 'cli')
+  const [name, ...more] = onCommandLine.length > 0 ? onCommandLine : named
+  if (name === undefined) return {}
+  if (more.length > 0) {
+    const variables = named.map((each) => `INGEST_${each.toUpperCase()}`)
+    const set = onCommandLine.length > 0 ? '' : `${variables.join(' and ')} are set, use `
+    const flags = [name, ...more].map((each) => `--${each}`)
+    command.error(`name only one server or store: ${set}${flags.join(' or ')}`)
+  }
+  if (name === 'url') return { url: url as string }
+  checkStoreOption(command, 'store')
+  return { store: (name === 'store' ? store : data) as string }
+}
+
+/** The store of a command without `--url`. */
+export function parseStore(command: Command): string {
+  return chooseTarget(command).store ?? ''
+}
+
+/**
+ * Refuses a password in the option `name` if it was given on the command line, which other users of the machine can read.
+ *
+ * @throws {CommanderError} without the value
+ */
+export function checkStoreOption(command: Command, name: string): void {
+  if (command.getOptionValueSource(name) !== 'cli' || !hasPassword(command.getOptionValue(name))) return
+  const variable = `INGEST_${name.toUpperCase()}`
+  command.error(
+    `a password on the command line is visible to other users: set the whole URL in ${variable}, or the password in PGPASSWORD or in a file that PGPASSFILE names`,
+  )
+}
+
+/** Whether a store is a PostgreSQL database. It repeats the rule of `isPostgresUrl`, to load nothing for `--help`. */
+export function isDatabase(store: string): boolean {
+  return /^postgres(ql)?:\/\//i.test(store)
+}
+
+function hasPassword(store: string): boolean {
+  if (!isDatabase(store)) return false
+  const query = /\?([^#]*)/s.exec(store)?.[1] ?? ''
+  return /^[^:]*:\/\/[^@]*:[^@]+@/s.test(store) || new URLSearchParams(query).has('password')
+}
+
+/** Scheme, user, hosts and database; no `@` elsewhere, as it may be part of an unescaped password. */
+const urlPattern =
+  /^(postgres(?:ql)?:\/\/)(?:([^:@/?#]*)(?::[^@/?#]*)?@)?((?:\[[\da-fA-F:.]*\]|[^:@/?#,[\]]*)(?::\d*)?(?:,(?:\[[\da-fA-F:.]*\]|[^:@/?#,[\]]*)(?::\d*)?)*)(\/[^@?#]*)?(?:[?#][^@]*)?$/s
+
+/** A store as it may be printed and logged: the URL of a database without its password and parameters. */
+export function describeStore(store: string): string {
+  if (!isDatabase(store)) return store
+  const [, scheme = 'postgres://', user, hosts = '…', path = ''] = urlPattern.exec(store) ?? []
+  return `${scheme}${user ? `${user}@` : ''}${hosts}${path}`
+}
+
+/** The member of logs and of `--json` that names a store: `data` for a directory. */
+export function toStoreMember(store: string): { data: string } | { store: string } {
+  return isDatabase(store) ? { store: describeStore(store) } : { data: store }
+}
+
+/** The option that names a store, for a command line that is printed. */
+export function toStoreArgument(store: string): string {
+  const text = describeStore(store)
+  return `${isDatabase(store) ? '--store' : '--data'} ${/^[\w./:@,-]+$/.test(text) ? text : `'${text}'`}`
+}
+
+export interface OpenStoreOptions {
+  /** Default: false. Creates a missing store, and upgrades the schema of a database. */
+  create?: boolean
+  /** Called once the disk of a directory has failed. */
+  onFatal?: (error: IngestError) => void
+  /** Called at most once a second while the id index of a directory is rebuilt. Default: a line on standard error. */
+  onRebuild?: (percent: number) => void
+  /** Called once a database is open. */
+  onOpen?: (report: DurabilityReport) => void
+}
+
+const rebuildReportIntervalMs = 1000
+
+/**
+ * Opens a store: a directory, or a database by its URL. Only its adapter is loaded.
+ *
+ * @throws {IngestError} the codes of `openLmdbStore` or `openPostgresStore`
+ */
+export async function openStore(
+  io: Pick<Io, 'stderr'>,
+  store: string,
+  { create = false, onFatal = () => {}, onRebuild, onOpen = () => {} }: OpenStoreOptions,
+): Promise<Store> {
+  if (isDatabase(store)) {
+    const { openPostgresStore } = await import('@ingest/postgres')
+    return openPostgresStore(store, { migrate: create, onOpen })
+  }
+  const report = onRebuild ?? ((percent: number) => printMessage(io, `rebuilding the id index: ${percent} %`))
+  let reportedAt = Number.NEGATIVE_INFINITY
+  const { openLmdbStore } = await import('@ingest/lmdb')
+  return openLmdbStore(store, {
+    create,
+    onFatal,
+    onRebuild({ done, total }) {
+      if (performance.now() - reportedAt < rebuildReportIntervalMs) return
+      reportedAt = performance.now()
+      report(Math.floor((100 * done) / total))
+    },
+  })
+}

@@ -1,0 +1,55 @@
+import type { Project } from './project.ts'
+import type { ProjectStore } from './project-store.ts'
+
+/** The most projects that are cached; the one read the longest ago is dropped first. */
+export const projectsCachedMax = 10_000
+
+/** Projects as they were read at most {@link ProjectStore.projectAgeMs} ago. Without an age, each read goes to the store. */
+export interface ProjectCache {
+  /** Concurrent reads of a project share one read of the store. A failed read is not cached. */
+  read(projectId: string): Promise<Project | undefined>
+  /** Makes the next read of the project go to the store. */
+  forget(projectId: string): void
+}
+
+interface CachedProject {
+  /** Undefined for a project that is not stored. */
+  project: Promise<Project | undefined>
+  /** Before the store was asked: what it returned is at least as recent. */
+  readAt: number
+}
+
+/** `clock` is monotonic, in milliseconds. */
+export function createProjectCache(store: ProjectStore, clock: () => number): ProjectCache {
+  const { projectAgeMs = 0 } = store
+  if (projectAgeMs === 0) return { read: (projectId) => store.project(projectId), forget() {} }
+  // in the order of readAt
+  const cached = new Map<string, CachedProject>()
+
+  function readStore(projectId: string, readAt: number): Promise<Project | undefined> {
+    const entry = { project: store.project(projectId), readAt }
+    cached.delete(projectId)
+    if (cached.size >= projectsCachedMax) dropOldest()
+    cached.set(projectId, entry)
+    entry.project.catch(() => {
+      if (cached.get(projectId) === entry) cached.delete(projectId)
+    })
+    return entry.project
+  }
+
+  function dropOldest(): void {
+    for (const projectId of cached.keys()) {
+      cached.delete(projectId)
+      return
+    }
+  }
+
+  return {
+    read(projectId) {
+      const entry = cached.get(projectId)
+      const time = clock()
+      return entry && time < entry.readAt + projectAgeMs ? entry.project : readStore(projectId, time)
+    },
+    forget: (projectId) => void cached.delete(projectId),
+  }
+}

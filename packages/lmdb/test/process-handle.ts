@@ -1,0 +1,71 @@
+import type { Digest, MapSlot, Project, ReadOptions, Store, StoredEvent } from '@ingest/core'
+import { startStoreProcess } from './store-process.ts'
+
+/** What a decision about a map is made on. */
+interface MapState {
+  slot: MapSlot
+  present: ReadonlySet<Digest>
+}
+
+interface ProjectState {
+  project: Project | undefined
+}
+
+/** Events that cross to this process at once. */
+const pageSize = 100
+
+/**
+ * Opens the store in `directory` in a process of its own. Decisions are made in this process, and written by the other
+ * one if what they were made on is still current.
+ */
+export async function openInProcess(directory: string): Promise<Store> {
+  const child = await startStoreProcess(directory, { entriesPerFlush: 64 })
+  let closing: Promise<unknown> | undefined
+
+  async function* read(projectId: string, options: ReadOptions = {}): AsyncGenerator<StoredEvent> {
+    let { after, limit = Number.POSITIVE_INFINITY, ...range } = options
+    for (;;) {
+      const size = Math.min(limit, pageSize)
+      const page = await child.operate<StoredEvent[]>('read', projectId, {
+        ...range,
+        ...(after && { after }),
+        limit: size,
+      })
+      yield* page
+      limit -= page.length
+      after = page.at(-1)?.cursor
+      if (page.length < size || limit === 0) return
+    }
+  }
+
+  const operations = Object.fromEntries(
+    [
+      ...['append', 'known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'putChunk'],
+      ...['readChunk', 'expirePending', 'pendingBytes', 'project', 'projects', 'check'],
+    ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),
+  ) as unknown as Omit<Store, 'read' | 'updateMap' | 'updateProject' | 'close'>
+
+  return {
+    ...operations,
+    read,
+    async updateMap(key, chunks, decide) {
+      for (let state: MapState | undefined; ; ) {
+        const decision = state && decide(state.slot, state.present)
+        const { contents, result } = decision ?? {}
+        state = await child.operate<MapState | undefined>('compareMap', key, chunks, state, contents)
+        if (!state) return result as never
+      }
+    },
+    async updateProject(projectId, decide) {
+      for (let state: ProjectState | undefined; ; ) {
+        const decision = state && decide(state.project)
+        state = await child.operate<ProjectState | undefined>('compareProject', projectId, state, decision?.project)
+        if (!state) return decision?.result as never
+      }
+    },
+    async close() {
+      closing ??= child.end()
+      await closing
+    },
+  }
+}

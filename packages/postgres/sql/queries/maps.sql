@@ -1,0 +1,61 @@
+-- name: map-slot
+SELECT b.frozen_at, s.version, s.complete, s.complete_head, s.complete_chunks, s.published_at,
+  s.pending, s.pending_head, s.pending_chunks, s.touched_at, s.missing,
+  (
+    SELECT string_agg(CASE WHEN EXISTS (
+      SELECT FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = d.digest OFFSET 0
+    ) THEN '1' ELSE '0' END, '' ORDER BY d.no)
+    FROM unnest($4::bytea[]) WITH ORDINALITY AS d(digest, no)
+  ) AS present
+FROM (SELECT $1::int AS project, $2::text AS build_id, $3::bytea AS place_id) k
+LEFT JOIN ingest.builds b ON b.project = k.project AND b.build_id = k.build_id
+LEFT JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_id AND s.place_id = k.place_id
+
+-- without a build, a place, or a map to begin after, these are null
+-- name: maps
+SELECT b.frozen_at, s.build_id, s.place_id, s.complete_head, s.complete_chunks, s.published_at,
+  s.pending_head, s.pending_chunks, s.touched_at, s.missing
+FROM ingest.map_slots s
+JOIN ingest.builds b ON b.project = s.project AND b.build_id = s.build_id
+WHERE s.project = $1::int
+  AND ($2::text IS NULL OR s.build_id = $2)
+  AND ($3::bytea IS NULL OR s.place_id = $3)
+  AND ($4::text IS NULL OR s.build_id >= $4 AND (s.build_id, s.place_id) > ($4, $5::bytea))
+ORDER BY s.build_id, s.place_id
+LIMIT $6::int
+
+-- name: builds
+SELECT b.build_id, b.frozen_at, m.maps
+FROM ingest.builds b
+CROSS JOIN LATERAL (
+  SELECT count(*)::int AS maps FROM ingest.maps m WHERE m.project = b.project AND m.build_id = b.build_id
+) m
+WHERE b.project = $1::int AND b.build_id > $2::text AND (b.frozen_at IS NOT NULL OR m.maps > 0)
+ORDER BY b.build_id
+LIMIT $3::int
+
+-- name: put-map
+SELECT outcome, bytes_before, bytes_after
+FROM ingest.put_map_1(
+  $1::int, $2, $3, $4::uuid, $5::uuid, $6::bigint, $7, $8, $9::uuid, $10::bigint, $11::uuid, $12::bigint,
+  $13::uuid[], $14::text[], $15, $16::bigint[], $17, $18, $19::bigint)
+
+-- name: put-chunk
+SELECT outcome, bytes_before, bytes_after, builds, places
+FROM ingest.put_chunk_1($1::int, $2, $3, $4::bigint, $5::bigint, $6::int)
+
+-- name: chunk
+SELECT c.body FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = $2::bytea
+
+-- name: pending-bytes
+SELECT t.pending_bytes FROM ingest.map_totals t WHERE t.project = $1::int
+
+-- administration: crosses projects
+-- name: expired-maps
+SELECT m.project, m.build_id, m.place_id
+FROM ingest.manifests m
+WHERE NOT m.kept AND m.touched_at < $1::bigint
+LIMIT $2::int
+
+-- name: expire-map
+SELECT ingest.expire_map_1($1::int, $2, $3, $4::bigint)

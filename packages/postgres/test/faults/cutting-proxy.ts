@@ -1,0 +1,69 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import type { Test } from 'tap'
+
+/** A TCP proxy in front of PostgreSQL that passes a statement on and loses its connection. */
+export interface CuttingProxy {
+  /** The URL of the database through the proxy. */
+  url: string
+  /** Loses the connection of the `n`-th statement from now, from 1: while it runs, or when it is committed. */
+  cut(n: number, when: 'running' | 'committed'): void
+  /** Whether that connection has been lost. */
+  isCut(): boolean
+}
+
+/** What PostgreSQL sends after a statement outside of a transaction, which has been committed by then. */
+const readyForQuery = Buffer.from([0x5a, 0, 0, 0, 5, 0x49])
+
+export async function startCuttingProxy(t: Test, database: string): Promise<CuttingProxy> {
+  const { hostname, port } = new URL(database)
+  const sockets = new Set<Socket>()
+  let statements = 0
+  let cutAt = Number.POSITIVE_INFINITY
+  let cutWhen = 'committed'
+
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), hostname)
+    let isDoomed = false
+    for (const [socket, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      sockets.add(socket)
+      socket.on('error', () => {})
+      // what was written before is still sent
+      socket.on('close', () => {
+        sockets.delete(socket)
+        other.end()
+      })
+    }
+    client.on('data', (bytes) => {
+      upstream.write(bytes)
+      // other statements open a connection
+      if (!bytes.includes('ingest.') || ++statements !== cutAt) return
+      isDoomed = true
+      if (cutWhen === 'running') client.destroy()
+    })
+    upstream.on('data', (bytes) => {
+      if (!isDoomed) client.write(bytes)
+      else if (bytes.subarray(-readyForQuery.length).equals(readyForQuery)) client.destroy()
+    })
+  })
+
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  const url = new URL(database)
+  url.port = String((server.address() as AddressInfo).port)
+  return {
+    url: url.href,
+    cut(n, when) {
+      cutAt = statements + n
+      cutWhen = when
+    },
+    isCut: () => statements >= cutAt,
+  }
+}

@@ -1,0 +1,68 @@
+import { createIngest } from '@ingest/core'
+import t from 'tap'
+import { openPostgresStore } from '../../src/open-postgres-store.ts'
+import { createDatabase, dropDatabase, noPostgres } from '../database.ts'
+import { startCuttingProxy } from './cutting-proxy.ts'
+
+t.test('whichever statement loses its connection, the results are the same', { skip: noPostgres }, async (t) => {
+  const url = await createDatabase()
+  t.teardown(() => dropDatabase(url))
+  const proxy = await startCuttingProxy(t, url)
+  const expected = await useAll(proxy.url, 'whole')
+  t.match(expected, {
+    batches: [
+      { accepted: 3, duplicates: 0 },
+      { accepted: 1, duplicates: 2 },
+    ],
+    together: { accepted: 5, duplicates: 3 },
+    revoked: [true],
+    isValid: false,
+    conflicts: 2,
+  })
+  for (const when of ['running', 'committed'] as const) {
+    let n = 0
+    do {
+      n++
+      const result = await useAll(proxy.url, `${when}-${n}`, () => proxy.cut(n, when))
+      t.strictSame(result, expected, `statement ${n}, ${when}`)
+    } while (proxy.isCut())
+    proxy.cut(Number.POSITIVE_INFINITY, when)
+    t.ok(n > 12)
+  }
+})
+
+/** Uses all that writes, with a project of its own, and returns the results. */
+async function useAll(url: string, projectId: string, onOpen = () => {}) {
+  const ingest = createIngest({ store: await openPostgresStore(url) })
+  onOpen()
+  const project = ingest.project(projectId)
+  const batch = (ids: string[], more = {}) =>
+    project.submitBatch({ events: ids.map((eventId) => ({ projectId, eventId, ...more })) })
+  const { key } = await ingest.keys.create(projectId)
+  const batches = [
+    await batch(['a', 'b', 'c']),
+    // b and a differ
+    await batch(['b', 'd', 'a'], { buildId: 'build-1', placeId: 'place-1' }),
+  ]
+  // two at once, and the others in one statement
+  const raced = await Promise.all(['e', 'g', 'h', 'i'].map((id) => batch([id, 'f'])))
+  const events: string[] = []
+  for await (const { bytes } of project.readEvents()) events.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  const [first] = await ingest.keys.list(projectId)
+  await ingest.keys.revoke(projectId, first?.keyId as string)
+  const keys = await ingest.keys.list(projectId)
+  const result = {
+    batches,
+    together: {
+      accepted: raced.reduce((sum, { accepted }) => sum + accepted, 0),
+      duplicates: raced.reduce((sum, { duplicates }) => sum + duplicates, 0),
+    },
+    events: events.sort(),
+    conflicts: ingest.tally().conflicts,
+    revoked: keys.map(({ revokedAt }) => revokedAt !== undefined),
+    isValid: await ingest.authenticate({ projectId, key, scope: 'events:write' }),
+    isKnown: (await project.findEvent('d')) !== undefined,
+  }
+  await ingest.close()
+  return result
+}

@@ -1,0 +1,142 @@
+import { createIngest, digestOf, type Store } from '@ingest/core'
+import { ingestChecks } from '@ingest/core/testing'
+import t from 'tap'
+import { byteaArray, int4Array } from '../src/connection/binary-arrays.ts'
+import { eventKey } from '../src/events/event-key.ts'
+import { openPostgresStore } from '../src/open-postgres-store.ts'
+import { numberOf } from '../src/projects/project-numbers.ts'
+import { queries } from '../src/sql.ts'
+import { batchOf } from './batches.ts'
+import { createDatabase, noPostgres, runSql } from './database.ts'
+
+/** A project with a little of everything, of which all others are copies. */
+const projectId = 'game'
+const project = numberOf(projectId, 0)
+const copies = 300
+/** Of tables with one row for each project. */
+const headCopies = 20_000
+
+/** Queries of all projects, which may read whole tables: a list for people, and what is run once in a while. */
+const administration = ['projects', 'expired-maps']
+/** Tables of one row, and of one for each server. */
+const smallTables = ['meta', 'servers']
+
+/** Values as a store sends them; a query that calls a function has none, its statements are seen in the counters. */
+const values: Record<string, unknown[]> = {
+  check: [],
+  projects: [],
+  'project-id': [project],
+  'project-state': [project],
+  known: [project, byteaArray(Array.from({ length: 100 }, (_, i) => eventKey(`e-${i}`)))],
+  find: [project, eventKey('e-7')],
+  'batches-from': [project, 3, 4],
+  'first-batch-since': [project, 1500],
+  'last-batch': [project],
+  totals: [project],
+  'newest-batches': [project, 1000, 50],
+  heads: [int4Array([project, 1, 2, 3])],
+  maps: [project, null, null, null, null, 10],
+  'map-slot': [project, 'build-1', Buffer.from('place'), byteaArray([Buffer.alloc(32)])],
+  builds: [project, '', 10],
+  chunk: [project, Buffer.alloc(32)],
+  'pending-bytes': [project],
+  'expired-maps': [1, 10],
+}
+
+interface Plan {
+  'Node Type': string
+  'Relation Name'?: string
+  'Index Cond'?: string
+  Plans?: Plan[]
+}
+
+t.test('every query uses an index, of a database with many projects', { skip: noPostgres }, async (t) => {
+  const url = await createDatabase()
+  const filled = await openPostgresStore(url)
+  await fill(url, filled)
+  // connections report what they did as they end
+  await filled.close()
+
+  t.test('as planned', async (t) => {
+    for (const [name, sql] of queries) {
+      if (/\bingest\.\w+_\d+\(/.test(sql)) continue
+      const given = values[name]
+      if (given === undefined) {
+        t.fail(`values for ${name}`)
+        continue
+      }
+      const [row] = await runSql<{ 'QUERY PLAN': [{ Plan: Plan }] }>(url, `EXPLAIN (FORMAT JSON) ${sql}`, given)
+      const scans = row === undefined ? [] : scansOf(row['QUERY PLAN'][0].Plan)
+      for (const { 'Node Type': type, 'Index Cond': condition } of scans) {
+        if (administration.includes(name)) continue
+        t.not(type, 'Seq Scan', name)
+        t.match(condition, /\bproject = /, `${name} is of one project, or of some by their keys`)
+      }
+    }
+  })
+
+  t.test('as counted while an ingest keeps its promises', async (t) => {
+    await runSql(url, 'SELECT pg_stat_reset()')
+    const store = await openPostgresStore(url)
+    const ingest = createIngest({ store: { ...store, expirePending: async () => {} } })
+    let count = 0
+    const open = async () => ({ ingest: ingest.project(`project-${count++}`), async close() {} })
+    for (const { isolated, run } of ingestChecks) if (!isolated) await run(open)
+    await ingest.close()
+    const tables = await runSql<{ name: string; whole: number; byIndex: number }>(
+      url,
+      `SELECT relname AS name, seq_scan::int AS whole, idx_scan::int AS "byIndex"
+      FROM pg_stat_user_tables WHERE schemaname = 'ingest'`,
+    )
+    for (const { name, whole, byIndex } of tables) {
+      if (smallTables.includes(name)) continue
+      t.equal(whole, 0, `${name} is not read as a whole`)
+      t.ok(byIndex > 0, `${name} was read`)
+    }
+  })
+})
+
+/** Scans of tables: below a bitmap scan of the table, that of the index has the condition. */
+function scansOf(plan: Plan): Plan[] {
+  const below = (plan.Plans ?? []).flatMap(scansOf)
+  const isScan = /^(Seq Scan|Index Scan|Index Only Scan|Bitmap Index Scan)$/.test(plan['Node Type'])
+  return isScan ? [plan, ...below] : below
+}
+
+/** Stores some of everything in one project, and copies its rows to other projects. */
+async function fill(url: string, store: Store): Promise<void> {
+  for (let i = 0; i < 60; i++) await store.append(projectId, batchOf(`e-${i}`, `f-${i}`))
+  const ingest = createIngest({ store })
+  await ingest.keys.create(projectId)
+  for (let i = 0; i < 20; i++) {
+    const id = { placeId: `place-${i % 5}`, buildId: `build-${i}` }
+    await ingest.project(projectId).publishMap({ ...id, map: { i } })
+    // a replacement that waits for its chunk
+    const digest = digestOf(Buffer.from(`missing ${i}`))
+    const manifest = { contentType: 'text/plain', size: 9, digest, chunks: [{ digest, size: 9 }] }
+    await ingest.project(projectId).publishMap({ ...id, manifest })
+  }
+  await copyProject(url)
+}
+
+async function copyProject(url: string): Promise<void> {
+  const tables = await runSql<{ name: string; columns: string }>(
+    url,
+    `SELECT c.oid::regclass::text AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) AS columns
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND a.attgenerated = ''
+    WHERE c.relnamespace = 'ingest'::regnamespace AND c.relkind = 'r'
+    GROUP BY c.oid`,
+  )
+  for (const { name, columns } of tables) {
+    if (!columns.startsWith('project, ')) continue
+    const [row] = await runSql<{ count: number }>(url, `SELECT count(*)::int AS count FROM ${name}`)
+    t.ok(row && row.count > 0, `${name} has rows to copy`)
+    const others = columns.slice('project, '.length)
+    await runSql(
+      url,
+      `INSERT INTO ${name} (project, ${others})
+      SELECT n, ${others} FROM ${name}, generate_series(1, ${row?.count === 1 ? headCopies : copies}) AS n`,
+    )
+  }
+  await runSql(url, 'VACUUM ANALYZE')
+}

@@ -1,0 +1,55 @@
+import type { Store } from '@ingest/core'
+import { durableStoreChecks, restoreChecks, sharedStoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
+import t from 'tap'
+import { openPostgresStore } from '../src/open-postgres-store.ts'
+import { migratePostgres } from '../src/schema/migrate.ts'
+import { copyDatabase, createDatabase, dropDatabase, noPostgres } from './database.ts'
+
+/** Opens stores in databases of their own, and again in the database of a closed one. */
+function openStores() {
+  const urls = new Map<Store, string>()
+
+  async function openAt(url: string): Promise<Store> {
+    const store = await openPostgresStore(url)
+    urls.set(store, url)
+    return store
+  }
+
+  return {
+    open: async () => openAt(await createDatabase()),
+    reopen: (closed: Store) => openAt(urls.get(closed) as string),
+
+    /** Another store on the database of one. */
+    openAgain: (store: Store) => openAt(urls.get(store) as string),
+
+    async backUp(closed: Store) {
+      const url = urls.get(closed) as string
+      const backup = await copyDatabase(url)
+      return async () => {
+        await dropDatabase(url)
+        await copyDatabase(backup, url)
+        await dropDatabase(backup)
+        await migratePostgres(url, { newEpoch: true })
+        return openAt(url)
+      }
+    },
+  }
+}
+
+t.test('the store keeps the contract', { skip: noPostgres }, async (t) => {
+  const { open, reopen, backUp } = openStores()
+  const shared = shareStore(open)
+  for (const { name, isolated, run } of storeChecks) await t.test(name, () => run(isolated ? open : shared.open))
+  await shared.close()
+  for (const { name, run } of durableStoreChecks) await t.test(name, () => run(open, reopen))
+  for (const { name, run } of restoreChecks) await t.test(name, () => run(open, reopen, backUp))
+})
+
+t.test('several stores on one database keep the contract', { skip: noPostgres }, async (t) => {
+  const { open, openAgain } = openStores()
+  const shared = shareStore(open, openAgain)
+  for (const { name, isolated, run } of sharedStoreChecks) {
+    await t.test(name, () => (isolated ? run(open, openAgain) : run(shared.open, shared.openAgain)))
+  }
+  await shared.close()
+})
