@@ -1,11 +1,10 @@
 -- name: append
-SELECT fresh, conflicts FROM ingest.append_1($1::int, $2::bigint, $3, $4, $5, $6, $7, $8, $9)
+SELECT fresh, conflicts FROM ingest.append_1($1::int, $2::bigint, $3::boolean, $4, $5, $6, $7, $8, $9, $10, $11)
 
--- OFFSET 0: one look-up for each key. A join may read all keys of a project that has grown since the last ANALYZE.
 -- name: known
 SELECT e.no::int - 1 AS index
-FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no)
-CROSS JOIN LATERAL (SELECT FROM ingest.event_keys k WHERE k.project = $1::int AND k.key = e.key OFFSET 0) k
+FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no),
+  LATERAL (SELECT FROM ingest.event_keys k WHERE k.project = $1::int AND k.key = e.key LIMIT 1) k
 
 -- name: find
 SELECT b.seq, b.received_at, k.idx, b.body
