@@ -70,7 +70,8 @@ export function toIngestError(error: unknown): unknown {
     return unavailable(`The database is too busy: ${message}.`, error)
   }
   if (kindOf(error) === 'lost') return unavailable(`The database cannot be reached: ${message}.`, error)
-  if (refusedStates.has(code)) {
+  // `pg` itself refuses to answer without a password
+  if (refusedStates.has(code) || /client password must be a string/.test(message)) {
     return new IngestError('invalid-argument', `The database refuses the role: ${message}.`, { cause: error })
   }
   if (missingStates.has(code)) {
