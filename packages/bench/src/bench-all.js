@@ -37,7 +37,7 @@ export async function benchAll({ command, out, directory, log, print }, plan) {
   try {
     const machine = describeMachine(directory)
     const measurable = contenders.filter(({ missing }) => missing === undefined)
-    const context = { directory, contenders: measurable, postgres: postgres?.started, log }
+    const context = { directory, contenders: measurable, postgres, log }
     const results = await runBenchmark(context, plan)
     const versions = describeVersions(contenders, postgres)
     const record = { measuredAt, command, plan, machine, versions, contenders, results }
@@ -63,25 +63,26 @@ function isPeerHere({ isPeer, missing }) {
 }
 
 /** @param {Contender[]} contenders @param {string | undefined} reason */
-function leaveOutPeers(contenders, reason) {
+export function leaveOutPeers(contenders, reason) {
   if (reason === undefined) return contenders
   return contenders.map((each) => (isPeerHere(each) ? { ...each, missing: reason } : each))
 }
 
 /** @param {Contender[]} contenders @param {string} directory */
-async function startPostgres(contenders, directory) {
-  if (!contenders.some((each) => each.name === 'postgres' && isPeerHere(each))) return { contenders }
+export async function startPostgres(contenders, directory) {
+  const needsIt = (/** @type {Contender} */ { hasDatabase, missing }) => hasDatabase && missing === undefined
+  if (!contenders.some(needsIt)) return { contenders }
   try {
     const url = process.env.POSTGRES_URL
-    return { contenders, postgres: await startProgram('peers/postgres-server.js', { directory, url }) }
+    return { contenders, postgres: await startProgram('servers/postgres-server.js', { directory, url }) }
   } catch (error) {
     const [missing = ''] = String(error instanceof Error ? error.message : error).split('\n', 1)
-    return { contenders: contenders.map((each) => (each.name === 'postgres' ? { ...each, missing } : each)) }
+    return { contenders: contenders.map((each) => (needsIt(each) ? { ...each, missing } : each)) }
   }
 }
 
 /** @param {Contender[]} contenders @param {import('./start-program.js').Program} [postgres] */
-function describeVersions(contenders, postgres) {
+export function describeVersions(contenders, postgres) {
   const versions = [{ label: 'lmdb of Ingest', value: versionOf('../../lmdb/node_modules/lmdb/package.json') }]
   if (contenders.some(isPeerHere)) {
     for (const name of ['fastify', 'pg', 'lmdb']) {

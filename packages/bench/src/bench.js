@@ -6,17 +6,20 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { benchAll } from './bench-all.js'
 import { benchIds } from './bench-ids.js'
-import { findContenders } from './contenders.js'
+import { benchPostgres } from './bench-postgres.js'
+import { findContenders, findVariants } from './contenders.js'
 import { parseCount, parseCounts } from './parse-count.js'
-import { isComplete, parts, plans } from './plan.js'
+import { isComplete, parts, plans, postgresPlans } from './plan.js'
 import { rewriteReports } from './write-report.js'
 
 const benchmarks = fileURLToPath(new URL('../../../docs/benchmarks', import.meta.url))
 const readme = fileURLToPath(new URL('../../../README.md', import.meta.url))
 const contenderNames = findContenders().map(({ name }) => name)
+const postgresNames = [...contenderNames, ...findVariants().map(({ name }) => name)]
 const help = `pnpm bench [options]          measures everything, which takes about an hour and 70 GB of disk
 pnpm bench --quick            the same in under three minutes, with short runs and small stores
 pnpm bench ids [--ids 20M]    the id index alone beside a B-tree and an LSM library
+pnpm bench postgres           Ingest on PostgreSQL beside plain inserts, which takes about an hour
 pnpm bench report             writes the newest reports again from their figures, and those of the README
 
   --only <names>      contenders, by commas: ${contenderNames.join(', ')}
@@ -29,8 +32,8 @@ pnpm bench report             writes the newest reports again from their figures
   --ids-seconds <n>   a contender of "ids" that takes longer goes no further; 300 without
   --smoke             a few seconds in all, floor and Ingest only, to see that it runs
 
-POSTGRES_URL names a PostgreSQL server to measure, in place of one that is started for it; tables called events_* are
-made and dropped there.`
+POSTGRES_URL names a PostgreSQL server to measure, in place of one that is started for it; databases called bench_* are
+created and dropped there.`
 
 const options = /** @type {const} */ ({
   help: { type: 'boolean' },
@@ -63,6 +66,8 @@ async function main(given) {
     } else if (subject === 'ids' && others.length === 0) {
       const size = { ids: parseCount(values.ids), secondsMax: parseCount(values['ids-seconds']) }
       await inSurroundings(values, args, (surroundings) => benchIds(surroundings, size))
+    } else if (subject === 'postgres' && others.length === 0) {
+      await inSurroundings(values, args, (surroundings) => benchPostgres(surroundings, postgresPlanOf(values)))
     } else if (subject === 'report' && others.length === 0) await rewriteReports(benchmarks, readme)
     else throw new Error(`there is no "${positionals.join(' ')}", see pnpm bench --help`)
     return 0
@@ -79,6 +84,16 @@ function planOf({ quick = false, smoke = false, only, parts: chosen, sizes, roun
     ...plans[smoke ? 'smoke' : quick ? 'quick' : 'full'],
     ...(only !== undefined && { only: knownNames('contender', only, contenderNames) }),
     ...(chosenParts && { parts: parts.filter((part) => chosenParts.includes(part)) }),
+    ...(sizes !== undefined && { sizes: parseCounts(sizes) }),
+    ...(rounds !== undefined && { rounds: parseCount(rounds) }),
+  }
+}
+
+/** @param {{ quick?: boolean, smoke?: boolean, only?: string, sizes?: string, rounds?: string }} values */
+function postgresPlanOf({ quick = false, smoke = false, only, sizes, rounds }) {
+  return {
+    ...postgresPlans[smoke ? 'smoke' : quick ? 'quick' : 'full'],
+    ...(only !== undefined && { only: knownNames('contender', only, postgresNames) }),
     ...(sizes !== undefined && { sizes: parseCounts(sizes) }),
     ...(rounds !== undefined && { rounds: parseCount(rounds) }),
   }

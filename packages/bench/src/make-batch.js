@@ -1,6 +1,10 @@
 import { randomFillSync } from 'node:crypto'
 
-/** @typedef {[number, number, number, number]} Seed 128 random bits: a run of the load has one of its own */
+/**
+ * 128 random bits: a run of the load has its own; and the time of the first batch if ids have one.
+ *
+ * @typedef {[number, number, number, number, number]} Seed
+ */
 
 /**
  * The events of a batch that are sent again: those of another batch, from `at` on.
@@ -16,26 +20,30 @@ import { randomFillSync } from 'node:crypto'
  * @property {Buffer} body
  * @property {number} count
  * @property {readonly number[]} idsAt where the 36 characters of each event id start, in `body`
+ * @property {4 | 7} idVersion of the UUIDs
  */
 
 /** @returns {Seed} */
 export function newSeed() {
-  return /** @type {Seed} */ (Array.from(randomFillSync(new Uint32Array(4))))
+  return /** @type {Seed} */ ([...randomFillSync(new Uint32Array(4)), Date.now()])
 }
 
 const idLength = 36
 const placeholder = '00000000-0000-4000-8000-000000000000'
+const versionAt = 14
 
 /**
  * A batch of `count` events of about 350 bytes each.
  *
  * @param {string} projectId
  * @param {number} count
- * @param {{ head?: (bodyBytes: number) => string, event?: (projectId: string, number: number) => object }} [options]
- *   `head` gives what comes before the body, `event` another kind of event
+ * @param {{
+ *   head?: (bodyBytes: number) => string, event?: (projectId: string, number: number) => object, idVersion?: 4 | 7
+ * }} [options] `head` gives what comes before the body, `event` another kind of event; ids of version 7 ascend with
+ *   the number of their batch
  * @returns {Batch}
  */
-export function makeBatch(projectId, count, { head = () => '', event = makeEvent } = {}) {
+export function makeBatch(projectId, count, { head = () => '', event = makeEvent, idVersion = 4 } = {}) {
   const events = Array.from({ length: count }, (_, i) => event(projectId, i))
   const text = JSON.stringify({ events })
   const headText = head(Buffer.byteLength(text))
@@ -43,7 +51,8 @@ export function makeBatch(projectId, count, { head = () => '', event = makeEvent
   const body = bytes.subarray(Buffer.byteLength(headText))
   const idsAt = []
   for (let at = body.indexOf(placeholder); at !== -1; at = body.indexOf(placeholder, at + idLength)) idsAt.push(at)
-  return { bytes, body, count, idsAt }
+  if (idVersion === 7) for (const at of idsAt) body[at + versionAt] = 0x37
+  return { bytes, body, count, idsAt, idVersion }
 }
 
 /** @param {string} projectId @param {number} number */
@@ -95,12 +104,22 @@ export function stampBatch(batch, seed, number, repeats) {
     nextWords()
     writeId(body, /** @type {number} */ (idsAt[i]))
   }
+  if (batch.idVersion === 7) writeTimes(batch, seed[4] + number)
   if (!repeats) return
   startIds(seed, repeats.batch)
   for (let i = 0; i < repeats.at; i++) nextWords()
   for (let i = 0; i < repeats.count; i++) {
     nextWords()
     writeId(body, /** @type {number} */ (idsAt[i]))
+  }
+}
+
+/** A millisecond for each batch, as 1,000 batches a second would have. @param {Batch} batch @param {number} ms */
+function writeTimes({ body, idsAt }, ms) {
+  const digits = ms.toString(16).padStart(12, '0')
+  for (const at of idsAt) {
+    body.write(digits.slice(0, 8), at, 'latin1')
+    body.write(digits.slice(8), at + 9, 'latin1')
   }
 }
 

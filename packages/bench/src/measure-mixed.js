@@ -26,7 +26,7 @@ export const mixes = [
   { ...usualLoad, name: 'connections-64', title: '64 connections', connections: 64, isForFloor: true },
 ]
 
-const measured = ['floor', 'ours', 'postgres']
+const measured = ['floor', 'ours', 'ours-postgres', 'postgres']
 const [restPollMs, restMsMax] = [100, 5000]
 
 /**
@@ -94,7 +94,7 @@ async function measureRound(context, contenders, { seconds, warmupSeconds }) {
  *
  * @param {import('./open-contender.js').Opened} opened
  */
-async function waitForRest({ watched }) {
+export async function waitForRest({ watched }) {
   const used = () => totalOf(readProcessorTime(watched)) ?? 0
   for (const latest = performance.now() + restMsMax; performance.now() < latest; ) {
     const before = used()

@@ -18,7 +18,7 @@ import { startProgram } from './start-program.js'
  * @typedef {object} Context
  * @property {string} directory where stores are made
  * @property {Contender[]} contenders those that can be measured here
- * @property {{ url: string, pid?: number } | undefined} postgres its process, when it was started for this
+ * @property {Program | undefined} [postgres] for contenders that have a database
  * @property {(line: string) => void} log
  */
 
@@ -46,14 +46,17 @@ import { startProgram } from './start-program.js'
 export async function openContender(context, contender, { store, isFresh = false, isKept = false }) {
   const directory = join(context.directory, `${contender.name}-${store}`)
   if (isFresh) await rm(directory, { recursive: true, force: true })
-  const { url, pid: database } = (contender.name === 'postgres' && context.postgres) || {}
-  const program = await startProgram(contender.file, { projectId, directory, url, table: `events_${store}`, isFresh })
+  const postgres = contender.hasDatabase ? context.postgres : undefined
+  const database = databaseOf(contender, store)
+  const url = await postgres?.call('database', { name: database, isFresh })
+  const options = { projectId, directory, url, isFresh, ...contender.options }
+  const program = await startProgram(contender.file, options)
   // what was written before must not be written to disk while this is measured
-  if (contender.name === 'postgres') await program.call('settle')
+  await postgres?.call('settle')
   await syncDisks()
   const sender = contender.isEmbedded ? undefined : await startProgram('src/load.js')
   const { port, headers } = program.started ?? {}
-  const watched = { pid: program.pid, helpers: program.helpers, database }
+  const watched = { pid: program.pid, helpers: program.helpers, database: postgres?.started.pid }
   return {
     program,
     watched,
@@ -64,6 +67,7 @@ export async function openContender(context, contender, { store, isFresh = false
       // an orderly end drains first, which only those need whose store is looked at again
       if (isKept) return program.stop()
       await program.kill()
+      await postgres?.call('drop', { name: database })
       await rm(directory, { recursive: true, force: true })
     },
     async kill() {
@@ -71,6 +75,11 @@ export async function openContender(context, contender, { store, isFresh = false
       await sender?.kill()
     },
   }
+}
+
+/** The name of its database. @param {Contender} contender @param {string} store */
+export function databaseOf({ name }, store) {
+  return `bench_${name}_${store}`.replaceAll('-', '_')
 }
 
 export async function syncDisks() {

@@ -65,6 +65,13 @@ export const plans = {
   },
 }
 
+/** @type {Record<'full' | 'quick' | 'smoke', import('./measure-postgres.js').PostgresPlan>} */
+export const postgresPlans = {
+  full: { name: 'full', rounds: 9, warmupSeconds: 1.5, seconds: 4, sizes: [10e6, 50e6] },
+  quick: { name: 'quick', rounds: 3, warmupSeconds: 0.5, seconds: 1.5, sizes: [1e6] },
+  smoke: { name: 'smoke', rounds: 1, warmupSeconds: 0.1, seconds: 0.2, sizes: [2000], only: ['ours', 'ours-postgres'] },
+}
+
 /** What is sent unless something else is being measured. */
 export const usualLoad = { count: 100, connections: 16 }
 

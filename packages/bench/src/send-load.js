@@ -18,6 +18,7 @@ import { percentile } from './statistics.js'
  * @property {number} [resend] how many batches of `seed` were sent before and are all that is sent
  * @property {number} [batchesPerSecond] open loop: so many are due each second, whether or not the answers keep up
  * @property {import('./make-batch.js').Seed} [seed]
+ * @property {4 | 7 | undefined} [idVersion] of the UUIDs; 4 without. Repeats need 4
  * @property {import('./processor-time.js').Watched} [watched] the process that takes the load
  */
 
@@ -34,6 +35,7 @@ import { percentile } from './statistics.js'
  * @property {import('./processor-time.js').ProcessorTime | undefined} [processor] of the process that takes the load, while it was
  *   measured, in microseconds an event
  * @property {import('./make-batch.js').Seed} seed
+ * @property {number} [accepted] new events, warm-up included
  * @property {number} answered batches 0 to this one, not included, were all sent and answered, warm-up included
  */
 
@@ -52,7 +54,17 @@ const dueMax = 10_000
  * @returns {Promise<LoadResult>} rejects at the first answer that is not 202 with exactly what was new
  */
 export async function sendLoad(options) {
-  const { port, headers = {}, projectId, count, connections, seconds, warmupSeconds = 0, batchesPerSecond } = options
+  const {
+    port,
+    headers = {},
+    projectId,
+    count,
+    connections,
+    seconds,
+    warmupSeconds = 0,
+    batchesPerSecond,
+    idVersion = 4,
+  } = options
   const processorTime = () => options.watched && readProcessorTime(options.watched)
   const seed = options.seed ?? newSeed()
   const plan = createBatchPlan(options)
@@ -63,6 +75,7 @@ export async function sendLoad(options) {
   const due = []
   let released = 0
   let busy = 0
+  let allAccepted = 0
   let isOver = false
   /** @type {() => void} */
   let onIdle = () => {}
@@ -122,6 +135,7 @@ export async function sendLoad(options) {
     loadCpu,
     processor: processorTimePerEvent(processorBefore, processorAfter, latenciesMs.length * count),
     seed,
+    accepted: allAccepted,
     answered: Math.min(...senders.map((sender) => sender.nextNumber())),
   }
 
@@ -157,6 +171,7 @@ export async function sendLoad(options) {
         )
       }
       plan.answered(sent.planned)
+      allAccepted += accepted
       isIdle = true
       busy--
       if (isOver) {
@@ -198,7 +213,7 @@ export async function sendLoad(options) {
     const lines = Object.entries({ Host: `${host}:${port}`, 'Content-Type': 'application/json', ...headers })
     const text = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')
     const head = (/** @type {number} */ length) => `POST ${path} HTTP/1.1\r\n${text}Content-Length: ${length}\r\n\r\n`
-    return { batch: makeBatch(projectId, count, { head }), planned: nothingPlanned }
+    return { batch: makeBatch(projectId, count, { head, idVersion }), planned: nothingPlanned }
   }
 
   /** @param {ReturnType<typeof newRequest>} request */

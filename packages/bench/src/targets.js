@@ -214,7 +214,7 @@ function pick(rounds, name) {
  * @param {boolean} [isEnough] whether what was measured is large enough for the target
  * @returns {Target}
  */
-function atLeast(what, bound, found, unit = ' ×', isEnough = true) {
+export function atLeast(what, bound, found, unit = ' ×', isEnough = true) {
   return target({ what, side: 'at least', bound, unit, found }, isEnough)
 }
 
@@ -223,7 +223,7 @@ function atLeast(what, bound, found, unit = ' ×', isEnough = true) {
  * @param {boolean} [isEnough]
  * @returns {Target}
  */
-function atMost(what, bound, found, unit = ' ×', isEnough = true) {
+export function atMost(what, bound, found, unit = ' ×', isEnough = true) {
   return target({ what, side: 'at most', bound, unit, found }, isEnough)
 }
 

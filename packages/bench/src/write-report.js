@@ -4,12 +4,14 @@ import { makePlot } from './plot.js'
 import { withFigures } from './readme-figures.js'
 import { makeReport } from './report.js'
 import { makeIdsPlot, makeIdsReport } from './report-ids.js'
+import { makePostgresReport } from './report-postgres.js'
 
 /** @typedef {import('./run-benchmark.js').Measured} Measured */
 
 /** The report that the README quotes, and that of the id index. */
 export const latest = 'latest'
 const latestIds = 'latest-ids'
+export const latestPostgres = 'postgres'
 
 /**
  * Writes the figures of a run with their report and its plot.
@@ -29,6 +31,11 @@ export function writeIdsReport(directory, record) {
   return writeFiles(directory, latestIds, record, { plot: makeIdsPlot(record), report })
 }
 
+/** @param {string} directory @param {string} name @param {import('./report-postgres.js').MeasuredPostgres} record */
+export function writePostgresReport(directory, name, record) {
+  return writeFiles(directory, name, record, { report: makePostgresReport(record, filesOf(name)) })
+}
+
 /**
  * Writes the newest reports once more from their figures, and what the README quotes.
  *
@@ -40,6 +47,7 @@ export async function rewriteReports(directory, readme) {
   const record = await readRecord(directory, latest)
   await writeReport(directory, latest, record)
   await writeIdsReport(directory, await readRecord(directory, latestIds))
+  await writePostgresReport(directory, latestPostgres, await readRecord(directory, latestPostgres))
   await writeFile(readme, withFigures(await readFile(readme, 'utf8'), record))
 }
 
@@ -53,13 +61,13 @@ export function filesOf(name) {
   return { plot: `${name}.svg`, raw: `${name}.json` }
 }
 
-/** @param {string} directory @param {string} name @param {unknown} record @param {{ report: string, plot: string }} texts */
+/** @param {string} directory @param {string} name @param {unknown} record @param {{ report: string, plot?: string }} texts */
 async function writeFiles(directory, name, record, { report, plot }) {
   const files = filesOf(name)
   const path = join(directory, `${name}.md`)
   await mkdir(directory, { recursive: true })
   await writeFile(join(directory, files.raw), `${JSON.stringify(record, null, 1)}\n`)
-  await writeFile(join(directory, files.plot), plot)
+  if (plot !== undefined) await writeFile(join(directory, files.plot), plot)
   await writeFile(path, report)
   return path
 }

@@ -71,7 +71,7 @@ function rate(eventsPerSecond: number) {
     p99Ms: 8,
     maxMs: 9,
     loadCpu: 0.5,
-    seed: [1, 2, 3, 4] as [number, number, number, number],
+    seed: [1, 2, 3, 4, 5] as [number, number, number, number, number],
     answered: 1,
     stored: 0,
   }

@@ -113,7 +113,7 @@ t.test('an empty directory is not a store', async (t) => {
   t.strictSame(readdirSync(from), [])
 })
 
-const eventCount = 20_000
+const eventCount = 8000
 const large = join(path, 'large')
 
 t.test('a copy that was interrupted or killed is continued', async (t) => {

@@ -2,10 +2,11 @@
 
 -- The id of each event ever stored: 0x01 and 16 bytes for a UUID in lower case, else 0x02 and its UTF-8.
 CREATE TABLE ingest.event_keys (
-  project int NOT NULL,
-  key bytea NOT NULL,
+  -- in this order, a row has no padding
   batch bigint NOT NULL,
+  project int NOT NULL,
   idx smallint NOT NULL,
+  key bytea NOT NULL,
   PRIMARY KEY (project, key)
 ) /*partitions*/;
 
@@ -41,24 +42,27 @@ CREATE TABLE ingest.builds (
 
 -- Stores batches of one project, and freezes the builds of their new events.
 --
--- `first_id`, first_id + 1, … are the ids of the batches; `received` and `bodies` have one element for each batch; `keys`,
--- `batch_nos` (from 0), `idxs` and `build_nos` (into `builds`, 0 for none) one for each event, in the order of the batches.
--- A repeated call with the same ids finds the keys that it stored and returns the same result.
+-- `first_id`, first_id + 1, … are the ids of the batches; `received`, `counts` (of events) and `bodies` have one element
+-- for each batch; `keys`, `batch_nos` (from 0), `idxs` and `build_nos` (into `builds`, 0 for none) one for each event, in
+-- the order of the batches. `expect_new` makes the call faster if all events are new, and slower if not. A repeated call
+-- with the same ids finds the keys that it stored and returns the same result.
 --
 -- `fresh` holds the numbers (from 1) of the events that this call stored, or is null if it stored all of them;
--- `conflicts`, by batch, how many events differ from the event that another call stored under their key.
+-- `conflicts`, by batch, how many events differ from the event that another call stored under their key, or is null.
 --
 -- Locks: keys ascending, head, builds ascending, maps of the project. All functions keep this order.
 CREATE FUNCTION ingest.append_1(
-  project int, first_id bigint, received bigint[], bodies text[],
+  project int, first_id bigint, expect_new boolean, received bigint[], counts int[], bodies text[],
   keys bytea[], batch_nos int[], idxs smallint[], build_nos int[], builds text[],
   OUT fresh int[], OUT conflicts int[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
   event_count int := cardinality(keys);
-  counts int[];
   inserted int;
+  stored_batches bigint[];
+  stored_idxs smallint[];
+  is_fresh boolean[];
   batch_count int;
   base bigint;
   now_ms bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 1000;
@@ -67,22 +71,38 @@ DECLARE
   frozen text[];
 BEGIN
   PERFORM ingest.require_durability_1();
-  -- ascending, so that concurrent appends of the same ids wait for each other in one order
-  WITH new_keys AS (
+  -- keys ascending, so that concurrent appends of the same ids wait for each other in one order
+  IF expect_new THEN
+    BEGIN
+      -- ON CONFLICT would take a lock and write a record for each row: a quarter of the processor time
+      INSERT INTO ingest.event_keys (project, key, batch, idx)
+        SELECT project, e.key, first_id + e.batch_no, e.idx
+        FROM unnest(keys, batch_nos, idxs) AS e(key, batch_no, idx)
+        ORDER BY e.key, e.batch_no;
+      inserted := event_count;
+    EXCEPTION WHEN unique_violation THEN
+      NULL;
+    END;
+  END IF;
+  IF inserted IS NULL THEN
     INSERT INTO ingest.event_keys (project, key, batch, idx)
-    SELECT project, e.key, first_id + e.batch_no, e.idx
+      SELECT project, e.key, first_id + e.batch_no, e.idx
       FROM unnest(keys, batch_nos, idxs) AS e(key, batch_no, idx)
       ORDER BY e.key, e.batch_no
-    ON CONFLICT DO NOTHING
-    RETURNING 1)
-  SELECT count(*) INTO inserted FROM new_keys;
+      ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+  END IF;
 
   IF inserted < event_count THEN
-    SELECT coalesce(array_agg(e.no::int ORDER BY e.no), '{}') INTO fresh
-      FROM unnest(keys, batch_nos, idxs) WITH ORDINALITY AS e(key, batch_no, idx, no)
-      JOIN ingest.event_keys k
-        ON k.project = project AND k.key = e.key AND k.batch = first_id + e.batch_no AND k.idx = e.idx;
-    conflicts := ingest.count_conflicts_1(project, first_id, bodies, keys, batch_nos, idxs);
+    -- LIMIT keeps a plan from being cached that reads all keys, which is the fastest one while there are few
+    SELECT array_agg(k.batch ORDER BY e.no), array_agg(k.idx ORDER BY e.no), array_agg(k.is_fresh ORDER BY e.no),
+        coalesce(array_agg(e.no::int ORDER BY e.no) FILTER (WHERE k.is_fresh), '{}')
+      INTO stored_batches, stored_idxs, is_fresh, fresh
+      FROM unnest(keys, batch_nos, idxs) WITH ORDINALITY AS e(key, batch_no, idx, no),
+        LATERAL (
+          SELECT k.batch, k.idx, k.batch = first_id + e.batch_no AND k.idx = e.idx AS is_fresh
+          FROM ingest.event_keys k WHERE k.project = project AND k.key = e.key LIMIT 1) k;
+    conflicts := ingest.count_conflicts_1(project, first_id, bodies, batch_nos, stored_batches, stored_idxs);
     -- nothing is new, or this call is repeated
     IF inserted = 0 THEN
       PERFORM ingest.await_standby_1();
@@ -90,19 +110,11 @@ BEGIN
     END IF;
     SELECT array_agg(b.body ORDER BY b.batch_no), array_agg(b.events ORDER BY b.batch_no) INTO bodies, counts
       FROM (
-        SELECT e.batch_no, count(f.no)::int AS events,
-          string_agg(CASE WHEN f.no IS NULL THEN '' ELSE t.event END, E'\x1e' ORDER BY e.idx) AS body
-        FROM unnest(batch_nos, idxs) WITH ORDINALITY AS e(batch_no, idx, no)
-        JOIN (
-          SELECT b.no - 1 AS batch_no, x.no - 1 AS idx, x.event
-          FROM unnest(bodies) WITH ORDINALITY AS b(body, no),
-            string_to_table(b.body, E'\x1e') WITH ORDINALITY AS x(event, no)
-        ) t ON t.batch_no = e.batch_no AND t.idx = e.idx
-        LEFT JOIN unnest(fresh) AS f(no) ON f.no = e.no
+        SELECT e.batch_no, count(*) FILTER (WHERE e.is_fresh)::int AS events,
+          string_agg(CASE WHEN e.is_fresh THEN e.event ELSE '' END, E'\x1e' ORDER BY e.no) AS body
+        FROM ROWS FROM (string_to_table(array_to_string(bodies, E'\x1e'), E'\x1e'), unnest(batch_nos), unnest(is_fresh))
+          WITH ORDINALITY AS e(event, batch_no, is_fresh, no)
         GROUP BY e.batch_no) b;
-  ELSE
-    SELECT array_agg(c.events ORDER BY c.batch_no) INTO counts
-      FROM (SELECT e.batch_no, count(*)::int AS events FROM unnest(batch_nos) AS e(batch_no) GROUP BY e.batch_no) c;
   END IF;
 
   SELECT count(*) INTO batch_count FROM unnest(counts) AS c(events) WHERE c.events > 0;
@@ -153,30 +165,43 @@ BEGIN
   END IF;
 END $$;
 
--- For each batch, how many events differ from the event that another call stored under their key.
+-- For each batch, how many events differ from the event that another call stored under their key, at `stored_batches`
+-- and `stored_idxs`. Null if it is none of any batch.
 CREATE FUNCTION ingest.count_conflicts_1(
-  project int, first_id bigint, bodies text[], keys bytea[], batch_nos int[], idxs smallint[])
-RETURNS int[] LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
-  WITH known AS MATERIALIZED (
-    SELECT e.batch_no, e.idx, k.batch, k.idx AS stored_idx
-    FROM unnest($4, $5, $6) AS e(key, batch_no, idx)
-    JOIN ingest.event_keys k ON k.project = $1 AND k.key = e.key
-    WHERE k.batch < $2 OR k.batch >= $2 + cardinality($3)),
-  -- each batch is split once
-  stored AS MATERIALIZED (
-    SELECT b.id, x.no - 1 AS idx, x.event
-    FROM (SELECT DISTINCT known.batch FROM known) d
-    JOIN ingest.batches b ON b.project = $1 AND b.id = d.batch,
-      string_to_table(b.body, E'\x1e') WITH ORDINALITY AS x(event, no)),
-  given AS MATERIALIZED (
-    SELECT b.no - 1 AS batch_no, x.no - 1 AS idx, x.event
-    FROM unnest($3) WITH ORDINALITY AS b(body, no),
-      string_to_table(b.body, E'\x1e') WITH ORDINALITY AS x(event, no)),
-  different AS (
-    SELECT known.batch_no FROM known
-    JOIN stored ON stored.id = known.batch AND stored.idx = known.stored_idx
-    JOIN given ON given.batch_no = known.batch_no AND given.idx = known.idx
-    WHERE stored.event <> given.event)
-  SELECT array_agg((SELECT count(*)::int FROM different d WHERE d.batch_no = b.no - 1) ORDER BY b.no)
-  FROM unnest($3) WITH ORDINALITY AS b(body, no);
-$$;
+  project int, first_id bigint, bodies text[], batch_nos int[], stored_batches bigint[], stored_idxs smallint[])
+RETURNS int[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+#variable_conflict use_variable
+BEGIN
+  -- a batch that is sent again is stored as it is
+  IF NOT EXISTS (
+    SELECT FROM (
+      SELECT e.batch_no, min(e.stored_batch) AS stored_batch
+      FROM unnest(batch_nos, stored_batches) AS e(batch_no, stored_batch)
+      WHERE e.stored_batch < first_id OR e.stored_batch >= first_id + cardinality(bodies)
+      GROUP BY e.batch_no) e
+    WHERE NOT EXISTS (
+      SELECT FROM ingest.batches b
+      WHERE b.project = project AND b.id = e.stored_batch AND b.body = bodies[e.batch_no + 1]))
+  THEN
+    RETURN NULL;
+  END IF;
+  RETURN (
+    WITH given AS (
+      SELECT e.event, e.batch_no, e.stored_batch, e.stored_idx
+      FROM ROWS FROM (
+        string_to_table(array_to_string(bodies, E'\x1e'), E'\x1e'),
+        unnest(batch_nos), unnest(stored_batches), unnest(stored_idxs)) AS e(event, batch_no, stored_batch, stored_idx)
+      WHERE e.stored_batch < first_id OR e.stored_batch >= first_id + cardinality(bodies)),
+    -- each batch is split once
+    stored AS MATERIALIZED (
+      SELECT b.id, x.no - 1 AS idx, x.event
+      FROM ingest.batches b, string_to_table(b.body, E'\x1e') WITH ORDINALITY AS x(event, no)
+      WHERE b.project = project AND b.id = ANY (stored_batches)),
+    different AS (
+      SELECT g.batch_no, count(*)::int AS events
+      FROM given g JOIN stored s ON s.id = g.stored_batch AND s.idx = g.stored_idx
+      WHERE s.event <> g.event
+      GROUP BY g.batch_no)
+    SELECT array_agg(coalesce(d.events, 0) ORDER BY b.no)
+    FROM generate_subscripts(bodies, 1) AS b(no) LEFT JOIN different d ON d.batch_no = b.no - 1);
+END $$;

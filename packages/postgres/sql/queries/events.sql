@@ -1,10 +1,10 @@
 -- name: append
-SELECT fresh, conflicts FROM ingest.append_1($1::int, $2::bigint, $3, $4, $5, $6, $7, $8, $9)
+SELECT fresh, conflicts FROM ingest.append_1($1::int, $2::bigint, $3::boolean, $4, $5, $6, $7, $8, $9, $10, $11)
 
 -- name: known
 SELECT e.no::int - 1 AS index
-FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no)
-JOIN ingest.event_keys k ON k.project = $1::int AND k.key = e.key
+FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no),
+  LATERAL (SELECT FROM ingest.event_keys k WHERE k.project = $1::int AND k.key = e.key LIMIT 1) k
 
 -- name: find
 SELECT b.seq, b.received_at, k.idx, b.body

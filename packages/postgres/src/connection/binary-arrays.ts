@@ -9,12 +9,12 @@ const elementHeaderBytes = 4
 const oids = { bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, bool: 16 }
 
 export function byteaArray(values: readonly Uint8Array[]): Buffer {
-  return bytesArray(oids.bytea, values)
+  return bytesArray('bytea', values)
 }
 
 /** An array of texts from their UTF-8 bytes. */
 export function utf8Array(values: readonly Uint8Array[]): Buffer {
-  return bytesArray(oids.text, values)
+  return bytesArray('text', values)
 }
 
 export function textArray(values: readonly string[]): Buffer {
@@ -41,6 +41,27 @@ export function boolArray(values: readonly boolean[]): Buffer {
   return numberArray(oids.bool, 1, values.map(Number), (out, value, at) => out.writeUInt8(value, at))
 }
 
+/**
+ * An array of bytea or text whose elements are written in place. `write` writes element `index` at `at` and returns where
+ * it ends; all of them have `bytesMax` bytes at most.
+ */
+export function writtenArray(
+  type: 'bytea' | 'text',
+  length: number,
+  bytesMax: number,
+  write: (out: Buffer, at: number, index: number) => number,
+): Buffer {
+  const out = startArray(oids[type], length, length * elementHeaderBytes + bytesMax)
+  if (length === 0) return out
+  let at = headerBytes
+  for (let i = 0; i < length; i++) {
+    const end = write(out, at + elementHeaderBytes, i)
+    out.writeInt32BE(end - at - elementHeaderBytes, at)
+    at = end
+  }
+  return out.subarray(0, at)
+}
+
 function numberArray(
   oid: number,
   size: number,
@@ -55,22 +76,20 @@ function numberArray(
   return out
 }
 
-function bytesArray(oid: number, values: readonly Uint8Array[]): Buffer {
-  const size = values.reduce((sum, value) => sum + elementHeaderBytes + value.length, 0)
-  const out = startArray(oid, values.length, size)
-  let at = headerBytes
-  for (const value of values) {
-    out.writeInt32BE(value.length, at)
-    out.set(value, at + elementHeaderBytes)
-    at += elementHeaderBytes + value.length
-  }
-  return out
+function bytesArray(type: 'bytea' | 'text', values: readonly Uint8Array[]): Buffer {
+  const size = values.reduce((sum, value) => sum + value.length, 0)
+  return writtenArray(type, values.length, size, (out, at, index) => {
+    const value = values[index] as Uint8Array
+    out.set(value, at)
+    return at + value.length
+  })
 }
 
 function startArray(oid: number, length: number, elementsBytes: number): Buffer {
   // an empty array has no dimension
-  const out = Buffer.alloc(length === 0 ? 12 : headerBytes + elementsBytes)
+  const out = Buffer.allocUnsafe(length === 0 ? 12 : headerBytes + elementsBytes)
   out.writeInt32BE(length === 0 ? 0 : 1, 0)
+  out.writeInt32BE(0, 4)
   out.writeInt32BE(oid, 8)
   if (length === 0) return out
   out.writeInt32BE(length, 12)

@@ -1,9 +1,8 @@
-import { type AppendBatch, type AppendEvent, type AppendResult, decodeEvents, IngestError } from '@ingest/core'
-import { byteaArray, int2Array, int4Array, int8Array, textArray, utf8Array } from '../connection/binary-arrays.ts'
+import { type AppendBatch, type AppendResult, decodeEvents, IngestError } from '@ingest/core'
+import { countEvents } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from '../projects/project-numbers.ts'
-import { joinEvents } from './batch-body.ts'
-import { eventKey } from './event-key.ts'
+import { appendValues } from './append-values.ts'
 
 /** Appends of one project that run at once: a second one prepares while the first one commits; more gain nothing. */
 const inFlightMax = 2
@@ -21,7 +20,6 @@ interface WaitingBatch {
   /** In the time of `performance.now()`. */
   deadline: number
   batch: AppendBatch
-  events: AppendEvent[]
   resolve: (result: AppendResult) => void
   reject: (error: unknown) => void
 }
@@ -36,6 +34,8 @@ interface ProjectQueue {
  */
 export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
   const queues = new Map<string, ProjectQueue>()
+  /** Projects whose last append had an event that was known before: the next one probably has too. */
+  const repeating = new Set<string>()
   const batchIds = createBatchIds(database)
 
   function startNext(projectId: string, queue: ProjectQueue): void {
@@ -53,10 +53,13 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
   async function appendGroup(projectId: string, group: WaitingBatch[]): Promise<void> {
     try {
       const firstId = await batchIds.take(group.length)
-      const encoded = encodeGroup(group)
+      const batches = group.map(({ batch }) => batch)
+      const values = [firstId, !repeating.has(projectId), ...appendValues(batches)]
       const { deadline } = group[0] as WaitingBatch
-      const { fresh, conflicts } = await appendTo(projectId, [firstId, ...encoded.values], deadline)
-      const results = toResults(group, encoded.keys, fresh, conflicts)
+      const row = await appendTo(projectId, values, deadline)
+      if (row.fresh === null) repeating.delete(projectId)
+      else repeating.add(projectId)
+      const results = toResults(batches, row)
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
     } catch (error) {
       for (const { reject } of group) reject(error)
@@ -84,9 +87,8 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
       if (queue.waiting.length >= waitingMax) {
         throw new IngestError('overloaded', 'Too many batches of the project wait.', { retryAfterSeconds: 1 })
       }
-      const events = decodeEvents(batch.body, batch.events)
       return new Promise((resolve, reject) => {
-        queue.waiting.push({ deadline: database.deadline(), batch, events, resolve, reject })
+        queue.waiting.push({ deadline: database.deadline(), batch, resolve, reject })
         startNext(projectId, queue)
       })
     },
@@ -103,82 +105,32 @@ interface AppendRow {
 function takeGroup(waiting: WaitingBatch[]): WaitingBatch[] {
   let events = 0
   const end = waiting.findIndex((each, i) => {
-    events += each.events.length
+    events += countEvents(each.batch.events)
     return i > 0 && (i === groupBatchesMax || events > groupEventsMax)
   })
   return waiting.splice(0, end === -1 ? waiting.length : end)
 }
 
-/** The values of `append` behind the project and the first id, and the keys of all events. */
-function encodeGroup(group: readonly WaitingBatch[]): { keys: Buffer[]; values: unknown[] } {
-  const keys: Buffer[] = []
-  const batchNumbers: number[] = []
-  const indexes: number[] = []
-  const buildNumbers: number[] = []
-  const builds = new Map<string, number>()
-  for (const [number, { events }] of group.entries()) {
-    for (const [index, { eventId, buildId }] of events.entries()) {
-      keys.push(eventKey(eventId))
-      batchNumbers.push(number)
-      indexes.push(index)
-      buildNumbers.push(buildId === undefined ? 0 : numberIn(builds, buildId))
-    }
-  }
-  const values = [
-    int8Array(group.map(({ batch }) => batch.receivedAt)),
-    utf8Array(group.map(({ batch, events }) => joinEvents(batch.body, events))),
-    byteaArray(keys),
-    int4Array(batchNumbers),
-    int2Array(indexes),
-    int4Array(buildNumbers),
-    textArray([...builds.keys()]),
-  ]
-  return { keys, values }
+function toResults(batches: readonly AppendBatch[], { fresh, conflicts }: AppendRow): AppendResult[] {
+  if (fresh === null)
+    return batches.map(({ events }) => ({ stored: Array(countEvents(events)).fill(true), conflicts: 0 }))
+  const isFresh = new Set(fresh)
+  let number = 0
+  const stored = batches.map(({ events }) => Array.from({ length: countEvents(events) }, () => isFresh.has(++number)))
+  const inGroup = batches.length > 1 && fresh.length > 0 ? conflictsInGroup(batches, stored) : []
+  return stored.map((ofBatch, i) => ({ stored: ofBatch, conflicts: (conflicts?.[i] ?? 0) + (inGroup[i] ?? 0) }))
 }
 
-/** The number of a name, from 1 in the order of first use. */
-function numberIn(numbers: Map<string, number>, name: string): number {
-  const known = numbers.get(name)
-  if (known !== undefined) return known
-  numbers.set(name, numbers.size + 1)
-  return numbers.size
-}
-
-function toResults(
-  group: readonly WaitingBatch[],
-  keys: readonly Buffer[],
-  fresh: number[] | null,
-  conflicts: number[] | null,
-): AppendResult[] {
-  if (fresh === null) return group.map(({ events }) => ({ stored: events.map(() => true), conflicts: 0 }))
-  const stored = keys.map(() => false)
-  for (const number of fresh) stored[number - 1] = true
-  const inGroup = group.length > 1 ? conflictsInGroup(group, keys, stored) : []
-  let at = 0
-  return group.map(({ events }, i) => {
-    const ofBatch = stored.slice(at, at + events.length)
-    at += events.length
-    return { stored: ofBatch, conflicts: (conflicts?.[i] ?? 0) + (inGroup[i] ?? 0) }
-  })
-}
-
-/** By batch, the events that differ from the one that an earlier batch of the group stored under their key. */
-function conflictsInGroup(
-  group: readonly WaitingBatch[],
-  keys: readonly Buffer[],
-  stored: readonly boolean[],
-): number[] {
+/** By batch, the events that differ from the one that an earlier batch of the group stored under their id. */
+function conflictsInGroup(batches: readonly AppendBatch[], stored: readonly boolean[][]): number[] {
   const storedBytes = new Map<string, Uint8Array>()
-  let at = 0
-  return group.map(({ batch: { body }, events }) => {
+  return batches.map(({ body, events }, i) => {
     let conflicts = 0
-    for (const { start, end } of events) {
-      const key = (keys[at] as Buffer).toString('latin1')
+    for (const [index, { eventId, start, end }] of decodeEvents(body, events).entries()) {
       const bytes = body.subarray(start, end)
-      const other = storedBytes.get(key)
-      if (stored[at]) storedBytes.set(key, bytes)
+      const other = storedBytes.get(eventId)
+      if (stored[i]?.[index]) storedBytes.set(eventId, bytes)
       else if (other && Buffer.compare(other, bytes) !== 0) conflicts++
-      at++
     }
     return conflicts
   })

@@ -1,22 +1,38 @@
+import type { BatchEvents } from '@ingest/core'
+import { column, wordsPerEvent } from '@ingest/core/internal'
+
 /** Between the events of a batch: U+001E, which JSON text cannot contain unescaped (RFC 8259, section 7). */
 const separator = 0x1e
 
-interface Slice {
-  start: number
-  end: number
+/** The length of what {@link writeEvents} writes. */
+export function joinedBytes({ rows }: BatchEvents): number {
+  let bytes = -1
+  for (let at = 0; at < rows.length; at += wordsPerEvent) {
+    bytes += (rows[at + column.end] as number) - (rows[at + column.start] as number) + 1
+  }
+  return bytes
 }
 
-/** The bytes of events of a body, joined. */
-export function joinEvents(body: Uint8Array, events: readonly Slice[]): Buffer {
-  const size = events.reduce((sum, { start, end }) => sum + end - start + 1, -1)
-  const joined = Buffer.allocUnsafe(size)
-  let at = 0
-  for (const { start, end } of events) {
-    if (at > 0) joined[at++] = separator
-    joined.set(body.subarray(start, end), at)
-    at += end - start
+/** Writes the bytes of the events of a body, joined. Returns where they end. */
+export function writeEvents(out: Buffer, at: number, body: Buffer, { rows }: BatchEvents): number {
+  const startOf = (row: number) => rows[row + column.start] as number
+  let to = at
+  for (let row = 0; row < rows.length; ) {
+    if (row > 0) out[to++] = separator
+    const start = startOf(row)
+    // compact JSON has one comma between events: they are copied at once
+    let last = row
+    while (last + wordsPerEvent < rows.length && startOf(last + wordsPerEvent) === endOf(last) + 1)
+      last += wordsPerEvent
+    body.copy(out, to, start, endOf(last))
+    for (row += wordsPerEvent; row <= last; row += wordsPerEvent) out[to + startOf(row) - 1 - start] = separator
+    to += endOf(last) - start
   }
-  return joined
+  return to
+
+  function endOf(row: number): number {
+    return rows[row + column.end] as number
+  }
 }
 
 /** The events of a stored batch: an index, which counts those that were known before too, and the exact bytes. */

