@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import {
   type EventCursors,
@@ -111,20 +112,21 @@ interface RecentRow {
 type QueryOf = <Row>(projectId: string, name: string, ...values: unknown[]) => Promise<Row[]>
 
 function createRead({ identity, checkOpen }: EventStoreOptions, queryOf: QueryOf): EventStore['read'] {
+  const readBatches = shareReads((projectId, seq, count) => queryOf<BatchRow>(projectId, 'batches-from', seq, count))
   return async function* read(projectId, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
     checkOpen()
     const cursors = eventCursors(identity, projectId)
     const position = after === undefined ? 0 : cursors.decode(after)
     let seq = Math.floor(position / positionsPerBatch)
     let index = (position % positionsPerBatch) - 1
-    let rows = await queryOf<BatchRow>(projectId, 'batches-from', seq, firstPageBatches)
+    let rows = await readBatches(projectId, seq, firstPageBatches)
     if (after !== undefined) cursors.check(after, position, recordAt(rows[0], seq, index))
     if (from !== undefined) {
       const [first] = await queryOf<{ seq: number }>(projectId, 'first-batch-since', Math.max(0, Math.ceil(from)))
       if (!first) return
       if (first.seq > seq) {
         ;[seq, index] = [first.seq, -1]
-        rows = await queryOf<BatchRow>(projectId, 'batches-from', seq, firstPageBatches)
+        rows = await readBatches(projectId, seq, firstPageBatches)
       }
     }
     for (let left = limit; ; ) {
@@ -141,8 +143,26 @@ function createRead({ identity, checkOpen }: EventStoreOptions, queryOf: QueryOf
       // events may be stored while these are read, so only an empty page is the end
       if (!isYielded || left === 0) return
       ;[seq, index] = [(rows.at(-1) as BatchRow).seq + 1, -1]
-      rows = await queryOf<BatchRow>(projectId, 'batches-from', seq, nextPageBatches(rows))
+      rows = await readBatches(projectId, seq, nextPageBatches(rows))
     }
+  }
+}
+
+type ReadBatches = (projectId: string, seq: number, count: number) => Promise<BatchRow[]>
+
+/** Reads once for all that want the same before it is sent: one append wakes hundreds of long polls. */
+function shareReads(readBatches: ReadBatches): ReadBatches {
+  const unsent = new Map<string, Promise<BatchRow[]>>()
+  return (projectId, seq, count) => {
+    const key = `${seq}/${count}/${projectId}`
+    const shared = unsent.get(key)
+    if (shared) return shared
+    const rows = nextTurn().then(() => {
+      unsent.delete(key)
+      return readBatches(projectId, seq, count)
+    })
+    unsent.set(key, rows)
+    return rows
   }
 }
 

@@ -3,7 +3,7 @@ import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from '../projects/project-numbers.ts'
 
 /** How often the heads of all watched projects are read, by one statement. */
-const pollMs = 100
+const pollMs = 120
 
 /** Watches projects for events of any process. */
 export interface EventWatch {

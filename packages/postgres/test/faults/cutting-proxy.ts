@@ -8,6 +8,8 @@ export interface CuttingProxy {
   url: string
   /** Loses the connection of the `n`-th statement from now, from 1: while it runs, or when it is committed. */
   cut(n: number, when: 'running' | 'committed'): void
+  /** How many have been passed on, of those that use the schema. */
+  statements(): number
   /** Whether that connection has been lost. */
   isCut(): boolean
 }
@@ -64,6 +66,7 @@ export async function startCuttingProxy(t: Test, database: string): Promise<Cutt
       cutAt = statements + n
       cutWhen = when
     },
+    statements: () => statements,
     isCut: () => statements >= cutAt,
   }
 }
