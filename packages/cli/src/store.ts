@@ -21,7 +21,7 @@ export function storeOptions(others = ''): Option[] {
 
 /** Any other URL would become a directory of that name. The message does not repeat a URL, which may hold a password. */
 export function parseStoreName(text: string): string {
-  if (isDatabase(text) || !/^[a-z][a-z\d+.-]+:\/\//i.test(text)) return nonEmpty(text)
+  if (isDatabase(text) || !/^[a-z][a-z\d+.:-]+:\/\//i.test(text)) return nonEmpty(text)
   throw new CommanderError(1, 'ingest.store', 'a store is a directory or postgres://user@host/database')
 }
 

@@ -60,12 +60,19 @@ t.test('help and wrong usage do not load slow modules', async (t) => {
     const { stderr } = spawnSync(node, ['--import', register, ...rest], { env: ownEnvironment(), encoding: 'utf8' })
     return stderr
       .split('\n')
-      .filter((line) => /^loads .*(typebox|undici|lmdb|pino|parquet|packages\/(core|client|server)\/)/.test(line))
+      .filter((line) =>
+        /^loads .*(typebox|undici|lmdb|pino|parquet|\/pg\/|packages\/(core|client|server|postgres)\/)/.test(line),
+      )
   }
   for (const args of [['--help'], ['serve', '--help'], ['--version'], ['serv'], ['send'], ['completion', '--', 'k']]) {
     t.strictSame(loadedBy(...args), [], args.join(' '))
   }
-  t.match(loadedBy('keys', 'list', ...store).join('\n'), /lmdb/, 'the check notices them')
+  const loaded = loadedBy('keys', 'list', ...store).join('\n')
+  t.match(loaded, /lmdb/, 'the check notices them')
+  t.notMatch(loaded, /postgres|\/pg\//, 'a directory needs no driver of databases')
+  const database = loadedBy('stats', '--store', 'postgres://127.0.0.1:1/games').join('\n')
+  t.match(database, /\/pg\//)
+  t.notMatch(database, /lmdb/, 'a database needs no LMDB')
 })
 
 t.test('an unsupported Node gets one line, and no stack', async (t) => {

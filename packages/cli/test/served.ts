@@ -76,6 +76,17 @@ export async function exportedIds(data: string): Promise<string[]> {
   return parseExport(stdout).map(({ event }) => JSON.parse(event).eventId)
 }
 
+/** What `ingest export` prints for a project of a store, without the cursors, which differ between stores. */
+export async function exportedWithoutCursors(
+  store: readonly string[],
+  project: string,
+  env: Record<string, string> = {},
+): Promise<string> {
+  const { code, stdout, stderr } = await ingest(['export', ...store, '--project', project], { env })
+  if (code !== 0) throw new Error(stderr)
+  return stdout.replaceAll(/^\{"cursor":"[\w-]*",/gm, '{')
+}
+
 /** `<name>-0`, `<name>-1`, … */
 export function idsOf(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, i) => `${name}-${i}`)

@@ -118,6 +118,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const notifier = createEventNotifier(store.watch?.bind(store))
   const mapsOf = createMaps({ store, rules, now })
   const statsOf = createProjectStats(store, now)
+  let checking: Promise<void> | undefined
   let serverCount: (() => number) | undefined
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
 
@@ -164,7 +165,13 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     keys,
     authenticate: authenticate ?? keys.authenticate,
     listProjects: () => store.projects(),
-    checkReady: () => checkReady(store),
+    checkReady() {
+      // a load balancer that asks often must not fill a store's queue
+      checking ??= checkReady(store).finally(() => {
+        checking = undefined
+      })
+      return checking
+    },
     registerServer() {
       serverCount ??= store.registerServer?.() ?? (() => 1)
       return serverCount

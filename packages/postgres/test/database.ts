@@ -33,9 +33,13 @@ export async function dropDatabase(url: string): Promise<void> {
 
 async function createFrom(template: string, url: string): Promise<string> {
   await runSql(await openTestServer(), `CREATE DATABASE ${nameOf(url)} TEMPLATE ${template}`)
-  // a server of the tests deletes all its data
-  if (givenUrl !== undefined) t.teardown(() => dropDatabase(url))
+  cleanUp(() => dropDatabase(url))
   return url
+}
+
+/** Does so at the end, the newest first, on a given server: one of the tests deletes all its data. */
+export function cleanUp(how: () => Promise<unknown>): void {
+  if (givenUrl !== undefined) t.teardown(how)
 }
 
 async function newUrl(): Promise<string> {

@@ -104,7 +104,10 @@ BEGIN
           FROM ingest.event_keys k WHERE k.project = project AND k.key = e.key LIMIT 1) k;
     conflicts := ingest.count_conflicts_1(project, first_id, bodies, batch_nos, stored_batches, stored_idxs);
     -- nothing is new, or this call is repeated
-    IF inserted = 0 THEN RETURN; END IF;
+    IF inserted = 0 THEN
+      PERFORM ingest.await_standby_1();
+      RETURN;
+    END IF;
     SELECT array_agg(b.body ORDER BY b.batch_no), array_agg(b.events ORDER BY b.batch_no) INTO bodies, counts
       FROM (
         SELECT e.batch_no, count(*) FILTER (WHERE e.is_fresh)::int AS events,

@@ -159,7 +159,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Drops and pins pending manifests of builds that are locked.
+-- Drops and pins pending manifests of these builds.
 CREATE FUNCTION ingest.end_pending_1(project int, builds text[], dropped uuid[], pinned uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 #variable_conflict use_variable
@@ -189,32 +189,40 @@ DECLARE
   dropped uuid[];
   pinned uuid[];
 BEGIN
-  SELECT array_agg(m.pending) FILTER (WHERE m.complete IS NOT NULL),
-    array_agg(m.pending) FILTER (WHERE m.complete IS NULL)
+  -- most builds have none, and no other transaction can add one now
+  PERFORM FROM ingest.maps m WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending IS NOT NULL;
+  IF NOT FOUND THEN RETURN; END IF;
+  PERFORM ingest.lock_maps_1(project);
+  SELECT coalesce(array_agg(m.pending) FILTER (WHERE m.complete IS NOT NULL), '{}'),
+    coalesce(array_agg(m.pending) FILTER (WHERE m.complete IS NULL), '{}')
     INTO dropped, pinned
     FROM ingest.maps m
     WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending IS NOT NULL;
-  IF dropped IS NULL AND pinned IS NULL THEN RETURN; END IF;
-  PERFORM ingest.end_pending_1(project, builds, coalesce(dropped, '{}'), coalesce(pinned, '{}'));
+  PERFORM ingest.end_pending_1(project, builds, dropped, pinned);
 END $$;
 
--- Drops the pending manifest of a map if its build is open and it was last touched before this time.
-CREATE FUNCTION ingest.expire_map_1(project int, build text, place bytea, touched_before bigint) RETURNS void
+-- Drops pending manifests of open builds that were last touched before this time: so many that a call is short. Returns
+-- how many.
+CREATE FUNCTION ingest.expire_pending_1(project int, touched_before bigint) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
-  expired uuid;
+  builds text[];
+  expired uuid[];
 BEGIN
   PERFORM ingest.require_durability_1();
-  PERFORM FROM ingest.builds b
-    WHERE b.project = project AND b.build_id = build AND b.frozen_at IS NULL FOR NO KEY UPDATE;
-  IF NOT FOUND THEN RETURN; END IF;
   PERFORM ingest.lock_maps_1(project);
-  SELECT m.pending INTO expired
-    FROM ingest.maps m
-    JOIN ingest.manifests p ON p.project = project AND p.manifest = m.pending
-    WHERE m.project = project AND m.build_id = build AND m.place_id = place AND p.touched_at < touched_before;
-  IF expired IS NOT NULL THEN PERFORM ingest.end_pending_1(project, ARRAY[build], ARRAY[expired], '{}'); END IF;
+  SELECT array_agg(m.build_id), array_agg(m.manifest) INTO builds, expired
+    FROM (
+      SELECT p.build_id, p.manifest, sum(octet_length(p.chunks)) OVER (ORDER BY p.manifest) - octet_length(p.chunks) AS before
+      FROM (
+        SELECT e.build_id, e.manifest, e.chunks FROM ingest.manifests e
+        WHERE e.project = project AND NOT e.kept AND e.touched_at < touched_before
+        LIMIT 256) p) m
+    WHERE m.before < 500000;
+  IF expired IS NULL THEN RETURN 0; END IF;
+  PERFORM ingest.end_pending_1(project, builds, expired, '{}');
+  RETURN cardinality(expired);
 END $$;
 
 -- Writes a map if nothing has changed since it was read: its version is `before` (null without a row), its build froze at

@@ -15,14 +15,19 @@ LEFT JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_i
 -- name: maps
 SELECT b.frozen_at, s.build_id, s.place_id, s.complete_head, s.complete_chunks, s.published_at,
   s.pending_head, s.pending_chunks, s.touched_at, s.missing
-FROM ingest.map_slots s
-JOIN ingest.builds b ON b.project = s.project AND b.build_id = s.build_id
-WHERE s.project = $1::int
-  AND ($2::text IS NULL OR s.build_id = $2)
-  AND ($3::bytea IS NULL OR s.place_id = $3)
-  AND ($4::text IS NULL OR s.build_id >= $4 AND (s.build_id, s.place_id) > ($4, $5::bytea))
-ORDER BY s.build_id, s.place_id
-LIMIT $6::int
+FROM (
+  SELECT m.project, m.build_id, m.place_id
+  FROM ingest.maps m
+  WHERE m.project = $1::int
+    AND ($2::text IS NULL OR m.build_id = $2)
+    AND ($3::bytea IS NULL OR m.place_id = $3)
+    AND ($4::text IS NULL OR m.build_id >= $4 AND (m.build_id, m.place_id) > ($4, $5::bytea))
+  ORDER BY m.build_id, m.place_id
+  LIMIT $6::int
+) k
+JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_id AND s.place_id = k.place_id
+JOIN ingest.builds b ON b.project = k.project AND b.build_id = k.build_id
+ORDER BY k.build_id, k.place_id
 
 -- name: builds
 SELECT b.build_id, b.frozen_at, m.maps
@@ -51,11 +56,10 @@ SELECT c.body FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = $2::
 SELECT t.pending_bytes FROM ingest.map_totals t WHERE t.project = $1::int
 
 -- administration: crosses projects
--- name: expired-maps
-SELECT m.project, m.build_id, m.place_id
+-- name: projects-with-expired-maps
+SELECT DISTINCT m.project
 FROM ingest.manifests m
 WHERE NOT m.kept AND m.touched_at < $1::bigint
-LIMIT $2::int
 
--- name: expire-map
-SELECT ingest.expire_map_1($1::int, $2, $3, $4::bigint)
+-- name: expire-pending
+SELECT ingest.expire_pending_1($1::int, $2::bigint) AS expired

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 import pg, { type PoolClient, type PoolConfig, type QueryConfig } from 'pg'
 import { queries } from '../sql.ts'
+import { createCurrentHost } from './current-host.ts'
 import { kindOf, toIngestError } from './database-error.ts'
-import { type Host, parseUrl } from './hosts.ts'
+import { parseUrl } from './hosts.ts'
 
 export interface DatabaseOptions {
   /** The most connections at once. */
@@ -44,7 +45,7 @@ const int8 = 20
 export function openDatabase(target: string | PoolConfig, options: DatabaseOptions): Database {
   const { config, hosts } = typeof target === 'string' ? parseUrl(target) : { config: target, hosts: [] }
   const { statementTimeoutMs, connectionsMax } = options
-  let hostIndex = 0
+  const current = createCurrentHost(hosts)
   // PgBouncer refuses startup parameters that it does not know
   let mayStartWithTimeouts = true
   const pool = new pg.Pool({
@@ -56,16 +57,17 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     keepAlive: true,
     Client: function createClient(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
-      const client = new pg.Client({ ...settings, ...timeouts, ...(hosts[hostIndex] as Host | undefined) })
+      const client = new pg.Client({ ...settings, ...timeouts, ...current.get() })
       // the statement that is running reports the error
       return client.on('error', () => {})
     } as unknown as typeof pg.Client,
     types: { getTypeParser },
-    onConnect: checkWritable,
+    onConnect: current.check,
   } as PoolConfig)
   // idle connections end when the database restarts
   pool.on('error', () => {})
   const slots = createSlots(connectionsMax)
+  let visited: Promise<void> | undefined
 
   async function attempt<Row>(text: string, values: readonly unknown[], deadline: number): Promise<Row[]> {
     const client = await connect()
@@ -82,8 +84,21 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     }
   }
 
+  /** Connects to each host once, so that a former primary is known from the start. */
+  async function visitHosts(): Promise<void> {
+    const timeouts = { connectionTimeoutMillis: connectTimeoutMs, query_timeout: connectTimeoutMs }
+    const visits = hosts.map(async (host) => {
+      const client = new pg.Client({ ...config, ...timeouts, ...host }).on('error', () => {})
+      await client.connect()
+      await current.check(client).finally(() => client.end())
+    })
+    await Promise.allSettled(visits)
+  }
+
   async function connect(): Promise<PoolClient> {
-    const tried = hostIndex
+    if (hosts.length > 1) visited ??= visitHosts()
+    await visited
+    const tried = current.get()
     try {
       return await pool.connect()
     } catch (error) {
@@ -91,8 +106,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
         mayStartWithTimeouts = false
         return pool.connect()
       }
-      // of several connections that fail at once, one moves on
-      if (hostIndex === tried && hosts.length > 0) hostIndex = (hostIndex + 1) % hosts.length
+      current.leave(tried)
       throw error
     }
   }
@@ -140,14 +154,6 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
 
     close: () => pool.end(),
   }
-}
-
-/** Refuses standbys: also after a failover, when the former primary is still there. */
-async function checkWritable(client: { query: (text: string) => Promise<{ rows: unknown[] }> }): Promise<void> {
-  const { rows } = await client.query("SELECT current_setting('transaction_read_only') AS read_only")
-  const [{ read_only: readOnly }] = rows as [{ read_only: string }]
-  if (readOnly !== 'on') return
-  throw Object.assign(new Error('the server is read-only, as a standby is'), { code: '25006' })
 }
 
 function getTypeParser(oid: number, format?: 'text' | 'binary') {

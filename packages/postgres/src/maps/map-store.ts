@@ -29,15 +29,6 @@ interface PutChunkRow {
   places: Buffer[]
 }
 
-interface ExpiredRow {
-  project: number
-  build_id: string
-  place_id: Buffer
-}
-
-/** The most expired maps that one query returns. */
-const expiredMax = 1000
-
 export function createMapStore({ database, numbers }: MapStoreOptions): MapStore {
   const inTurn = createTurns()
 
@@ -93,12 +84,12 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
     },
 
     async expirePending(touchedBefore) {
-      for (;;) {
-        const expired = await database.query<ExpiredRow>('expired-maps', [touchedBefore, expiredMax])
-        for (const { project, build_id: buildId, place_id: placeId } of expired) {
-          await database.query('expire-map', [project, buildId, placeId, touchedBefore])
+      const projects = await database.query<{ project: number }>('projects-with-expired-maps', [touchedBefore])
+      for (const { project } of projects) {
+        for (let isDone = false; !isDone; ) {
+          const [row] = await database.query<{ expired: number }>('expire-pending', [project, touchedBefore])
+          isDone = row?.expired === 0
         }
-        if (expired.length < expiredMax) return
       }
     },
 

@@ -1,10 +1,10 @@
 import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
-import { noPostgres } from '../database.ts'
+import { whyNoServer } from '../postgres-server.ts'
 import { startReplicatedServers } from './replicated-servers.ts'
 
-t.test('an event that no standby has is not a duplicate yet', { skip: noPostgres }, async (t) => {
+t.test('an event that no standby has is not a duplicate yet', { skip: whyNoServer() }, async (t) => {
   const servers = await startReplicatedServers(true)
   const ingest = createIngest({ store: await openPostgresStore(servers.url, { statementTimeoutMs: 300 }) })
   t.teardown(() => ingest.close())

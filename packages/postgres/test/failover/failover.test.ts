@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { noPostgres } from '../database.ts'
 import { startIngestServer } from '../faults/ingest-server.ts'
 import { createProject, readBack, startLoad, unexpected } from '../faults/senders.ts'
+import { whyNoServer } from '../postgres-server.ts'
 import { startReplicatedServers } from './replicated-servers.ts'
 
 /** `INGEST_FAILOVER_MS=5000` for a longer load, with figures. */
@@ -10,7 +10,7 @@ const loadMs = Number(process.env.INGEST_FAILOVER_MS ?? 0)
 
 t.test(
   'with a synchronous standby, the loss of the primary loses and doubles nothing',
-  { skip: noPostgres },
+  { skip: whyNoServer() },
   async (t) => {
     const { stored, ledger } = await failOver(t, true)
     t.strictSame(stored, { doubled: [], lost: [], unknown: [], totals: stored.totals })
@@ -21,7 +21,7 @@ t.test(
 
 t.test(
   'with an asynchronous standby, the loss of the primary loses acknowledged events',
-  { skip: noPostgres },
+  { skip: whyNoServer() },
   async (t) => {
     const { stored, ledger } = await failOver(t, false)
     t.ok(stored.lost.length > 0)

@@ -3,7 +3,7 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { numberOf } from '../../src/projects/project-numbers.ts'
-import { createDatabase, dropDatabase, noPostgres, runSql } from '../database.ts'
+import { createDatabase, noPostgres, runSql } from '../database.ts'
 
 const held: Record<string, (project: number) => string> = {
   'the head': (project) => `SELECT 1 FROM ingest.heads WHERE project = ${project} FOR UPDATE`,
@@ -17,7 +17,6 @@ t.test(
   { skip: noPostgres },
   async (t) => {
     const url = await createDatabase()
-    t.teardown(() => dropDatabase(url))
     const ingest = createIngest({ store: await openPostgresStore(url) })
     t.teardown(() => ingest.close())
     const submit = (projectId: string, ids: string[]) =>

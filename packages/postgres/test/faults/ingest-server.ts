@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { get } from 'node:http'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
@@ -9,6 +10,8 @@ export interface IngestServer {
   url: string
   port: number
   pid: number
+  /** The status of `/readyz`, and how long it took. */
+  readiness(): Promise<{ status: number; ms: number }>
   signal(name: NodeJS.Signals): void
   /** `kill -9`. */
   kill(): Promise<void>
@@ -16,11 +19,11 @@ export interface IngestServer {
   exited: Promise<number | NodeJS.Signals>
 }
 
-const command = process.env.FAULT_SERVER ?? fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
+const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
 
 /** Starts the built command on a free port, or on that of a server that has ended, until the end of the test. */
 export async function startIngestServer(t: Test, store: string, port = 0): Promise<IngestServer> {
-  const args = ['serve', '--port', String(port), '--rate-limit', 'off', '--log-level', 'error']
+  const args = ['serve', '--port', String(port), '--rate-limit', 'off', '--log-level', 'fatal']
   const [node, ...flags] = withoutLoaders([process.execPath, command, ...args])
   const child = spawn(node as string, flags, {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -42,6 +45,7 @@ export async function startIngestServer(t: Test, store: string, port = 0): Promi
     url,
     port: Number(new URL(url).port),
     pid: child.pid as number,
+    readiness: () => probe(`${url}/readyz`),
     signal: (name) => void child.kill(name),
     async kill() {
       child.kill('SIGKILL')
@@ -54,4 +58,15 @@ export async function startIngestServer(t: Test, store: string, port = 0): Promi
 /** The test runner adds loaders to each Node that it sees, which take it longer to start than the command. */
 function withoutLoaders(line: string[]): string[] {
   return process.platform === 'win32' ? line : ['sh', '-c', 'unset NODE_OPTIONS; exec "$0" "$@"', ...line]
+}
+
+function probe(url: string): Promise<{ status: number; ms: number }> {
+  const startedAt = performance.now()
+  return new Promise((resolve, reject) => {
+    const request = get(url, { agent: false }, (response) => {
+      response.resume()
+      resolve({ status: response.statusCode as number, ms: performance.now() - startedAt })
+    })
+    request.on('error', reject)
+  })
 }

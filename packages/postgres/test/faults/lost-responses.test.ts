@@ -1,13 +1,12 @@
 import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
-import { createDatabase, dropDatabase, noPostgres } from '../database.ts'
+import { createDatabase, noPostgres } from '../database.ts'
 import { startCuttingProxy } from './cutting-proxy.ts'
 
 t.test('whichever statement loses its connection, the results are the same', { skip: noPostgres }, async (t) => {
-  const url = await createDatabase()
-  t.teardown(() => dropDatabase(url))
-  const proxy = await startCuttingProxy(t, url)
+  const database = await createDatabase()
+  const proxy = await startCuttingProxy(t, database)
   const expected = await useAll(proxy.url, 'whole')
   t.match(expected, {
     batches: [

@@ -4,7 +4,7 @@ import { createIngest } from '@ingest/core'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 
 export interface LoadOptions {
-  /** Servers; a sender goes to the next one when a request fails. */
+  /** Servers; a sender goes to the next one with each batch, and when a request fails. */
   urls: readonly string[]
   project: Project
   senders: number
@@ -45,6 +45,8 @@ export interface Load {
   ledger: Ledger
   /** Resolves when `count` more responses of this status have come from `url`, or from any server. */
   until(outcome: number | 'lost', options?: { count?: number; url?: string }): Promise<void>
+  /** Resolves when so many events are acknowledged. */
+  reached(events: number): Promise<void>
   /** Lets each sender finish its batch, which is sent until it is acknowledged. */
   stop(): Promise<Ledger>
   done: Promise<void>
@@ -80,6 +82,7 @@ export function startLoad(options: LoadOptions): Load {
   async function send(sender: number): Promise<void> {
     let server = sender
     for (let n = 0; n < batches && !isOver; n++) {
+      server++
       const ids = Array.from({ length: eventsPerBatch }, (_, i) => `${name}-${sender}-${n}-${i}`)
       const body = batchOf(project.projectId, ids)
       for (const id of ids) ledger.sent.add(id)
@@ -88,7 +91,6 @@ export function startLoad(options: LoadOptions): Load {
         const startedAt = performance.now()
         const response = await post({ agent, url, project, body, timeoutMs })
         const now = performance.now()
-        record(response.outcome, url)
         if (typeof response.outcome === 'number') {
           ledger.longestMs = Math.max(ledger.longestMs, now - startedAt)
           ledger.lastAt.set(`${url} ${response.outcome}`, now)
@@ -100,8 +102,9 @@ export function startLoad(options: LoadOptions): Load {
           ledger.duplicates += duplicates
           ledger.acknowledgedAt.push(now)
           for (const id of ids) ledger.acknowledged.add(id)
-          break
         }
+        record(response.outcome, url)
+        if (response.outcome === 202) break
         server++
         await sleep(retryMs * (0.5 + Math.random()))
       }
@@ -122,6 +125,9 @@ export function startLoad(options: LoadOptions): Load {
           resolve()
         })
       })
+    },
+    async reached(events) {
+      while (ledger.acknowledged.size < events) await this.until(202)
     },
     async stop() {
       isOver = true

@@ -5,6 +5,7 @@ import { type Database, openDatabase } from '../../src/connection/database.ts'
 import { createMapStore } from '../../src/maps/map-store.ts'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { createProjectNumbers } from '../../src/projects/project-numbers.ts'
+import { migratePostgres } from '../../src/schema/migrate.ts'
 import { batchWith } from '../batches.ts'
 import { createDatabase, dropDatabase, noPostgres, runSql } from '../database.ts'
 
@@ -13,6 +14,7 @@ type BeforeQuery = (name: string, values: readonly unknown[]) => Promise<void>
 /** The map store of a new database; `beforeQuery` runs before each of its statements. */
 async function openMaps(beforeQuery: BeforeQuery = async () => {}) {
   const url = await createDatabase()
+  await migratePostgres(url)
   const database = openDatabase(url, { connectionsMax: 4, statementTimeoutMs: 10_000 })
   const observed: Database = {
     ...database,
@@ -99,6 +101,7 @@ t.test('maps in PostgreSQL', { skip: noPostgres }, async (t) => {
       decisions++
       return { contents: { ...(pending && { pending: { ...pending, touchedAt: 3 } }) }, result: 1 }
     })
+    t.ok(decisions < texts.length)
     const { pending } = await others.map(key)
     t.equal(pending?.touchedAt, 3)
     t.same(pending?.missing, digests.slice(decisions))
@@ -146,7 +149,7 @@ t.test('maps in PostgreSQL', { skip: noPostgres }, async (t) => {
 
   t.test('a map whose build froze after it was found idle does not expire', async (t) => {
     const { url, maps, others, close } = await openMaps(async (name) => {
-      if (name === 'expire-map') await store.append('p', batchWith([{ eventId: 'e', buildId: 'b' }]))
+      if (name === 'expire-pending') await store.append('p', batchWith([{ eventId: 'e', buildId: 'b' }]))
     })
     const store = await openPostgresStore(url)
     await record(maps, 'a')

@@ -1,0 +1,261 @@
+import { createIngest, openMemoryStore, type Store, type StoredEvent } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { type CopyOptions, type CopyProgress, copyStores } from '../../src/copy/copy-stores.ts'
+import { CommandFailure } from '../../src/exit-code.ts'
+import {
+  allContentsOf,
+  alpha,
+  beta,
+  chunkOf,
+  contentsOf,
+  createClock,
+  fillStore,
+  manifestOf,
+  storeEvents,
+} from './filled-store.ts'
+
+interface CopySettings extends Partial<CopyOptions> {
+  signal?: AbortSignal
+}
+
+async function copy(
+  source: Store,
+  target: Store,
+  { signal = new AbortController().signal, ...options }: CopySettings = {},
+) {
+  const projectIds = await source.projects()
+  return copyStores({ source, target, signal }, { projectIds, hasOneOrder: false, onProgress: () => {}, ...options })
+}
+
+/** Asserts that a copy fails with a failure like `pattern`. */
+async function fails(t: Test, copied: Promise<unknown>, pattern: object): Promise<void> {
+  const error = await copied.then(
+    () => undefined,
+    (error) => error,
+  )
+  t.ok(error instanceof CommandFailure, error?.stack)
+  t.match(error?.failure, pattern)
+}
+
+async function openFilled(): Promise<Store> {
+  const store = openMemoryStore()
+  await fillStore(store)
+  return store
+}
+
+t.test('a copy has the events with their times, freezes, maps with their chunks, and keys', async (t) => {
+  for (const hasOneOrder of [false, true]) {
+    const [source, target] = [await openFilled(), openMemoryStore()]
+    const copied = await copy(source, target, { hasOneOrder })
+    t.strictSame(await allContentsOf(target), await allContentsOf(source))
+    t.match(copied, [
+      { projectId: alpha, events: 65, copied: 65, builds: 5, maps: 4, keys: 2, digest: /^sha256:/ },
+      { projectId: beta, events: 60, copied: 60, builds: 3, maps: 0, keys: 0 },
+      { projectId: 'only-a-key', events: 0, copied: 0, builds: 0, maps: 0, keys: 1 },
+    ])
+    await t.test('again, it copies nothing', async (t) => {
+      const again = await copy(source, target, { hasOneOrder })
+      t.strictSame(
+        again,
+        copied.map((project) => ({ ...project, copied: 0 })),
+      )
+      t.strictSame(await allContentsOf(target), await allContentsOf(source))
+    })
+    await t.test('it follows the source', async (t) => {
+      await storeEvents(source, 'later', 20, createClock(1_700_000_009_000))
+      const now = createClock(1_700_000_010_000)
+      const { publishMap, putChunk } = createIngest({ store: source, now }).project(alpha)
+      await putChunk(manifestOf('e').digest, chunkOf('e'))
+      await publishMap({ placeId: '9', buildId: 'open', map: {} })
+      t.match(await copy(source, target, { hasOneOrder }), [
+        { events: 85, copied: 20, maps: 5 },
+        { events: 80, copied: 20 },
+        {},
+      ])
+      t.strictSame(await allContentsOf(target), await allContentsOf(source))
+    })
+  }
+})
+
+t.test('a target with one order gets the events of all projects in the order of their receipt', async (t) => {
+  const [source, target] = [await openFilled(), openMemoryStore()]
+  const received: number[] = []
+  const append: Store['append'] = (projectId, batch) => {
+    received.push(batch.receivedAt)
+    return target.append(projectId, batch)
+  }
+  await copy(source, { ...target, append }, { hasOneOrder: true })
+  t.ok(received.length > 30)
+  t.strictSame(
+    received,
+    received.toSorted((a, b) => a - b),
+  )
+})
+
+t.test('an interrupted copy is continued, wherever it stopped', async (t) => {
+  const source = await openFilled()
+  const expected = await allContentsOf(source)
+  let isDone = false
+  for (let steps = 1; !isDone; steps += 5) {
+    const target = openMemoryStore()
+    const controller = new AbortController()
+    let count = 0
+    const onProgress = ({ step }: CopyProgress) => {
+      if (++count === steps) controller.abort(new Error(`stopped while ${step}`))
+    }
+    isDone = await copy(source, target, { signal: controller.signal, onProgress }).then(
+      () => true,
+      (error) => {
+        t.match(error, { message: /^stopped while/ })
+        return false
+      },
+    )
+    await copy(source, target)
+    t.strictSame(await allContentsOf(target), expected, `stopped after ${steps} steps`)
+  }
+})
+
+t.test('a target with other events is refused, with nothing written', async (t) => {
+  const source = await openFilled()
+  const ends: Record<string, (store: Store) => Promise<unknown>> = {
+    'another event': (store) => storeEvents(store, 'own', 1),
+    'another time': (store) => storeEvents(store, 'e', 60, createClock(1_700_000_000_001)),
+    'another order': async (store) => {
+      const { submitBatch } = createIngest({ store, now: createClock() }).project(beta)
+      await submitBatch({ events: [{ projectId: beta, eventId: 'e-1', i: 0 }] })
+    },
+    'more events': async (store) => {
+      await copy(source, store)
+      await storeEvents(store, 'own', 1)
+    },
+  }
+  for (const [name, prepare] of Object.entries(ends)) {
+    const target = openMemoryStore()
+    await prepare(target)
+    const before = await allContentsOf(target)
+    await fails(t, copy(source, target), { code: 'target-differs', exitCode: 3, message: /has other events in the/ })
+    t.strictSame(await allContentsOf(target), before, name)
+  }
+})
+
+t.test('a key or a map of the target is not overwritten', async (t) => {
+  const source = await openFilled()
+  const withKey = openMemoryStore()
+  const { record } = await createIngest({ store: withKey }).keys.create(alpha)
+  await fails(t, copy(source, withKey), { code: 'target-differs', message: new RegExp(record.keyId) })
+
+  for (const id of [
+    { placeId: '1', buildId: 'build-0' },
+    { placeId: '99', buildId: 'own' },
+  ]) {
+    const withMap = openMemoryStore()
+    await createIngest({ store: withMap })
+      .project(alpha)
+      .publishMap({ ...id, map: { own: true } })
+    await fails(t, copy(source, withMap), { code: 'target-differs', message: /has a map in the target/ })
+    t.match((await contentsOf(withMap, alpha)).project, undefined, 'keys are written last')
+  }
+})
+
+t.test('an upload that the source no longer has is dropped', async (t) => {
+  const [source, target] = [await openFilled(), openMemoryStore()]
+  const { publishMap } = createIngest({ store: target }).project(alpha)
+  await publishMap({ placeId: '99', buildId: 'own', manifest: manifestOf('z') })
+  await copy(source, target)
+  t.strictSame(await allContentsOf(target), await allContentsOf(source))
+})
+
+t.test('times that the target would change are refused before anything is written', async (t) => {
+  const source = openMemoryStore()
+  await storeEvents(source, 'e', 3, () => Date.now() + 3_600_000)
+  const target = openMemoryStore()
+  await fails(t, copy(source, target), { code: 'target-differs', message: /in the future/ })
+  t.strictSame(await target.projects(), [])
+
+  const older = await openFilled()
+  const directory = openMemoryStore()
+  await copy(older, directory, { projectIds: [beta], hasOneOrder: true })
+  await fails(t, copy(older, directory, { projectIds: [alpha], hasOneOrder: true }), {
+    code: 'target-differs',
+    message: /copy all projects at once to an empty directory/,
+  })
+  t.strictSame(await directory.projects(), [beta])
+})
+
+t.test('what the source stores during a copy is left to the next one', async (t) => {
+  const [source, target] = [await openFilled(), openMemoryStore()]
+  let stored: Promise<void> | undefined
+  const onProgress = () => {
+    stored ??= storeEvents(source, 'later', 20, createClock(1_700_000_009_000))
+  }
+  t.match(await copy(source, target, { onProgress }), [{ copied: 65 }, { copied: 60 }, {}])
+  await stored
+  t.match(await copy(source, target), [{ copied: 20 }, { copied: 20 }, {}])
+  t.strictSame(await allContentsOf(target), await allContentsOf(source))
+})
+
+t.test('events that another process stores in the target are noticed', async (t) => {
+  const [source, target] = [await openFilled(), openMemoryStore()]
+  const append: Store['append'] = async (projectId, batch) => {
+    const result = await target.append(projectId, batch)
+    await storeEvents(target, 'e', 60)
+    return result
+  }
+  await fails(t, copy(source, { ...target, append }), { code: 'target-differs', message: /another process/ })
+})
+
+/** Stores that keep something else than they were given. */
+const broken: Record<string, (store: Store) => Partial<Store>> = {
+  'swaps two events': (store) => ({
+    async *read(projectId, options) {
+      const all: StoredEvent[] = []
+      for await (const event of store.read(projectId, options)) all.push(event)
+      yield* [...all.slice(0, -2), ...all.slice(-2).reverse()]
+    },
+  }),
+  'changes a byte': (store) => ({
+    async *read(projectId, options) {
+      for await (const event of store.read(projectId, options)) {
+        yield { ...event, bytes: Buffer.from(Buffer.from(event.bytes).toString().replace('odd-1', 'odd-0')) }
+      }
+    },
+  }),
+  'changes a time': (store) => ({
+    append: (projectId, batch) => store.append(projectId, { ...batch, receivedAt: batch.receivedAt + 1 }),
+  }),
+  'loses the last batch': (store) => ({
+    append: async (projectId, batch) => {
+      if (Buffer.from(batch.body).includes('"e-59"')) return { stored: [true], conflicts: 0 }
+      return store.append(projectId, batch)
+    },
+  }),
+  'freezes later': (store) => ({
+    builds: async (projectId, selection) =>
+      (await store.builds(projectId, selection)).map((build) => ({
+        ...build,
+        ...(build.frozenAt !== undefined && { frozenAt: build.frozenAt + 1 }),
+      })),
+  }),
+  'does not freeze': (store) => ({
+    builds: async (projectId, selection) =>
+      (await store.builds(projectId, selection)).filter(({ buildId }) => buildId !== 'odd-build'),
+  }),
+  'damages a chunk': (store) => ({
+    readChunk: async (projectId, digest) => (await store.readChunk(projectId, digest))?.subarray(1),
+  }),
+}
+
+for (const [name, breakStore] of Object.entries(broken)) {
+  t.test(`a target that ${name} is noticed`, async (t) => {
+    const [source, target] = [await openFilled(), openMemoryStore()]
+    await fails(t, copy(source, { ...target, ...breakStore(target) }), { code: 'copy-differs', exitCode: 5 })
+    t.strictSame((await target.project(alpha))?.keys, undefined, 'keys are written last')
+  })
+}
+
+t.test('a damaged chunk of the source is not copied', async (t) => {
+  const [source, target] = [await openFilled(), openMemoryStore()]
+  const readChunk: Store['readChunk'] = async (projectId, digest) =>
+    (await source.readChunk(projectId, digest))?.subarray(1)
+  await fails(t, copy({ ...source, readChunk }, target), { code: 'copy-differs', message: /^the chunk sha256/ })
+})

@@ -1,0 +1,49 @@
+import type { Host } from './hosts.ts'
+
+interface Connection {
+  query(text: string): Promise<{ rows: { read_only: string; wal_file?: string | null }[] }>
+}
+
+/** Which of the hosts of a URL is connected to. */
+export interface CurrentHost {
+  /** Undefined without hosts, for the defaults of `pg`. */
+  get(): Host | undefined
+  /** Goes on to the next host, unless another failure did so since `tried` was the current one. */
+  leave(tried: Host | undefined): void
+  /**
+   * Refuses a server that a write must not go to: a standby, and a former primary that came back after a standby was
+   * promoted. The latter is known by its timeline, which grows with each promotion, if a connection has seen a higher one.
+   *
+   * @throws an error as that of PostgreSQL for a write to a standby
+   */
+  check(connection: Connection): Promise<void>
+}
+
+const readOnly = "SELECT current_setting('transaction_read_only') AS read_only"
+/** The name of a file of the write-ahead log begins with the timeline, in 8 hexadecimal digits. */
+const walFile = ', CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal_file'
+
+export function createCurrentHost(hosts: readonly Host[]): CurrentHost {
+  let index = 0
+  let highestTimeline = 0
+  return {
+    get: () => hosts[index],
+
+    leave(tried) {
+      if (hosts.length > 0 && hosts[index] === tried) index = (index + 1) % hosts.length
+    },
+
+    async check(connection) {
+      const { rows } = await connection.query(hosts.length > 1 ? readOnly + walFile : readOnly)
+      const [{ read_only: isReadOnly, wal_file: file } = { read_only: 'on' }] = rows
+      if (isReadOnly === 'on') throw refusal('the server is read-only, as a standby is')
+      const timeline = Number.parseInt(file?.slice(0, 8) ?? '0', 16)
+      if (timeline < highestTimeline) throw refusal('another server was promoted since this one was the primary')
+      highestTimeline = timeline
+    },
+  }
+}
+
+function refusal(message: string): Error {
+  return Object.assign(new Error(message), { code: '25006' })
+}
