@@ -75,7 +75,7 @@ export async function measurePostgres(context, plan) {
     results.loads.push(await measureLoads(context, inOrder(compared, round), plan))
     context.log(`round ${round + 1}: loads`)
   }
-  for (const [i, size] of plan.sizes.entries()) {
+  for (const [i, size] of plan.sizes.filter((each) => each > 0).entries()) {
     for (const idVersion of /** @type {const} */ ([4, 7])) {
       const grown = contenders.filter(({ hasDatabase, options }) => {
         return hasDatabase && (options === undefined || (i === 0 && (idVersion === 4 || !options.keyPartitions)))

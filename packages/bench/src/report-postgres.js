@@ -4,7 +4,7 @@ import { postgresLoads } from './measure-postgres.js'
 import { processorTime, rate } from './ratios.js'
 import { formatFigure, formatThreads, latencyCells } from './report-cells.js'
 import { summarizeRatios } from './statistics.js'
-import { atLeast, atMost } from './targets.js'
+import { atLeast, atMost, judge } from './targets.js'
 
 /** @typedef {import('./measure-postgres.js').PostgresRun} PostgresRun */
 /** @typedef {(run: PostgresRun) => number | undefined} Figure */
@@ -29,7 +29,12 @@ const walRecordBytes = (run) =>
 const diskBytes = (run) => run.diskBytes
 
 /** @param {MeasuredPostgres} record */
-export function judgePostgresTargets({ results: { loads } }) {
+export function judgePostgresTargets({ results, plan }) {
+  return judge(targetsOf(results), plan)
+}
+
+/** @param {import('./measure-postgres.js').PostgresResults} results */
+function targetsOf({ loads }) {
   const ofLoad = (/** @type {string} */ name, /** @type {string} */ load) => loads.map((round) => round[name]?.[load])
   const ours = ofLoad('ours-postgres', 'new')
   const raw = ofLoad('postgres', 'new')

@@ -34,8 +34,12 @@ const secondsMin = 1
  * @param {{ seconds: number }} plan
  * @returns {Target[]}
  */
-export function judgeTargets(results, { seconds }) {
-  const targets = targetsOf(results)
+export function judgeTargets(results, plan) {
+  return judge(targetsOf(results), plan)
+}
+
+/** @param {Target[]} targets @param {{ seconds: number }} plan @returns {Target[]} */
+export function judge(targets, { seconds }) {
   if (seconds >= secondsMin) return targets
   return targets.map((target) => ({ ...target, verdict: target.found ? tooSmall : target.verdict }))
 }

@@ -4,7 +4,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { noPostgres } from '../../postgres/test/database.ts'
 import { mixes } from '../src/measure-mixed.js'
+import { postgresLoads } from '../src/measure-postgres.js'
 
 const program = fileURLToPath(new URL('../src/bench.js', import.meta.url))
 
@@ -68,6 +70,28 @@ t.test('a tiny run measures, and writes its report', async (t) => {
   ])
     t.match(run.processor, { main: Number, writer: Number, helpers: Number })
   t.match(results.throughput[0].floor.processor, { main: Number, helpers: Number, writer: undefined })
+})
+
+t.test('a tiny run on PostgreSQL measures what is written', { skip: noPostgres }, async (t) => {
+  const directory = t.testdir({ stores: {}, out: {} })
+  const out = join(directory, 'out')
+  const options = ['--directory', join(directory, 'stores'), '--out', out]
+  const { stdout } = await bench('postgres', '--smoke', ...options)
+  t.match(stdout, /not measured: events\/s against Fastify with raw INSERT/)
+  t.match(stdout, /measured too small to judge: events\/s against our LMDB store over HTTP/)
+  t.strictSame(readdirSync(join(directory, 'stores')), [], 'nothing is left behind')
+  t.strictSame(readdirSync(out), ['smoke-postgres.json', 'smoke-postgres.md'])
+  t.match(readFileSync(join(out, 'smoke-postgres.md'), 'utf8'), /\| new, random ids \| Ingest on PostgreSQL \| \d/)
+  const { results } = JSON.parse(readFileSync(join(out, 'smoke-postgres.json'), 'utf8'))
+  const [{ ours, 'ours-postgres': onPostgres }] = results.loads
+  const names = postgresLoads.map(({ name }) => name)
+  t.strictSame(Object.keys(ours), names)
+  t.strictSame(Object.keys(onPostgres), names)
+  t.match(onPostgres.new, { walBytes: Number, diskBytes: Number })
+  t.match(results.growth, [
+    { contender: 'ours-postgres', size: 2000, idVersion: 4, rounds: [{}] },
+    { contender: 'ours-postgres', size: 2000, idVersion: 7, rounds: [{}] },
+  ])
 })
 
 t.test('an unknown benchmark is refused by name', async (t) => {

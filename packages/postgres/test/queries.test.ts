@@ -141,10 +141,11 @@ async function copyProject(url: string): Promise<void> {
     GROUP BY c.oid`,
   )
   for (const { name, columns } of tables) {
-    if (!columns.startsWith('project, ')) continue
+    const names = columns.split(', ')
+    if (!names.includes('project')) continue
     const [row] = await runSql<{ count: number }>(url, `SELECT count(*)::int AS count FROM ${name}`)
     t.ok(row && row.count > 0, `${name} has rows to copy`)
-    const others = columns.slice('project, '.length)
+    const others = names.filter((each) => each !== 'project').join(', ')
     await runSql(
       url,
       `INSERT INTO ${name} (project, ${others})
