@@ -43,7 +43,7 @@ export interface Ledger {
 
 export interface Load {
   ledger: Ledger
-  /** Resolves when `count` more responses of this status have come from `url`, or from any server. */
+  /** Resolves when `count` more responses of this status have come from `url`, or from any server, or all are sent. */
   until(outcome: number | 'lost', options?: { count?: number; url?: string }): Promise<void>
   /** Resolves when so many events are acknowledged. */
   reached(events: number): Promise<void>
@@ -117,14 +117,15 @@ export function startLoad(options: LoadOptions): Load {
   return {
     ledger,
     until(outcome, { count = 1, url } = {}) {
-      return new Promise((resolve) => {
+      const seen = new Promise<void>((resolve) => {
         let left = count
-        watchers.add(function watch(seen, from) {
-          if (seen !== outcome || (url !== undefined && from !== url) || --left > 0) return
+        watchers.add(function watch(latest, from) {
+          if (latest !== outcome || (url !== undefined && from !== url) || --left > 0) return
           watchers.delete(watch)
           resolve()
         })
       })
+      return Promise.race([seen, done])
     },
     async reached(events) {
       while (ledger.acknowledged.size < events) await this.until(202)
