@@ -61,7 +61,9 @@ t.test('help and wrong usage do not load slow modules', async (t) => {
     return stderr
       .split('\n')
       .filter((line) =>
-        /^loads .*(typebox|undici|lmdb|pino|parquet|\/pg\/|packages\/(core|client|server|postgres)\/)/.test(line),
+        /^loads .*(typebox|undici|lmdb|pino|parquet|node_modules\/pg\/|packages\/(core|client|server|postgres)\/)/.test(
+          line,
+        ),
       )
   }
   for (const args of [['--help'], ['serve', '--help'], ['--version'], ['serv'], ['send'], ['completion', '--', 'k']]) {
@@ -69,9 +71,9 @@ t.test('help and wrong usage do not load slow modules', async (t) => {
   }
   const loaded = loadedBy('keys', 'list', ...store).join('\n')
   t.match(loaded, /lmdb/, 'the check notices them')
-  t.notMatch(loaded, /postgres|\/pg\//, 'a directory needs no driver of databases')
+  t.notMatch(loaded, /packages\/postgres|node_modules\/pg\//, 'a directory needs no driver of databases')
   const database = loadedBy('stats', '--store', 'postgres://127.0.0.1:1/games').join('\n')
-  t.match(database, /\/pg\//)
+  t.match(database, /node_modules\/pg\//)
   t.notMatch(database, /lmdb/, 'a database needs no LMDB')
 })
 

@@ -47,7 +47,9 @@ export async function submitBatch(
   { admit, mayTransfer = false }: SubmitOptions,
 ): Promise<SubmitReport> {
   const { store, now } = context
-  const { body, count, unidentified, invalid, valid } = await decide(context, projectId, input, admit)
+  const decided = decide(context, projectId, input, admit)
+  // without a wait, an append that has begun before a close is finished
+  const { body, count, unidentified, invalid, valid } = decided instanceof Promise ? await decided : decided
   // before the append: a valid event does not make an invalid one of the same batch a duplicate
   const isKnown =
     invalid.length > 0
@@ -89,24 +91,26 @@ interface DecidedBatch {
 }
 
 /** A separate function, so that the parsed events can be collected while the append waits for the disk. */
-async function decide(
+function decide(
   { checkBySchema, hashKey }: SubmitContext,
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
   admit: SubmitOptions['admit'],
-): Promise<DecidedBatch> {
+): DecidedBatch | Promise<DecidedBatch> {
   const body = batchBody(input)
   // schemas need the values of events, which scanning avoids
   const scanned = checkBySchema ? undefined : scanBatch(body, projectId, hashKey)
-  if (scanned) {
-    const count = countEvents(scanned)
-    await admit?.(count)
-    return { body, count, unidentified: [], invalid: [], valid: scanned }
+  const events = scanned ? [] : parseBatch(body)
+  const count = scanned ? countEvents(scanned) : events.length
+
+  function classify(): DecidedBatch {
+    if (scanned) return { body, count, unidentified: [], invalid: [], valid: scanned }
+    const parseWhole = ({ start, end }: { start: number; end: number }): JsonObject =>
+      JSON.parse(body.toString('utf8', start, end))
+    const { unidentified, invalid, valid } = classifyEvents(projectId, events, checkBySchema, parseWhole)
+    return { body, count, unidentified, invalid, valid: encodeEvents(valid, hashKey) }
   }
-  const events = parseBatch(body)
-  await admit?.(events.length)
-  const parseWhole = ({ start, end }: { start: number; end: number }): JsonObject =>
-    JSON.parse(body.toString('utf8', start, end))
-  const { unidentified, invalid, valid } = classifyEvents(projectId, events, checkBySchema, parseWhole)
-  return { body, count: events.length, unidentified, invalid, valid: encodeEvents(valid, hashKey) }
+
+  const admitted = admit?.(count)
+  return admitted instanceof Promise ? admitted.then(classify) : classify()
 }
