@@ -111,7 +111,7 @@ async function inspect(
     report: {
       version: settings.version.split(' ')[0],
       // a weaker setting is raised to `on` by every function that writes
-      survivesPrimaryLoss: synchronousStandbyNames !== '' && synchronousCommit !== 'local',
+      survivesPrimaryLoss: synchronousStandbyNames !== '',
       synchronousCommit,
       synchronousStandbyNames,
     },

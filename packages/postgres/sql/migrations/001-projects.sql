@@ -34,9 +34,6 @@ CREATE TABLE ingest.heads (
 
 CREATE UNLOGGED TABLE ingest.servers (server uuid PRIMARY KEY, seen_at timestamptz NOT NULL);
 
--- Ids of batches, in blocks: they say nothing about the order of batches.
-CREATE SEQUENCE ingest.batch_ids INCREMENT BY 100000 MINVALUE 0 START WITH 0;
-
 -- Raises the durability of this transaction to a local flush at least, whatever the session is set to.
 CREATE FUNCTION ingest.require_durability_1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -98,10 +95,4 @@ END $$;
 CREATE FUNCTION ingest.unregister_server_1(id uuid) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS $$
   DELETE FROM ingest.servers s WHERE s.server = id;
-$$;
-
--- The first id of a block of ids of batches.
-CREATE FUNCTION ingest.next_batch_ids_1() RETURNS bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS $$
-  SELECT nextval('ingest.batch_ids');
 $$;

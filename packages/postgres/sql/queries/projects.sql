@@ -25,8 +25,5 @@ SELECT ingest.register_server_1($1::uuid, $2::float8 * interval '1 millisecond')
 -- name: unregister-server
 SELECT ingest.unregister_server_1($1::uuid)
 
--- name: next-batch-ids
-SELECT ingest.next_batch_ids_1() AS id
-
 -- name: check
 SELECT 1 AS ok

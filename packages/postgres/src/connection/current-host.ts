@@ -1,3 +1,4 @@
+import { kindOf } from './database-error.ts'
 import type { Host } from './hosts.ts'
 
 interface Connection {
@@ -34,13 +35,23 @@ export function createCurrentHost(hosts: readonly Host[]): CurrentHost {
     },
 
     async check(connection) {
-      const { rows } = await connection.query(hosts.length > 1 ? readOnly + walFile : readOnly)
+      const { rows } = await (hosts.length > 1 ? withTimeline(connection) : connection.query(readOnly))
       const [{ read_only: isReadOnly, wal_file: file } = { read_only: 'on' }] = rows
       if (isReadOnly === 'on') throw refusal('the server is read-only, as a standby is')
       const timeline = Number.parseInt(file?.slice(0, 8) ?? '0', 16)
       if (timeline < highestTimeline) throw refusal('another server was promoted since this one was the primary')
       highestTimeline = timeline
     },
+  }
+}
+
+/** A service that hides its write-ahead log has failover of its own. */
+async function withTimeline(connection: Connection): ReturnType<Connection['query']> {
+  try {
+    return await connection.query(readOnly + walFile)
+  } catch (error) {
+    if (kindOf(error) !== 'final') throw error
+    return connection.query(readOnly)
   }
 }
 

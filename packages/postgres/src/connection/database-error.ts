@@ -20,6 +20,7 @@ const lostStates = new Set([
   '57P01', // admin_shutdown
   '57P02', // crash_shutdown
   '57P03', // cannot_connect_now
+  '57P04', // database_dropped
   '57P05', // idle_session_timeout
 ])
 const retryStates = new Set([
@@ -27,7 +28,10 @@ const retryStates = new Set([
   '40P01', // deadlock_detected
 ])
 const busyStates = new Set([
+  '53000', // insufficient_resources
+  '53200', // out_of_memory
   '53300', // too_many_connections
+  '53400', // configuration_limit_exceeded
   '55P03', // lock_not_available
   '57014', // query_canceled, by statement_timeout
 ])
@@ -36,6 +40,11 @@ const refusedStates = new Set([
   '28P01', // invalid_password
   '3D000', // invalid_catalog_name
   '42501', // insufficient_privilege
+])
+const failedStates = new Set([
+  '58030', // io_error
+  'XX001', // data_corrupted
+  'XX002', // index_corrupted
 ])
 const missingStates = new Set([
   '3F000', // invalid_schema_name
@@ -76,6 +85,9 @@ export function toIngestError(error: unknown): unknown {
   }
   if (missingStates.has(code)) {
     return new IngestError('store-failed', `The schema "ingest" was changed or dropped: ${message}.`, { cause: error })
+  }
+  if (failedStates.has(code)) {
+    return new IngestError('store-failed', `The database has failed: ${message}.`, { cause: error })
   }
   return error
 }

@@ -33,6 +33,8 @@ export interface Database {
 }
 
 const connectTimeoutMs = 2000
+/** How long running statements may take when the database is closed. */
+const closeTimeoutMs = 2000
 /** How long statements are repeated. */
 export const retryMs = 3000
 const retryDelayMsMax = 500
@@ -48,6 +50,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
   const current = createCurrentHost(hosts)
   // PgBouncer refuses startup parameters that it does not know
   let mayStartWithTimeouts = true
+  const clients = new Set<pg.Client>()
   const pool = new pg.Pool({
     application_name: 'ingest',
     ...config,
@@ -58,6 +61,8 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     Client: function createClient(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
       const client = new pg.Client({ ...settings, ...timeouts, ...current.get() })
+      clients.add(client)
+      client.on('end', () => clients.delete(client))
       // the statement that is running reports the error
       return client.on('error', () => {})
     } as unknown as typeof pg.Client,
@@ -152,7 +157,11 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
       }
     },
 
-    close: () => pool.end(),
+    async close() {
+      await Promise.race([pool.end(), sleep(closeTimeoutMs, undefined, { ref: false })])
+      // a database that does not respond must not keep the process from ending
+      for (const client of clients) client.connection.stream.destroy()
+    },
   }
 }
 

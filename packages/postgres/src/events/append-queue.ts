@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { type AppendBatch, type AppendResult, decodeEvents, IngestError } from '@ingest/core'
 import { countEvents } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
@@ -11,8 +12,8 @@ const groupBatchesMax = 10
 const groupEventsMax = 1000
 /** Batches of one project that wait. */
 const waitingMax = 1000
-/** The ids of a block: the increment of the sequence. */
-const blockSize = 100_000
+/** Of a positive `bigint`, 43 bits are random. */
+const blockBits = 20n
 /** Raised by `append_1` for a number that no project has. */
 const unknownProject = 'IG001'
 
@@ -36,7 +37,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
   const queues = new Map<string, ProjectQueue>()
   /** Projects whose last append had an event that was known before: the next one probably has too. */
   const repeating = new Set<string>()
-  const batchIds = createBatchIds(database)
+  const batchIds = createBatchIds()
 
   function startNext(projectId: string, queue: ProjectQueue): void {
     while (queue.waiting.length > 0 && queue.inFlight < inFlightMax) {
@@ -52,7 +53,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
 
   async function appendGroup(projectId: string, group: WaitingBatch[]): Promise<void> {
     try {
-      const firstId = await batchIds.take(group.length)
+      const firstId = batchIds.take(group.length)
       const batches = group.map(({ batch }) => batch)
       const values = [firstId, !repeating.has(projectId), ...appendValues(batches)]
       const { deadline } = group[0] as WaitingBatch
@@ -136,30 +137,23 @@ function conflictsInGroup(batches: readonly AppendBatch[], stored: readonly bool
   })
 }
 
-/** Ids of batches, from blocks that the database gives out. */
-function createBatchIds(database: Database) {
-  let next = 0
+/**
+ * Ids of batches, in random blocks: with a sequence, two servers might get one block when a failover loses its last
+ * value.
+ */
+function createBatchIds() {
+  let next = 0n
   let left = 0
-  let refill: Promise<void> | undefined
-
-  async function takeBlock(): Promise<void> {
-    const [row] = await database.query<{ id: number }>('next-batch-ids')
-    next = (row as { id: number }).id
-    left = blockSize
-  }
-
   return {
     /** The first of `count` ids. */
-    async take(count: number): Promise<number> {
-      while (left < count) {
-        refill ??= takeBlock().finally(() => {
-          refill = undefined
-        })
-        await refill
+    take(count: number): bigint {
+      if (left < count) {
+        next = (randomBytes(8).readBigUInt64BE() >> (blockBits + 1n)) << blockBits
+        left = 2 ** Number(blockBits)
       }
       left -= count
-      next += count
-      return next - count
+      next += BigInt(count)
+      return next - BigInt(count)
     },
   }
 }
