@@ -46,7 +46,8 @@ const variants: Variant[] = [
   },
   {
     name: 'keys that are not sorted',
-    change: (sql) => replace(sql, /\n +ORDER BY e\.key, e\.batch_no/g, ''),
+    // slow, so that two appends meet in the midst of theirs
+    change: (sql) => replace(sql, /\n +ORDER BY e\.key, e\.batch_no/g, ', LATERAL pg_sleep(e.idx / 1e5) AS s'),
     checks: ['batches of the same events in different orders are stored once, without an error'],
   },
   {

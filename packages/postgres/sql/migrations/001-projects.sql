@@ -42,11 +42,16 @@ BEGIN
   END IF;
 END $$;
 
+-- Whether commits wait for a standby.
+CREATE FUNCTION ingest.has_standby_1() RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT current_setting('synchronous_standby_names') <> '';
+$$;
+
 -- Makes this transaction wait for the synchronous standby, if there is one, though it writes nothing. After a crash of the
 -- primary its log may hold commits that no standby has and that were never acknowledged; a repeated write finds them.
 CREATE FUNCTION ingest.await_standby_1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF current_setting('synchronous_standby_names') <> '' THEN
+  IF ingest.has_standby_1() THEN
     PERFORM pg_logical_emit_message(true, 'ingest', '');
   END IF;
 END $$;

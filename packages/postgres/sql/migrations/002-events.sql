@@ -105,6 +105,8 @@ BEGIN
     conflicts := ingest.count_conflicts_1(project, first_id, bodies, batch_nos, stored_batches, stored_idxs);
     -- nothing is new, or this call is repeated
     IF inserted = 0 THEN
+      -- while the standby is away, one session of a project waits for it, and the others for the lock
+      IF ingest.has_standby_1() THEN PERFORM FROM ingest.heads h WHERE h.project = project FOR NO KEY UPDATE; END IF;
       PERFORM ingest.await_standby_1();
       RETURN;
     END IF;

@@ -390,7 +390,10 @@ BEGIN
     END IF;
   END IF;
   IF outcome NOT IN ('stored', 'existing') THEN RETURN; END IF;
-  IF outcome = 'existing' THEN PERFORM ingest.await_standby_1(); END IF;
+  IF outcome = 'existing' AND ingest.has_standby_1() THEN
+    PERFORM ingest.lock_maps_1(project);
+    PERFORM ingest.await_standby_1();
+  END IF;
   SELECT coalesce(array_agg(r.build_id), '{}'), coalesce(array_agg(r.place_id), '{}') INTO builds, places
     FROM (
       SELECT m.build_id, m.place_id FROM ingest.manifests m
