@@ -98,7 +98,7 @@ t.test('migrate', options, async (t) => {
   t.match({ ...again, stdout: JSON.parse(again.stdout) }, { code: 0, stdout: { from: to, to } })
 
   await t.test('--new-epoch refuses cursors from before', async (t) => {
-    await run(['send', '-'], env, linesOf('e', 2).join('\n'))
+    await run(['send', '-', '--concurrency', '1'], env, linesOf('e', 2).join('\n'))
     const { cursor } = JSON.parse((await run(['find', 'e-0', '--json'], env)).stdout)
     t.match(await run(['export', '--after', cursor], env), { code: 0, stdout: /"e-1"/ })
     t.match(await run(['migrate', '--new-epoch'], env), { code: 0, stdout: /cursors from before are refused\n$/ })
