@@ -71,7 +71,7 @@ export function checkStoreOption(command: Command, name: string): void {
   )
 }
 
-/** Whether a store is a PostgreSQL database. It repeats the rule of `isPostgresUrl`, to load nothing for `--help`. */
+/** Whether a store is a PostgreSQL database, by its scheme. */
 export function isDatabase(store: string): boolean {
   return /^postgres(ql)?:\/\//i.test(store)
 }

@@ -1,4 +1,3 @@
-export { isPostgresUrl } from './connection/hosts.ts'
 export {
   type DurabilityReport,
   openPostgresStore,

@@ -48,7 +48,8 @@ export function tailCommand(io: Io): Command {
 const tailHelp = `
 On a terminal, each event is one row: time of receipt, type, build, player, and as much of the other fields as fits. In a
 pipe, the output is NDJSON. Exit code 130 after SIGINT, 0 after the reader closed the pipe.
-While the server or the database is unreachable, tail retries without a limit, whatever --retries is, and resumes where it stopped.
+While the server or the database is unreachable, tail retries without a limit, whatever --retries is, and resumes where
+it stopped.
 
 Examples:
   ingest tail --data data/games --project demo --type round.end

@@ -96,7 +96,8 @@ async function* mergeByTime(stores: CopyStores, copies: readonly EventCopy[]) {
   for (const head of heads) head.group = (await head.groups.next()).value ?? undefined
   for (;;) {
     let next: (typeof heads)[number] | undefined
-    for (const head of heads) if (head.group && (!next?.group || timeOf(head.group) < timeOf(next.group))) next = head
+    for (const head of heads)
+      if (head.group && (!next?.group || receivedAtOf(head.group) < receivedAtOf(next.group))) next = head
     if (!next?.group) return
     for (const event of next.group) hashEvent(next.copy.sourceHash, event)
     yield { copy: next.copy, group: next.group }
@@ -104,7 +105,7 @@ async function* mergeByTime(stores: CopyStores, copies: readonly EventCopy[]) {
   }
 }
 
-function timeOf(group: readonly StoredEvent[]): number {
+function receivedAtOf(group: readonly StoredEvent[]): number {
   return (group[0] as StoredEvent).receivedAt
 }
 

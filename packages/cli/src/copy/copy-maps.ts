@@ -38,13 +38,13 @@ export async function copyMaps(stores: CopyStores, projectId: string): Promise<C
     const copied: CopiedMaps = { maps: 0, bytes: 0 }
     const names = new Set<string>()
     for await (const entry of listMaps(stores.source, projectId)) {
-      names.add(nameOf(entry))
+      names.add(mapKeyOf(entry))
       copied.maps++
       copied.bytes += entry.slot.complete?.manifest.size ?? 0
       if (await copyMap(stores, projectId, entry)) isChanged = true
     }
     for await (const entry of listMaps(stores.target, projectId)) {
-      if (names.has(nameOf(entry))) continue
+      if (names.has(mapKeyOf(entry))) continue
       if (entry.slot.complete) throw hasOwnMap(projectId, entry)
       await dropPending(stores, projectId, entry)
       isChanged = true
@@ -63,7 +63,7 @@ async function* listMaps(store: Store, projectId: string): AsyncGenerator<MapEnt
   }
 }
 
-function nameOf({ placeId, buildId }: MapId): string {
+function mapKeyOf({ placeId, buildId }: MapId): string {
   return JSON.stringify([placeId, buildId])
 }
 

@@ -49,8 +49,8 @@ FROM (
 ) b
 WHERE b.received_at >= $2::bigint
 
--- of all watched projects, each by its key
 -- name: heads
+-- of all watched projects, each by its key
 SELECT p.project_id, h.seq
 FROM ingest.projects p
 JOIN ingest.heads h ON h.project = p.project

@@ -11,8 +11,8 @@ FROM (SELECT $1::int AS project, $2::text AS build_id, $3::bytea AS place_id) k
 LEFT JOIN ingest.builds b ON b.project = k.project AND b.build_id = k.build_id
 LEFT JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_id AND s.place_id = k.place_id
 
--- without a build, a place, or a map to begin after, these are null
 -- name: maps
+-- without a build, a place, or a map to begin after, these are null
 SELECT b.frozen_at, s.build_id, s.place_id, s.complete_head, s.complete_chunks, s.published_at,
   s.pending_head, s.pending_chunks, s.touched_at, s.missing
 FROM (
@@ -55,8 +55,8 @@ SELECT c.body FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = $2::
 -- name: pending-bytes
 SELECT t.pending_bytes FROM ingest.map_totals t WHERE t.project = $1::int
 
--- administration: crosses projects
 -- name: projects-with-expired-maps
+-- administration: crosses projects
 SELECT DISTINCT m.project
 FROM ingest.manifests m
 WHERE NOT m.kept AND m.touched_at < $1::bigint

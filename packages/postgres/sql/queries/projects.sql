@@ -10,8 +10,8 @@ SELECT p.version, p.state FROM ingest.projects p WHERE p.project = $1::int
 -- name: put-project
 SELECT ingest.put_project_1($1::int, $2::uuid, $3::uuid, $4) AS written
 
--- administration: crosses projects
 -- name: projects
+-- administration: crosses projects
 SELECT p.project_id
 FROM ingest.projects p
 WHERE p.state IS NOT NULL

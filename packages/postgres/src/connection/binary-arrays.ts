@@ -6,19 +6,17 @@
 const headerBytes = 20
 const elementHeaderBytes = 4
 
-const oids = { bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, bool: 16 }
+const oids = { bytea: 17, int8: 20, int2: 21, int4: 23, text: 25 }
 
 export function byteaArray(values: readonly Uint8Array[]): Buffer {
   return bytesArray('bytea', values)
 }
 
-/** An array of texts from their UTF-8 bytes. */
-export function utf8Array(values: readonly Uint8Array[]): Buffer {
-  return bytesArray('text', values)
-}
-
 export function textArray(values: readonly string[]): Buffer {
-  return utf8Array(values.map((value) => Buffer.from(value)))
+  return bytesArray(
+    'text',
+    values.map((value) => Buffer.from(value)),
+  )
 }
 
 export function int2Array(values: ArrayLike<number>): Buffer {
@@ -35,10 +33,6 @@ export function int8Array(values: ArrayLike<number>): Buffer {
     out.writeInt32BE(Math.floor(value / 2 ** 32), at)
     out.writeUInt32BE(value >>> 0, at + 4)
   })
-}
-
-export function boolArray(values: readonly boolean[]): Buffer {
-  return numberArray(oids.bool, 1, values.map(Number), (out, value, at) => out.writeUInt8(value, at))
 }
 
 /**

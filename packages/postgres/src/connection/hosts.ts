@@ -20,11 +20,6 @@ const portMax = 65_535
 /** Scheme, credentials, the list of hosts, and the rest. */
 const urlPattern = /^(postgres(?:ql)?:\/\/)((?:[^@/?#]*@)?)([^/?#]*)(.*)$/s
 
-/** Whether a text is the URL of a PostgreSQL database, as `openPostgresStore` takes it. */
-export function isPostgresUrl(text: string): boolean {
-  return /^postgres(ql)?:\/\//.test(text)
-}
-
 /**
  * Parses a connection URL of libpq's form, which may name several hosts: `postgres://user@a:5432,b:5432/db`. Its
  * parameter `target_session_attrs` is `any` or `read-write`; the store needs the latter in any case.

@@ -10,7 +10,7 @@ import {
 } from '@ingest/core'
 import { byteaArray } from '../connection/binary-arrays.ts'
 import type { Database } from '../connection/database.ts'
-import type { ProjectNumbers } from '../projects/project-numbers.ts'
+import { createProjectQuery, type ProjectNumbers, type ProjectQuery } from '../projects/project-numbers.ts'
 import { createAppendQueue } from './append-queue.ts'
 import { splitEvents } from './batch-body.ts'
 import { eventKey } from './event-key.ts'
@@ -42,12 +42,7 @@ const pageBytes = 2 ** 20
 export function createEventStore(options: EventStoreOptions): EventStore {
   const { database, numbers, identity, watch } = options
   const queue = createAppendQueue(database, numbers)
-
-  /** Runs a query of an existing project. */
-  async function queryOf<Row>(projectId: string, name: string, ...values: unknown[]): Promise<Row[]> {
-    const project = await numbers.find(projectId)
-    return project === undefined ? [] : database.query<Row>(name, [project, ...values])
-  }
+  const query = createProjectQuery(database, numbers)
 
   return {
     async append(projectId, batch) {
@@ -58,21 +53,21 @@ export function createEventStore(options: EventStoreOptions): EventStore {
     async known(projectId, eventIds) {
       const known = eventIds.map(() => false)
       const keys = byteaArray(eventIds.map(eventKey))
-      for (const { index } of await queryOf<{ index: number }>(projectId, 'known', keys)) known[index] = true
+      for (const { index } of await query<{ index: number }>(projectId, 'known', keys)) known[index] = true
       return known
     },
 
     async find(projectId, eventId) {
-      const [row] = await queryOf<BatchRow & { idx: number }>(projectId, 'find', eventKey(eventId))
+      const [row] = await query<BatchRow & { idx: number }>(projectId, 'find', eventKey(eventId))
       if (!row) return undefined
       const event = splitEvents(row.body).find(({ index }) => index === row.idx)
       return event && toEvent(eventCursors(identity, projectId), row, event)
     },
 
-    read: createRead(options, queryOf),
+    read: createRead(options, query),
 
     async lastCursor(projectId) {
-      const [row] = await queryOf<BatchRow>(projectId, 'last-batch')
+      const [row] = await query<BatchRow>(projectId, 'last-batch')
       const cursors = eventCursors(identity, projectId)
       const last = row && splitEvents(row.body).at(-1)
       return last ? toEvent(cursors, row, last).cursor : cursors.encode(0, 0)
@@ -81,14 +76,14 @@ export function createEventStore(options: EventStoreOptions): EventStore {
     watch: watch.watch,
 
     async totals(projectId) {
-      const [row] = await queryOf<TotalsRow>(projectId, 'totals')
+      const [row] = await query<TotalsRow>(projectId, 'totals')
       if (!row || row.events === 0) return { events: 0, batches: 0, bytes: 0 }
       const { first_at: firstAt, last_at: lastAt, ...totals } = row
       return { ...totals, firstAt, lastAt }
     },
 
     async countSince(projectId, since, batchesMax) {
-      const [row] = await queryOf<RecentRow>(projectId, 'newest-batches', since, batchesMax)
+      const [row] = await query<RecentRow>(projectId, 'newest-batches', since, batchesMax)
       const { batches, events, oldest } = row ?? { batches: 0, events: 0, oldest: since }
       return { events, since: batches === batchesMax ? oldest : since }
     },
@@ -109,10 +104,8 @@ interface RecentRow {
   oldest: number
 }
 
-type QueryOf = <Row>(projectId: string, name: string, ...values: unknown[]) => Promise<Row[]>
-
-function createRead({ identity, checkOpen }: EventStoreOptions, queryOf: QueryOf): EventStore['read'] {
-  const readBatches = shareReads((projectId, seq, count) => queryOf<BatchRow>(projectId, 'batches-from', seq, count))
+function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQuery): EventStore['read'] {
+  const readBatches = shareReads((projectId, seq, count) => query<BatchRow>(projectId, 'batches-from', seq, count))
   return async function* read(projectId, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
     checkOpen()
     const cursors = eventCursors(identity, projectId)
@@ -122,7 +115,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, queryOf: QueryOf
     let rows = await readBatches(projectId, seq, firstPageBatches)
     if (after !== undefined) cursors.check(after, position, recordAt(rows[0], seq, index))
     if (from !== undefined) {
-      const [first] = await queryOf<{ seq: number }>(projectId, 'first-batch-since', Math.max(0, Math.ceil(from)))
+      const [first] = await query<{ seq: number }>(projectId, 'first-batch-since', Math.max(0, Math.ceil(from)))
       if (!first) return
       if (first.seq > seq) {
         ;[seq, index] = [first.seq, -1]

@@ -1,7 +1,7 @@
 import { checkPendingBytes, type MapStore, readyMapsMax } from '@ingest/core'
 import { createTurns } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
-import type { ProjectNumbers } from '../projects/project-numbers.ts'
+import { createProjectQuery, type ProjectNumbers } from '../projects/project-numbers.ts'
 import { encodeDigest, type SlotRow, toSlot } from './slot-row.ts'
 import { readMap, updateMap } from './update-map.ts'
 
@@ -31,12 +31,7 @@ interface PutChunkRow {
 
 export function createMapStore({ database, numbers }: MapStoreOptions): MapStore {
   const inTurn = createTurns()
-
-  /** Runs a query of an existing project. */
-  async function queryOf<Row>(projectId: string, name: string, ...values: unknown[]): Promise<Row[]> {
-    const project = await numbers.find(projectId)
-    return project === undefined ? [] : database.query<Row>(name, [project, ...values])
-  }
+  const query = createProjectQuery(database, numbers)
 
   return {
     async map({ projectId, ...id }) {
@@ -46,12 +41,12 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
     async maps(projectId, { buildId, placeId, after, limit }) {
       const place = placeId === undefined ? undefined : Buffer.from(placeId)
       const afterPlace = after && Buffer.from(after.placeId)
-      const rows = await queryOf<EntryRow>(projectId, 'maps', buildId, place, after?.buildId, afterPlace, limit)
+      const rows = await query<EntryRow>(projectId, 'maps', buildId, place, after?.buildId, afterPlace, limit)
       return rows.map((row) => ({ placeId: row.place_id.toString(), buildId: row.build_id, slot: toSlot(row) }))
     },
 
     async builds(projectId, { after = '', limit }) {
-      const rows = await queryOf<BuildRow>(projectId, 'builds', after, limit)
+      const rows = await query<BuildRow>(projectId, 'builds', after, limit)
       return rows.map(({ build_id: buildId, frozen_at: frozenAt, maps }) => ({
         buildId,
         ...(frozenAt !== null && { frozenAt }),
@@ -68,7 +63,7 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
 
     async putChunk(projectId, { digest, bytes, receivedAt, pendingBytesMax }) {
       const values = [encodeDigest(digest), bytes, receivedAt, pendingBytesMax, readyMapsMax]
-      const [row] = await queryOf<PutChunkRow>(projectId, 'put-chunk', ...values)
+      const [row] = await query<PutChunkRow>(projectId, 'put-chunk', ...values)
       const { outcome, bytes_before: before, bytes_after: after, builds, places } = row ?? undeclared
       if (outcome === 'refused') {
         checkPendingBytes(before, after, pendingBytesMax)
@@ -79,7 +74,7 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
     },
 
     async readChunk(projectId, digest) {
-      const [row] = await queryOf<{ body: Buffer }>(projectId, 'chunk', encodeDigest(digest))
+      const [row] = await query<{ body: Buffer }>(projectId, 'chunk', encodeDigest(digest))
       return row?.body
     },
 
@@ -94,7 +89,7 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
     },
 
     async pendingBytes(projectId) {
-      const [row] = await queryOf<{ pending_bytes: number }>(projectId, 'pending-bytes')
+      const [row] = await query<{ pending_bytes: number }>(projectId, 'pending-bytes')
       return row?.pending_bytes ?? 0
     },
   }

@@ -75,10 +75,11 @@ export async function updateMap<T>(
   for (let races = 0; ; races++) {
     const found = await readMap(database, await numbers.find(key.projectId), key, encoded)
     const isPresent = (_: unknown, i: number) => found.present?.[i] === '1'
+    const isAbsent = (_: unknown, i: number) => found.present?.[i] !== '1'
     const slot = toSlot(found)
     const { contents, result } = decide(slot, new Set(digests.filter(isPresent)))
     if (!contents) return result
-    const absent = races < exactRacesMax ? encoded.filter((_, i) => !isPresent(_, i)) : []
+    const absent = races < exactRacesMax ? encoded.filter(isAbsent) : []
     const [put] = await database.query<PutRow>('put-map', [
       await numbers.create(key.projectId),
       key.buildId,

@@ -54,6 +54,16 @@ export function createProjectNumbers(database: Database): ProjectNumbers {
   }
 }
 
+/** Runs a query of `sql/queries` whose first value is the number of a project. Without the project, no rows. */
+export type ProjectQuery = <Row>(projectId: string, name: string, ...values: unknown[]) => Promise<Row[]>
+
+export function createProjectQuery(database: Database, numbers: ProjectNumbers): ProjectQuery {
+  return async <Row>(projectId: string, name: string, ...values: unknown[]) => {
+    const project = await numbers.find(projectId)
+    return project === undefined ? [] : database.query<Row>(name, [project, ...values])
+  }
+}
+
 /** A hash of the id, so that it stays the same after a failover that lost the project; further attempts for collisions. */
 export function numberOf(projectId: string, attempt: number): number {
   return hash('sha256', `${attempt}:${projectId}`, 'buffer').readInt32BE(0)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isPostgresUrl, parseUrl } from '../../src/connection/hosts.ts'
+import { parseUrl } from '../../src/connection/hosts.ts'
 
 t.test('a connection URL names one host or several', async (t) => {
   const hostsOf = (list: string) => parseUrl(`postgres://u:secret@${list}/db`).hosts
@@ -78,9 +78,4 @@ t.test('an invalid URL is refused without its password', async (t) => {
       t.notMatch(`${(error as Error).message} ${(error as Error).cause ?? ''}`, /secret/, url)
     }
   }
-})
-
-t.test('a URL is told from a path by its scheme', async (t) => {
-  for (const url of ['postgres://h/db', 'postgresql://h']) t.ok(isPostgresUrl(url))
-  for (const path of ['data', './postgres://', 'http://h', 'postgres', 'POSTGRES/x']) t.notOk(isPostgresUrl(path))
 })

@@ -116,13 +116,19 @@ t.test('maps in PostgreSQL', { skip: noPostgres }, async (t) => {
       const contents = ++races % 2 ? {} : { complete: { manifest: manifestOf('a'), publishedAt: 1 } }
       await others.updateMap({ ...key, placeId: '2' }, { uploads: [chunk('a')] }, () => ({ contents, result: 1 }))
     })
-    const contents = { complete: { manifest: manifestOf('a'), publishedAt: 1 } }
-    await others.updateMap({ ...key, placeId: '2' }, { uploads: [chunk('a')] }, () => ({ contents, result: 1 }))
-    await maps.updateMap(key, { digests: [chunk('a').digest] }, (_, present) =>
-      present.size === 1 ? { contents, result: 1 } : { contents: {}, result: 1 },
-    )
-    const { complete } = await others.map(key)
-    if (complete) t.same(await others.readChunk('p', chunk('a').digest), Buffer.from('a'))
+    const complete = { manifest: manifestOf('a'), publishedAt: 1 }
+    const pending = { manifest: manifestOf('a'), touchedAt: 1 }
+    await others.updateMap({ ...key, placeId: '2' }, { uploads: [chunk('a')] }, () => ({
+      contents: { complete },
+      result: 1,
+    }))
+    const seen: number[] = []
+    await maps.updateMap(key, { digests: [chunk('a').digest] }, (_, present) => {
+      seen.push(present.size)
+      return { contents: present.size === 1 ? { complete } : { pending }, result: 1 }
+    })
+    t.same(seen, [1, 0, 1, 0, 1, 0])
+    t.same(await others.map(key), { pending: { ...pending, missing: [] } })
     await close()
   })
 

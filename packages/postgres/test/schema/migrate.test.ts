@@ -4,7 +4,8 @@ import t from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { migratePostgres, printMigrations, schemaVersion } from '../../src/schema/migrate.ts'
 import { batchOf, idsOf } from '../batches.ts'
-import { copyDatabase, createDatabase, noPostgres, runSql } from '../database.ts'
+import { cleanUp, copyDatabase, createDatabase, dropDatabase, noPostgres, runSql } from '../database.ts'
+import { startPostgres, whyNoServer } from '../postgres-server.ts'
 
 t.test('migrations', { skip: noPostgres }, async (t) => {
   t.test('an empty database gets the schema, once', async (t) => {
@@ -91,11 +92,12 @@ t.test('migrations', { skip: noPostgres }, async (t) => {
     }
   })
 
-  t.test('a database that is not durable, or not UTF8, is refused', async (t) => {
+  t.test('a database that is not UTF8 is refused', async (t) => {
     const url = await createDatabase()
-    await runSql(url, `CREATE DATABASE ascii_${process.pid} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'`)
     const ascii = new URL(url)
-    ascii.pathname = `/ascii_${process.pid}`
+    ascii.pathname += '_ascii'
+    await runSql(url, `CREATE DATABASE ${ascii.pathname.slice(1)} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'`)
+    cleanUp(() => dropDatabase(ascii.href))
     await t.rejects(openPostgresStore(ascii.href), { code: 'store-incompatible', message: /SQL_ASCII/ })
   })
 
@@ -133,6 +135,15 @@ t.test('migrations', { skip: noPostgres }, async (t) => {
     t.strictSame(await idsOf(copy, { after: cursor }), ['b'])
     await copy.close()
   })
+})
+
+t.test('a server that may lose or tear what it acknowledged is refused', { skip: whyNoServer() }, async (t) => {
+  for (const setting of ['fsync', 'full_page_writes']) {
+    const server = await startPostgres({ settings: { [setting]: 'off' } })
+    const message = new RegExp(`runs with ${setting} = off`)
+    await t.rejects(openPostgresStore(server.url), { code: 'store-incompatible', message })
+    await server.stop()
+  }
 })
 
 t.test('a database that cannot be reached is unavailable, and temporarily', async (t) => {

@@ -38,7 +38,7 @@ export async function raceFreeze({ publisher, appender, reader }: FreezeRacers, 
   const id = key({ buildId })
   let appendedAt: 'not yet' | 'begun' | 'done' = 'not yet'
   let running = true
-  const answers: { frozen: boolean; digest: Digest | undefined }[] = []
+  const publications: { frozen: boolean; digest: Digest | undefined }[] = []
 
   await publish(
     publisher,
@@ -52,22 +52,23 @@ export async function raceFreeze({ publisher, appender, reader }: FreezeRacers, 
       const known = version % 4 > 0
       const text = known ? `${buildId} ${(lane + version) % 4}` : `${buildId} ${lane} ${version}`
       const begun = appendedAt
-      const answer = await publisher.updateMap(id, known ? {} : uploadsOf(text), (slot) => {
+      const publication = await publisher.updateMap(id, known ? {} : uploadsOf(text), (slot) => {
         const digest = slot.complete?.manifest.digest
         if (slot.frozenAt !== undefined) return { result: { frozen: true, digest } }
         return { contents: wholeOf(text), result: { frozen: false, digest: manifestOf(text).digest } }
       })
-      if (begun === 'done') assert.ok(answer.frozen, 'a publication after the append resolved sees the build open')
-      if (appendedAt === 'not yet') assert.ok(!answer.frozen, 'a publication before the event sees the build frozen')
-      answers.push(answer)
-      if (answer.frozen) return
+      if (begun === 'done') assert.ok(publication.frozen, 'a publication after the append resolved sees the build open')
+      if (appendedAt === 'not yet')
+        assert.ok(!publication.frozen, 'a publication before the event sees the build frozen')
+      publications.push(publication)
+      if (publication.frozen) return
       await nextTurn()
     }
   }
 
   async function appendOne(): Promise<Digest | undefined> {
     // counts publications, as stores differ in speed
-    while (running && answers.length < turns % 10) await nextTurn()
+    while (running && publications.length < turns % 10) await nextTurn()
     for (let i = 0; i < turns % 3; i++) await nextTurn()
     appendedAt = 'begun'
     await appender.append('p', eventBatch(buildId, buildId))
@@ -92,11 +93,11 @@ export async function raceFreeze({ publisher, appender, reader }: FreezeRacers, 
   })
   const [[afterwards]] = await Promise.all([working, watch(), watch()])
   const { complete, frozenAt } = await reader.map(id)
-  const frozen = answers.filter((answer) => answer.frozen)
+  const frozen = publications.filter((publication) => publication.frozen)
   assert.ok(frozenAt !== undefined && frozen.length > 0)
   assert.equal(complete?.manifest.digest, afterwards, 'nothing changes after the append resolved')
   for (const { digest } of frozen) assert.equal(digest, complete?.manifest.digest, 'all see the map that is frozen')
-  const published = answers.filter((answer) => !answer.frozen).map(({ digest }) => digest)
+  const published = publications.filter((publication) => !publication.frozen).map(({ digest }) => digest)
   assert.ok(complete === undefined || published.includes(complete.manifest.digest))
   for (const { digest } of complete?.manifest.chunks ?? []) assert.ok(await reader.readChunk('p', digest))
 }

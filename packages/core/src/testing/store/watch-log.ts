@@ -20,6 +20,21 @@ function watchedIds(name: string, size: number): string[] {
  * must have become visible with its first event. Returns the ids in the order in which they were read.
  */
 export async function watch(store: Store, other: Store, isRunning: () => boolean): Promise<string[]> {
+  return tail(store, isRunning, async (id) => {
+    const [name, size, index] = id.split('/') as [string, string, string]
+    if (index !== '0') return
+    const [at, known] = await Promise.all([frozenAt(other, name), other.known('p', watchedIds(name, Number(size)))])
+    assert.notEqual(at, undefined, 'an event is visible and its build is open')
+    assert.ok(known.every(Boolean), 'an event is visible and others of its batch are not')
+  })
+}
+
+/** Reads behind its cursor until nothing is running, and once more. Returns the ids in the order in which they were read. */
+export async function tail(
+  store: Store,
+  isRunning: () => boolean,
+  onId: (id: string) => Promise<void> = async () => {},
+): Promise<string[]> {
   const seen: string[] = []
   let options: ReadOptions = {}
   for (let last = false; !last; ) {
@@ -28,26 +43,7 @@ export async function watch(store: Store, other: Store, isRunning: () => boolean
       options = { after: each.cursor }
       const id = idOfStored(each)
       seen.push(id)
-      const [name, size, index] = id.split('/') as [string, string, string]
-      if (index !== '0') continue
-      const [at, known] = await Promise.all([frozenAt(other, name), other.known('p', watchedIds(name, Number(size)))])
-      assert.notEqual(at, undefined, 'an event is visible and its build is open')
-      assert.ok(known.every(Boolean), 'an event is visible and others of its batch are not')
-    }
-    await nextTurn()
-  }
-  return seen
-}
-
-/** Reads behind its cursor until nothing is running, and once more. Returns the ids in the order in which they were read. */
-export async function tail(store: Store, isRunning: () => boolean): Promise<string[]> {
-  const seen: string[] = []
-  let options: ReadOptions = {}
-  for (let last = false; !last; ) {
-    last = !isRunning()
-    for await (const each of store.read('p', options)) {
-      options = { after: each.cursor }
-      seen.push(idOfStored(each))
+      await onId(id)
     }
     await nextTurn()
   }
