@@ -71,8 +71,8 @@ export interface EventStore {
   /**
    * Stores the events of `batch` that are new to the project, in their order, and freezes the builds that they
    * reference, in one transaction: pending replacements of complete maps of these builds are dropped. Of concurrent
-   * appends of one id, over all processes, exactly one stores it. Resolves once the events would survive power loss;
-   * no reader sees them before.
+   * appends of one id, over all processes, exactly one stores it. Concurrent appends are stored in any order. Resolves
+   * once the events would survive power loss; no reader sees them before.
    */
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
   /** For each id, whether the project has an event with it. */

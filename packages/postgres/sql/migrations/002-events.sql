@@ -74,7 +74,7 @@ BEGIN
   -- keys ascending, so that concurrent appends of the same ids wait for each other in one order
   IF expect_new THEN
     BEGIN
-      -- ON CONFLICT would take a lock and write a record for each row: a quarter of the processor time
+      -- ON CONFLICT locks each row and writes a record for it
       INSERT INTO ingest.event_keys (project, key, batch, idx)
         SELECT project, e.key, first_id + e.batch_no, e.idx
         FROM unnest(keys, batch_nos, idxs) AS e(key, batch_no, idx)
@@ -131,6 +131,7 @@ BEGIN
     WHERE h.project = project
     RETURNING h.seq - batch_count INTO base;
   IF NOT FOUND THEN
+    -- the store creates the project and repeats the call
     RAISE EXCEPTION 'the project does not exist' USING ERRCODE = 'IG001';
   END IF;
   -- the head is locked: the newest batch is the one before
@@ -168,7 +169,7 @@ BEGIN
 END $$;
 
 -- For each batch, how many events differ from the event that another call stored under their key, at `stored_batches`
--- and `stored_idxs`. Null if it is none of any batch.
+-- and `stored_idxs`. Null if no event differs.
 CREATE FUNCTION ingest.count_conflicts_1(
   project int, first_id bigint, bodies text[], batch_nos int[], stored_batches bigint[], stored_idxs smallint[])
 RETURNS int[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$

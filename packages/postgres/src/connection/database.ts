@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { IngestError } from '@ingest/core'
-import pg, { type PoolClient, type PoolConfig, type QueryConfig } from 'pg'
+import type { PoolClient, PoolConfig, QueryConfig } from 'pg'
 import { queries } from '../sql.ts'
-import { createCurrentHost } from './current-host.ts'
+import { connectTimeoutMs, openConnections } from './connections.ts'
 import { kindOf, toIngestError } from './database-error.ts'
-import { parseUrl } from './hosts.ts'
+import { createSlots } from './slots.ts'
 
 export interface DatabaseOptions {
   /** The most connections at once. */
@@ -32,47 +31,14 @@ export interface Database {
   close(): Promise<void>
 }
 
-const connectTimeoutMs = 2000
-/** How long running statements may take when the database is closed. */
-const closeTimeoutMs = 2000
 /** How long statements are repeated. */
-export const retryMs = 3000
+const retryMs = 3000
 const retryDelayMsMax = 500
-/** The most statements that wait for a connection. */
-const waitingMax = 10_000
-/** `int8`: all numbers of the schema are below 2^53. */
-const int8 = 20
 
 /** Opens a pool of connections; connects with the first statement. */
 export function openDatabase(target: string | PoolConfig, options: DatabaseOptions): Database {
-  const { config, hosts } = typeof target === 'string' ? parseUrl(target) : { config: target, hosts: [] }
-  const { statementTimeoutMs, connectionsMax } = options
-  const current = createCurrentHost(hosts)
-  // PgBouncer refuses startup parameters that it does not know
-  let mayStartWithTimeouts = true
-  const clients = new Set<pg.Client>()
-  const pool = new pg.Pool({
-    application_name: 'ingest',
-    ...config,
-    max: connectionsMax,
-    connectionTimeoutMillis: connectTimeoutMs,
-    query_timeout: statementTimeoutMs + connectTimeoutMs,
-    keepAlive: true,
-    Client: function createClient(settings: PoolConfig) {
-      const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
-      const client = new pg.Client({ ...settings, ...timeouts, ...current.get() })
-      clients.add(client)
-      client.on('end', () => clients.delete(client))
-      // the statement that is running reports the error
-      return client.on('error', () => {})
-    } as unknown as typeof pg.Client,
-    types: { getTypeParser },
-    onConnect: current.check,
-  } as PoolConfig)
-  // idle connections end when the database restarts
-  pool.on('error', () => {})
-  const slots = createSlots(connectionsMax)
-  let visited: Promise<void> | undefined
+  const { connect, close } = openConnections(target, options)
+  const slots = createSlots(options.connectionsMax)
 
   async function attempt<Row>(text: string, values: readonly unknown[], deadline: number): Promise<Row[]> {
     const client = await connect()
@@ -89,33 +55,6 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     }
   }
 
-  /** Connects to each host once, so that a former primary is known from the start. */
-  async function visitHosts(): Promise<void> {
-    const timeouts = { connectionTimeoutMillis: connectTimeoutMs, query_timeout: connectTimeoutMs }
-    const visits = hosts.map(async (host) => {
-      const client = new pg.Client({ ...config, ...timeouts, ...host }).on('error', () => {})
-      await client.connect()
-      await current.check(client).finally(() => client.end())
-    })
-    await Promise.allSettled(visits)
-  }
-
-  async function connect(): Promise<PoolClient> {
-    if (hosts.length > 1) visited ??= visitHosts()
-    await visited
-    const tried = current.get()
-    try {
-      return await pool.connect()
-    } catch (error) {
-      if (/unsupported startup parameter/.test((error as Error).message)) {
-        mayStartWithTimeouts = false
-        return pool.connect()
-      }
-      current.leave(tried)
-      throw error
-    }
-  }
-
   async function repeat<T>(operation: () => Promise<T>, deadline: number): Promise<T> {
     const until = Math.min(performance.now() + retryMs, deadline)
     for (let attempts = 0; ; attempts++) {
@@ -129,7 +68,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     }
   }
 
-  const newDeadline = () => performance.now() + statementTimeoutMs + connectTimeoutMs
+  const newDeadline = () => performance.now() + options.statementTimeoutMs + connectTimeoutMs
 
   return {
     deadline: newDeadline,
@@ -157,53 +96,6 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
       }
     },
 
-    async close() {
-      await Promise.race([pool.end(), sleep(closeTimeoutMs, undefined, { ref: false })])
-      // a database that does not respond must not keep the process from ending
-      for (const client of clients) client.connection.stream.destroy()
-    },
-  }
-}
-
-function getTypeParser(oid: number, format?: 'text' | 'binary') {
-  return oid === int8 ? Number : pg.types.getTypeParser(oid, format as 'text')
-}
-
-/** Slots for connections: the connection timeout of a pool also counts the wait for one. */
-function createSlots(count: number) {
-  let free = count
-  const waiting = new Set<() => void>()
-  return {
-    /** Takes a slot, which must be released. */
-    async take(deadline: number): Promise<void> {
-      if (free > 0) {
-        free--
-        return
-      }
-      if (waiting.size >= waitingMax) {
-        throw new IngestError('overloaded', 'Too many statements wait for the database.', { retryAfterSeconds: 1 })
-      }
-      await new Promise<void>((resolve, reject) => {
-        const timer = setTimeout(() => {
-          waiting.delete(take)
-          reject(toIngestError(new Error('timeout expired')))
-        }, deadline - performance.now())
-        function take(): void {
-          clearTimeout(timer)
-          resolve()
-        }
-        waiting.add(take)
-      })
-    },
-
-    release(): void {
-      const [next] = waiting
-      if (!next) {
-        free++
-        return
-      }
-      waiting.delete(next)
-      next()
-    },
+    close,
   }
 }

@@ -18,7 +18,7 @@ export interface Target {
 const portDefault = 5432
 const portMax = 65_535
 /** Scheme, credentials, the list of hosts, and the rest. */
-const urlPattern = /^(postgres(?:ql)?:\/\/)((?:[^@/?#]*@)?)([^/?#]*)(.*)$/s
+const urlPattern = /^(postgres(?:ql)?:\/\/)((?:[^@/?#]*@)?)([^/?#]*)(.*)$/is
 
 /**
  * Parses a connection URL of libpq's form, which may name several hosts: `postgres://user@a:5432,b:5432/db`. Its

@@ -12,6 +12,8 @@ const groupBatchesMax = 10
 const groupEventsMax = 1000
 /** Batches of one project that wait. */
 const waitingMax = 1000
+/** The most projects that are remembered to send known events. */
+const repeatingMax = 10_000
 /** Of a positive `bigint`, 43 bits are random. */
 const blockBits = 20n
 /** Raised by `append_1` for a number that no project has. */
@@ -59,7 +61,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
       const { deadline } = group[0] as WaitingBatch
       const row = await appendTo(projectId, values, deadline)
       if (row.fresh === null) repeating.delete(projectId)
-      else repeating.add(projectId)
+      else if (repeating.size < repeatingMax) repeating.add(projectId)
       const results = toResults(batches, row)
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
     } catch (error) {

@@ -111,6 +111,17 @@ t.test('migrations', { skip: noPostgres }, async (t) => {
     t.match(report, { schema: schemaVersion, synchronousCommit: 'on', survivesPrimaryLoss: false })
   })
 
+  const ownServer = process.env.INGEST_TEST_POSTGRES ? 'it changes a setting of the server' : false
+  t.test('a synchronous standby is reported', { skip: ownServer }, async (t) => {
+    const url = await createDatabase()
+    await migratePostgres(url)
+    t.teardown(() => setStandbyNames(url, ''))
+    await setStandbyNames(url, 'standby')
+    const reports: object[] = []
+    await (await openPostgresStore(url, { onOpen: (report) => void reports.push(report) })).close()
+    t.match(reports, [{ survivesPrimaryLoss: true, synchronousStandbyNames: 'standby' }])
+  })
+
   t.test('a weaker durability of the session is raised', async (t) => {
     const url = await createDatabase()
     await migratePostgres(url)
@@ -151,6 +162,16 @@ t.test('a database that cannot be reached is unavailable, and temporarily', asyn
   t.match(error, { code: 'store-unavailable', retryable: true, retryAfterSeconds: 1 })
   t.notMatch(error.message, /canary/)
 })
+
+/** Resolves once new sessions see it. */
+async function setStandbyNames(url: string, names: string): Promise<void> {
+  await runSql(url, `ALTER SYSTEM SET synchronous_standby_names = '${names}'`)
+  await runSql(url, 'SELECT pg_reload_conf()')
+  for (;;) {
+    const [row] = await runSql<{ value: string }>(url, "SELECT current_setting('synchronous_standby_names') AS value")
+    if (row?.value === names) return
+  }
+}
 
 async function setMeta(url: string, name: string, value: number): Promise<void> {
   await runSql(url, 'UPDATE ingest.meta SET value = $2 WHERE name = $1', [name, String(value)])

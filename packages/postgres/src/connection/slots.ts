@@ -1,0 +1,44 @@
+import { IngestError } from '@ingest/core'
+import { toIngestError } from './database-error.ts'
+
+/** The most statements that wait for a connection. */
+const waitingMax = 10_000
+
+/** Slots for connections: the connection timeout of a pool also counts the wait for one. */
+export function createSlots(count: number) {
+  let free = count
+  const waiting = new Set<() => void>()
+  return {
+    /** Takes a slot, which must be released. */
+    async take(deadline: number): Promise<void> {
+      if (free > 0) {
+        free--
+        return
+      }
+      if (waiting.size >= waitingMax) {
+        throw new IngestError('overloaded', 'Too many statements wait for the database.', { retryAfterSeconds: 1 })
+      }
+      await new Promise<void>((resolve, reject) => {
+        const timer = setTimeout(() => {
+          waiting.delete(take)
+          reject(toIngestError(new Error('timeout expired')))
+        }, deadline - performance.now())
+        function take(): void {
+          clearTimeout(timer)
+          resolve()
+        }
+        waiting.add(take)
+      })
+    },
+
+    release(): void {
+      const [next] = waiting
+      if (!next) {
+        free++
+        return
+      }
+      waiting.delete(next)
+      next()
+    },
+  }
+}
