@@ -67,7 +67,7 @@ export function checkStoreOption(command: Command, name: string): void {
   if (command.getOptionValueSource(name) !== 'cli' || !hasPassword(command.getOptionValue(name))) return
   const variable = `INGEST_${name.toUpperCase()}`
   command.error(
-    `a password on the command line is visible to other users: set the whole URL in ${variable}, or the password in PGPASSWORD or in a file that PGPASSFILE names`,
+    `a password on the command line is visible to other users: set the whole URL in ${variable}, or the password in PGPASSWORD`,
   )
 }
 

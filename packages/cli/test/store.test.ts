@@ -75,7 +75,7 @@ t.test('a password on the command line is refused by every command, and not repe
           `a password on the command line is visible to other users: set the whole URL in ${variable}`,
           name,
         )
-        t.match(stderr, /PGPASSWORD or in a file that PGPASSFILE names/)
+        t.match(stderr, /or the password in PGPASSWORD/)
         t.notMatch(stdout + stderr, canary, name)
       }
     }

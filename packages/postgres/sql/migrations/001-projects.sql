@@ -2,7 +2,8 @@
 --
 -- `project` leads every primary key, every unique index and the arguments of every function that writes: tables can be
 -- distributed by it. Only functions write, as their owner, so that a role with EXECUTE and SELECT can neither change nor
--- delete a stored event. The version in a function's name lets old and new servers run side by side.
+-- delete a stored event. The version in a function's name lets old and new servers run side by side. Without pg_temp at the
+-- end of its search_path, a function would find a type that its caller created there first.
 
 -- 'compatible' is the oldest version whose servers may use the schema.
 CREATE TABLE ingest.meta (name text COLLATE "C" PRIMARY KEY, value text NOT NULL);
@@ -58,7 +59,7 @@ END $$;
 
 -- Returns the id of the project with this number: another one if two ids have the same hash.
 CREATE FUNCTION ingest.create_project_1(project int, id text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM ingest.require_durability_1();
@@ -70,7 +71,7 @@ END $$;
 -- Writes the state if its version is still `before`, or already `after` because this write is repeated. Returns whether
 -- the state is written.
 CREATE FUNCTION ingest.put_project_1(project int, before uuid, after uuid, state text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
   current uuid;
@@ -89,7 +90,7 @@ END $$;
 
 -- A heartbeat of a server, as often as it announces itself. Returns the number of live servers.
 CREATE FUNCTION ingest.register_server_1(id uuid, expires_after interval) RETURNS int
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 BEGIN
   INSERT INTO ingest.servers (server, seen_at) VALUES (id, clock_timestamp())
     ON CONFLICT (server) DO UPDATE SET seen_at = excluded.seen_at;
@@ -98,6 +99,6 @@ BEGIN
 END $$;
 
 CREATE FUNCTION ingest.unregister_server_1(id uuid) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   DELETE FROM ingest.servers s WHERE s.server = id;
 $$;

@@ -55,7 +55,7 @@ CREATE FUNCTION ingest.append_1(
   project int, first_id bigint, expect_new boolean, received bigint[], counts int[], bodies text[],
   keys bytea[], batch_nos int[], idxs smallint[], build_nos int[], builds text[],
   OUT fresh int[], OUT conflicts int[])
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
   event_count int := cardinality(keys);
@@ -172,7 +172,7 @@ END $$;
 -- and `stored_idxs`. Null if no event differs.
 CREATE FUNCTION ingest.count_conflicts_1(
   project int, first_id bigint, bodies text[], batch_nos int[], stored_batches bigint[], stored_idxs smallint[])
-RETURNS int[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$
+RETURNS int[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   -- a batch that is sent again is stored as it is

@@ -66,7 +66,7 @@ ALTER TABLE ingest.chunks ALTER COLUMN body SET STORAGE EXTERNAL;
 -- The digests in `chunks` of a manifest, in their order. Its setting keeps it from being inlined: the rows of sorts and
 -- joins would each have all of `chunks`.
 CREATE FUNCTION ingest.chunk_digests_1(chunks bytea) RETURNS TABLE (digest bytea, no int)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
   -- the concatenation reads the stored value once, not once for each digest
   SELECT substring(l.list FROM n * 36 + 1 FOR 32), n
   FROM (SELECT $1 || ''::bytea AS list OFFSET 0) l, generate_series(0, octet_length(l.list) / 36 - 1) n
@@ -90,7 +90,7 @@ CREATE VIEW ingest.map_slots AS
 
 -- Locks the maps of a project; returns its pending bytes.
 CREATE FUNCTION ingest.lock_maps_1(project int) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   pending_bytes bigint;
@@ -104,7 +104,7 @@ END $$;
 
 -- The part of the pending bytes that these chunks and manifests are.
 CREATE FUNCTION ingest.pending_bytes_of_1(project int, digests bytea[], manifests uuid[]) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT (
     SELECT coalesce(sum(c.size), 0)
     FROM ingest.chunks c
@@ -121,7 +121,7 @@ $$;
 
 -- Records in pending manifests that these chunks were stored; `at`, unless it is null, is when that touched them.
 CREATE FUNCTION ingest.resolve_missing_1(project int, digests bytea[], at bigint) RETURNS void
-LANGUAGE sql SET search_path = pg_catalog AS $$
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   UPDATE ingest.manifests m
     SET touched_at = coalesce($3, m.touched_at),
       missing = m.missing - (
@@ -134,7 +134,7 @@ $$;
 
 -- The distinct digests of manifests.
 CREATE FUNCTION ingest.digests_of_1(project int, manifests uuid[]) RETURNS bytea[]
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT coalesce(array_agg(DISTINCT d.digest), '{}')
   FROM ingest.manifests m, ingest.chunk_digests_1(m.chunks) d
   WHERE m.project = $1 AND m.manifest = ANY ($2);
@@ -142,7 +142,7 @@ $$;
 
 -- Deletes manifests, and those of their chunks that no other manifest names.
 CREATE FUNCTION ingest.delete_manifests_1(project int, manifests uuid[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   manifest uuid;
@@ -161,7 +161,7 @@ END $$;
 
 -- Drops and pins pending manifests of these builds.
 CREATE FUNCTION ingest.end_pending_1(project int, builds text[], dropped uuid[], pinned uuid[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   bytes_left bigint := ingest.lock_maps_1(project);
@@ -183,7 +183,7 @@ END $$;
 -- Applies the freeze of builds, whose rows are locked, to their maps: pending replacements of complete maps are void, and
 -- first maps are pinned.
 CREATE FUNCTION ingest.freeze_maps_1(project int, builds text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   dropped uuid[];
@@ -204,7 +204,7 @@ END $$;
 -- Drops pending manifests of open builds that were last touched before this time: so many that a call is short. Returns
 -- how many.
 CREATE FUNCTION ingest.expire_pending_1(project int, touched_before bigint) RETURNS int
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
   builds text[];
@@ -239,7 +239,7 @@ CREATE FUNCTION ingest.put_map_1(
   manifests uuid[], heads text[], chunk_lists bytea[], sizes bigint[],
   upload_digests bytea[], uploads bytea[], pending_bytes_max bigint,
   OUT outcome text, OUT bytes_before bigint, OUT bytes_after bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
   frozen_at bigint;
@@ -288,7 +288,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION ingest.count_chunks_1(project int, digests bytea[]) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT count(*) FROM ingest.chunks c WHERE c.project = $1 AND c.digest = ANY ($2);
 $$;
 
@@ -296,7 +296,7 @@ $$;
 CREATE FUNCTION ingest.replace_manifests_1(
   project int, build text, place bytea, old uuid[], complete uuid, pending uuid, touched_at bigint, is_frozen boolean,
   manifests uuid[], heads text[], chunk_lists bytea[], sizes bigint[], upload_digests bytea[], uploads bytea[])
-RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   is_pinned boolean := is_frozen AND complete IS NULL;
@@ -349,7 +349,7 @@ END $$;
 
 -- Why a chunk is not to be stored; null if it is missing.
 CREATE FUNCTION ingest.chunk_outcome_1(project int, digest bytea) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE
     WHEN EXISTS (SELECT FROM ingest.chunks c WHERE c.project = $1 AND c.digest = $2) THEN 'existing'
     WHEN NOT EXISTS (SELECT FROM ingest.map_chunks n WHERE n.project = $1 AND n.digest = $2) THEN 'undeclared'
@@ -362,7 +362,7 @@ $$;
 CREATE FUNCTION ingest.put_chunk_1(
   project int, digest bytea, body bytea, received_at bigint, pending_bytes_max bigint, ready_max int,
   OUT outcome text, OUT bytes_before bigint, OUT bytes_after bigint, OUT builds text[], OUT places bytea[])
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 BEGIN
   builds := '{}';

@@ -36,9 +36,13 @@ export function openConnections(
     keepAlive: true,
     Client: function createClient(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
-      const client = new pg.Client({ ...settings, ...timeouts, ...current.get() })
+      // the pool hides the password from copies of its settings
+      const { password } = settings
+      const client = new pg.Client({ ...settings, password, ...timeouts, ...current.get() } as PoolConfig)
       clients.add(client)
       client.on('end', () => clients.delete(client))
+      // an error while connecting, such as a missing password, leaves the socket open
+      client.connection.on('error', () => client.connection.stream.destroy())
       // the statement that is running reports the error
       return client.on('error', () => {})
     } as unknown as typeof pg.Client,

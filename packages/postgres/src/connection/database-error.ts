@@ -59,6 +59,9 @@ const fullStates = new Set([
 const lostMessages =
   /^(Connection terminated|Client has encountered a connection error|Query read timeout|timeout expired|timeout exceeded)|not queryable/
 
+/** Errors of `pg` about credentials and TLS. */
+const refusedMessages = /client password must be a string|does not support SSL/
+
 export function kindOf(error: unknown): FailureKind {
   const { code, message, syscall } = error as { code?: string; message?: string; syscall?: string }
   if (syscall !== undefined || (code !== undefined && lostStates.has(code)) || lostMessages.test(message ?? '')) {
@@ -79,9 +82,9 @@ export function toIngestError(error: unknown): unknown {
     return unavailable(`The database is too busy: ${message}.`, error)
   }
   if (kindOf(error) === 'lost') return unavailable(`The database cannot be reached: ${message}.`, error)
-  // `pg` itself refuses to answer without a password
-  if (refusedStates.has(code) || /client password must be a string/.test(message)) {
-    return new IngestError('invalid-argument', `The database refuses the role: ${message}.`, { cause: error })
+  // not a fault of the request: senders drop a batch that is refused with a 400
+  if (refusedStates.has(code) || refusedMessages.test(message)) {
+    return new IngestError('store-failed', `The database refuses the role: ${message}.`, { cause: error })
   }
   if (missingStates.has(code)) {
     return new IngestError('store-failed', `The schema "ingest" was changed or dropped: ${message}.`, { cause: error })
@@ -91,6 +94,28 @@ export function toIngestError(error: unknown): unknown {
   }
   return error
 }
+
+/** The error of opening a store, or of migrating it. */
+export function toOpeningError(error: unknown): unknown {
+  const { code = '', message } = error as { code?: string; message: string }
+  const remedy = remedies.find(({ pattern }) => pattern.test(`${code} ${message}`))?.remedy
+  if (error instanceof IngestError || remedy === undefined) return toIngestError(error)
+  return new IngestError('invalid-argument', `The database refuses the connection: ${message}: ${remedy}.`, {
+    cause: error,
+  })
+}
+
+const remedies = [
+  { pattern: /client password must be a string/, remedy: 'put the password into the URL, or set PGPASSWORD' },
+  { pattern: /does not support SSL/, remedy: 'enable TLS on the server, or leave out sslmode' },
+  { pattern: /^28/, remedy: 'check the user, its password and pg_hba.conf' },
+  { pattern: /^3D000/, remedy: 'create it first, with the encoding UTF8' },
+  {
+    pattern: /^42501/,
+    remedy: 'run `ingest migrate --grant-to <role>` as a role that owns the schema or may create it',
+  },
+  { pattern: /^42704/, remedy: 'create it first' },
+]
 
 function unavailable(message: string, cause: unknown): IngestError {
   return new IngestError('store-unavailable', message, { retryAfterSeconds: 1, cause })

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { PoolClient, PoolConfig, QueryConfig } from 'pg'
 import { queries } from '../sql.ts'
 import { connectTimeoutMs, openConnections } from './connections.ts'
-import { kindOf, toIngestError } from './database-error.ts'
+import { kindOf, toIngestError, toOpeningError } from './database-error.ts'
 import { createSlots } from './slots.ts'
 
 export interface DatabaseOptions {
@@ -20,12 +20,16 @@ export interface Database {
    * for a connection and a result until `deadline`, a time of `performance.now()`; default: a statement's time-out from
    * now, and the time to connect.
    *
-   * @throws {IngestError} `store-unavailable`, `disk-full`, `overloaded`
+   * @throws {IngestError} `store-unavailable`, `disk-full`, `overloaded`, `store-failed`
    */
   query<Row>(name: string, values?: readonly unknown[], deadline?: number): Promise<Row[]>
   /** The deadline of a statement that is requested now. */
   deadline(): number
-  /** Runs `use` with a connection of its own, for migrations. */
+  /**
+   * Runs `use` with a connection of its own, to open the store or to migrate it.
+   *
+   * @throws {IngestError} `store-unavailable`; `invalid-argument` if the database refuses the role
+   */
   withConnection<T>(use: (client: PoolClient) => Promise<T>): Promise<T>
   /** Closes all connections; running statements are finished first. */
   close(): Promise<void>
@@ -55,13 +59,13 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     }
   }
 
-  async function repeat<T>(operation: () => Promise<T>, deadline: number): Promise<T> {
+  async function repeat<T>(operation: () => Promise<T>, deadline: number, toError = toIngestError): Promise<T> {
     const until = Math.min(performance.now() + retryMs, deadline)
     for (let attempts = 0; ; attempts++) {
       try {
         return await operation()
       } catch (error) {
-        if (kindOf(error) === 'final' || performance.now() > until) throw toIngestError(error)
+        if (kindOf(error) === 'final' || performance.now() > until) throw toError(error)
         // full jitter: servers must not return all at once
         await sleep(Math.random() * Math.min(retryDelayMsMax, 20 * 2 ** attempts))
       }
@@ -85,11 +89,11 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     },
 
     async withConnection(use) {
-      const client = await repeat(connect, newDeadline())
+      const client = await repeat(connect, newDeadline(), toOpeningError)
       try {
         return await use(client)
       } catch (error) {
-        throw toIngestError(error)
+        throw toOpeningError(error)
       } finally {
         // its session may hold settings and locks
         client.release(true)

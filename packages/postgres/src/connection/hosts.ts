@@ -35,7 +35,9 @@ export function parseUrl(url: string): Target {
     // one host at a time: `pg` itself knows no lists of hosts
     parsed = parse(`${scheme}${credentials}${names[0] ?? ''}${rest}`)
   } catch {
-    throw invalidUrl('expected postgres://user:password@host:port/database')
+    throw invalidUrl(
+      'expected postgres://user:password@host:port/database, with special characters of the password percent-encoded',
+    )
   }
   const { target_session_attrs: attributes, ...options } = parsed as typeof parsed & { target_session_attrs?: string }
   if (attributes !== undefined && attributes !== 'any' && attributes !== 'read-write') {

@@ -18,9 +18,15 @@ export function writeEventKey(
     out[at] = 1
     return at + uuidKeyBytes
   }
+  const id = Buffer.from(JSON.parse(body.toString('utf8', start, end)))
+  // a UUID may be written with escapes
+  if (id.length === uuidBytes && writeUuid(out, at + 1, id, 0)) {
+    out[at] = 1
+    return at + uuidKeyBytes
+  }
   out[at] = 2
   // escapes are longer than what they stand for
-  return at + 1 + out.write(JSON.parse(body.toString('utf8', start, end)), at + 1)
+  return at + 1 + id.copy(out, at + 1)
 }
 
 const uuidBytes = 36

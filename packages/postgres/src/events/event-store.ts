@@ -83,7 +83,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
     },
 
     async countSince(projectId, since, batchesMax) {
-      const [row] = await query<RecentRow>(projectId, 'newest-batches', since, batchesMax)
+      const [row] = await query<RecentRow>(projectId, 'newest-batches', wholeMs(since), batchesMax)
       const { batches, events, oldest } = row ?? { batches: 0, events: 0, oldest: since }
       return { events, since: batches === batchesMax ? oldest : since }
     },
@@ -115,7 +115,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
     let rows = await readBatches(projectId, seq, firstPageBatches)
     if (after !== undefined) cursors.check(after, position, recordAt(rows[0], seq, index))
     if (from !== undefined) {
-      const [first] = await query<{ seq: number }>(projectId, 'first-batch-since', Math.max(0, Math.ceil(from)))
+      const [first] = await query<{ seq: number }>(projectId, 'first-batch-since', wholeMs(from))
       if (!first) return
       if (first.seq > seq) {
         ;[seq, index] = [first.seq, -1]
@@ -165,6 +165,11 @@ function recordAt(row: BatchRow | undefined, seq: number, index: number): number
   const events = row?.seq === seq ? splitEvents(row.body) : []
   const event = events.find((each) => each.index === index)
   return event && crc32(event.bytes)
+}
+
+/** A time as a `bigint` of PostgreSQL: none that is stored lies between it and the time. */
+function wholeMs(ms: number): number {
+  return Math.min(Math.max(Math.ceil(ms) || 0, 0), Number.MAX_SAFE_INTEGER)
 }
 
 /** As many batches of the size of these as make a page. */

@@ -49,15 +49,16 @@ export async function migrate(
       const state = await readSchema(client)
       const from = state?.version ?? 0
       checkCompatible(state)
-      if (from > 0 && keyPartitions !== undefined) {
-        throw new IngestError('invalid-argument', 'The number of key partitions can only be set for a new schema.')
-      }
+      if (from > 0 && keyPartitions !== undefined) await checkUnchanged(client, keyPartitions)
       if (from < schemaVersion) {
         await checkDatabase(client)
         await client.query(script(from, keyPartitions ?? 1))
       }
       if (newEpoch) await client.query("UPDATE ingest.meta SET value = gen_random_uuid()::text WHERE name = 'epoch'")
-      if (grantTo !== undefined) await client.query(grants(grantTo))
+      if (grantTo !== undefined) {
+        await checkOwner(client)
+        await client.query(grants(grantTo))
+      }
       return { from, to: Math.max(from, schemaVersion) }
     }),
   )
@@ -115,6 +116,26 @@ async function checkDatabase(client: PoolClient): Promise<void> {
   if (version < 150_000) throw new IngestError('store-incompatible', 'PostgreSQL 15 or later is needed.')
 }
 
+async function checkUnchanged(client: PoolClient, keyPartitions: number): Promise<void> {
+  const { rows } = await client.query(
+    "SELECT greatest(count(*), 1)::int AS partitions FROM pg_inherits i WHERE i.inhparent = 'ingest.event_keys'::regclass",
+  )
+  if (rows[0].partitions === keyPartitions) return
+  throw new IngestError(
+    'invalid-argument',
+    `The schema has ${rows[0].partitions} partitions of keys: the number can only be set for a new schema.`,
+  )
+}
+
+/** A GRANT of another role is a warning, and grants nothing. */
+async function checkOwner(client: PoolClient): Promise<void> {
+  const { rows } = await client.query(
+    "SELECT pg_has_role(n.nspowner, 'USAGE') AS owns, current_user AS name FROM pg_namespace n WHERE n.nspname = 'ingest'",
+  )
+  if (rows[0].owns) return
+  throw new IngestError('invalid-argument', `${rows[0].name} does not own the schema "ingest": migrate as its owner.`)
+}
+
 function script(from: number, keyPartitions: number): string {
   const steps = migrations.slice(from).map(({ version, name, sql }) => {
     const statements = sql.replace('/*partitions*/', keyPartitions > 1 ? 'PARTITION BY HASH (key)' : '')
@@ -139,6 +160,8 @@ function grants(role: string): string {
   return `GRANT USAGE ON SCHEMA ingest TO ${name};
 GRANT SELECT ON ALL TABLES IN SCHEMA ingest TO ${name};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ingest TO ${name};
+ALTER DEFAULT PRIVILEGES IN SCHEMA ingest GRANT SELECT ON TABLES TO ${name};
+ALTER DEFAULT PRIVILEGES IN SCHEMA ingest GRANT EXECUTE ON FUNCTIONS TO ${name};
 `
 }
 

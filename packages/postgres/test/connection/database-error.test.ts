@@ -1,19 +1,19 @@
 import { IngestError } from '@ingest/core'
 import pg from 'pg'
 import t from 'tap'
-import { type FailureKind, kindOf, toIngestError } from '../../src/connection/database-error.ts'
+import { type FailureKind, kindOf, toIngestError, toOpeningError } from '../../src/connection/database-error.ts'
 import { noPostgres, openTestServer, runSql } from '../database.ts'
 
 const skip = noPostgres
 
 const states: [FailureKind, code: string | undefined, ...sqlStates: string[]][] = [
   ['lost', 'store-unavailable', '08000', '08001', '08003', '08004', '08006', '08P01', '25006'],
-  ['lost', 'store-unavailable', '40003', '57P01', '57P02', '57P03', '57P05'],
+  ['lost', 'store-unavailable', '40003', '57P01', '57P02', '57P03', '57P04', '57P05'],
   ['retry', 'store-unavailable', '40001', '40P01'],
-  ['final', 'store-unavailable', '53300', '55P03', '57014'],
+  ['final', 'store-unavailable', '53000', '53200', '53300', '53400', '55P03', '57014'],
   ['final', 'disk-full', '53100'],
-  ['final', 'invalid-argument', '28000', '28P01', '3D000', '42501'],
-  ['final', 'store-failed', '3F000', '42883', '42P01'],
+  ['final', 'store-failed', '28000', '28P01', '3D000', '42501'],
+  ['final', 'store-failed', '3F000', '42883', '42P01', '58030', 'XX001', 'XX002'],
   // faults of the store itself stay what they are
   ['final', undefined, '22P02', '23505', '42601', 'P0001', 'XX000'],
 ]
@@ -75,8 +75,11 @@ t.test('an unknown database or role is not retried', { skip }, async (t) => {
     const error = await errorOf(runSql(url.href, 'SELECT 1'))
     t.equal(kindOf(error), 'final')
     const shown = toIngestError(error) as IngestError
-    t.equal(shown.code, 'invalid-argument')
-    t.notMatch(shown.message, /secret/)
+    t.equal(shown.code, 'store-failed', 'while the store is open')
+    const opening = toOpeningError(error) as IngestError
+    t.equal(opening.code, 'invalid-argument')
+    t.match(opening.message, /check the user|create it/)
+    for (const { message } of [shown, opening]) t.notMatch(message, /secret/)
   }
 })
 

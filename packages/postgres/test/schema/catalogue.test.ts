@@ -72,10 +72,17 @@ t.test('the schema can be distributed by project', { skip: noPostgres }, async (
         continue
       }
       t.ok(isDefiner, name)
-      t.ok(settings.includes('search_path=pg_catalog'), `${name}: ${settings}`)
+      t.ok(settings.includes('search_path=pg_catalog, pg_temp'), `${name}: ${settings}`)
       if (name !== 'unregister_server_1') t.ok(settings.includes('lock_timeout=5s'), name)
     }
     t.ok([...called].length > 5)
+  })
+
+  t.test('no function finds a type of its caller first', async (t) => {
+    for (const { name, settings } of routines) {
+      const path = settings.find((setting) => setting.startsWith('search_path='))
+      if (path !== undefined) t.equal(path, 'search_path=pg_catalog, pg_temp', name)
+    }
   })
 
   t.test('functions that servers call to write wait for durability', async (t) => {

@@ -87,6 +87,7 @@ t.test('migrations', { skip: noPostgres }, async (t) => {
     t.equal(counts.length, 4)
     await store.close()
     await t.rejects(migratePostgres(url, { keyPartitions: 8 }), { code: 'invalid-argument' })
+    t.strictSame(await migratePostgres(url, { keyPartitions: 4 }), { from: schemaVersion, to: schemaVersion })
     for (const keyPartitions of [0, 1.5, 257]) {
       await t.rejects(migratePostgres(url, { keyPartitions }), { code: 'invalid-argument' })
     }

@@ -9,6 +9,16 @@ export const identityChecks: readonly StoreCheck[] = [
       assert.deepEqual(await store.append('p', batchOf([text])), { stored: [i === 0], conflicts: i === 0 ? 0 : 1 })
     }
     assert.deepEqual(await textsOf(store), spellings.slice(0, 1))
+    const uuids = [
+      '{"eventId":"0190f3a2-7b1c-7d3e-8f40-00ff5c1e7a2b"}',
+      '{"eventId":"\\u0030190f3a2-7b1c-7d3e-8f40-00ff5c1e7a2b"}',
+    ]
+    for (const [first, second] of [uuids, uuids.map((text) => text.replace('2b"', '2c"')).reverse()]) {
+      assert.deepEqual((await store.append('p', batchOf([first as string]))).stored, [true])
+      assert.deepEqual((await store.append('p', batchOf([second as string]))).stored, [false])
+      const { eventId } = JSON.parse(second as string)
+      assert.deepEqual([await store.known('p', [eventId]), textOf(await store.find('p', eventId))], [[true], first])
+    }
   }),
 
   check('ids are compared byte for byte', async (store) => {
