@@ -1,7 +1,7 @@
 // Ingest
 
-export type { SubmitOptions } from './events/submit-batch.ts'
-export type { EmbeddedIngest, Ingest, IngestOptions, Tally } from './ingest.ts'
+export type { SubmitOptions, SubmitReport } from './events/submit-batch.ts'
+export type { BatchReport, EmbeddedIngest, Ingest, IngestObserver, IngestOptions, Tally } from './ingest.ts'
 export { createIngest } from './ingest.ts'
 export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, ProjectStatsReader } from './project-stats.ts'
 
@@ -67,6 +67,7 @@ export type {
   AppendResult,
   Cursor,
   EventStore,
+  ExpiryStep,
   ReadOptions,
   RecentEvents,
   StoredEvent,
@@ -96,4 +97,4 @@ export { readyMapsMax } from './maps/map-store.ts'
 export { contentsAfterExpiry, contentsAfterFreeze, digestsOf, isExpired, isPinned } from './maps/pending-map.ts'
 export { openMemoryStore } from './memory/memory-store.ts'
 export type { ProjectDecision, ProjectStore } from './projects/project-store.ts'
-export type { Store } from './store.ts'
+export type { Store, StoreCommit, StoreMetric } from './store.ts'

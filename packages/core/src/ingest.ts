@@ -6,12 +6,12 @@ import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import type { Cursor, StoredEvent } from './events/event-store.ts'
 import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './events/read-events.ts'
-import { type SubmitOptions, submitBatch } from './events/submit-batch.ts'
+import { type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
 import { createProjectStats, type ProjectStatsReader } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
-import type { Store } from './store.ts'
+import type { Store, StoreCommit, StoreMetric } from './store.ts'
 import { checkProjectId } from './validation.ts'
 
 /** The events, maps and statistics of one project: the same interface embedded and over HTTP. */
@@ -57,6 +57,20 @@ export interface Tally {
   conflicts: number
 }
 
+/** What happened to one submitted batch. */
+export interface BatchReport extends SubmitReport {
+  projectId: string
+  /** From the call of `submitBatch` to its result, in milliseconds; `appendMs` is a part of it. */
+  durationMs: number
+}
+
+/** Receives what an Ingest does, for metrics and logs. Its functions must not throw. */
+export interface IngestObserver {
+  onBatch?(report: BatchReport): void
+  /** A commit of the store in this process, if the store reports them. */
+  onCommit?(commit: StoreCommit): void
+}
+
 /** An Ingest in this process: all projects of a store. */
 export interface EmbeddedIngest<E = IngestEvent> {
   /**
@@ -81,6 +95,10 @@ export interface EmbeddedIngest<E = IngestEvent> {
    */
   registerServer(): () => number
   tally(): Readonly<Tally>
+  /** Calls the observer until the returned function is called. */
+  observe(observer: IngestObserver): () => void
+  /** What the store measures of itself now; empty for a store that measures nothing. */
+  measure(): Promise<readonly StoreMetric[]>
   /** Ends long polls, finishes pending calls, and closes the store. May be called twice. */
   close(): Promise<void>
 }
@@ -120,6 +138,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const statsOf = createProjectStats(store, now)
   let checking: Promise<void> | undefined
   let serverCount: (() => number) | undefined
+  const observers = new Set<IngestObserver>()
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
 
   function project(projectId: string): Ingest<EventOf<Schemas>> {
@@ -128,17 +147,18 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
       projectId,
 
       async submitBatch(body, options = {}) {
-        const { result, conflicts } = await submitBatch(
-          { store, hashKey, checkBySchema, now },
-          projectId,
-          body,
-          options,
-        )
+        const startedAt = performance.now()
+        const report = await submitBatch({ store, hashKey, checkBySchema, now }, projectId, body, options)
+        const { result, conflicts } = report
         tally.accepted += result.accepted
         tally.duplicates += result.duplicates
         tally.rejected += result.rejected.length
         tally.conflicts += conflicts
         if (result.accepted > 0) notifier.notify(projectId)
+        if (observers.size > 0) {
+          const batch = { ...report, projectId, durationMs: performance.now() - startedAt }
+          for (const { onBatch } of observers) onBatch?.(batch)
+        }
         return result
       },
 
@@ -177,6 +197,16 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
       return serverCount
     },
     tally: () => ({ ...tally }),
+    observe(observer) {
+      observers.add(observer)
+      const { onCommit } = observer
+      const unwatch = onCommit ? store.watchCommits?.(onCommit) : undefined
+      return () => {
+        observers.delete(observer)
+        unwatch?.()
+      }
+    },
+    measure: async () => (await store.measure?.()) ?? [],
     close() {
       notifier.close()
       return store.close()

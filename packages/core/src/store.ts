@@ -2,6 +2,24 @@ import type { EventStore } from './events/event-store.ts'
 import type { MapStore } from './maps/map-store.ts'
 import type { ProjectStore } from './projects/project-store.ts'
 
+/** Requests that a store committed together. */
+export interface StoreCommit {
+  /** Appends, updates and erasures in the commit. */
+  requests: number
+  /** From the begin of the transaction to its durable end, in milliseconds. */
+  durationMs: number
+}
+
+/** One metric of a store, as Prometheus names it: `ingest_store_…`, in seconds or bytes. */
+export interface StoreMetric {
+  name: string
+  help: string
+  type: 'counter' | 'gauge'
+  /** How the values of several processes on the same store are combined. */
+  aggregate: 'sum' | 'max'
+  values: readonly { labels?: Readonly<Record<string, string>>; value: number }[]
+}
+
 /**
  * Keeps events, maps and projects. Each operation is atomic, and durable when it resolves.
  *
@@ -17,6 +35,10 @@ export interface Store extends EventStore, MapStore, ProjectStore {
    * servers, this one included, as of the last heartbeat. A store without it is served by independent processes.
    */
   registerServer?(): () => number
+  /** Calls `onCommit` after each commit of this process. Returns a function that ends it. */
+  watchCommits?(onCommit: (commit: StoreCommit) => void): () => void
+  /** What the store measures of itself now. Cheap enough for every scrape of metrics. */
+  measure?(): Promise<readonly StoreMetric[]>
   /** Resolves if an append could succeed now; rejects with the reason otherwise. */
   check(): Promise<void>
   /** Finishes the operations in flight, then releases all resources. May be called twice. */

@@ -74,7 +74,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
   return {
     async append(projectId, { body, mayTransfer, events, receivedAt }: AppendBatch): Promise<AppendResult> {
       const count = countEvents(events)
-      if (count === 0) return { stored: [], conflicts: 0 }
+      if (count === 0) return { stored: [], conflicts: 0, frozen: [] }
       const project = numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
       const appended = await writer.append({
         project,
@@ -84,9 +84,9 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
         receivedAt,
       })
       const stored: boolean[] = new Array(count).fill(appended !== 'none')
-      if (typeof appended !== 'object') return { stored, conflicts: 0 }
+      if (typeof appended !== 'object') return { stored, conflicts: 0, frozen: [] }
       for (const index of appended.duplicates) stored[index] = false
-      return { stored, conflicts: appended.conflicts }
+      return { stored, conflicts: appended.conflicts, frozen: [] }
     },
 
     async known(projectId, eventIds) {
@@ -112,6 +112,14 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
         ...log.totals(project),
         ...readActivity(tables, project),
       }))
+    },
+
+    async erase() {
+      throw new Error('not implemented')
+    },
+
+    async expire() {
+      throw new Error('not implemented')
     },
 
     async countSince(projectId, since, batchesMax) {

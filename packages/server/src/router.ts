@@ -7,6 +7,7 @@ import { guardRateLimiter } from './limits/guarded-limiter.ts'
 import { createRateLimiter, type RateLimiter, unlimited } from './limits/rate-limiter.ts'
 import type { RateLimits } from './limits/rate-limits.ts'
 import { createErrorLog, errorsToConsole, type Log, type LogError } from './log.ts'
+import type { Metrics } from './metrics/metrics.ts'
 import { type Route, runRoute, type Services } from './route.ts'
 import { eventsConcurrency, getEvents } from './routes/get-events.ts'
 import { getChunk, getMapContent } from './routes/get-map-content.ts'
@@ -57,6 +58,8 @@ export interface HandlerOptions {
   rateLimiter?: RateLimiter
   /** Receives errors of the server, never errors of a client. Default: errors go to the console. */
   log?: Log
+  /** Counts and times the requests. Default: nothing is measured. */
+  metrics?: Metrics
   /** The largest body of a publication, in bytes. Default: 1,048,576. */
   publicationBytesMax?: number
   /**

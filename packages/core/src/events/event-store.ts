@@ -23,14 +23,18 @@ export interface AppendResult {
   stored: boolean[]
   /** How many of the others differ from what is stored under their id. */
   conflicts: number
+  /** The builds that this append froze. */
+  frozen: readonly string[]
 }
 
 export interface StoredEvent {
   cursor: Cursor
   /** Milliseconds since 1970. Never decreases along the log of a project, whatever the clocks do. */
   receivedAt: number
-  /** The event exactly as it was sent, byte for byte. */
+  /** The event exactly as it was sent, byte for byte; empty if it was erased. */
   bytes: Uint8Array
+  /** The id of an event whose bytes were erased: a tombstone. */
+  erased?: string
 }
 
 export interface ReadOptions {
@@ -40,6 +44,18 @@ export interface ReadOptions {
   limit?: number
   /** Only events received at this time or later, in milliseconds since 1970: earlier ones are not read. */
   from?: number
+  /** Whether to read erased events too. Default: false. */
+  erased?: boolean
+}
+
+/** One step of a retention. */
+export interface ExpiryStep {
+  /** Events that the step erased. */
+  events: number
+  /** Bytes of these events. */
+  bytes: number
+  /** Whether no older event is left to erase. */
+  isDone: boolean
 }
 
 /** What a project has stored. */
@@ -94,7 +110,23 @@ export interface EventStore {
    * again.
    */
   watch?(projectId: string, onAppend: () => void): () => void
+  /** `events` counts erased ones too; `bytes` does not. */
   totals(projectId: string): Promise<Totals>
+  /**
+   * Replaces the events with these ids by tombstones: their bytes are deleted, their ids stay known permanently, and
+   * cursors at them stay valid. Returns how many it erased, without ids that are unknown or erased already.
+   */
+  erase(projectId: string, eventIds: readonly string[]): Promise<number>
+  /**
+   * Erases the oldest events that were received before `before`, in milliseconds since 1970, in one small transaction
+   * that delays concurrent appends little. Call it again until it is done.
+   */
+  expire(projectId: string, before: number): Promise<ExpiryStep>
+  /**
+   * Resolves when no file of the store contains bytes of events that were erased before the call. Without it, the
+   * database decides when.
+   */
+  purge?(): Promise<void>
   /**
    * Counts the events of the batches received since `since`, of the newest `batchesMax` batches at most: if all of these
    * are as recent, the result's `since` is the time of the oldest. The cost does not depend on how much is stored.

@@ -34,6 +34,10 @@ export interface SubmitReport {
   result: BatchResult
   /** Duplicates that `append` found to differ from the stored event, for a metric. */
   conflicts: number
+  /** The builds that the batch froze. */
+  frozen: readonly string[]
+  /** The part of the time that the store took for the append, in milliseconds; 0 without an append. */
+  appendMs: number
 }
 
 /**
@@ -58,15 +62,17 @@ export async function submitBatch(
           invalid.map(({ eventId }) => eventId),
         )
       : []
-  const { stored, conflicts } =
+  const appendedAt = performance.now()
+  const { stored, conflicts, frozen } =
     countEvents(valid) === 0
-      ? { stored: [], conflicts: 0 }
+      ? { stored: [], conflicts: 0, frozen: [] }
       : await store.append(projectId, {
           body,
           mayTransfer: mayTransfer || !(input instanceof Uint8Array),
           events: valid,
           receivedAt: now(),
         })
+  const appendMs = stored.length === 0 ? 0 : performance.now() - appendedAt
   const accepted = stored.filter(Boolean).length
   const rejected = [...unidentified, ...invalid.filter((_, i) => !isKnown[i]).map(({ rejection }) => rejection)]
   return {
@@ -76,6 +82,8 @@ export async function submitBatch(
       rejected: rejected.sort((a, b) => a.index - b.index),
     },
     conflicts,
+    frozen,
+    appendMs,
   }
 }
 

@@ -61,6 +61,14 @@ export function memoryEventStore(
       return { events: log.length, batches: batches.length, bytes, ...times }
     },
 
+    async erase() {
+      throw new Error('not implemented')
+    },
+
+    async expire() {
+      throw new Error('not implemented')
+    },
+
     async countSince(projectId, since, batchesMax) {
       const newest = eventsOf(projectId).batches.slice(-batchesMax)
       const recent = newest.slice(newest.findLastIndex(({ receivedAt }) => receivedAt < since) + 1)
@@ -73,6 +81,7 @@ export function memoryEventStore(
 
 function append(kept: ProjectEvents, batch: AppendBatch, onFreeze: (buildId: string) => void): AppendResult {
   let conflicts = 0
+  const frozen: string[] = []
   const receivedAt = Math.max(batch.receivedAt, kept.log.at(-1)?.receivedAt ?? Number.NEGATIVE_INFINITY)
   const stored = decodeEvents(batch.body, batch.events).map(({ eventId, buildId, start, end }) => {
     const bytes = Buffer.from(batch.body.subarray(start, end))
@@ -88,13 +97,14 @@ function append(kept: ProjectEvents, batch: AppendBatch, onFreeze: (buildId: str
     kept.bytes += bytes.length
     if (buildId !== undefined && !kept.frozenAt.has(buildId)) {
       kept.frozenAt.set(buildId, receivedAt)
+      frozen.push(buildId)
       onFreeze(buildId)
     }
     return true
   })
   const count = stored.filter(Boolean).length
   if (count > 0) kept.batches.push({ receivedAt, events: count })
-  return { stored, conflicts }
+  return { stored, conflicts, frozen }
 }
 
 function checksumOf(bytes: Uint8Array | undefined): number | undefined {

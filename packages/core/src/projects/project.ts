@@ -16,6 +16,8 @@ export interface KeyRecord {
   createdAt: number
   expiresAt?: number
   revokedAt?: number
+  /** About when the key was last used: within an hour. */
+  lastUsedAt?: number
 }
 
 /** A tenant, without its events and maps. */

@@ -116,12 +116,16 @@ function takeGroup(waiting: WaitingBatch[]): WaitingBatch[] {
 
 function toResults(batches: readonly AppendBatch[], { fresh, conflicts }: AppendRow): AppendResult[] {
   if (fresh === null)
-    return batches.map(({ events }) => ({ stored: Array(countEvents(events)).fill(true), conflicts: 0 }))
+    return batches.map(({ events }) => ({ stored: Array(countEvents(events)).fill(true), conflicts: 0, frozen: [] }))
   const isFresh = new Set(fresh)
   let number = 0
   const stored = batches.map(({ events }) => Array.from({ length: countEvents(events) }, () => isFresh.has(++number)))
   const inGroup = batches.length > 1 && fresh.length > 0 ? conflictsInGroup(batches, stored) : []
-  return stored.map((ofBatch, i) => ({ stored: ofBatch, conflicts: (conflicts?.[i] ?? 0) + (inGroup[i] ?? 0) }))
+  return stored.map((ofBatch, i) => ({
+    stored: ofBatch,
+    conflicts: (conflicts?.[i] ?? 0) + (inGroup[i] ?? 0),
+    frozen: [],
+  }))
 }
 
 /** By batch, the events that differ from the one that an earlier batch of the group stored under their id. */

@@ -46,7 +46,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 
   return {
     async append(projectId, batch) {
-      if (batch.events.rows.length === 0) return { stored: [], conflicts: 0 }
+      if (batch.events.rows.length === 0) return { stored: [], conflicts: 0, frozen: [] }
       return queue.append(projectId, batch)
     },
 
@@ -74,6 +74,14 @@ export function createEventStore(options: EventStoreOptions): EventStore {
     },
 
     watch: watch.watch,
+
+    async erase() {
+      throw new Error('not implemented')
+    },
+
+    async expire() {
+      throw new Error('not implemented')
+    },
 
     async totals(projectId) {
       const [row] = await query<TotalsRow>(projectId, 'totals')
