@@ -225,7 +225,7 @@ const broken: Record<string, (store: Store) => Partial<Store>> = {
   }),
   'loses the last batch': (store) => ({
     append: async (projectId, batch) => {
-      if (Buffer.from(batch.body).includes('"e-59"')) return { stored: [true], conflicts: 0 }
+      if (Buffer.from(batch.body).includes('"e-59"')) return { stored: [true], conflicts: 0, frozen: [] }
       return store.append(projectId, batch)
     },
   }),

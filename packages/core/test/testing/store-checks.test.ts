@@ -145,7 +145,7 @@ function openCheckThenActStore(): Store {
     const stored = existing.map((each) => each === undefined)
     if (stored.includes(true)) project.batches.push({ receivedAt, events: stored.filter(Boolean).length })
     const conflicts = existing.filter((each, i) => each && !texts[i]?.equals(each.bytes)).length
-    return { stored, conflicts }
+    return { stored, conflicts, frozen: [] }
   }
 
   return {

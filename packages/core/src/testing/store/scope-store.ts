@@ -56,6 +56,9 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
         ...(lastAt !== undefined && { lastAt: shown(lastAt) }),
       }
     },
+    erase: (projectId, eventIds) => store.erase(scopedId(projectId), eventIds),
+    expire: (projectId, before) => store.expire(scopedId(projectId), stored(before)),
+    ...(store.purge && { purge: () => store.purge?.() ?? Promise.resolve() }),
     async countSince(projectId, since, batchesMax) {
       const recent = await store.countSince(scopedId(projectId), stored(since), batchesMax)
       return { ...recent, since: shown(recent.since) }
