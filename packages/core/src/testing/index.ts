@@ -5,6 +5,7 @@ import { readingChecks } from './ingest/reading.ts'
 import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
 import { backupChecks, closeChecks, durableChecks } from './store/durability.ts'
+import { durableEraseChecks, eraseChecks, sharedEraseChecks } from './store/erase.ts'
 import { freezeChecks } from './store/freeze.ts'
 import { sharedChecks } from './store/handles.ts'
 import { identityChecks } from './store/identity.ts'
@@ -44,6 +45,7 @@ export const storeChecks: readonly StoreCheck[] = [
   ...appendChecks,
   ...identityChecks,
   ...readChecks,
+  ...eraseChecks,
   ...freezeChecks,
   ...projectChecks,
   ...mapChecks,
@@ -63,7 +65,7 @@ export const storeChecks: readonly StoreCheck[] = [
  * after(shared.close)
  * ```
  */
-export const sharedStoreChecks: readonly SharedStoreCheck[] = sharedChecks
+export const sharedStoreChecks: readonly SharedStoreCheck[] = [...sharedChecks, ...sharedEraseChecks]
 
 /**
  * What a store also promises if it outlives its process.
@@ -72,7 +74,7 @@ export const sharedStoreChecks: readonly SharedStoreCheck[] = sharedChecks
  * for (const { name, run } of durableStoreChecks) test(name, () => run(openMyStore, reopenMyStore))
  * ```
  */
-export const durableStoreChecks: readonly DurableStoreCheck[] = durableChecks
+export const durableStoreChecks: readonly DurableStoreCheck[] = [...durableChecks, ...durableEraseChecks]
 
 /**
  * What a store also promises if its backups can be restored. If operators may restore a directory by hand, run with
