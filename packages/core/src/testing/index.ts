@@ -10,6 +10,7 @@ import { freezeChecks } from './store/freeze.ts'
 import { sharedChecks } from './store/handles.ts'
 import { identityChecks } from './store/identity.ts'
 import { mapChecks } from './store/maps.ts'
+import { measureChecks } from './store/measure.ts'
 import { projectChecks } from './store/projects.ts'
 import { raceChecks } from './store/races.ts'
 import { readChecks } from './store/read.ts'
@@ -50,6 +51,7 @@ export const storeChecks: readonly StoreCheck[] = [
   ...mapChecks,
   ...chunkChecks,
   ...raceChecks,
+  ...measureChecks,
   ...closeChecks,
 ]
 
