@@ -10,6 +10,7 @@ import type { Store } from '../../src/store.ts'
 import {
   durableStoreChecks,
   restoreChecks,
+  type StoreCheck,
   sharedStoreChecks,
   shareStore,
   storeChecks,
@@ -109,7 +110,7 @@ t.test('a store that erases nothing, or more than it says, fails the checks of e
   }
 })
 
-async function failing(open: () => Store, checks = checksOfAppends): Promise<string[]> {
+async function failing(open: () => Store, checks: readonly StoreCheck[] = checksOfAppends): Promise<string[]> {
   const names: string[] = []
   for (const { name, run } of checks) {
     await run(open).catch((error: { code?: string }) => names.push(error.code === 'ERR_ASSERTION' ? name : `${error}`))
