@@ -56,7 +56,8 @@ const floors: Record<string, string[][]> = {
     ['index.ts', 'internal.ts'],
   ],
   'packages/server/src': [
-    ['http', 'log.ts', 'metrics'],
+    ['http', 'log.ts'],
+    ['metrics'],
     ['authenticate.ts', 'limits'],
     ['route.ts'],
     ['routes'],
