@@ -8,7 +8,7 @@ export type { Budget, MemoryRateLimiter, RateLimiter, RateLimitHeaders } from '.
 export { createRateLimiter, projectsTrackedMax } from './limits/rate-limiter.ts'
 export type { RateLimit, RateLimits } from './limits/rate-limits.ts'
 export { rateLimitsDefault } from './limits/rate-limits.ts'
-export type { Log } from './log.ts'
+export type { Log, LogLevel } from './log.ts'
 export type { Metrics, MetricsJson, MetricsOptions, RequestMetrics } from './metrics/metrics.ts'
 export { createMetrics, metricsContentType, renderMetrics } from './metrics/metrics.ts'
 export type { Handler } from './node-handler.ts'

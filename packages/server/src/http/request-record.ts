@@ -1,30 +1,29 @@
 import type { ErrorCode } from '@ingest/core'
 
-/** The steps of a batch, in order. */
-export const batchSteps = ['authenticate', 'body', 'decide', 'append', 'respond'] as const
-export type BatchStep = (typeof batchSteps)[number]
-
 /** What became of one request, for metrics, logs and traces. Times are those of a monotonic clock, in milliseconds. */
 export interface RequestRecord {
   requestId: string
-  /** The path in the table of routes; never the path of the request. */
+  /** Of the header `traceparent`, or of the span of the request. */
+  traceId?: string
+  /** The path in the table of routes, or `unknown`: never the path of the request. */
   route: string
   method: string
   startedAt: number
-  /** These two are undefined for a request that is not authenticated. */
+  /** The id of the key, which is not secret; only if the request is logged. */
+  keyId?: string
+  /** Once the request is authenticated. */
   projectId?: string
   authenticatedAt?: number
-  /** The credential of a request, authenticated or not. It must not be logged, only the id of a key in it. */
-  credential?: string
-  /** The limit that the route counts against. */
+  /** The rate limits that the route counts against. */
   budget?: string
+  /** When the body of a batch was complete. */
   bodyAt?: number
   /** When the handler returned. */
   handledAt?: number
   /** The outcomes of a batch. */
   outcome?: { accepted: number; duplicates: number; rejected: number }
-  /** At the end of the response: its status, its error, and the time. */
-  status: number
   code?: ErrorCode
+  /** At the end of the response. */
+  status: number
   endedAt: number
 }

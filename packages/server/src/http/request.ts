@@ -10,9 +10,12 @@ export type RequestHeader =
   | 'if-none-match'
   | 'if-range'
   | 'range'
+  | 'traceparent'
+  | 'tracestate'
   | 'transfer-encoding'
   | 'x-ingestion-key'
   | 'x-project-id'
+  | 'x-request-id'
 
 /** A list header may be repeated: its values are joined with commas (RFC 9110 section 5.3). */
 const names = new Map<string, { name: RequestHeader; isList: boolean }>(
@@ -26,9 +29,13 @@ const names = new Map<string, { name: RequestHeader; isList: boolean }>(
       ['if-none-match', true],
       ['if-range', true],
       ['range', true],
+      // repeated, it is not valid and is ignored, as is X-Request-Id
+      ['traceparent', true],
+      ['tracestate', true],
       ['transfer-encoding', false],
       ['x-ingestion-key', false],
       ['x-project-id', false],
+      ['x-request-id', true],
     ] as const
   ).map(([name, isList]) => [name, { name, isList }]),
 )
