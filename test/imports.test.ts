@@ -56,7 +56,9 @@ const floors: Record<string, string[][]> = {
     ['index.ts', 'internal.ts'],
   ],
   'packages/server/src': [
-    ['http', 'log.ts', 'metrics'],
+    ['http', 'log.ts'],
+    ['metrics'],
+    ['requests'],
     ['authenticate.ts', 'limits'],
     ['route.ts'],
     ['routes'],
@@ -83,9 +85,11 @@ const floors: Record<string, string[][]> = {
 
 /** Where alone the sources may import what everything else is to be independent of. */
 const confined: Record<string, RegExp> = {
+  '@opentelemetry/api': /^packages\/server\/src\/requests\//,
   commander: /^packages\/cli\/src\//,
   lmdb: /^packages\/lmdb\/src\//,
   pg: /^packages\/postgres\/src\//,
+  'prom-client': /^packages\/server\/src\/metrics\//,
   undici: /^packages\/client\/src\//,
 }
 
