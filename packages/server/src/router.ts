@@ -67,6 +67,16 @@ export interface HandlerOptions {
    * closed after the response, and long polls end at once.
    */
   draining?: AbortSignal
+  /**
+   * The origins of web pages that may call the API, such as `https://app.example.com`, or `['*']` for every origin.
+   * Cookies are never used. Default: none.
+   */
+  cors?: readonly string[]
+  /**
+   * Whose `X-Forwarded-For` names the client in logs: the number of proxies in front of this server, or their addresses
+   * and CIDR blocks. Default: no proxy is trusted.
+   */
+  trustProxy?: number | readonly string[]
 }
 
 /** Every route, for requests of node:http and of the fetch API. */

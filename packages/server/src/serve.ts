@@ -4,32 +4,12 @@ import type { Duplex } from 'node:stream'
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { newRequestId, problemResponse } from './http/response.ts'
 import { discardMs } from './http/send-response.ts'
+import type { ListenOptions, Served } from './listener/listen-options.ts'
 import { handleRequest, headersMax, sendProblem, tooManyHeaders } from './node-handler.ts'
 import { createRouter, type HandlerOptions } from './router.ts'
 
-export interface ServeOptions extends Omit<HandlerOptions, 'draining'> {
+export interface ServeOptions extends Omit<HandlerOptions, 'draining'>, ListenOptions {
   ingest: EmbeddedIngest
-  /** Default: `127.0.0.1`, reachable from this machine only. */
-  host?: string
-  /** Default: 8787. 0 for any free port. */
-  port?: number
-  /** How long a whole request may take to arrive. Default: 30,000. */
-  requestTimeoutMs?: number
-  /** How long `close` waits for requests in flight. Default: 10,000. */
-  closeTimeoutMs?: number
-}
-
-/** A listening server. */
-export interface Served {
-  /** `http://127.0.0.1:8787` */
-  url: string
-  port: number
-  /**
-   * Drains the server. New requests get a 503. The server listens until the requests in flight are done, at least for
-   * 500 ms and at most for `closeTimeoutMs`, then closes every connection. Resolves when all are closed. Does
-   * not close the Ingest. Every call returns the same promise.
-   */
-  close(): Promise<void>
 }
 
 /** How long a request may take to send its headers. */
@@ -72,6 +52,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
   return {
     url,
     port: address.port,
+    reloadTls() {},
     close() {
       if (closed) return closed
       draining.abort()
