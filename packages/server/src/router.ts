@@ -1,5 +1,6 @@
 import { type EmbeddedIngest, type ErrorCode, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
+import { type Cors, createCors } from './http/cors.ts'
 import type { HttpRequest } from './http/request.ts'
 import { type HttpResponse, newRequestId, problemResponse, statusByCode } from './http/response.ts'
 import { createConcurrencyLimits } from './limits/concurrency.ts'
@@ -110,6 +111,7 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     publicationBytesMax,
     isDraining: () => draining?.aborted ?? false,
   }
+  const cors = options.cors && createCors(options.cors)
   return {
     hasRoute: (path) => routesByPath.has(path),
     async respond(request) {
@@ -117,13 +119,14 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
       const headers: Record<string, string> = {}
       let response: HttpResponse
       try {
-        const run = findRoute(request, headers)
+        const run = findRoute(request, headers, cors)
         response = await run(services, request, headers, (error) => void toError(error, requestId))
       } catch (error) {
         response = problemResponse(toError(error, requestId), requestId)
       }
       if (services.isDraining()) headers.Connection = 'close'
       response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
+      cors?.addHeaders(request, response.headers)
       return response
     },
   }
@@ -160,20 +163,28 @@ function indexRoutes(): ReadonlyMap<string, ReadonlyMap<string, Run>> {
   return routes
 }
 
-function findRoute({ path, method }: HttpRequest, headers: Record<string, string>): Run {
+function findRoute(request: HttpRequest, headers: Record<string, string>, cors: Cors | undefined): Run {
+  const { path, method } = request
   const methods = routesByPath.get(path)
   if (!methods) throw new IngestError('not-found', 'There is nothing at this path.')
   const run = methods.get(method === 'HEAD' ? 'GET' : method)
   if (run) return run
-  headers.Allow = [...methods.keys()].flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
-  throw new IngestError('method-not-allowed', `This path takes ${headers.Allow}.`)
+  const allowed = allowedMethods([...methods.keys()])
+  if (cors?.isPreflight(request)) return async () => cors.preflightResponse(allowed)
+  headers.Allow = allowed
+  throw new IngestError('method-not-allowed', `This path takes ${allowed}.`)
+}
+
+/** The value of `Allow`. */
+export function allowedMethods(methods: readonly string[]): string {
+  return methods.flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
 }
 
 /** Failures of the store that are a 503 and need the attention of its operator. */
 const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-unavailable'])
 
 /** The error of the response. Errors of the server are logged, with the id of the request. */
-function toIngestError(
+export function toIngestError(
   error: unknown,
   requestId: string,
   { log, logError }: { log: Log; logError: LogError },
