@@ -75,7 +75,7 @@ const floors: Record<string, string[][]> = {
     ['store.ts'],
     ['settings.ts', 'connect.ts', 'terminal'],
     ['exit-code.ts', 'files'],
-    ['copy', 'export'],
+    ['copy', 'export', 'serve'],
     ['commands'],
     ['program.ts'],
     ['run.ts'],
