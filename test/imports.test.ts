@@ -42,7 +42,7 @@ const floors: Record<string, string[][]> = {
     ['ids', 'tables'],
     ['writer'],
     ['chunks', 'read-snapshot.ts'],
-    ['event-store.ts', 'chunk-uploads.ts', 'hash-chunks.ts', 'project-store.ts'],
+    ['event-store.ts', 'chunk-uploads.ts', 'hash-chunks.ts', 'project-store.ts', 'measure.ts'],
     ['map-store.ts'],
     ['open-lmdb-store.ts'],
     ['index.ts', 'internal.ts'],
