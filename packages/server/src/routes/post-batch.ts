@@ -4,6 +4,7 @@ import { checkBodyHeaders } from '../http/body-headers.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import { readChargedBody } from '../limits/charged-body.ts'
 import type { RouteContext } from '../route.ts'
+import type { BatchResult, Body } from './bodies.ts'
 
 const limit = { bytesMax: batchBytesMax, tooLarge: batchTooLarge }
 const kinds = new Map([['application/json', { limit }]])
@@ -28,5 +29,5 @@ export async function postBatch({ request, ingest, limiter }: RouteContext): Pro
     admit: (count) => limiter.admitEvents(projectId, count, chargedBytes),
     mayTransfer: true,
   })
-  return jsonResponse(202, result)
+  return jsonResponse<Body<typeof BatchResult>>(202, result)
 }
