@@ -2,13 +2,16 @@ import { Command } from 'commander'
 import type { Io } from '../io.ts'
 import { jsonOption } from '../options.ts'
 import { runServer } from '../serve/run-server.ts'
-import { serveOptions, toServeSettings } from '../serve/serve-options.ts'
+import { serveOptions, settingsReader, toServeSettings } from '../serve/serve-options.ts'
 
 /** `ingest serve`. */
 export function serveCommand(io: Io): Command {
   const command = new Command('serve').description('serve the HTTP API on a store, creating a missing one')
   for (const option of [...serveOptions(), jsonOption()]) command.addOption(option)
-  return command.addHelpText('after', serveHelp).action(() => runServer(io, toServeSettings(command)))
+  return command.addHelpText('after', serveHelp).action(() => {
+    const reload = settingsReader(command, io.env)
+    return runServer(io, toServeSettings(command), { reload })
+  })
 }
 
 const serveHelp = `
