@@ -64,6 +64,7 @@ const floors: Record<string, string[][]> = {
     ['routes'],
     ['router.ts'],
     ['node-handler.ts', 'fetch-handler.ts'],
+    ['listener'],
     ['admin'],
     ['serve.ts'],
     ['index.ts'],

@@ -1,5 +1,7 @@
 import { type EmbeddedIngest, type ErrorCode, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
+import { createClientAddress } from './http/client-address.ts'
+import { type Cors, createCors } from './http/cors.ts'
 import type { HttpRequest } from './http/request.ts'
 import { type HttpResponse, problemResponse, statusByCode } from './http/response.ts'
 import { createConcurrencyLimits } from './limits/concurrency.ts'
@@ -72,6 +74,16 @@ export interface HandlerOptions {
    * closed after the response, and long polls end at once.
    */
   draining?: AbortSignal
+  /**
+   * The origins of web pages that may call the API, such as `https://app.example.com`, or `['*']` for every origin.
+   * Cookies are never used. Default: none.
+   */
+  cors?: readonly string[]
+  /**
+   * Whose `X-Forwarded-For` names the client in logs: the number of proxies in front of this server, or their addresses
+   * and CIDR blocks. Default: no proxy is trusted.
+   */
+  trustProxy?: number | readonly string[]
 }
 
 /** Every route, for requests of node:http and of the fetch API. */
@@ -104,7 +116,9 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     publicationBytesMax,
     isDraining: () => draining?.aborted ?? false,
   }
-  const observer = observeRequests(ingest, log, options.metrics)
+  const cors = options.cors && createCors(options.cors)
+  const clientAddressOf = createClientAddress(options.trustProxy)
+  const observer = observeRequests(ingest, { log, clientAddressOf, metrics: options.metrics })
 
   async function respond(request: HttpRequest, requestId: string, record?: ObservedRequest): Promise<HttpResponse> {
     const headers: Record<string, string> = {}
@@ -119,13 +133,14 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     }
     let response: HttpResponse
     try {
-      const run = findRoute(request, headers)
+      const run = findRoute(request, headers, cors)
       response = await run(services, request, headers, { record, onError })
     } catch (error) {
       response = problemResponse(onError(error), requestId)
     }
     if (services.isDraining()) headers.Connection = 'close'
     response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
+    cors?.addHeaders(request, response.headers)
     return response
   }
 
@@ -174,20 +189,28 @@ function indexRoutes(): ReadonlyMap<string, ReadonlyMap<string, Run>> {
   return routes
 }
 
-function findRoute({ path, method }: HttpRequest, headers: Record<string, string>): Run {
+function findRoute(request: HttpRequest, headers: Record<string, string>, cors: Cors | undefined): Run {
+  const { path, method } = request
   const methods = routesByPath.get(path)
   if (!methods) throw new IngestError('not-found', 'There is nothing at this path.')
   const run = methods.get(method === 'HEAD' ? 'GET' : method)
   if (run) return run
-  headers.Allow = [...methods.keys()].flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
-  throw new IngestError('method-not-allowed', `This path takes ${headers.Allow}.`)
+  const allowed = allowedMethods([...methods.keys()])
+  if (cors?.isPreflight(request)) return async () => cors.preflightResponse(allowed)
+  headers.Allow = allowed
+  throw new IngestError('method-not-allowed', `This path takes ${allowed}.`)
+}
+
+/** The value of `Allow`. */
+export function allowedMethods(methods: readonly string[]): string {
+  return methods.flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
 }
 
 /** Failures of the store that are a 503 and need the attention of its operator. */
 const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-unavailable'])
 
 /** The error of the response. Errors of the server are logged, with the id of the request. */
-function toIngestError(
+export function toIngestError(
   error: unknown,
   requestId: string,
   { log, logError, traceId }: { log: Log; logError: LogError; traceId?: string | undefined },
