@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { styleText } from 'node:util'
 import { Command, type CommanderError, Help } from 'commander'
 import { backupCommand } from './commands/backup.ts'
@@ -20,6 +19,7 @@ import { verifyCommand } from './commands/verify.ts'
 import { exitCodeHelp } from './exit-code.ts'
 import { hasColors, type Io } from './io.ts'
 import { applySettings, findTargetOptions, getSetting, resolveSettings } from './settings.ts'
+import { version } from './version.ts'
 
 /** The program with all its commands. They throw failures; the caller reports them. */
 export function createProgram(io: Io): Command {
@@ -125,8 +125,4 @@ export function normalizeArgs(program: Command, args: readonly string[]): readon
   if (next === undefined) return isHelp || isGroup ? [...words, '--help'] : words
   if (!isGroup) return isHelp ? [...words.slice(0, depth), '--help'] : words
   return next.startsWith('-') || next === 'help' ? words : words.slice(0, depth + 1)
-}
-
-function version(): string {
-  return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version
 }
