@@ -13,10 +13,13 @@ export type RequestHeader =
   | 'if-range'
   | 'origin'
   | 'range'
+  | 'traceparent'
+  | 'tracestate'
   | 'transfer-encoding'
   | 'x-forwarded-for'
   | 'x-ingestion-key'
   | 'x-project-id'
+  | 'x-request-id'
 
 /** A list header may be repeated: its values are joined with commas (RFC 9110 section 5.3). */
 const names = new Map<string, { name: RequestHeader; isList: boolean }>(
@@ -34,10 +37,14 @@ const names = new Map<string, { name: RequestHeader; isList: boolean }>(
       ['if-range', true],
       ['origin', true],
       ['range', true],
+      // repeated, it is not valid and is ignored, as is X-Request-Id
+      ['traceparent', true],
+      ['tracestate', true],
       ['transfer-encoding', false],
       ['x-forwarded-for', true],
       ['x-ingestion-key', false],
       ['x-project-id', false],
+      ['x-request-id', true],
     ] as const
   ).map(([name, isList]) => [name, { name, isList }]),
 )
