@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { type AppendBatch, type AppendResult, decodeEvents, IngestError } from '@ingest/core'
-import { countEvents } from '@ingest/core/internal'
+import { column, countEvents, wordsPerEvent } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from '../projects/project-numbers.ts'
 import { appendValues } from './append-values.ts'
+import { isTombstone } from './batch-body.ts'
 
 /** Appends of one project that run at once: a second one prepares while the first one commits; more gain nothing. */
 const inFlightMax = 2
@@ -103,6 +104,7 @@ interface AppendRow {
   fresh: number[] | null
   /** By batch. */
   conflicts: number[] | null
+  frozen: string[] | null
 }
 
 function takeGroup(waiting: WaitingBatch[]): WaitingBatch[] {
@@ -114,18 +116,45 @@ function takeGroup(waiting: WaitingBatch[]): WaitingBatch[] {
   return waiting.splice(0, end === -1 ? waiting.length : end)
 }
 
-function toResults(batches: readonly AppendBatch[], { fresh, conflicts }: AppendRow): AppendResult[] {
-  if (fresh === null)
-    return batches.map(({ events }) => ({ stored: Array(countEvents(events)).fill(true), conflicts: 0, frozen: [] }))
-  const isFresh = new Set(fresh)
+function toResults(batches: readonly AppendBatch[], { fresh, conflicts, frozen }: AppendRow): AppendResult[] {
+  const isFresh = fresh && new Set(fresh)
   let number = 0
-  const stored = batches.map(({ events }) => Array.from({ length: countEvents(events) }, () => isFresh.has(++number)))
-  const inGroup = batches.length > 1 && fresh.length > 0 ? conflictsInGroup(batches, stored) : []
+  const stored = batches.map(({ events }) =>
+    isFresh
+      ? Array.from({ length: countEvents(events) }, () => isFresh.has(++number))
+      : Array<boolean>(countEvents(events)).fill(true),
+  )
+  const inGroup = batches.length > 1 && fresh && fresh.length > 0 ? conflictsInGroup(batches, stored) : []
+  const frozenBy = frozen ? freezesInGroup(batches, stored, frozen) : []
   return stored.map((ofBatch, i) => ({
     stored: ofBatch,
     conflicts: (conflicts?.[i] ?? 0) + (inGroup[i] ?? 0),
-    frozen: [],
+    frozen: frozenBy[i] ?? [],
   }))
+}
+
+/** By batch, those of the builds that the group froze whose first event it stored. */
+function freezesInGroup(
+  batches: readonly AppendBatch[],
+  stored: readonly boolean[][],
+  frozen: readonly string[],
+): string[][] {
+  const left = new Set(frozen)
+  return batches.map(({ events: { rows, builds } }, i) => {
+    const isStored = (_: unknown, index: number) => stored[i]?.[index]
+    const referenced = new Set(
+      buildsOf(rows)
+        .filter(isStored)
+        .map((build) => builds[build]),
+    )
+    // the first batch has it, and no later one
+    return builds.filter((build) => referenced.has(build) && left.delete(build))
+  })
+}
+
+/** For each event, the index of its build. */
+function buildsOf(rows: Uint32Array): number[] {
+  return Array.from({ length: rows.length / wordsPerEvent }, (_, i) => rows[i * wordsPerEvent + column.build] as number)
 }
 
 /** By batch, the events that differ from the one that an earlier batch of the group stored under their id. */
@@ -137,7 +166,7 @@ function conflictsInGroup(batches: readonly AppendBatch[], stored: readonly bool
       const bytes = body.subarray(start, end)
       const other = storedBytes.get(eventId)
       if (stored[i]?.[index]) storedBytes.set(eventId, bytes)
-      else if (other && Buffer.compare(other, bytes) !== 0) conflicts++
+      else if (other && !isTombstone(other) && !isTombstone(bytes) && Buffer.compare(other, bytes) !== 0) conflicts++
     }
     return conflicts
   })
