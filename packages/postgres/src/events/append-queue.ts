@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { type AppendBatch, type AppendResult, decodeEvents, IngestError } from '@ingest/core'
+import { type AppendBatch, type AppendResult, decodeEvents, IngestError, type StoreCommit } from '@ingest/core'
 import { column, countEvents, wordsPerEvent } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from '../projects/project-numbers.ts'
@@ -33,21 +33,37 @@ interface ProjectQueue {
   inFlight: number
 }
 
+/** The appends of this process. */
+export interface AppendQueue {
+  /** @throws {IngestError} as `EventStore.append` */
+  append(projectId: string, batch: AppendBatch): Promise<AppendResult>
+  /** Calls `onCommit` after each statement of appends. Returns a function that ends it. */
+  watchCommits(onCommit: (commit: StoreCommit) => void): () => void
+  /** The appends that are not settled, their bytes, and the statements that run. */
+  size(): { requests: number; bytes: number; statements: number }
+}
+
 /**
  * Appends batches. Those of one project that come while others are being stored go together into the next statement.
  */
-export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
+export function createAppendQueue(database: Database, numbers: ProjectNumbers): AppendQueue {
   const queues = new Map<string, ProjectQueue>()
   /** Projects whose last append had an event that was known before: the next one probably has too. */
   const repeating = new Set<string>()
   const batchIds = createBatchIds()
+  const watchers = new Set<(commit: StoreCommit) => void>()
+  const size = { requests: 0, bytes: 0, statements: 0 }
 
   function startNext(projectId: string, queue: ProjectQueue): void {
     while (queue.waiting.length > 0 && queue.inFlight < inFlightMax) {
       const group = takeGroup(queue.waiting)
       queue.inFlight++
+      size.statements++
       void appendGroup(projectId, group).finally(() => {
         queue.inFlight--
+        size.statements--
+        size.requests -= group.length
+        for (const { batch } of group) size.bytes -= batch.body.length
         if (queue.waiting.length > 0) startNext(projectId, queue)
         else if (queue.inFlight === 0) queues.delete(projectId)
       })
@@ -60,11 +76,14 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
       const batches = group.map(({ batch }) => batch)
       const values = [firstId, !repeating.has(projectId), ...appendValues(batches)]
       const { deadline } = group[0] as WaitingBatch
+      const startedAt = performance.now()
       const row = await appendTo(projectId, values, deadline)
+      const commit = { requests: group.length, durationMs: performance.now() - startedAt }
       if (row.fresh === null) repeating.delete(projectId)
       else if (repeating.size < repeatingMax) repeating.add(projectId)
       const results = toResults(batches, row)
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
+      for (const onCommit of watchers) onCommit(commit)
     } catch (error) {
       for (const { reject } of group) reject(error)
     }
@@ -92,10 +111,19 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
         throw new IngestError('overloaded', 'Too many batches of the project wait.', { retryAfterSeconds: 1 })
       }
       return new Promise((resolve, reject) => {
+        size.requests++
+        size.bytes += batch.body.length
         queue.waiting.push({ deadline: database.deadline(), batch, resolve, reject })
         startNext(projectId, queue)
       })
     },
+
+    watchCommits(onCommit) {
+      watchers.add(onCommit)
+      return () => watchers.delete(onCommit)
+    },
+
+    size: () => size,
   }
 }
 

@@ -13,7 +13,7 @@ import { sliceMember } from '@ingest/core/internal'
 import { byteaArray } from '../connection/binary-arrays.ts'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers, type ProjectQuery } from '../projects/project-numbers.ts'
-import { createAppendQueue } from './append-queue.ts'
+import type { AppendQueue } from './append-queue.ts'
 import { type BatchEvent, isTombstone, splitEvents } from './batch-body.ts'
 import { eventKey } from './event-key.ts'
 import type { EventWatch } from './event-watch.ts'
@@ -21,6 +21,7 @@ import type { EventWatch } from './event-watch.ts'
 export interface EventStoreOptions {
   database: Database
   numbers: ProjectNumbers
+  queue: AppendQueue
   identity: StoreIdentity
   watch: EventWatch
   /** @throws {IngestError} `store-closed` */
@@ -46,8 +47,7 @@ const pageBytes = 2 ** 20
 const erasedBatchesMax = 16
 
 export function createEventStore(options: EventStoreOptions): EventStore {
-  const { database, numbers, identity, watch } = options
-  const queue = createAppendQueue(database, numbers)
+  const { database, numbers, queue, identity, watch } = options
   const query = createProjectQuery(database, numbers)
 
   return {
