@@ -107,7 +107,7 @@ const refused: [name: string, method: string, path: string, sent: Sent, status: 
   ['another method of a key', 'GET', `${keysPath}/abcdefgh`, {}, 405, 'method-not-allowed'],
   ['another method of metrics', 'POST', '/metrics', {}, 405, 'method-not-allowed'],
   ['an invalid project', 'POST', '/v1/projects/a%20b/keys', {}, 400, 'invalid-argument'],
-  ['the keys of an invalid project', 'GET', '/v1/projects/%2e/keys', {}, 400, 'invalid-argument'],
+  ['the keys of an invalid project', 'GET', '/v1/projects/%40/keys', {}, 400, 'invalid-argument'],
   ['an unknown key', 'DELETE', `${keysPath}/abcdefgh`, {}, 404, 'unknown-key'],
   ['the rotation of an unknown key', 'POST', `${keysPath}/abcdefgh/rotate`, {}, 404, 'unknown-key'],
   [
