@@ -53,6 +53,7 @@ const floors: Record<string, string[][]> = {
     ['connection'],
     ['schema', 'projects'],
     ['events', 'maps', 'servers.ts'],
+    ['measure.ts'],
     ['open-postgres-store.ts'],
     ['index.ts', 'internal.ts'],
   ],
