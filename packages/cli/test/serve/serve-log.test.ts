@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util'
 import { IngestError } from '@ingest/core'
 import t from 'tap'
-import { createLog, formatRecord, serializeError } from '../../src/commands/serve-log.ts'
+import { createLog, formatRecord, serializeError } from '../../src/serve/serve-log.ts'
 import { createIo } from '../run-ingest.ts'
 
 const time = new Date(2026, 10, 20, 17, 51, 0, 250).getTime()
