@@ -60,6 +60,7 @@ const floors: Record<string, string[][]> = {
     ['authenticate.ts', 'limits'],
     ['route.ts'],
     ['routes'],
+    ['openapi'],
     ['router.ts'],
     ['node-handler.ts', 'fetch-handler.ts'],
     ['admin'],
