@@ -6,6 +6,7 @@ import { toFetchHandler } from '../src/fetch-handler.ts'
 import { createHandler } from '../src/node-handler.ts'
 import type { HandlerOptions } from '../src/router.ts'
 import { serve } from '../src/serve.ts'
+import { certificateA } from './certificates.ts'
 import { faultsOf } from './openapi/check-exchange.ts'
 import { openRaw, type RawResponse } from './raw-connection.ts'
 
@@ -32,6 +33,13 @@ export const edges: readonly {
     async open(ingest, options = {}) {
       const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, ...options })
       return { send: (sent) => checked(sent, sendRaw(served.port, sent)), close: () => served.close() }
+    },
+  },
+  {
+    name: 'serve with TLS',
+    async open(ingest, options = {}) {
+      const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, tls: certificateA, ...options })
+      return { send: (sent) => checked(sent, sendRaw(served.port, sent, { tls: true })), close: () => served.close() }
     },
   },
   {
@@ -71,8 +79,8 @@ export function requestBytes({ method = 'POST', path = '/v1/events/batch', heade
   return Buffer.concat([Buffer.from(head), bytes])
 }
 
-async function sendRaw(port: number, sent: Sent): Promise<RawResponse> {
-  const raw = await openRaw(port)
+async function sendRaw(port: number, sent: Sent, options?: { tls: boolean }): Promise<RawResponse> {
+  const raw = await openRaw(port, options)
   raw.write(requestBytes(sent))
   const response = await raw.read(sent.method === 'HEAD')
   raw.socket.destroy()

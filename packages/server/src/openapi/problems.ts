@@ -50,7 +50,7 @@ const problems: Readonly<Record<ErrorCode, Problem>> = {
   'digest-mismatch': { meaning: 'bytes do not match their digest', detail: 'Expected the digest of the bytes.' },
   unauthorized: {
     meaning: 'no active key with this scope',
-    detail: 'X-Project-Id and X-Ingestion-Key must be those of an active key.',
+    detail: 'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.',
   },
   'not-found': { meaning: 'unknown path', detail: 'There is nothing at this path.' },
   'map-not-found': {
