@@ -42,8 +42,8 @@ function faultsIn(value: unknown, schema: Schema, what: string): string[] {
   return errors.map(({ instancePath, message }) => `${what}${instancePath} ${message}`)
 }
 
-/** Headers of the connection and of the body, which a document does not list. */
-const implied = new Set(['connection', 'content-type', 'date', 'keep-alive', 'transfer-encoding'])
+/** Headers of the connection, of the body and of CORS, which the document does not list. */
+const implied = /^(connection|content-type|date|keep-alive|transfer-encoding|vary|access-control-.*)$/
 
 /** How a response differs from what the document says of its method and path; empty if it does not. */
 export function faultsOf(sent: Sent, response: RawResponse): string[] {
@@ -55,6 +55,7 @@ export function faultsOf(sent: Sent, response: RawResponse): string[] {
   const responses = operation?.responses ?? (item ? { 405: MethodNotAllowed } : { 404: NotFound })
   const documented = responses[response.status as never] as DocumentedOperation['responses'][string] | undefined
   const name = `${method} ${path} ${response.status}`
+  if (method === 'OPTIONS' && response.status === 204) return []
   if (!documented) return [`${name} is not documented: ${response.body.slice(0, 200)}`]
   const faults = [
     ...headerFaults(documented.headers, response.headers),
@@ -69,7 +70,7 @@ type Documented = DocumentedOperation['responses'][string]
 function headerFaults(documented: Documented['headers'], headers: Record<string, string>): string[] {
   const known = new Map(Object.entries(documented).map(([name, header]) => [name.toLowerCase(), header]))
   const missing = [...known].filter(([name, { required }]) => required && headers[name] === undefined)
-  const unknown = Object.keys(headers).filter((name) => !known.has(name) && !implied.has(name))
+  const unknown = Object.keys(headers).filter((name) => !known.has(name) && !implied.test(name))
   const invalid = [...known].flatMap(([name, { schema }]) => {
     const value = headers[name]
     return value === undefined ? [] : faultsIn(schema.type === 'integer' ? Number(value) : value, schema, name)

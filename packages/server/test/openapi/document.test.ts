@@ -1,5 +1,8 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import {
   createIngest,
   type ErrorCode,
@@ -11,6 +14,7 @@ import {
 import { Validator } from '@seriousme/openapi-schema-validator'
 import t from 'tap'
 import Schemas from 'typebox/schema'
+import { fillTables } from '../../scripts/http-api-tables.js'
 import { unlimited } from '../../src/limits/rate-limiter.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { codesOfRoutes } from '../../src/openapi/problems.ts'
@@ -45,6 +49,16 @@ t.test('every example is valid', async (t) => {
       }
     }
   }
+})
+
+t.test('the tables of docs/http-api.md are those of the document', async (t) => {
+  const root = execFileSync('git', ['rev-parse', '--show-toplevel'], {
+    cwd: import.meta.dirname,
+    encoding: 'utf8',
+  }).trim()
+  const page = readFileSync(join(root, 'docs/http-api.md'), 'utf8')
+  t.match(page, '<!-- table: codes -->')
+  t.equal(fillTables(page, served), page, 'run node packages/server/scripts/http-api-tables.js')
 })
 
 t.test('a response that the document does not describe is found', async (t) => {
