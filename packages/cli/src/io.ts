@@ -45,7 +45,12 @@ export function processIo(): Io {
         for (const name of names) process.off(name, onSignal)
       }
     },
-    end: (how) => (typeof how === 'number' ? process.exit(how) : void process.kill(process.pid, how)),
+    end(how) {
+      if (typeof how === 'number') process.exit(how)
+      process.kill(process.pid, how)
+      // process 1 of a container does not receive its own SIGKILL
+      process.abort()
+    },
   }
 }
 
