@@ -9,6 +9,8 @@ export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>
   /** Calls `listener` for every signal, until the returned function is called. */
   onSignal(listener: (signal: StopSignal) => void): () => void
+  /** Calls `listener` for every SIGHUP, until the returned function is called. */
+  onReload(listener: () => void): () => void
   /** Ends the process immediately, with an exit code or by a signal. */
   end(how: number | 'SIGKILL'): void
 }
@@ -44,6 +46,10 @@ export function processIo(): Io {
       return () => {
         for (const name of names) process.off(name, onSignal)
       }
+    },
+    onReload(listener) {
+      process.on('SIGHUP', listener)
+      return () => void process.off('SIGHUP', listener)
     },
     end(how) {
       if (typeof how === 'number') process.exit(how)

@@ -1,40 +1,64 @@
-import { type Command, CommanderError, InvalidArgumentError, type Option } from 'commander'
+import { type Command, CommanderError, InvalidArgumentError, Option } from 'commander'
+import { type ConfigFile, configFileDefault, isReadByOthers, readConfigFile } from './config/config-file.ts'
+import { type ConfigOption, toConfigOption } from './config/config-option.ts'
 import type { Io } from './io.ts'
-import { targetNames } from './store.ts'
+import { parsePath } from './options.ts'
+import { hasPassword, targetNames } from './store.ts'
 
-/** Whether an option is required, and the environment variable that sets it. */
+/** How an option may be set. */
 export interface Setting {
   isRequired: boolean
+  /** The environment variable that sets it. An option with a variable has a key in the file of settings too. */
   variable: string | undefined
+  defaultValue: unknown
 }
 
 const settings = new WeakMap<Option, Setting>()
+const files = new WeakMap<Command, ConfigFile>()
 
 /** The setting of an option of a command that went through {@link applySettings}. */
 export function getSetting(option: Option): Setting | undefined {
   return settings.get(option)
 }
 
+/** The file of settings that a parsed command has read. */
+export function getConfigFile(command: Command): ConfigFile | undefined {
+  return files.get(command)
+}
+
 /**
- * Makes a command read the variables of its options from `env`, and report all missing options and arguments at once.
- * Commander itself reads `process.env`, and reports only the first missing one.
+ * Makes a command take its options from the command line, then from the variables in `env`, then from the file of
+ * settings, and report all missing options and arguments at once. Commander itself reads `process.env`, and reports only
+ * the first missing one. Commands with options that have a variable get `--config`.
  */
 export function applySettings(command: Command, env: Io['env']): void {
+  if (command.options.some(({ envVar }) => envVar !== undefined)) command.addOption(configOption())
   for (const option of command.options) {
-    settings.set(option, { isRequired: option.mandatory, variable: option.envVar })
+    const defaultValue = command.getOptionValue(option.attributeName())
+    settings.set(option, { isRequired: option.mandatory, variable: option.envVar, defaultValue })
     option.makeOptionMandatory(false)
     delete option.envVar
   }
   command.hook('preAction', () => resolveSettings(command, env))
 }
 
+const configKey = 'config'
+
+function configOption(): Option {
+  return new Option('--config <file>', `file of settings; ./${configFileDefault} if it exists`)
+    .env('INGEST_CONFIG')
+    .argParser(parsePath)
+}
+
 /**
- * Applies the environment variables of a parsed command.
+ * Applies the environment variables and the file of settings to a parsed command; called again, it applies the file as it
+ * is then.
  *
- * @throws {CommanderError} for an invalid value, or for all missing options and arguments.
+ * @throws {CommanderError} for an invalid value or file, or for all missing options and arguments.
  */
 export function resolveSettings(command: Command, env: Io['env']): void {
   for (const option of command.options) readVariable(command, option, env)
+  readFile(command)
   if (listMissing(command).length > 0) throw missingError(command)
 }
 
@@ -43,14 +67,57 @@ function readVariable(command: Command, option: Option, env: Io['env']): void {
   const variable = getSetting(option)?.variable
   // an empty variable counts as unset, as with INGEST_KEY
   const text = (variable === undefined ? undefined : env[variable]) || undefined
-  const source = command.getOptionValueSource(name)
-  if (text === undefined || (source !== undefined && source !== 'default')) return
+  if (text === undefined || command.getOptionValueSource(name) === 'cli') return
   try {
-    command.setOptionValueWithSource(name, option.parseArg ? option.parseArg(text, undefined) : text, 'env')
+    command.setOptionValueWithSource(name, toConfigOption(option).parse(text), 'env')
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error
     command.error(`option '${option.flags}' value '${text}' from env '${variable}' is invalid. ${error.message}`)
   }
+}
+
+function readFile(command: Command): void {
+  if (!command.options.some((option) => option.attributeName() === configKey)) return
+  const file = readConfigFile(command.getOptionValue(configKey), listConfigOptions(command))
+  if (file) files.set(command, file)
+  else files.delete(command)
+  for (const option of command.options) {
+    const name = option.attributeName()
+    if (!isInFile(option) || ['cli', 'env'].includes(command.getOptionValueSource(name) ?? '')) continue
+    const inFile = file?.values.get(name)
+    if (inFile) command.setOptionValueWithSource(name, inFile.value, 'config')
+    // the file had it before it was read again
+    else if (command.getOptionValueSource(name) === 'config')
+      command.setOptionValueWithSource(name, getSetting(option)?.defaultValue, 'default')
+  }
+}
+
+function isInFile(option: Option): boolean {
+  return getSetting(option)?.variable !== undefined && option.attributeName() !== configKey
+}
+
+/** The options of all commands that may be set in the file of settings, by key. One file serves all commands. */
+export function listConfigOptions(command: Command): Map<string, ConfigOption & { option: Option }> {
+  let root = command
+  while (root.parent) root = root.parent
+  const found = new Map<string, ConfigOption & { option: Option }>()
+  collect(root)
+  return found
+
+  function collect({ commands, options }: Command): void {
+    for (const option of options) {
+      const named = toConfigOption(option)
+      if (isInFile(option) && !found.has(named.key)) found.set(named.key, { ...named, option })
+    }
+    for (const each of commands) collect(each)
+  }
+}
+
+/** A warning for the user, if the file of settings holds a password that every user of the machine may read. */
+export function passwordWarning(command: Command): string | undefined {
+  const file = getConfigFile(command)
+  if (!file || ![...file.values.values()].some(({ text }) => hasPassword(text)) || !isReadByOthers(file.path)) return
+  return `${file.path} holds a password and every user of this machine may read it: chmod 640 ${file.path}`
 }
 
 /** The missing required arguments and options, each with its environment variable. */

@@ -2,7 +2,7 @@ import type { IngestError, Store } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
 import { type Command, CommanderError, Option } from 'commander'
 import { type Io, printMessage } from './io.ts'
-import { nonEmpty } from './options.ts'
+import { chosenOptions, expects, nonEmpty } from './options.ts'
 
 /** The options that name a server or a store, of which a command needs one. */
 export const targetNames = ['url', 'data', 'store'] as const
@@ -19,6 +19,10 @@ export function storeOptions(others = ''): Option[] {
   ]
 }
 
+const path = { type: 'string', minLength: 1, format: 'path' } as const
+expects(path, parseStoreName)
+expects(path, parseDirectory)
+
 /** Any other URL would become a directory of that name. The message does not repeat a URL, which may hold a password. */
 export function parseStoreName(text: string): string {
   if (isDatabase(text) || !/^[a-z][a-z\d+.:-]+:\/\//i.test(text)) return nonEmpty(text)
@@ -31,26 +35,27 @@ function parseDirectory(text: string): string {
 }
 
 /**
- * The options that name what the command works on, with one of them left: an option overrides the environment variables
- * of the others. `data` becomes `store`.
+ * What the command works on: an option on the command line overrides the environment variables of the others, and these
+ * override the file of settings. `data` becomes `store`.
  *
  * @throws {CommanderError} for more than one of them, and for a password on the command line
  */
 export function chooseTarget(command: Command): { url?: string; store?: string } {
-  const { url, data, store } = command.opts<Partial<Record<(typeof targetNames)[number], string>>>()
-  const named = targetNames.filter((name) => command.getOptionValue(name) !== undefined)
-  const onCommandLine = named.filter((name) => command.getOptionValueSource(name) === 'cli')
-  const [name, ...more] = onCommandLine.length > 0 ? onCommandLine : named
+  const [name, ...more] = chosenOptions(command, targetNames)
   if (name === undefined) return {}
   if (more.length > 0) {
-    const variables = named.map((each) => `INGEST_${each.toUpperCase()}`)
-    const set = onCommandLine.length > 0 ? '' : `${variables.join(' and ')} are set, use `
+    const others: Record<string, string> = {
+      env: `${[name, ...more].map((each) => `INGEST_${each.toUpperCase()}`).join(' and ')} are set, use `,
+      config: `the file of settings has ${[name, ...more].join(' and ')}, use `,
+    }
     const flags = [name, ...more].map((each) => `--${each}`)
+    const set = others[command.getOptionValueSource(name) ?? ''] ?? ''
     command.error(`name only one server or store: ${set}${flags.join(' or ')}`)
   }
-  if (name === 'url') return { url: url as string }
+  const value: string = command.getOptionValue(name)
+  if (name === 'url') return { url: value }
   checkStoreOption(command, 'store')
-  return { store: (name === 'store' ? store : data) as string }
+  return { store: value }
 }
 
 /** The store of a command without `--url`. */
@@ -76,7 +81,8 @@ export function isDatabase(store: string): boolean {
   return /^postgres(ql)?:\/\//i.test(store)
 }
 
-function hasPassword(store: string): boolean {
+/** Whether the URL of a database has a password. */
+export function hasPassword(store: string): boolean {
   if (!isDatabase(store)) return false
   const query = /\?([^#]*)/s.exec(store)?.[1] ?? ''
   return /^[^:]*:\/\/[^@]*:[^@]+@/s.test(store) || new URLSearchParams(query).has('password')

@@ -29,6 +29,7 @@ export function startRun(args: readonly string[], settings: RunSettings = {}) {
 export function createIo({ env = {}, stdin = '', isTerminal = false }: RunSettings = {}) {
   const [stdout, stderr] = [createOutput(isTerminal), createOutput(isTerminal)]
   const listeners = new Set<(signal: StopSignal) => void>()
+  const reloads = new Set<() => void>()
   const ends: (number | 'SIGKILL')[] = []
   const io: Io = {
     stdin: typeof stdin === 'string' ? readable(stdin) : stdin,
@@ -38,6 +39,10 @@ export function createIo({ env = {}, stdin = '', isTerminal = false }: RunSettin
     onSignal(listener) {
       listeners.add(listener)
       return () => void listeners.delete(listener)
+    },
+    onReload(listener) {
+      reloads.add(listener)
+      return () => void reloads.delete(listener)
     },
     end: (how) => void ends.push(how),
   }
@@ -50,8 +55,9 @@ export function createIo({ env = {}, stdin = '', isTerminal = false }: RunSettin
     nextError: stderr.next,
     /** How the command ended its process. */
     ends,
-    signal(name: StopSignal) {
-      for (const listener of listeners) listener(name)
+    signal(name: StopSignal | 'SIGHUP') {
+      if (name === 'SIGHUP') for (const listener of reloads) listener()
+      else for (const listener of listeners) listener(name)
     },
   }
 }
@@ -89,7 +95,7 @@ export async function serveHere(t: Test, args: readonly string[], settings: RunS
     port: Number(new URL(url).port),
     stdout,
     log: () => stderr().trimEnd().split('\n').filter(Boolean).map(parseRecord),
-    signal: (name) => signal(name as StopSignal),
+    signal: (name) => signal(name as StopSignal | 'SIGHUP'),
     exited,
     closeLog() {
       throw new Error('only a process can lose the reader of its log')

@@ -86,7 +86,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       const stored: boolean[] = new Array(count).fill(appended !== 'none')
       if (typeof appended !== 'object') return { stored, conflicts: 0, frozen: [] }
       for (const index of appended.duplicates) stored[index] = false
-      return { stored, conflicts: appended.conflicts, frozen: [] }
+      return { stored, conflicts: appended.conflicts, frozen: appended.frozen }
     },
 
     async known(projectId, eventIds) {

@@ -1,2 +1,6 @@
+export { type BackupReport, backUpLmdbStore } from './backup/back-up-lmdb-store.ts'
+export { restoreLmdbStore } from './backup/restore-lmdb-store.ts'
+export type { JobOptions, JobProgress } from './backup/run-job.ts'
+export type { StoreProblem, StoreReport } from './backup/store-report.ts'
+export { verifyLmdbStore } from './backup/verify-lmdb-store.ts'
 export { type LmdbStoreOptions, openLmdbStore } from './open-lmdb-store.ts'
-export { restoreLmdbStore } from './restore-lmdb-store.ts'

@@ -1,7 +1,7 @@
 import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { IngestError, type Store } from '@ingest/core'
+import { IngestError, type Store, type StoreCommit } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { checkDataFile } from './environment/data-file.ts'
@@ -21,9 +21,10 @@ import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { openEventLogTables } from './log/event-log.ts'
 import { createReadTurns } from './log/read-turns.ts'
 import { createMapStore } from './map-store.ts'
+import { createMeasure } from './measure.ts'
 import { createProjectStore } from './project-store.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
-import { checkRestoreFinished } from './restore-lmdb-store.ts'
+import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
 import { deserializeError, serializeError } from './threads/error-transfer.ts'
@@ -157,6 +158,7 @@ async function openStore(
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
+  const commitWatchers = new Set<(commit: StoreCommit) => void>()
   const writer = await startWriter({
     environment,
     data: {
@@ -170,6 +172,9 @@ async function openStore(
     onFatal,
     onProgress: onRebuild,
     onGarbage: () => void blobs.collectGarbage(),
+    onCommit(commit) {
+      for (const onCommit of commitWatchers) onCommit(commit)
+    },
     timeoutMs,
   })
   const reader = createSnapshotReader(environment, writer, projects)
@@ -204,10 +209,11 @@ async function openStore(
   // orphans of a crash are harmless, so they are collected while the store is used
   void blobs.collectOrphans().catch(() => {})
 
-  const tracked: Omit<Store, 'close' | 'hashKey'> = operations.trackAll({
+  const tracked: Omit<Store, 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
     ...events,
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createProjectStore({ projects, writer, reader }),
+    measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),
 
     async check() {
       readSnapshot(() => projects.numberOf('-'))
@@ -223,6 +229,11 @@ async function openStore(
     ...tracked,
     hashKey: identity.hashKey,
     read: events.read,
+
+    watchCommits(onCommit) {
+      commitWatchers.add(onCommit)
+      return () => commitWatchers.delete(onCommit)
+    },
 
     close() {
       closing ??= operations.drain().then(() => closeAll(environment, writer, blobs, release))

@@ -26,6 +26,7 @@ export async function openMapParts(directory: string) {
     onFatal: ({ code }) => fatal.push(code),
     onProgress: () => {},
     onGarbage: () => void blobs.collectGarbage(),
+    onCommit: () => {},
     timeoutMs: 30_000,
   })
   const maps = openMapTables(environment.table)

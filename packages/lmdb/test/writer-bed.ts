@@ -53,9 +53,9 @@ export function fingerprintsFor(project: number, eventIds: readonly string[]): U
   return fingerprints
 }
 
-/** A batch with these events, each of which references a build of its own. */
+/** A batch with these events. */
 export function batchToAppend(project: number, eventIds: readonly string[]): BatchToAppend {
-  const events = eventIds.map((eventId) => ({ projectId: 'p', eventId, buildId: `build-${eventId}` }))
+  const events = eventIds.map((eventId) => ({ projectId: 'p', eventId }))
   // in memory of its own, which can be transferred
   const body = Uint8Array.from(Buffer.from(JSON.stringify({ events })))
   const { rows, builds } = scanBatch(Buffer.from(body), 'p', hashKey) as BatchEvents

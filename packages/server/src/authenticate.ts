@@ -1,5 +1,6 @@
 import { type EmbeddedIngest, IngestError, type Scope } from '@ingest/core'
 import { isProjectId } from '@ingest/core/internal'
+import { bearerToken } from './http/bearer.ts'
 import type { RequestHeaders } from './http/request.ts'
 import type { LogError } from './log.ts'
 
@@ -13,7 +14,8 @@ export async function authenticateRequest(
   { values, repeated }: RequestHeaders,
   scope: Scope,
 ): Promise<string> {
-  const { 'x-project-id': projectId, 'x-ingestion-key': key } = values
+  const { 'x-project-id': projectId } = values
+  const key = keyOf(values)
   const isRepeated = repeated.includes('x-project-id') || repeated.includes('x-ingestion-key')
   if (isRepeated || !isProjectId(projectId) || key === undefined || key === '') throw unauthorized()
   let isAuthentic: boolean
@@ -28,6 +30,13 @@ export async function authenticateRequest(
   return projectId
 }
 
+/** The key of either header; undefined if they differ. Other schemes of `Authorization` are for a proxy in front. */
+function keyOf({ 'x-ingestion-key': key, authorization }: RequestHeaders['values']): string | undefined {
+  const token = bearerToken(authorization)
+  if (token === undefined) return key
+  return token !== null && (key === undefined || key === token) ? token : undefined
+}
+
 function keysUnavailable(error: unknown): IngestError {
   const retryAfterSeconds = error instanceof IngestError ? error.retryAfterSeconds : undefined
   const details = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
@@ -36,5 +45,8 @@ function keysUnavailable(error: unknown): IngestError {
 
 /** The same for every cause, so that it discloses nothing. */
 function unauthorized(): IngestError {
-  return new IngestError('unauthorized', 'X-Project-Id and X-Ingestion-Key must be those of an active key.')
+  return new IngestError(
+    'unauthorized',
+    'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.',
+  )
 }

@@ -2,16 +2,27 @@ import type { ErrorCode } from '@ingest/core'
 
 /** The log of the server, for its operator. A pino logger is one. */
 export interface Log {
+  debug(fields: object, message: string): void
   info(fields: object, message: string): void
   warn(fields: object, message: string): void
   error(fields: object, message: string): void
+  /** Whether a level is logged; what is not costs nothing. Default: every level is. */
+  isLevelEnabled?(level: LogLevel): boolean
+}
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
+
+export function isEnabled(log: Log, level: LogLevel): boolean {
+  return log.isLevelEnabled?.(level) ?? true
 }
 
 /** The default log: errors of the server on standard error, and nothing else. */
 export const errorsToConsole: Log = {
+  debug: () => {},
   info: () => {},
   warn: () => {},
   error: (fields, message) => console.error(`ingest: ${message}`, fields),
+  isLevelEnabled: (level) => level === 'error',
 }
 
 /** Logs an error of the server with the code that clients get. */

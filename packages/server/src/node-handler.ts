@@ -22,7 +22,10 @@ export type Handler = (req: IncomingMessage, res: ServerResponse, next?: (error?
  * @throws {IngestError} `invalid-argument` for invalid options.
  */
 export function createHandler(ingest: EmbeddedIngest, options: HandlerOptions = {}): Handler {
-  const router = createRouter(ingest, options)
+  return toHandler(createRouter(ingest, options))
+}
+
+export function toHandler(router: Router): Handler {
   return (req, res, next) => {
     if (next && !router.hasRoute(pathOf(req))) next()
     else handleRequest(router, req, res)
@@ -57,6 +60,7 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
     path: pathOf(req),
     query: queryOf(req),
     headers,
+    socket: req.socket,
     readBody(gzip, limit) {
       if (awaitsContinue) res.writeContinue()
       return readBody(req, gzip, limit)

@@ -1,4 +1,5 @@
 import type { EmbeddedIngest, Ingest, IngestError, Scope } from '@ingest/core'
+import { keyIdOf } from '@ingest/core/internal'
 import { authenticateRequest } from './authenticate.ts'
 import type { Cancellation } from './http/cancellation.ts'
 import { checkRepeated, type HttpRequest } from './http/request.ts'
@@ -7,6 +8,7 @@ import { startStream } from './http/stream.ts'
 import type { ConcurrencyLimit, ConcurrencyLimitName } from './limits/concurrency.ts'
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
 import type { LogError } from './log.ts'
+import type { ObservedRequest } from './requests/observe-requests.ts'
 
 /** One request of an authenticated project that holds a slot. */
 export interface RouteContext {
@@ -16,6 +18,8 @@ export interface RouteContext {
   /** Headers of the response, even if the handler throws. */
   headers: Record<string, string>
   publicationBytesMax: number
+  /** Undefined for a request that is not measured, logged or traced. */
+  record: ObservedRequest | undefined
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
   onCancel(cancel: (reason: IngestError) => void): () => void
 }
@@ -57,10 +61,12 @@ export async function runRoute(
   services: Services,
   request: HttpRequest,
   headers: Record<string, string>,
-  onError: (error: unknown) => void,
+  { record, onError }: { record: ObservedRequest | undefined; onError(error: unknown): void },
 ): Promise<HttpResponse> {
   const { limiter, cancellation, publicationBytesMax } = services
+  if (record?.isLogged) setKeyId(record, request)
   const projectId = await authenticateRequest(services, request.headers, scope)
+  if (record) Object.assign(record, { projectId, budget, authenticatedAt: performance.now() })
   const limit = typeof concurrency === 'string' ? concurrency : concurrency(request)
   const release = services.concurrency[limit].acquire(projectId)
   try {
@@ -68,7 +74,8 @@ export async function runRoute(
     if (budget === 'reads') await limiter.admitRead(projectId)
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
-    const response = await handle({ request, ingest, limiter, headers, publicationBytesMax, onCancel })
+    const response = await handle({ request, ingest, limiter, headers, publicationBytesMax, record, onCancel })
+    if (record) record.handledAt = performance.now()
     if (budget === 'reads' && request.method !== 'HEAD') await limiter.chargeReadBytes(projectId, knownLength(response))
     const body = isStream(response.body) ? await startStream(response.body, { onError, onEnd: release }) : response.body
     if (!isStream(body)) {
@@ -85,6 +92,12 @@ export async function runRoute(
   } finally {
     Object.assign(headers, await limiter.headers(projectId, budget))
   }
+}
+
+/** Also of a key that is refused, since that helps to find who sends it. */
+function setKeyId(record: ObservedRequest, { headers: { values } }: HttpRequest): void {
+  const keyId = keyIdOf(values['x-ingestion-key'] ?? '')
+  if (keyId !== undefined) record.keyId = keyId
 }
 
 /** Zero for a stream of unknown length. */

@@ -1,13 +1,16 @@
 import { type EmbeddedIngest, type ErrorCode, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
+import { type Cors, createCors } from './http/cors.ts'
 import type { HttpRequest } from './http/request.ts'
-import { type HttpResponse, newRequestId, problemResponse, statusByCode } from './http/response.ts'
+import { type HttpResponse, problemResponse, statusByCode } from './http/response.ts'
 import { createConcurrencyLimits } from './limits/concurrency.ts'
 import { guardRateLimiter } from './limits/guarded-limiter.ts'
 import { createRateLimiter, type RateLimiter, unlimited } from './limits/rate-limiter.ts'
 import type { RateLimits } from './limits/rate-limits.ts'
 import { createErrorLog, errorsToConsole, type Log, type LogError } from './log.ts'
 import type { Metrics } from './metrics/metrics.ts'
+import { type ObservedRequest, observeRequests } from './requests/observe-requests.ts'
+import { requestIdOf, traceIdOf } from './requests/request-id.ts'
 import { type Route, runRoute, type Services } from './route.ts'
 import { eventsConcurrency, getEvents } from './routes/get-events.ts'
 import { getChunk, getMapContent } from './routes/get-map-content.ts'
@@ -56,7 +59,10 @@ export interface HandlerOptions {
   rateLimits?: RateLimits
   /** Limits each project in place of `rateLimits`. */
   rateLimiter?: RateLimiter
-  /** Receives errors of the server, never errors of a client. Default: errors go to the console. */
+  /**
+   * Receives errors of the server, warnings, a summary of each minute with traffic, and at `debug` each request. Default:
+   * errors go to the console.
+   */
   log?: Log
   /** Counts and times the requests. Default: nothing is measured. */
   metrics?: Metrics
@@ -67,6 +73,16 @@ export interface HandlerOptions {
    * closed after the response, and long polls end at once.
    */
   draining?: AbortSignal
+  /**
+   * The origins of web pages that may call the API, such as `https://app.example.com`, or `['*']` for every origin.
+   * Cookies are never used. Default: none.
+   */
+  cors?: readonly string[]
+  /**
+   * Whose `X-Forwarded-For` names the client in logs: the number of proxies in front of this server, or their addresses
+   * and CIDR blocks. Default: no proxy is trusted.
+   */
+  trustProxy?: number | readonly string[]
 }
 
 /** Every route, for requests of node:http and of the fetch API. */
@@ -80,7 +96,7 @@ type Run = (
   services: Services & { isDraining(): boolean },
   request: HttpRequest,
   headers: Record<string, string>,
-  onError: (error: unknown) => void,
+  watch: { record: ObservedRequest | undefined; onError(error: unknown): void },
 ) => Promise<HttpResponse>
 
 const routesByPath = indexRoutes()
@@ -90,7 +106,6 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
   const { log = errorsToConsole, draining, publicationBytesMax = publicationBytesMaxDefault } = options
   checkPublicationBytesMax(publicationBytesMax)
   const logError = createErrorLog(log)
-  const toError = (error: unknown, requestId: string) => toIngestError(error, requestId, { log, logError })
   const services = {
     ingest,
     logError,
@@ -100,20 +115,42 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     publicationBytesMax,
     isDraining: () => draining?.aborted ?? false,
   }
+  const cors = options.cors && createCors(options.cors)
+  const observer = observeRequests(ingest, log, options.metrics)
+
+  async function respond(request: HttpRequest, requestId: string, record?: ObservedRequest): Promise<HttpResponse> {
+    const headers: Record<string, string> = {}
+    function onError(error: unknown): IngestError {
+      const refusal = toIngestError(error, requestId, {
+        log,
+        logError,
+        traceId: record?.traceId ?? traceIdOf(request.headers),
+      })
+      if (record) record.code = refusal.code
+      return refusal
+    }
+    let response: HttpResponse
+    try {
+      const run = findRoute(request, headers, cors)
+      response = await run(services, request, headers, { record, onError })
+    } catch (error) {
+      response = problemResponse(onError(error), requestId)
+    }
+    if (services.isDraining()) headers.Connection = 'close'
+    response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
+    cors?.addHeaders(request, response.headers)
+    return response
+  }
+
   return {
     hasRoute: (path) => routesByPath.has(path),
     async respond(request) {
-      const requestId = newRequestId()
-      const headers: Record<string, string> = {}
-      let response: HttpResponse
-      try {
-        const run = findRoute(request, headers)
-        response = await run(services, request, headers, (error) => void toError(error, requestId))
-      } catch (error) {
-        response = problemResponse(toError(error, requestId), requestId)
-      }
-      if (services.isDraining()) headers.Connection = 'close'
-      response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
+      const requestId = requestIdOf(request.headers)
+      const record = observer.begin(request, requestId, routesByPath.has(request.path) ? request.path : 'unknown')
+      if (!record) return respond(request, requestId)
+      const run = () => respond(request, requestId, record)
+      const response = await (record.span ? record.span.run(run) : run())
+      response.body = observer.end(record, response)
       return response
     },
   }
@@ -139,9 +176,9 @@ function indexRoutes(): ReadonlyMap<string, ReadonlyMap<string, Run>> {
   }
   for (const [method, path, scope, concurrency, budget, handle] of projectRoutes) {
     const route: Route = { scope, concurrency, budget, handle }
-    add(method, path, (services, request, headers, onError) => {
+    add(method, path, (services, request, headers, watch) => {
       if (services.isDraining()) throw serverDraining()
-      return runRoute(route, services, request, headers, onError)
+      return runRoute(route, services, request, headers, watch)
     })
   }
   for (const [method, path, handle] of healthRoutes) {
@@ -150,30 +187,39 @@ function indexRoutes(): ReadonlyMap<string, ReadonlyMap<string, Run>> {
   return routes
 }
 
-function findRoute({ path, method }: HttpRequest, headers: Record<string, string>): Run {
+function findRoute(request: HttpRequest, headers: Record<string, string>, cors: Cors | undefined): Run {
+  const { path, method } = request
   const methods = routesByPath.get(path)
   if (!methods) throw new IngestError('not-found', 'There is nothing at this path.')
   const run = methods.get(method === 'HEAD' ? 'GET' : method)
   if (run) return run
-  headers.Allow = [...methods.keys()].flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
-  throw new IngestError('method-not-allowed', `This path takes ${headers.Allow}.`)
+  const allowed = allowedMethods([...methods.keys()])
+  if (cors?.isPreflight(request)) return async () => cors.preflightResponse(allowed)
+  headers.Allow = allowed
+  throw new IngestError('method-not-allowed', `This path takes ${allowed}.`)
+}
+
+/** The value of `Allow`. */
+export function allowedMethods(methods: readonly string[]): string {
+  return methods.flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
 }
 
 /** Failures of the store that are a 503 and need the attention of its operator. */
 const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-unavailable'])
 
 /** The error of the response. Errors of the server are logged, with the id of the request. */
-function toIngestError(
+export function toIngestError(
   error: unknown,
   requestId: string,
-  { log, logError }: { log: Log; logError: LogError },
+  { log, logError, traceId }: { log: Log; logError: LogError; traceId?: string | undefined },
 ): IngestError {
+  const ids = traceId === undefined ? { requestId } : { requestId, traceId }
   if (!(error instanceof IngestError)) {
-    log.error({ err: error, requestId }, 'request failed')
+    log.error({ err: error, ...ids }, 'request failed')
     return new IngestError('internal-error', 'The server failed unexpectedly: try again later.')
   }
   if (statusByCode[error.code] === 500 || loggedCodes.has(error.code)) {
-    logError(error.code, { err: error, requestId }, 'request refused')
+    logError(error.code, { err: error, ...ids }, 'request refused')
   }
   return error
 }

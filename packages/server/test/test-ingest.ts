@@ -72,5 +72,5 @@ export function withMethods(ingest: EmbeddedIngest, replace: (project: Ingest) =
 /** A log that collects its errors. */
 export function collectErrors(): { log: Log; errors: object[] } {
   const errors: object[] = []
-  return { log: { info() {}, warn() {}, error: (fields) => void errors.push(fields) }, errors }
+  return { log: { debug() {}, info() {}, warn() {}, error: (fields) => void errors.push(fields) }, errors }
 }

@@ -21,7 +21,7 @@ export interface AppendBatch {
 export interface AppendResult {
   /** For each event of the batch, whether this append stored it; false for one that was stored before. */
   stored: boolean[]
-  /** How many of the others differ from what is stored under their id. */
+  /** How many of the others differ from what is stored under their id. A tombstone differs from nothing. */
   conflicts: number
   /** The builds that this append froze. */
   frozen: readonly string[]
@@ -33,7 +33,7 @@ export interface StoredEvent {
   receivedAt: number
   /** The event exactly as it was sent, byte for byte; empty if it was erased. */
   bytes: Uint8Array
-  /** The id of an event whose bytes were erased: a tombstone. */
+  /** The id of an event whose bytes were erased: a tombstone. Events that were not erased have no such property. */
   erased?: string
 }
 
@@ -50,20 +50,21 @@ export interface ReadOptions {
 
 /** One step of a retention. */
 export interface ExpiryStep {
-  /** Events that the step erased. */
+  /** Events that the step erased, without those that were erased before. */
   events: number
-  /** Bytes of these events. */
+  /** By how much this reduced the bytes of the project's {@link Totals}. */
   bytes: number
-  /** Whether no older event is left to erase. */
+  /** Whether no event received before the time is left. */
   isDone: boolean
 }
 
 /** What a project has stored. */
 export interface Totals {
+  /** Erased events included. */
   events: number
   /** Batches of which at least one event was stored. */
   batches: number
-  /** Bytes of the stored events' batches, as they are kept. */
+  /** Bytes of the stored events' batches, as they are kept; erased events count nothing. */
   bytes: number
   /** When the first batch was received, in milliseconds since 1970; undefined without events. */
   firstAt?: number
@@ -89,6 +90,9 @@ export interface EventStore {
    * reference, in one transaction: pending replacements of complete maps of these builds are dropped. Of concurrent
    * appends of one id, over all processes, exactly one stores it. Concurrent appends are stored in any order. Resolves
    * once the events would survive power loss; no reader sees them before.
+   *
+   * An event whose bytes are only the JSON string of its id is stored as a tombstone, erased from the beginning: a copy
+   * of a store keeps erased ids known in this way.
    */
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
   /** For each id, whether the project has an event with it. */
@@ -110,21 +114,28 @@ export interface EventStore {
    * again.
    */
   watch?(projectId: string, onAppend: () => void): () => void
-  /** `events` counts erased ones too; `bytes` does not. */
   totals(projectId: string): Promise<Totals>
   /**
-   * Replaces the events with these ids by tombstones: their bytes are deleted, their ids stay known permanently, and
-   * cursors at them stay valid. Returns how many it erased, without ids that are unknown or erased already.
+   * Replaces the events with these ids by tombstones. Their bytes are deleted, and an append of the same id, with any
+   * bytes, is a duplicate and no conflict. Their order and positions, the freezes of their builds and the number of
+   * events and batches stay as they are, and cursors at them stay valid. Of concurrent erasures of one id exactly one
+   * counts it.
+   *
+   * At most 1,000 ids; an id may occur twice. Each event is erased atomically, in one or more transactions: repeat a
+   * rejected call. Returns how many events it erased, without ids that are unknown or erased already.
    */
   erase(projectId: string, eventIds: readonly string[]): Promise<number>
   /**
    * Erases the oldest events that were received before `before`, in milliseconds since 1970, in one small transaction
-   * that delays concurrent appends little. Call it again until it is done.
+   * that delays concurrent appends little. Call it again until it is done. The store remembers how far it has come:
+   * neither the next call nor a reader scans the tombstones before that.
    */
   expire(projectId: string, before: number): Promise<ExpiryStep>
   /**
    * Resolves when no file of the store contains bytes of events that were erased before the call. Without it, the
    * database decides when.
+   *
+   * @throws {IngestError} `overloaded` if a long read of any process, such as a backup, still needs them: try again
    */
   purge?(): Promise<void>
   /**

@@ -6,17 +6,28 @@ import type { EventCursors } from '../json/cursor.ts'
 /** The events of one project. */
 export interface ProjectEvents {
   cursors: EventCursors
-  log: StoredEvent[]
-  byId: Map<string, StoredEvent>
+  log: KeptEvent[]
+  byId: Map<string, KeptEvent>
   /** When each build froze, in milliseconds since 1970. */
   frozenAt: Map<string, number>
   batches: { receivedAt: number; events: number }[]
   bytes: number
+  /** How many of the oldest events are erased for certain. */
+  expired: number
+}
+
+/** Keeps the checksum that its cursor holds, as erasing an event must not change it. */
+interface KeptEvent extends StoredEvent {
+  checksum: number
 }
 
 export function createProjectEvents(cursors: EventCursors): ProjectEvents {
-  return { cursors, log: [], byId: new Map(), frozenAt: new Map(), batches: [], bytes: 0 }
+  return { cursors, log: [], byId: new Map(), frozenAt: new Map(), batches: [], bytes: 0, expired: 0 }
 }
+
+/** An event is an object and a tombstone is a string. */
+const quote = 0x22
+const expiryStepEvents = 100
 
 /** `eventsOf` throws once the store is closed; `onFreeze` is called for each build that freezes. */
 export function memoryEventStore(
@@ -34,18 +45,24 @@ export function memoryEventStore(
     },
 
     async find(projectId, eventId) {
-      return eventsOf(projectId).byId.get(eventId)
+      const found = eventsOf(projectId).byId.get(eventId)
+      return found && toStoredEvent(found)
     },
 
-    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY, from = Number.NEGATIVE_INFINITY } = {}) {
-      const { log, cursors } = eventsOf(projectId)
+    async *read(projectId, options = {}) {
+      const { after, limit = Number.POSITIVE_INFINITY, from = Number.NEGATIVE_INFINITY, erased = false } = options
+      const { log, cursors, expired } = eventsOf(projectId)
       let first = after === undefined ? 0 : cursors.decode(after)
-      if (after !== undefined) cursors.check(after, first, first === 0 ? 0 : checksumOf(log[first - 1]?.bytes))
-      while (first < log.length && (log[first] as StoredEvent).receivedAt < from) first++
-      for (let i = first; i < log.length && i - first < limit; i++) {
+      if (after !== undefined) cursors.check(after, first, first === 0 ? 0 : log[first - 1]?.checksum)
+      if (!erased) first = Math.max(first, expired)
+      let left = limit
+      for (let i = first; i < log.length && left > 0; i++) {
         // the store may be closed between two steps
         eventsOf(projectId)
-        yield log[i] as StoredEvent
+        const event = log[i] as KeptEvent
+        if (event.receivedAt < from || (event.erased !== undefined && !erased)) continue
+        left--
+        yield toStoredEvent(event)
       }
     },
 
@@ -61,12 +78,20 @@ export function memoryEventStore(
       return { events: log.length, batches: batches.length, bytes, ...times }
     },
 
-    async erase() {
-      throw new Error('not implemented')
+    async erase(projectId, eventIds) {
+      const kept = eventsOf(projectId)
+      return eventIds.filter((eventId) => erase(kept, eventId)).length
     },
 
-    async expire() {
-      throw new Error('not implemented')
+    async expire(projectId, before) {
+      const kept = eventsOf(projectId)
+      const bytesBefore = kept.bytes
+      let events = 0
+      for (let left = expiryStepEvents; left > 0 && hasExpired(kept, before); left--) {
+        if (erase(kept, idOf(kept.log[kept.expired] as KeptEvent))) events++
+        kept.expired++
+      }
+      return { events, bytes: bytesBefore - kept.bytes, isDone: !hasExpired(kept, before) }
     },
 
     async countSince(projectId, since, batchesMax) {
@@ -85,16 +110,20 @@ function append(kept: ProjectEvents, batch: AppendBatch, onFreeze: (buildId: str
   const receivedAt = Math.max(batch.receivedAt, kept.log.at(-1)?.receivedAt ?? Number.NEGATIVE_INFINITY)
   const stored = decodeEvents(batch.body, batch.events).map(({ eventId, buildId, start, end }) => {
     const bytes = Buffer.from(batch.body.subarray(start, end))
+    const isTombstone = bytes[0] === quote
     const existing = kept.byId.get(eventId)
     if (existing) {
-      if (!bytes.equals(existing.bytes)) conflicts++
+      if (!isTombstone && existing.erased === undefined && !bytes.equals(existing.bytes)) conflicts++
       return false
     }
+    const checksum = crc32(bytes)
     // the position of an event is its number in the project, from 1
-    const event = { cursor: kept.cursors.encode(kept.log.length + 1, crc32(bytes)), receivedAt, bytes }
+    const cursor = kept.cursors.encode(kept.log.length + 1, checksum)
+    const event: KeptEvent = { cursor, receivedAt, bytes, checksum }
+    if (isTombstone) Object.assign(event, { bytes: Buffer.alloc(0), erased: eventId })
     kept.log.push(event)
     kept.byId.set(eventId, event)
-    kept.bytes += bytes.length
+    kept.bytes += event.bytes.length
     if (buildId !== undefined && !kept.frozenAt.has(buildId)) {
       kept.frozenAt.set(buildId, receivedAt)
       frozen.push(buildId)
@@ -107,6 +136,27 @@ function append(kept: ProjectEvents, batch: AppendBatch, onFreeze: (buildId: str
   return { stored, conflicts, frozen }
 }
 
-function checksumOf(bytes: Uint8Array | undefined): number | undefined {
-  return bytes && crc32(bytes)
+/** Returns whether the event was stored and not erased. */
+function erase(kept: ProjectEvents, eventId: string): boolean {
+  const event = kept.byId.get(eventId)
+  if (!event || event.erased !== undefined) return false
+  kept.bytes -= event.bytes.length
+  event.bytes = Buffer.alloc(0)
+  event.erased = eventId
+  return true
+}
+
+/** Whether the oldest event that may not be erased yet was received before this time. */
+function hasExpired({ log, expired }: ProjectEvents, before: number): boolean {
+  const next = log[expired]
+  return next !== undefined && next.receivedAt < before
+}
+
+function idOf({ erased, bytes }: KeptEvent): string {
+  return erased ?? JSON.parse(Buffer.from(bytes).toString()).eventId
+}
+
+/** A copy, as erasing changes what is kept. */
+function toStoredEvent({ checksum: _, ...event }: KeptEvent): StoredEvent {
+  return event
 }

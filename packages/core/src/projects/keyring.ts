@@ -1,5 +1,6 @@
 import { IngestError } from '../error.ts'
 import { checkProjectId, isProjectId } from '../validation.ts'
+import { createKeyUsage, isLastUseRecent } from './key-usage.ts'
 import {
   hashKey,
   isActive,
@@ -34,6 +35,7 @@ export interface KeyOptions {
 
 /** The ingestion keys of all projects of one store. */
 export interface Keyring {
+  /** Notes the use of a valid key in `lastUsedAt` afterwards, at most once an hour. */
   authenticate: Authenticate
   /**
    * Creates a key, and the project if it is new. The key is returned once; only its hash is stored.
@@ -92,12 +94,25 @@ export function createKeyring(
     }
   }
 
+  const noteUse = createKeyUsage(({ projectId, keyId, at }) =>
+    update(projectId, (project) => {
+      // decided on the current project: a revocation since the use stays
+      const record = project?.keys.find((each) => each.keyId === keyId)
+      if (!record || isLastUseRecent(record, at)) return { result: undefined }
+      const used = { ...record, lastUsedAt: at }
+      return { project: withKeys(project, projectId, at, replace(record, used)), result: undefined }
+    }),
+  )
+
   return {
     async authenticate({ projectId, key, scope }) {
       const keyId = keyIdOf(key)
       if (keyId === undefined || !isProjectId(projectId)) return false
       const record = (await cache.read(projectId))?.keys.find((each) => each.keyId === keyId)
-      return record !== undefined && isKeyOf(record, key, scope, now())
+      const at = now()
+      if (record === undefined || !isKeyOf(record, key, scope, at)) return false
+      noteUse({ projectId, keyId, at }, record)
+      return true
     },
 
     async create(projectId, options = {}) {

@@ -5,10 +5,12 @@ import { readingChecks } from './ingest/reading.ts'
 import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
 import { backupChecks, closeChecks, durableChecks } from './store/durability.ts'
+import { durableEraseChecks, eraseChecks, sharedEraseChecks } from './store/erase.ts'
 import { freezeChecks } from './store/freeze.ts'
 import { sharedChecks } from './store/handles.ts'
 import { identityChecks } from './store/identity.ts'
 import { mapChecks } from './store/maps.ts'
+import { measureChecks } from './store/measure.ts'
 import { projectChecks } from './store/projects.ts'
 import { raceChecks } from './store/races.ts'
 import { readChecks } from './store/read.ts'
@@ -43,11 +45,13 @@ export const storeChecks: readonly StoreCheck[] = [
   ...appendChecks,
   ...identityChecks,
   ...readChecks,
+  ...eraseChecks,
   ...freezeChecks,
   ...projectChecks,
   ...mapChecks,
   ...chunkChecks,
   ...raceChecks,
+  ...measureChecks,
   ...closeChecks,
 ]
 
@@ -61,7 +65,7 @@ export const storeChecks: readonly StoreCheck[] = [
  * after(shared.close)
  * ```
  */
-export const sharedStoreChecks: readonly SharedStoreCheck[] = sharedChecks
+export const sharedStoreChecks: readonly SharedStoreCheck[] = [...sharedChecks, ...sharedEraseChecks]
 
 /**
  * What a store also promises if it outlives its process.
@@ -70,7 +74,7 @@ export const sharedStoreChecks: readonly SharedStoreCheck[] = sharedChecks
  * for (const { name, run } of durableStoreChecks) test(name, () => run(openMyStore, reopenMyStore))
  * ```
  */
-export const durableStoreChecks: readonly DurableStoreCheck[] = durableChecks
+export const durableStoreChecks: readonly DurableStoreCheck[] = [...durableChecks, ...durableEraseChecks]
 
 /**
  * What a store also promises if its backups can be restored. If operators may restore a directory by hand, run with

@@ -10,10 +10,12 @@ import type { Store } from '../../src/store.ts'
 import {
   durableStoreChecks,
   restoreChecks,
+  type StoreCheck,
   sharedStoreChecks,
   shareStore,
   storeChecks,
 } from '../../src/testing/index.ts'
+import { eraseChecks, sharedEraseChecks } from '../../src/testing/store/erase.ts'
 import { batchOf, event as sampleEvent } from '../../src/testing/store/sample-events.ts'
 
 t.test('the memory store keeps the contract', async (t) => {
@@ -61,7 +63,7 @@ t.test('a store that checks and then writes fails the races, and nothing else', 
 
 t.test('a store that checks and then writes fails the checks of several handles', async (t) => {
   const names: string[] = []
-  for (const { name, run } of sharedStoreChecks) {
+  for (const { name, run } of sharedStoreChecks.filter((each) => !sharedEraseChecks.includes(each))) {
     const running = run(
       () => handleOf(openCheckThenActStore()),
       (store) => ({ ...handleOf(store), close: store.close }),
@@ -90,13 +92,34 @@ t.test('a store that forgets fails every durable check', async (t) => {
   }
 })
 
-async function failing(open: () => Store): Promise<string[]> {
+t.test('a store that erases nothing, or more than it says, fails the checks of erasure', async (t) => {
+  const nothing = { events: 0, bytes: 0, isDone: true }
+  const broken: ((store: Store) => Partial<Store>)[] = [
+    () => ({ erase: async (_, eventIds) => eventIds.length, expire: async () => nothing }),
+    (store) => ({ find: async (...of) => ((await store.find(...of))?.erased ? undefined : store.find(...of)) }),
+    (store) => ({ read: (projectId, options) => store.read(projectId, { ...options, erased: true }) }),
+    (store) => ({ totals: async (projectId) => ({ ...(await store.totals(projectId)), bytes: 1 }) }),
+    (store) => ({ expire: async (projectId) => store.expire(projectId, 1e15) }),
+  ]
+  for (const breakStore of broken) {
+    const open = () => {
+      const store = openMemoryStore()
+      return { ...store, ...breakStore(store) }
+    }
+    t.ok((await failing(open, eraseChecks)).length > 0)
+  }
+})
+
+async function failing(open: () => Store, checks: readonly StoreCheck[] = checksOfAppends): Promise<string[]> {
   const names: string[] = []
-  for (const { name, run } of storeChecks) {
+  for (const { name, run } of checks) {
     await run(open).catch((error: { code?: string }) => names.push(error.code === 'ERR_ASSERTION' ? name : `${error}`))
   }
   return names
 }
+
+/** Without those of erasure. */
+const checksOfAppends = storeChecks.filter((each) => !eraseChecks.includes(each))
 
 interface Kept {
   log: StoredEvent[]

@@ -57,7 +57,7 @@ export function runBlobWriter(port: MessagePort, environment: Environment, guard
     async handle(requests) {
       const hashed = requests.filter(isHash).map(hasher)
       const writes = requests.filter((request) => !isHash(request)) as WriteRequest[]
-      return writes.length === 0 ? hashed : [...hashed, ...(await writeAll(writes))]
+      return { outcomes: writes.length === 0 ? hashed : [...hashed, ...(await writeAll(writes))] }
     },
     async close() {},
   }))

@@ -24,7 +24,7 @@ export interface ChunkBlobs {
   exists(blobKey: BlobKey): boolean
   /** Hashes blobs one after another, on the thread that writes them. */
   openHash(): BlobHash
-  /** Deletes garbage; resolves when there is none, or when it cannot be deleted now. */
+  /** Deletes garbage; resolves when there is none, or when it cannot be deleted now, as during a backup. */
   collectGarbage(): Promise<void>
   /** Deletes the blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. */
   collectOrphans(): Promise<void>
@@ -91,7 +91,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
       while (collectAgain) {
         collectAgain = false
         for (;;) {
-          const blobKeys = readSnapshot(() => tables.garbage(batchKeysMax))
+          const blobKeys = readSnapshot(() => tables.collectable(batchKeysMax, Date.now()))
           if (blobKeys.length === 0) break
           await (await blobWriter()).request({ type: 'remove', id: ++lastId, blobKeys }, 0)
           await writer.run({ type: 'collectGarbage', blobKeys })

@@ -48,12 +48,23 @@ export interface Environment {
   lockHolder(): LockHolder | undefined
   /** Set when the data file or the lock file was deleted or replaced: writes are lost, or no longer exclusive. */
   lossReason(): string | undefined
+  /** How full the environment is, and its readers, from memory that is shared with other processes. */
+  usage(): EnvironmentUsage
   /** Identifies the two files. A thread that opens the environment later passes it to {@link openEnvironment}. */
   fileIds: string
   /** Whether less than 16 MiB of the disk are free. */
   isDiskFull(): boolean
   /** @throws {IngestError} `disk-full` when less than 16 MiB of the disk are free */
   checkSpace(): void
+}
+
+export interface EnvironmentUsage {
+  /** The most bytes that its data file may have. */
+  bytesMax: number
+  /** The slots that threads of all processes take for reading. */
+  readers: number
+  /** How many transactions were committed since the oldest snapshot that is being read: it keeps what they freed. */
+  oldestReaderAge: number
 }
 
 export interface EnvironmentOptions {
@@ -116,6 +127,7 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
     },
     lockHolder: openLockProbe(lockPath),
     lossReason,
+    usage: () => usageOf(root),
     fileIds,
     checkSpace: () => checkFreeSpace(directory),
     isDiskFull: () => freeBytes(directory) < freeBytesMin,
@@ -166,6 +178,15 @@ function openRoot(directory: string) {
   ) => RootDatabase<Buffer, Buffer>
   const readOnly = <T>(open: () => T) => withoutLock(Store.prototype, open)
   return { root: readOnly(() => new Store(null, settings)), readOnly }
+}
+
+function usageOf(root: RootDatabase<Buffer, Buffer>): EnvironmentUsage {
+  root.resetReadTxn()
+  const { lastTxnId, mapSize } = root.getStats() as { lastTxnId: number; mapSize: number }
+  // below a title, the process, the thread, and its transaction, or a dash without one
+  const transactions = [...root.readerList().matchAll(/^ *\d+ +[0-9a-f]+ +(\d+|-)$/gm)].map(([, id]) => Number(id))
+  const oldest = Math.min(lastTxnId, ...transactions.filter((id) => id > 0))
+  return { bytesMax: mapSize, readers: transactions.length, oldestReaderAge: lastTxnId - oldest }
 }
 
 function identify(path: string, lockPath: string): string {

@@ -73,7 +73,7 @@ export function putFilter(table: Table, run: Run, filter: BloomFilter): void {
 }
 
 /** Reads the filter of a run. */
-export function getFilter(table: Table, run: Run): BloomFilter {
+export function getFilter(table: Pick<Table, 'getBinaryFast'>, run: Run): BloomFilter {
   const filter = new Uint32Array(filterWords(run.count))
   for (let part = 0; part * wordsPerPart < filter.length; part++) {
     filter.set(viewPart(table, run.id, part), part * wordsPerPart)

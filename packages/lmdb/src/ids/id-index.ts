@@ -4,7 +4,7 @@ import { IngestError } from '@ingest/core'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import type { ExitGuards } from '../threads/exit-guard.ts'
 import type { Candidate } from './entry.ts'
-import { createIdLookup, type IdLookup } from './id-lookup.ts'
+import { createIdLookup, type IdLookup, type IndexSize } from './id-lookup.ts'
 import { createIndexerThread } from './indexer-thread.ts'
 import type { LogReader, RebuildProgress } from './log-reader.ts'
 import { isDamage } from './run.ts'
@@ -30,6 +30,8 @@ export interface IdIndex {
   addRecord(sequence: number, fingerprints: Uint32Array, count: number): void
   /** Removes what was added since the last {@link catchUp}, as its transaction was not committed. */
   rollback(): void
+  /** What the index holds, with what any process has merged. */
+  size(): IndexSize
   close(): Promise<void>
 }
 
@@ -126,6 +128,11 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     search: (fingerprints, count) => damage.detect(() => lookup.search(fingerprints, count)),
     addRecord: lookup.addRecord,
     rollback: lookup.rollback,
+
+    size() {
+      damage.detect(lookup.refreshRunList)
+      return lookup.size()
+    },
 
     async close() {
       clearTimeout(starting)

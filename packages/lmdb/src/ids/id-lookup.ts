@@ -13,6 +13,20 @@ const unmergedRunsMax = mergeWidth * 4
 /** Filters of runs that may never be published are dropped, oldest first. */
 const unpublishedFiltersMax = 4
 
+/** What the index holds now. */
+export interface IndexSize {
+  /** Runs by level, from 0. */
+  runs: number[]
+  /** The ids in them. */
+  indexedIds: number
+  /** The ids that are in memory alone. */
+  unflushedIds: number
+  /** Merges of this store since its index was built. */
+  merges: number
+  /** Tables and filters of this process. */
+  memoryBytes: number
+}
+
 /** Searches the runs on disk, and the tables in memory with the ids that are in no run yet. */
 export interface IdLookup {
   /** Reads the list of runs if any process has changed it. */
@@ -30,6 +44,7 @@ export interface IdLookup {
   isFull(): boolean
   /** Keeps the filter of a run that is published next, which saves reading it. */
   addFilter(nonce: number, filter: BloomFilter): void
+  size(): IndexSize
 }
 
 export interface IdLookupOptions {
@@ -129,6 +144,22 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
 
     isFull,
     addFilter: filters.add,
+
+    size() {
+      const tables = [current, ...fullTables]
+      const runs = Array<number>(Math.max(-1, ...list.runs.map(({ level }) => level)) + 1).fill(0)
+      for (const { level } of list.runs) runs[level] = (runs[level] as number) + 1
+      return {
+        runs,
+        indexedIds: list.runs.reduce((sum, { count }) => sum + count, 0),
+        unflushedIds: tables.reduce((sum, table) => sum + table.count(), 0),
+        merges: list.merges,
+        memoryBytes: tables.reduce(
+          (sum, table) => sum + table.memoryBytes,
+          recycler.memoryBytes() + filters.memoryBytes(),
+        ),
+      }
+    },
   }
 }
 
@@ -179,6 +210,7 @@ function createRecycler() {
       spare = undefined
       return table
     },
+    memoryBytes: () => spare?.memoryBytes ?? 0,
   }
 }
 
@@ -189,6 +221,8 @@ function createFilterCache(tables: IdTables) {
   const unpublished = new Map<number, BloomFilter>()
   return {
     get: (nonce: number) => filters.get(nonce) as BloomFilter,
+    memoryBytes: () =>
+      [...filters.values(), ...unpublished.values()].reduce((sum, filter) => sum + filter.byteLength, 0),
     add(nonce: number, filter: BloomFilter) {
       unpublished.set(nonce, filter)
     },

@@ -128,7 +128,7 @@ export function createIndexer(options: IndexerOptions): Indexer {
     const runs = list.runs.flatMap((run, i) => (i === last ? [output] : merged.has(run.id) ? [] : [run]))
     onFilter(output, filter)
     putFilter(tables.filters, output, filter)
-    publish(list, { runs })
+    publish(list, { runs, merges: list.merges + 1 })
     discardUnfinished()
   }
 

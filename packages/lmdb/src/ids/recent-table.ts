@@ -4,6 +4,8 @@ import { type Candidate, isEmptyAt, positionAt, putEntry, wordsPerEntry } from '
 export interface RecentTable {
   /** How many entries it holds. */
   count(): number
+  /** The memory that it takes. */
+  memoryBytes: number
   /** The number of the last record whose entries it holds, 0 for none. */
   lastSequence(): number
   /** Adds an entry; sequence numbers may only rise. */
@@ -37,6 +39,7 @@ export function createRecentTable(capacity: number): RecentTable {
   let clearedSlots = 0
   return {
     count: () => count,
+    memoryBytes: words.byteLength,
     lastSequence: () => lastSequence,
 
     add(high, low, sequence, index) {

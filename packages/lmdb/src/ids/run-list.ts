@@ -13,6 +13,8 @@ export interface RunList {
   /** The checksum of that record, which differs in another log. */
   watermarkChecksum: number
   lastRun: number
+  /** How often runs were merged. */
+  merges: number
   runs: Run[]
 }
 
@@ -40,7 +42,7 @@ const claimKey = Buffer.from('claim')
 
 /** The list of a store that has no runs yet. */
 export function emptyRunList(seed: string): RunList {
-  return { revision: 0, seed, watermark: 0, watermarkChecksum: 0, lastRun: 0, runs: [] }
+  return { revision: 0, seed, watermark: 0, watermarkChecksum: 0, lastRun: 0, merges: 0, runs: [] }
 }
 
 /** The revision of the list, cheap enough to read in every transaction. */
@@ -52,9 +54,10 @@ export function readRunList({ meta }: IdTables): RunList | undefined {
   const bytes = meta.getBinary(listKey)
   if (!bytes) return undefined
   const list: RunList = JSON.parse(bytes.toString())
-  // earlier versions wrote runs without the field
+  // earlier versions wrote neither
   return {
     ...list,
+    merges: list.merges ?? 0,
     runs: list.runs.map((run) => ({ ...run, blockBits: run.blockBits ?? defaultBlockBits(run.level) })),
   }
 }

@@ -77,7 +77,7 @@ export function putPart(table: Table, run: number, part: number, words: Uint32Ar
  *
  * @throws {DamagedRun} for one that is missing or not what was written.
  */
-export function viewPart(table: Table, run: number, part: number): Uint32Array {
+export function viewPart(table: Pick<Table, 'getBinaryFast'>, run: number, part: number): Uint32Array {
   const bytes = table.getBinaryFast(partKey(run, part))
   const size = (bytes?.length ?? 0) - checksumBytes
   if (

@@ -28,6 +28,7 @@ export interface InFlightRequests {
   failure(): IngestError | undefined
   /** `store-locked` while another process has held the write lock for too long. */
   lockError(): IngestError | undefined
+  size(): { requests: number; bytes: number }
   /** Resolves when all are settled, or rejected because of a failure or the write lock. */
   settled(): Promise<void>
 }
@@ -141,6 +142,7 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
     fail,
     failure: () => failure,
     lockError: watchdog.lockError,
+    size: () => ({ requests: requests.size, bytes: bytesInFlight }),
 
     async settled() {
       if (requests.size === 0 || failure || watchdog.lockError()) return

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { IngestError } from '@ingest/core'
+import { IngestError, type StoreCommit } from '@ingest/core'
 import type { LockHolder } from '../environment/write-lock.ts'
 import { deserializeError } from './error-transfer.ts'
 import type { ExitGuards } from './exit-guard.ts'
@@ -24,6 +24,8 @@ export interface RequestClient<Request> {
   failure(): IngestError | undefined
   /** Why a request would be rejected now: a failure, `store-closed`, or `store-locked`. */
   unavailable(): IngestError | undefined
+  /** The requests that are not settled, and what they count for. */
+  inFlight(): { requests: number; bytes: number }
   /** Accepts no more requests; resolves when those in flight are settled and the thread has ended, or cannot end. */
   close(): Promise<void>
 }
@@ -41,6 +43,8 @@ export interface RequestClientOptions {
   lockHolder: () => LockHolder | undefined
   /** Called with messages of the thread other than {@link ThreadMessage}. */
   onMessage?: (message: never) => void
+  /** Called after each commit that the thread reports, when its requests are settled. */
+  onCommit?: (commit: StoreCommit) => void
   /** A commit that takes longer has failed, unless another process holds the write lock. */
   timeoutMs: number
 }
@@ -54,7 +58,7 @@ interface Post<Request> {
 export async function startRequestClient<Request extends { id: number }>(
   options: RequestClientOptions,
 ): Promise<RequestClient<Request>> {
-  const { onMessage = () => {} } = options
+  const { onMessage = () => {}, onCommit = () => {} } = options
   let isReady = false
   let isClosed = false
   let onReady = () => {}
@@ -63,8 +67,10 @@ export async function startRequestClient<Request extends { id: number }>(
   const thread = startWorkerThread<readonly Request[], ThreadMessage>({
     ...options,
     onMessage(message) {
-      if (message.type === 'settled') inFlight.settle(message.outcomes)
-      else if (message.type === 'alive') inFlight.keepAlive()
+      if (message.type === 'settled') {
+        inFlight.settle(message.outcomes)
+        if (message.commit) onCommit(message.commit)
+      } else if (message.type === 'alive') inFlight.keepAlive()
       else if (message.type === 'ready') onReady()
       else if (message.type === 'failed') onEnd(deserializeError(message.error))
       else onMessage(message)
@@ -133,6 +139,7 @@ export async function startRequestClient<Request extends { id: number }>(
     fail: inFlight.fail,
     failure: inFlight.failure,
     unavailable,
+    inFlight: inFlight.size,
 
     async close() {
       isClosed = true

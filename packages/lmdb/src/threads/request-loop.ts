@@ -1,4 +1,5 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
+import type { StoreCommit } from '@ingest/core'
 import { type SerializedError, serializeError } from './error-transfer.ts'
 import type { ExitGuard } from './exit-guard.ts'
 import type { CloseMessage } from './worker-thread.ts'
@@ -6,12 +7,20 @@ import type { CloseMessage } from './worker-thread.ts'
 /** The result of one request. */
 export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { error: SerializedError })
 
+/** What became of a batch of requests. */
+export interface Handled<Value = unknown> {
+  /** One for each request. */
+  outcomes: Outcome<Value>[]
+  /** The commit of a transaction, if there was one. */
+  commit?: StoreCommit
+}
+
 /** The messages of a thread that serves requests, besides its own. */
 export type ThreadMessage<Value = unknown> =
   | { type: 'ready' }
   /** It cannot continue. */
   | { type: 'failed'; error: SerializedError }
-  | { type: 'settled'; outcomes: Outcome<Value>[] }
+  | ({ type: 'settled' } & Handled<Value>)
   /** It waits for something other than a commit. */
   | { type: 'alive' }
 
@@ -19,8 +28,8 @@ export type ThreadMessage<Value = unknown> =
 export interface RequestHandler<Request> {
   /** What a request counts towards the size of a batch, in bytes. */
   requestBytes(request: Request): number
-  /** Handles a batch of requests and returns an outcome for each. */
-  handle(requests: readonly Request[]): Promise<Outcome[]>
+  /** Handles a batch of requests. */
+  handle(requests: readonly Request[]): Promise<Handled>
   close(): Promise<void>
 }
 
@@ -69,7 +78,7 @@ function listen<Request extends { type: string }>(
       if (queue.length === 0) return false
       const batch = takeBatch(queue, handler.requestBytes)
       if (batch.length === 0) return true
-      post({ type: 'settled', outcomes: await handler.handle(batch) })
+      post({ type: 'settled', ...(await handler.handle(batch)) })
     }
   }
 

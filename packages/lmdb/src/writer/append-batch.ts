@@ -20,8 +20,8 @@ import {
   sealRecord,
 } from '../log/record.ts'
 
-/** What an append stored. Mostly all or nothing, which makes a short message. */
-export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number }
+/** What an append did. Mostly it stores all or nothing and freezes no build, which makes a short message. */
+export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number; frozen: string[] }
 
 /** A batch in which no id occurs twice. */
 export interface BatchToAppend {
@@ -76,14 +76,15 @@ export function createAppender(
     if (isRetry(project, record, ids.search(fingerprints, 1))) return 'none'
     const candidates = ids.search(fingerprints, count)
     if (candidates.length === 0) {
-      write(project, record, builds)
-      return 'all'
+      const frozen = write(project, record, builds)
+      return frozen.length === 0 ? 'all' : { duplicates: [], conflicts: 0, frozen }
     }
     const matches = compareAll(batch, record, candidates)
     const fresh = withoutRows(rows, matches)
-    if (fresh.length > 0) write(project, encode(batch, fresh), buildsOf(fresh, builds))
+    const frozen = fresh.length > 0 ? write(project, encode(batch, fresh), buildsOf(fresh, builds)) : []
     const duplicates = [...matches.keys()].sort((a, b) => a - b)
-    return { duplicates, conflicts: duplicates.filter((index) => matches.get(index) === 'conflict').length }
+    const conflicts = duplicates.filter((index) => matches.get(index) === 'conflict').length
+    return { duplicates, conflicts, frozen }
   }
 
   /** Whether the batch is stored already, found by its first event: a retry has the same bytes. */
@@ -116,7 +117,8 @@ export function createAppender(
     return matches
   }
 
-  function write(project: number, record: Buffer, builds: readonly string[]): void {
+  /** Returns the builds that it froze. */
+  function write(project: number, record: Buffer, builds: readonly string[]): string[] {
     const { count, receivedAt } = readUnverified(record)
     const sequence = nextSequence++
     const key = sequenceKey(sequence)
@@ -125,19 +127,21 @@ export function createAppender(
     log.put(key, record)
     projectLog.put(projectKey(project, key), nothing)
     ids.addRecord(sequence, readFingerprints(record, sequence), count)
-    for (const buildId of builds) freeze(project, buildId, lastAt)
     const { events, batches, bytes } = changedTotals.get(project) ?? eventLog.totals(project)
     const payloadBytes = payloadOf(record).length
     changedTotals.set(project, { events: events + count, batches: batches + 1, bytes: bytes + payloadBytes })
+    return builds.filter((buildId) => freeze(project, buildId, lastAt))
   }
 
-  function freeze(project: number, buildId: string, at: number): void {
+  /** Returns whether the build was not frozen before. */
+  function freeze(project: number, buildId: string, at: number): boolean {
     const key = projectKey(project, Buffer.from(buildId))
-    if (freezes.doesExist(key)) return
+    if (freezes.doesExist(key)) return false
     const value = Buffer.allocUnsafe(8)
     value.writeDoubleLE(at)
     freezes.put(key, value)
     onFreeze(project, buildId)
+    return true
   }
 
   return {

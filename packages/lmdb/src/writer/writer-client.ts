@@ -1,4 +1,4 @@
-import type { IngestError } from '@ingest/core'
+import type { IngestError, StoreCommit } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
 import type { Position } from '../log/record.ts'
@@ -6,7 +6,7 @@ import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Appended, BatchToAppend } from './append-batch.ts'
 import { type CommandResults, type CommandType, chunkCount, type PutMap } from './commands.ts'
-import type { FromWriter, WriterData, WriterRequest } from './writer.ts'
+import type { FromWriter, WriterData, WriterRequest, WriterSize } from './writer.ts'
 
 /** The writer of this process. Results are durable when they resolve. */
 export interface Writer {
@@ -22,6 +22,10 @@ export interface Writer {
   run<Type extends CommandType>(
     command: CommandResults[Type]['command'] & { type: Type },
   ): Promise<CommandResults[Type]['result']>
+  /** What the log and its index hold; after the requests that are queued. */
+  measure(): Promise<WriterSize>
+  /** The requests that are queued or being handled. */
+  inFlight(): { requests: number; bytes: number }
   /** Fails the writer for an external reason: all queued and later requests are refused with it. */
   fail(refusal: IngestError): void
   /** Why nothing can be written any more. */
@@ -40,13 +44,15 @@ export interface WriterOptions {
   onProgress: (progress: RebuildProgress) => void
   /** Blobs were marked as garbage. */
   onGarbage: () => void
+  /** Called after each commit. */
+  onCommit: (commit: StoreCommit) => void
   /** A commit that takes longer has failed: after an I/O error an LMDB commit may never return. */
   timeoutMs: number
 }
 
 /** Starts the thread that writes, and resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
-  const { environment, data, onFatal, onProgress, onGarbage, timeoutMs } = options
+  const { environment, data, onFatal, onProgress, onGarbage, onCommit, timeoutMs } = options
   const thread: RequestClient<WriterRequest> = await startRequestClient({
     module: new URL('./write-worker.js', import.meta.url),
     data,
@@ -57,6 +63,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       if (message.type === 'garbage') onGarbage()
       else if (message.type === 'progress') onProgress(message.progress)
     },
+    onCommit,
     timeoutMs,
   })
   let lastId = 0
@@ -78,6 +85,8 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       return thread.request({ type: 'command', id: ++lastId, command }, bytes)
     },
 
+    measure: () => thread.request({ type: 'measure', id: ++lastId }, 0),
+    inFlight: thread.inFlight,
     fail: thread.fail,
     failure: thread.failure,
     unavailable: thread.unavailable,

@@ -1,13 +1,20 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
 import { openIdIndex } from '../ids/id-index.ts'
+import type { IndexSize } from '../ids/id-lookup.ts'
 import type { RebuildProgress } from '../ids/log-reader.ts'
 import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
 import { serializeError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
-import { type Outcome, type RequestHandler, runRequestLoop, type ThreadMessage } from '../threads/request-loop.ts'
+import {
+  type Handled,
+  type Outcome,
+  type RequestHandler,
+  runRequestLoop,
+  type ThreadMessage,
+} from '../threads/request-loop.ts'
 import { type Appended, type BatchToAppend, createAppender } from './append-batch.ts'
 import { type Command, type CommandResult, chunkCount, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
@@ -42,11 +49,23 @@ export interface CommandRequest {
   command: Command
 }
 
+/** Requests the {@link WriterSize}. */
+export interface MeasureRequest {
+  type: 'measure'
+  id: number
+}
+
 /** A request to the writer. */
-export type WriterRequest = AppendRequest | LocateRequest | CommandRequest
+export type WriterRequest = AppendRequest | LocateRequest | CommandRequest | MeasureRequest
+
+/** What the log and its index hold. */
+export interface WriterSize {
+  records: number
+  ids: IndexSize
+}
 
 /** The value of a settled request. */
-export type WriterValue = Appended | (Position | undefined)[] | CommandResult
+export type WriterValue = Appended | (Position | undefined)[] | CommandResult | WriterSize
 
 /** A message from the writer. */
 export type FromWriter =
@@ -103,6 +122,11 @@ async function openWriter(
     return appender.locate(project, eventIds, fingerprints)
   }
 
+  function measure(): WriterSize {
+    root.resetReadTxn()
+    return { records: log.lastSequence(), ids: ids.size() }
+  }
+
   function write(request: AppendRequest | CommandRequest): Appended | CommandResult {
     if (request.type === 'command') return runCommand(commandTables, request.command)
     return appender.append(request)
@@ -118,12 +142,13 @@ async function openWriter(
     }
   }
 
-  async function writeAll(requests: readonly (AppendRequest | CommandRequest)[]): Promise<Outcome<WriterValue>[]> {
+  async function writeAll(requests: readonly (AppendRequest | CommandRequest)[]): Promise<Handled<WriterValue>> {
     try {
       if (!failure()) await waitForCapacity()
     } catch (error) {
-      return refuse(requests, error)
+      return { outcomes: refuse(requests, error) }
     }
+    const startedAt = performance.now()
     const outcomes = commit(
       requests,
       () => {
@@ -136,12 +161,14 @@ async function openWriter(
     )
     if (hasGarbage) post({ type: 'garbage' })
     hasGarbage = false
-    return outcomes
+    const isCommitted = outcomes.some((outcome) => 'value' in outcome)
+    if (!isCommitted) return { outcomes }
+    return { outcomes, commit: { requests: requests.length, durationMs: performance.now() - startedAt } }
   }
 
-  function locateNow(request: LocateRequest): Outcome<WriterValue> {
+  function readNow(request: LocateRequest | MeasureRequest): Outcome<WriterValue> {
     try {
-      return { id: request.id, value: locate(request) }
+      return { id: request.id, value: request.type === 'locate' ? locate(request) : measure() }
     } catch (error) {
       return { id: request.id, error: serializeError(error) }
     }
@@ -150,12 +177,18 @@ async function openWriter(
   return {
     requestBytes: costOf,
     async handle(requests) {
-      const outcomes = requests.filter((request) => request.type === 'locate').map(locateNow)
-      const writes = requests.filter((request) => request.type !== 'locate')
-      return writes.length === 0 ? outcomes : [...outcomes, ...(await writeAll(writes))]
+      const outcomes = requests.filter(isRead).map(readNow)
+      const writes = requests.filter((request) => !isRead(request)) as (AppendRequest | CommandRequest)[]
+      if (writes.length === 0) return { outcomes }
+      const written = await writeAll(writes)
+      return { ...written, outcomes: [...outcomes, ...written.outcomes] }
     },
     close: () => ids.close(),
   }
+}
+
+function isRead(request: WriterRequest): request is LocateRequest | MeasureRequest {
+  return request.type === 'locate' || request.type === 'measure'
 }
 
 /** The cost of a chunk of a manifest in a group: a transaction with 4,096 of them takes about as long as 16 MiB. */
@@ -163,6 +196,6 @@ const chunkCost = 4096
 
 function costOf(request: WriterRequest): number {
   if (request.type === 'append') return request.body.length
-  if (request.type === 'locate' || request.command.type !== 'putMap') return 0
+  if (isRead(request) || request.command.type !== 'putMap') return 0
   return chunkCost * chunkCount(request.command)
 }

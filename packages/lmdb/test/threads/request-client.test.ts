@@ -158,7 +158,7 @@ t.test('requests that arrive together are handled together, in batches of about 
     requestBytes: ({ bytes }) => bytes,
     async handle(requests) {
       batches.push(requests.map(({ id }) => id))
-      return requests.map(({ id }) => ({ id, value: id }))
+      return { outcomes: requests.map(({ id }) => ({ id, value: id })) }
     },
     async close() {
       port2.postMessage({ type: 'closed' })

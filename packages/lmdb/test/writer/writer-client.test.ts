@@ -24,6 +24,7 @@ async function start(t: Test, options: Partial<WriterOptions> = {}) {
     onFatal: ({ code }) => fatal.push(code),
     onProgress: () => {},
     onGarbage: () => {},
+    onCommit: () => {},
     timeoutMs: 10_000,
     ...options,
   })
@@ -50,7 +51,7 @@ t.test('requests sent at once are written in that order, and each has its own ou
     append('d'),
   ])
   t.equal(outcomes[0], 'all')
-  t.strictSame(outcomes[1], { duplicates: [0], conflicts: 0 })
+  t.strictSame(outcomes[1], { duplicates: [0], conflicts: 0, frozen: [] })
   t.equal(outcomes[4], 'all')
   t.strictSame(sequences(), [1, 2, 3])
   t.strictSame(projects(), { one: 1 })

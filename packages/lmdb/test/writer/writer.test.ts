@@ -106,7 +106,15 @@ t.test('queued requests share a transaction, in their order, and each has an out
     put('one', 3, 1),
     put('two', 4),
   )
-  t.strictSame(valuesOf(outcomes), ['all', true, { duplicates: [0], conflicts: 0 }, 'none', true, false, true])
+  t.strictSame(valuesOf(outcomes), [
+    'all',
+    true,
+    { duplicates: [0], conflicts: 0, frozen: [] },
+    'none',
+    true,
+    false,
+    true,
+  ])
   t.equal(writer.transactions() - before, 1, 'one transaction for seven requests')
   t.strictSame(writer.sequences(), [1, 2])
   t.strictSame(writer.projects(), { one: 2, two: 4 })
@@ -134,7 +142,7 @@ t.test('a request that throws undoes the whole transaction and refuses all of it
   t.strictSame(valuesOf(await writer.ask(locate(['a', 'before']))), [[undefined, { sequence: 1, index: 0 }]])
   // the index has forgotten it, too
   const [again] = valuesOf(await writer.ask(append(['a', 'before', 'b'])))
-  t.strictSame(again, { duplicates: [1], conflicts: 0 })
+  t.strictSame(again, { duplicates: [1], conflicts: 0, frozen: [] })
   t.strictSame(writer.sequences(), [1, 2], 'the next one has its sequence')
   await writer.end()
 })
@@ -289,7 +297,9 @@ t.test('the writer reports the progress of catching up the index', async (t) => 
   const reported = again.said.flatMap((message) => (message.type === 'progress' ? [message.progress] : []))
   t.ok(reported.length > 0)
   t.ok(reported.every(({ done, total }) => done < 20 && total === 20))
-  t.strictSame(valuesOf(await again.ask(append(['0-0', '19-9', 'new']))), [{ duplicates: [0, 1], conflicts: 0 }])
+  t.strictSame(valuesOf(await again.ask(append(['0-0', '19-9', 'new']))), [
+    { duplicates: [0, 1], conflicts: 0, frozen: [] },
+  ])
   await again.end()
 })
 

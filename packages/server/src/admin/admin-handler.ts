@@ -1,19 +1,29 @@
 import type { EmbeddedIngest } from '@ingest/core'
-import type { Log } from '../log.ts'
-import type { Metrics } from '../metrics/metrics.ts'
-import type { Handler } from '../node-handler.ts'
+import { type ListenOptions, openListener, type Served } from '../listener/listener.ts'
+import { type Handler, toHandler } from '../node-handler.ts'
+import { type AdminOptions, createAdminRouter } from './admin-router.ts'
 
-export interface AdminOptions {
-  /** What `GET /metrics` returns. Default: 404. */
-  metrics?: Pick<Metrics, 'render'>
-  /** The token of the API of keys, as `Authorization: Bearer`. Default: the API of keys is a 404. */
-  token?: string
-  log?: Log
-  /** Aborted when the server starts to drain: `/readyz` is a 503. */
-  draining?: AbortSignal
+/**
+ * A handler for the operator of an Ingest: metrics, health and keys. Metrics and health need no token: serve it on a
+ * listener of its own that only operators reach, as `serveAdmin` does.
+ *
+ * @throws {IngestError} `invalid-argument` for a short token
+ */
+export function createAdminHandler(ingest: EmbeddedIngest, options: AdminOptions = {}): Handler {
+  return toHandler(createAdminRouter(ingest, options))
 }
 
-/** A handler for the operator of an Ingest: metrics, health and keys. Never mount it where the world can reach it. */
-export function createAdminHandler(_ingest: EmbeddedIngest, _options: AdminOptions = {}): Handler {
-  return (_req, res) => void res.writeHead(404).end()
+export interface ServeAdminOptions extends AdminOptions, ListenOptions {
+  ingest: EmbeddedIngest
+}
+
+/**
+ * Serves the admin handler on a listener of its own, by default on 127.0.0.1:8788. Abort `draining` when the public
+ * server starts to drain and close this one after it, so that metrics and `/readyz` are served to the end.
+ *
+ * @throws {IngestError} `invalid-argument` for invalid options.
+ */
+export async function serveAdmin(options: ServeAdminOptions): Promise<Served> {
+  const router = createAdminRouter(options.ingest, options)
+  return openListener(router, options, { portDefault: 8788, lingerMs: 0, log: options.log })
 }

@@ -2,6 +2,8 @@ import { IngestError } from '@ingest/core'
 
 /** The request headers that are read. */
 export type RequestHeader =
+  | 'access-control-request-method'
+  | 'authorization'
   | 'content-encoding'
   | 'content-length'
   | 'content-type'
@@ -9,15 +11,23 @@ export type RequestHeader =
   | 'if-match'
   | 'if-none-match'
   | 'if-range'
+  | 'origin'
   | 'range'
+  | 'traceparent'
+  | 'tracestate'
   | 'transfer-encoding'
+  | 'x-forwarded-for'
   | 'x-ingestion-key'
   | 'x-project-id'
+  | 'x-request-id'
 
 /** A list header may be repeated: its values are joined with commas (RFC 9110 section 5.3). */
 const names = new Map<string, { name: RequestHeader; isList: boolean }>(
   (
     [
+      ['access-control-request-method', true],
+      // not a list, but fetch joins repeats: bearerToken refuses them
+      ['authorization', true],
       ['content-encoding', false],
       ['content-length', false],
       ['content-type', false],
@@ -25,10 +35,16 @@ const names = new Map<string, { name: RequestHeader; isList: boolean }>(
       ['if-match', true],
       ['if-none-match', true],
       ['if-range', true],
+      ['origin', true],
       ['range', true],
+      // repeated, it is not valid and is ignored, as is X-Request-Id
+      ['traceparent', true],
+      ['tracestate', true],
       ['transfer-encoding', false],
+      ['x-forwarded-for', true],
       ['x-ingestion-key', false],
       ['x-project-id', false],
+      ['x-request-id', true],
     ] as const
   ).map(([name, isList]) => [name, { name, isList }]),
 )
@@ -102,6 +118,8 @@ export interface HttpRequest {
   /** Without its question mark; empty if there is none. */
   query: string
   headers: RequestHeaders
+  /** The connection; undefined if it is not known, as for the fetch API. Its addresses are undefined for a Unix socket. */
+  socket?: { readonly localAddress?: string | undefined; readonly remoteAddress?: string | undefined }
   /**
    * The body, inflated if `gzip`. Called at most once, after every check that does not need the body.
    *

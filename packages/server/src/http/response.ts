@@ -97,14 +97,18 @@ const internalCodes: ReadonlySet<ErrorCode> = new Set([
  * An error as a problem document (RFC 9457), with `code`, `requestId` and `retryable`, and with `issues`, `limit`,
  * `actual` and `retryAfter` where the error has them. Every 429 and 503 has a `Retry-After`.
  */
-export function problemResponse(error: IngestError, requestId: string): HttpResponse & { body: string } {
+export function problemResponse(
+  error: IngestError,
+  requestId: string,
+  detail: string = publicDetail(error),
+): HttpResponse & { body: string } {
   const status = statusByCode[error.code]
   const retryAfter = error.retryAfterSeconds ?? retryAfterDefault(error.code)
   const body = JSON.stringify({
     type: `urn:ingest:problem:${error.code}`,
     title: error.title,
     status,
-    detail: internalCodes.has(error.code) ? 'The store cannot do this now: try again later.' : error.message,
+    detail,
     code: error.code,
     requestId,
     // senders retry every 5xx
@@ -122,8 +126,12 @@ export function problemResponse(error: IngestError, requestId: string): HttpResp
   }
   if (retryAfter !== undefined) headers['Retry-After'] = String(retryAfter)
   // RFC 9110 section 11.6.1: every 401 has a challenge
-  if (status === 401) headers['WWW-Authenticate'] = 'Ingestion-Key'
+  if (status === 401) headers['WWW-Authenticate'] = 'Ingestion-Key, Bearer realm="ingest"'
   return { status, headers, body }
+}
+
+function publicDetail({ code, message }: IngestError): string {
+  return internalCodes.has(code) ? 'The store cannot do this now: try again later.' : message
 }
 
 function retryAfterDefault(code: ErrorCode): number | undefined {

@@ -1,17 +1,143 @@
 import type { EmbeddedIngest } from '@ingest/core'
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client'
+import type { RequestRecord } from '../http/request-record.ts'
+import { createSkewSampler } from './clock-skew.ts'
+import { createHistogram } from './histogram.ts'
+import { createHttpMetrics } from './http-metrics.ts'
+import { createProjectMetrics } from './project-metrics.ts'
+import { createStoreMetrics, measureTimeoutMs } from './store-metrics.ts'
 
 export interface MetricsOptions {
   /** The most projects with a label of their own; the others share the label `other`. Default: 100. */
   projectsMax?: number
+  /** The clock that the timestamps of events are compared with, in milliseconds since 1970. Default: `Date.now`. */
+  now?: () => number
 }
+
+/** Metrics of one process, which can be passed to another process as JSON. */
+export type MetricsJson = readonly object[]
 
 /** The metrics of one Ingest and the handlers that use them. */
 export interface Metrics {
-  /** The metrics in the text format of Prometheus. */
+  /**
+   * The metrics in the text format of Prometheus. Concurrent calls share one collection. Takes at most 2 seconds: without
+   * a response of the store, `ingest_store_up` is 0 and the other metrics of the store are missing.
+   */
   render(): Promise<string>
+  /** The same as JSON, for {@link renderMetrics}. */
+  toJson(): Promise<MetricsJson>
+  /** For the handlers. */
+  requests: RequestMetrics
 }
 
+/** What the handlers report. */
+export interface RequestMetrics {
+  begin(): void
+  end(record: RequestRecord): void
+  /**
+   * Compares the newest timestamp of a batch with the clock, for one batch a second at most. Call the result, if there
+   * is one, when the whole batch was accepted; `body` may be used up by then.
+   */
+  sampleSkew(projectId: string, body: Uint8Array): (() => void) | undefined
+}
+
+/** The media type of the rendered metrics. */
+export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE
+
 /** Starts to measure an Ingest. Pass the result to `createHandler` or `serve`, and to `createAdminHandler`. */
-export function createMetrics(_ingest: EmbeddedIngest, _options: MetricsOptions = {}): Metrics {
-  return { render: async () => '' }
+export function createMetrics(
+  ingest: Pick<EmbeddedIngest, 'observe' | 'measure'>,
+  { projectsMax = 100, now = Date.now }: MetricsOptions = {},
+): Metrics {
+  const registry = new Registry()
+  const projects = createProjectMetrics(registry, projectsMax)
+  const http = createHttpMetrics(registry)
+  const store = createStoreMetrics(registry, ingest, measureTimeoutMs)
+  observeBatches(ingest, registry, { projects, http })
+  observeCommits(ingest, registry)
+  collectDefaultMetrics({ register: registry })
+  const collect = shareCalls(store.collect)
+  return {
+    async render() {
+      await collect()
+      return registry.metrics()
+    },
+    async toJson() {
+      await collect()
+      return registry.getMetricsAsJSON()
+    },
+    requests: {
+      begin: http.begin,
+      end(record) {
+        http.end(record)
+        if (record.code !== undefined) projects.countRefusal(record)
+      },
+      sampleSkew: createSkewSampler(projects.setSkew, now),
+    },
+  }
+}
+
+/** The metrics of several processes on one store as one text: sums, or the largest, the least or the mean value. */
+export function renderMetrics(processes: readonly MetricsJson[]): Promise<string> {
+  return AggregatorRegistry.aggregate([...processes] as object[][]).metrics()
+}
+
+function observeBatches(
+  ingest: Pick<EmbeddedIngest, 'observe'>,
+  registry: Registry,
+  { projects, http }: { projects: ReturnType<typeof createProjectMetrics>; http: ReturnType<typeof createHttpMetrics> },
+): void {
+  const issues = new Map<string, number>()
+  new Counter({
+    name: 'ingest_event_issues_total',
+    help: 'Issues of rejected events, by code.',
+    registers: [registry],
+    labelNames: ['code'],
+    collect() {
+      this.reset()
+      for (const [code, count] of issues) this.inc({ code }, count)
+    },
+  })
+  ingest.observe({
+    onBatch(report) {
+      projects.countBatch(report)
+      http.steps.observe((report.durationMs - report.appendMs) / 1000, 'decide')
+      if (report.appendMs > 0) http.steps.observe(report.appendMs / 1000, 'append')
+      for (const rejected of report.result.rejected) {
+        for (const { code } of rejected.issues) issues.set(code, (issues.get(code) ?? 0) + 1)
+      }
+    },
+  })
+}
+
+function observeCommits(ingest: Pick<EmbeddedIngest, 'observe'>, registry: Registry): void {
+  const durations = createHistogram({
+    name: 'ingest_commit_duration_seconds',
+    help: 'Commits of the store, from the begin of the transaction to its durable end.',
+    buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30],
+  })
+  const requests = createHistogram({
+    name: 'ingest_commit_requests',
+    help: 'Requests that were committed together.',
+    buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
+  })
+  registry.registerMetric(durations.metric)
+  registry.registerMetric(requests.metric)
+  ingest.observe({
+    onCommit(commit) {
+      durations.observe(commit.durationMs / 1000)
+      requests.observe(commit.requests)
+    },
+  })
+}
+
+/** A function whose concurrent calls share one call of `run`. */
+function shareCalls(run: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | undefined
+  return () => {
+    running ??= run().finally(() => {
+      running = undefined
+    })
+    return running
+  }
 }

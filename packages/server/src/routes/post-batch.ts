@@ -13,7 +13,7 @@ const kinds = new Map([['application/json', { limit }]])
  *
  * @throws {IngestError}
  */
-export async function postBatch({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
+export async function postBatch({ request, ingest, limiter, record }: RouteContext): Promise<HttpResponse> {
   const { projectId } = ingest
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   const { body, chargedBytes } = await readChargedBody(
@@ -24,9 +24,21 @@ export async function postBatch({ request, ingest, limiter }: RouteContext): Pro
       charge: (bytes) => limiter.chargeBatchBytes(projectId, bytes),
     },
   )
-  const result = await ingest.submitBatch(body, {
-    admit: (count) => limiter.admitEvents(projectId, count, chargedBytes),
-    mayTransfer: true,
-  })
+  if (record) record.bodyAt = performance.now()
+  let eventCount = 0
+  const setSkew = record?.metrics?.sampleSkew(projectId, body)
+  const submit = () =>
+    ingest.submitBatch(body, {
+      admit(count) {
+        eventCount = count
+        return limiter.admitEvents(projectId, count, chargedBytes)
+      },
+      mayTransfer: true,
+    })
+  const result = await (record?.span ? record.span.runChild('submit batch', submit) : submit())
+  const { accepted, duplicates, rejected } = result
+  // a retry would be older than its sender's clock
+  if (accepted === eventCount) setSkew?.()
+  if (record) record.outcome = { accepted, duplicates, rejected: rejected.length }
   return jsonResponse(202, result)
 }

@@ -73,6 +73,8 @@ export const closeChecks: readonly StoreCheck[] = [
     await assertRefused(store.expirePending(1), 'store-closed', 'expirePending')
     await assertRefused(store.totals('p'), 'store-closed', 'totals')
     await assertRefused(store.countSince('p', 1, 1), 'store-closed', 'countSince')
+    await assertRefused(store.erase('p', ['a']), 'store-closed', 'erase')
+    await assertRefused(store.expire('p', 2_000), 'store-closed', 'expire')
     await assertRefused(store.builds('p', { limit: 1 }), 'store-closed', 'builds')
     await assertRefused(store.projects(), 'store-closed', 'projects')
     await assertRefused(store.project('p'), 'store-closed', 'project')

@@ -33,6 +33,22 @@ export const freezeChecks: readonly StoreCheck[] = [
     }
   }),
 
+  check('an append returns the builds that it froze, and no others', async (store) => {
+    const frozenBy = async (...texts: string[]) => [...(await store.append('p', batchOf(texts))).frozen].sort()
+    const first = [
+      event('a', { buildId: 'b1' }),
+      event('b'),
+      event('c', { buildId: 'b2' }),
+      event('d', { buildId: 'b1' }),
+    ]
+    assert.deepEqual(await frozenBy(...first), ['b1', 'b2'])
+    assert.deepEqual(await frozenBy(...first), [])
+    const second = [event('a', { buildId: 'b3' }), event('e', { buildId: 'b2' }), event('f', { buildId: 'b4' })]
+    assert.deepEqual(await frozenBy(...second), ['b4'])
+    const appends = [1, 2, 3].map((i) => frozenBy(event(`g-${i}`, { buildId: 'b5' }), event('h', { buildId: 'b5' })))
+    assert.deepEqual((await Promise.all(appends)).flat(), ['b5'])
+  }),
+
   check('later events do not change when a build froze', async (store) => {
     for (const receivedAt of [7_000, 8_000, 6_000]) {
       await store.append('p', batchOf([event(`at-${receivedAt}`, { buildId: 'b' })], { receivedAt }))

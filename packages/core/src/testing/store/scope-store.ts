@@ -25,7 +25,7 @@ export function createScope(): CheckScope {
  * times an offset, because the times of a log never decrease.
  */
 export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Store {
-  const { hashChunks } = store
+  const { hashChunks, watchCommits, measure } = store
   const scopedId = (projectId: string) => `${prefix}${projectId}`
   const stored = (ms: number) => ms + offsetMs
   const shown = (ms: number) => ms - offsetMs
@@ -56,6 +56,8 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
         ...(lastAt !== undefined && { lastAt: shown(lastAt) }),
       }
     },
+    ...(watchCommits && { watchCommits }),
+    ...(measure && { measure }),
     erase: (projectId, eventIds) => store.erase(scopedId(projectId), eventIds),
     expire: (projectId, before) => store.expire(scopedId(projectId), stored(before)),
     ...(store.purge && { purge: () => store.purge?.() ?? Promise.resolve() }),

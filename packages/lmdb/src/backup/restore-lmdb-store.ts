@@ -2,10 +2,10 @@ import { constants, existsSync, readdirSync } from 'node:fs'
 import { copyFile, open, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { checkDataFile } from './environment/data-file.ts'
-import { makeDirectory } from './environment/directory.ts'
-import { openEnvironment } from './environment/environment.ts'
-import { beginEpoch, checkEventsPresent, findSiblings, openChunks, openIdentity } from './environment/identity.ts'
+import { checkDataFile } from '../environment/data-file.ts'
+import { makeDirectory } from '../environment/directory.ts'
+import { openEnvironment } from '../environment/environment.ts'
+import { beginEpoch, checkEventsPresent, findSiblings, openChunks, openIdentity } from '../environment/identity.ts'
 
 /**
  * The staging directory of a restore. While it exists, the directory around it holds nothing but an unfinished restore.
@@ -80,7 +80,8 @@ async function removeUnfinished(directory: string): Promise<void> {
   for (const name of [...names, stagingName]) await rm(join(directory, name), { recursive: true, force: true })
 }
 
-async function syncPath(path: string): Promise<void> {
+/** Makes a file, or the names in a directory, durable. */
+export async function syncPath(path: string): Promise<void> {
   // Windows cannot sync a directory, and does not need it
   if (process.platform === 'win32') return
   const handle = await open(path, 'r')

@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util'
 import t from 'tap'
-import { createLog, formatRecord } from '../../src/commands/serve-log.ts'
+import { createLog, formatRecord } from '../../src/serve/serve-log.ts'
 import { createIo } from '../run-ingest.ts'
 
 const time = new Date(2026, 10, 20, 17, 51, 0, 250).getTime()

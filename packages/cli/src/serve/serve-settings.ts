@@ -1,0 +1,40 @@
+import type { RateLimits } from '@ingest/server'
+import type { LogFormat } from './serve-log.ts'
+
+/**
+ * What `ingest serve` was asked for. It survives JSON, so that it can be passed to another process. It lacks
+ * INGEST_ADMIN_TOKEN, which processes inherit.
+ */
+export interface ServeSettings {
+  /** A directory, or the URL of a database, which may hold a password. */
+  store: string
+  /** Whether a missing store is created, and an older schema upgraded. */
+  migrate: boolean
+  listen: { host: string; port: number } | { socket: string }
+  /** Paths of PEM files. Default: HTTP. */
+  tls?: { cert: string; key: string }
+  /** The number of proxies in front, or their addresses and CIDR blocks. Default: none. */
+  trustProxy?: number | readonly string[]
+  /** The origins of web pages that may call the API. */
+  cors: readonly string[]
+  drainTimeoutMs: number
+  /** Where operators reach metrics, health and keys. Default: nowhere. */
+  admin?: { host: string; port: number }
+  /** The most projects with a label of their own in metrics. */
+  metricsProjects: number
+  /** Default: no limits. */
+  rateLimits?: RateLimits
+  publicationBytesMax: number
+  pendingMapBytesMax: number
+  /** How long events are kept. Default: permanently. */
+  retention: readonly RetentionRule[]
+  workers: number
+  logLevel: string
+  logFormat: LogFormat
+  /** The file of settings. */
+  config?: string
+  json: boolean
+}
+
+/** How long a project's events are kept, in milliseconds. `*` stands for every project without a rule of its own. */
+export type RetentionRule = readonly [project: string, keep: number | 'off']

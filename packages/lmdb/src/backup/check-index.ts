@@ -1,0 +1,117 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Transaction } from 'lmdb'
+import { checkDataFile } from '../environment/data-file.ts'
+import { openEnvironment, type Table } from '../environment/environment.ts'
+import { getFilter, mayHave } from '../ids/bloom-filter.ts'
+import { positionAt, wordsPerEntry } from '../ids/entry.ts'
+import { blockOf, isDamage, type Run, viewPart } from '../ids/run.ts'
+import { openIdTables, readRunList } from '../ids/run-list.ts'
+import { addEntries, createIdSums, type IdSums } from './id-sums.ts'
+import { addProblem, type StoreReport } from './store-report.ts'
+
+/** The ids that the runs of the index hold, which are those of the records up to `watermark`. */
+export interface IndexedIds {
+  watermark: number
+  watermarkChecksum: number
+  sums: IdSums
+}
+
+const remedy = 'stop every process on the directory and delete ids/: the next opening rebuilds it from the log'
+
+/**
+ * Reads the runs of the id index on one snapshot: each entry must be in the block in which a look-up searches it, and
+ * pass the filter of its run. Returns undefined without an index.
+ */
+export async function readIndex(
+  directory: string,
+  seed: string,
+  report: StoreReport,
+  onEntries: (count: number) => Promise<void>,
+): Promise<IndexedIds | undefined> {
+  const problem = (message: string) => addProblem(report, { part: 'index', message: `${message}: ${remedy}` })
+  if (existsSync(join(directory, 'damaged'))) {
+    problem('The id index is marked as damaged')
+    return undefined
+  }
+  if (!checkDataFile(join(directory, 'data.mdb'))) return undefined
+  const environment = openEnvironment(directory)
+  try {
+    const tables = openIdTables(environment)
+    environment.root.resetReadTxn()
+    // merges that end meanwhile remove runs, but not from this snapshot
+    const snapshot = environment.root.useReadTransaction()
+    try {
+      const list = readRunList(tables)
+      if (!list) return undefined
+      if (list.seed !== seed) {
+        problem('The id index is of another store')
+        return undefined
+      }
+      const sums = createIdSums()
+      const pinned = { blocks: pin(tables.blocks, snapshot), filters: pin(tables.filters, snapshot) }
+      for (const run of list.runs) await readRun(pinned, run, sums, list.watermark, report, onEntries)
+      report.indexedIds = sums.count()
+      return { watermark: list.watermark, watermarkChecksum: list.watermarkChecksum, sums }
+    } finally {
+      snapshot.done()
+    }
+  } catch (error) {
+    if (!isDamage(error)) throw error
+    problem(`The id index cannot be read (${(error as Error).message})`)
+    return undefined
+  } finally {
+    await environment.root.close()
+  }
+}
+
+type PinnedTable = Pick<Table, 'getBinaryFast'>
+
+/** Reads of a table on one snapshot. */
+function pin(table: Table, transaction: Transaction): PinnedTable {
+  // missing in the types of lmdb
+  type WithOptions = { getBinaryFast(key: Buffer, options: { transaction: Transaction }): Buffer | undefined }
+  return { getBinaryFast: (key) => (table as unknown as WithOptions).getBinaryFast(key as Buffer, { transaction }) }
+}
+
+async function readRun(
+  tables: { blocks: PinnedTable; filters: PinnedTable },
+  run: Run,
+  sums: IdSums,
+  watermark: number,
+  report: StoreReport,
+  onEntries: (count: number) => Promise<void>,
+): Promise<void> {
+  const filter = getFilter(tables.filters, run)
+  let count = 0
+  let misplaced = 0
+  let last = 0
+  for (let block = 0; block < 1 << run.blockBits; block++) {
+    const entries = viewPart(tables.blocks, run.id, block)
+    for (let at = 0; at < entries.length; at += wordsPerEntry) {
+      const [high, low] = [entries[at] as number, entries[at + 1] as number]
+      if (blockOf(high, run.blockBits) === block && mayHave(filter, high, low)) continue
+      misplaced++
+      last = positionAt(entries, at).sequence
+    }
+    const added = addEntries(sums, entries, watermark)
+    count += added
+    await onEntries(added)
+  }
+  if (misplaced === 0 && count === run.count) return
+  addProblem(report, {
+    part: 'index',
+    message: `Run ${run.id} of the id index has ${count} of ${run.count} ids, ${misplaced} of which a look-up does not find: ${remedy}`,
+    ...(misplaced > 0 && { record: last }),
+  })
+}
+
+/** Compares the ids of the log up to the watermark with those of the index. */
+export function compareIndex(indexed: IndexedIds, logged: IdSums, report: StoreReport): void {
+  const buckets = logged.differing(indexed.sums)
+  if (buckets.length === 0) return
+  addProblem(report, {
+    part: 'index',
+    message: `The id index holds ${indexed.sums.count()} ids and the log ${logged.count()} up to record ${indexed.watermark}, and they are not the same in ${buckets.length} of 4,096 parts: ${remedy}`,
+  })
+}

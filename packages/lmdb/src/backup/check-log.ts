@@ -1,0 +1,231 @@
+import { IngestError, type Totals } from '@ingest/core'
+import { column, hashId, noBuild, scanBatch, sliceMember, wordsPerEvent } from '@ingest/core/internal'
+import type { Environment, Table } from '../environment/environment.ts'
+import { projectKey, sequenceKey } from '../environment/row-keys.ts'
+import { fingerprint } from '../ids/fingerprint.ts'
+import { createEventLog, openEventLogTables } from '../log/event-log.ts'
+import { decodeRecord, parseEventId, payloadOf, readChecksum, readFingerprints } from '../log/record.ts'
+import { type IndexedIds, compareIndex } from './check-index.ts'
+import { createIdSums, type IdSums } from './id-sums.ts'
+import { addProblem, type StoreReport } from './store-report.ts'
+
+export interface LogCheckOptions {
+  environment: Environment
+  hashKey: Buffer
+  report: StoreReport
+  /** What the id index holds, if there is one. */
+  indexed: IndexedIds | undefined
+  /** Called between two snapshots with how many records are done, of how many. */
+  onSlice(done: number, total: number): Promise<void>
+}
+
+/** How long one snapshot is kept, in milliseconds: pages that are freed meanwhile are not used again. */
+const sliceMs = 50
+/** How often the clock is read. */
+const recordsPerLook = 16
+
+/**
+ * Reads the whole log in short snapshots, until it has caught up with what is appended meanwhile: checksums, order,
+ * times, the entries of projects, fingerprints and freezes of events, totals, and the id index.
+ */
+export async function checkLog(options: LogCheckOptions): Promise<void> {
+  const { environment, report, indexed, onSlice } = options
+  const check = createRecordCheck(options)
+  const log = createEventLog(openEventLogTables(environment.table))
+  for (let next = 1; ; ) {
+    environment.root.resetReadTxn()
+    const last = log.lastSequence()
+    const until = performance.now() + sliceMs
+    while (next <= last && (next % recordsPerLook !== 0 || performance.now() < until)) check.record(next++)
+    if (next > last) {
+      check.counters(last)
+      if (indexed) check.index(indexed)
+      report.records = last
+      return
+    }
+    await onSlice(next - 1, last)
+  }
+}
+
+interface ProjectState {
+  projectId: string | undefined
+  totals: Totals
+  /** Builds that are known to be frozen. */
+  frozen: Set<string>
+}
+
+/** Builds that are remembered as frozen, for each project. */
+const frozenBuildsMax = 4096
+
+function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOptions) {
+  const tables = openEventLogTables(environment.table)
+  const eventLog = createEventLog(tables)
+  const numbers = environment.table('project-numbers')
+  const projects = new Map<number, ProjectState>()
+  const sums = createIdSums()
+  let lastAt = Number.NEGATIVE_INFINITY
+  let isDamaged = false
+  let watermarkChecksum = 0
+
+  function stateOf(project: number): ProjectState {
+    const known = projects.get(project)
+    if (known) return known
+    const projectId = numbers.getBinary(projectKey(project))?.toString()
+    const state = { projectId, totals: { events: 0, batches: 0, bytes: 0 }, frozen: new Set<string>() }
+    projects.set(project, state)
+    return state
+  }
+
+  function record(sequence: number): void {
+    const problem = (message: string, projectId?: string) =>
+      addProblem(report, { part: 'log', message, record: sequence, ...(projectId !== undefined && { projectId }) })
+    let bytes: Buffer | undefined
+    try {
+      bytes = viewOf(tables.log, sequenceKey(sequence))
+      checkRecord(bytes, sequence, problem)
+    } catch (error) {
+      isDamaged = true
+      problem(describeReadError(error, sequence))
+    }
+    if (sequence === indexed?.watermark) watermarkChecksum = readChecksum(bytes)
+  }
+
+  function checkRecord(bytes: Buffer | undefined, sequence: number, problem: (message: string, of?: string) => void) {
+    // reading other tables overwrites the view
+    const record = bytes && Buffer.from(bytes)
+    const { project, receivedAt, events } = decodeRecord(record, sequence)
+    const { projectId, totals, frozen } = stateOf(project)
+    const fingerprints = readFingerprints(record, sequence)
+    if (indexed && sequence <= indexed.watermark) addFingerprints(sums, fingerprints, sequence)
+    if (receivedAt < lastAt) problem(`Record ${sequence} was received before the one in front of it.`, projectId)
+    lastAt = Math.max(lastAt, receivedAt)
+    if (projectId === undefined) problem(`Record ${sequence} is of project number ${project}, which has no name.`)
+    if (!tables.projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) {
+      problem(`Record ${sequence} is not in the log of its project, whose readers skip it.`, projectId)
+    }
+    totals.events += events.length
+    totals.batches++
+    totals.bytes += payloadOf(record as Buffer).length
+    report.events += events.length
+    report.bytes += payloadOf(record as Buffer).length
+    const builds = checkEvents({ project, projectId, events, payload: payloadOf(record as Buffer), fingerprints }, () =>
+      problem(`Record ${sequence} has an event whose fingerprint is not that of its id.`, projectId),
+    )
+    for (const buildId of builds) {
+      if (frozen.has(buildId)) continue
+      if (frozen.size >= frozenBuildsMax) frozen.clear()
+      frozen.add(buildId)
+      if (eventLog.frozenAt(project, buildId) !== undefined) continue
+      addProblem(report, {
+        part: 'freezes',
+        message: `Record ${sequence} has an event of a build that is not frozen.`,
+        record: sequence,
+        ...(projectId !== undefined && { projectId }),
+      })
+    }
+  }
+
+  /** The ids of the builds of the events. */
+  function checkEvents({ project, projectId, events, payload, fingerprints }: RecordEvents, onWrongId: () => void) {
+    const own = new Uint32Array(2)
+    const isOwn = (i: number, high: number, low: number) => {
+      fingerprint(project, high, low, own, 0)
+      return own[0] === fingerprints[i * 2] && own[1] === fingerprints[i * 2 + 1]
+    }
+    const body = Buffer.concat([head, payload, tail])
+    const scanned = projectId === undefined ? undefined : scanBatch(body, projectId, hashKey)
+    if (scanned && scanned.rows.length === events.length * wordsPerEvent) {
+      const { rows } = scanned
+      for (let i = 0, at = 0; at < rows.length; i++, at += wordsPerEvent) {
+        if (!isOwn(i, rows[at + column.hashHigh] as number, rows[at + column.hashLow] as number)) onWrongId()
+      }
+      return scanned.builds
+    }
+    const builds = new Set<string>()
+    for (const [i, event] of events.entries()) {
+      if (!isOwn(i, ...hashId(hashKey, parseEventId(event)))) onWrongId()
+      const buildId = buildOf(event)
+      if (buildId !== undefined) builds.add(buildId)
+    }
+    return [...builds]
+  }
+
+  /** Compares the counters with what was read, on the snapshot of the last record. */
+  function counters(last: number): void {
+    const problem = (message: string, projectId?: string) =>
+      addProblem(report, { part: 'counters', message, ...(projectId !== undefined && { projectId }) })
+    const counts = [countRows(tables.log), countRows(tables.projectLog)]
+    if (counts.some((count) => count !== last)) {
+      problem(`The log ends with record ${last}, has ${counts[0]} records, and ${counts[1]} entries of projects.`)
+    }
+    // a damaged record may be of any project
+    if (isDamaged) return
+    for (const [project, { projectId, totals }] of projects) {
+      const stored = eventLog.totals(project)
+      for (const name of ['events', 'batches', 'bytes'] as const) {
+        if (stored[name] === totals[name]) continue
+        problem(`The totals of a project say ${stored[name]} ${name}, and the log has ${totals[name]}.`, projectId)
+      }
+    }
+  }
+
+  function index(ids: IndexedIds): void {
+    if (ids.watermark > 0 && watermarkChecksum !== ids.watermarkChecksum) {
+      addProblem(report, {
+        part: 'index',
+        message: `The id index ends with record ${ids.watermark}, and the log has another record of that number.`,
+        record: ids.watermark,
+      })
+    }
+    if (!isDamaged) compareIndex(ids, sums, report)
+  }
+
+  return { record, counters, index }
+}
+
+interface RecordEvents {
+  project: number
+  projectId: string | undefined
+  events: Buffer[]
+  payload: Buffer
+  fingerprints: Uint32Array
+}
+
+const head = Buffer.from('{"events":[')
+const tail = Buffer.from(']}')
+
+function addFingerprints(sums: IdSums, fingerprints: Uint32Array, sequence: number): void {
+  for (let i = 0; i * 2 < fingerprints.length; i++) {
+    sums.add(fingerprints[i * 2] as number, fingerprints[i * 2 + 1] as number, sequence, i)
+  }
+}
+
+/** The build of an event that was accepted; undefined without one. */
+function buildOf(event: Buffer): string | undefined {
+  const value = event[0] === openBrace ? sliceMember(event, 'buildId') : undefined
+  return value && JSON.parse(Buffer.from(value).toString())
+}
+
+const openBrace = 0x7b
+
+/** The bytes of a row, in memory that the next read overwrites. */
+function viewOf(table: Table, key: Buffer): Buffer | undefined {
+  const bytes = table.getBinaryFast(key)
+  // lmdb returns a buffer that is larger than it says
+  return bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+}
+
+function countRows(table: Table): number {
+  return (table.getStats() as { entryCount: number }).entryCount
+}
+
+/** @throws what is no damage */
+export function describeReadError(error: unknown, sequence: number): string {
+  if (error instanceof IngestError && (error.code === 'store-damaged' || error.code === 'malformed-body')) {
+    return `Record ${sequence} of the log is damaged.`
+  }
+  if (error instanceof SyntaxError) return `Record ${sequence} of the log has an event that is not JSON.`
+  // errors of lmdb have a number as their code
+  if (typeof (error as { code?: unknown }).code !== 'number') throw error
+  return `Record ${sequence} of the log cannot be read: ${(error as Error).message}.`
+}

@@ -1,0 +1,167 @@
+import { createHash } from 'node:crypto'
+import { type Digest, digestOf } from '@ingest/core'
+import type { Environment, Rows, Table } from '../environment/environment.ts'
+import { projectKey } from '../environment/row-keys.ts'
+import { type ChunkTables, chunkKey, openChunkTables } from '../tables/chunks.ts'
+import { createMapReader, type FoundMap, type MapReader, mapKeyOffset } from '../tables/map-reader.ts'
+import { decodeStored, parseMapName } from '../tables/map-records.ts'
+import { openPendingTables } from '../tables/pending-manifests.ts'
+import { addProblem, type StoreReport } from './store-report.ts'
+
+export interface MapCheckOptions {
+  environment: Environment
+  chunkEnvironment: Environment
+  report: StoreReport
+  /** Called between two snapshots with how many bytes of chunks are hashed. */
+  onSlice(bytes: number): Promise<void>
+}
+
+/** The most rows that are read from one snapshot. */
+const rowsAtOnce = 256
+
+/**
+ * Hashes every stored chunk, then every complete map as a whole. Servers may replace maps meanwhile: what seems to be
+ * damaged is read again, and counts only if its row is still the same.
+ */
+export async function checkMaps(options: MapCheckOptions): Promise<void> {
+  const { environment, chunkEnvironment } = options
+  const { table } = environment
+  const chunks = openChunkTables(table)
+  const context: MapCheck = {
+    ...options,
+    chunks,
+    reader: createMapReader(table, chunks, openPendingTables(table)),
+    references: table('chunk-references'),
+    names: table('project-numbers'),
+    readBlob(blobKey) {
+      chunkEnvironment.root.resetReadTxn()
+      return chunkEnvironment.table('bytes').getBinary(blobKey)
+    },
+  }
+  await eachKey(options, table('chunks'), (key) => checkChunk(context, key))
+  await eachKey(options, table('maps'), (key) => checkMap(context, key))
+}
+
+interface MapCheck extends MapCheckOptions {
+  chunks: ChunkTables
+  reader: MapReader
+  references: Rows
+  names: Rows
+  readBlob(blobKey: Buffer): Buffer | undefined
+}
+
+async function eachKey(
+  { environment }: MapCheckOptions,
+  rows: Table,
+  check: (key: Buffer) => Promise<void>,
+): Promise<void> {
+  for (let start = Buffer.alloc(0); ; ) {
+    environment.root.resetReadTxn()
+    const keys = Array.from(rows.getKeys({ start, limit: rowsAtOnce }), (key) => Buffer.from(key))
+    for (const key of keys) await check(key)
+    const last = keys.at(-1)
+    if (!last) return
+    start = Buffer.concat([last, Buffer.of(0)])
+  }
+}
+
+const digestIn = (key: Buffer): Digest => `sha256:${key.toString('hex', 4)}`
+
+async function checkChunk(context: MapCheck, key: Buffer): Promise<void> {
+  const { environment, report, onSlice } = context
+  const rows = environment.table('chunks')
+  for (let missed: Buffer | undefined; ; ) {
+    environment.root.resetReadTxn()
+    const row = rows.getBinary(key)
+    if (!row) return
+    const { upload, size } = decodeStored(row)
+    const bytes = context.readBlob(Buffer.concat([key, upload]))
+    await onSlice(bytes?.length ?? 0)
+    if (bytes?.length === size && digestOf(bytes) === digestIn(key)) {
+      report.chunks++
+      report.chunkBytes += size
+      return
+    }
+    if (missed?.equals(row)) {
+      const problem = bytes ? 'has other bytes than its digest says' : 'has lost its bytes'
+      const projectId = nameOf(context, key.readUInt32BE())
+      addProblem(report, {
+        part: 'maps',
+        message: `Chunk ${digestIn(key)} ${problem}.`,
+        ...(projectId !== undefined && { projectId }),
+      })
+      return
+    }
+    missed = row
+  }
+}
+
+async function checkMap(context: MapCheck, key: Buffer): Promise<void> {
+  const { environment, reader, report } = context
+  const project = key.readUInt32BE()
+  const id = parseMapName(key.subarray(mapKeyOffset))
+  for (let missed: string | undefined; ; ) {
+    environment.root.resetReadTxn()
+    const found = findMap(reader, project, id)
+    const what = typeof found === 'string' ? found : await problemOf(context, project, found)
+    const version = typeof found === 'string' ? found : found.version
+    if (typeof found !== 'string' && !found.row.complete && !found.row.pending) return
+    if (what === undefined) {
+      report.maps++
+      return
+    }
+    if (missed === version) {
+      const projectId = nameOf(context, project)
+      addProblem(report, {
+        part: 'maps',
+        message: `The map of place ${id.placeId} and build ${id.buildId} ${what}.`,
+        ...(projectId !== undefined && { projectId }),
+      })
+      return
+    }
+    missed = version
+  }
+}
+
+/** A map, or what is wrong with its rows. */
+function findMap(reader: MapReader, project: number, id: { placeId: string; buildId: string }): FoundMap | string {
+  try {
+    return reader.find(project, id)
+  } catch (error) {
+    // a row that is no JSON, or a manifest or pending row that is missing
+    if (error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError) {
+      return 'has a row or a manifest that is damaged'
+    }
+    throw error
+  }
+}
+
+/** What is wrong with a map. */
+async function problemOf(context: MapCheck, project: number, { row, contents }: FoundMap): Promise<string | undefined> {
+  const { chunks, references, onSlice, environment } = context
+  for (const role of ['complete', 'pending'] as const) {
+    const manifest = contents[role]?.manifest
+    const number = row[role]?.number
+    if (!manifest || number === undefined) continue
+    environment.root.resetReadTxn()
+    const isNamed = (digest: Digest) => references.doesExist(chunkKey(project, digest, number))
+    if (!manifest.chunks.every(({ digest }) => isNamed(digest))) return `has a chunk without its reference (${role})`
+    if (manifest.chunks.reduce((sum, { size }) => sum + size, 0) !== manifest.size) return 'has another size'
+  }
+  if (!contents.complete) return undefined
+  const { manifest } = contents.complete
+  const hash = createHash('sha256')
+  for (const { digest, size } of manifest.chunks) {
+    environment.root.resetReadTxn()
+    const blobKey = chunks.blobKeyOf(project, digest)
+    const bytes = blobKey && context.readBlob(blobKey)
+    if (bytes?.length !== size) return `has lost chunk ${digest}`
+    hash.update(bytes)
+    await onSlice(bytes.length)
+  }
+  return `sha256:${hash.digest('hex')}` === manifest.digest ? undefined : 'has other bytes than its digest says'
+}
+
+function nameOf({ names }: MapCheck, project: number): string | undefined {
+  return names.getBinary(projectKey(project))?.toString()
+}

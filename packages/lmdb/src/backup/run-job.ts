@@ -1,0 +1,76 @@
+import { fork } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { IngestError } from '@ingest/core'
+import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
+import type { StoreReport } from './store-report.ts'
+import type { VerifyProgress } from './verify-directory.ts'
+
+/** A directory to verify; or to copy, and then the copy is verified. */
+export interface Job {
+  directory: string
+  to?: string
+}
+
+export type JobProgress = VerifyProgress | { phase: 'copy' }
+
+export type JobMessage =
+  | { type: 'progress'; progress: JobProgress }
+  | { type: 'done'; report: StoreReport }
+  | { type: 'failed'; error: SerializedError }
+
+export interface JobOptions {
+  /** Stops the job; its reason is thrown. */
+  signal?: AbortSignal
+  onProgress?: (progress: JobProgress) => void
+}
+
+const module = fileURLToPath(new URL('./job-worker.js', import.meta.url))
+
+/**
+ * Runs a job in a process of its own, with a low priority: LMDB crashes the process over some damage, and a copy can
+ * only be stopped with its process.
+ *
+ * @throws {IngestError} those of the job, and `store-damaged` if LMDB has crashed
+ */
+export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOptions): Promise<StoreReport> {
+  signal?.throwIfAborted()
+  const { SystemRoot } = process.env
+  const child = fork(module, { execArgv: [], env: SystemRoot ? { SystemRoot } : {}, serialization: 'advanced' })
+  const stop = () => void child.kill('SIGKILL')
+  signal?.addEventListener('abort', stop)
+  let phase = 'opening'
+  try {
+    return await new Promise<StoreReport>((resolve, reject) => {
+      child.on('message', (message: JobMessage) => {
+        if (message.type === 'done') return resolve(message.report)
+        if (message.type === 'failed') return reject(deserializeError(message.error))
+        phase = describe(message.progress)
+        onProgress(message.progress)
+      })
+      child.once('error', reject)
+      child.once('exit', (code, name) => reject(crashed(job.directory, phase, name ?? `exit code ${code}`)))
+      child.send(job, (error) => error && reject(error))
+    })
+  } catch (error) {
+    signal?.throwIfAborted()
+    throw error
+  } finally {
+    signal?.removeEventListener('abort', stop)
+    await new Promise<void>((resolve) => {
+      if (child.exitCode !== null || child.signalCode !== null) return resolve()
+      child.once('exit', () => resolve())
+      stop()
+    })
+  }
+}
+
+function describe(progress: JobProgress): string {
+  return progress.phase === 'copy' ? 'copying' : `reading the ${progress.phase}, at ${progress.done}`
+}
+
+function crashed(directory: string, phase: string, how: string): IngestError {
+  return new IngestError(
+    'store-damaged',
+    `LMDB crashed over ${directory} (${phase}: ${how}): save what is left with \`ingest repair\`, or restore a backup.`,
+  )
+}

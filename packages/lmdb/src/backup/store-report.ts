@@ -1,0 +1,49 @@
+/** Something that is wrong with a stored directory. */
+export interface StoreProblem {
+  /** What it was found in. */
+  part: 'log' | 'index' | 'counters' | 'freezes' | 'maps'
+  /** A sentence for people. It contains no event and no key. */
+  message: string
+  /** The number of the record of the log. */
+  record?: number
+  projectId?: string
+}
+
+/** What verifying a store found. */
+export interface StoreReport {
+  /** The first {@link problemsMax} problems. */
+  problems: StoreProblem[]
+  problemCount: number
+  /** Batches in the log, each a record. */
+  records: number
+  events: number
+  /** Bytes of events, erased ones not counted. */
+  bytes: number
+  maps: number
+  chunks: number
+  chunkBytes: number
+  /** Ids in runs of the id index; null without an index, which the next opening builds. */
+  indexedIds: number | null
+}
+
+/** The most problems that a report lists. */
+export const problemsMax = 100
+
+export function emptyReport(): StoreReport {
+  return {
+    problems: [],
+    problemCount: 0,
+    records: 0,
+    events: 0,
+    bytes: 0,
+    maps: 0,
+    chunks: 0,
+    chunkBytes: 0,
+    indexedIds: null,
+  }
+}
+
+export function addProblem(report: StoreReport, problem: StoreProblem): void {
+  report.problemCount++
+  if (report.problems.length < problemsMax) report.problems.push(problem)
+}

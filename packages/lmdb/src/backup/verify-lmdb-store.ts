@@ -1,0 +1,37 @@
+import { join } from 'node:path'
+import { IngestError } from '@ingest/core'
+import { checkDataFile } from '../environment/data-file.ts'
+import { checkEventsPresent, findSiblings } from '../environment/identity.ts'
+import { checkRestoreFinished } from './restore-lmdb-store.ts'
+import { type JobOptions, runJob } from './run-job.ts'
+import type { StoreReport } from './store-report.ts'
+
+/**
+ * Verifies everything in the directory of a store or of a backup, in a process of its own with a low priority, while
+ * servers run. It changes nothing, and reads short snapshots, so that servers can use the space that they free. Resolves
+ * with what is wrong.
+ *
+ * @throws {IngestError} `store-missing`; `store-incompatible` for files that cannot be opened; `store-damaged` if LMDB
+ *   crashes over one; `store-locked` and `overloaded`, which are temporary
+ */
+export async function verifyLmdbStore(directory: string, options: JobOptions = {}): Promise<StoreReport> {
+  checkStorePresent(directory)
+  return runJob({ directory }, options)
+}
+
+/** @throws {IngestError} `store-missing`, `store-incompatible` */
+export function checkStorePresent(directory: string): void {
+  checkRestoreFinished(directory)
+  const events = join(directory, 'events')
+  if (checkDataFile(join(events, 'data.mdb'))) return
+  checkEventsPresent(events, findSiblings(directory))
+  throw new IngestError('store-missing', `There is no store in ${directory}.`)
+}
+
+/** @throws {IngestError} `store-damaged` for the first problem of a report */
+export function checkReport(directory: string, { problems, problemCount }: StoreReport): void {
+  const [first] = problems
+  if (!first) return
+  const more = problemCount === 1 ? '' : ` (and ${problemCount - 1} more)`
+  throw new IngestError('store-damaged', `${directory} is damaged: ${first.message}${more}`)
+}

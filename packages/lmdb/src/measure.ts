@@ -1,0 +1,115 @@
+import { stat, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { StoreMetric } from '@ingest/core'
+import type { Environment } from './environment/environment.ts'
+import type { Writer } from './writer/writer-client.ts'
+
+export interface MeasureOptions {
+  directory: string
+  environments: Readonly<Record<'events' | 'chunks', Environment>>
+  writer: Writer
+}
+
+/** What takes longer, as on a disk that does not respond, is left out. */
+const timeoutMs = 500
+
+/** Returns a function that measures the store; what cannot be measured now is left out. */
+export function createMeasure({ directory, environments, writer }: MeasureOptions): () => Promise<StoreMetric[]> {
+  const ofWriter = limited(writer.measure)
+  const ofFiles = limited(() => filesIn(directory))
+  const ofFilesystem = limited(() => statfs(directory))
+
+  return async () => {
+    const queue = writer.inFlight()
+    const [inWriter, files, filesystem] = await Promise.all([ofWriter(), ofFiles(), ofFilesystem()])
+    // after a failure, LMDB's memory may be the cause
+    const usages = writer.failure() ? [] : Object.entries(environments).map(([of, each]) => ({ of, ...each.usage() }))
+    const byEnvironment = (value: (usage: (typeof usages)[number]) => number) =>
+      usages.map((usage) => ({ labels: { environment: usage.of }, value: value(usage) }))
+    return [
+      gauge('queue_requests', 'Requests that the writer has not committed yet.', 'sum', queue.requests),
+      gauge('queue_bytes', 'Bytes of the requests that the writer has not committed yet.', 'sum', queue.bytes),
+      ...(inWriter ? writerMetrics(inWriter) : []),
+      gauge('file_bytes', 'Bytes of the data file of each environment.', 'max', files ?? []),
+      gauge(
+        'file_max_bytes',
+        'The most bytes that a data file may have.',
+        'max',
+        byEnvironment((of) => of.bytesMax),
+      ),
+      gauge(
+        'readers',
+        'Slots for readers in use, of 126, in all processes.',
+        'max',
+        byEnvironment((of) => of.readers),
+      ),
+      gauge(
+        'oldest_reader_transactions',
+        'Transactions since the oldest snapshot in use, whose pages cannot be reused.',
+        'max',
+        byEnvironment((of) => of.oldestReaderAge),
+      ),
+      ...(filesystem ? filesystemMetrics(filesystem) : []),
+    ].filter(({ values }) => values.length > 0)
+  }
+}
+
+function writerMetrics({ records, ids }: Awaited<ReturnType<Writer['measure']>>): StoreMetric[] {
+  const runs = ids.runs.map((value, level) => ({ labels: { level: String(level) }, value }))
+  return [
+    gauge('log_batches', 'Batches in the log, of all projects.', 'max', records),
+    gauge('id_index_ids', 'Event ids in the index, on disk or in memory.', 'max', ids.indexedIds + ids.unflushedIds),
+    gauge('id_index_unflushed_ids', 'Event ids in memory that no run on disk has yet.', 'max', ids.unflushedIds),
+    gauge('id_index_runs', 'Runs of the index on disk; 8 of a level are merged into one.', 'max', runs),
+    {
+      ...gauge('id_index_merges_total', 'Merges of runs since the index was built.', 'max', ids.merges),
+      type: 'counter',
+    },
+    gauge('id_index_memory_bytes', 'Memory of tables and filters of the index.', 'sum', ids.memoryBytes),
+  ]
+}
+
+function filesystemMetrics({ bavail, blocks, bsize }: { bavail: number; blocks: number; bsize: number }) {
+  return [
+    gauge('filesystem_free_bytes', 'Free bytes of the file system of the store.', 'max', bavail * bsize),
+    gauge('filesystem_size_bytes', 'Size of the file system of the store.', 'max', blocks * bsize),
+  ]
+}
+
+function gauge(
+  name: string,
+  help: string,
+  aggregate: StoreMetric['aggregate'],
+  value: number | StoreMetric['values'],
+): StoreMetric {
+  const values = typeof value === 'number' ? [{ value }] : value
+  return { name: `ingest_store_${name}`, help, type: 'gauge', aggregate, values }
+}
+
+async function filesIn(directory: string): Promise<StoreMetric['values']> {
+  const names = ['events', 'ids', 'chunks']
+  const sizes = await Promise.all(names.map(async (name) => (await stat(join(directory, name, 'data.mdb'))).size))
+  return names.map((environment, i) => ({ labels: { environment }, value: sizes[i] as number }))
+}
+
+/**
+ * The result of `read`, or undefined if it fails or takes too long. One read at a time: on a disk that does not respond
+ * they must not pile up.
+ */
+function limited<T>(read: () => Promise<T>): () => Promise<T | undefined> {
+  let reading: Promise<T | undefined> | undefined
+  return async () => {
+    reading ??= read()
+      .catch(() => undefined)
+      .finally(() => {
+        reading = undefined
+      })
+    const ending = new AbortController()
+    const { signal } = ending
+    const timeout = sleep(timeoutMs, undefined, { ref: false, signal }).catch(() => undefined)
+    const result = await Promise.race([reading, timeout])
+    ending.abort()
+    return result
+  }
+}

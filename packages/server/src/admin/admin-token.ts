@@ -1,0 +1,43 @@
+import { hash, timingSafeEqual } from 'node:crypto'
+import { IngestError } from '@ingest/core'
+import { bearerToken } from '../http/bearer.ts'
+import type { HttpRequest } from '../http/request.ts'
+import { createErrorLog, type Log } from '../log.ts'
+
+/** The fewest characters of an admin token: too many to guess, even without a limit of attempts. */
+export const adminTokenCharactersMin = 16
+
+/** @throws {IngestError} `unauthorized`; `not-found` if no token is set */
+export type CheckToken = (request: HttpRequest) => void
+
+/**
+ * Compares tokens in constant time. Wrong ones are logged, without their bytes, at most once a second.
+ *
+ * @throws {IngestError} `invalid-argument` for a short token, or one that no header can carry
+ */
+export function createTokenCheck(token: string | undefined, log: Log): CheckToken {
+  if (token === undefined) {
+    return () => {
+      throw new IngestError('not-found', 'The API of keys is off: set an admin token, such as INGEST_ADMIN_TOKEN.')
+    }
+  }
+  if (token.length < adminTokenCharactersMin || bearerToken(`Bearer ${token}`) !== token) {
+    const form = `at least ${adminTokenCharactersMin} of A-Z a-z 0-9 . _ ~ + / -`
+    throw new IngestError('invalid-argument', `The admin token must be ${form}: openssl rand -hex 32 makes one.`)
+  }
+  const expected = digestOf(token)
+  const logWarning = createErrorLog({ ...log, error: (fields, message) => log.warn(fields, message) })
+  return ({ headers, socket }) => {
+    const given = bearerToken(headers.values.authorization)
+    if (typeof given === 'string' && timingSafeEqual(digestOf(given), expected)) return
+    if (given !== undefined) {
+      logWarning('unauthorized', { clientAddress: socket?.remoteAddress }, 'wrong admin token')
+    }
+    throw new IngestError('unauthorized', 'Authorization must be Bearer and the admin token.')
+  }
+}
+
+/** Of equal length for tokens of any length. */
+function digestOf(token: string): Buffer {
+  return hash('sha256', token, 'buffer')
+}

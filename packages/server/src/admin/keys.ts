@@ -1,0 +1,128 @@
+import { type EmbeddedIngest, IngestError, type KeyRecord, type Scope } from '@ingest/core'
+import { type JsonObject, parseJson, parseTime, stripByteOrderMark } from '@ingest/core/internal'
+import { checkBodyHeaders } from '../http/body-headers.ts'
+import type { BodyLimit, HttpRequest } from '../http/request.ts'
+import { type HttpResponse, jsonResponse } from '../http/response.ts'
+import type { Log } from '../log.ts'
+
+/** The largest body of a request to the API of keys. */
+export const keyBodyBytesMax = 16_384
+/** The longest overlap of a rotation. */
+export const overlapSecondsMax = 366 * 24 * 3600
+
+export interface KeysContext {
+  ingest: EmbeddedIngest
+  log: Log
+  request: HttpRequest
+  /** The parameters of the path: the id of a project, and that of a key. */
+  params: readonly string[]
+}
+
+/** `GET /v1/projects`: the projects with an event, a map or a key. */
+export async function getProjects({ ingest }: KeysContext): Promise<HttpResponse> {
+  const projects = await ingest.listProjects()
+  return jsonResponse(200, { projects: projects.map((projectId) => ({ projectId })) })
+}
+
+/** `GET /v1/projects/{projectId}/keys`: the keys of a project, oldest first. */
+export async function getKeys({ ingest, params: [projectId = ''] }: KeysContext): Promise<HttpResponse> {
+  const records = await ingest.keys.list(projectId)
+  return jsonResponse(200, { projectId, keys: records.map(toPublicRecord) })
+}
+
+/** `POST /v1/projects/{projectId}/keys`: creates a key, and the project if it is new. */
+export async function postKey({ ingest, log, request, params: [projectId = ''] }: KeysContext): Promise<HttpResponse> {
+  const { scopes, expiresAt } = await readMembers(request, ['scopes', 'expiresAt'])
+  const { key, record } = await ingest.keys.create(projectId, {
+    ...(scopes !== undefined && { scopes: parseScopes(scopes) }),
+    ...(expiresAt !== undefined && { expiresAt: parseExpiry(expiresAt) }),
+  })
+  log.info({ projectId, keyId: record.keyId, scopes: record.scopes }, 'key created')
+  return jsonResponse(201, { projectId, key, ...toPublicRecord(record) })
+}
+
+/** `POST /v1/projects/{projectId}/keys/{keyId}/rotate`: creates a key, and ends the old one after an overlap. */
+export async function postRotation({ ingest, log, request, params }: KeysContext): Promise<HttpResponse> {
+  const [projectId = '', keyId = ''] = params
+  const { overlapSeconds } = await readMembers(request, ['overlapSeconds'])
+  const options = overlapSeconds === undefined ? {} : { overlapMs: parseOverlap(overlapSeconds) }
+  const { key, record } = await ingest.keys.rotate(projectId, keyId, options)
+  log.info({ projectId, keyId, newKeyId: record.keyId }, 'key rotated')
+  const old = (await ingest.keys.list(projectId)).find((each) => each.keyId === keyId)
+  const rotated = { keyId, expiresAt: toIsoTime(old?.expiresAt) }
+  return jsonResponse(201, { projectId, key, ...toPublicRecord(record), rotated })
+}
+
+/** `DELETE /v1/projects/{projectId}/keys/{keyId}`: revokes a key; again, it changes nothing. */
+export async function deleteKey({ ingest, log, params }: KeysContext): Promise<HttpResponse> {
+  const [projectId = '', keyId = ''] = params
+  const record = await ingest.keys.revoke(projectId, keyId)
+  log.info({ projectId, keyId }, 'key revoked')
+  return jsonResponse(200, { projectId, ...toPublicRecord(record) })
+}
+
+/** The same members as `ingest keys --json`. */
+function toPublicRecord({ keyId, scopes, createdAt, expiresAt, revokedAt, lastUsedAt }: KeyRecord): object {
+  return {
+    keyId,
+    state: keyState(revokedAt, expiresAt),
+    scopes,
+    createdAt: toIsoTime(createdAt),
+    expiresAt: toIsoTime(expiresAt),
+    revokedAt: toIsoTime(revokedAt),
+    lastUsedAt: toIsoTime(lastUsedAt),
+  }
+}
+
+function keyState(revokedAt: number | undefined, expiresAt: number | undefined): string {
+  if (revokedAt !== undefined) return 'revoked'
+  return expiresAt !== undefined && expiresAt <= Date.now() ? 'expired' : 'active'
+}
+
+function toIsoTime(at: number | undefined): string | null {
+  return at === undefined ? null : new Date(at).toISOString()
+}
+
+const bodyLimit: BodyLimit = {
+  bytesMax: keyBodyBytesMax,
+  tooLarge: (actual) =>
+    new IngestError('body-too-large', `The body holds at most ${keyBodyBytesMax} bytes.`, {
+      limit: keyBodyBytesMax,
+      actual,
+    }),
+}
+
+/** The members of a JSON object; none without a body. An unknown one is refused: a misspelt `expiresAt` never ends. */
+async function readMembers(request: HttpRequest, names: readonly string[]): Promise<JsonObject> {
+  const { 'content-length': length, 'transfer-encoding': coding } = request.headers.values
+  if (coding === undefined && (length === undefined || length === '0')) return {}
+  const { gzip } = checkBodyHeaders(request.headers, new Map([['application/json', { limit: bodyLimit }]]))
+  const value = parseJson(stripByteOrderMark(await request.readBody(gzip, bodyLimit)))
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('The body must be an object.')
+  const unknown = Object.keys(value).find((name) => !names.includes(name))
+  if (unknown !== undefined) throw invalid(`The body has an unknown member; it takes only ${names.join(', ')}.`)
+  return value as JsonObject
+}
+
+function parseScopes(value: unknown): Scope[] {
+  // the keyring checks which scopes exist
+  if (Array.isArray(value)) return value
+  throw invalid('scopes must be a list.')
+}
+
+function parseExpiry(value: unknown): number {
+  const at = typeof value === 'string' ? parseTime(value) : undefined
+  if (at !== undefined && at > Date.now()) return at
+  throw invalid('expiresAt must be an RFC 3339 time with a zone, in the future.')
+}
+
+function parseOverlap(value: unknown): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= overlapSecondsMax) {
+    return value * 1000
+  }
+  throw invalid(`overlapSeconds must be a whole number of seconds from 0 to ${overlapSecondsMax}.`)
+}
+
+function invalid(message: string): IngestError {
+  return new IngestError('invalid-argument', message)
+}

@@ -1,0 +1,29 @@
+import type { ErrorCode } from '@ingest/core'
+
+/** What became of one request, for metrics, logs and traces. Times are those of a monotonic clock, in milliseconds. */
+export interface RequestRecord {
+  requestId: string
+  /** Of the header `traceparent`, or of the span of the request. */
+  traceId?: string
+  /** The path in the table of routes, or `unknown`: never the path of the request. */
+  route: string
+  method: string
+  startedAt: number
+  /** The id of the key, which is not secret; only if the request is logged. */
+  keyId?: string
+  /** Once the request is authenticated. */
+  projectId?: string
+  authenticatedAt?: number
+  /** The rate limits that the route counts against. */
+  budget?: string
+  /** When the body of a batch was complete. */
+  bodyAt?: number
+  /** When the handler returned. */
+  handledAt?: number
+  /** The outcomes of a batch. */
+  outcome?: { accepted: number; duplicates: number; rejected: number }
+  code?: ErrorCode
+  /** At the end of the response. */
+  status: number
+  endedAt: number
+}

@@ -1,0 +1,87 @@
+import { chmodSync } from 'node:fs'
+import { lstat, rm } from 'node:fs/promises'
+import type { Server } from 'node:http'
+import { type AddressInfo, connect, type ListenOptions as NodeListenOptions } from 'node:net'
+import { IngestError } from '@ingest/core'
+
+/** Where a server listens. */
+export interface Address {
+  /** Default: `127.0.0.1`, reachable from this machine only. */
+  host?: string
+  /** Default: 8787, or 8788 for the admin handler. 0 for any free port. */
+  port?: number
+  /**
+   * The path of a Unix socket, in place of `host` and `port`. The file of a server that has ended is replaced; the file
+   * is removed on close.
+   */
+  socket?: string
+  /** The mode of the socket's file. Default: 0o660. */
+  socketMode?: number
+}
+
+export const socketModeDefault = 0o660
+
+/**
+ * Resolves with the URL and the port once the server listens; rejects with Node's error if it cannot.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
+export async function listen(
+  server: Server,
+  address: Address,
+  portDefault: number,
+): Promise<{ url: string; port: number }> {
+  const { host, port, socket, socketMode = socketModeDefault } = address
+  if (socket === undefined) {
+    await bind(server, { host: host ?? '127.0.0.1', port: port ?? portDefault })
+    return urlOf(server)
+  }
+  if (host !== undefined || port !== undefined) {
+    throw new IngestError('invalid-argument', 'Set socket, or host and port, not both.')
+  }
+  if (!(Number.isInteger(socketMode) && socketMode >= 0 && socketMode <= 0o777)) {
+    throw new IngestError('invalid-argument', 'socketMode must be a mode of a file, from 0 to 0o777.')
+  }
+  await bindSocket(server, socket)
+  if (process.platform !== 'win32') chmodSync(socket, socketMode)
+  return { url: `unix:${socket}`, port: 0 }
+}
+
+function urlOf(server: Server & { setSecureContext?: unknown }): { url: string; port: number } {
+  const { address, family, port } = server.address() as AddressInfo
+  const scheme = server.setSecureContext ? 'https' : 'http'
+  return { url: `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`, port }
+}
+
+async function bindSocket(server: Server, path: string): Promise<void> {
+  try {
+    await bind(server, { path })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || !(await isStale(path))) throw error
+    await rm(path, { force: true })
+    await bind(server, { path })
+  }
+}
+
+function bind(server: Server, options: NodeListenOptions): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(options, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+/** Whether the file is a socket on which no process listens. */
+async function isStale(path: string): Promise<boolean> {
+  if (!(await lstat(path)).isSocket()) return false
+  return new Promise((resolve) => {
+    const probe = connect(path)
+    probe.once('connect', () => {
+      probe.destroy()
+      resolve(false)
+    })
+    probe.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code === 'ECONNREFUSED'))
+  })
+}

@@ -1,0 +1,111 @@
+import { createServer, type IncomingMessage, type ServerOptions, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import { IngestError } from '@ingest/core'
+import type { Log } from '../log.ts'
+import { handleRequest } from '../node-handler.ts'
+import type { Router } from '../router.ts'
+import { type Address, listen } from './address.ts'
+import { refuseMalformedRequests } from './malformed-requests.ts'
+import { handshakeTimeoutMs, secureContext, type TlsMaterial } from './tls.ts'
+import { drain, watchTraffic } from './traffic.ts'
+
+export interface ListenOptions extends Address {
+  /** Serves HTTPS, with TLS 1.2 or later. Default: HTTP. */
+  tls?: TlsMaterial
+  /** How long a whole request may take to arrive. Default: 30,000. */
+  requestTimeoutMs?: number
+  /** How long `close` waits for requests in flight. Default: 10,000. */
+  closeTimeoutMs?: number
+}
+
+/** A listening server. */
+export interface Served {
+  /** `http://127.0.0.1:8787`, or `unix:/run/ingest.sock`. */
+  url: string
+  /** 0 for a Unix socket. */
+  port: number
+  /**
+   * Uses another certificate for new connections. If it throws, the current one stays in use.
+   *
+   * @throws {IngestError} `invalid-argument` for material that cannot be used, and for a server without TLS
+   */
+  reloadTls(material: TlsMaterial): void
+  /**
+   * Drains the server. New requests get a 503. The server listens until the requests in flight are done, at least for
+   * 500 ms and at most for `closeTimeoutMs`, then closes every connection. Resolves when all are closed. Does
+   * not close the Ingest. Every call returns the same promise.
+   */
+  close(): Promise<void>
+}
+
+/** How long a request may take to send its headers. */
+export const headersTimeoutMs = 10_000
+export const requestTimeoutMsDefault = 30_000
+/** How long an idle connection is kept: longer than load balancers do, or they would use one that is being closed. */
+export const keepAliveTimeoutMs = 75_000
+/** How often the timeouts of requests are checked. */
+export const connectionsCheckingIntervalMs = 1000
+export const closeTimeoutMsDefault = 10_000
+
+export interface ListenerRole {
+  portDefault: number
+  /** How long the server listens after `close`. */
+  lingerMs: number
+  log: Log | undefined
+  /** Called when the server starts to drain. */
+  onDrain?(): void
+}
+
+/** Serves a router over HTTP/1.1. */
+export async function openListener(
+  router: Router,
+  options: ListenOptions,
+  { portDefault, lingerMs, log, onDrain }: ListenerRole,
+): Promise<Served> {
+  const { tls, requestTimeoutMs = requestTimeoutMsDefault, closeTimeoutMs = closeTimeoutMsDefault } = options
+  const limits = connectionLimits(requestTimeoutMs)
+  const secure = tls && createTlsServer({ ...limits, ...secureContext(tls, log), handshakeTimeout: handshakeTimeoutMs })
+  const server = secure ?? createServer(limits)
+  // a client may close its half of the connection after its request and still read the response
+  Object.assign(server, { httpAllowHalfOpen: true })
+  const traffic = watchTraffic(server)
+  refuseMalformedRequests(server, traffic)
+
+  function handle(req: IncomingMessage, res: ServerResponse, awaitsContinue: boolean): void {
+    traffic.add(req, res)
+    handleRequest(router, req, res, awaitsContinue)
+  }
+  server.on('request', (req, res) => handle(req, res, false))
+  server.on('checkContinue', (req, res) => handle(req, res, true))
+  server.on('checkExpectation', (req, res) => handle(req, res, false))
+
+  const { url, port } = await listen(server, options, portDefault)
+  let closed: Promise<void> | undefined
+  return {
+    url,
+    port,
+    reloadTls(material) {
+      if (!secure) throw new IngestError('invalid-argument', 'This server was started without TLS.')
+      secure.setSecureContext(secureContext(material, log))
+      log?.info({ url }, 'TLS certificate reloaded')
+    },
+    close() {
+      if (closed) return closed
+      onDrain?.()
+      log?.info({ url }, 'draining')
+      closed = drain(server, traffic, { lingerMs, closeTimeoutMs })
+      return closed
+    },
+  }
+}
+
+function connectionLimits(requestTimeoutMs: number): ServerOptions {
+  return {
+    headersTimeout: Math.min(headersTimeoutMs, requestTimeoutMs),
+    requestTimeout: requestTimeoutMs,
+    keepAliveTimeout: keepAliveTimeoutMs,
+    connectionsCheckingInterval: connectionsCheckingIntervalMs,
+    // Node's own 400 has no body
+    requireHostHeader: false,
+  }
+}

@@ -1,0 +1,62 @@
+import { type Server, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { IngestError } from '@ingest/core'
+import { newRequestId, problemResponse } from '../http/response.ts'
+import { discardMs } from '../http/send-response.ts'
+import { headersMax, sendProblem, tooManyHeaders } from '../node-handler.ts'
+import type { Traffic } from './traffic.ts'
+
+/** Responds to what Node cannot parse, after the responses to earlier requests of the connection. */
+export function refuseMalformedRequests(server: Server, traffic: Traffic): void {
+  const refused = new WeakSet<Duplex>()
+  // before Node passes it to 'clientError': without a handshake there is no way to respond
+  server.prependListener('tlsClientError', (_error, socket: Duplex) => {
+    refused.add(socket)
+    socket.destroy()
+  })
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
+    if (refused.has(socket)) return
+    refused.add(socket)
+    const refusal = toRefusal(error)
+    const last = traffic.lastOf(socket)
+    if (!refusal) socket.destroy()
+    else if (!last) refuseConnection(socket, refusal)
+    else if (last.req.complete) last.res.once('close', () => refuseConnection(socket, refusal))
+    else {
+      sendProblem(last.req, last.res, refusal)
+      // after the response, Node does not end a body that is still being read
+      socket.once('close', () => last.req.destroy())
+    }
+  })
+  server.on('connect', (_req, socket) => {
+    // Node has detached this connection
+    socket.on('error', () => socket.destroy()).resume()
+    refuseConnection(socket, new IngestError('malformed-request', 'This server is not a proxy.'))
+  })
+}
+
+/** Undefined for a lost connection: a 400 for a truncated request would make its client drop a valid batch. */
+function toRefusal({ code }: NodeJS.ErrnoException): IngestError | undefined {
+  switch (code) {
+    case 'ECONNRESET':
+    case 'EPIPE':
+    case 'HPE_INVALID_EOF_STATE':
+      return undefined
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new IngestError('request-timeout', 'The request took too long to arrive.')
+    case 'HPE_HEADER_OVERFLOW':
+      return new IngestError('headers-too-large', tooManyHeaders(headersMax))
+    default:
+      return new IngestError('malformed-request', 'This is not a valid HTTP/1.1 request.')
+  }
+}
+
+function refuseConnection(socket: Duplex, error: IngestError): void {
+  if (!socket.writable) return
+  const { status, headers, body } = problemResponse(error, newRequestId())
+  const lines = Object.entries({ ...headers, Connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
+  // further bytes are discarded: closing the connection now would reset it, and lose the response
+  const timer = setTimeout(() => socket.destroy(), discardMs)
+  socket.once('close', () => clearTimeout(timer))
+}

@@ -1,0 +1,68 @@
+import type { EmbeddedIngest, StoreMetric } from '@ingest/core'
+import { Counter, Gauge, type Registry } from 'prom-client'
+
+/** How long a scrape waits for the store: less than the time-out of a scrape, 10 seconds. */
+export const measureTimeoutMs = 2000
+
+/**
+ * Replaces the metrics of the store in the registry by what it measures now. A store that fails or takes longer than
+ * `timeoutMs` has none, and `ingest_store_up` is 0. Only one measurement is in flight at a time, even if it never ends.
+ */
+export function createStoreMetrics(
+  registry: Registry,
+  ingest: Pick<EmbeddedIngest, 'measure'>,
+  timeoutMs: number,
+): { collect(): Promise<void> } {
+  const up = new Gauge({
+    name: 'ingest_store_up',
+    help: 'Whether the store responded to this scrape.',
+    registers: [registry],
+    aggregator: 'min',
+  })
+  let registered: string[] = []
+  let measuring: Promise<readonly StoreMetric[]> | undefined
+
+  function measure(): Promise<readonly StoreMetric[]> {
+    measuring ??= ingest.measure().finally(() => {
+      measuring = undefined
+    })
+    return measuring
+  }
+
+  return {
+    async collect() {
+      const measured = await settleWithin(measure(), timeoutMs)
+      up.set(measured ? 1 : 0)
+      for (const name of registered) registry.removeSingleMetric(name)
+      registered = (measured ?? []).map(({ name }) => name)
+      for (const metric of measured ?? []) register(registry, metric)
+    },
+  }
+}
+
+/** Undefined for a promise that rejects or takes too long. */
+async function settleWithin<T>(promise: Promise<T>, timeoutMs: number): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<undefined>((resolve) => {
+    timer = setTimeout(resolve, timeoutMs, undefined)
+  })
+  try {
+    return await Promise.race([promise, timeout])
+  } catch {
+    return undefined
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function register(registry: Registry, { name, help, type, aggregate, values }: StoreMetric): void {
+  const labelNames = [...new Set(values.flatMap(({ labels }) => Object.keys(labels ?? {})))]
+  const options = { name, help, labelNames, registers: [registry], aggregator: aggregate }
+  if (type === 'counter') {
+    const counter = new Counter(options)
+    for (const { labels = {}, value } of values) counter.inc(labels, value)
+  } else {
+    const gauge = new Gauge(options)
+    for (const { labels = {}, value } of values) gauge.set(labels, value)
+  }
+}

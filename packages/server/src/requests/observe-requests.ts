@@ -1,0 +1,104 @@
+import type { EmbeddedIngest } from '@ingest/core'
+import type { HttpRequest } from '../http/request.ts'
+import type { RequestRecord } from '../http/request-record.ts'
+import { type HttpResponse, isStream } from '../http/response.ts'
+import type { BodyStream } from '../http/stream.ts'
+import { isEnabled, type Log } from '../log.ts'
+import type { Metrics, RequestMetrics } from '../metrics/metrics.ts'
+import { traceIdOf } from './request-id.ts'
+import { isTracing, type RequestSpan, startSpan } from './spans.ts'
+import { createTrafficLog } from './traffic-log.ts'
+
+/** A request that is measured, logged or traced. */
+export interface ObservedRequest extends RequestRecord {
+  isLogged: boolean
+  span?: RequestSpan
+  metrics: RequestMetrics | undefined
+}
+
+/** Measures, logs and traces requests. */
+export interface RequestObserver {
+  /** Undefined for a request that is not observed, which costs nothing further. */
+  begin(request: HttpRequest, requestId: string, route: string): ObservedRequest | undefined
+  /** Ends a request with its response, once its body has ended. Returns that body. */
+  end(record: ObservedRequest, response: HttpResponse): HttpResponse['body']
+}
+
+export function observeRequests(ingest: EmbeddedIngest, log: Log, metrics?: Metrics): RequestObserver {
+  const traffic = isEnabled(log, 'warn') ? createTrafficLog(log, ingest) : undefined
+  const measured = metrics?.requests
+
+  function finish(record: ObservedRequest): void {
+    record.endedAt = performance.now()
+    measured?.end(record)
+    traffic?.count(record)
+    record.span?.end(record)
+    if (record.isLogged) log.debug(fieldsOf(record), 'request')
+  }
+
+  return {
+    begin(request, requestId, route) {
+      const isLogged = isEnabled(log, 'debug')
+      const isTraced = isTracing()
+      if (!measured && !traffic && !isLogged && !isTraced) return undefined
+      measured?.begin()
+      const { method, headers } = request
+      const startedAt = performance.now()
+      const record: ObservedRequest = {
+        requestId,
+        route,
+        method,
+        startedAt,
+        isLogged,
+        metrics: measured,
+        status: 0,
+        endedAt: 0,
+      }
+      if (isTraced) record.span = startSpan(request, record)
+      const traceId = record.span?.traceId ?? (isLogged ? traceIdOf(headers) : undefined)
+      if (traceId !== undefined) record.traceId = traceId
+      return record
+    },
+    end(record, { status, body }) {
+      record.status = status
+      if (isStream(body)) return watchEnd(body, () => finish(record))
+      finish(record)
+      return body
+    },
+  }
+}
+
+/** The fields of a line of the log: none is secret, and none is chosen by a client that is not authenticated. */
+function fieldsOf({ requestId, traceId, method, route, projectId, keyId, ...rest }: ObservedRequest): object {
+  const { status, code, outcome, startedAt, endedAt } = rest
+  const ms = Math.round((endedAt - startedAt) * 1000) / 1000
+  return { requestId, traceId, method, route, projectId, keyId, status, code, ...outcome, ms }
+}
+
+/** The same stream, which calls `onEnd` once: at its end, its error or its return. */
+function watchEnd(stream: BodyStream, onEnd: () => void): BodyStream {
+  let isEnded = false
+  function end(): void {
+    if (isEnded) return
+    isEnded = true
+    onEnd()
+  }
+  const watched: BodyStream = {
+    async next() {
+      try {
+        const result = await stream.next()
+        if (result.done) end()
+        return result
+      } catch (error) {
+        end()
+        throw error
+      }
+    },
+    async return() {
+      end()
+      return stream.return()
+    },
+    [Symbol.asyncIterator]: () => watched,
+  }
+  return watched
+}
