@@ -71,8 +71,9 @@ const floors: Record<string, string[][]> = {
   ],
   'packages/client/src': [['http', 'batch', 'upload'], ['calls', 'import'], ['client.ts'], ['sender'], ['index.ts']],
   'packages/cli/src': [
-    ['io.ts', 'options.ts'],
+    ['io.ts', 'options.ts', 'version.ts'],
     ['store.ts'],
+    ['config'],
     ['settings.ts', 'connect.ts', 'terminal'],
     ['exit-code.ts', 'files'],
     ['copy', 'export', 'serve'],

@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs'
 import { styleText } from 'node:util'
 import { Command, type CommanderError, Help } from 'commander'
 import { checkCommand } from './commands/check.ts'
 import { completionCommand } from './commands/completion.ts'
+import { configCommand } from './commands/config.ts'
 import { copyCommand } from './commands/copy.ts'
 import { exportCommand } from './commands/export.ts'
 import { findCommand } from './commands/find.ts'
@@ -16,8 +16,9 @@ import { serveCommand } from './commands/serve.ts'
 import { statsCommand } from './commands/stats.ts'
 import { tailCommand } from './commands/tail.ts'
 import { exitCodeHelp } from './exit-code.ts'
-import { hasColors, type Io } from './io.ts'
-import { applySettings, findTargetOptions, getSetting, resolveSettings } from './settings.ts'
+import { hasColors, type Io, printMessage } from './io.ts'
+import { applySettings, findTargetOptions, getSetting, passwordWarning, resolveSettings } from './settings.ts'
+import { version } from './version.ts'
 
 /** The program with all its commands. They throw failures; the caller reports them. */
 export function createProgram(io: Io): Command {
@@ -53,6 +54,7 @@ export function createProgram(io: Io): Command {
     copyCommand(io),
     migrateCommand(io),
     restoreCommand(io),
+    configCommand(io),
     completionCommand(io),
   ]
   for (const command of commands) program.addCommand(adopt(command, program, io))
@@ -73,6 +75,10 @@ function adopt(command: Command, parent: Command, io: Io): Command {
   if (command.commands.length > 0) command.helpCommand(true)
   for (const child of command.commands) adopt(child, command, io)
   applySettings(command, io.env)
+  command.hook('preAction', () => {
+    const warning = passwordWarning(command)
+    if (warning !== undefined && command.name() !== 'serve') printMessage(io, warning)
+  })
   return command.exitOverride((error: CommanderError) => {
     if (error.code === 'commander.missingArgument') resolveSettings(command, io.env)
     throw error
@@ -121,8 +127,4 @@ export function normalizeArgs(program: Command, args: readonly string[]): readon
   if (next === undefined) return isHelp || isGroup ? [...words, '--help'] : words
   if (!isGroup) return isHelp ? [...words.slice(0, depth), '--help'] : words
   return next.startsWith('-') || next === 'help' ? words : words.slice(0, depth + 1)
-}
-
-function version(): string {
-  return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version
 }

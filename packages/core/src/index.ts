@@ -50,7 +50,7 @@ export type {
   VerificationOptions,
 } from './maps/map.ts'
 export type { MapRules } from './maps/maps.ts'
-export { chunkBytesMax, manifestChunksMax } from './maps/publication.ts'
+export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } from './maps/publication.ts'
 
 // Keys
 

@@ -9,6 +9,9 @@ import { createRateLimiter, type RateLimiter, unlimited } from './limits/rate-li
 import type { RateLimits } from './limits/rate-limits.ts'
 import { createErrorLog, errorsToConsole, type Log, type LogError } from './log.ts'
 import type { Metrics } from './metrics/metrics.ts'
+import type { DescribedRoute } from './openapi/document.ts'
+import { createOpenapiRoute } from './openapi/get-openapi.ts'
+import type { RouteName } from './openapi/operations.ts'
 import { type ObservedRequest, observeRequests } from './requests/observe-requests.ts'
 import { requestIdOf, traceIdOf } from './requests/request-id.ts'
 import { type Route, runRoute, type Services } from './route.ts'
@@ -16,12 +19,12 @@ import { eventsConcurrency, getEvents } from './routes/get-events.ts'
 import { getChunk, getMapContent } from './routes/get-map-content.ts'
 import { getMaps } from './routes/get-maps.ts'
 import { getBuilds, getStats } from './routes/get-stats.ts'
-import { getLivez, getReadyz } from './routes/health.ts'
+import { getLivez, getReadyz, type HealthContext } from './routes/health.ts'
 import { postBatch } from './routes/post-batch.ts'
 import { putChunks } from './routes/put-chunks.ts'
 import { checkPublicationBytesMax, publicationBytesMaxDefault, putMap } from './routes/put-map.ts'
 
-/** To add a route, write its handler in routes/ and add a row. Responses to HEAD are those to GET, without their body. */
+/** To add a route, write its handler in routes/, describe it in openapi/operations.ts and add a row. Responses to HEAD are those to GET, without their body. */
 // biome-ignore format: a table
 const projectRoutes: readonly Row[] = [
   // method, path,               scope,          concurrency,       rate budget, handler
@@ -37,18 +40,31 @@ const projectRoutes: readonly Row[] = [
 ]
 
 /** Without credentials and limits, also while the server drains. */
-const healthRoutes = [
+const openRoutes: readonly OpenRow[] = [
   ['GET', '/livez', getLivez],
   ['GET', '/readyz', getReadyz],
-] as const
+  ['GET', '/openapi.json', createOpenapiRoute(describeRoutes)],
+]
+
+function describeRoutes(): DescribedRoute[] {
+  return [
+    ...projectRoutes.map(([method, path, scope, concurrency, budget]) => {
+      return { method, path, limits: { scope, concurrency, budget } }
+    }),
+    ...openRoutes.map(([method, path]) => ({ method, path })),
+  ]
+}
 
 type Row = [
-  method: string,
-  path: string,
+  ...name: RouteName,
   scope: Route['scope'],
   concurrency: Route['concurrency'],
   budget: Route['budget'],
   handle: Route['handle'],
+]
+type OpenRow = [
+  ...name: RouteName,
+  handle: (context: HealthContext & { request: HttpRequest }) => Promise<HttpResponse>,
 ]
 
 export interface HandlerOptions {
@@ -181,8 +197,8 @@ function indexRoutes(): ReadonlyMap<string, ReadonlyMap<string, Run>> {
       return runRoute(route, services, request, headers, watch)
     })
   }
-  for (const [method, path, handle] of healthRoutes) {
-    add(method, path, ({ ingest, isDraining }) => handle({ ingest, isDraining: isDraining() }))
+  for (const [method, path, handle] of openRoutes) {
+    add(method, path, ({ ingest, isDraining }, request) => handle({ ingest, isDraining: isDraining(), request }))
   }
   return routes
 }

@@ -1,14 +1,27 @@
 import { Command } from 'commander'
 import type { Io } from '../io.ts'
 import { jsonOption } from '../options.ts'
+import { announce } from '../serve/announce.ts'
 import { runServer } from '../serve/run-server.ts'
-import { serveOptions, toServeSettings } from '../serve/serve-options.ts'
+import { serveOptions, settingsReader, toServeSettings } from '../serve/serve-options.ts'
+import { passwordWarning } from '../settings.ts'
 
 /** `ingest serve`. */
 export function serveCommand(io: Io): Command {
   const command = new Command('serve').description('serve the HTTP API on a store, creating a missing one')
   for (const option of [...serveOptions(), jsonOption()]) command.addOption(option)
-  return command.addHelpText('after', serveHelp).action(() => runServer(io, toServeSettings(command)))
+  return command.addHelpText('after', serveHelp).action(() => {
+    const reload = settingsReader(command, io.env)
+    const settings = toServeSettings(command)
+    const warning = passwordWarning(command)
+    return runServer(io, settings, {
+      reload,
+      async onListening(running) {
+        await announce(io, settings, running)
+        if (warning !== undefined) running.log.warn(warning)
+      },
+    })
+  })
 }
 
 const serveHelp = `

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { Io } from '../io.ts'
 import {
   byteCount,
   chosenOptions,
@@ -12,8 +13,9 @@ import {
   parseProjectId,
   wholeNumber,
 } from '../options.ts'
-import { getConfigFile } from '../settings.ts'
+import { getConfigFile, resolveSettings } from '../settings.ts'
 import { parseStore, storeOptions } from '../store.ts'
+import type { Reloaded } from './reload.ts'
 import { type LogFormat, logFormats } from './serve-log.ts'
 import type { RetentionRule, ServeSettings } from './serve-settings.ts'
 
@@ -270,11 +272,47 @@ export function toServeSettings(command: Command): ServeSettings {
   }
 }
 
+/**
+ * Returns what reads the settings of a parsed command again: those on the command line and in the environment stay.
+ *
+ * @throws {CommanderError} as it was read first
+ */
+export function settingsReader(command: Command, env: Io['env']): () => Reloaded {
+  const before: Record<string, unknown> = { ...command.opts() }
+  return () => {
+    resolveSettings(command, env)
+    const settings = toServeSettings(command)
+    const needRestart = command.options.filter((option) => {
+      const name = option.attributeName()
+      return !isReloaded(name, before[name], command.getOptionValue(name))
+    })
+    return { settings, needRestart: needRestart.map(({ long }) => long ?? '') }
+  }
+}
+
+/** Whether a running server takes over a change: see `reloadOnSignal`. */
+function isReloaded(name: string, before: unknown, now: unknown): boolean {
+  if (name === 'logLevel' || name === 'retain') return true
+  // it cannot change between HTTP and HTTPS
+  if (name === 'tlsCert' || name === 'tlsKey') return (before === undefined) === (now === undefined)
+  return JSON.stringify(before) === JSON.stringify(now)
+}
+
 function chooseAddress(command: Command, { socket, host, port }: ServeOptions): ServeSettings['listen'] {
   const chosen = chosenOptions(command, ['socket', 'host', 'port'])
   if (!chosen.includes('socket') || socket === undefined) return { host, port }
   if (chosen.length > 1) command.error(`--socket replaces --host and --port: remove ${listFlags(chosen.slice(1))}`)
   return { socket }
+}
+
+/** The keys of options that others replace. */
+export function listOverridden(command: Command): Set<string> {
+  const [target] = chosenOptions(command, ['data', 'store'])
+  const address = chosenOptions(command, ['socket', 'host', 'port'])
+  return new Set([
+    ...(target === undefined ? [] : target === 'data' ? ['store'] : ['data']),
+    ...(address.length === 0 ? [] : address.includes('socket') ? ['host', 'port'] : ['socket']),
+  ])
 }
 
 function chooseTls(command: Command, { tlsCert: cert, tlsKey: key }: ServeOptions): ServeSettings['tls'] {

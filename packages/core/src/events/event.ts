@@ -86,13 +86,25 @@ export const knownFields: readonly KnownField[] = [
 ]
 
 /** The rule as JSON Schema, which counts characters where the rule counts bytes. */
-function toJsonSchema({ text, bytesMin, bytesMax, integerMin }: KnownField): TSchema {
+function toJsonSchema(field: KnownField): TSchema {
+  const { text, bytesMin, bytesMax, integerMin } = field
   const length = { ...(bytesMin > 0 && { minLength: bytesMin }), maxLength: bytesMax }
   const types: TSchema[] = [{ type: 'string', ...(text === 'timestamp' ? { format: 'date-time' } : length) }]
   if (integerMin !== undefined) {
     types.push({ type: 'integer', ...(integerMin !== anyInteger && { minimum: integerMin }) })
   }
-  return { anyOf: [...types, { type: 'null' }] }
+  return { anyOf: [...types, { type: 'null' }], description: ruleOf(field) }
+}
+
+/** The rule for people. */
+function ruleOf({ text, bytesMin, bytesMax, integerMin }: KnownField): string {
+  if (text === 'timestamp') {
+    return 'RFC 3339 with a zone, such as `2026-11-20T17:51:00.250Z`, or integer milliseconds since 1970'
+  }
+  const length = bytesMin === 0 ? `at most ${bytesMax} bytes` : `${bytesMin} to ${bytesMax} bytes`
+  const characters = text === 'name' ? ', same characters as `eventId`' : ''
+  const integer = integerMin === undefined ? '' : ', or an integer up to ±9,007,199,254,740,991'
+  return `string of ${length}${characters}${integer}`
 }
 
 /** An event as JSON Schema, for documentation and code generators. The server checks the exact rules, in bytes. */
@@ -100,8 +112,13 @@ export const EventSchema: TSchema = {
   type: 'object',
   required: ['projectId', 'eventId'],
   properties: {
-    projectId: { type: 'string', pattern: projectIdPattern.source },
-    eventId: { type: 'string', minLength: 1, maxLength: eventIdBytesMax },
+    projectId: { type: 'string', pattern: projectIdPattern.source, description: 'that of the request' },
+    eventId: {
+      type: 'string',
+      minLength: 1,
+      maxLength: eventIdBytesMax,
+      description: `string of 1 to ${eventIdBytesMax} bytes of UTF-8 without control characters and lone surrogates`,
+    },
     ...Object.fromEntries(knownFields.map((field) => [field.name, toJsonSchema(field)])),
   },
 }

@@ -2,7 +2,7 @@ import { createHash, webcrypto } from 'node:crypto'
 import type { Issue } from '../error.ts'
 import type { Digest } from './map.ts'
 
-const digestPattern = /^sha256:[0-9a-f]{64}$/
+export const digestPattern = /^sha256:[0-9a-f]{64}$/
 
 /** Whether `value` is `sha256:` and 64 lower-case hex digits. */
 export function isDigest(value: unknown): value is Digest {

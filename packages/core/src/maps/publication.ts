@@ -1,7 +1,8 @@
+import type { TSchema } from 'typebox'
 import { IngestError, type Issue } from '../error.ts'
 import { canonicalJson } from '../json/canonical-json.ts'
 import { isObject, issuesMax, nameIssue, textOrIntegerIssue } from '../validation.ts'
-import { digestIssue, digestOf } from './digest.ts'
+import { digestIssue, digestOf, digestPattern } from './digest.ts'
 import type { ChunkRef, ChunkUpload, Manifest, MapId } from './map.ts'
 
 /** The largest chunk, in bytes. */
@@ -84,6 +85,52 @@ function toMapId({ placeId, buildId }: MapId): MapId {
 // RFC 9110 section 8.3.1, with parameters
 const token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 const mediaType = new RegExp(`^${token}/${token}(?:[ \\t]*;[ \\t]*${token}=(?:${token}|"[ !#-\\[\\]-~]*"))*$`)
+
+const idProperties = {
+  placeId: {
+    anyOf: [{ type: 'string', minLength: 1, maxLength: idBytesMax }, { type: 'integer' }],
+    description: 'As in events; an integer means its decimal string.',
+  },
+  buildId: { type: 'string', minLength: 1, maxLength: idBytesMax, description: 'As in events.' },
+}
+const digest = { type: 'string', pattern: digestPattern.source }
+
+/** A manifest as JSON Schema. */
+export const ManifestSchema: TSchema = {
+  type: 'object',
+  required: ['contentType', 'size', 'digest', 'chunks'],
+  properties: {
+    contentType: { type: 'string', maxLength: contentTypeBytesMax, pattern: mediaType.source },
+    size: { type: 'integer', minimum: 0, description: 'The sum of the sizes of the chunks, in bytes.' },
+    digest: { ...digest, description: 'Over the bytes of all chunks one after another: `sha256sum` gives it.' },
+    chunks: {
+      type: 'array',
+      maxItems: manifestChunksMax,
+      description: 'The chunks in order; one may repeat.',
+      items: {
+        type: 'object',
+        required: ['digest', 'size'],
+        properties: { digest, size: { type: 'integer', minimum: 1, maximum: chunkBytesMax } },
+      },
+    },
+  },
+}
+
+/** A publication as JSON Schema, for documentation and code generators. The server checks the exact rules. */
+export const PublicationSchema: TSchema = {
+  oneOf: [
+    {
+      type: 'object',
+      required: ['placeId', 'buildId', 'map'],
+      properties: { ...idProperties, map: { description: 'Any JSON value, stored as canonical JSON (RFC 8785).' } },
+    },
+    {
+      type: 'object',
+      required: ['placeId', 'buildId', 'manifest'],
+      properties: { ...idProperties, manifest: ManifestSchema },
+    },
+  ],
+}
 
 function contentTypeIssue(value: unknown, path: string): Issue | undefined {
   const message = 'Expected a media type such as application/json.'

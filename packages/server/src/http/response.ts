@@ -67,7 +67,7 @@ export function isStream<Stream extends AsyncIterable<Uint8Array>>(body: string 
 export const newRequestId: () => string = randomUUID
 
 /** A response in JSON. */
-export function jsonResponse(status: number, value: object): HttpResponse & { body: string } {
+export function jsonResponse<Value extends object>(status: number, value: Value): HttpResponse & { body: string } {
   const body = JSON.stringify(value)
   return {
     status,

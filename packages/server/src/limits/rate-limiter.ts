@@ -15,7 +15,8 @@ import {
 /** The limits that a route counts against. */
 export type Budget = 'batches' | 'maps' | 'reads'
 
-const quotasByBudget: Readonly<Record<Budget, readonly QuotaName[]>> = {
+/** The limits of each budget. */
+export const quotasByBudget: Readonly<Record<Budget, readonly QuotaName[]>> = {
   batches: ['requests', 'events', 'batchBytes'],
   maps: ['mapBytes'],
   reads: ['readBytes'],

@@ -1,7 +1,8 @@
-import { type Ingest, IngestError, type MapPage, type MapStatus } from '@ingest/core'
+import { type Ingest, IngestError } from '@ingest/core'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { RouteContext } from '../route.ts'
+import type { Body, MapPage, MapStatus } from './bodies.ts'
 
 /** The most maps of one page. */
 export const mapsPageMax = 1_000
@@ -15,7 +16,7 @@ export async function getMaps({ request, ingest }: RouteContext): Promise<HttpRe
   return jsonResponse(200, await findMaps(ingest, request.query))
 }
 
-async function findMaps(ingest: Ingest, query: string): Promise<MapStatus | MapPage> {
+async function findMaps(ingest: Ingest, query: string): Promise<Body<typeof MapStatus> | Body<typeof MapPage>> {
   const { placeId, buildId, cursor, limit } = parseQuery(query, ['placeId', 'buildId', 'cursor', 'limit'])
   if (placeId === undefined || buildId === undefined) {
     const count = parseLimit(limit, mapsPageMax)

@@ -1,6 +1,7 @@
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { RouteContext } from '../route.ts'
+import type { Body, BuildPage, Stats } from './bodies.ts'
 
 /** The most builds of one page. */
 export const buildsPageMax = 1_000
@@ -19,7 +20,11 @@ export async function getStats({ request, ingest, limiter }: RouteContext): Prom
   await limiter.chargeReadBytes(ingest.projectId, statsReadBytes)
   const stats = await ingest.getStats()
   await limiter.chargeReadBytes(ingest.projectId, stats.builds * buildReadBytes)
-  return jsonResponse(200, { ...stats, firstAt: toIsoTime(stats.firstAt), lastAt: toIsoTime(stats.lastAt) })
+  return jsonResponse<Body<typeof Stats>>(200, {
+    ...stats,
+    firstAt: toIsoTime(stats.firstAt),
+    lastAt: toIsoTime(stats.lastAt),
+  })
 }
 
 /**
@@ -35,7 +40,7 @@ export async function getBuilds({ request, ingest, limiter }: RouteContext): Pro
     ...(count !== undefined && { limit: count }),
   })
   await limiter.chargeReadBytes(ingest.projectId, builds.length * buildReadBytes)
-  return jsonResponse(200, {
+  return jsonResponse<Body<typeof BuildPage>>(200, {
     builds: builds.map((build) => ({ ...build, frozenAt: toIsoTime(build.frozenAt) })),
     next,
   })

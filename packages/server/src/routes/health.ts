@@ -1,6 +1,7 @@
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { serverDraining } from '../http/cancellation.ts'
 import { type HttpResponse, jsonResponse, statusByCode } from '../http/response.ts'
+import type { Body, Health } from './bodies.ts'
 
 export interface HealthContext {
   ingest: EmbeddedIngest
@@ -9,7 +10,7 @@ export interface HealthContext {
 
 /** `GET /livez`: 200 while the process runs. */
 export async function getLivez(): Promise<HttpResponse> {
-  return jsonResponse(200, { status: 'alive' })
+  return jsonResponse<Body<typeof Health>>(200, { status: 'alive' })
 }
 
 /**
@@ -25,5 +26,5 @@ export async function getReadyz({ ingest, isDraining }: HealthContext): Promise<
     if (error instanceof IngestError && statusByCode[error.code] === 503) throw error
     throw new IngestError('store-failed', 'The store cannot store batches now.', { cause: error })
   }
-  return jsonResponse(200, { status: 'ready' })
+  return jsonResponse<Body<typeof Health>>(200, { status: 'ready' })
 }

@@ -4,6 +4,7 @@ import { checkBodyHeaders } from '../http/body-headers.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import { readChargedBody } from '../limits/charged-body.ts'
 import type { RouteContext } from '../route.ts'
+import type { BatchResult, Body } from './bodies.ts'
 
 const limit = { bytesMax: batchBytesMax, tooLarge: batchTooLarge }
 const kinds = new Map([['application/json', { limit }]])
@@ -40,5 +41,5 @@ export async function postBatch({ request, ingest, limiter, record }: RouteConte
   // a retry would be older than its sender's clock
   if (accepted === eventCount) setSkew?.()
   if (record) record.outcome = { accepted, duplicates, rejected: rejected.length }
-  return jsonResponse(202, result)
+  return jsonResponse<Body<typeof BatchResult>>(202, result)
 }

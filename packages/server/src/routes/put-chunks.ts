@@ -1,16 +1,15 @@
-import { type ChunkUpload, chunkBytesMax, IngestError, type Issue, type PutChunksResult } from '@ingest/core'
+import { type ChunkUpload, chunkBytesMax, IngestError, type Issue } from '@ingest/core'
 import { parseJson, stripByteOrderMark } from '@ingest/core/internal'
 import { type BodyKind, checkBodyHeaders } from '../http/body-headers.ts'
 import { parseQuery } from '../http/query.ts'
 import type { BodyLimit } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { RouteContext } from '../route.ts'
+import { type Body, chunksMax, type PutChunkResult, type PutChunksResult } from './bodies.ts'
 import { storeUpload } from './store-upload.ts'
 
 /** The largest body of chunks in JSON. */
 export const chunksBytesMax = 4_194_304
-/** The most chunks of one body in JSON. */
-export const chunksMax = 64
 
 /** The bytes of one chunk, or several chunks in JSON. */
 interface ChunksKind extends BodyKind {
@@ -49,7 +48,7 @@ async function putOne(context: RouteContext, gzip: boolean): Promise<HttpRespons
   const result = await storeUpload(context, { gzip, limit: chunkLimit }, (body, options) =>
     context.ingest.putChunk(digest, body, options),
   )
-  return jsonResponse(result.outcome === 'stored' ? 201 : 200, result)
+  return jsonResponse<Body<typeof PutChunkResult>>(result.outcome === 'stored' ? 201 : 200, result)
 }
 
 async function putSeveral(context: RouteContext, gzip: boolean): Promise<HttpResponse> {
@@ -61,7 +60,7 @@ async function putSeveral(context: RouteContext, gzip: boolean): Promise<HttpRes
     const refused = stored.rejected.map((each) => ({ ...each, index: uploads[each.index]?.index ?? each.index }))
     return { ...stored, rejected: [...rejected, ...refused].sort((a, b) => a.index - b.index) }
   })
-  return jsonResponse(200, result)
+  return jsonResponse<Body<typeof PutChunksResult>>(200, result)
 }
 
 function limitOf(bytesMax: number, code: 'body-too-large' | 'chunk-too-large', message: string): BodyLimit {
@@ -82,7 +81,7 @@ function parseChunks(envelope: unknown) {
     )
   }
   const uploads: { index: number; chunk: ChunkUpload }[] = []
-  const rejected: PutChunksResult['rejected'] = []
+  const rejected: Body<typeof PutChunksResult>['rejected'] = []
   for (const [index, value] of chunks.entries()) {
     const { chunk, digest, issues } = parseChunk(value)
     if (chunk) uploads.push({ index, chunk })

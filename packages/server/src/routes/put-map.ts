@@ -5,12 +5,13 @@ import { parseQuery } from '../http/query.ts'
 import type { BodyLimit, HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { RouteContext } from '../route.ts'
+import type { Body, PublishedMap } from './bodies.ts'
 import { storeUpload } from './store-upload.ts'
 
 /** The default largest body of a publication. */
 export const publicationBytesMaxDefault = 1_048_576
 
-const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
+export const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
   created: 201,
   replaced: 200,
   unchanged: 200,
@@ -31,7 +32,7 @@ export async function putMap(context: RouteContext): Promise<HttpResponse> {
     // publishMap checks it
     ingest.publishMap(parseJson(stripByteOrderMark(body)) as Publication, { ...options, ...verification }),
   )
-  return jsonResponse(statusByOutcome[published.outcome], published)
+  return jsonResponse<Body<typeof PublishedMap>>(statusByOutcome[published.outcome], published)
 }
 
 /** @throws {IngestError} `invalid-argument` */

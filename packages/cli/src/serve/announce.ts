@@ -1,0 +1,63 @@
+import type { EmbeddedIngest } from '@ingest/core'
+import { type Io, writeJson, writeStdout } from '../io.ts'
+import { toStoreArgument, toStoreMember } from '../store.ts'
+import { version } from '../version.ts'
+import type { RunningServer } from './listen.ts'
+import type { Log } from './serve-log.ts'
+import type { ServeSettings } from './serve-settings.ts'
+
+/** Prints where the server listens, logs in one line what is in force, and warns of a store without keys. */
+export async function announce(io: Io, settings: ServeSettings, running: RunningServer): Promise<void> {
+  const { served, admin, ingest, log } = running
+  const { url, port } = served
+  const named = toStoreMember(settings.store)
+  const inForce = {
+    url,
+    ...named,
+    version: version(),
+    admin: admin?.url ?? 'off',
+    ...describeSettings(settings),
+    config: settings.config ?? 'none',
+    pid: process.pid,
+  }
+  log.info(inForce, 'listening')
+  if (settings.json) {
+    const members = { version: inForce.version, admin: admin?.url ?? null, config: settings.config ?? null }
+    await writeJson(io, { ok: true, url, port, ...named, pid: process.pid, ...members, workers: settings.workers })
+  } else await writeStdout(io, `listening on ${url}\n`)
+  await warnIfNoKeys(ingest, settings.store, log)
+}
+
+function describeSettings({ tls, rateLimits, retention, workers }: ServeSettings) {
+  return {
+    tls: tls ? 'on' : 'off',
+    rateLimit: rateLimits ? `${rateLimits.requests?.perSecond},${rateLimits.events?.perSecond}` : 'off',
+    retain: formatRetention(retention),
+    workers,
+  }
+}
+
+/** `90d`, or `demo=30d,*=90d`; `off` for no rules. */
+export function formatRetention(rules: ServeSettings['retention']): string {
+  if (rules.length === 0) return 'off'
+  return rules.map(([project, keep]) => `${project}=${keep === 'off' ? keep : formatDuration(keep)}`).join(',')
+}
+
+const units = [
+  [86_400_000, 'd'],
+  [3_600_000, 'h'],
+  [60_000, 'm'],
+  [1000, 's'],
+] as const
+
+function formatDuration(ms: number): string {
+  const [unitMs, unit] = units.find(([unitMs]) => ms % unitMs === 0) ?? [1, 'ms']
+  return `${ms / unitMs}${unit}`
+}
+
+/** Without a key, every request is refused, which clients cannot tell from a wrong key. */
+async function warnIfNoKeys({ listProjects, keys }: EmbeddedIngest, store: string, log: Log): Promise<void> {
+  for (const projectId of await listProjects()) if ((await keys.list(projectId)).length > 0) return
+  const command = `ingest keys create ${toStoreArgument(store)} --project <id>`
+  log.warn(`the store has no key, so every request is refused; create one: ${command}`)
+}

@@ -1,0 +1,144 @@
+import { type ErrorCode, EventSchema, ManifestSchema, PublicationSchema } from '@ingest/core'
+import { statusByCode } from '../http/response.ts'
+import {
+  Batch,
+  BatchResult,
+  BuildPage,
+  ChunksUpload,
+  Digest,
+  EventLine,
+  Health,
+  Issue,
+  MapPage,
+  MapStatus,
+  PublishedMap,
+  PutChunkResult,
+  PutChunksResult,
+  RejectedEvent,
+  Stats,
+} from '../routes/bodies.ts'
+import type { Header } from './operations.ts'
+import { codesOfRoutes, meaningOf, Problem, problemExample } from './problems.ts'
+
+export type Json = Record<string, unknown>
+
+/** Where links into docs/ lead. */
+const docsUrl = 'https://github.com/ingest/ingest/blob/main/docs/'
+
+/** Markdown with its links into docs/ as URLs. */
+export function absoluteLinks(markdown: string): string {
+  return markdown.replace(/\]\((?=[\w-]+\.md)/g, `](${docsUrl}`)
+}
+
+const schemas: Readonly<Record<string, object>> = {
+  Batch,
+  BatchResult,
+  BuildPage,
+  ChunksUpload,
+  Digest,
+  Event: EventSchema,
+  EventLine,
+  Health,
+  Issue,
+  Manifest: ManifestSchema,
+  MapPage,
+  MapStatus,
+  Problem,
+  Publication: PublicationSchema,
+  PublishedMap,
+  PutChunkResult,
+  PutChunksResult,
+  RejectedEvent,
+  Stats,
+}
+const nameBySchema = new Map(Object.entries(schemas).map(([name, schema]) => [schema, name]))
+
+/** A schema whose named parts are references. */
+export function withReferences(value: unknown, isRoot = false): unknown {
+  if (Array.isArray(value)) return value.map((each) => withReferences(each))
+  if (typeof value !== 'object' || value === null) return value
+  const name = nameBySchema.get(value)
+  if (name !== undefined && !isRoot) return { $ref: `#/components/schemas/${name}` }
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withReferences(each)]))
+}
+
+const text = { type: 'string' }
+
+/** The headers of responses. */
+const headers: Readonly<Record<Header, { description: string; schema: object; isOptional?: true }>> = {
+  'Accept-Ranges': { description: 'The unit of `Range`.', schema: { const: 'bytes' } },
+  Allow: { description: 'The methods of the path.', schema: text },
+  'Cache-Control': { description: '`no-store` unless stated otherwise.', schema: text },
+  'Content-Length': {
+    description: 'Missing where the length is not known when the response starts.',
+    schema: { type: 'integer' },
+    isOptional: true,
+  },
+  'Content-Range': {
+    description: 'The range and the size of the map.',
+    schema: { type: 'string', pattern: '^bytes (\\d+-\\d+|\\*)/\\d+$' },
+  },
+  ETag: { description: 'The digest of the bytes, as a strong entity tag.', schema: text },
+  RateLimit: {
+    description: 'What remains of each limit, if the server has rate limits ([draft 11](http-api.md#rate-limits)).',
+    schema: text,
+    isOptional: true,
+  },
+  'RateLimit-Policy': {
+    description: 'The limits, in the same order.',
+    schema: text,
+    isOptional: true,
+  },
+  'Retry-After': { description: 'Seconds to wait.', schema: { type: 'integer', minimum: 1 } },
+  Vary: { description: 'What the response depends on.', schema: text },
+  'WWW-Authenticate': { description: 'The challenge (RFC 9110 section 11.6.1).', schema: text },
+  'X-Content-Type-Options': { description: 'Keeps browsers from guessing.', schema: { const: 'nosniff' } },
+  'X-Request-Id': { description: 'The id of this request, also in the log and in problem documents.', schema: text },
+}
+
+/** References to headers by name. */
+export function headerReferences(names: readonly Header[]): Json {
+  return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
+}
+
+/** The response to errors of one status. */
+export function problemContent(status: number, codes: readonly ErrorCode[]): Json {
+  const schema = {
+    allOf: [
+      { $ref: '#/components/schemas/Problem' },
+      {
+        type: 'object',
+        required: ['status', 'code'],
+        properties: { status: { const: status }, code: { enum: codes } },
+      },
+    ],
+  }
+  const examples = Object.fromEntries(codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]))
+  return { 'application/problem+json': { schema, examples } }
+}
+
+/** The components that operations refer to, besides responses. */
+export function components(): Json {
+  return {
+    schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, withReferences(schema, true)])),
+    headers: Object.fromEntries(
+      Object.entries(headers).map(([name, { description, schema, isOptional }]) => [
+        name,
+        { description: absoluteLinks(description), schema, ...(!isOptional && { required: true }) },
+      ]),
+    ),
+    examples: Object.fromEntries(codesOfRoutes.map((code) => [code, exampleOf(code)])),
+    securitySchemes,
+  }
+}
+
+function exampleOf(code: ErrorCode): Json {
+  const summary = absoluteLinks(`${statusByCode[code]}: ${meaningOf(code)}`)
+  return { summary, value: problemExample(code) }
+}
+
+const key = 'An active key with the scope of the operation, of the project in `X-Project-Id`.'
+const securitySchemes = {
+  ingestionKey: { type: 'apiKey', in: 'header', name: 'X-Ingestion-Key', description: key },
+  bearer: { type: 'http', scheme: 'bearer', description: key },
+}

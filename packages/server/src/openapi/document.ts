@@ -1,0 +1,237 @@
+import type { ErrorCode } from '@ingest/core'
+import { concurrencyLimits } from '../limits/concurrency.ts'
+import { quotasByBudget } from '../limits/rate-limiter.ts'
+import { parseRateLimits } from '../limits/rate-limits.ts'
+import type { Route } from '../route.ts'
+import { absoluteLinks, components, headerReferences, type Json, problemContent, withReferences } from './components.ts'
+import { comma, type Header, type Operation, operations, type Parameter, type Success } from './operations.ts'
+import { byStatus, meaningOf } from './problems.ts'
+
+/** A route of the router. */
+export interface DescribedRoute {
+  method: string
+  path: string
+  /** Undefined for a route without credentials and limits. */
+  limits?: Pick<Route, 'scope' | 'concurrency' | 'budget'>
+}
+
+const described: Readonly<Record<string, Operation>> = operations
+
+/** The OpenAPI 3.1 document of the routes. */
+export function openapiDocument(routes: readonly DescribedRoute[]): Json {
+  const paths: Record<string, Json> = {}
+  for (const route of routes) {
+    const { method, path } = route
+    const operation = {
+      [method.toLowerCase()]: describe(route),
+      ...(method === 'GET' && { head: describeHead(route) }),
+    }
+    paths[path] = { ...paths[path], ...operation }
+  }
+  return {
+    openapi: '3.1.1',
+    jsonSchemaDialect: 'https://json-schema.org/draft/2020-12/schema',
+    info,
+    servers: [{ url: '/', description: 'The server of this document.' }],
+    tags,
+    paths,
+    components: { ...components(), parameters: { projectId }, responses: { ...anywhere, ...shared } },
+  }
+}
+
+const info = {
+  title: 'Ingest',
+  version: '1',
+  summary: 'Idempotent, durable event ingestion.',
+  description: absoluteLinks(
+    'Stores batches of game events exactly once, and publishes maps: [HTTP API](http-api.md). Every error is a problem document. Other paths return 404 `not-found`, other methods 405 `method-not-allowed`. Responses to HEAD are those to GET, without their body.',
+  ),
+  license: { name: 'MIT', identifier: 'MIT' },
+}
+
+const tags = [
+  { name: 'events', description: 'Sending and reading events.' },
+  { name: 'maps', description: 'Publishing and reading maps.' },
+  { name: 'project', description: 'Counts of a project.' },
+  { name: 'server', description: 'Without credentials.' },
+]
+
+const projectId = {
+  name: 'X-Project-Id',
+  in: 'header',
+  required: true,
+  description: 'The project: 1 to 64 of `A-Z a-z 0-9 . _ -`.',
+  schema: { type: 'string', pattern: '^[A-Za-z0-9._-]{1,64}$' },
+  example: 'demo',
+}
+
+const contentEncoding: Parameter = {
+  name: 'Content-Encoding',
+  in: 'header',
+  description: '`gzip`, or none.',
+  schema: { enum: ['gzip', 'identity'] },
+}
+
+function operationOf({ method, path }: DescribedRoute): Operation {
+  const operation = described[`${method} ${path}`]
+  if (!operation) throw new Error(`${method} ${path} is not described.`)
+  return operation
+}
+
+function describe(route: DescribedRoute): Json {
+  const { limits } = route
+  const operation = operationOf(route)
+  const { operationId, tag, summary, description, parameters = [], body } = operation
+  const own = [...parameters, ...(body ? [contentEncoding] : [])].map(toParameter)
+  return {
+    operationId,
+    tags: [tag],
+    summary: `${summary.charAt(0).toUpperCase()}${summary.slice(1)}`,
+    description: absoluteLinks([description, ...(limits ? [limitsText(limits)] : [])].join('\n\n')),
+    security: limits ? [{ ingestionKey: [limits.scope] }, { bearer: [limits.scope] }] : [],
+    parameters: [...(limits ? [{ $ref: '#/components/parameters/projectId' }] : []), ...own],
+    ...(body && { requestBody: { required: true, content: withReferences(body) } }),
+    responses: mapValues(
+      responsesOf(operation, limits),
+      (response) => sharedByText.get(JSON.stringify(response)) ?? response,
+    ),
+  }
+}
+
+function toParameter({ absent: _, description, ...rest }: Parameter): unknown {
+  return { ...rest, description: absoluteLinks(description), schema: withReferences(rest.schema) }
+}
+
+function limitsText({ scope, concurrency, budget }: NonNullable<DescribedRoute['limits']>): string {
+  const quotas = parseRateLimits({})
+  const rates = quotasByBudget[budget].map((name) => `\`${quotas[name].policy}\``).join(', ')
+  // a route that chooses is one of long polls
+  const names = typeof concurrency === 'string' ? [concurrency] : (['downloads', 'longPolls'] as const)
+  const flights = names.map((name) => {
+    const { what, max, projectMax } = concurrencyLimits[name]
+    return `${comma(max)} ${what} in flight, ${projectMax} per project`
+  })
+  return `Scope: \`${scope}\`. [Rate limits](http-api.md#rate-limits): ${rates}. At most ${flights.join('; ')}.`
+}
+
+const everyCode: readonly ErrorCode[] = ['malformed-request', 'request-timeout', 'headers-too-large']
+/** What any operation of a store may reject with, and what happens before a handler runs. */
+const projectCodes: readonly ErrorCode[] = [
+  'repeated-header',
+  'unauthorized',
+  'rate-limited',
+  'internal-error',
+  'store-damaged',
+  'draining',
+  'key-store-unavailable',
+  'overloaded',
+  'disk-full',
+  'store-closed',
+  'store-failed',
+  'store-locked',
+  'store-unavailable',
+]
+const bodyCodes: readonly ErrorCode[] = ['unsupported-media-type', 'unsupported-coding', 'malformed-body']
+/** A batch ignores its query. */
+const queryCodes: readonly ErrorCode[] = ['invalid-argument']
+
+function codesOf({ codes = [], body }: Operation, limits: DescribedRoute['limits']): Set<ErrorCode> {
+  return new Set([
+    ...everyCode,
+    ...(limits ? projectCodes : []),
+    ...(body ? bodyCodes : []),
+    ...(limits && limits.budget !== 'batches' ? queryCodes : []),
+    ...codes,
+  ])
+}
+
+function responsesOf(operation: Operation, limits: DescribedRoute['limits']): Record<string, Json> {
+  const rates = limits ? rateHeaders : []
+  const responses: Record<string, Json> = {}
+  for (const [status, success] of Object.entries(operation.responses)) {
+    responses[status] = successResponse(Number(status), success, rates)
+  }
+  for (const [status, codes] of byStatus(codesOf(operation, limits))) {
+    responses[status] = problemResponses(status, codes, rates)
+  }
+  return responses
+}
+
+const rateHeaders: readonly Header[] = ['RateLimit', 'RateLimit-Policy']
+const everyHeader = ['X-Request-Id', 'Cache-Control'] as const
+
+function successResponse(status: number, { description, content, headers = [] }: Success, rates: readonly Header[]) {
+  const length: readonly Header[] = status === 304 ? [] : ['Content-Length']
+  return {
+    description,
+    headers: headerReferences([...everyHeader, ...length, ...headers, ...rates]),
+    ...(content && { content: withReferences(content) }),
+  }
+}
+
+/** Headers of the errors of a status. */
+const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
+  401: ['WWW-Authenticate'],
+  405: ['Allow'],
+  416: ['Content-Range'],
+  429: ['Retry-After'],
+  503: ['Retry-After'],
+}
+/** Statuses of responses that are sent before a project is charged. */
+const unratedStatuses: ReadonlySet<number> = new Set([401, 431])
+
+function problemResponses(status: number, codes: readonly ErrorCode[], rates: readonly Header[]): Json {
+  const names = [...everyHeader, 'Content-Length' as const, ...(headersByStatus[status] ?? [])]
+  return {
+    description: absoluteLinks(codes.map((code) => `\`${code}\`: ${meaningOf(code)}`).join('\n\n')),
+    headers: headerReferences(unratedStatuses.has(status) ? names : [...names, ...rates]),
+    content: problemContent(status, codes),
+  }
+}
+
+/** Responses of paths and methods that are not in the document. */
+const anywhere = {
+  NotFound: problemResponses(404, ['not-found'], []),
+  MethodNotAllowed: problemResponses(405, ['method-not-allowed'], []),
+}
+
+const sharedNames: Readonly<Record<number, string>> = {
+  401: 'Unauthorized',
+  408: 'RequestTimeout',
+  429: 'RateLimited',
+  431: 'HeadersTooLarge',
+  500: 'ServerError',
+  503: 'Unavailable',
+}
+/** Errors of most routes under /v1. */
+const shared: Readonly<Record<string, Json>> = Object.fromEntries(
+  [...byStatus([...everyCode, ...projectCodes])].flatMap(([status, codes]) => {
+    const name = sharedNames[status]
+    return name === undefined ? [] : [[name, problemResponses(status, codes, rateHeaders)]]
+  }),
+)
+const sharedByText = new Map(
+  Object.entries(shared).map(([name, response]) => [
+    JSON.stringify(response),
+    { $ref: `#/components/responses/${name}` },
+  ]),
+)
+
+/** A response to HEAD has the headers of the one to GET. */
+function describeHead(route: DescribedRoute): Json {
+  const responses = responsesOf(operationOf(route), route.limits)
+  const { operationId, ...get } = describe(route)
+  return {
+    ...get,
+    operationId: `${operationId}Head`,
+    description: 'As GET, without the body.',
+    responses: mapValues(responses, ({ content: _, ...response }) => response),
+  }
+}
+
+function mapValues<Value, Mapped>(
+  values: Record<string, Value>,
+  map: (value: Value) => Mapped,
+): Record<string, Mapped> {
+  return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, map(value)]))
+}

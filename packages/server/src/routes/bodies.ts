@@ -1,0 +1,262 @@
+import { batchEventsMax, EventSchema, issuesMax } from '@ingest/core'
+import type { Static, TSchema } from 'typebox'
+
+/** The most chunks of one body in JSON. */
+export const chunksMax = 64
+
+// JSON Schema of JSON bodies, for the OpenAPI document. What a route returns has the type of its schema.
+
+export const Digest = {
+  type: 'string',
+  pattern: '^sha256:[0-9a-f]{64}$',
+  description: 'SHA-256 of the bytes.',
+} as const
+
+const time = { type: 'string', format: 'date-time' } as const
+const count = { type: 'integer', minimum: 0 } as const
+
+export const Issue = {
+  type: 'object',
+  required: ['code', 'path', 'message'],
+  properties: {
+    code: {
+      enum: [
+        'digest_mismatch',
+        'invalid_format',
+        'invalid_type',
+        'not_allowed',
+        'not_object',
+        'out_of_range',
+        'project_mismatch',
+        'required',
+        'too_deep',
+        'too_long',
+        'too_short',
+        'undeclared',
+      ],
+      description: 'A closed set.',
+    },
+    path: { type: 'string', description: 'A JSON Pointer (RFC 6901); the empty string is the whole.' },
+    message: { type: 'string', description: 'For people; may change. Never contains the value.' },
+  },
+} as const
+
+const issues = { type: 'array', items: Issue, maxItems: issuesMax } as const
+
+export const Batch = {
+  type: 'object',
+  required: ['events'],
+  properties: {
+    events: {
+      type: 'array',
+      maxItems: batchEventsMax,
+      items: EventSchema,
+      description: 'An event that is not of this schema is rejected, and does not fail the batch.',
+    },
+  },
+} as const
+
+export const EventLine = {
+  type: 'object',
+  description: 'A line of NDJSON. One without an event says that events up to the cursor were scanned.',
+  required: ['cursor'],
+  properties: {
+    cursor: { type: 'string', maxLength: 40, description: 'Pass it as `after` to continue behind this line.' },
+    receivedAt: { type: 'integer', minimum: 0, description: "Milliseconds since 1970, by the server's clock." },
+    event: { type: 'object', description: 'The exact bytes sent, except that line breaks between tokens are spaces.' },
+  },
+} as const
+
+export const RejectedEvent = {
+  type: 'object',
+  required: ['index', 'eventId', 'issues'],
+  properties: {
+    index: { ...count, description: 'The position in the request.' },
+    eventId: { type: ['string', 'null'], description: 'Null if invalid.' },
+    issues,
+  },
+} as const
+
+export const BatchResult = {
+  type: 'object',
+  description: '`accepted + duplicates + rejected.length` is the number of events sent.',
+  required: ['accepted', 'duplicates', 'rejected'],
+  properties: {
+    accepted: { ...count, description: 'Stored by this request, durably.' },
+    duplicates: { ...count, description: 'Stored before, or earlier in the batch.' },
+    rejected: { type: 'array', items: RejectedEvent, description: 'Invalid events: do not resend them unchanged.' },
+  },
+} as const
+
+const missing = {
+  type: 'array',
+  items: Digest,
+  description: 'Chunks to upload, each once, in manifest order.',
+} as const
+
+const contents = {
+  digest: Digest,
+  size: { ...count, description: 'In bytes.' },
+  contentType: { type: 'string' },
+  chunks: { ...count, description: 'The number of chunks.' },
+  missing,
+} as const
+
+const map = {
+  placeId: { type: 'string' },
+  buildId: { type: 'string' },
+  state: { enum: ['complete', 'incomplete'] },
+  ...contents,
+  frozen: { type: 'boolean', description: 'Whether an event of the build is stored.' },
+  publishedAt: {
+    anyOf: [time, { type: 'null' }],
+    description: 'When this map became complete; null while it is not.',
+  },
+} as const
+
+const mapRequired = [
+  'placeId',
+  'buildId',
+  'state',
+  'digest',
+  'size',
+  'contentType',
+  'chunks',
+  'missing',
+  'frozen',
+  'publishedAt',
+] as const
+
+export const PublishedMap = {
+  type: 'object',
+  required: [...mapRequired, 'outcome'],
+  properties: {
+    ...map,
+    outcome: { enum: ['created', 'replaced', 'unchanged', 'incomplete'] },
+    issues: { ...issues, description: 'Why the manifest was dropped: the chunks do not match it.' },
+  },
+} as const
+
+export const MapStatus = {
+  type: 'object',
+  required: [...mapRequired, 'frozenAt', 'pending'],
+  properties: {
+    ...map,
+    frozenAt: { anyOf: [time, { type: 'null' }], description: 'Null while the build is open.' },
+    pending: {
+      anyOf: [
+        { type: 'object', required: ['digest', 'size', 'contentType', 'chunks', 'missing'], properties: contents },
+        { type: 'null' },
+      ],
+      description: 'The incomplete manifest that would replace the complete map.',
+    },
+  },
+} as const
+
+const next = {
+  type: ['string', 'null'],
+  description: 'Pass it as `cursor` for the next page; null ends the list.',
+} as const
+
+export const MapPage = {
+  type: 'object',
+  required: ['maps', 'next'],
+  properties: { maps: { type: 'array', items: MapStatus }, next },
+} as const
+
+const completed = {
+  type: 'array',
+  items: PublishedMap,
+  description: 'Maps that became complete, and those dropped because their chunks do not match, with `issues`.',
+} as const
+
+export const PutChunkResult = {
+  type: 'object',
+  required: ['outcome', 'completed'],
+  properties: { outcome: { enum: ['stored', 'existing'] }, completed },
+} as const
+
+export const PutChunksResult = {
+  type: 'object',
+  required: ['stored', 'existing', 'rejected', 'completed'],
+  properties: {
+    stored: count,
+    existing: count,
+    rejected: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['index', 'digest', 'issues'],
+        properties: { index: count, digest: { type: ['string', 'null'], description: 'Null if invalid.' }, issues },
+      },
+    },
+    completed,
+  },
+} as const
+
+const timeOrNull = { anyOf: [time, { type: 'null' }] } as const
+
+export const Stats = {
+  type: 'object',
+  required: ['events', 'batches', 'bytes', 'firstAt', 'lastAt', 'eventsPerSecond', 'builds', 'frozenBuilds', 'maps'],
+  properties: {
+    events: count,
+    batches: { ...count, description: 'Batches with at least one stored event.' },
+    bytes: { ...count, description: 'Their stored size, without maps.' },
+    firstAt: { ...timeOrNull, description: 'When the first was received; null if none.' },
+    lastAt: { ...timeOrNull, description: 'When the last was received; null if none.' },
+    eventsPerSecond: { type: 'number', minimum: 0, description: 'Over the last minute.' },
+    builds: { ...count, description: 'Frozen, or with a published map.' },
+    frozenBuilds: count,
+    maps: { ...count, description: 'Published, complete or not.' },
+  },
+} as const
+
+export const BuildPage = {
+  type: 'object',
+  required: ['builds', 'next'],
+  properties: {
+    builds: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['buildId', 'frozenAt', 'maps'],
+        properties: {
+          buildId: { type: 'string' },
+          frozenAt: { ...timeOrNull, description: 'Null while the build is open.' },
+          maps: { ...count, description: 'Published maps, complete or not.' },
+        },
+      },
+    },
+    next,
+  },
+} as const
+
+export const Health = {
+  type: 'object',
+  required: ['status'],
+  properties: { status: { enum: ['alive', 'ready'] } },
+} as const
+
+export const ChunksUpload = {
+  type: 'object',
+  required: ['chunks'],
+  properties: {
+    chunks: {
+      type: 'array',
+      minItems: 1,
+      maxItems: chunksMax,
+      items: {
+        type: 'object',
+        required: ['digest', 'data'],
+        properties: {
+          digest: Digest,
+          data: { type: 'string', contentEncoding: 'base64', description: 'Padded base64 (RFC 4648 section 4).' },
+        },
+      },
+    },
+  },
+} as const
+
+/** The type of a body with this schema. */
+export type Body<Schema extends TSchema> = Static<Schema>
