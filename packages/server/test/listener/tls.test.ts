@@ -10,7 +10,7 @@ import { openTestIngest } from '../test-ingest.ts'
 async function openTls(t: Test) {
   const { ingest } = await openTestIngest()
   const warnings: object[] = []
-  const log = { info() {}, warn: (fields: object) => void warnings.push(fields), error() {} }
+  const log = { debug() {}, info() {}, warn: (fields: object) => void warnings.push(fields), error() {} }
   const served = await serve({ ingest, log, port: 0, closeTimeoutMs: 1, tls: certificateA })
   t.teardown(() => served.close())
   const openConnection = async () => {
