@@ -42,7 +42,7 @@ const floors: Record<string, string[][]> = {
     ['ids', 'tables'],
     ['writer'],
     ['chunks', 'read-snapshot.ts'],
-    ['event-store.ts', 'chunk-uploads.ts', 'hash-chunks.ts', 'project-store.ts', 'measure.ts'],
+    ['event-store.ts', 'chunk-uploads.ts', 'hash-chunks.ts', 'project-store.ts', 'measure.ts', 'purge.ts'],
     ['map-store.ts'],
     ['backup'],
     ['open-lmdb-store.ts'],

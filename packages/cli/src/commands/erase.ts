@@ -22,7 +22,7 @@ interface EraseOptions {
 
 /** `ingest erase`. */
 export function eraseCommand(io: Io): Command {
-  const command = new Command('erase').description(
+  const command: Command = new Command('erase').description(
     'erase the events of a player, or those with a value; ids stay known',
   )
   for (const option of storeOptions()) command.addOption(option)
