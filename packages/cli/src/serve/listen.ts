@@ -77,9 +77,10 @@ async function listenForClients({ ingest, settings, log }: ListenContext, metric
   })
 }
 
-async function listenForOperators(
+/** Listens on the operator's address, if there is one. */
+export async function listenForOperators(
   { ingest, settings: { admin }, log, adminToken }: ListenContext,
-  metrics: Metrics | undefined,
+  metrics: Pick<Metrics, 'render'> | undefined,
   draining: AbortSignal,
 ): Promise<Served | undefined> {
   if (!admin) return undefined
