@@ -1,5 +1,6 @@
 import { styleText } from 'node:util'
 import { Command, type CommanderError, Help } from 'commander'
+import { backupCommand } from './commands/backup.ts'
 import { checkCommand } from './commands/check.ts'
 import { completionCommand } from './commands/completion.ts'
 import { configCommand } from './commands/config.ts'
@@ -15,6 +16,7 @@ import { sendCommand } from './commands/send.ts'
 import { serveCommand } from './commands/serve.ts'
 import { statsCommand } from './commands/stats.ts'
 import { tailCommand } from './commands/tail.ts'
+import { verifyCommand } from './commands/verify.ts'
 import { exitCodeHelp } from './exit-code.ts'
 import { hasColors, type Io, printMessage } from './io.ts'
 import { applySettings, findTargetOptions, getSetting, passwordWarning, resolveSettings } from './settings.ts'
@@ -53,7 +55,9 @@ export function createProgram(io: Io): Command {
     mapsCommand(io),
     copyCommand(io),
     migrateCommand(io),
+    backupCommand(io),
     restoreCommand(io),
+    verifyCommand(io),
     configCommand(io),
     completionCommand(io),
   ]

@@ -4,6 +4,7 @@ import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, nonEmpty } from '../options.ts'
 import { formatTable } from '../terminal/format.ts'
+import { runJob } from './backup.ts'
 
 /** `ingest restore`. */
 export function restoreCommand(io: Io): Command {
@@ -17,7 +18,8 @@ export function restoreCommand(io: Io): Command {
     .addHelpText('after', restoreHelp)
     .action(async (backup: string, { data, json }: { data: string; json?: true }) => {
       const { restoreLmdbStore } = await import('@ingest/lmdb')
-      await restoreLmdbStore(backup, data)
+      const advice = 'the restore is unfinished; run it again'
+      await runJob(io, advice, json, (options) => restoreLmdbStore(backup, data, options))
       await withIngest(io, { store: data }, async (ingest) => {
         const rows: { projectId: string; events: number; cursor: string }[] = []
         for (const projectId of await ingest.listProjects()) {

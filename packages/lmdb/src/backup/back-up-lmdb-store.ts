@@ -6,8 +6,8 @@ import { IngestError } from '@ingest/core'
 import { makeDirectory } from '../environment/directory.ts'
 import { syncPath } from './restore-lmdb-store.ts'
 import { type JobOptions, runJob } from './run-job.ts'
-import type { StoreReport } from './store-report.ts'
-import { checkReport, checkStorePresent } from './verify-lmdb-store.ts'
+import { checkReport, type StoreReport } from './store-report.ts'
+import { checkStorePresent } from './verify-lmdb-store.ts'
 
 /** A backup that has its name. */
 export interface BackupReport extends Omit<StoreReport, 'problems' | 'problemCount' | 'indexedIds'> {
@@ -37,7 +37,7 @@ export async function backUpLmdbStore(
   await mkdir(staging, { mode: 0o700 })
   try {
     const { problems, problemCount, indexedIds: _, ...report } = await runJob({ directory, to: staging }, options)
-    checkReport(directory, { ...report, problems, problemCount, indexedIds: null })
+    checkReport(directory, { problems, problemCount })
     const fileBytes = await syncCopy(staging)
     options.signal?.throwIfAborted()
     await giveName(staging, target)
@@ -86,7 +86,9 @@ async function giveName(staging: string, target: string): Promise<void> {
     if (process.platform === 'win32' && existsSync(target)) rmSync(target, { recursive: false })
     await rename(staging, target)
   } catch (cause) {
-    throw new IngestError('invalid-argument', `${target} was created meanwhile: ${(cause as Error).message}.`, { cause })
+    throw new IngestError('invalid-argument', `${target} was created meanwhile: ${(cause as Error).message}.`, {
+      cause,
+    })
   }
   await syncPath(dirname(resolve(target)))
 }

@@ -5,7 +5,7 @@ import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { fingerprint } from '../ids/fingerprint.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { decodeRecord, parseEventId, payloadOf, readChecksum, readFingerprints } from '../log/record.ts'
-import { type IndexedIds, compareIndex } from './check-index.ts'
+import { compareIndex, type IndexedIds } from './check-index.ts'
 import { createIdSums, type IdSums } from './id-sums.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
 

@@ -6,6 +6,8 @@ import { checkDataFile } from '../environment/data-file.ts'
 import { makeDirectory } from '../environment/directory.ts'
 import { openEnvironment } from '../environment/environment.ts'
 import { beginEpoch, checkEventsPresent, findSiblings, openChunks, openIdentity } from '../environment/identity.ts'
+import { type JobOptions, runJob } from './run-job.ts'
+import { checkReport } from './store-report.ts'
 
 /**
  * The staging directory of a restore. While it exists, the directory around it holds nothing but an unfinished restore.
@@ -22,14 +24,14 @@ export function checkRestoreFinished(directory: string): void {
 }
 
 /**
- * Restores a backup, a copy of the directory of a store that no process had open, into an empty or missing directory.
- * Does not change the backup. The restored store is in a new epoch: earlier cursors are rejected with `invalid-cursor`.
- * An interrupted restore is started over by the next one.
+ * Restores a backup, or a copy of the directory of a store that no process had open, into an empty or missing directory,
+ * and verifies it. Does not change the backup. The restored store is in a new epoch: earlier cursors are rejected with
+ * `invalid-cursor`. An interrupted restore is started over by the next one.
  *
- * @throws {IngestError} `store-missing` without a store in `backup`, `store-incompatible` for one that is damaged or
- *   incomplete, `invalid-argument` for a directory that is not empty
+ * @throws {IngestError} `store-missing` without a store in `backup`, `store-incompatible` for one that is incomplete,
+ *   `store-damaged`, `invalid-argument` for a directory that is not empty
  */
-export async function restoreLmdbStore(backup: string, directory: string): Promise<void> {
+export async function restoreLmdbStore(backup: string, directory: string, options: JobOptions = {}): Promise<void> {
   const from = join(backup, 'events')
   if (!checkDataFile(join(from, 'data.mdb'))) {
     checkEventsPresent(from, findSiblings(backup))
@@ -46,15 +48,16 @@ export async function restoreLmdbStore(backup: string, directory: string): Promi
   await copyData(from, join(staging, 'events'))
   // a store without maps may lack it; opening the copy checks it
   if (checkDataFile(join(backup, 'chunks', 'data.mdb'))) await copyData(join(backup, 'chunks'), join(staging, 'chunks'))
-  await verifyAndBeginEpoch(staging)
+  checkReport(backup, await runJob({ directory: staging }, options))
+  await startEpoch(staging)
   for (const name of ['chunks', 'events']) await rename(join(staging, name), join(directory, name))
   await syncPath(directory)
   await rm(staging, { recursive: true })
   await syncPath(directory)
 }
 
-/** Checks that the copy is a complete store, and begins its new epoch. */
-async function verifyAndBeginEpoch(staging: string): Promise<void> {
+/** Checks that the parts of the copy belong to each other, and begins its new epoch. */
+async function startEpoch(staging: string): Promise<void> {
   const directory = join(staging, 'events')
   const events = openEnvironment(directory)
   try {

@@ -1,3 +1,5 @@
+import { IngestError } from '@ingest/core'
+
 /** Something that is wrong with a stored directory. */
 export interface StoreProblem {
   /** What it was found in. */
@@ -46,4 +48,18 @@ export function emptyReport(): StoreReport {
 export function addProblem(report: StoreReport, problem: StoreProblem): void {
   report.problemCount++
   if (report.problems.length < problemsMax) report.problems.push(problem)
+}
+
+/** @throws {IngestError} `store-damaged` for the first problem of a report */
+export function checkReport(
+  directory: string,
+  { problems, problemCount }: Pick<StoreReport, 'problems' | 'problemCount'>,
+): void {
+  const [first] = problems
+  if (!first) return
+  const more = problemCount === 1 ? '' : ` (and ${problemCount - 1} more)`
+  throw new IngestError(
+    'store-damaged',
+    `${directory} is damaged: ${first.message}${more} \`ingest repair\` saves what is left.`,
+  )
 }

@@ -27,11 +27,3 @@ export function checkStorePresent(directory: string): void {
   checkEventsPresent(events, findSiblings(directory))
   throw new IngestError('store-missing', `There is no store in ${directory}.`)
 }
-
-/** @throws {IngestError} `store-damaged` for the first problem of a report */
-export function checkReport(directory: string, { problems, problemCount }: StoreReport): void {
-  const [first] = problems
-  if (!first) return
-  const more = problemCount === 1 ? '' : ` (and ${problemCount - 1} more)`
-  throw new IngestError('store-damaged', `${directory} is damaged: ${first.message}${more}`)
-}

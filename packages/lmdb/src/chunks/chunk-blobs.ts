@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
-import { type BlobKey, type ChunkTables, chunkKey, uploadBytes } from '../tables/chunks.ts'
+import { type BlobKey, type ChunkTables, chunkKey, holdMs, uploadBytes } from '../tables/chunks.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Writer } from '../writer/writer-client.ts'
@@ -66,6 +66,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
   let isClosed = false
   let collectAgain = false
   let collecting: Promise<void> | undefined
+  let later: NodeJS.Timeout | undefined
 
   /** The thread that writes blobs, started with the first request. */
   function blobWriter(): Promise<RequestClient<BlobRequest>> {
@@ -92,7 +93,10 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
         collectAgain = false
         for (;;) {
           const blobKeys = readSnapshot(() => tables.collectable(batchKeysMax, Date.now()))
-          if (blobKeys.length === 0) break
+          if (blobKeys.length === 0) {
+            if (readSnapshot(() => tables.garbage(1)).length > 0) collectLater()
+            break
+          }
           await (await blobWriter()).request({ type: 'remove', id: ++lastId, blobKeys }, 0)
           await writer.run({ type: 'collectGarbage', blobKeys })
         }
@@ -100,6 +104,16 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
     } catch {
       // the next opening collects the rest; the writers have reported the error
     }
+  }
+
+  /** A process that holds garbage back does not report when it ends. */
+  function collectLater(): void {
+    if (!isClosed) later ??= setTimeout(collectHeld, holdMs).unref()
+  }
+
+  function collectHeld(): void {
+    later = undefined
+    void collectGarbage()
   }
 
   function collectGarbage(): Promise<void> {
@@ -184,6 +198,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
 
     async close() {
       isClosed = true
+      clearTimeout(later)
       await thread?.then(
         ({ close }) => close(),
         () => {},

@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, write
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
-import { openLmdbStore, restoreLmdbStore } from '../src/index.ts'
+import { openLmdbStore, restoreLmdbStore } from '../../src/index.ts'
 
 const id = { placeId: '1', buildId: 'b' }
 const event = { projectId: 'p', eventId: 'a', buildId: 'b' }
