@@ -33,7 +33,7 @@ const operations = Object.entries(document.paths).flatMap(([path, item]) =>
 )
 
 t.test('a foreign validator finds nothing', async (t) => {
-  t.match(await new Validator().validate(structuredClone(served) as object), { valid: true })
+  t.match(await new Validator().validate(structuredClone(served) as Record<string, unknown>), { valid: true })
 })
 
 t.test('every example is valid', async (t) => {
