@@ -53,6 +53,7 @@ const floors: Record<string, string[][]> = {
     ['connection'],
     ['schema', 'projects'],
     ['events', 'maps', 'servers.ts'],
+    ['measure.ts', 'purge.ts'],
     ['open-postgres-store.ts'],
     ['index.ts', 'internal.ts'],
   ],
@@ -79,6 +80,7 @@ const floors: Record<string, string[][]> = {
     ['settings.ts', 'connect.ts', 'terminal'],
     ['exit-code.ts', 'files'],
     ['copy', 'export', 'serve'],
+    ['workers'],
     ['commands'],
     ['program.ts'],
     ['run.ts'],
@@ -162,10 +164,13 @@ t.test('within a package, arrows point down', async (t) => {
   }
 })
 
-t.test('packages import each other by name only, but for the database of the tests', async (t) => {
+/** What the tests of several packages need. */
+const sharedByTests = ['packages/postgres/test/database.ts', 'packages/server/test/certificates.ts']
+
+t.test('packages import each other by name only, but for what their tests share', async (t) => {
   const across = imports.filter((each) => {
     const { directory } = ownerOf(each)
-    if (each.from.includes('/test/') && targetOf(each) === 'packages/postgres/test/database.ts') return false
+    if (each.from.includes('/test/') && sharedByTests.includes(targetOf(each))) return false
     return each.specifier.startsWith('.') && directory !== '.' && !targetOf(each).startsWith(`${directory}/`)
   })
   t.strictSame(across.map(lineOf), [])

@@ -116,7 +116,7 @@ export function listConfigOptions(command: Command): Map<string, DescribedOption
   function collect({ commands, options }: Command): void {
     for (const option of options.filter(isInFile)) {
       const named = toConfigOption(option)
-      const { description } = option
+      const description = option.negate ? `false: ${option.description}` : option.description
       if (!found.has(named.key)) found.set(named.key, { ...named, description, defaultValue: defaultOf(option) })
     }
     for (const each of commands) collect(each)

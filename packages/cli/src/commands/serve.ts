@@ -1,10 +1,11 @@
 import { Command } from 'commander'
 import type { Io } from '../io.ts'
 import { jsonOption } from '../options.ts'
-import { announce } from '../serve/announce.ts'
+import { type Announced, announce } from '../serve/announce.ts'
 import { runServer } from '../serve/run-server.ts'
 import { serveOptions, settingsReader, toServeSettings } from '../serve/serve-options.ts'
 import { passwordWarning } from '../settings.ts'
+import { runWorkers } from '../workers/run-workers.ts'
 
 /** `ingest serve`. */
 export function serveCommand(io: Io): Command {
@@ -14,13 +15,14 @@ export function serveCommand(io: Io): Command {
     const reload = settingsReader(command, io.env)
     const settings = toServeSettings(command)
     const warning = passwordWarning(command)
-    return runServer(io, settings, {
+    const hooks = {
       reload,
-      async onListening(running) {
+      async onListening(running: Announced) {
         await announce(io, settings, running)
         if (warning !== undefined) running.log.warn(warning)
       },
-    })
+    }
+    return settings.workers > 1 ? runWorkers(io, settings, hooks) : runServer(io, settings, hooks)
   })
 }
 
@@ -33,6 +35,7 @@ Any number of servers may have a store open: a directory on one machine, a datab
 
 Examples:
   ingest serve --data data/games
+  ingest serve --data data/games --workers 4
   ingest serve --data data/games --host 0.0.0.0 --port 8787 --rate-limit 200,40000
   ingest serve --store postgres://ingest@localhost/games
 `
