@@ -37,7 +37,10 @@ export function toBatch(
   const parts: Uint8Array[] = [bodyStart]
   const events: AppendEvent[] = []
   let at = bodyStart.length
-  const builds = [...frozenBy]
+  const referenced = new Set(
+    frozenBy.length === 0 ? [] : group.map(({ bytes, erased }) => (erased === undefined ? buildOf(bytes) : undefined)),
+  )
+  const builds = frozenBy.filter((buildId) => !referenced.has(buildId))
   for (const { bytes: whole, erased } of group) {
     const bytes = erased === undefined ? whole : Buffer.from(JSON.stringify(erased))
     if (events.length > 0) {
@@ -56,11 +59,16 @@ export function toBatch(
 /** An event that starts at `start` of the body. */
 function toAppendEvent(bytes: Uint8Array, start: number): AppendEvent {
   const id = sliceMember(bytes, 'eventId') as Uint8Array
-  const build = sliceMember(bytes, 'buildId')
   const idStart = start + id.byteOffset - bytes.byteOffset
   const event = { eventId: parse(id), start, end: start + bytes.length, idStart, idEnd: idStart + id.length }
+  const buildId = buildOf(bytes)
+  return buildId === undefined ? event : { ...event, buildId }
+}
+
+function buildOf(bytes: Uint8Array): string | undefined {
+  const build = sliceMember(bytes, 'buildId')
   const buildId = build && parse(build)
-  return typeof buildId === 'string' ? { ...event, buildId } : event
+  return typeof buildId === 'string' ? buildId : undefined
 }
 
 function toTombstone(eventId: string, { length }: Uint8Array, start: number, buildId: string | undefined): AppendEvent {
