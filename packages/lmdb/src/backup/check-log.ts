@@ -1,12 +1,12 @@
 import { IngestError, type Totals } from '@ingest/core'
-import { column, hashId, noBuild, scanBatch, sliceMember, wordsPerEvent } from '@ingest/core/internal'
 import type { Environment, Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { fingerprint } from '../ids/fingerprint.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
-import { decodeRecord, parseEventId, payloadOf, readChecksum, readFingerprints } from '../log/record.ts'
+import { decodeRecord, payloadOf, readChecksum, readFingerprints } from '../log/record.ts'
 import { type IndexedIds, compareIndex } from './check-index.ts'
 import { createIdSums, type IdSums } from './id-sums.ts'
+import { readEvents } from './read-events.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
 
 export interface LogCheckOptions {
@@ -63,6 +63,7 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
   const numbers = environment.table('project-numbers')
   const projects = new Map<number, ProjectState>()
   const sums = createIdSums()
+  const own = new Uint32Array(2)
   let lastAt = Number.NEGATIVE_INFINITY
   let isDamaged = false
   let watermarkChecksum = 0
@@ -108,9 +109,12 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     totals.bytes += payloadOf(record as Buffer).length
     report.events += events.length
     report.bytes += payloadOf(record as Buffer).length
-    const builds = checkEvents({ project, projectId, events, payload: payloadOf(record as Buffer), fingerprints }, () =>
-      problem(`Record ${sequence} has an event whose fingerprint is not that of its id.`, projectId),
-    )
+    const { hashes, builds } = readEvents(hashKey, projectId, events, payloadOf(record as Buffer))
+    for (let i = 0; i < hashes.length; i += 2) {
+      fingerprint(project, hashes[i] as number, hashes[i + 1] as number, own, 0)
+      if (own[0] === fingerprints[i] && own[1] === fingerprints[i + 1]) continue
+      problem(`Record ${sequence} has an event whose fingerprint is not that of its id.`, projectId)
+    }
     for (const buildId of builds) {
       if (frozen.has(buildId)) continue
       if (frozen.size >= frozenBuildsMax) frozen.clear()
@@ -123,31 +127,6 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
         ...(projectId !== undefined && { projectId }),
       })
     }
-  }
-
-  /** The ids of the builds of the events. */
-  function checkEvents({ project, projectId, events, payload, fingerprints }: RecordEvents, onWrongId: () => void) {
-    const own = new Uint32Array(2)
-    const isOwn = (i: number, high: number, low: number) => {
-      fingerprint(project, high, low, own, 0)
-      return own[0] === fingerprints[i * 2] && own[1] === fingerprints[i * 2 + 1]
-    }
-    const body = Buffer.concat([head, payload, tail])
-    const scanned = projectId === undefined ? undefined : scanBatch(body, projectId, hashKey)
-    if (scanned && scanned.rows.length === events.length * wordsPerEvent) {
-      const { rows } = scanned
-      for (let i = 0, at = 0; at < rows.length; i++, at += wordsPerEvent) {
-        if (!isOwn(i, rows[at + column.hashHigh] as number, rows[at + column.hashLow] as number)) onWrongId()
-      }
-      return scanned.builds
-    }
-    const builds = new Set<string>()
-    for (const [i, event] of events.entries()) {
-      if (!isOwn(i, ...hashId(hashKey, parseEventId(event)))) onWrongId()
-      const buildId = buildOf(event)
-      if (buildId !== undefined) builds.add(buildId)
-    }
-    return [...builds]
   }
 
   /** Compares the counters with what was read, on the snapshot of the last record. */
@@ -183,30 +162,11 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
   return { record, counters, index }
 }
 
-interface RecordEvents {
-  project: number
-  projectId: string | undefined
-  events: Buffer[]
-  payload: Buffer
-  fingerprints: Uint32Array
-}
-
-const head = Buffer.from('{"events":[')
-const tail = Buffer.from(']}')
-
 function addFingerprints(sums: IdSums, fingerprints: Uint32Array, sequence: number): void {
   for (let i = 0; i * 2 < fingerprints.length; i++) {
     sums.add(fingerprints[i * 2] as number, fingerprints[i * 2 + 1] as number, sequence, i)
   }
 }
-
-/** The build of an event that was accepted; undefined without one. */
-function buildOf(event: Buffer): string | undefined {
-  const value = event[0] === openBrace ? sliceMember(event, 'buildId') : undefined
-  return value && JSON.parse(Buffer.from(value).toString())
-}
-
-const openBrace = 0x7b
 
 /** The bytes of a row, in memory that the next read overwrites. */
 function viewOf(table: Table, key: Buffer): Buffer | undefined {
