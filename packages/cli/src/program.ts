@@ -10,6 +10,7 @@ import { keysCommand } from './commands/keys.ts'
 import { mapsCommand } from './commands/maps.ts'
 import { migrateCommand } from './commands/migrate.ts'
 import { publishMapCommand } from './commands/publish-map.ts'
+import { repairCommand } from './commands/repair.ts'
 import { restoreCommand } from './commands/restore.ts'
 import { sendCommand } from './commands/send.ts'
 import { serveCommand } from './commands/serve.ts'
@@ -57,6 +58,7 @@ export function createProgram(io: Io): Command {
     backupCommand(io),
     restoreCommand(io),
     verifyCommand(io),
+    repairCommand(io),
     completionCommand(io),
   ]
   for (const command of commands) program.addCommand(adopt(command, program, io))
