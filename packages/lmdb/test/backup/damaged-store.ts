@@ -50,18 +50,24 @@ export function damageRecord(directory: string, sequence: number): void {
   const row = [...pages.rows('log')].find(({ key }) => key.equals(sequenceKey(sequence)))
   pages.close()
   if (!row) throw new Error(`there is no record ${sequence}`)
-  flipAt(path, row.value.subarray(0, 64))
+  // a page begins with its number
+  const page = Number(Buffer.from(row.value.buffer, 0, 8).readBigUInt64LE())
+  flipBit(path, page * 4096 + row.value.byteOffset + 60)
 }
 
-/** Flips a bit of the last occurrence of these bytes in a file. */
-export function flipAt(path: string, bytes: Buffer): void {
-  const at = readFileSync(path).lastIndexOf(bytes)
+/** Flips a bit of these bytes, which are in a file once. */
+export function flipIn(path: string, bytes: Buffer): void {
+  const at = readFileSync(path).indexOf(bytes)
   if (at === -1) throw new Error('the bytes are not in the file')
+  flipBit(path, at)
+}
+
+function flipBit(path: string, at: number): void {
   const file = openSync(path, 'r+')
   const byte = Buffer.alloc(1)
-  readSync(file, byte, 0, 1, at + bytes.length - 1)
+  readSync(file, byte, 0, 1, at)
   byte[0] = (byte[0] as number) ^ 1
-  writeSync(file, byte, 0, 1, at + bytes.length - 1)
+  writeSync(file, byte, 0, 1, at)
   closeSync(file)
 }
 

@@ -4,7 +4,7 @@ import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openDataPages } from '../../src/backup/data-pages.ts'
 import { builtStore } from '../built-store.ts'
-import { damageRecord, flipAt, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
+import { damageRecord, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
 
 const { openLmdbStore, repairLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
 
@@ -83,7 +83,7 @@ t.test('flipped bits lose their records only, and are listed', async (t) => {
 
 t.test('a map whose bytes are damaged is listed, the others are saved', async (t) => {
   const { report, ingest, project } = await repair('a damaged map', (directory) =>
-    flipAt(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
+    flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
   )
   t.strictSame(report.lost.maps, [{ projectId, ...map }])
   t.notOk(await project.getMap(map))

@@ -5,7 +5,7 @@ import { openDataPages } from '../../src/backup/data-pages.ts'
 import { openEnvironment, type Table } from '../../src/environment/environment.ts'
 import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
 import { builtStore } from '../built-store.ts'
-import { damageRecord, flipAt, makeStore, projectId, zeroPages } from './damaged-store.ts'
+import { damageRecord, flipIn, makeStore, projectId, zeroPages } from './damaged-store.ts'
 
 const { verifyLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
 
@@ -76,7 +76,7 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
     { part: 'index', message: /are not the same in [1-4] of 4,096 parts/ },
   ],
   'a flipped bit in the bytes of a map': [
-    (directory) => flipAt(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
+    (directory) => flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
     { part: 'maps', projectId, message: /^Chunk sha256:\w+ has other bytes than its digest says/ },
   ],
   'a map without its manifest': [
