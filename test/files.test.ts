@@ -26,6 +26,17 @@ t.test('the lockfile contains no URL', async (t) => {
   )
 })
 
+t.test('workflows name the commit of every action', async (t) => {
+  const uses = files
+    .filter((file) => file.startsWith('.github/workflows/'))
+    .flatMap((file) => textOf(file).match(/(?<=\buses: ).*/g) ?? [])
+  t.not(uses.length, 0)
+  t.strictSame(
+    uses.filter((action) => !/@[\da-f]{40} # v\d/.test(action)),
+    [],
+  )
+})
+
 t.test('no file contains a path of the machine it was written on', async (t) => {
   const machinePath = /(?<![\w.:/-])\/(?:home|root|Users|work|workspace)\/\w|[A-Z]:\\Users\\|file:\/\/\/\w/
   t.match('in /Users/someone/ingest', machinePath)

@@ -1,6 +1,8 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, symlinkSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import t from 'tap'
 import ts from 'typescript'
@@ -46,10 +48,7 @@ async function install(directory: string): Promise<void> {
   const modules = join(directory, 'node_modules')
   mkdirSync(join(modules, '@ingest'), { recursive: true })
   mkdirSync(join(modules, '@types'))
-  const { packageManager } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
-  const filters = published.flatMap((name) => ['--filter', `./packages/${name}`])
-  const pack = ['--yes', '--prefer-offline', packageManager, '--recursive', ...filters, 'pack']
-  await run('npx', [...pack, '--pack-destination', directory], { cwd: root, shell: process.platform === 'win32' })
+  await run(process.execPath, [join(root, 'scripts/pack.js'), directory])
   for (const name of published) {
     const source = join(root, 'packages', name)
     const { version, dependencies = {} } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'))
@@ -57,7 +56,9 @@ async function install(directory: string): Promise<void> {
     renameSync(join(directory, 'package'), join(modules, '@ingest', name))
     for (const dependency of Object.keys(dependencies)) {
       if (dependency.startsWith('@ingest/')) continue
-      symlinkSync(realpathSync(join(source, 'node_modules', dependency)), join(modules, dependency), 'junction')
+      const link = join(modules, dependency)
+      mkdirSync(dirname(link), { recursive: true })
+      if (!existsSync(link)) symlinkSync(realpathSync(join(source, 'node_modules', dependency)), link, 'junction')
     }
   }
   symlinkSync(realpathSync(join(root, 'node_modules/@types/node')), join(modules, '@types/node'), 'junction')
@@ -141,6 +142,31 @@ t.test('the packed packages', async (t) => {
       shipped.filter((file) => /(?<!\.d)\.ts$/.test(file)),
       [],
     )
+  })
+
+  t.test('the command of the tarball serves', async (t) => {
+    const ingest = join(directory, 'node_modules/@ingest/cli/bin/ingest.js')
+    const at = ['--data', join(directory, 'data'), '--json']
+    const { stdout: version } = await run(process.execPath, [ingest, '--version'])
+    t.equal(version.trim(), JSON.parse(readFileSync(join(root, 'packages/cli/package.json'), 'utf8')).version)
+    const { stdout: created } = await run(process.execPath, [ingest, 'keys', 'create', '--project', 'p', ...at])
+    const server = spawn(process.execPath, [ingest, 'serve', '--port', '0', ...at], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    const exit = once(server, 'exit')
+    const [line] = await once(createInterface(server.stdout), 'line')
+    const response = await fetch(`${JSON.parse(line).url}/v1/events/batch`, {
+      method: 'POST',
+      headers: {
+        'X-Project-Id': 'p',
+        'X-Ingestion-Key': JSON.parse(created).key,
+        'Content-Type': 'application/json',
+      },
+      body: '{"events":[{"projectId":"p","eventId":"e-1"}]}',
+    })
+    t.strictSame(await response.json(), { accepted: 1, duplicates: 0, rejected: [] })
+    server.kill()
+    if (process.platform !== 'win32') t.strictSame(await exit, [0, null])
   })
 
   t.test('a client installs no native code', async (t) => {

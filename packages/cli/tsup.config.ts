@@ -3,6 +3,8 @@ import { defineConfig } from 'tsup'
 export default defineConfig({
   entry: {
     bin: 'src/bin.ts',
+    // a process of its own, so a file of its own
+    worker: 'src/workers/worker.ts',
   },
   format: 'esm',
   target: 'node20',

@@ -51,7 +51,12 @@ export function processIo(): Io {
       process.on('SIGHUP', listener)
       return () => void process.off('SIGHUP', listener)
     },
-    end: (how) => (typeof how === 'number' ? process.exit(how) : void process.kill(process.pid, how)),
+    end(how) {
+      if (typeof how === 'number') process.exit(how)
+      process.kill(process.pid, how)
+      // process 1 of a container does not receive its own SIGKILL
+      process.abort()
+    },
   }
 }
 

@@ -3,6 +3,7 @@ import { Command, type CommanderError, Help } from 'commander'
 import { backupCommand } from './commands/backup.ts'
 import { checkCommand } from './commands/check.ts'
 import { completionCommand } from './commands/completion.ts'
+import { configCommand } from './commands/config.ts'
 import { copyCommand } from './commands/copy.ts'
 import { exportCommand } from './commands/export.ts'
 import { findCommand } from './commands/find.ts'
@@ -18,8 +19,8 @@ import { statsCommand } from './commands/stats.ts'
 import { tailCommand } from './commands/tail.ts'
 import { verifyCommand } from './commands/verify.ts'
 import { exitCodeHelp } from './exit-code.ts'
-import { hasColors, type Io } from './io.ts'
-import { applySettings, findTargetOptions, getSetting, resolveSettings } from './settings.ts'
+import { hasColors, type Io, printMessage } from './io.ts'
+import { applySettings, findTargetOptions, getSetting, passwordWarning, resolveSettings } from './settings.ts'
 import { version } from './version.ts'
 
 /** The program with all its commands. They throw failures; the caller reports them. */
@@ -58,7 +59,11 @@ export function createProgram(io: Io): Command {
     backupCommand(io),
     restoreCommand(io),
     verifyCommand(io),
+<<<<<<< HEAD
     repairCommand(io),
+=======
+    configCommand(io),
+>>>>>>> ops
     completionCommand(io),
   ]
   for (const command of commands) program.addCommand(adopt(command, program, io))
@@ -79,6 +84,10 @@ function adopt(command: Command, parent: Command, io: Io): Command {
   if (command.commands.length > 0) command.helpCommand(true)
   for (const child of command.commands) adopt(child, command, io)
   applySettings(command, io.env)
+  command.hook('preAction', () => {
+    const warning = passwordWarning(command)
+    if (warning !== undefined && command.name() !== 'serve') printMessage(io, warning)
+  })
   return command.exitOverride((error: CommanderError) => {
     if (error.code === 'commander.missingArgument') resolveSettings(command, io.env)
     throw error

@@ -1,6 +1,7 @@
 import { type Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { type ConfigFile, configFileDefault, isReadByOthers, readConfigFile } from './config/config-file.ts'
-import { type ConfigOption, toConfigOption } from './config/config-option.ts'
+import { toConfigOption } from './config/config-option.ts'
+import type { DescribedOption } from './config/config-schema.ts'
 import type { Io } from './io.ts'
 import { parsePath } from './options.ts'
 import { hasPassword, targetNames } from './store.ts'
@@ -14,6 +15,9 @@ export interface Setting {
 }
 
 const settings = new WeakMap<Option, Setting>()
+/** What the command line says. */
+const written = new WeakMap<Option, readonly string[]>()
+const optionalTargets = new WeakSet<Command>()
 const files = new WeakMap<Command, ConfigFile>()
 
 /** The setting of an option of a command that went through {@link applySettings}. */
@@ -38,6 +42,11 @@ export function applySettings(command: Command, env: Io['env']): void {
     settings.set(option, { isRequired: option.mandatory, variable: option.envVar, defaultValue })
     option.makeOptionMandatory(false)
     delete option.envVar
+    // the parsed value is not what the user wrote
+    command.on(`option:${option.name()}`, (text: string | null) => {
+      const texts = [...(written.get(option) ?? []), text ?? String(!option.negate)]
+      written.set(option, option.variadic ? texts : texts.slice(-1))
+    })
   }
   command.hook('preAction', () => resolveSettings(command, env))
 }
@@ -96,21 +105,65 @@ function isInFile(option: Option): boolean {
   return getSetting(option)?.variable !== undefined && option.attributeName() !== configKey
 }
 
-/** The options of all commands that may be set in the file of settings, by key. One file serves all commands. */
-export function listConfigOptions(command: Command): Map<string, ConfigOption & { option: Option }> {
+/** The options of all commands that may be set in the file of settings, by key: one file serves all commands. */
+export function listConfigOptions(command: Command): Map<string, DescribedOption> {
   let root = command
   while (root.parent) root = root.parent
-  const found = new Map<string, ConfigOption & { option: Option }>()
+  const found = new Map<string, DescribedOption>()
   collect(root)
   return found
 
   function collect({ commands, options }: Command): void {
-    for (const option of options) {
+    for (const option of options.filter(isInFile)) {
       const named = toConfigOption(option)
-      if (isInFile(option) && !found.has(named.key)) found.set(named.key, { ...named, option })
+      const description = option.negate ? `false: ${option.description}` : option.description
+      if (!found.has(named.key)) found.set(named.key, { ...named, description, defaultValue: defaultOf(option) })
     }
     for (const each of commands) collect(each)
   }
+}
+
+/** The default of an option, as it is written in the file. */
+function defaultOf(option: Option): unknown {
+  return option.defaultValueDescription ?? getSetting(option)?.defaultValue
+}
+
+/** A setting of a parsed command. */
+export interface InForce {
+  key: string
+  /** As it is written in the file; null if it is not set and has no default. */
+  value: string | number | boolean | null
+  source: 'flag' | 'environment' | 'file' | 'default'
+  /** The flag, the variable or the path of the file; null for a default. */
+  from: string | null
+}
+
+/** The settings of a parsed command that may stand in the file, and the file itself, with their sources. */
+export function describeSettings(command: Command, env: Io['env']): InForce[] {
+  const named = command.options.filter((option) => getSetting(option)?.variable !== undefined)
+  return named.map((option): InForce => {
+    const key = option.attributeName()
+    const { variable = '' } = getSetting(option) ?? {}
+    const file = getConfigFile(command)
+    const toValue = (text: string) => (toConfigOption(option).schema.type === 'string' ? text : toScalar(text))
+    switch (command.getOptionValueSource(key)) {
+      case 'cli':
+        return { key, value: toValue((written.get(option) ?? []).join(',')), source: 'flag', from: option.long ?? null }
+      case 'env':
+        return { key, value: toValue(env[variable] ?? ''), source: 'environment', from: variable }
+      case 'config':
+        return { key, value: toValue(file?.values.get(key)?.text ?? ''), source: 'file', from: file?.path ?? null }
+      default: {
+        const value = key === configKey ? file?.path : defaultOf(option)
+        return { key, value: (value as InForce['value'] | undefined) ?? null, source: 'default', from: null }
+      }
+    }
+  })
+}
+
+function toScalar(text: string): string | number | boolean {
+  if (text === 'true' || text === 'false') return text === 'true'
+  return /^\d+$/.test(text) ? Number(text) : text
 }
 
 /** A warning for the user, if the file of settings holds a password that every user of the machine may read. */
@@ -134,8 +187,14 @@ function listMissing(command: Command): string[] {
   return missing
 }
 
+/** Lets a command run without the options that name a server or a store. */
+export function makeTargetOptional(command: Command): void {
+  optionalTargets.add(command)
+}
+
 /** The options that name a server or a store, if the command requires one of several. */
 export function findTargetOptions(command: Command): Option[] {
+  if (optionalTargets.has(command)) return []
   const options = command.options.filter((option) => targetNames.some((name) => name === option.attributeName()))
   return options.length > 1 ? options : []
 }

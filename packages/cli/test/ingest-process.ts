@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
+import { readLines } from './read-lines.ts'
 
 const binary = fileURLToPath(new URL('../bin/ingest.js', import.meta.url))
 
@@ -39,13 +40,22 @@ export async function ended(child: ChildProcessByStdio<null, Readable, Readable>
   return { code, signal, stdout: stdout(), stderr: stderr() }
 }
 
+export interface LogRecord {
+  level: number
+  time: number
+  msg: string
+  [name: string]: unknown
+}
+
 /** `ingest serve` in a process of its own. */
 export interface ServeProcess {
   url: string
   port: number
   stdout(): string
   /** The lines of the log, parsed. */
-  log(): { level: number; time: number; msg: string; [name: string]: unknown }[]
+  log(): LogRecord[]
+  /** The first record of the log that is wanted, of those that were not read before. */
+  nextRecord(isWanted: (record: LogRecord) => boolean): Promise<LogRecord>
   signal(signal: NodeJS.Signals): void
   exited: Promise<Ended>
   /** Closes the reading end of the log. */
@@ -58,6 +68,7 @@ export async function startServe(t: Test, args: readonly string[], { env }: Sett
   const child = startIngest(['serve', ...port, ...args], { ...(env && { env }) })
   const stdout = collect(child.stdout)
   const stderr = collect(child.stderr)
+  const lines = readLines(child.stderr)
   const exited = once(child, 'close').then(([code, signal]) => ({ code, signal, stdout: stdout(), stderr: stderr() }))
   t.teardown(async () => {
     child.kill('SIGKILL')
@@ -72,6 +83,12 @@ export async function startServe(t: Test, args: readonly string[], { env }: Sett
     url,
     port: Number(new URL(url).port),
     stdout,
+    async nextRecord(isWanted) {
+      for (;;) {
+        const record = parseLine(await lines.next())
+        if (isWanted(record)) return record
+      }
+    },
     log: () => stderr().trimEnd().split('\n').filter(Boolean).map(parseLine),
     signal: (signal) => void child.kill(signal),
     exited,

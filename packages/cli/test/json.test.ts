@@ -86,6 +86,7 @@ const cases: Record<string, Case> = {
     failed: [`${data}-not`, '--data', join(directory, 'made')],
     code: 'store-missing',
   },
+  config: { done: ['--data', data], failed: ['--tls-cert', data], code: 'invalid-argument' },
   serve: {
     done: ['--data', data, '--port', '0'],
     failed: ['--data', data, '--port', '0', '--host', '203.0.113.1'],

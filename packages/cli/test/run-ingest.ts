@@ -81,8 +81,9 @@ function createOutput(isTerminal: boolean) {
 
 /** Runs `ingest serve` in this process on a free port, until the end of the test. */
 export async function serveHere(t: Test, args: readonly string[], settings: RunSettings = {}): Promise<ServeProcess> {
-  const port = args.includes('--port') || settings.env?.INGEST_PORT ? [] : ['--port', '0']
-  const { io: _, exited, stdout, stderr, nextLine, signal } = startRun(['serve', ...port, ...args], settings)
+  const hasAddress = args.includes('--port') || args.includes('--socket') || settings.env?.INGEST_PORT
+  const port = hasAddress ? [] : ['--port', '0']
+  const { io: _, exited, stdout, stderr, nextLine, nextError, signal } = startRun(['serve', ...port, ...args], settings)
   t.teardown(async () => {
     signal('SIGTERM')
     await exited
@@ -94,6 +95,12 @@ export async function serveHere(t: Test, args: readonly string[], settings: RunS
     url,
     port: Number(new URL(url).port),
     stdout,
+    async nextRecord(isWanted) {
+      for (;;) {
+        const record = parseRecord(await nextError())
+        if (isWanted(record)) return record
+      }
+    },
     log: () => stderr().trimEnd().split('\n').filter(Boolean).map(parseRecord),
     signal: (name) => signal(name as StopSignal | 'SIGHUP'),
     exited,

@@ -15,7 +15,7 @@ import type { Fingerprint } from './ids/fingerprint.ts'
 import { countSince, readActivity } from './log/activity.ts'
 import { createEventLog, type EventLogTables, type LoggedEvent, type SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-turns.ts'
-import type { Position } from './log/record.ts'
+import { isTombstone, type Position, parseEventId } from './log/record.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -36,6 +36,10 @@ export interface EventStoreOptions {
 const readAhead = 64
 /** The bytes of events that a reader reads in one step. */
 const stepBytes = 32_768
+/** What reading a record with erased events counts for in a step: they are short. */
+const recordBytesMin = 256
+/** The most ids that one transaction erases: each may be in another record. */
+const erasuresPerStep = 64
 
 export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'hashKey'> {
   const { identity, fingerprint, tables, writer, reader, slicedReads } = options
@@ -114,12 +118,21 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       }))
     },
 
-    async erase() {
-      throw new Error('not implemented')
+    async erase(projectId, eventIds) {
+      const project = numberOf(projectId)
+      let erased = 0
+      for (let from = 0; project !== undefined && from < eventIds.length; from += erasuresPerStep) {
+        const ids = [...new Set(eventIds.slice(from, from + erasuresPerStep))]
+        const fingerprints = fingerprintsOf(project, ids)
+        erased += await writer.erasure({ type: 'erase', project, eventIds: ids, fingerprints })
+      }
+      return erased
     },
 
-    async expire() {
-      throw new Error('not implemented')
+    async expire(projectId, before) {
+      const project = numberOf(projectId)
+      if (project === undefined) return { events: 0, bytes: 0, isDone: true }
+      return writer.erasure({ type: 'expire', project, before })
     },
 
     async countSince(projectId, since, batchesMax) {
@@ -144,7 +157,8 @@ function createRead(
     return at
   }
 
-  return async function* read(projectId, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
+  return async function* read(projectId, options: ReadOptions = {}) {
+    const { after, limit = Number.POSITIVE_INFINITY, from, erased = false } = options
     checkOpen()
     const cursors = eventCursors(identity, projectId)
     const start = after === undefined ? beginning : decodeCursor(cursors, projectId, after)
@@ -155,13 +169,20 @@ function createRead(
     let next = Math.max(start.sequence, first)
     while (left > 0) {
       checkOpen()
-      const sequences = readProject<number[]>(projectId, [], (project) => log.sequences(project, next, readAhead))
+      const sequences = readProject<number[]>(projectId, [], (project) => {
+        if (!erased) next = Math.max(next, log.expiredBefore(project))
+        return log.sequences(project, next, readAhead)
+      })
       for (const sequence of sequences) {
         if (isStepOver()) await beginStep()
         for (const event of readSnapshot(() => log.events(sequence))) {
           if (sequence === start.sequence && event.position.index <= start.index) continue
           // for a time in the future: this record was stored after the search for it
           if (from !== undefined && event.receivedAt < from) continue
+          if (isTombstone(event.bytes) && !erased) {
+            stepBytesLeft -= event.bytes.length + (event.position.index === 0 ? recordBytesMin : 0)
+            continue
+          }
           if (left-- <= 0) return
           if (isStepOver()) await beginStep()
           stepBytesLeft -= event.bytes.length
@@ -190,7 +211,11 @@ function isWholeMemory({ buffer, length }: Uint8Array): boolean {
 }
 
 function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {
-  return { cursor: toCursor(event, cursors), receivedAt: event.receivedAt, bytes: event.bytes }
+  const { receivedAt, bytes } = event
+  const cursor = toCursor(event, cursors)
+  return isTombstone(bytes)
+    ? { cursor, receivedAt, bytes: Buffer.alloc(0), erased: parseEventId(bytes) }
+    : { cursor, receivedAt, bytes }
 }
 
 /** Before the first record. */

@@ -56,7 +56,10 @@ export function createMeasure({ directory, environments, writer }: MeasureOption
 }
 
 function writerMetrics({ records, ids }: Awaited<ReturnType<Writer['measure']>>): StoreMetric[] {
-  const runs = ids.runs.map((value, level) => ({ labels: { level: String(level) }, value }))
+  const runs = (ids.runs.length > 0 ? ids.runs : [0]).map((value, level) => ({
+    labels: { level: String(level) },
+    value,
+  }))
   return [
     gauge('log_batches', 'Batches in the log, of all projects.', 'max', records),
     gauge('id_index_ids', 'Event ids in the index, on disk or in memory.', 'max', ids.indexedIds + ids.unflushedIds),

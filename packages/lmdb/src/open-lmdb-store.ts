@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
+import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
@@ -23,8 +24,8 @@ import { createReadTurns } from './log/read-turns.ts'
 import { createMapStore } from './map-store.ts'
 import { createMeasure } from './measure.ts'
 import { createProjectStore } from './project-store.ts'
+import { purge } from './purge.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
-import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
 import { deserializeError, serializeError } from './threads/error-transfer.ts'
@@ -158,6 +159,7 @@ async function openStore(
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
+  const scratch = environment.table('scratch')
   const commitWatchers = new Set<(commit: StoreCommit) => void>()
   const writer = await startWriter({
     environment,
@@ -211,6 +213,7 @@ async function openStore(
 
   const tracked: Omit<Store, 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
     ...events,
+    purge: () => purge({ environment, writer, reader, unpurged: tables.unpurged, scratch, checkOpen }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createProjectStore({ projects, writer, reader }),
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),

@@ -3,9 +3,11 @@ import { IngestError, type Store } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import type { PoolClient, PoolConfig } from 'pg'
 import { type Database, openDatabase } from './connection/database.ts'
+import { createAppendQueue } from './events/append-queue.ts'
 import { createEventStore } from './events/event-store.ts'
 import { createEventWatch } from './events/event-watch.ts'
 import { createMapStore } from './maps/map-store.ts'
+import { createMeasure } from './measure.ts'
 import { createProjectNumbers } from './projects/project-numbers.ts'
 import { createProjectStore } from './projects/project-store.ts'
 import { checkCompatible, migrate, readSchema, type SchemaState, schemaVersion } from './schema/migrate.ts'
@@ -60,7 +62,7 @@ export async function openPostgresStore(
     const { schema, report } = await database.withConnection((client) => inspect(client))
     const state = await prepareSchema(database, schema, options.migrate ?? true)
     onOpen({ ...report, schema: state.version })
-    return createStore(database, state, projectAgeMs)
+    return createStore(database, state, projectAgeMs, report.survivesPrimaryLoss)
   } catch (error) {
     await database.close()
     throw error
@@ -118,13 +120,19 @@ async function inspect(
   }
 }
 
-function createStore(database: Database, { storeId, epoch }: SchemaState, projectAgeMs: number): Store {
+function createStore(
+  database: Database,
+  { storeId, epoch }: SchemaState,
+  projectAgeMs: number,
+  survivesPrimaryLoss: boolean,
+): Store {
   const operations = createOperations()
   const identity = { id: uuidBytes(storeId), epoch: uuidBytes(epoch) }
   const numbers = createProjectNumbers(database)
   const watch = createEventWatch(database, numbers)
   const servers = createServers(database)
-  const events = createEventStore({ database, numbers, identity, watch, checkOpen: operations.checkOpen })
+  const queue = createAppendQueue(database, numbers)
+  const events = createEventStore({ database, numbers, queue, identity, watch, checkOpen: operations.checkOpen })
   const projects = createProjectStore({ database, numbers, projectAgeMs })
   const { watch: watchEvents, ...trackedEvents } = events
   let closing: Promise<void> | undefined
@@ -135,6 +143,7 @@ function createStore(database: Database, { storeId, epoch }: SchemaState, projec
     project: projects.project,
     projects: projects.projects,
     updateProject: projects.updateProject,
+    measure: createMeasure({ database, queue, servers, survivesPrimaryLoss }),
 
     async check() {
       await database.query('check', [], performance.now() + checkTimeoutMs)
@@ -155,6 +164,7 @@ function createStore(database: Database, { storeId, epoch }: SchemaState, projec
     read: events.read,
     ...(watchEvents && { watch: watchEvents }),
     registerServer: servers.register,
+    watchCommits: queue.watchCommits,
     close() {
       closing ??= closeAll()
       return closing

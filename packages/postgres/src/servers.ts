@@ -9,6 +9,8 @@ const expiresAfterMs = 7000
 export interface Servers {
   /** Begins the heartbeats; returns a function that returns the number of live servers as of the last one. */
   register(): () => number
+  /** Live servers as of the last heartbeat. */
+  count(): number
   /** Ends the heartbeats and withdraws this server. */
   close(): Promise<void>
 }
@@ -40,6 +42,7 @@ export function createServers(database: Database): Servers {
       beating ??= beat()
       return () => count
     },
+    count: () => count,
 
     async close() {
       isClosed = true

@@ -21,19 +21,22 @@ const rowsMax = 20
 const headCopies = 20_000
 
 /** Queries of all projects, which may read whole tables: a list for people, and what is run once in a while. */
-const administration = ['projects', 'projects-with-expired-maps']
+const administration = ['projects', 'projects-with-expired-maps', 'size']
 /** Tables of one row, and of one for each server. */
 const smallTables = ['meta', 'servers']
 
 /** Values as a store sends them; a query that calls a function has none, its statements are seen in the counters. */
 const values: Record<string, unknown[]> = {
   check: [],
+  size: [],
   projects: [],
   'project-id': [project],
   'project-state': [project],
   known: [project, byteaArray(Array.from({ length: 10 }, (_, i) => eventKey(`e-${i}`)))],
   find: [project, eventKey('e-7')],
-  'batches-from': [project, 3, 4],
+  'batches-from': [project, 3, 4, false],
+  'batches-of': [project, byteaArray([eventKey('e-1'), eventKey('none')])],
+  'batches-to-expire': [project, Date.now() * 2, 4],
   'first-batch-since': [project, 1],
   'last-batch': [project],
   totals: [project],
@@ -95,6 +98,9 @@ t.test('every query uses an index, of a database with many projects', { skip: no
     let count = 0
     const open = async () => ({ ingest: ingest.project(`project-${count++}`), async close() {} })
     for (const { isolated, run } of ingestChecks) if (!isolated) await run(open)
+    await store.append(projectId, batchOf('to-erase'))
+    t.equal(await store.erase(projectId, ['to-erase', 'e-59', 'unknown']), 2)
+    t.ok((await store.expire(projectId, Date.now() * 2)).events > 0)
     await ingest.close()
     const tables = await runSql<{ name: string; whole: number; byIndex: number }>(
       url,
@@ -119,6 +125,7 @@ function scansOf(plan: Plan): Plan[] {
 /** Stores some of everything in one project, and copies its rows to other projects. */
 async function fill(url: string, store: Store): Promise<void> {
   for (let i = 0; i < perProject; i++) await store.append(projectId, batchOf(`e-${i}`, `f-${i}`))
+  await store.expire(projectId, Date.now() * 2)
   const ingest = createIngest({ store })
   await ingest.keys.create(projectId)
   for (let i = 0; i < perProject; i++) {

@@ -31,7 +31,7 @@ export async function authenticateRequest(
 }
 
 /** The key of either header; undefined if they differ. Other schemes of `Authorization` are for a proxy in front. */
-function keyOf({ 'x-ingestion-key': key, authorization }: RequestHeaders['values']): string | undefined {
+export function keyOf({ 'x-ingestion-key': key, authorization }: RequestHeaders['values']): string | undefined {
   const token = bearerToken(authorization)
   if (token === undefined) return key
   return token !== null && (key === undefined || key === token) ? token : undefined

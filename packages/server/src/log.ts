@@ -35,7 +35,7 @@ const logEveryMs = 1000
  * Logs at most one error a second for each code and message, with the number of those left out since the last as
  * `suppressed`. `now` is a monotonic clock, in milliseconds.
  */
-export function createErrorLog(log: Log, now: () => number = () => performance.now()): LogError {
+export function createErrorLog(log: Pick<Log, 'error'>, now: () => number = () => performance.now()): LogError {
   const lastByKind = new Map<string, { at: number; suppressed: number }>()
   return (code, fields, message) => {
     const kind = `${code} ${message}`

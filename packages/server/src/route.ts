@@ -1,6 +1,6 @@
 import type { EmbeddedIngest, Ingest, IngestError, Scope } from '@ingest/core'
 import { keyIdOf } from '@ingest/core/internal'
-import { authenticateRequest } from './authenticate.ts'
+import { authenticateRequest, keyOf } from './authenticate.ts'
 import type { Cancellation } from './http/cancellation.ts'
 import { checkRepeated, type HttpRequest } from './http/request.ts'
 import { type HttpResponse, isStream } from './http/response.ts'
@@ -96,7 +96,7 @@ export async function runRoute(
 
 /** Also of a key that is refused, since that helps to find who sends it. */
 function setKeyId(record: ObservedRequest, { headers: { values } }: HttpRequest): void {
-  const keyId = keyIdOf(values['x-ingestion-key'] ?? '')
+  const keyId = keyIdOf(keyOf(values) ?? '')
   if (keyId !== undefined) record.keyId = keyId
 }
 

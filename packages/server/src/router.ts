@@ -1,5 +1,6 @@
 import { type EmbeddedIngest, type ErrorCode, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
+import { createClientAddress } from './http/client-address.ts'
 import { type Cors, createCors } from './http/cors.ts'
 import type { HttpRequest } from './http/request.ts'
 import { type HttpResponse, problemResponse, statusByCode } from './http/response.ts'
@@ -132,7 +133,8 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     isDraining: () => draining?.aborted ?? false,
   }
   const cors = options.cors && createCors(options.cors)
-  const observer = observeRequests(ingest, log, options.metrics)
+  const clientAddressOf = createClientAddress(options.trustProxy)
+  const observer = observeRequests(ingest, { log, clientAddressOf, metrics: options.metrics })
 
   async function respond(request: HttpRequest, requestId: string, record?: ObservedRequest): Promise<HttpResponse> {
     const headers: Record<string, string> = {}

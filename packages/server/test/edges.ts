@@ -1,10 +1,13 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { EmbeddedIngest } from '@ingest/core'
+import t from 'tap'
 import { toFetchHandler } from '../src/fetch-handler.ts'
 import { createHandler } from '../src/node-handler.ts'
 import type { HandlerOptions } from '../src/router.ts'
 import { serve } from '../src/serve.ts'
+import { certificateA } from './certificates.ts'
+import { faultsOf } from './openapi/check-exchange.ts'
 import { openRaw, type RawResponse } from './raw-connection.ts'
 
 export interface Sent {
@@ -15,6 +18,7 @@ export interface Sent {
 }
 
 export interface Edge {
+  /** Sends a request; the test fails if the response is not as the OpenAPI document says. */
   send(sent: Sent): Promise<RawResponse>
   close(): Promise<unknown>
 }
@@ -28,7 +32,14 @@ export const edges: readonly {
     name: 'serve',
     async open(ingest, options = {}) {
       const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, ...options })
-      return { send: (sent) => sendRaw(served.port, sent), close: () => served.close() }
+      return { send: (sent) => checked(sent, sendRaw(served.port, sent)), close: () => served.close() }
+    },
+  },
+  {
+    name: 'serve with TLS',
+    async open(ingest, options = {}) {
+      const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, tls: certificateA, ...options })
+      return { send: (sent) => checked(sent, sendRaw(served.port, sent, { tls: true })), close: () => served.close() }
     },
   },
   {
@@ -38,7 +49,7 @@ export const edges: readonly {
       await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
       const { port } = server.address() as AddressInfo
       return {
-        send: (sent) => sendRaw(port, sent),
+        send: (sent) => checked(sent, sendRaw(port, sent)),
         close: () => new Promise((resolve) => server.close(resolve)),
       }
     },
@@ -47,10 +58,17 @@ export const edges: readonly {
     name: 'fetch',
     async open(ingest, options) {
       const handler = toFetchHandler(ingest, options)
-      return { send: (sent) => sendFetch(handler, sent), close: async () => {} }
+      return { send: (sent) => checked(sent, sendFetch(handler, sent)), close: async () => {} }
     },
   },
 ]
+
+async function checked(sent: Sent, responding: Promise<RawResponse>): Promise<RawResponse> {
+  const response = await responding
+  const faults = faultsOf(sent, response)
+  for (const fault of faults) t.fail(`the OpenAPI document differs: ${fault}`)
+  return response
+}
 
 /** A whole request in bytes, with a Content-Length unless the headers have a framing of their own. */
 export function requestBytes({ method = 'POST', path = '/v1/events/batch', headers = [], body = '' }: Sent): Buffer {
@@ -61,8 +79,8 @@ export function requestBytes({ method = 'POST', path = '/v1/events/batch', heade
   return Buffer.concat([Buffer.from(head), bytes])
 }
 
-async function sendRaw(port: number, sent: Sent): Promise<RawResponse> {
-  const raw = await openRaw(port)
+async function sendRaw(port: number, sent: Sent, options?: { tls: boolean }): Promise<RawResponse> {
+  const raw = await openRaw(port, options)
   raw.write(requestBytes(sent))
   const response = await raw.read(sent.method === 'HEAD')
   raw.socket.destroy()

@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
 
 export interface RawResponse {
   status: number
@@ -19,9 +20,13 @@ export interface RawConnection {
   ended: Promise<'end' | 'reset'>
 }
 
-export async function openRaw(port: number): Promise<RawConnection> {
-  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
-  await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject))
+/** Connects to a port of this machine, or to the path of a Unix socket. */
+export async function openRaw(to: number | string, { tls = false } = {}): Promise<RawConnection> {
+  const address = typeof to === 'string' ? { path: to } : { port: to, host: '127.0.0.1' }
+  const options = { ...address, allowHalfOpen: true, rejectUnauthorized: false }
+  const socket = tls ? connectTls(options) : connect(options)
+  const event = tls ? 'secureConnect' : 'connect'
+  await new Promise((resolve, reject) => socket.once(event, resolve).once('error', reject))
   let received = ''
   let over = false
   let wake = () => {}

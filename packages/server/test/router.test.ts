@@ -37,6 +37,11 @@ function credentials(projectId: string | undefined, key: string | undefined): [s
   return pairs
 }
 
+function bearer(authorization: string): [string, string][] {
+  return [['Authorization', authorization]]
+}
+
+const unauthorizedDetail = 'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.'
 const zeros = { accepted: 0, duplicates: 0, rejected: [] }
 const tooLarge = { status: 413, code: 'batch-too-large' }
 const draining = { draining: AbortSignal.abort() }
@@ -178,7 +183,52 @@ const cases: Case[] = [
     body: batchOf(1),
     status: 401,
     code: 'unauthorized',
-    more: { detail: 'X-Project-Id and X-Ingestion-Key must be those of an active key.', retryable: false },
+    more: { detail: unauthorizedDetail, retryable: false },
+  })),
+  ...(
+    [
+      ['Bearer', 'good'],
+      ['bearer', ' good'],
+    ] as const
+  ).map(([scheme, key]) => ({
+    name: `a key by ${scheme} is a key`,
+    headers: [...bearer(`${scheme} ${key}`), json, ['X-Project-Id', projectId]] as [string, string][],
+    body: batchOf(1),
+    status: 202,
+    stored: 1,
+  })),
+  {
+    name: 'the same key by both headers is a key',
+    headers: [good, ...bearer('Bearer good')],
+    body: batchOf(1),
+    status: 202,
+    stored: 1,
+  },
+  {
+    name: 'Basic credentials, for a proxy, are ignored',
+    headers: [good, ...bearer('Basic YTpi')],
+    body: batchOf(1),
+    status: 202,
+    stored: 1,
+  },
+  ...(
+    [
+      ['another key by Bearer', [good, ...bearer('Bearer reading')]],
+      ['no key by Bearer', [good, ...bearer('Bearer')]],
+      ['two keys by Bearer', [good, ...bearer('Bearer good good')]],
+      ['Bearer twice', [good, ...bearer('Bearer good'), ...bearer('Bearer good')]],
+      ['Basic, then Bearer', [good, ...bearer('Basic YTpi'), ...bearer('Bearer good')]],
+      ['Bearer of another scope', [...credentials(projectId, undefined), ...bearer('Bearer reading')]],
+      ['Bearer without a project', [json, ...bearer('Bearer good')]],
+      ['Basic alone', [...credentials(projectId, undefined), ...bearer('Basic good')]],
+    ] as [string, [string, string][]][]
+  ).map(([what, headers]) => ({
+    name: `${what}: unauthorized`,
+    headers,
+    body: batchOf(1),
+    status: 401,
+    code: 'unauthorized',
+    more: { detail: unauthorizedDetail, retryable: false },
   })),
   ...['X-Project-Id', 'X-Ingestion-Key'].map((name) => ({
     name: `${name} twice: unauthorized`,
@@ -256,7 +306,11 @@ async function openIngestWithKeys() {
   const expired = await ingest.keys.create(projectId, { expiresAt: 999 })
   const keys: Record<string, string> = { good: key, reading: reading.key, revoked: revoked.key, expired: expired.key }
   const resolve = (pairs: Sent['headers'] = [good]) =>
-    pairs.flatMap(([name, value]) => (name === 'good' ? headersOf(key) : [[name, keys[value] ?? value] as const]))
+    pairs.flatMap(([name, value]) => {
+      if (name === 'good') return headersOf(key)
+      if (name === 'Authorization') return [[name, value.replace(/good|reading/g, (word) => keys[word] ?? '')] as const]
+      return [[name, keys[value] ?? value] as const]
+    })
   return { ingest, storedCount, resolve }
 }
 
@@ -267,12 +321,12 @@ for (const { name: edgeName, open } of edges) {
     t.teardown(() => sharedEdge.close())
     for (const { name, status, code, more = {}, options, stored = 0, headers, ...sent } of cases) {
       // serve has its own draining signal
-      if (edgeName === 'serve' && options) continue
+      const isServe = edgeName.startsWith('serve')
+      if (isServe && options) continue
       await t.test(name, async (t) => {
         const isFresh = stored > 0 || options !== undefined
         const { ingest, storedCount, resolve } = isFresh ? await openIngestWithKeys() : shared
-        const edge =
-          isFresh && edgeName !== 'serve' ? await open(ingest, options) : isFresh ? await open(ingest) : sharedEdge
+        const edge = isFresh && !isServe ? await open(ingest, options) : isFresh ? await open(ingest) : sharedEdge
         const response = await edge.send({ ...sent, headers: resolve(headers) })
         t.equal(response.status, status, response.body)
         t.match(response.headers['x-request-id'], uuid)
@@ -290,6 +344,8 @@ for (const { name: edgeName, open } of edges) {
           if (status === 202) t.strictSame(Object.keys(body), ['accepted', 'duplicates', 'rejected'])
         }
         t.equal(response.headers['content-type'], code === undefined ? 'application/json' : 'application/problem+json')
+        const challenge = status === 401 ? 'Ingestion-Key, Bearer realm="ingest"' : undefined
+        t.equal(response.headers['www-authenticate'], challenge)
         if (status === 405) t.equal(response.headers.allow, sent.path ? 'GET, HEAD' : 'POST')
         t.equal(await storedCount(), stored)
         if (isFresh) edge.close()

@@ -2,6 +2,7 @@ import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { concurrencyLimits } from '../src/limits/concurrency.ts'
 import { lingerMs, type ServeOptions, serve } from '../src/serve.ts'
+import { certificateA } from './certificates.ts'
 import { requestBytes } from './edges.ts'
 import { openRaw } from './raw-connection.ts'
 import { batchOf, openBlockedIngest, openTestIngest, projectId } from './test-ingest.ts'
@@ -14,12 +15,17 @@ async function open(t: Test, options: Partial<ServeOptions> = {}) {
   const served = await serve({ ingest: opened.ingest, port: 0, closeTimeoutMs: 1, ...options })
   t.teardown(() => served.close())
   const openConnection = async () => {
-    const raw = await openRaw(served.port)
+    const raw = await openRaw(served.port, { tls: options.tls !== undefined })
     t.teardown(() => raw.socket.destroy())
     return raw
   }
   return { ...opened, served, openConnection, raw: await openConnection() }
 }
+
+const schemes: [string, Partial<ServeOptions>][] = [
+  ['HTTP', {}],
+  ['HTTPS', { tls: certificateA }],
+]
 
 async function openBlocked(t: Test, options: Partial<ServeOptions> = {}) {
   const blocked = await openBlockedIngest()
@@ -46,33 +52,37 @@ t.test('it installs no signal handlers', async (t) => {
   t.strictSame(count(), before)
 })
 
-t.test('a connection carries many requests, sequential and pipelined', async (t) => {
-  const { raw, headers, storedCount } = await open(t)
-  const send = (i: number) => raw.write(requestBytes({ headers, body: batchOf(1, `${i}-`) }))
-  for (let i = 0; i < 3; i++) {
-    send(i)
-    t.match(await raw.read(), { status: 202, headers: { connection: 'keep-alive' } })
-  }
-  for (let i = 3; i < 10; i++) send(i)
-  for (let i = 3; i < 10; i++) t.equal((await raw.read()).status, 202)
-  t.equal(await storedCount(), 10)
-})
+for (const [scheme, secure] of schemes) {
+  t.test(`by ${scheme}, a connection carries many requests, sequential and pipelined`, async (t) => {
+    const { raw, headers, storedCount } = await open(t, secure)
+    const send = (i: number) => raw.write(requestBytes({ headers, body: batchOf(1, `${i}-`) }))
+    for (let i = 0; i < 3; i++) {
+      send(i)
+      t.match(await raw.read(), { status: 202, headers: { connection: 'keep-alive' } })
+    }
+    for (let i = 3; i < 10; i++) send(i)
+    for (let i = 3; i < 10; i++) t.equal((await raw.read()).status, 202)
+    t.equal(await storedCount(), 10)
+  })
+}
 
-t.test('a client that half-closes its connection after its request gets the response', async (t) => {
-  const { raw, headers, release, isHandled, storedCount, openConnection } = await openBlocked(t)
-  raw.socket.end(requestBytes({ headers, body: batchOf(1) }))
-  await isHandled
-  // when a later connection has its response, the server has seen the end of this one
-  const later = await openConnection()
-  for (let i = 0; i < 3; i++) {
-    later.write(requestBytes({ method: 'GET', path: '/livez' }))
-    t.equal((await later.read()).status, 200)
-  }
-  release()
-  t.equal((await raw.read()).status, 202)
-  t.equal(await raw.ended, 'end')
-  t.equal(await storedCount(), 1)
-})
+for (const [scheme, secure] of schemes) {
+  t.test(`by ${scheme}, a client that half-closes its connection after its request gets the response`, async (t) => {
+    const { raw, headers, release, isHandled, storedCount, openConnection } = await openBlocked(t, secure)
+    raw.socket.end(requestBytes({ headers, body: batchOf(1) }))
+    await isHandled
+    // when a later connection has its response, the server has seen the end of this one
+    const later = await openConnection()
+    for (let i = 0; i < 3; i++) {
+      later.write(requestBytes({ method: 'GET', path: '/livez' }))
+      t.equal((await later.read()).status, 200)
+    }
+    release()
+    t.equal((await raw.read()).status, 202)
+    t.equal(await raw.ended, 'end')
+    t.equal(await storedCount(), 1)
+  })
+}
 
 const chunkedHead = 'POST /v1/events/batch HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n'
 const malformed: [string, string | Buffer, number, string][] = [
@@ -94,19 +104,24 @@ const malformed: [string, string | Buffer, number, string][] = [
   ['a request for a proxy', 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n', 400, 'malformed-request'],
 ]
 
-for (const [name, bytes, status, code] of malformed) {
-  t.test(`${name}: a problem document, and the end of the connection`, async (t) => {
-    const { raw, openConnection } = await open(t)
-    raw.write(bytes)
-    const response = await raw.read()
-    t.equal(response.status, status)
-    t.match(JSON.parse(response.body), { code, status })
-    t.match(response.headers, { connection: 'close', 'content-type': 'application/problem+json', 'x-request-id': /-/ })
-    t.equal(await raw.ended, 'end')
-    const other = await openConnection()
-    other.write(requestBytes({ method: 'GET', path: '/livez' }))
-    t.equal((await other.read()).status, 200, 'other connections are not affected')
-  })
+for (const [scheme, secure] of schemes) {
+  for (const [name, bytes, status, code] of malformed)
+    t.test(`by ${scheme}, ${name}: a problem document, and the end of the connection`, async (t) => {
+      const { raw, openConnection } = await open(t, secure)
+      raw.write(bytes)
+      const response = await raw.read()
+      t.equal(response.status, status)
+      t.match(JSON.parse(response.body), { code, status })
+      t.match(response.headers, {
+        connection: 'close',
+        'content-type': 'application/problem+json',
+        'x-request-id': /-/,
+      })
+      t.equal(await raw.ended, 'end')
+      const other = await openConnection()
+      other.write(requestBytes({ method: 'GET', path: '/livez' }))
+      t.equal((await other.read()).status, 200, 'other connections are not affected')
+    })
 }
 
 t.test('a client that is still sending too large headers gets a 431', async (t) => {
@@ -130,30 +145,34 @@ t.test('a malformed chunk in a body gets one response, and nothing is stored', a
   t.equal(await storedCount(), 0)
 })
 
-t.test('garbage after a valid request does not affect its response', async (t) => {
-  const { raw, headers, release, isHandled, storedCount } = await openBlocked(t)
-  raw.write(Buffer.concat([requestBytes({ headers, body: batchOf(1) }), Buffer.from('garbage\r\n\r\n')]))
-  await isHandled
-  raw.write('more garbage\r\n\r\n')
-  release()
-  t.equal((await raw.read()).status, 202)
-  t.equal((await raw.read()).status, 400)
-  t.equal(await raw.ended, 'end')
-  t.equal(await storedCount(), 1)
-})
+for (const [scheme, secure] of schemes) {
+  t.test(`by ${scheme}, garbage after a valid request does not affect its response`, async (t) => {
+    const { raw, headers, release, isHandled, storedCount } = await openBlocked(t, secure)
+    raw.write(Buffer.concat([requestBytes({ headers, body: batchOf(1) }), Buffer.from('garbage\r\n\r\n')]))
+    await isHandled
+    raw.write('more garbage\r\n\r\n')
+    release()
+    t.equal((await raw.read()).status, 202)
+    t.equal((await raw.read()).status, 400)
+    t.equal(await raw.ended, 'end')
+    t.equal(await storedCount(), 1)
+  })
+}
 
-t.test('a request that stalls gets a 408', async (t) => {
-  const refuse = async (part: string | undefined) => {
-    const { raw, headers, storedCount } = await open(t, { requestTimeoutMs: 100 })
-    raw.write(part ?? requestBytes({ headers, body: batchOf(1) }).subarray(0, -1))
-    const response = await raw.read()
-    t.equal(response.status, 408)
-    t.match(JSON.parse(response.body), { code: 'request-timeout', retryable: true })
-    t.equal(response.headers.connection, 'close')
-    t.equal(await storedCount(), 0)
-  }
-  await Promise.all([refuse('GET /livez HTTP/1.1\r\nHost:'), refuse(undefined)])
-})
+for (const [scheme, secure] of schemes) {
+  t.test(`by ${scheme}, a request that stalls gets a 408`, async (t) => {
+    const refuse = async (part: string | undefined) => {
+      const { raw, headers, storedCount } = await open(t, { ...secure, requestTimeoutMs: 100 })
+      raw.write(part ?? requestBytes({ headers, body: batchOf(1) }).subarray(0, -1))
+      const response = await raw.read()
+      t.equal(response.status, 408)
+      t.match(JSON.parse(response.body), { code: 'request-timeout', retryable: true })
+      t.equal(response.headers.connection, 'close')
+      t.equal(await storedCount(), 0)
+    }
+    await Promise.all([refuse('GET /livez HTTP/1.1\r\nHost:'), refuse(undefined)])
+  })
+}
 
 t.test('a request that is refused before its end releases its slot', async (t) => {
   const cases = [
@@ -180,44 +199,46 @@ t.test('a request that is refused before its end releases its slot', async (t) =
   await Promise.all(cases.map(check))
 })
 
-t.test('while it drains, requests in flight are completed and new ones get a 503', async (t) => {
-  const { served, raw, headers, release, isHandled, openConnection, storedCount, ingest } = await openBlocked(
-    t,
-    patient,
-  )
-  const idle = await openConnection()
-  idle.write(requestBytes({ method: 'GET', path: '/readyz' }))
-  t.equal((await idle.read()).status, 200)
-  raw.write(requestBytes({ headers, body: batchOf(1, 'early') }))
-  await isHandled
+for (const [scheme, secure] of schemes) {
+  t.test(`by ${scheme}, while it drains, requests in flight are completed and new ones get a 503`, async (t) => {
+    const { served, raw, headers, release, isHandled, openConnection, storedCount, ingest } = await openBlocked(t, {
+      ...secure,
+      ...patient,
+    })
+    const idle = await openConnection()
+    idle.write(requestBytes({ method: 'GET', path: '/readyz' }))
+    t.equal((await idle.read()).status, 200)
+    raw.write(requestBytes({ headers, body: batchOf(1, 'early') }))
+    await isHandled
 
-  const closed = served.close()
-  t.equal(served.close(), closed, 'the second close returns the same promise')
-  for (const late of [idle, await openConnection()]) {
-    late.write(requestBytes({ headers, body: batchOf(1, 'late') }))
-    const response = await late.read()
-    t.equal(response.status, 503)
-    t.match(response.headers, { connection: 'close', 'retry-after': /^[1-9]\d*$/ })
-    t.match(JSON.parse(response.body), { code: 'draining', retryable: true })
-    t.equal(await late.ended, 'end')
-  }
-  // this timer ends after that of the server, which started earlier
-  await new Promise((resolve) => setTimeout(resolve, lingerMs))
-  const probe = await openConnection()
-  probe.write(requestBytes({ method: 'GET', path: '/readyz' }))
-  t.equal((await probe.read()).status, 503)
+    const closed = served.close()
+    t.equal(served.close(), closed, 'the second close returns the same promise')
+    for (const late of [idle, await openConnection()]) {
+      late.write(requestBytes({ headers, body: batchOf(1, 'late') }))
+      const response = await late.read()
+      t.equal(response.status, 503)
+      t.match(response.headers, { connection: 'close', 'retry-after': /^[1-9]\d*$/ })
+      t.match(JSON.parse(response.body), { code: 'draining', retryable: true })
+      t.equal(await late.ended, 'end')
+    }
+    // this timer ends after that of the server, which started earlier
+    await new Promise((resolve) => setTimeout(resolve, lingerMs))
+    const probe = await openConnection()
+    probe.write(requestBytes({ method: 'GET', path: '/readyz' }))
+    t.equal((await probe.read()).status, 503)
 
-  release()
-  t.match(await raw.read(), { status: 202, headers: { connection: 'close' } })
-  await closed
-  t.equal(await storedCount(), 1)
-  await t.rejects(openConnection(), { code: 'ECONNREFUSED' })
-  t.equal(
-    (await ingest.project(projectId).submitBatch(Buffer.from(batchOf(1, 'later')))).accepted,
-    1,
-    'the Ingest stays open',
-  )
-})
+    release()
+    t.match(await raw.read(), { status: 202, headers: { connection: 'close' } })
+    await closed
+    t.equal(await storedCount(), 1)
+    await t.rejects(openConnection(), { code: 'ECONNREFUSED' })
+    t.equal(
+      (await ingest.project(projectId).submitBatch(Buffer.from(batchOf(1, 'later')))).accepted,
+      1,
+      'the Ingest stays open',
+    )
+  })
+}
 
 t.test('it listens for lingerMs after the last request, then closes idle connections', async (t) => {
   const { served, raw, openConnection, headers } = await open(t, patient)
@@ -231,17 +252,20 @@ t.test('it listens for lingerMs after the last request, then closes idle connect
   await raw.ended
 })
 
-t.test('stuck connections are closed after closeTimeoutMs', async (t) => {
-  const { served, raw, headers, openConnection, storedCount } = await open(t, { closeTimeoutMs: 600 })
-  const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body: batchOf(1) })
-  raw.write(bytes.subarray(0, -1))
-  t.equal((await raw.read()).status, 100)
-  const silent = await openConnection()
-  await served.close()
-  await Promise.all([raw.ended, silent.ended])
-  await t.rejects(raw.read(), /ended after ""/)
-  t.equal(await storedCount(), 0)
-})
+for (const [scheme, secure] of schemes) {
+  t.test(`by ${scheme}, stuck connections are closed after closeTimeoutMs`, async (t) => {
+    const { served, raw, headers, openConnection, storedCount } = await open(t, { ...secure, closeTimeoutMs: 600 })
+    const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body: batchOf(1) })
+    raw.write(bytes.subarray(0, -1))
+    t.equal((await raw.read()).status, 100)
+    const silent = await openConnection()
+    const unready = await openRaw(served.port)
+    await served.close()
+    await Promise.all([raw.ended, silent.ended, unready.ended])
+    await t.rejects(raw.read(), /ended after ""/)
+    t.equal(await storedCount(), 0)
+  })
+}
 
 t.test('stuck connections are closed after closeTimeoutMs, even if that is less than lingerMs', async (t) => {
   const { served, raw } = await open(t)

@@ -151,7 +151,7 @@ function parseExpiry(text: string): number {
 }
 
 /** The printed members of a key. */
-function toPublicRecord({ keyId, scopes, createdAt, expiresAt, revokedAt }: KeyRecord) {
+function toPublicRecord({ keyId, scopes, createdAt, expiresAt, revokedAt, lastUsedAt }: KeyRecord) {
   return {
     keyId,
     state: keyState({ expiresAt, revokedAt }),
@@ -159,6 +159,7 @@ function toPublicRecord({ keyId, scopes, createdAt, expiresAt, revokedAt }: KeyR
     createdAt: toIsoTime(createdAt),
     expiresAt: toIsoTime(expiresAt),
     revokedAt: toIsoTime(revokedAt),
+    lastUsedAt: toIsoTime(lastUsedAt),
   }
 }
 
@@ -170,12 +171,13 @@ function keyState({ expiresAt, revokedAt }: { expiresAt: number | undefined; rev
 function formatKeyTable(records: readonly KeyRecord[]): string[] {
   const rows = records
     .map(toPublicRecord)
-    .map(({ keyId, state, createdAt, expiresAt, scopes }) => [
+    .map(({ keyId, state, createdAt, expiresAt, lastUsedAt, scopes }) => [
       keyId,
       state,
       createdAt,
       expiresAt ?? 'never',
+      lastUsedAt ?? 'never',
       scopes.join(','),
     ])
-  return formatTable([['KEY', 'STATE', 'CREATED', 'EXPIRES', 'SCOPES'], ...rows])
+  return formatTable([['KEY', 'STATE', 'CREATED', 'EXPIRES', 'LAST USED', 'SCOPES'], ...rows])
 }

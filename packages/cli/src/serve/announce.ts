@@ -6,8 +6,14 @@ import type { RunningServer } from './listen.ts'
 import type { Log } from './serve-log.ts'
 import type { ServeSettings } from './serve-settings.ts'
 
+/** What is announced. */
+export interface Announced extends Pick<RunningServer, 'ingest' | 'log'> {
+  served: { url: string; port: number }
+  admin?: { url: string }
+}
+
 /** Prints where the server listens, logs in one line what is in force, and warns of a store without keys. */
-export async function announce(io: Io, settings: ServeSettings, running: RunningServer): Promise<void> {
+export async function announce(io: Io, settings: ServeSettings, running: Announced): Promise<void> {
   const { served, admin, ingest, log } = running
   const { url, port } = served
   const named = toStoreMember(settings.store)

@@ -38,9 +38,9 @@ export async function listen(context: ListenContext): Promise<RunningServer> {
   const { createMetrics } = await import('@ingest/server')
   const metrics = isMeasured ? createMetrics(ingest, { projectsMax: settings.metricsProjects }) : undefined
   const draining = new AbortController()
-  const served = await listenForClients(context, metrics)
-  const admin = await listenForOperators(context, metrics, draining.signal).catch(async (error) => {
-    await served.close()
+  const admin = await listenForOperators(context, metrics, draining.signal)
+  const served = await listenForClients(context, metrics).catch(async (error) => {
+    await admin?.close()
     throw error
   })
   return {
@@ -77,9 +77,10 @@ async function listenForClients({ ingest, settings, log }: ListenContext, metric
   })
 }
 
-async function listenForOperators(
+/** Listens on the operator's address, if there is one. */
+export async function listenForOperators(
   { ingest, settings: { admin }, log, adminToken }: ListenContext,
-  metrics: Metrics | undefined,
+  metrics: Pick<Metrics, 'render'> | undefined,
   draining: AbortSignal,
 ): Promise<Served | undefined> {
   if (!admin) return undefined

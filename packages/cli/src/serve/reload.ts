@@ -13,7 +13,11 @@ export interface Reloaded {
  * After each SIGHUP, applies the TLS certificate, the log level and the retention of `read`, until the returned function
  * is called. If anything is invalid, an error is logged and nothing changes.
  */
-export function reloadOnSignal(io: Io, running: RunningServer, read: () => Reloaded | Promise<Reloaded>): () => void {
+export function reloadOnSignal(
+  io: Io,
+  running: { served: Pick<RunningServer['served'], 'url' | 'reloadTls'>; log: RunningServer['log'] },
+  read: () => Reloaded | Promise<Reloaded>,
+): () => void {
   const { served, log } = running
   let last = Promise.resolve()
   return io.onReload(() => {

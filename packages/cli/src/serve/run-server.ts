@@ -1,9 +1,9 @@
-import type { IngestError } from '@ingest/core'
+import type { EmbeddedIngest, IngestError } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
 import { type OpenOptions, withIngest } from '../connect.ts'
 import { CommandFailure, toFailure } from '../exit-code.ts'
 import type { Io } from '../io.ts'
-import { toStoreMember } from '../store.ts'
+import { isDatabase, toStoreMember } from '../store.ts'
 import { announce } from './announce.ts'
 import { listen, type RunningServer } from './listen.ts'
 import { type Reloaded, reloadOnSignal } from './reload.ts'
@@ -18,6 +18,8 @@ export interface RunServerHooks {
   onListening?: (running: RunningServer) => Promise<void>
   /** Whether to measure without an admin server too. Default: false. */
   isMeasured?: boolean
+  /** Of several processes that share one address and one store: its number, in the log, and how many there are. */
+  worker?: { id: number; count: number }
 }
 
 /**
@@ -28,10 +30,12 @@ export interface RunServerHooks {
  * @throws {CommandFailure} `address-in-use`
  */
 export async function runServer(io: Io, settings: ServeSettings, hooks: RunServerHooks = {}): Promise<void> {
-  const { onListening = (running) => announce(io, settings, running), isMeasured, reload } = hooks
-  const log = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
+  const { onListening = (running) => announce(io, settings, running), isMeasured, reload, worker } = hooks
+  const serverLog = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
+  const log = worker ? serverLog.child({ worker: worker.id }) : serverLog
   let isListening = false
-  await withIngest(io, toOpenOptions(io, settings, log), async (ingest) => {
+  await withIngest(io, toOpenOptions(io, settings, log), async (opened) => {
+    const ingest = worker ? shareLimits(opened, settings, worker.count) : opened
     const signals = listenForSignals(io)
     const adminToken = io.env.INGEST_ADMIN_TOKEN || undefined
     const running = await listen({ ingest, settings, log, adminToken, isMeasured })
@@ -48,7 +52,13 @@ export async function runServer(io: Io, settings: ServeSettings, hooks: RunServe
   })
 }
 
-function toOpenOptions(io: Io, { store, migrate, pendingMapBytesMax }: ServeSettings, log: Log): OpenOptions {
+/** Divides the rate limits between the workers. A database counts them itself, with those of other machines. */
+function shareLimits(ingest: EmbeddedIngest, { store }: ServeSettings, count: number): EmbeddedIngest {
+  return isDatabase(store) ? ingest : { ...ingest, registerServer: () => () => count }
+}
+
+/** How a server opens its store. */
+export function toOpenOptions(io: Io, { store, migrate, pendingMapBytesMax }: ServeSettings, log: Log): OpenOptions {
   return {
     store,
     create: migrate,

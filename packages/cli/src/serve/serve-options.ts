@@ -305,6 +305,16 @@ function chooseAddress(command: Command, { socket, host, port }: ServeOptions): 
   return { socket }
 }
 
+/** The keys of options that others replace. */
+export function listOverridden(command: Command): Set<string> {
+  const [target] = chosenOptions(command, ['data', 'store'])
+  const address = chosenOptions(command, ['socket', 'host', 'port'])
+  return new Set([
+    ...(target === undefined ? [] : target === 'data' ? ['store'] : ['data']),
+    ...(address.length === 0 ? [] : address.includes('socket') ? ['host', 'port'] : ['socket']),
+  ])
+}
+
 function chooseTls(command: Command, { tlsCert: cert, tlsKey: key }: ServeOptions): ServeSettings['tls'] {
   if (cert === undefined && key === undefined) return undefined
   if (cert === undefined) command.error('--tls-key needs --tls-cert: the certificate of the key')

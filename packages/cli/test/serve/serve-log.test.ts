@@ -1,6 +1,7 @@
 import { stripVTControlCharacters } from 'node:util'
+import { IngestError } from '@ingest/core'
 import t from 'tap'
-import { createLog, formatRecord } from '../../src/serve/serve-log.ts'
+import { createLog, formatRecord, serializeError } from '../../src/serve/serve-log.ts'
 import { createIo } from '../run-ingest.ts'
 
 const time = new Date(2026, 10, 20, 17, 51, 0, 250).getTime()
@@ -47,4 +48,33 @@ t.test('the log is JSON except on a terminal, unless text is requested', async (
     log.debug('unheard')
     t.match(stderr(), pattern)
   }
+})
+
+t.test('an error is logged once, with each of its causes once', async (t) => {
+  const refused = new Error('connect ECONNREFUSED 127.0.0.1:5432')
+  const cause = new AggregateError([refused, new Error('connect ECONNREFUSED ::1:5432')], '')
+  const outage = new IngestError('store-unavailable', `The database cannot be reached: ${refused.message}`, { cause })
+  t.strictSame(serializeError(outage), { code: 'store-unavailable', message: outage.message })
+  const damage = new IngestError('store-failed', 'The disk fails.', { cause: new Error('EIO') })
+  t.strictSame(serializeError(damage), { code: 'store-failed', message: 'The disk fails: EIO' })
+
+  const { io, stderr } = createIo()
+  const log = await createLog(io, { level: 'info', format: 'text' })
+  log.error({ err: outage, requestId: 'r-1' }, 'request refused')
+  t.match(
+    stderr(),
+    /^\d\d:\d\d:\d\d error: request refused: The database cannot be reached: connect ECONNREFUSED 127.0.0.1:5432 requestId=r-1\n$/,
+  )
+})
+
+t.test('an unexpected error is logged with its stack, and those of its causes', async (t) => {
+  const inner = new Error('inner')
+  const error = Object.assign(new Error('outer', { cause: inner }), { secret: 'x' })
+  t.strictSame(serializeError(error), {
+    message: 'outer: inner',
+    stack: `${error.stack}\ncaused by: ${inner.stack}`,
+  })
+  inner.cause = error
+  t.equal(serializeError(error).message, 'outer: inner', 'a circle ends')
+  t.strictSame(serializeError('text'), { message: 'text' })
 })

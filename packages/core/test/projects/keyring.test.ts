@@ -1,7 +1,10 @@
 import t from 'tap'
+import { IngestError } from '../../src/error.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import { createKeyring, type KeyOptions } from '../../src/projects/keyring.ts'
+import { usesQueuedMax } from '../../src/projects/key-usage.ts'
+import { createKeyring, type KeyOptions, type Keyring } from '../../src/projects/keyring.ts'
 import { makeKey, scopes } from '../../src/projects/project.ts'
+import type { ProjectStore } from '../../src/projects/project-store.ts'
 
 const hourMs = 3_600_000
 
@@ -188,4 +191,114 @@ t.test('an invalid project id, scope or time is an invalid argument, and creates
   for (const expiresAt of [Number.NaN, 1.5, Number.POSITIVE_INFINITY])
     await t.rejects(keys.create('p', { expiresAt }), invalid)
   t.equal(await store.project('p'), undefined)
+})
+
+/** A store whose writes of projects are counted, and fail while `fails`. */
+function setUpUses() {
+  const { store, clock } = setUp()
+  const writes = { count: 0, fails: false }
+  const counting: ProjectStore = {
+    ...store,
+    async updateProject(projectId, decide) {
+      if (writes.fails) throw new IngestError('disk-full', 'no space')
+      return store.updateProject(projectId, (project) => {
+        const decision = decide(project)
+        if (decision.project) writes.count++
+        return decision
+      })
+    },
+  }
+  const open = () => createKeyring(counting, () => clock.now)
+  return { store, clock, writes, open }
+}
+
+/** Uses are written one after the other, each in a turn of its own. */
+async function settle(): Promise<void> {
+  for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve))
+}
+
+t.test('the last use of a key is written at most once an hour, over all servers', async (t) => {
+  const { clock, writes, open } = setUpUses()
+  const servers = [open(), open(), open()]
+  const [keys] = servers as [Keyring]
+  const { key, record } = await keys.create('p')
+  writes.count = 0
+  const useByAll = async () => {
+    for (const server of servers) {
+      for (let i = 0; i < 5; i++) await server.authenticate({ projectId: 'p', key, scope: 'read' })
+    }
+    await settle()
+    return (await keys.list('p')).map(({ lastUsedAt }) => lastUsedAt)
+  }
+  t.equal(record.lastUsedAt, undefined)
+  t.strictSame(await useByAll(), [1_000])
+  t.equal(writes.count, 1)
+  clock.now += hourMs - 1
+  t.strictSame(await useByAll(), [1_000])
+  t.equal(writes.count, 1)
+  clock.now += 1
+  t.strictSame(await useByAll(), [clock.now])
+  t.equal(writes.count, 2)
+})
+
+t.test('only a valid use of a key is noted', async (t) => {
+  const { writes, open } = setUpUses()
+  const keys = open()
+  const { key, record } = await keys.create('p', { scopes: ['read'] })
+  const { key: other } = await keys.create('q')
+  await keys.revoke('p', record.keyId)
+  writes.count = 0
+  await keys.authenticate({ projectId: 'p', key, scope: 'read' })
+  await keys.authenticate({ projectId: 'p', key: other, scope: 'read' })
+  await settle()
+  t.equal(writes.count, 0)
+})
+
+t.test('a last use that cannot be written fails no request, and is not tried by every request', async (t) => {
+  const { clock, writes, open } = setUpUses()
+  const keys = open()
+  const { key } = await keys.create('p')
+  const use = () => keys.authenticate({ projectId: 'p', key, scope: 'read' })
+  writes.fails = true
+  for (let i = 0; i < 5; i++) t.equal(await use(), true)
+  await settle()
+  writes.fails = false
+  writes.count = 0
+  t.equal(await use(), true)
+  await settle()
+  t.equal(writes.count, 0)
+  clock.now += hourMs
+  await use()
+  await settle()
+  t.equal(writes.count, 1)
+})
+
+t.test('uses that wait to be written are bounded', async (t) => {
+  const { store, clock } = setUp()
+  let writing = 0
+  let finish = () => {}
+  const isFinished = new Promise<void>((resolve) => {
+    finish = resolve
+  })
+  const slow: ProjectStore = {
+    ...store,
+    async updateProject(projectId, decide) {
+      writing++
+      await isFinished
+      return store.updateProject(projectId, decide)
+    },
+  }
+  const made = await Promise.all(
+    Array.from({ length: usesQueuedMax + 5 }, (_, i) => createKeyring(store).create(`p-${i}`)),
+  )
+  const keys = createKeyring(slow, () => clock.now)
+  for (const [i, { key }] of made.entries()) {
+    t.equal(await keys.authenticate({ projectId: `p-${i}`, key, scope: 'read' }), true)
+  }
+  await settle()
+  t.equal(writing, 1, 'one at a time')
+  finish()
+  while (writing < usesQueuedMax) await settle()
+  await settle()
+  t.equal(writing, usesQueuedMax)
 })

@@ -54,7 +54,7 @@ t.test('a store that checks and then writes fails the races, and nothing else', 
     'of 50 concurrent updates of a project none is lost',
     'of 16 concurrent appends of a batch exactly one stores each event',
     'overlapping concurrent batches store each event once, with the bytes of the append that reports it',
-    'concurrent appends that freeze one build agree on when',
+    'concurrent appends that freeze one build agree on when, and one reports it',
     'readers during appends see every event once, in one order, in whole batches, with their builds frozen',
     'of 50 concurrent updates of a map none is lost',
     'racing publications and appends have one order, for all readers',
@@ -149,6 +149,7 @@ function openCheckThenActStore(): Store {
     const receivedAt = Math.max(batch.receivedAt, project.log.at(-1)?.receivedAt ?? 0)
     const existing = events.map(({ eventId }) => project.byId.get(eventId))
     const texts = events.map(({ start, end }) => Buffer.from(body.subarray(start, end)))
+    const freezes: string[] = []
     for (const [i, { eventId, buildId }] of events.entries()) {
       if (existing[i]) continue
       await nextTurn()
@@ -161,6 +162,7 @@ function openCheckThenActStore(): Store {
       if (buildId === undefined) continue
       const key = JSON.stringify([projectId, buildId])
       const frozenAt = frozen.get(key) ?? receivedAt
+      if (!frozen.has(key)) freezes.push(buildId)
       await nextTurn()
       frozen.set(key, frozenAt)
       await memory.append(projectId, batchOf([sampleEvent(key, { buildId })], { receivedAt: frozenAt }))
@@ -168,7 +170,7 @@ function openCheckThenActStore(): Store {
     const stored = existing.map((each) => each === undefined)
     if (stored.includes(true)) project.batches.push({ receivedAt, events: stored.filter(Boolean).length })
     const conflicts = existing.filter((each, i) => each && !texts[i]?.equals(each.bytes)).length
-    return { stored, conflicts, frozen: [] }
+    return { stored, conflicts, frozen: freezes }
   }
 
   return {

@@ -3,7 +3,7 @@ import type { Environment } from '../environment/environment.ts'
 import type { LmdbIdentity } from '../environment/identity.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
-import { decodeRecord, type LogRecord, payloadOf } from '../log/record.ts'
+import { countedBytes, decodeRecord, type LogRecord, payloadOf } from '../log/record.ts'
 import type { DataPages, FoundRow, RowPlace } from './data-pages.ts'
 import { readEvents } from './read-events.ts'
 
@@ -145,7 +145,7 @@ function createRecordWriter({ environment, identity, names }: SaveLogOptions, sa
     saved.totals.set(project, {
       events: before.events + events.length,
       batches: before.batches + 1,
-      bytes: before.bytes + payloadOf(value).length,
+      bytes: before.bytes + countedBytes(events),
     })
     saved.events += events.length
     return value.length

@@ -58,5 +58,8 @@ export function checkReport(
   const [first] = problems
   if (!first) return
   const more = problemCount === 1 ? '' : ` (and ${problemCount - 1} more)`
-  throw new IngestError('store-damaged', `${directory} is damaged: ${first.message}${more} \`ingest repair\` saves what is left.`)
+  throw new IngestError(
+    'store-damaged',
+    `${directory} is damaged: ${first.message}${more} \`ingest repair\` saves what is left.`,
+  )
 }

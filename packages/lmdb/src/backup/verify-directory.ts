@@ -1,10 +1,10 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { checkDataFile } from '../environment/data-file.ts'
 import { openEnvironment } from '../environment/environment.ts'
 import { openChunks, openIdentity } from '../environment/identity.ts'
-import { checkLog } from './check-log.ts'
 import { readIndex } from './check-index.ts'
+import { checkLog } from './check-log.ts'
 import { checkMaps } from './check-maps.ts'
 import { emptyReport, type StoreReport } from './store-report.ts'
 

@@ -12,6 +12,13 @@ export interface EventLogTables {
   freezes: Table
   /** project → its totals */
   totals: Table
+  /** project → its first record that an expiry has not erased */
+  expiries: Table
+  /**
+   * What a purge has left to do: a count of erasures, and the records in leaf pages that an erasure has rewritten, by
+   * sequence.
+   */
+  unpurged: Table
 }
 
 export function openEventLogTables(table: (name: string) => Table): EventLogTables {
@@ -20,6 +27,8 @@ export function openEventLogTables(table: (name: string) => Table): EventLogTabl
     projectLog: table('project-log'),
     freezes: table('freezes'),
     totals: table('totals'),
+    expiries: table('expiries'),
+    unpurged: table('unpurged'),
   }
 }
 
@@ -37,6 +46,7 @@ export interface LoggedEvent {
   /** The checksum of its record. */
   checksum: number
   receivedAt: number
+  /** The JSON string of its id if the event was erased. */
   bytes: Buffer
 }
 
@@ -61,12 +71,14 @@ export interface EventLog {
    */
   events(sequence: number): LoggedEvent[]
   frozenAt(project: number, buildId: string): number | undefined
+  /** All events of the project in records before this one were erased. */
+  expiredBefore(project: number): number
   totals(project: number): Totals
   /** Only inside a write transaction. */
   putTotals(project: number, totals: Totals): void
 }
 
-export function createEventLog({ log, projectLog, freezes, totals }: EventLogTables): EventLog {
+export function createEventLog({ log, projectLog, freezes, totals, expiries }: EventLogTables): EventLog {
   function lastSequence(): number {
     const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
     return last ? readSequence(last) : 0
@@ -124,6 +136,8 @@ export function createEventLog({ log, projectLog, freezes, totals }: EventLogTab
     },
 
     frozenAt: (project, buildId) => readFrozenAt(freezes, project, buildId),
+
+    expiredBefore: (project) => expiries.getBinary(projectKey(project))?.readDoubleLE() ?? 0,
 
     totals(project) {
       const value = totals.getBinary(projectKey(project))

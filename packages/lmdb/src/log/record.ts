@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
 import { IngestError } from '@ingest/core'
-import { column, wordsPerEvent } from '@ingest/core/internal'
+import { column, sliceMember, wordsPerEvent } from '@ingest/core/internal'
 
 /**
  * One record of the log: the events that one batch stored.
@@ -12,17 +12,18 @@ import { column, wordsPerEvent } from '@ingest/core/internal'
  * | 4–7 | project number |
  * | 8–15 | received at, milliseconds since 1970 |
  * | 16–19 | CRC32 of all other bytes |
- * | 20–23 | 0 |
+ * | 20–23 | the checksum before events were erased, which cursors hold; otherwise 0 |
  * | 24– | a fingerprint of 8 bytes for each event |
  * | then | where each event ends in the payload, 4 bytes |
- * | then | the payload: the exact bytes of each event, with a comma between two |
+ * | then | the payload: the exact bytes of each event, or the JSON string of the id of an erased one, with a comma between two |
+ * | then | zeros, after an erasure |
  *
  * Numbers are little-endian.
  */
 export interface LogRecord {
   project: number
   receivedAt: number
-  /** The exact bytes of each event. */
+  /** The exact bytes of each event, or the JSON string of the id of an erased one. */
   events: Buffer[]
 }
 
@@ -35,9 +36,13 @@ export interface Position {
 const version = 1
 const headerBytes = 24
 const crcOffset = 16
+const originalOffset = 20
 const fingerprintBytes = 8
 const endBytes = 4
 const comma = 0x2c
+const quote = 0x22
+/** LMDB keeps a longer value on pages of its own, a shorter one in the leaf page of its key. */
+export const inlineBytesMax = 2018
 
 /** The size of the record of these events, in bytes. */
 export function recordBytes(rows: Uint32Array): number {
@@ -124,8 +129,7 @@ export function sealRecord(record: Buffer, project: number, receivedAt: number):
  */
 export function decodeRecord(bytes: Buffer | undefined, sequence: number): LogRecord {
   if (!isRecord(bytes)) throw damagedRecord(sequence)
-  const sum = crc32(bytes.subarray(headerBytes), crc32(zeros, crc32(bytes.subarray(0, crcOffset))))
-  if (sum !== bytes.readUInt32LE(crcOffset)) throw damagedRecord(sequence)
+  if (crcOf(bytes) !== bytes.readUInt32LE(crcOffset)) throw damagedRecord(sequence)
   const { project, receivedAt, count } = readUnverified(bytes)
   return { project, receivedAt, events: Array.from({ length: count }, (_, i) => eventAt(bytes, i)) }
 }
@@ -135,7 +139,12 @@ function isRecord<Bytes extends Uint8Array>(bytes: Bytes | undefined): bytes is 
   return bytes !== undefined && bytes.length >= headerBytes && bytes[0] === version
 }
 
-const zeros = Buffer.alloc(headerBytes - crcOffset)
+const zeros = Buffer.alloc(originalOffset - crcOffset)
+
+/** The CRC of all bytes but those of the CRC. */
+function crcOf(bytes: Buffer): number {
+  return crc32(bytes.subarray(originalOffset), crc32(zeros, crc32(bytes.subarray(0, crcOffset))))
+}
 
 function damagedRecord(sequence: number): IngestError {
   return new IngestError('store-damaged', `Record ${sequence} of the log is damaged: restore it from a backup.`)
@@ -162,7 +171,80 @@ export function eventAt(bytes: Buffer, index: number): Buffer {
 
 /** The bytes of all events, from a record that may be damaged. */
 export function payloadOf(bytes: Buffer): Buffer {
-  return bytes.subarray(payloadOffsetFor(readUnverified(bytes).count))
+  const { count } = readUnverified(bytes)
+  const offset = payloadOffsetFor(count)
+  return count === 0 || offset > bytes.length
+    ? bytes.subarray(0, 0)
+    : bytes.subarray(offset, endOf(bytes, count, count - 1))
+}
+
+/** Whether this is what is left of an erased event: the JSON string of its id. */
+export function isTombstone(event: Uint8Array): boolean {
+  return event[0] === quote
+}
+
+/** What these events of a record count in the totals of their project: tombstones nothing. */
+export function countedBytes(events: readonly Uint8Array[]): number {
+  let bytes = 0
+  for (const event of events) if (!isTombstone(event)) bytes += event.length + 1
+  return Math.max(0, bytes - 1)
+}
+
+/** A record of which events were erased. */
+export interface ErasedRecord {
+  record: Buffer
+  /** How many events were erased. */
+  events: number
+  /** By how much their project's bytes shrink. */
+  bytes: number
+}
+
+/**
+ * A copy of a record without the bytes of some events; undefined if these are erased already. A value that was too
+ * long for a leaf page stays so: moving it there could move others, and leave copies of them behind.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
+export function eraseEvents(
+  bytes: Buffer | undefined,
+  sequence: number,
+  isErased: (index: number) => boolean,
+): ErasedRecord | undefined {
+  const { events } = decodeRecord(bytes, sequence)
+  const before = bytes as Buffer
+  let erased = 0
+  const left = events.map((event, index) => {
+    if (isTombstone(event) || !isErased(index)) return event
+    erased++
+    return idBytes(event) ?? throwDamaged(sequence)
+  })
+  if (erased === 0) return undefined
+  const offset = payloadOffsetFor(events.length)
+  const payloadBytes = left.reduce((sum, { length }) => sum + length + 1, -1)
+  const bytesMin = before.length > inlineBytesMax ? inlineBytesMax + 1 : 0
+  const record = Buffer.alloc(Math.max(bytesMin, offset + payloadBytes))
+  before.copy(record, 0, 0, headerBytes + events.length * fingerprintBytes)
+  let end = -1
+  for (const [i, event] of left.entries()) {
+    record.set(event, offset + end + 1)
+    end += 1 + event.length
+    record.writeUInt32LE(end, headerBytes + events.length * fingerprintBytes + i * endBytes)
+    if (i + 1 < left.length) record[offset + end] = comma
+  }
+  record.writeUInt32LE(readChecksum(before), originalOffset)
+  record.writeUInt32LE(crcOf(record), crcOffset)
+  return { record, events: erased, bytes: countedBytes(events) - countedBytes(left) }
+}
+
+/** The JSON string of the id of an event, as it was written; undefined for a damaged event. */
+export function idBytes(event: Buffer): Buffer | undefined {
+  if (isTombstone(event)) return event
+  const id = sliceMember(event, 'eventId')
+  return id && Buffer.from(id.buffer, id.byteOffset, id.length)
+}
+
+function throwDamaged(sequence: number): never {
+  throw damagedRecord(sequence)
 }
 
 /**
@@ -192,19 +274,22 @@ export function readFingerprints(bytes: Buffer | undefined, sequence: number): U
   )
 }
 
-/** The checksum in a record, which identifies it; 0 for a missing record. */
+/** The checksum of a record as it was stored, which identifies it also after an erasure; 0 for a missing record. */
 export function readChecksum(bytes: Buffer | undefined): number {
-  return bytes && bytes.length >= headerBytes ? bytes.readUInt32LE(crcOffset) : 0
+  if (!bytes || bytes.length < headerBytes) return 0
+  // 0 says that nothing was erased
+  return bytes.readUInt32LE(originalOffset) || bytes.readUInt32LE(crcOffset) || 1
 }
 
 /**
- * The `eventId` in the bytes of an event.
+ * The `eventId` in the bytes of an event, or the id of an erased one.
  *
  * @throws {IngestError} `store-damaged` for what is not JSON
  */
 export function parseEventId(event: Buffer): string {
   try {
-    return JSON.parse(event.toString()).eventId
+    const value = JSON.parse(event.toString())
+    return typeof value === 'string' ? value : value.eventId
   } catch (cause) {
     throw new IngestError('store-damaged', 'An event of the log is not JSON: restore it from a backup.', { cause })
   }

@@ -34,7 +34,7 @@ export interface RequestHandler<Request> {
 }
 
 /** Limits how long the commit of one batch takes. */
-const batchBytesMax = 16 * 2 ** 20
+export const batchBytesMax = 16 * 2 ** 20
 
 /**
  * Handles the requests that arrive at `port`, one or more in each message, in batches: while one is handled, the next

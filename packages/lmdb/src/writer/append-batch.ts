@@ -1,5 +1,5 @@
 import type { Totals } from '@ingest/core'
-import { column, sliceMember, wordsPerEvent } from '@ingest/core/internal'
+import { column, wordsPerEvent } from '@ingest/core/internal'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { Candidate } from '../ids/entry.ts'
@@ -7,9 +7,12 @@ import type { IdIndex } from '../ids/id-index.ts'
 import type { EventLog, EventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
 import {
+  countedBytes,
   decodeRecord,
   encodeRecord,
   eventAt,
+  idBytes,
+  isTombstone,
   type LogRecord,
   parseEventId,
   payloadOf,
@@ -39,6 +42,8 @@ export interface Appender {
   begin(): void
   /** Stores the new events of a batch. Only inside a write transaction. */
   append(batch: BatchToAppend): Appended
+  /** Takes the bytes of erased events out of the totals of their project. Only inside a write transaction. */
+  reduceBytes(project: number, bytes: number): void
   /** Writes the totals of the projects that changed. Call it last in each write transaction. */
   end(): void
   /** The positions of the events with these ids. */
@@ -76,12 +81,12 @@ export function createAppender(
     if (isRetry(project, record, ids.search(fingerprints, 1))) return 'none'
     const candidates = ids.search(fingerprints, count)
     if (candidates.length === 0) {
-      const frozen = write(project, record, builds)
+      const frozen = write(project, record, rows, builds)
       return frozen.length === 0 ? 'all' : { duplicates: [], conflicts: 0, frozen }
     }
     const matches = compareAll(batch, record, candidates)
     const fresh = withoutRows(rows, matches)
-    const frozen = fresh.length > 0 ? write(project, encode(batch, fresh), buildsOf(fresh, builds)) : []
+    const frozen = fresh.length > 0 ? write(project, encode(batch, fresh), fresh, buildsOf(fresh, builds)) : []
     const duplicates = [...matches.keys()].sort((a, b) => a - b)
     const conflicts = duplicates.filter((index) => matches.get(index) === 'conflict').length
     return { duplicates, conflicts, frozen }
@@ -118,19 +123,26 @@ export function createAppender(
   }
 
   /** Returns the builds that it froze. */
-  function write(project: number, record: Buffer, builds: readonly string[]): string[] {
+  function write(project: number, record: Buffer, rows: Uint32Array, builds: readonly string[]): string[] {
     const { count, receivedAt } = readUnverified(record)
     const sequence = nextSequence++
     const key = sequenceKey(sequence)
     lastAt = Math.max(lastAt, receivedAt)
     sealRecord(record, project, lastAt)
-    log.put(key, record)
+    // a page that is full is not split, which would leave copies of its records behind
+    log.putSync(key, record, { append: true })
     projectLog.put(projectKey(project, key), nothing)
     ids.addRecord(sequence, readFingerprints(record, sequence), count)
-    const { events, batches, bytes } = changedTotals.get(project) ?? eventLog.totals(project)
-    const payloadBytes = payloadOf(record).length
+    const { events, batches, bytes } = totalsOf(project)
+    const payloadBytes = hasTombstones(rows)
+      ? countedBytes(decodeRecord(record, sequence).events)
+      : payloadOf(record).length
     changedTotals.set(project, { events: events + count, batches: batches + 1, bytes: bytes + payloadBytes })
     return builds.filter((buildId) => freeze(project, buildId, lastAt))
+  }
+
+  function totalsOf(project: number): Totals {
+    return changedTotals.get(project) ?? eventLog.totals(project)
   }
 
   /** Returns whether the build was not frozen before. */
@@ -154,6 +166,11 @@ export function createAppender(
     },
 
     append,
+
+    reduceBytes(project, bytes) {
+      const totals = totalsOf(project)
+      changedTotals.set(project, { ...totals, bytes: totals.bytes - bytes })
+    },
 
     end() {
       for (const [project, totals] of changedTotals) eventLog.putTotals(project, totals)
@@ -233,6 +250,14 @@ function withoutRows(rows: Uint32Array, indexes: ReadonlyMap<number, unknown>): 
   return left
 }
 
+/** Whether some events are only their id. */
+function hasTombstones(rows: Uint32Array): boolean {
+  for (let at = 0; at < rows.length; at += wordsPerEvent) {
+    if (rows[at + column.start] === rows[at + column.idStart]) return true
+  }
+  return false
+}
+
 /** The builds of a batch that the events of `rows` reference. */
 function buildsOf(rows: Uint32Array, builds: readonly string[]): string[] {
   const indexes = new Set<number>()
@@ -260,17 +285,21 @@ function compare(
     const stored = eventAt(earlier.bytes, index)
     if (stored.equals(event)) return 'same'
     // damage does not produce the same id
-    if (hasEventId(stored, eventId)) return 'conflict'
+    if (hasEventId(stored, eventId)) return differ(stored, event)
   }
   const verified = earlier.verified()
   const stored = verified.project === project ? verified.events[index] : undefined
-  return stored && hasEventId(stored, eventId) ? 'conflict' : undefined
+  return stored && hasEventId(stored, eventId) ? differ(stored, event) : undefined
+}
+
+/** What two events of one id with other bytes are. */
+function differ(stored: Buffer, event: Buffer): Match {
+  return isTombstone(stored) || isTombstone(event) ? 'same' : 'conflict'
 }
 
 function hasEventId(event: Buffer, eventId: Buffer): boolean {
   try {
-    const { buffer, byteOffset, length } = sliceMember(event, 'eventId') ?? nothing
-    const stored = Buffer.from(buffer, byteOffset, length)
+    const stored = idBytes(event) ?? nothing
     // one may have escapes where the other has none
     return stored.equals(eventId) || JSON.parse(stored.toString()) === JSON.parse(eventId.toString())
   } catch {

@@ -6,6 +6,7 @@ import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Appended, BatchToAppend } from './append-batch.ts'
 import { type CommandResults, type CommandType, chunkCount, type PutMap } from './commands.ts'
+import type { ErasureResults, ErasureType } from './erasures.ts'
 import type { FromWriter, WriterData, WriterRequest, WriterSize } from './writer.ts'
 
 /** The writer of this process. Results are durable when they resolve. */
@@ -26,6 +27,10 @@ export interface Writer {
   measure(): Promise<WriterSize>
   /** The requests that are queued or being handled. */
   inFlight(): { requests: number; bytes: number }
+  /** Runs a step of erasing in a transaction; resolves once it is durable. */
+  erasure<Type extends ErasureType>(
+    step: ErasureResults[Type]['step'] & { type: Type },
+  ): Promise<ErasureResults[Type]['result']>
   /** Fails the writer for an external reason: all queued and later requests are refused with it. */
   fail(refusal: IngestError): void
   /** Why nothing can be written any more. */
@@ -87,6 +92,8 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
 
     measure: () => thread.request({ type: 'measure', id: ++lastId }, 0),
     inFlight: thread.inFlight,
+    erasure: (step) => thread.request({ type: 'erasure', id: ++lastId, step }, commandBytes),
+
     fail: thread.fail,
     failure: thread.failure,
     unavailable: thread.unavailable,

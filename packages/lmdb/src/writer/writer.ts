@@ -9,6 +9,7 @@ import type { Position } from '../log/record.ts'
 import { serializeError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
 import {
+  batchBytesMax,
   type Handled,
   type Outcome,
   type RequestHandler,
@@ -18,6 +19,7 @@ import {
 import { type Appended, type BatchToAppend, createAppender } from './append-batch.ts'
 import { type Command, type CommandResult, chunkCount, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
+import { createErasures, type ErasureResult, type ErasureStep } from './erasures.ts'
 
 export interface WriterData {
   /** Of the log. */
@@ -55,8 +57,14 @@ export interface MeasureRequest {
   id: number
 }
 
+export interface ErasureRequest {
+  type: 'erasure'
+  id: number
+  step: ErasureStep
+}
+
 /** A request to the writer. */
-export type WriterRequest = AppendRequest | LocateRequest | CommandRequest | MeasureRequest
+export type WriterRequest = ErasureRequest | AppendRequest | LocateRequest | CommandRequest | MeasureRequest
 
 /** What the log and its index hold. */
 export interface WriterSize {
@@ -65,7 +73,9 @@ export interface WriterSize {
 }
 
 /** The value of a settled request. */
-export type WriterValue = Appended | (Position | undefined)[] | CommandResult | WriterSize
+export type WriterValue = ErasureResult | Appended | (Position | undefined)[] | CommandResult | WriterSize
+
+type WriteRequest = AppendRequest | CommandRequest | ErasureRequest
 
 /** A message from the writer. */
 export type FromWriter =
@@ -115,6 +125,7 @@ async function openWriter(
     hasGarbage = true
   })
   const appender = createAppender(tables, eventLog, ids, commandTables.maps.freeze)
+  const runErasure = createErasures({ ...tables, scratch: table('scratch') }, eventLog, appender)
   const { commit, refuse, failure, ready } = createCommit(environment)
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
@@ -127,7 +138,8 @@ async function openWriter(
     return { records: log.lastSequence(), ids: ids.size() }
   }
 
-  function write(request: AppendRequest | CommandRequest): Appended | CommandResult {
+  function write(request: WriteRequest): Appended | CommandResult | ErasureResult {
+    if (request.type === 'erasure') return runErasure(request.step)
     if (request.type === 'command') return runCommand(commandTables, request.command)
     return appender.append(request)
   }
@@ -142,7 +154,7 @@ async function openWriter(
     }
   }
 
-  async function writeAll(requests: readonly (AppendRequest | CommandRequest)[]): Promise<Handled<WriterValue>> {
+  async function writeAll(requests: readonly WriteRequest[]): Promise<Handled<WriterValue>> {
     try {
       if (!failure()) await waitForCapacity()
     } catch (error) {
@@ -178,7 +190,10 @@ async function openWriter(
     requestBytes: costOf,
     async handle(requests) {
       const outcomes = requests.filter(isRead).map(readNow)
-      const writes = requests.filter((request) => !isRead(request)) as (AppendRequest | CommandRequest)[]
+      const isErasure = ({ type }: WriteRequest) => type === 'erasure'
+      const writes = requests.filter((request) => !isRead(request)) as WriteRequest[]
+      // an erasure comes before the appends of its transaction, and ends its batch, so that there is one at most
+      if (writes.some(isErasure)) writes.sort((a, b) => Number(isErasure(b)) - Number(isErasure(a)))
       if (writes.length === 0) return { outcomes }
       const written = await writeAll(writes)
       return { ...written, outcomes: [...outcomes, ...written.outcomes] }
@@ -196,6 +211,7 @@ const chunkCost = 4096
 
 function costOf(request: WriterRequest): number {
   if (request.type === 'append') return request.body.length
+  if (request.type === 'erasure') return batchBytesMax
   if (isRead(request) || request.command.type !== 'putMap') return 0
   return chunkCost * chunkCount(request.command)
 }

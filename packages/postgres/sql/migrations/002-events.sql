@@ -11,7 +11,7 @@ CREATE TABLE ingest.event_keys (
 ) /*partitions*/;
 
 -- One row for each batch: the exact bytes of its events, joined by U+001E, which JSON cannot contain unescaped. An event
--- that was known before is empty. `seq` grows by 1.
+-- that was known before is empty, an erased one is the JSON string of its id. `seq` grows by 1.
 CREATE TABLE ingest.batches (
   project int NOT NULL,
   id bigint NOT NULL,
@@ -49,12 +49,13 @@ CREATE TABLE ingest.builds (
 --
 -- `fresh` holds the numbers (from 1) of the events that this call stored, or is null if it stored all of them;
 -- `conflicts`, by batch, how many events differ from the event that another call stored under their key, or is null.
+-- `frozen` are the builds that it froze, or null; a repeated call does not return them again.
 --
 -- Locks: keys ascending, head, builds ascending, maps of the project. All functions keep this order.
 CREATE FUNCTION ingest.append_1(
   project int, first_id bigint, expect_new boolean, received bigint[], counts int[], bodies text[],
   keys bytea[], batch_nos int[], idxs smallint[], build_nos int[], builds text[],
-  OUT fresh int[], OUT conflicts int[])
+  OUT fresh int[], OUT conflicts int[], OUT frozen text[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
@@ -68,7 +69,6 @@ DECLARE
   now_ms bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 1000;
   last bigint;
   open_builds text[];
-  frozen text[];
 BEGIN
   PERFORM ingest.require_durability_1();
   -- keys ascending, so that concurrent appends of the same ids wait for each other in one order
@@ -127,7 +127,7 @@ BEGIN
       last_at = greatest(h.last_at, (SELECT least(max(r.at), now_ms)
         FROM unnest(received, counts) AS r(at, events) WHERE r.events > 0)),
       events = h.events + inserted,
-      bytes = h.bytes + (SELECT sum(octet_length(b.body)) FROM unnest(bodies, counts) AS b(body, events) WHERE b.events > 0)
+      bytes = h.bytes + (SELECT sum(ingest.counted_bytes_1(b.body)) FROM unnest(bodies, counts) AS b(body, events) WHERE b.events > 0)
     WHERE h.project = project
     RETURNING h.seq - batch_count INTO base;
   IF NOT FOUND THEN
@@ -203,7 +203,8 @@ BEGIN
     different AS (
       SELECT g.batch_no, count(*)::int AS events
       FROM given g JOIN stored s ON s.id = g.stored_batch AND s.idx = g.stored_idx
-      WHERE s.event <> g.event
+      -- a tombstone differs from nothing
+      WHERE s.event <> g.event AND s.event LIKE '{%' AND g.event LIKE '{%'
       GROUP BY g.batch_no)
     SELECT array_agg(coalesce(d.events, 0) ORDER BY b.no)
     FROM generate_subscripts(bodies, 1) AS b(no) LEFT JOIN different d ON d.batch_no = b.no - 1);

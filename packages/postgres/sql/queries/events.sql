@@ -1,5 +1,5 @@
 -- name: append
-SELECT fresh, conflicts FROM ingest.append_1($1::int, $2::bigint, $3::boolean, $4, $5, $6, $7, $8, $9, $10, $11)
+SELECT fresh, conflicts, frozen FROM ingest.append_1($1::int, $2::bigint, $3::boolean, $4, $5, $6, $7, $8, $9, $10, $11)
 
 -- name: known
 SELECT e.no::int - 1 AS index
@@ -7,15 +7,18 @@ FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no),
   LATERAL (SELECT FROM ingest.event_keys k WHERE k.project = $1::int AND k.key = e.key LIMIT 1) k
 
 -- name: find
-SELECT b.seq, b.received_at, k.idx, b.body
+SELECT b.seq, b.id::text, b.received_at, k.idx, b.body
 FROM ingest.event_keys k
 JOIN ingest.batches b ON b.project = k.project AND b.id = k.batch
 WHERE k.project = $1::int AND k.key = $2::bytea
 
 -- name: batches-from
-SELECT b.seq, b.received_at, b.body
+-- without those that are known to have tombstones alone, unless they are wanted
+SELECT b.seq, b.id::text, b.received_at, b.body
 FROM ingest.batches b
 WHERE b.project = $1::int AND b.seq >= $2::bigint
+  AND b.seq > CASE WHEN $4::boolean THEN 0
+    ELSE coalesce((SELECT e.expired FROM ingest.erasures e WHERE e.project = $1::int), 0) END
 ORDER BY b.seq
 LIMIT $3::int
 
@@ -27,11 +30,32 @@ ORDER BY b.received_at, b.seq
 LIMIT 1
 
 -- name: last-batch
-SELECT b.seq, b.body
+SELECT b.seq, b.id::text, b.body
 FROM ingest.batches b
 WHERE b.project = $1::int
 ORDER BY b.seq DESC
 LIMIT 1
+
+-- name: batches-of
+SELECT e.no::int - 1 AS index, k.batch::text
+FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no),
+  LATERAL (SELECT k.batch FROM ingest.event_keys k WHERE k.project = $1::int AND k.key = e.key LIMIT 1) k
+
+-- name: batches-to-expire
+SELECT b.seq, b.body
+FROM (
+  SELECT o.seq, o.received_at, o.body
+  FROM ingest.batches o
+  WHERE o.project = $1::int
+    AND o.seq > coalesce((SELECT e.expired FROM ingest.erasures e WHERE e.project = $1::int), 0)
+  ORDER BY o.seq
+  LIMIT $3::int
+) b
+WHERE b.received_at < $2::bigint
+ORDER BY b.seq
+
+-- name: erase
+SELECT events, bytes FROM ingest.erase_1($1::int, $2::uuid, $3, $4::bigint)
 
 -- name: totals
 SELECT h.events, h.seq AS batches, h.bytes, h.first_at, h.last_at

@@ -25,5 +25,11 @@ SELECT ingest.register_server_1($1::uuid, $2::float8 * interval '1 millisecond')
 -- name: unregister-server
 SELECT ingest.unregister_server_1($1::uuid)
 
+-- name: size
+-- administration: of the whole schema
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes
+FROM pg_class c
+WHERE c.relnamespace = 'ingest'::regnamespace AND c.relkind = 'r'
+
 -- name: check
 SELECT 1 AS ok

@@ -7,6 +7,7 @@ import { parseUrl } from './hosts.ts'
 export interface Connections {
   /** A connection, which must be released; a new one within {@link connectTimeoutMs}. */
   connect(): Promise<PoolClient>
+  size(): { connections: number; idle: number }
   /** Closes all connections; those in use within {@link closeTimeoutMs}. */
   close(): Promise<void>
 }
@@ -79,6 +80,8 @@ export function openConnections(
         throw error
       }
     },
+
+    size: () => ({ connections: pool.totalCount, idle: pool.idleCount }),
 
     async close() {
       await Promise.race([pool.end(), sleep(closeTimeoutMs, undefined, { ref: false })])

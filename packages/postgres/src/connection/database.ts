@@ -31,6 +31,8 @@ export interface Database {
    * @throws {IngestError} `store-unavailable`; `invalid-argument` if the database refuses the role
    */
   withConnection<T>(use: (client: PoolClient) => Promise<T>): Promise<T>
+  /** The connections, and the statements that wait for one. */
+  size(): { connections: number; idle: number; waiting: number }
   /** Closes all connections; running statements are finished first. */
   close(): Promise<void>
 }
@@ -41,7 +43,7 @@ const retryDelayMsMax = 500
 
 /** Opens a pool of connections; connects with the first statement. */
 export function openDatabase(target: string | PoolConfig, options: DatabaseOptions): Database {
-  const { connect, close } = openConnections(target, options)
+  const { connect, size, close } = openConnections(target, options)
   const slots = createSlots(options.connectionsMax)
 
   async function attempt<Row>(text: string, values: readonly unknown[], deadline: number): Promise<Row[]> {
@@ -100,6 +102,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
       }
     },
 
+    size: () => ({ ...size(), waiting: slots.waiting() }),
     close,
   }
 }

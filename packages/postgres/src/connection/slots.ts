@@ -31,6 +31,8 @@ export function createSlots(count: number) {
       })
     },
 
+    waiting: () => waiting.size,
+
     release(): void {
       const [next] = waiting
       if (!next) {

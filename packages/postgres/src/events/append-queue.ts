@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { type AppendBatch, type AppendResult, decodeEvents, IngestError } from '@ingest/core'
-import { countEvents } from '@ingest/core/internal'
+import { type AppendBatch, type AppendResult, decodeEvents, IngestError, type StoreCommit } from '@ingest/core'
+import { column, countEvents, wordsPerEvent } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from '../projects/project-numbers.ts'
 import { appendValues } from './append-values.ts'
+import { isTombstone } from './batch-body.ts'
 
 /** Appends of one project that run at once: a second one prepares while the first one commits; more gain nothing. */
 const inFlightMax = 2
@@ -32,21 +33,37 @@ interface ProjectQueue {
   inFlight: number
 }
 
+/** The appends of this process. */
+export interface AppendQueue {
+  /** @throws {IngestError} as `EventStore.append` */
+  append(projectId: string, batch: AppendBatch): Promise<AppendResult>
+  /** Calls `onCommit` after each statement of appends. Returns a function that ends it. */
+  watchCommits(onCommit: (commit: StoreCommit) => void): () => void
+  /** The appends that are not settled, their bytes, and the statements that run. */
+  size(): { requests: number; bytes: number; statements: number }
+}
+
 /**
  * Appends batches. Those of one project that come while others are being stored go together into the next statement.
  */
-export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
+export function createAppendQueue(database: Database, numbers: ProjectNumbers): AppendQueue {
   const queues = new Map<string, ProjectQueue>()
   /** Projects whose last append had an event that was known before: the next one probably has too. */
   const repeating = new Set<string>()
   const batchIds = createBatchIds()
+  const watchers = new Set<(commit: StoreCommit) => void>()
+  const size = { requests: 0, bytes: 0, statements: 0 }
 
   function startNext(projectId: string, queue: ProjectQueue): void {
     while (queue.waiting.length > 0 && queue.inFlight < inFlightMax) {
       const group = takeGroup(queue.waiting)
       queue.inFlight++
+      size.statements++
       void appendGroup(projectId, group).finally(() => {
         queue.inFlight--
+        size.statements--
+        size.requests -= group.length
+        for (const { batch } of group) size.bytes -= batch.body.length
         if (queue.waiting.length > 0) startNext(projectId, queue)
         else if (queue.inFlight === 0) queues.delete(projectId)
       })
@@ -59,11 +76,14 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
       const batches = group.map(({ batch }) => batch)
       const values = [firstId, !repeating.has(projectId), ...appendValues(batches)]
       const { deadline } = group[0] as WaitingBatch
+      const startedAt = performance.now()
       const row = await appendTo(projectId, values, deadline)
+      const commit = { requests: group.length, durationMs: performance.now() - startedAt }
       if (row.fresh === null) repeating.delete(projectId)
       else if (repeating.size < repeatingMax) repeating.add(projectId)
       const results = toResults(batches, row)
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
+      for (const onCommit of watchers) onCommit(commit)
     } catch (error) {
       for (const { reject } of group) reject(error)
     }
@@ -91,10 +111,19 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers) {
         throw new IngestError('overloaded', 'Too many batches of the project wait.', { retryAfterSeconds: 1 })
       }
       return new Promise((resolve, reject) => {
+        size.requests++
+        size.bytes += batch.body.length
         queue.waiting.push({ deadline: database.deadline(), batch, resolve, reject })
         startNext(projectId, queue)
       })
     },
+
+    watchCommits(onCommit) {
+      watchers.add(onCommit)
+      return () => watchers.delete(onCommit)
+    },
+
+    size: () => size,
   }
 }
 
@@ -103,6 +132,7 @@ interface AppendRow {
   fresh: number[] | null
   /** By batch. */
   conflicts: number[] | null
+  frozen: string[] | null
 }
 
 function takeGroup(waiting: WaitingBatch[]): WaitingBatch[] {
@@ -114,18 +144,45 @@ function takeGroup(waiting: WaitingBatch[]): WaitingBatch[] {
   return waiting.splice(0, end === -1 ? waiting.length : end)
 }
 
-function toResults(batches: readonly AppendBatch[], { fresh, conflicts }: AppendRow): AppendResult[] {
-  if (fresh === null)
-    return batches.map(({ events }) => ({ stored: Array(countEvents(events)).fill(true), conflicts: 0, frozen: [] }))
-  const isFresh = new Set(fresh)
+function toResults(batches: readonly AppendBatch[], { fresh, conflicts, frozen }: AppendRow): AppendResult[] {
+  const isFresh = fresh && new Set(fresh)
   let number = 0
-  const stored = batches.map(({ events }) => Array.from({ length: countEvents(events) }, () => isFresh.has(++number)))
-  const inGroup = batches.length > 1 && fresh.length > 0 ? conflictsInGroup(batches, stored) : []
+  const stored = batches.map(({ events }) =>
+    isFresh
+      ? Array.from({ length: countEvents(events) }, () => isFresh.has(++number))
+      : Array<boolean>(countEvents(events)).fill(true),
+  )
+  const inGroup = batches.length > 1 && fresh && fresh.length > 0 ? conflictsInGroup(batches, stored) : []
+  const frozenBy = frozen ? freezesInGroup(batches, stored, frozen) : []
   return stored.map((ofBatch, i) => ({
     stored: ofBatch,
     conflicts: (conflicts?.[i] ?? 0) + (inGroup[i] ?? 0),
-    frozen: [],
+    frozen: frozenBy[i] ?? [],
   }))
+}
+
+/** By batch, those of the builds that the group froze whose first event it stored. */
+function freezesInGroup(
+  batches: readonly AppendBatch[],
+  stored: readonly boolean[][],
+  frozen: readonly string[],
+): string[][] {
+  const left = new Set(frozen)
+  return batches.map(({ events: { rows, builds } }, i) => {
+    const isStored = (_: unknown, index: number) => stored[i]?.[index]
+    const referenced = new Set(
+      buildsOf(rows)
+        .filter(isStored)
+        .map((build) => builds[build]),
+    )
+    // the first batch has it, and no later one
+    return builds.filter((build) => referenced.has(build) && left.delete(build))
+  })
+}
+
+/** For each event, the index of its build. */
+function buildsOf(rows: Uint32Array): number[] {
+  return Array.from({ length: rows.length / wordsPerEvent }, (_, i) => rows[i * wordsPerEvent + column.build] as number)
 }
 
 /** By batch, the events that differ from the one that an earlier batch of the group stored under their id. */
@@ -137,7 +194,7 @@ function conflictsInGroup(batches: readonly AppendBatch[], stored: readonly bool
       const bytes = body.subarray(start, end)
       const other = storedBytes.get(eventId)
       if (stored[i]?.[index]) storedBytes.set(eventId, bytes)
-      else if (other && Buffer.compare(other, bytes) !== 0) conflicts++
+      else if (other && !isTombstone(other) && !isTombstone(bytes) && Buffer.compare(other, bytes) !== 0) conflicts++
     }
     return conflicts
   })

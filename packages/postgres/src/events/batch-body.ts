@@ -35,10 +35,25 @@ export function writeEvents(out: Buffer, at: number, body: Buffer, { rows }: Bat
   }
 }
 
-/** The events of a stored batch: an index, which counts those that were known before too, and the exact bytes. */
-export function splitEvents(text: string): { index: number; bytes: Buffer }[] {
+/** An event of a stored batch. */
+export interface BatchEvent {
+  /** Counts those that were known before too. */
+  index: number
+  /** As it was sent; those of a tombstone are the JSON string of its id. */
+  bytes: Buffer
+}
+
+/** An event is an object. */
+const quote = 0x22
+
+export function isTombstone(bytes: Uint8Array): boolean {
+  return bytes[0] === quote
+}
+
+/** The events of a stored batch, erased ones too. */
+export function splitEvents(text: string): BatchEvent[] {
   const bytes = Buffer.from(text)
-  const events: { index: number; bytes: Buffer }[] = []
+  const events: BatchEvent[] = []
   for (let index = 0, start = 0; start <= bytes.length; index++) {
     const found = bytes.indexOf(separator, start)
     const end = found === -1 ? bytes.length : found

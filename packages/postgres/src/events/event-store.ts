@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import {
@@ -8,17 +9,19 @@ import {
   type StoredEvent,
   type StoreIdentity,
 } from '@ingest/core'
+import { sliceMember } from '@ingest/core/internal'
 import { byteaArray } from '../connection/binary-arrays.ts'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers, type ProjectQuery } from '../projects/project-numbers.ts'
-import { createAppendQueue } from './append-queue.ts'
-import { splitEvents } from './batch-body.ts'
+import type { AppendQueue } from './append-queue.ts'
+import { type BatchEvent, isTombstone, splitEvents } from './batch-body.ts'
 import { eventKey } from './event-key.ts'
 import type { EventWatch } from './event-watch.ts'
 
 export interface EventStoreOptions {
   database: Database
   numbers: ProjectNumbers
+  queue: AppendQueue
   identity: StoreIdentity
   watch: EventWatch
   /** @throws {IngestError} `store-closed` */
@@ -27,6 +30,8 @@ export interface EventStoreOptions {
 
 interface BatchRow {
   seq: number
+  /** Random: another batch at this `seq`, as after a failover that lost this one, has another id. */
+  id: string
   received_at: number
   body: string
 }
@@ -38,10 +43,11 @@ const firstPageBatches = 4
 const pageBatchesMax = 64
 /** The size of a page that is aimed at, in bytes. */
 const pageBytes = 2 ** 20
+/** Batches that one statement changes: some 600 kB, and 4 MiB at most. */
+const erasedBatchesMax = 16
 
 export function createEventStore(options: EventStoreOptions): EventStore {
-  const { database, numbers, identity, watch } = options
-  const queue = createAppendQueue(database, numbers)
+  const { database, numbers, queue, identity, watch } = options
   const query = createProjectQuery(database, numbers)
 
   return {
@@ -75,13 +81,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 
     watch: watch.watch,
 
-    async erase() {
-      throw new Error('not implemented')
-    },
-
-    async expire() {
-      throw new Error('not implemented')
-    },
+    ...createErasure(query),
 
     async totals(projectId) {
       const [row] = await query<TotalsRow>(projectId, 'totals')
@@ -113,54 +113,57 @@ interface RecentRow {
 }
 
 function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQuery): EventStore['read'] {
-  const readBatches = shareReads((projectId, seq, count) => query<BatchRow>(projectId, 'batches-from', seq, count))
-  return async function* read(projectId, { after, limit = Number.POSITIVE_INFINITY, from }: ReadOptions = {}) {
+  const readBatches = shareReads((projectId, ...values) => query<BatchRow>(projectId, 'batches-from', ...values))
+  return async function* read(projectId, options: ReadOptions = {}) {
+    const { after, limit = Number.POSITIVE_INFINITY, from, erased = false } = options
     checkOpen()
     const cursors = eventCursors(identity, projectId)
     const position = after === undefined ? 0 : cursors.decode(after)
     let seq = Math.floor(position / positionsPerBatch)
     let index = (position % positionsPerBatch) - 1
-    let rows = await readBatches(projectId, seq, firstPageBatches)
+    // the batch of a cursor is read in any case
+    let rows = await readBatches(projectId, seq, firstPageBatches, erased || after !== undefined)
     if (after !== undefined) cursors.check(after, position, recordAt(rows[0], seq, index))
     if (from !== undefined) {
       const [first] = await query<{ seq: number }>(projectId, 'first-batch-since', wholeMs(from))
       if (!first) return
       if (first.seq > seq) {
         ;[seq, index] = [first.seq, -1]
-        rows = await readBatches(projectId, seq, firstPageBatches)
+        rows = await readBatches(projectId, seq, firstPageBatches, erased)
       }
     }
     for (let left = limit; ; ) {
-      let isYielded = false
+      let isEmpty = true
       for (const row of rows) {
         for (const stored of splitEvents(row.body)) {
           if (row.seq === seq && stored.index <= index) continue
+          isEmpty = false
+          if (isTombstone(stored.bytes) && !erased) continue
           if (left-- === 0) return
           checkOpen()
           yield toEvent(cursors, row, stored)
-          isYielded = true
         }
       }
       // events may be stored while these are read, so only an empty page is the end
-      if (!isYielded || left === 0) return
+      if (isEmpty || left === 0) return
       ;[seq, index] = [(rows.at(-1) as BatchRow).seq + 1, -1]
-      rows = await readBatches(projectId, seq, nextPageBatches(rows))
+      rows = await readBatches(projectId, seq, nextPageBatches(rows), erased)
     }
   }
 }
 
-type ReadBatches = (projectId: string, seq: number, count: number) => Promise<BatchRow[]>
+type ReadBatches = (projectId: string, seq: number, count: number, erased: boolean) => Promise<BatchRow[]>
 
 /** Reads once for all that want the same before it is sent: one append wakes hundreds of long polls. */
 function shareReads(readBatches: ReadBatches): ReadBatches {
   const unsent = new Map<string, Promise<BatchRow[]>>()
-  return (projectId, seq, count) => {
-    const key = `${seq}/${count}/${projectId}`
+  return (projectId, seq, count, erased) => {
+    const key = `${seq}/${count}/${erased}/${projectId}`
     const shared = unsent.get(key)
     if (shared) return shared
     const rows = nextTurn().then(() => {
       unsent.delete(key)
-      return readBatches(projectId, seq, count)
+      return readBatches(projectId, seq, count, erased)
     })
     unsent.set(key, rows)
     return rows
@@ -170,9 +173,8 @@ function shareReads(readBatches: ReadBatches): ReadBatches {
 /** The checksum of an event for its cursor; 0 before the first one, undefined if it is not stored. */
 function recordAt(row: BatchRow | undefined, seq: number, index: number): number | undefined {
   if (index === -1) return seq === 0 ? 0 : undefined
-  const events = row?.seq === seq ? splitEvents(row.body) : []
-  const event = events.find((each) => each.index === index)
-  return event && crc32(event.bytes)
+  if (row?.seq !== seq || !splitEvents(row.body).some((each) => each.index === index)) return undefined
+  return crc32(row.id)
 }
 
 /** A time as a `bigint` of PostgreSQL: none that is stored lies between it and the time. */
@@ -188,8 +190,48 @@ function nextPageBatches(rows: readonly BatchRow[]): number {
 
 function toEvent(
   cursors: EventCursors,
-  { seq, received_at: receivedAt }: BatchRow,
-  { index, bytes }: { index: number; bytes: Buffer },
+  { seq, id, received_at: receivedAt }: BatchRow,
+  { index, bytes }: BatchEvent,
 ): StoredEvent {
-  return { cursor: cursors.encode(seq * positionsPerBatch + index + 1, crc32(bytes)), receivedAt, bytes }
+  const cursor = cursors.encode(seq * positionsPerBatch + index + 1, crc32(id))
+  if (!isTombstone(bytes)) return { cursor, receivedAt, bytes }
+  return { cursor, receivedAt, bytes: Buffer.alloc(0), erased: JSON.parse(bytes.toString()) }
+}
+
+function createErasure(query: ProjectQuery): Pick<EventStore, 'erase' | 'expire'> {
+  async function eraseKeys(projectId: string, keys: readonly Buffer[], through?: number) {
+    // a repeated statement has the same id
+    const values = [randomUUID(), byteaArray(keys), through]
+    const [row] = await query<{ events: number; bytes: number }>(projectId, 'erase', ...values)
+    return row ?? { events: 0, bytes: 0 }
+  }
+
+  return {
+    async erase(projectId, eventIds) {
+      const keys = [...new Set(eventIds)].map(eventKey)
+      const rows = await query<{ index: number; batch: string }>(projectId, 'batches-of', byteaArray(keys))
+      const byBatch = new Map<string, Buffer[]>()
+      for (const { index, batch } of rows) byBatch.set(batch, [...(byBatch.get(batch) ?? []), keys[index] as Buffer])
+      const groups = [...byBatch.values()]
+      let erased = 0
+      for (let at = 0; at < groups.length; at += erasedBatchesMax) {
+        erased += (await eraseKeys(projectId, groups.slice(at, at + erasedBatchesMax).flat())).events
+      }
+      return erased
+    },
+
+    async expire(projectId, before) {
+      const rows = await query<BatchRow>(projectId, 'batches-to-expire', wholeMs(before), erasedBatchesMax)
+      const events = rows.flatMap(({ body }) => splitEvents(body)).filter(({ bytes }) => !isTombstone(bytes))
+      const isDone = rows.length < erasedBatchesMax
+      if (rows.length === 0) return { events: 0, bytes: 0, isDone }
+      const keys = events.map(({ bytes }) => keyOf(bytes))
+      return { ...(await eraseKeys(projectId, keys, rows.at(-1)?.seq)), isDone }
+    },
+  }
+}
+
+/** The key of a stored event. */
+function keyOf(event: Buffer): Buffer {
+  return eventKey(JSON.parse(String(sliceMember(event, 'eventId'))))
 }

@@ -16,6 +16,8 @@ t.test('whichever statement loses its connection, the results are the same', { s
     together: { accepted: 5, duplicates: 3 },
     revoked: [true],
     isValid: false,
+    erased: [2, { events: 7, isDone: true }],
+    events: ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'],
     conflicts: 2,
   })
   for (const when of ['running', 'committed'] as const) {
@@ -32,7 +34,8 @@ t.test('whichever statement loses its connection, the results are the same', { s
 
 /** Uses all that writes, with a project of its own, and returns the results. */
 async function useAll(url: string, projectId: string, onOpen = () => {}) {
-  const ingest = createIngest({ store: await openPostgresStore(url) })
+  const store = await openPostgresStore(url)
+  const ingest = createIngest({ store })
   onOpen()
   const project = ingest.project(projectId)
   const batch = (ids: string[], more = {}) =>
@@ -45,8 +48,9 @@ async function useAll(url: string, projectId: string, onOpen = () => {}) {
   ]
   // two at once, and the others in one statement
   const raced = await Promise.all(['e', 'g', 'h', 'i'].map((id) => batch([id, 'f'])))
+  const erased = [await store.erase(projectId, ['b', 'x', 'd']), await store.expire(projectId, Date.now() + 60_000)]
   const events: string[] = []
-  for await (const { bytes } of project.readEvents()) events.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  for await (const event of store.read(projectId, { erased: true })) events.push(String(event.erased))
   const [first] = await ingest.keys.list(projectId)
   await ingest.keys.revoke(projectId, first?.keyId as string)
   const keys = await ingest.keys.list(projectId)
@@ -56,6 +60,7 @@ async function useAll(url: string, projectId: string, onOpen = () => {}) {
       accepted: raced.reduce((sum, { accepted }) => sum + accepted, 0),
       duplicates: raced.reduce((sum, { duplicates }) => sum + duplicates, 0),
     },
+    erased,
     events: events.sort(),
     conflicts: ingest.tally().conflicts,
     revoked: keys.map(({ revokedAt }) => revokedAt !== undefined),

@@ -2,7 +2,7 @@ import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { checkRepeated, type HttpRequest } from '../http/request.ts'
 import { type HttpResponse, newRequestId, problemResponse } from '../http/response.ts'
 import { createErrorLog, errorsToConsole, type Log } from '../log.ts'
-import type { Metrics } from '../metrics/metrics.ts'
+import { type Metrics, metricsContentType } from '../metrics/metrics.ts'
 import { allowedMethods, type Router, toIngestError } from '../router.ts'
 import { getLivez, getReadyz } from '../routes/health.ts'
 import { type CheckToken, createTokenCheck } from './admin-token.ts'
@@ -98,7 +98,7 @@ async function getMetrics({ renderMetrics }: AdminContext): Promise<HttpResponse
   return {
     status: 200,
     headers: {
-      'Content-Type': 'text/plain; version=0.0.4; charset=utf-8',
+      'Content-Type': metricsContentType,
       'Content-Length': String(Buffer.byteLength(body)),
     },
     body,

@@ -26,7 +26,7 @@ export function createTokenCheck(token: string | undefined, log: Log): CheckToke
     throw new IngestError('invalid-argument', `The admin token must be ${form}: openssl rand -hex 32 makes one.`)
   }
   const expected = digestOf(token)
-  const logWarning = createErrorLog({ ...log, error: (fields, message) => log.warn(fields, message) })
+  const logWarning = createErrorLog({ error: (fields, message) => log.warn(fields, message) })
   return ({ headers, socket }) => {
     const given = bearerToken(headers.values.authorization)
     if (typeof given === 'string' && timingSafeEqual(digestOf(given), expected)) return

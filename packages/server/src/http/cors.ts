@@ -69,7 +69,8 @@ export function createCors(origins: readonly string[]): Cors {
 
 function checkOrigins(origins: readonly string[]): void {
   if (origins.length === 1 && origins[0] === '*') return
-  const wrong = origins.find((origin) => !(URL.canParse(origin) && new URL(origin).origin === origin))
+  const isOrigin = (text: string) => !text.includes('*') && URL.canParse(text) && new URL(text).origin === text
+  const wrong = origins.find((origin) => !isOrigin(origin))
   if (wrong === undefined) return
   const message = `cors takes origins such as https://app.example.com, or * alone, not ${JSON.stringify(wrong)}.`
   throw new IngestError('invalid-argument', message)

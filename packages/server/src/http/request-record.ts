@@ -8,6 +8,8 @@ export interface RequestRecord {
   /** The path in the table of routes, or `unknown`: never the path of the request. */
   route: string
   method: string
+  /** Of the client, behind trusted proxies; undefined if it is not known. */
+  clientAddress(): string | undefined
   startedAt: number
   /** The id of the key, which is not secret; only if the request is logged. */
   keyId?: string

@@ -64,7 +64,7 @@ export async function openListener(
 ): Promise<Served> {
   const { tls, requestTimeoutMs = requestTimeoutMsDefault, closeTimeoutMs = closeTimeoutMsDefault } = options
   const limits = connectionLimits(requestTimeoutMs)
-  const secure = tls && createTlsServer({ ...limits, ...secureContext(tls, log), handshakeTimeout: handshakeTimeoutMs })
+  const secure = tls && createTlsServer({ ...limits, ...tlsOptions, ...secureContext(tls, log) })
   const server = secure ?? createServer(limits)
   // a client may close its half of the connection after its request and still read the response
   Object.assign(server, { httpAllowHalfOpen: true })
@@ -98,6 +98,8 @@ export async function openListener(
     },
   }
 }
+
+const tlsOptions = { handshakeTimeout: handshakeTimeoutMs, allowHalfOpen: true }
 
 function connectionLimits(requestTimeoutMs: number): ServerOptions {
   return {

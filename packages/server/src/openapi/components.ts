@@ -1,5 +1,4 @@
 import { type ErrorCode, EventSchema, ManifestSchema, PublicationSchema } from '@ingest/core'
-import { statusByCode } from '../http/response.ts'
 import {
   Batch,
   BatchResult,
@@ -133,7 +132,7 @@ export function components(): Json {
 }
 
 function exampleOf(code: ErrorCode): Json {
-  const summary = absoluteLinks(`${statusByCode[code]}: ${meaningOf(code)}`)
+  const summary = absoluteLinks(meaningOf(code))
   return { summary, value: problemExample(code) }
 }
 

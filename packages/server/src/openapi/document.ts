@@ -35,7 +35,7 @@ export function openapiDocument(routes: readonly DescribedRoute[]): Json {
     servers: [{ url: '/', description: 'The server of this document.' }],
     tags,
     paths,
-    components: { ...components(), parameters: { projectId }, responses: { ...anywhere, ...shared } },
+    components: { ...components(), parameters: everyParameter, responses: { ...anywhere, ...shared } },
   }
 }
 
@@ -56,14 +56,30 @@ const tags = [
   { name: 'server', description: 'Without credentials.' },
 ]
 
-const projectId = {
-  name: 'X-Project-Id',
-  in: 'header',
-  required: true,
-  description: 'The project: 1 to 64 of `A-Z a-z 0-9 . _ -`.',
-  schema: { type: 'string', pattern: '^[A-Za-z0-9._-]{1,64}$' },
-  example: 'demo',
+const everyParameter = {
+  projectId: {
+    name: 'X-Project-Id',
+    in: 'header',
+    required: true,
+    description: 'The project: 1 to 64 of `A-Z a-z 0-9 . _ -`.',
+    schema: { type: 'string', pattern: '^[A-Za-z0-9._-]{1,64}$' },
+    example: 'demo',
+  },
+  requestId: {
+    name: 'X-Request-Id',
+    in: 'header',
+    description: 'The id of the request in the response and in the log. Default: a new one; also if malformed.',
+    schema: { type: 'string', pattern: '^[A-Za-z0-9._-]{1,128}$' },
+  },
+  traceparent: {
+    name: 'traceparent',
+    in: 'header',
+    description: 'W3C Trace Context: its trace id is logged.',
+    schema: { type: 'string' },
+  },
 }
+const ofEvery = [{ $ref: '#/components/parameters/requestId' }, { $ref: '#/components/parameters/traceparent' }]
+const ofProjects = [{ $ref: '#/components/parameters/projectId' }]
 
 const contentEncoding: Parameter = {
   name: 'Content-Encoding',
@@ -89,7 +105,7 @@ function describe(route: DescribedRoute): Json {
     summary: `${summary.charAt(0).toUpperCase()}${summary.slice(1)}`,
     description: absoluteLinks([description, ...(limits ? [limitsText(limits)] : [])].join('\n\n')),
     security: limits ? [{ ingestionKey: [limits.scope] }, { bearer: [limits.scope] }] : [],
-    parameters: [...(limits ? [{ $ref: '#/components/parameters/projectId' }] : []), ...own],
+    parameters: [...(limits ? ofProjects : []), ...own, ...ofEvery],
     ...(body && { requestBody: { required: true, content: withReferences(body) } }),
     responses: mapValues(
       responsesOf(operation, limits),
@@ -98,7 +114,7 @@ function describe(route: DescribedRoute): Json {
   }
 }
 
-function toParameter({ absent: _, description, ...rest }: Parameter): unknown {
+function toParameter({ description, ...rest }: Parameter): unknown {
   return { ...rest, description: absoluteLinks(description), schema: withReferences(rest.schema) }
 }
 

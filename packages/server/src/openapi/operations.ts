@@ -31,8 +31,6 @@ export interface Parameter {
   description: string
   schema: Schema
   required?: boolean
-  /** What the absence means, for the table of the docs. */
-  absent?: string
 }
 
 export interface Content {
@@ -177,21 +175,18 @@ export const operations = {
       query(
         'after',
         { type: 'string', maxLength: 40 },
-        'a [cursor](http-api.md#cursors) to continue behind; `end` skips everything stored so far',
-        { absent: 'beginning' },
+        'a [cursor](http-api.md#cursors) to continue behind, else from the beginning; `end` skips everything stored so far',
       ),
-      query('type', text, 'exact match', { absent: 'all' }),
-      query('buildId', text, 'exact match', { absent: 'all' }),
-      query('from', time, '`receivedAt` at or after: RFC 3339 with a zone, or milliseconds. Uses an index', {
-        absent: 'all',
-      }),
-      query('to', time, '`receivedAt` before, in the same forms', { absent: 'all' }),
+      query('type', text, 'exact match'),
+      query('buildId', text, 'exact match'),
+      query('from', time, '`receivedAt` at or after: RFC 3339 with a zone, or milliseconds. Uses an index'),
+      query('to', time, '`receivedAt` before, in the same forms'),
       query(
         'wait',
         { type: 'integer', minimum: 0, maximum: waitSecondsMax, default: 0 },
         `long poll: seconds to hold the response while no event matches, 0 to ${waitSecondsMax}`,
       ),
-      query('eventId', text, 'the event with this id, or no line; excludes all other parameters', { absent: 'none' }),
+      query('eventId', text, 'the event with this id, or no line; excludes all other parameters'),
     ],
     responses: {
       200: {

@@ -5,13 +5,13 @@ import { Issue } from '../routes/bodies.ts'
 /** What an error code means and what to do, and the error of its example. */
 interface Problem {
   meaning: string
-  /** The `detail` of the example; not for codes that no route returns. */
-  detail?: string
+  /** The `detail` of the example. */
+  detail: string
   details?: ErrorDetails
 }
 
 /** A new error code does not compile without a row. Links are relative to docs/. */
-const problems: Readonly<Record<ErrorCode, Problem>> = {
+const problems: Readonly<Record<ErrorCode, Problem | null>> = {
   'malformed-request': {
     meaning: 'not HTTP/1.1, no `Host`, invalid `Content-Length`, too many tiny chunks',
     detail: 'The request has no Host header.',
@@ -50,7 +50,7 @@ const problems: Readonly<Record<ErrorCode, Problem>> = {
   'digest-mismatch': { meaning: 'bytes do not match their digest', detail: 'Expected the digest of the bytes.' },
   unauthorized: {
     meaning: 'no active key with this scope',
-    detail: 'X-Project-Id and X-Ingestion-Key must be those of an active key.',
+    detail: 'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.',
   },
   'not-found': { meaning: 'unknown path', detail: 'There is nothing at this path.' },
   'map-not-found': {
@@ -148,27 +148,26 @@ const problems: Readonly<Record<ErrorCode, Problem>> = {
     details: { retryAfterSeconds: 5 },
   },
   'store-unavailable': { meaning: 'the database cannot be reached: retry after 1 s', detail: '' },
-  'unknown-key': { meaning: 'no such key, or it has ended' },
-  'connection-failed': { meaning: 'no connection, or it broke' },
-  'unexpected-response': { meaning: 'not from Ingest (redirect, HTML): check the URL' },
-  'source-changed': { meaning: 'the file changed during the upload' },
-  'store-incompatible': { meaning: 'damaged or foreign files, or another version' },
-  'store-missing': { meaning: 'no store in the directory' },
+  // no route returns these
+  'unknown-key': null,
+  'connection-failed': null,
+  'unexpected-response': null,
+  'source-changed': null,
+  'store-incompatible': null,
+  'store-missing': null,
 }
 
-/** Every code, in the order of the table. */
-export const codesInOrder = Object.keys(problems) as readonly ErrorCode[]
-/** The codes that routes return. */
-export const codesOfRoutes = codesInOrder.filter((code) => problems[code].detail !== undefined)
+/** The codes that routes return, in the order of their table. */
+export const codesOfRoutes = (Object.keys(problems) as ErrorCode[]).filter((code) => problems[code] !== null)
 
 /** What a code means and what to do, in Markdown. */
 export function meaningOf(code: ErrorCode): string {
-  return problems[code].meaning
+  return problems[code]?.meaning ?? ''
 }
 
 /** The problem document of a code, as the server writes it. */
 export function problemExample(code: ErrorCode): Record<string, unknown> {
-  const { detail = '', details } = problems[code]
+  const { detail = '', details } = problems[code] ?? {}
   const { body } = problemResponse(new IngestError(code, detail, details), '096a2fcb-49fe-4677-aa6c-e32a8c486c78')
   return JSON.parse(String(body))
 }

@@ -1,4 +1,5 @@
 import type { EmbeddedIngest } from '@ingest/core'
+import type { ClientAddress } from '../http/client-address.ts'
 import type { HttpRequest } from '../http/request.ts'
 import type { RequestRecord } from '../http/request-record.ts'
 import { type HttpResponse, isStream } from '../http/response.ts'
@@ -24,7 +25,10 @@ export interface RequestObserver {
   end(record: ObservedRequest, response: HttpResponse): HttpResponse['body']
 }
 
-export function observeRequests(ingest: EmbeddedIngest, log: Log, metrics?: Metrics): RequestObserver {
+export function observeRequests(
+  ingest: EmbeddedIngest,
+  { log, clientAddressOf, metrics }: { log: Log; clientAddressOf: ClientAddress; metrics: Metrics | undefined },
+): RequestObserver {
   const traffic = isEnabled(log, 'warn') ? createTrafficLog(log, ingest) : undefined
   const measured = metrics?.requests
 
@@ -51,6 +55,7 @@ export function observeRequests(ingest: EmbeddedIngest, log: Log, metrics?: Metr
         startedAt,
         isLogged,
         metrics: measured,
+        clientAddress: () => clientAddressOf(request),
         status: 0,
         endedAt: 0,
       }
@@ -70,9 +75,10 @@ export function observeRequests(ingest: EmbeddedIngest, log: Log, metrics?: Metr
 
 /** The fields of a line of the log: none is secret, and none is chosen by a client that is not authenticated. */
 function fieldsOf({ requestId, traceId, method, route, projectId, keyId, ...rest }: ObservedRequest): object {
-  const { status, code, outcome, startedAt, endedAt } = rest
+  const { status, code, outcome, startedAt, endedAt, clientAddress } = rest
   const ms = Math.round((endedAt - startedAt) * 1000) / 1000
-  return { requestId, traceId, method, route, projectId, keyId, status, code, ...outcome, ms }
+  const who = { clientAddress: clientAddress(), projectId, keyId }
+  return { requestId, traceId, method, route, ...who, status, code, ...outcome, ms }
 }
 
 /** The same stream, which calls `onEnd` once: at its end, its error or its return. */

@@ -82,7 +82,8 @@ export function createTrafficLog(
         warnOnce(projectId, 'a project reached its rate limit', { budget })
       }
       if (status === 401 && totals.unauthorized === unauthorizedBurst) {
-        log.warn({ requests: unauthorizedBurst }, 'many requests have invalid credentials')
+        const clientAddress = record.clientAddress()
+        log.warn({ requests: unauthorizedBurst, clientAddress }, 'many requests have invalid credentials')
       }
     },
   }

@@ -17,12 +17,12 @@ import { check, range, type StoreCheck } from './store-check.ts'
 export const appendChecks: readonly StoreCheck[] = [
   check('an append stores new events and says so for each', async (store) => {
     const result = await store.append('p', batchOf([event('a'), event('b'), event('c')]))
-    assert.deepEqual(result, { stored: [true, true, true], conflicts: 0 })
+    assert.deepEqual(result, { stored: [true, true, true], conflicts: 0, frozen: [] })
     assert.deepEqual(await idsOf(store), ['a', 'b', 'c'])
   }),
 
   check('an append of no events stores nothing', async (store) => {
-    assert.deepEqual(await store.append('p', batchOf([])), { stored: [], conflicts: 0 })
+    assert.deepEqual(await store.append('p', batchOf([])), { stored: [], conflicts: 0, frozen: [] })
     assert.deepEqual(await idsOf(store), [])
   }),
 
@@ -31,17 +31,22 @@ export const appendChecks: readonly StoreCheck[] = [
     await store.append('p', batch)
     const before = await readAll(store)
     const result = await store.append('p', { ...batch, receivedAt: batch.receivedAt + 1 })
-    assert.deepEqual(result, { stored: [false, false], conflicts: 0 })
+    assert.deepEqual(result, { stored: [false, false], conflicts: 0, frozen: [] })
     assert.deepEqual(await readAll(store), before)
   }),
 
   check('a known id with other bytes is a conflict, and the first content stays', async (store) => {
     await store.append('p', batchOf([event('a', { n: 1 }), event('b'), event('c')]))
     const result = await store.append('p', batchOf([event('a', { n: 2 }), event('b'), `${event('c')} `]))
-    assert.deepEqual(result, { stored: [false, false, false], conflicts: 1 }, 'space around an event is not part of it')
+    assert.deepEqual(
+      result,
+      { stored: [false, false, false], conflicts: 1, frozen: [] },
+      'space around an event is not part of it',
+    )
     assert.deepEqual(await store.append('p', batchOf([event('b').replace(',', ', ')])), {
       stored: [false],
       conflicts: 1,
+      frozen: [],
     })
     assert.deepEqual(await textsOf(store), [event('a', { n: 1 }), event('b'), event('c')])
     assert.equal(textOf(await store.find('p', 'a')), event('a', { n: 1 }))
@@ -50,7 +55,11 @@ export const appendChecks: readonly StoreCheck[] = [
   check('a partly known batch stores the new events only, in their order', async (store) => {
     await store.append('p', batchOf([event('b'), event('d')]))
     const batch = batchOf(['a', 'b', 'c', 'd', 'e'].map((id) => event(id, { second: true })))
-    assert.deepEqual(await store.append('p', batch), { stored: [true, false, true, false, true], conflicts: 2 })
+    assert.deepEqual(await store.append('p', batch), {
+      stored: [true, false, true, false, true],
+      conflicts: 2,
+      frozen: [],
+    })
     assert.deepEqual(await idsOf(store), ['b', 'd', 'a', 'c', 'e'])
     assert.equal(textOf(await store.find('p', 'b')), event('b'))
     assert.equal(textOf(await store.find('p', 'e')), event('e', { second: true }))
@@ -90,7 +99,7 @@ export const appendChecks: readonly StoreCheck[] = [
     for (const [i, envelope] of envelopes.entries()) {
       await store.append(`p${i}`, batchFrom(envelope(`[${known}]`)))
       const result = await store.append(`p${i}`, batchFrom(envelope(`[${oddEvents.join(' ,\n')}]`)))
-      assert.deepEqual(result, { stored: oddEvents.map((_, at) => at % 2 === 1), conflicts: 0 })
+      assert.deepEqual(result, { stored: oddEvents.map((_, at) => at % 2 === 1), conflicts: 0, frozen: [] })
       assert.deepEqual(await textsOf(store, `p${i}`), [...known, ...fresh], envelope('…'))
     }
   }),
@@ -105,7 +114,11 @@ export const appendChecks: readonly StoreCheck[] = [
     const plain = new Uint8Array(larger.length)
     plain.set(larger)
     const part = new Uint8Array(plain.buffer, before.length, body.length)
-    assert.deepEqual(await store.append('p', { ...batch, body: part }), { stored: [false, false], conflicts: 0 })
+    assert.deepEqual(await store.append('p', { ...batch, body: part }), {
+      stored: [false, false],
+      conflicts: 0,
+      frozen: [],
+    })
     await store.append('q', { ...batch, body: part })
     assert.deepEqual(await textsOf(store, 'q'), texts)
   }),
@@ -116,9 +129,9 @@ export const appendChecks: readonly StoreCheck[] = [
     const { body } = batchOf([...texts, event('last', { fill: '' })])
     const batch = batchOf([...texts, event('last', { fill: 'x'.repeat(bodyBytes - body.length) })])
     assert.equal(batch.body.length, bodyBytes)
-    assert.deepEqual(await store.append('p', batch), { stored: range(100).map(() => true), conflicts: 0 })
+    assert.deepEqual(await store.append('p', batch), { stored: range(100).map(() => true), conflicts: 0, frozen: [] })
     assert.deepEqual(await textsOf(store), textsIn(batch))
-    assert.deepEqual(await store.append('p', batch), { stored: range(100).map(() => false), conflicts: 0 })
+    assert.deepEqual(await store.append('p', batch), { stored: range(100).map(() => false), conflicts: 0, frozen: [] })
   }),
 
   check('one large event is stored', async (store) => {

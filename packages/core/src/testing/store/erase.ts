@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { encodeEvents } from '../../events/batch-events.ts'
 import type { AppendBatch, ReadOptions } from '../../events/event-store.ts'
 import type { Store } from '../../store.ts'
@@ -265,6 +266,7 @@ export const eraseChecks: readonly StoreCheck[] = [
           numbers,
           numbers.toSorted((a, b) => a - b),
         )
+        await nextTurn()
       } while (isErasing)
     })
     for (const i of range(40)) {

@@ -6,7 +6,11 @@ export const identityChecks: readonly StoreCheck[] = [
   check('an id is what its JSON means, not how it is written', async (store) => {
     const spellings = ['{"eventId":"A/é"}', '{"eventId":"\\u0041\\/\\u00E9"}', '{"eventId":"x","\\u0065ventId":"A/é"}']
     for (const [i, text] of spellings.entries()) {
-      assert.deepEqual(await store.append('p', batchOf([text])), { stored: [i === 0], conflicts: i === 0 ? 0 : 1 })
+      assert.deepEqual(await store.append('p', batchOf([text])), {
+        stored: [i === 0],
+        conflicts: i === 0 ? 0 : 1,
+        frozen: [],
+      })
     }
     assert.deepEqual(await textsOf(store), spellings.slice(0, 1))
     const uuids = [
@@ -30,7 +34,7 @@ export const identityChecks: readonly StoreCheck[] = [
       'taken for another',
     )
     for (const [i, id] of lookAlikes.entries()) assert.equal(textOf(await store.find('p', id)), event(id, { i }))
-    assert.deepEqual(await store.append('p', batch), { stored: lookAlikes.map(() => false), conflicts: 0 })
+    assert.deepEqual(await store.append('p', batch), { stored: lookAlikes.map(() => false), conflicts: 0, frozen: [] })
   }),
 
   check('similar ids are not known by one another', async (store) => {
@@ -42,7 +46,7 @@ export const identityChecks: readonly StoreCheck[] = [
         ids.map((_, at) => at < i),
         `before ${JSON.stringify(id)}`,
       )
-      assert.deepEqual(await store.append('p', batchOf([event(id)])), { stored: [true], conflicts: 0 })
+      assert.deepEqual(await store.append('p', batchOf([event(id)])), { stored: [true], conflicts: 0, frozen: [] })
     }
   }),
 
@@ -50,7 +54,7 @@ export const identityChecks: readonly StoreCheck[] = [
     await store.append('p', batchOf([event('a', { projectId: 'p' })]))
     assert.deepEqual(await store.known('q', ['a']), [false])
     const result = await store.append('q', batchOf([event('a', { projectId: 'q' })]))
-    assert.deepEqual(result, { stored: [true], conflicts: 0 })
+    assert.deepEqual(result, { stored: [true], conflicts: 0, frozen: [] })
     assert.equal(textOf(await store.find('p', 'a')), event('a', { projectId: 'p' }))
     assert.deepEqual(await textsOf(store, 'q'), [event('a', { projectId: 'q' })])
   }),
@@ -66,7 +70,11 @@ export const identityChecks: readonly StoreCheck[] = [
       ['a', '.bc'],
     ] as const
     for (const [projectId, id] of pairs) {
-      assert.deepEqual(await store.append(projectId, batchOf([event(id)])), { stored: [true], conflicts: 0 })
+      assert.deepEqual(await store.append(projectId, batchOf([event(id)])), {
+        stored: [true],
+        conflicts: 0,
+        frozen: [],
+      })
     }
     for (const [projectId, id] of pairs) assert.equal(idOf(textOf(await store.find(projectId, id))), id)
     assert.deepEqual(await store.known('ab', ['bc', 'c']), [false, true])

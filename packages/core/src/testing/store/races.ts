@@ -58,15 +58,17 @@ export const raceChecks: readonly StoreCheck[] = [
     const results = await Promise.all(projectIds.map((id) => store.append(id, batchOf([event('a')]))))
     assert.deepEqual(
       results,
-      projectIds.map(() => ({ stored: [true], conflicts: 0 })),
+      projectIds.map(() => ({ stored: [true], conflicts: 0, frozen: [] })),
     )
   }),
 
-  check('concurrent appends that freeze one build agree on when', async (store) => {
+  check('concurrent appends that freeze one build agree on when, and one reports it', async (store) => {
+    const reports: string[] = []
     const texts = range(16).map((i) => event(`${i}`, { buildId: 'b' }))
     const seen = await Promise.all(
       texts.map(async (text, i) => {
-        await store.append('p', batchOf([text], { receivedAt: 1_000 + i }))
+        const { frozen } = await store.append('p', batchOf([text], { receivedAt: 1_000 + i }))
+        reports.push(...frozen)
         return frozenAt(store, 'b')
       }),
     )
@@ -75,6 +77,7 @@ export const raceChecks: readonly StoreCheck[] = [
       seen,
       texts.map(() => first?.receivedAt),
     )
+    assert.deepEqual(reports, ['b'])
   }),
 
   check(

@@ -1,7 +1,9 @@
--- For people and reports: one row for each event.
+-- For people and reports: one row for each event. Of an erased one, `event` is null, and `erased` is its id.
 
 CREATE VIEW ingest.events AS
-  SELECT p.project_id, b.seq, (x.no - 1)::int AS idx, to_timestamp(b.received_at / 1000.0) AS received_at, x.event
+  SELECT p.project_id, b.seq, (x.no - 1)::int AS idx, to_timestamp(b.received_at / 1000.0) AS received_at,
+    CASE WHEN x.event LIKE '{%' THEN x.event END AS event,
+    CASE WHEN x.event LIKE '"%' THEN x.event::json #>> '{}' END AS erased
   FROM ingest.projects p
   JOIN ingest.batches b ON b.project = p.project
   CROSS JOIN LATERAL string_to_table(b.body, E'\x1e') WITH ORDINALITY AS x(event, no)

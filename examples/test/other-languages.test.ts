@@ -1,0 +1,124 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { buffer, text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { createIngest, openMemoryStore } from '@ingest/core'
+import { toFetchHandler } from '@ingest/server'
+import t from 'tap'
+
+const examples = fileURLToPath(new URL('..', import.meta.url))
+const projectId = 'demo'
+const event = (eventId: string) => JSON.stringify({ projectId, eventId, score: 12345678901234567890n.toString() })
+const lines = `${event('e-1')}\n${event('e-2')}\n`
+
+/** The programs, what runs them, and what shows that it is installed. `input`: two events. */
+const programs: readonly { name: string; command: string[]; probe: string[]; cwd?: string; input: string }[] = [
+  {
+    name: 'curl/send.sh',
+    command: ['sh', 'curl/send.sh'],
+    probe: ['curl', '--version'],
+    input: `{"events":[${event('e-1')},${event('e-2')}]}`,
+  },
+  {
+    name: 'python/send_batch.py',
+    command: ['python3', 'python/send_batch.py'],
+    probe: ['python3', '--version'],
+    input: lines,
+  },
+  { name: 'go/send_batch.go', command: ['go', 'run', 'go/send_batch.go'], probe: ['go', 'version'], input: lines },
+  {
+    name: 'csharp/Program.cs',
+    command: ['dotnet', 'run', '--project', 'csharp', '--artifacts-path'],
+    probe: ['dotnet', '--version'],
+    input: lines,
+  },
+]
+
+for (const { name, command, probe, input } of programs) {
+  const [tool = '', ...probeArgs] = probe
+  const isInstalled = spawnSync(tool, probeArgs).status === 0
+  const options = isInstalled ? {} : { skip: `${tool} is not installed` }
+
+  t.test(`${name} retries the same bytes until a batch is stored`, options, async (t) => {
+    const server = await startServer([
+      (response) => response.writeHead(503).end(),
+      (response) => response.writeHead(429, { 'Retry-After': '1' }).end(),
+    ])
+    t.teardown(() => server.close())
+    const child = start(server, t.testdir())
+    child.stdin.end(input)
+    const [[code], output, errors] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)])
+    t.equal(code, 0, errors)
+    t.strictSame(JSON.parse(output), { accepted: 2, duplicates: 0, rejected: [] })
+    t.equal(server.bodies.length, 3)
+    t.equal(new Set(server.bodies.map(String)).size, 1)
+  })
+
+  t.test(`${name} drops a batch that is refused`, options, async (t) => {
+    const server = await startServer([(response) => response.writeHead(413).end()])
+    t.teardown(() => server.close())
+    const child = start(server, t.testdir())
+    child.stdin.end(input)
+    const [[code], errors] = await Promise.all([once(child, 'exit'), text(child.stderr)])
+    t.equal(code, 1)
+    t.match(errors, 'dropped: 413')
+    t.equal(server.bodies.length, 1)
+  })
+
+  t.test(`${name} pauses after a 401`, options, async (t) => {
+    const server = await startServer([(response) => response.writeHead(401).end()])
+    t.teardown(() => server.close())
+    const child = start(server, t.testdir())
+    child.stdin.end(input)
+    const [words] = await once(child.stderr, 'data')
+    t.match(String(words), '401: sending pauses for 5 minutes')
+    // the group: an interpreter may have started the program as a process of its own
+    process.kill(-(child.pid as number), 'SIGKILL')
+    await once(child, 'exit')
+    t.equal(server.bodies.length, 1)
+  })
+
+  function start({ env }: { env: NodeJS.ProcessEnv }, directory: string) {
+    const [file = '', ...args] = command
+    const more = name.startsWith('csharp') ? [directory] : []
+    return spawn(file, [...args, ...more], {
+      cwd: examples,
+      env: { ...process.env, ...env },
+      stdio: ['pipe', 'pipe', 'pipe'],
+      detached: true,
+    })
+  }
+}
+
+/** An Ingest behind a server that first responds as the script says. */
+async function startServer(script: readonly ((response: ServerResponse) => unknown)[]) {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const { key } = await ingest.keys.create(projectId)
+  const handler = toFetchHandler(ingest)
+  const bodies: Buffer[] = []
+  const server = createServer(async (request, response) => {
+    const body = await buffer(request)
+    bodies.push(body)
+    const scripted = script[bodies.length - 1]
+    if (scripted) {
+      scripted(response)
+      return
+    }
+    const headers = Object.entries(request.headers).map(([name, value]): [string, string] => [name, String(value)])
+    const stored = await handler(new Request(`http://localhost${request.url}`, { method: 'POST', headers, body }))
+    response.writeHead(stored.status, Object.fromEntries(stored.headers)).end(await stored.text())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return {
+    bodies,
+    env: { INGEST_URL: `http://127.0.0.1:${port}`, INGEST_PROJECT_ID: projectId, INGEST_KEY: key },
+    close() {
+      server.closeAllConnections()
+      server.close()
+    },
+  }
+}

@@ -1,0 +1,15 @@
+/** A worker that ends within this time is not restarted at once. */
+export const quickEndMs = 10_000
+/** How many times in a row a worker may end so soon. */
+export const quickEndsMax = 5
+const pauseMsMin = 100
+const pauseMsMax = 5000
+
+/**
+ * How long to wait before a worker is restarted; undefined to give up. `quickEnds` counts how often in a row it ended
+ * within {@link quickEndMs}.
+ */
+export function decideRestart(quickEnds: number): number | undefined {
+  if (quickEnds >= quickEndsMax) return undefined
+  return quickEnds === 0 ? 0 : Math.min(pauseMsMax, pauseMsMin * 2 ** (quickEnds - 1))
+}

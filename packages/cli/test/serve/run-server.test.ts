@@ -1,0 +1,205 @@
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
+import { type AddressInfo, connect as connectSocket, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect as connectTls } from 'node:tls'
+import t, { type Test } from 'tap'
+import { certificateA, certificateB } from '../../../server/test/certificates.ts'
+import { startServe } from '../ingest-process.ts'
+import { ingest, isWrongUsage, type RunSettings, serveHere, startRun } from '../run-ingest.ts'
+import { createKey, projectId } from '../served.ts'
+
+/** A store with a key; opening one costs more than most tests, so tests share it. */
+const data = t.testdir()
+const key = await createKey(data)
+
+/** Starts `ingest serve` in this process, and reads its first line. */
+async function start(t: Test, args: readonly string[], settings: RunSettings = {}) {
+  const running = startRun(['serve', '--data', data, '--port', '0', ...args], settings)
+  t.teardown(async () => {
+    running.signal('SIGTERM')
+    await running.exited
+  })
+  const line = await Promise.race([running.nextLine(), running.exited.then(({ stderr }) => stderr)])
+  const nextRecord = async () => JSON.parse(await running.nextError())
+  return { ...running, line, nextRecord, port: Number(/:(\d+)$/.exec(line)?.[1]) }
+}
+
+/** The subject of the certificate of a server, over a connection of its own. */
+async function subjectOf(t: Test, port: number) {
+  const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false })
+  t.teardown(() => socket.destroy())
+  await once(socket, 'secureConnect')
+  return socket.getPeerCertificate().subject.CN
+}
+
+t.test('one line of the log says what is in force, and --json too', async (t) => {
+  const file = join(t.testdir(), 'settings.json')
+  writeFileSync(file, JSON.stringify({ retain: { demo: '30d', '*': '48h' }, rateLimit: '5,6' }))
+  const { line, nextRecord, ...running } = await start(t, ['--config', file, '--admin-port', '0', '--json'])
+  const printed = JSON.parse(line)
+  t.match(printed, { ok: true, url: /^http:/, port: Number, data, pid: process.pid, config: file, workers: 1 })
+  t.match(printed, { version: /^\d+\.\d+\.\d+/, admin: /^http:\/\/127\.0\.0\.1:\d+$/ })
+  t.match(await nextRecord(), {
+    msg: 'listening',
+    url: printed.url,
+    data,
+    version: printed.version,
+    admin: printed.admin,
+    tls: 'off',
+    rateLimit: '5,6',
+    retain: 'demo=30d,*=2d',
+    workers: 1,
+    config: file,
+    pid: process.pid,
+  })
+  running.signal('SIGTERM')
+  t.match(await running.exited, { code: 0 })
+})
+
+t.test('operators have a port of their own, with a token for keys, until the server has drained', async (t) => {
+  const token = 'canary-of-the-admin-token'
+  const running = await start(t, ['--admin-port', '0', '--json'], { env: { INGEST_ADMIN_TOKEN: token } })
+  const { admin, url } = JSON.parse(running.line)
+  t.match(await (await fetch(`${admin}/metrics`)).text(), /^# HELP /m)
+  t.equal((await fetch(`${url}/metrics`)).status, 404)
+  t.equal((await fetch(`${admin}/readyz`)).status, 200)
+  const keys = `${admin}/v1/projects/${projectId}/keys`
+  t.equal((await fetch(keys)).status, 401)
+  t.equal((await fetch(keys, { headers: { Authorization: `Bearer ${token}` } })).status, 200)
+  t.equal((await fetch(keys.replace(admin, url))).status, 404)
+
+  // holds the server open while it drains
+  const slow = connectSocket(JSON.parse(running.line).port, '127.0.0.1')
+  t.teardown(() => slow.destroy())
+  slow.write(
+    `GET /v1/events?wait=20 HTTP/1.1\r\nHost: a\r\nX-Project-Id: ${projectId}\r\nX-Ingestion-Key: ${key}\r\n\r\n`,
+  )
+  running.signal('SIGTERM')
+  t.equal((await fetch(`${admin}/readyz`)).status, 503)
+  t.equal((await fetch(`${url}/readyz`)).status, 503)
+  const { code, stdout, stderr } = await running.exited
+  t.equal(code, 0)
+  t.notMatch(stdout + stderr, token)
+  await t.rejects(fetch(`${admin}/readyz`), { cause: { code: 'ECONNREFUSED' } })
+})
+
+t.test('an address of operators that cannot be used ends the command', async (t) => {
+  const other = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => void other.close())
+  await once(other, 'listening')
+  const { port } = other.address() as AddressInfo
+  const taken = await ingest(['serve', '--data', data, '--port', '0', '--admin-port', String(port)])
+  t.match(taken, { code: 6, stderr: /in use: .* use another --admin-port\n$/, stdout: /^$/ })
+  const serve = ['serve', '--data', data, '--port', '0', '--admin-port', '0']
+  await isWrongUsage(t, [...serve, '--admin-host', '203.0.113.1'], /use another --admin-host/)
+  await isWrongUsage(t, serve, /token/, { env: { INGEST_ADMIN_TOKEN: 'short' } })
+})
+
+t.test('SIGHUP applies certificate and log level; what is invalid changes nothing', async (t) => {
+  const path = t.testdir()
+  const [file, cert, tlsKey] = [join(path, 'settings.json'), join(path, 'cert.pem'), join(path, 'key.pem')]
+  const useCertificate = (material: typeof certificateA) => {
+    writeFileSync(cert, material.cert)
+    writeFileSync(tlsKey, material.key)
+  }
+  const configure = (settings: object) =>
+    writeFileSync(file, JSON.stringify({ tlsCert: 'cert.pem', tlsKey: 'key.pem', ...settings }))
+  useCertificate(certificateA)
+  configure({ logLevel: 'warn' })
+  const { port, line, nextRecord, ...running } = await start(t, ['--config', file])
+  t.match(line, /^listening on https:/)
+  t.equal(await subjectOf(t, port), 'ingest-a.test')
+
+  const reload = () => {
+    running.signal('SIGHUP')
+    return nextRecord()
+  }
+  useCertificate(certificateB)
+  configure({ logLevel: 'loud' })
+  t.match(await reload(), { level: 50, msg: /^the settings were not reloaded: .*settings\.json: logLevel: allowed/ })
+  t.equal(await subjectOf(t, port), 'ingest-a.test')
+  configure({ logLevel: 'info' })
+  writeFileSync(tlsKey, certificateA.key)
+  t.match(await reload(), { level: 50, msg: /^the settings were not reloaded: .*TLS/ })
+  rmSync(tlsKey)
+  t.match(await reload(), { level: 50, msg: /^the settings were not reloaded: --tls-key cannot be read: ENOENT/ })
+  t.equal(await subjectOf(t, port), 'ingest-a.test')
+
+  useCertificate(certificateB)
+  configure({ logLevel: 'error' })
+  running.signal('SIGHUP')
+  configure({ logLevel: 'info', rateLimit: 'off', cors: '*' })
+  running.signal('SIGHUP')
+  let record = await nextRecord()
+  while (record.msg !== 'settings reloaded') record = await nextRecord()
+  t.match(record, { level: 30, config: file })
+  t.match(await nextRecord(), { level: 40, options: ['--cors', '--rate-limit'], msg: /after a restart only/ })
+  t.equal(await subjectOf(t, port), 'ingest-b.test')
+  running.signal('SIGTERM')
+  t.match(await running.exited, { code: 0 })
+})
+
+t.test('a process that gets SIGHUP reloads, and goes on', async (t) => {
+  const file = join(t.testdir(), 'settings.json')
+  writeFileSync(file, '{}')
+  const server = await startServe(t, ['--data', data, '--config', file])
+  writeFileSync(file, '{"prot":1}')
+  server.signal('SIGHUP')
+  await server.nextRecord(({ level }) => level === 50)
+  t.equal((await fetch(`${server.url}/readyz`)).status, 200)
+  server.signal('SIGTERM')
+  t.match(await server.exited, { code: 0, signal: null })
+})
+
+t.test('a certificate without its key, and files that are none, are wrong usage', async (t) => {
+  const path = t.testdir({ 'cert.pem': certificateA.cert as string, 'key.pem': certificateB.key as string })
+  const [cert, tlsKey] = [join(path, 'cert.pem'), join(path, 'key.pem')]
+  const serve = ['serve', '--data', data, '--port', '0', '--tls-cert', cert]
+  await isWrongUsage(t, serve, /--tls-cert needs --tls-key/)
+  await isWrongUsage(t, [...serve, '--tls-key', join(path, 'none')], /--tls-key cannot be read: ENOENT/)
+  await isWrongUsage(t, [...serve, '--tls-key', tlsKey], /The TLS certificate and key cannot be used/)
+})
+
+const unixOnly = { skip: process.platform === 'win32' && 'no Unix sockets' }
+
+t.test('it listens on a Unix socket', unixOnly, async (t) => {
+  // a short path: that of a Unix socket has at most 107 bytes
+  const directory = mkdtempSync(join(tmpdir(), 'ingest-'))
+  t.teardown(() => rmSync(directory, { recursive: true }))
+  const socketPath = join(directory, 's')
+  const server = await serveHere(t, ['--data', data, '--socket', socketPath])
+  t.equal(server.url, `unix:${socketPath}`)
+  const [response] = await once(request({ socketPath, path: '/readyz' }).end(), 'response')
+  t.equal(response.resume().statusCode, 200)
+  const taken = await ingest(['serve', '--data', join(directory, 'data'), '--socket', socketPath])
+  t.match(taken, { code: 6, stderr: /s is in use: stop the other process, or use another --socket/ })
+})
+
+t.test('--cors lets web pages of these origins call the API', async (t) => {
+  const { url } = await serveHere(t, ['--data', data, '--cors', 'https://a.example', 'https://b.example'])
+  const allowed = async (origin: string) => {
+    const { headers } = await fetch(`${url}/v1/stats`, {
+      headers: { Origin: origin, 'X-Project-Id': projectId, 'X-Ingestion-Key': key },
+    })
+    return headers.get('Access-Control-Allow-Origin')
+  }
+  t.equal(await allowed('https://b.example'), 'https://b.example')
+  t.equal(await allowed('https://c.example'), null)
+})
+
+t.test('--drain-timeout ends requests that are not done', async (t) => {
+  const server = await serveHere(t, ['--data', data, '--drain-timeout', '1s'])
+  const socket = connectSocket(server.port, '127.0.0.1')
+  t.teardown(() => socket.destroy())
+  socket.on('error', () => {})
+  const headers = `Host: a\r\nX-Project-Id: ${projectId}\r\nX-Ingestion-Key: ${key}\r\nContent-Type: application/json`
+  socket.write(`POST /v1/events/batch HTTP/1.1\r\n${headers}\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n`)
+  await once(socket, 'data')
+  server.signal('SIGTERM')
+  t.match(await server.exited, { code: 0 })
+  const timeOf = (message: string) => server.log().find(({ msg }) => msg === message)?.time ?? Number.NaN
+  t.ok(timeOf('drained') - timeOf('draining') < 10_000, 'which is the default')
+})

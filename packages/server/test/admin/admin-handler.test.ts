@@ -1,0 +1,396 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createIngest, type EmbeddedIngest, IngestError, openMemoryStore } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { createAdminHandler, type ServeAdminOptions, serveAdmin } from '../../src/admin/admin-handler.ts'
+import type { Log } from '../../src/log.ts'
+import { serve } from '../../src/serve.ts'
+import { requestBytes } from '../edges.ts'
+import { openRaw } from '../raw-connection.ts'
+import { batchOf, headersOf, openTestIngest, projectId } from '../test-ingest.ts'
+
+const token = 'an-admin-token-of-some-length'
+const keysPath = `/v1/projects/${projectId}/keys`
+
+interface Sent {
+  method?: string
+  json?: unknown
+  body?: string
+  headers?: Record<string, string>
+}
+
+function collectLog(): { log: Log; lines: { level: string; fields: object; message: string }[] } {
+  const lines: { level: string; fields: object; message: string }[] = []
+  const at = (level: string) => (fields: object, message: string) => void lines.push({ level, fields, message })
+  return { log: { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }, lines }
+}
+
+async function openAdmin(t: Test, options: Partial<ServeAdminOptions> = {}) {
+  const { ingest = (await openTestIngest()).ingest } = options
+  const served = await serveAdmin({ port: 0, token, ...options, ingest })
+  t.teardown(() => served.close())
+  const send = async (path: string, { json, headers = {}, ...rest }: Sent = {}) => {
+    const response = await fetch(served.url + path, {
+      ...rest,
+      ...(json !== undefined && { body: JSON.stringify(json) }),
+      headers: {
+        Authorization: `Bearer ${token}`,
+        ...(json !== undefined && { 'Content-Type': 'application/json' }),
+        ...headers,
+      },
+    })
+    const text = await response.text()
+    const isJson = /json/.test(response.headers.get('content-type') ?? '')
+    return { status: response.status, headers: response.headers, text, body: isJson && text ? JSON.parse(text) : {} }
+  }
+  return { ingest, served, send }
+}
+
+t.test('keys are created, listed, rotated and revoked', async (t) => {
+  const { ingest, send } = await openAdmin(t)
+  const expiresAt = '2099-01-01T00:00:00.000Z'
+  const created = await send('/v1/projects/new/keys', { method: 'POST', json: { scopes: ['read'], expiresAt } })
+  t.equal(created.status, 201)
+  const { key, ...record } = created.body
+  t.strictSame(Object.keys(record), [
+    'projectId',
+    'keyId',
+    'state',
+    'scopes',
+    'createdAt',
+    'expiresAt',
+    'revokedAt',
+    'lastUsedAt',
+  ])
+  t.match(record, { projectId: 'new', state: 'active', scopes: ['read'], expiresAt, revokedAt: null, lastUsedAt: null })
+  t.equal(await ingest.authenticate({ projectId: 'new', key, scope: 'read' }), true)
+  t.equal(created.headers.get('cache-control'), 'no-store')
+
+  const rotated = await send(`/v1/projects/new/keys/${record.keyId}/rotate`, {
+    method: 'POST',
+    json: { overlapSeconds: 3600 },
+  })
+  t.equal(rotated.status, 201)
+  t.match(rotated.body, { scopes: ['read'], expiresAt: null, rotated: { keyId: record.keyId } })
+  t.ok(Date.parse(rotated.body.rotated.expiresAt) < Date.parse(expiresAt))
+  t.equal(await ingest.authenticate({ projectId: 'new', key: rotated.body.key, scope: 'read' }), true)
+
+  const revoked = await send(`/v1/projects/new/keys/${record.keyId}`, { method: 'DELETE' })
+  t.match(revoked, { status: 200, body: { keyId: record.keyId, state: 'revoked' } })
+  const again = await send(`/v1/projects/new/keys/${record.keyId}`, { method: 'DELETE' })
+  t.strictSame(again.body, revoked.body, 'a second revocation changes nothing')
+  t.equal(await ingest.authenticate({ projectId: 'new', key, scope: 'read' }), false)
+
+  const listed = await send('/v1/projects/new/keys')
+  t.match(listed.body, {
+    projectId: 'new',
+    keys: [{ state: 'revoked' }, { keyId: rotated.body.keyId, state: 'active' }],
+  })
+  t.notMatch(listed.text, /ik_|hash/)
+  const { projects } = (await send('/v1/projects')).body
+  t.strictSame(projects, [{ projectId }, { projectId: 'new' }])
+})
+
+t.test('without a body, a key has every scope and a rotation overlaps by 48 hours', async (t) => {
+  const { send } = await openAdmin(t)
+  const created = await send(keysPath, { method: 'POST' })
+  t.match(created.body, { scopes: ['events:write', 'maps:write', 'read'], expiresAt: null })
+  const rotated = await send(`${keysPath}/${created.body.keyId}/rotate`, { method: 'POST' })
+  const overlapMs = Date.parse(rotated.body.rotated.expiresAt) - Date.parse(rotated.body.createdAt)
+  t.equal(overlapMs, 48 * 3_600_000)
+})
+
+const refused: [name: string, method: string, path: string, sent: Sent, status: number, code: string][] = [
+  ['an unknown path', 'GET', '/v1/keys', {}, 404, 'not-found'],
+  ['a path below a key', 'GET', `${keysPath}/a/b`, {}, 404, 'not-found'],
+  ['another method of keys', 'PUT', keysPath, {}, 405, 'method-not-allowed'],
+  ['another method of a key', 'GET', `${keysPath}/abcdefgh`, {}, 405, 'method-not-allowed'],
+  ['another method of metrics', 'POST', '/metrics', {}, 405, 'method-not-allowed'],
+  ['an invalid project', 'POST', '/v1/projects/a%20b/keys', {}, 400, 'invalid-argument'],
+  ['the keys of an invalid project', 'GET', '/v1/projects/%40/keys', {}, 400, 'invalid-argument'],
+  ['an unknown key', 'DELETE', `${keysPath}/abcdefgh`, {}, 404, 'unknown-key'],
+  ['the rotation of an unknown key', 'POST', `${keysPath}/abcdefgh/rotate`, {}, 404, 'unknown-key'],
+  [
+    'a body that is not JSON',
+    'POST',
+    keysPath,
+    { body: '{', headers: { 'Content-Type': 'application/json' } },
+    400,
+    'malformed-body',
+  ],
+  [
+    'a form',
+    'POST',
+    keysPath,
+    { body: 'a=b', headers: { 'Content-Type': 'text/plain' } },
+    400,
+    'unsupported-media-type',
+  ],
+  ['a list', 'POST', keysPath, { json: [] }, 400, 'invalid-argument'],
+  ['null', 'POST', keysPath, { json: null }, 400, 'invalid-argument'],
+  ['an unknown member', 'POST', keysPath, { json: { expires: '2099-01-01T00:00:00Z' } }, 400, 'invalid-argument'],
+  ['an unknown scope', 'POST', keysPath, { json: { scopes: ['admin'] } }, 400, 'invalid-argument'],
+  ['no scope', 'POST', keysPath, { json: { scopes: [] } }, 400, 'invalid-argument'],
+  ['scopes that are no list', 'POST', keysPath, { json: { scopes: 'read' } }, 400, 'invalid-argument'],
+  ['a time without a zone', 'POST', keysPath, { json: { expiresAt: '2099-01-01T00:00:00' } }, 400, 'invalid-argument'],
+  ['a time in the past', 'POST', keysPath, { json: { expiresAt: '2020-01-01T00:00:00Z' } }, 400, 'invalid-argument'],
+  [
+    'a negative overlap',
+    'POST',
+    `${keysPath}/abcdefgh/rotate`,
+    { json: { overlapSeconds: -1 } },
+    400,
+    'invalid-argument',
+  ],
+  [
+    'an endless overlap',
+    'POST',
+    `${keysPath}/abcdefgh/rotate`,
+    { json: { overlapSeconds: 1e15 } },
+    400,
+    'invalid-argument',
+  ],
+  ['a large body', 'POST', keysPath, { json: { scopes: ['a'.repeat(20_000)] } }, 413, 'body-too-large'],
+]
+
+t.test('what is wrong is refused with a problem document, and changes nothing', async (t) => {
+  const { ingest, send } = await openAdmin(t)
+  const before = await ingest.keys.list(projectId)
+  for (const [name, method, path, sent, status, code] of refused) {
+    const response = await send(path, { method, ...sent })
+    t.match(response, { status, body: { code, status, requestId: response.headers.get('x-request-id') } }, name)
+    t.equal(response.headers.get('content-type'), 'application/problem+json')
+    if (status === 405) t.match(response.headers.get('allow'), /^(GET, HEAD(, POST)?|DELETE)$/, name)
+  }
+  t.strictSame(await ingest.keys.list(projectId), before)
+  t.strictSame(await ingest.listProjects(), [projectId])
+})
+
+t.test('the API of keys needs the token, whose bytes are never logged', async (t) => {
+  const { log, lines } = collectLog()
+  const { ingest, send } = await openAdmin(t, { log })
+  for (const Authorization of [
+    '',
+    'Bearer',
+    `Basic ${token}`,
+    token,
+    `Bearer ${token}x`,
+    `Bearer ${token.slice(1)}`,
+    `Bearer ${token.toUpperCase()}`,
+    `Bearer ${token}, Bearer ${token}`,
+  ]) {
+    for (const [method, path] of [
+      ['GET', '/v1/projects'],
+      ['POST', keysPath],
+    ] as const) {
+      const response = await send(path, { method, headers: { Authorization } })
+      t.match(response, { status: 401, body: { code: 'unauthorized' } }, Authorization)
+      t.equal(response.headers.get('www-authenticate'), 'Bearer realm="ingest-admin"')
+    }
+  }
+  t.equal((await ingest.keys.list(projectId)).length, 1)
+  const warnings = lines.filter(({ message }) => message === 'wrong admin token')
+  t.match(warnings[0], { level: 'warn', fields: { clientAddress: '127.0.0.1' } })
+  t.ok(warnings.length < 5, 'at most one a second')
+  t.notMatch(JSON.stringify(lines), token.slice(1, -1))
+  t.equal((await send('/v1/projects', { headers: { Authorization: `bearer  ${token}` } })).status, 200)
+})
+
+t.test('without a token, the API of keys is off and says how to set one', async (t) => {
+  const { ingest } = await openTestIngest()
+  const served = await serveAdmin({ ingest, port: 0 })
+  t.teardown(() => served.close())
+  const response = await fetch(`${served.url}/v1/projects`, { headers: { Authorization: 'Bearer undefined' } })
+  t.equal(response.status, 404)
+  t.match(await response.json(), { code: 'not-found', detail: /INGEST_ADMIN_TOKEN/ })
+  t.equal((await fetch(`${served.url}/livez`)).status, 200)
+})
+
+t.test('a token that is short, or that no header can carry, is refused at the start', async (t) => {
+  const { ingest } = await openTestIngest()
+  for (const wrong of ['', 'short', 'a'.repeat(15), `${'a'.repeat(16)} b`, `${'a'.repeat(16)}\n`, 'ä'.repeat(20)]) {
+    t.throws(() => createAdminHandler(ingest, { token: wrong }), { code: 'invalid-argument' }, wrong)
+  }
+})
+
+t.test('changes of keys are logged, without the keys', async (t) => {
+  const { log, lines } = collectLog()
+  const { send } = await openAdmin(t, { log })
+  const { key, keyId } = (await send(keysPath, { method: 'POST' })).body
+  await send(`${keysPath}/${keyId}/rotate`, { method: 'POST' })
+  await send(`${keysPath}/${keyId}`, { method: 'DELETE' })
+  t.match(
+    lines.filter(({ message }) => message.startsWith('key ')),
+    [
+      { message: 'key created', fields: { projectId, keyId } },
+      { message: 'key rotated', fields: { projectId, keyId } },
+      { message: 'key revoked', fields: { projectId, keyId } },
+    ],
+  )
+  t.notMatch(JSON.stringify(lines), key.slice(12))
+})
+
+t.test('/metrics is text for Prometheus, rendered once for concurrent scrapes, and needs no token', async (t) => {
+  let renderings = 0
+  let finish = () => {}
+  const isScraped = new Promise<void>((resolve) => {
+    finish = resolve
+  })
+  const render = async () => {
+    renderings++
+    await isScraped
+    return '# TYPE ingest_up gauge\ningest_up 1\n'
+  }
+  const { served } = await openAdmin(t, { metrics: { render } })
+  const scrapes = [1, 2, 3].map(async () => {
+    const response = await fetch(`${served.url}/metrics`)
+    return [response.status, response.headers.get('content-type'), await response.text()]
+  })
+  while (renderings === 0) await new Promise((resolve) => setImmediate(resolve))
+  const live = await fetch(`${served.url}/livez`)
+  t.equal(live.status, 200)
+  finish()
+  const expected = [200, 'text/plain; version=0.0.4; charset=utf-8', '# TYPE ingest_up gauge\ningest_up 1\n']
+  t.strictSame(await Promise.all(scrapes), [expected, expected, expected])
+  const head = await fetch(`${served.url}/metrics`, { method: 'HEAD' })
+  t.match([head.status, await head.text()], [200, ''])
+  t.equal((await fetch(`${(await openAdmin(t)).served.url}/metrics`)).status, 404, 'nothing is measured')
+})
+
+t.test('/readyz says why a batch cannot be stored, which the public one does not', async (t) => {
+  const reasons: [unknown, number, string, RegExp][] = [
+    [
+      new IngestError('disk-full', '/data/games has 0 bytes left'),
+      503,
+      'disk-full',
+      /^\/data\/games has 0 bytes left$/,
+    ],
+    [new IngestError('store-damaged', '/data/games: run 3 is damaged'), 503, 'store-failed', /run 3 is damaged/],
+    [new Error('EIO: i/o error, fdatasync'), 503, 'store-failed', /EIO: i\/o error/],
+  ]
+  for (const [error, status, code, detail] of reasons) {
+    const ingest = createIngest({ store: { ...openMemoryStore(), check: () => Promise.reject(error) } })
+    const { log } = collectLog()
+    const { send } = await openAdmin(t, { ingest, log })
+    t.match(await send('/readyz'), { status, body: { code, detail } })
+    const open = await serve({ ingest, log, port: 0, closeTimeoutMs: 1 })
+    t.teardown(() => open.close())
+    const response = await fetch(`${open.url}/readyz`)
+    t.equal(response.status, status)
+    t.notMatch(await response.text(), /games|run 3|EIO/)
+  }
+})
+
+t.test('/readyz is a 503 while the server drains, and metrics are served to the end', async (t) => {
+  const draining = new AbortController()
+  const { send } = await openAdmin(t, { draining: draining.signal, metrics: { render: async () => 'a 1\n' } })
+  t.equal((await send('/readyz')).status, 200)
+  draining.abort()
+  t.match(await send('/readyz'), { status: 503, body: { code: 'draining' } })
+  t.equal((await send('/livez')).status, 200)
+  t.equal((await send('/metrics')).text, 'a 1\n')
+  t.equal((await send('/v1/projects')).status, 200)
+})
+
+t.test('on a loopback address, a page of a name that resolves to it reads nothing', async (t) => {
+  const { ingest } = await openTestIngest()
+  const handler = createAdminHandler(ingest, { token, metrics: { render: async () => 'secret 1\n' } })
+  const served = await serveAdmin({ ingest, port: 0, token, metrics: { render: async () => 'secret 1\n' } })
+  const server = createServer((req, res) => handler(req, res))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => Promise.all([served.close(), new Promise((resolve) => server.close(resolve))]))
+  for (const port of [served.port, (server.address() as AddressInfo).port]) {
+    const statusFor = async (host: string, path: string) => {
+      const raw = await openRaw(port)
+      raw.write(`GET ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${token}\r\n\r\n`)
+      const { status, body } = await raw.read()
+      raw.socket.destroy()
+      if (status !== 200) t.notMatch(body, 'secret')
+      return status
+    }
+    for (const path of ['/metrics', '/readyz', '/v1/projects']) {
+      for (const host of [
+        'evil.example',
+        `evil.example:${port}`,
+        '127.0.0.1.evil.example',
+        'localhost.evil.example',
+        '',
+      ])
+        t.equal(await statusFor(host, path), 400, host)
+      for (const host of ['localhost', `LOCALHOST:${port}`, `127.0.0.1:${port}`, '127.1.2.3', '[::1]:8788'])
+        t.equal(await statusFor(host, path), 200, host)
+    }
+  }
+})
+
+t.test('a page gets no permission to send the token', async (t) => {
+  const { send } = await openAdmin(t)
+  const headers = {
+    Origin: 'https://evil.example',
+    'Access-Control-Request-Method': 'POST',
+    'Access-Control-Request-Headers': 'authorization',
+  }
+  const { status, headers: received } = await send(keysPath, { method: 'OPTIONS', headers })
+  t.equal(status, 405)
+  t.equal(received.get('access-control-allow-origin'), null)
+})
+
+t.test('as a handler in a stack, requests of other paths are passed on', async (t) => {
+  const { ingest } = await openTestIngest()
+  const handler = createAdminHandler(ingest)
+  const server = createServer((req, res) => handler(req, res, () => void res.writeHead(418).end()))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => new Promise((resolve) => server.close(resolve)))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  t.equal((await fetch(`${url}/other`)).status, 418)
+  t.equal((await fetch(`${url}/livez`)).status, 200)
+})
+
+t.test('closing ends idle connections and is not delayed', async (t) => {
+  const { served } = await openAdmin(t)
+  const raw = await openRaw(served.port)
+  raw.write(requestBytes({ method: 'GET', path: '/livez' }))
+  t.equal((await raw.read()).status, 200)
+  await served.close()
+  await raw.ended
+})
+
+t.test('keys are rotated under load without one 401', async (t) => {
+  const { ingest, send } = await openAdmin(t)
+  const server = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
+  t.teardown(() => server.close())
+  const statuses = new Map<number, number>()
+  let { key, keyId } = (await send(keysPath, { method: 'POST' })).body
+  let isOver = false
+  async function sendBatches(sender: number): Promise<void> {
+    for (let i = 0; !isOver; i++) {
+      const { status } = await fetch(`${server.url}/v1/events/batch`, {
+        method: 'POST',
+        headers: headersOf(key),
+        body: batchOf(1, `${sender}-${i}-`),
+      })
+      statuses.set(status, (statuses.get(status) ?? 0) + 1)
+    }
+  }
+  const senders = [1, 2, 3, 4].map(sendBatches)
+  for (let i = 0; i < 10; i++) {
+    const rotated = (await send(`${keysPath}/${keyId}/rotate`, { method: 'POST', json: { overlapSeconds: 60 } })).body
+    // requests with the old key are still in flight
+    key = rotated.key
+    keyId = rotated.keyId
+    const seen = statuses.get(202) ?? 0
+    while ((statuses.get(202) ?? 0) < seen + 20) await new Promise((resolve) => setImmediate(resolve))
+  }
+  isOver = true
+  await Promise.all(senders)
+  t.strictSame([...statuses.keys()], [202])
+  const events = await countEvents(ingest)
+  t.equal(events, statuses.get(202))
+  t.equal((await ingest.keys.list(projectId)).length, 12)
+})
+
+async function countEvents(ingest: EmbeddedIngest): Promise<number> {
+  let count = 0
+  for await (const _ of ingest.project(projectId).readEvents()) count++
+  return count
+}

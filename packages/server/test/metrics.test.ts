@@ -1,0 +1,224 @@
+import { createIngest, openMemoryStore, type StoreMetric } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { toFetchHandler } from '../src/fetch-handler.ts'
+import { createMetrics, renderMetrics } from '../src/metrics/metrics.ts'
+import type { HandlerOptions } from '../src/router.ts'
+import { headersOf, openTestIngest, projectId, withMethods } from './test-ingest.ts'
+
+const batchPath = '/v1/events/batch'
+const silent = { debug() {}, info() {}, warn() {}, error() {}, isLevelEnabled: () => false }
+
+/** The value of a sample; undefined without it. */
+function sampleOf(text: string, sample: string): number | undefined {
+  const line = text.split('\n').find((each) => each.startsWith(`${sample} `))
+  return line === undefined ? undefined : Number(line.split(' ').at(-1))
+}
+
+function has(t: Test, text: string, samples: Record<string, number | undefined>): void {
+  for (const [sample, value] of Object.entries(samples)) t.equal(sampleOf(text, sample), value, sample)
+}
+
+async function openMeasured({ now, ...options }: HandlerOptions & { now?: () => number } = {}) {
+  const { ingest, key } = await openTestIngest()
+  const metrics = createMetrics(ingest, now && { now })
+  const handle = toFetchHandler(ingest, { metrics, log: silent, ...options })
+  async function send(path: string, body?: string, headers = headersOf(key)) {
+    const response = await handle(
+      new Request(`http://localhost${path}`, { headers, ...(body && { method: 'POST', body }) }),
+    )
+    await response.text()
+    return response.status
+  }
+  const sendEvents = (...events: object[]) => send(batchPath, batchOf(...events))
+  return { ingest, metrics, handle, send, sendEvents }
+}
+
+function batchOf(...events: object[]): string {
+  return JSON.stringify({ events: events.map((event) => ({ projectId, ...event })) })
+}
+
+t.test('batches and events are counted by project and outcome', async (t) => {
+  const { metrics, sendEvents } = await openMeasured()
+  await sendEvents({ eventId: 'a', buildId: 'b-1' }, { eventId: 'b' }, { type: 1 })
+  await sendEvents({ eventId: 'a', type: 'other' })
+  await sendEvents({ type: 1 })
+  has(t, await metrics.render(), {
+    'ingest_events_total{project="game-1",outcome="accepted"}': 2,
+    'ingest_events_total{project="game-1",outcome="duplicate"}': 1,
+    'ingest_events_total{project="game-1",outcome="rejected"}': 2,
+    'ingest_batches_total{project="game-1",outcome="accepted"}': 1,
+    'ingest_batches_total{project="game-1",outcome="duplicate"}': 1,
+    'ingest_batches_total{project="game-1",outcome="rejected"}': 1,
+    'ingest_batches_total{project="game-1",outcome="refused"}': 0,
+    'ingest_event_issues_total{code="required"}': 2,
+    'ingest_duplicate_conflicts_total{project="game-1"}': 1,
+    'ingest_builds_frozen_total{project="game-1"}': 1,
+    'ingest_batch_step_duration_seconds_count{step="authenticate"}': 3,
+    'ingest_batch_step_duration_seconds_count{step="body"}': 3,
+    'ingest_batch_step_duration_seconds_count{step="decide"}': 3,
+    'ingest_batch_step_duration_seconds_count{step="append"}': 2,
+    'ingest_batch_step_duration_seconds_count{step="respond"}': 3,
+  })
+})
+
+t.test('requests are counted by route, never by their path', async (t) => {
+  const { metrics, send, handle } = await openMeasured({ rateLimits: { requests: { perSecond: 1, burst: 1 } } })
+  await send('/livez')
+  await send('/v1/secret?key=secret')
+  await send('/v1/stats', undefined, headersOf('wrong', 'not-a-project'))
+  await send(batchPath, batchOf({ eventId: 'a' }))
+  await send(batchPath, batchOf({ eventId: 'b' }))
+  await send(batchPath, batchOf({ eventId: 'b' }), headersOf('wrong', 'not-a-project'))
+  await handle(new Request('http://localhost/livez', { method: 'SECRET' }))
+  const text = await metrics.render()
+  has(t, text, {
+    'ingest_http_requests_total{route="/livez",method="GET",status="200"}': 1,
+    'ingest_http_requests_total{route="/livez",method="other",status="405"}': 1,
+    'ingest_http_requests_total{route="unknown",method="GET",status="404"}': 1,
+    'ingest_http_requests_total{route="/v1/stats",method="GET",status="401"}': 1,
+    'ingest_http_requests_total{route="/v1/events/batch",method="POST",status="202"}': 1,
+    'ingest_http_request_duration_seconds_count{route="/v1/events/batch"}': 3,
+    'ingest_http_problems_total{code="unauthorized"}': 2,
+    'ingest_http_problems_total{code="disk-full"}': 0,
+    'ingest_rate_limited_requests_total{project="game-1",budget="batches"}': 1,
+    'ingest_batches_total{project="game-1",outcome="refused"}': 1,
+    ingest_http_requests_in_flight: 0,
+  })
+  t.notMatch(text, /secret|not-a-project/i)
+})
+
+t.test('a request is in flight until the end of its body', async (t) => {
+  const { ingest, metrics, handle } = await openMeasured()
+  const { key } = await ingest.keys.create(projectId)
+  const events = Array.from({ length: 100 }, (_, i) => ({ eventId: `e-${i}`, filler: 'x'.repeat(2000) }))
+  await ingest.project(projectId).submitBatch(Buffer.from(batchOf(...events)))
+  const request = () => new Request('http://localhost/v1/events', { headers: headersOf(key) })
+  const response = await handle(request())
+  has(t, await metrics.render(), { ingest_http_requests_in_flight: 1 })
+  await response.text()
+  const canceled = await handle(request())
+  await canceled.body?.cancel()
+  const text = await metrics.render()
+  has(t, text, {
+    ingest_http_requests_in_flight: 0,
+    'ingest_http_requests_total{route="/v1/events",method="GET",status="200"}': 2,
+  })
+})
+
+t.test('projects beyond the most share a label', async (t) => {
+  const { ingest } = await openTestIngest()
+  const metrics = createMetrics(ingest, { projectsMax: 2 })
+  for (const id of ['other', 'a', 'b', 'c', 'd']) {
+    await ingest.project(id).submitBatch({ events: [{ projectId: id, eventId: 'e' }] })
+  }
+  has(t, await metrics.render(), {
+    'ingest_events_total{project="a",outcome="accepted"}': 1,
+    'ingest_events_total{project="b",outcome="accepted"}': 1,
+    'ingest_events_total{project="c",outcome="accepted"}': undefined,
+    'ingest_events_total{project="other",outcome="accepted"}': 3,
+  })
+})
+
+t.test('the clock of a sender is compared once a second, by new events only', async (t) => {
+  let time = 1_000_000
+  const { metrics, sendEvents } = await openMeasured({ now: () => time })
+  const skew = async () => sampleOf(await metrics.render(), 'ingest_sender_clock_skew_seconds{project="game-1"}')
+  await sendEvents({ eventId: 'a' }, { eventId: 'b', timestamp: 'x' })
+  t.equal(await skew(), undefined)
+  time += 1000
+  await sendEvents({ eventId: 'c', timestamp: time - 5000 }, { eventId: 'd', timestamp: time - 2000 })
+  t.equal(await skew(), 2)
+  await sendEvents({ eventId: 'e', timestamp: time + 9000 })
+  t.equal(await skew(), 2, 'within the same second')
+  time += 1000
+  await sendEvents({ eventId: 'c', timestamp: time - 3_600_000 })
+  t.equal(await skew(), 2, 'a duplicate')
+  time += 1000
+  await sendEvents({ eventId: 'f', timestamp: new Date(time + 30_000).toISOString() })
+  t.equal(await skew(), -30)
+})
+
+const measured: StoreMetric[] = [
+  { name: 'ingest_store_a_bytes', help: 'A.', type: 'gauge', aggregate: 'max', values: [{ value: 5 }] },
+  {
+    name: 'ingest_store_b_total',
+    help: 'B.',
+    type: 'counter',
+    aggregate: 'sum',
+    values: [{ labels: { of: 'x"\\\n' }, value: 7 }],
+  },
+]
+
+t.test('a store that hangs or fails leaves the other metrics', async (t) => {
+  let measure = async () => measured
+  let calls = 0
+  const counted = () => {
+    calls++
+    return measure()
+  }
+  const ingest = createIngest({ store: { ...openMemoryStore(), measure: counted } })
+  const metrics = createMetrics(ingest)
+  has(t, await metrics.render(), {
+    ingest_store_up: 1,
+    ingest_store_a_bytes: 5,
+    'ingest_store_b_total{of="x\\"\\\\\\n"}': 7,
+  })
+  measure = () => Promise.reject(new Error('gone'))
+  has(t, await metrics.render(), { ingest_store_up: 0, ingest_store_a_bytes: undefined })
+  measure = () => new Promise(() => {})
+  calls = 0
+  const [text] = await Promise.all([metrics.render(), metrics.render(), metrics.toJson()])
+  has(t, text, { ingest_store_up: 0, ingest_http_requests_in_flight: 0 })
+  t.equal(calls, 1)
+})
+
+t.test('metrics can be read after the Ingest is closed', async (t) => {
+  const { ingest, metrics, sendEvents } = await openMeasured()
+  await sendEvents({ eventId: 'a' })
+  await ingest.close()
+  has(t, await metrics.render(), { 'ingest_events_total{project="game-1",outcome="accepted"}': 1 })
+})
+
+t.test('the metrics of several processes are one text', async (t) => {
+  const opened = await Promise.all([1, 2].map(() => openMeasured()))
+  for (const { sendEvents, ingest } of opened) {
+    await sendEvents({ eventId: 'a' }, { eventId: 'b' })
+    const { measure } = ingest
+    t.same(await measure(), [])
+  }
+  const processes = await Promise.all(opened.map(({ metrics }) => metrics.toJson()))
+  const text = await renderMetrics(JSON.parse(JSON.stringify(processes)))
+  has(t, text, {
+    'ingest_events_total{project="game-1",outcome="accepted"}': 4,
+    'ingest_batch_step_duration_seconds_count{step="append"}': 2,
+    'ingest_batch_step_duration_seconds_bucket{le="+Inf",step="append"}': 2,
+    ingest_store_up: 1,
+  })
+})
+
+t.test('metrics of a store are summed over processes, or their largest value is taken', async (t) => {
+  const processes = [5, 9].map((value) => {
+    const store = {
+      ...openMemoryStore(),
+      measure: async () => measured.map((each) => ({ ...each, values: [{ value }] })),
+    }
+    return createMetrics(createIngest({ store })).toJson()
+  })
+  has(t, await renderMetrics(await Promise.all(processes)), { ingest_store_a_bytes: 9, ingest_store_b_total: 14 })
+})
+
+t.test('a failure of the server is counted', async (t) => {
+  const { ingest, key } = await openTestIngest()
+  const metrics = createMetrics(ingest)
+  const failing = withMethods(ingest, () => ({ submitBatch: () => Promise.reject(new Error('unexpected')) }))
+  const handle = toFetchHandler(failing, { metrics, log: silent })
+  const body = batchOf({ eventId: 'a' })
+  const response = await handle(
+    new Request(`http://localhost${batchPath}`, { method: 'POST', headers: headersOf(key), body }),
+  )
+  t.equal(response.status, 500)
+  has(t, await metrics.render(), {
+    'ingest_http_problems_total{code="internal-error"}': 1,
+    'ingest_batches_total{project="game-1",outcome="refused"}': 1,
+  })
+})

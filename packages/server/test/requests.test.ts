@@ -1,0 +1,264 @@
+import type { StoreMetric } from '@ingest/core'
+import { propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
+import t from 'tap'
+import { toFetchHandler } from '../src/fetch-handler.ts'
+import type { RequestRecord } from '../src/http/request-record.ts'
+import type { Log, LogLevel } from '../src/log.ts'
+import { createTrafficLog, unauthorizedBurst } from '../src/requests/traffic-log.ts'
+import type { HandlerOptions } from '../src/router.ts'
+import { batchOf, openTestIngest, projectId, withMethods } from './test-ingest.ts'
+
+type Line = [level: LogLevel, message: string, fields: Record<string, unknown>]
+
+/** A log that collects its lines from a level on. */
+function collectLines(from: LogLevel): { log: Log; lines: Line[] } {
+  const levels: LogLevel[] = ['debug', 'info', 'warn', 'error']
+  const isLevelEnabled = (level: LogLevel) => levels.indexOf(level) >= levels.indexOf(from)
+  const lines: Line[] = []
+  const add = (level: LogLevel) => (fields: object, message: string) => {
+    lines.push([level, message, fields as Record<string, unknown>])
+  }
+  return {
+    log: { debug: add('debug'), info: add('info'), warn: add('warn'), error: add('error'), isLevelEnabled },
+    lines,
+  }
+}
+
+async function openSender(options: HandlerOptions) {
+  const opened = await openTestIngest()
+  const handle = toFetchHandler(opened.ingest, options)
+  async function send(headers: [string, string][] = [], body = batchOf(2)) {
+    const all = [...opened.headers.filter(([name]) => !headers.some(([other]) => other === name)), ...headers]
+    const response = await handle(
+      new Request('http://localhost/v1/events/batch?key=secret', { method: 'POST', headers: all, body }),
+    )
+    await response.text()
+    return response
+  }
+  return { ...opened, handle, send }
+}
+
+const traceId = '0af7651916cd43dd8448eb211c80319c'
+const parentId = 'b7ad6b7169203331'
+const traceparent = `00-${traceId}-${parentId}-01`
+
+t.test('a well-formed X-Request-Id is taken over, any other is replaced', async (t) => {
+  const { send } = await openSender({})
+  for (const id of ['a', 'A-z_0.9', 'x'.repeat(128)]) {
+    t.equal((await send([['X-Request-Id', id]])).headers.get('x-request-id'), id)
+  }
+  for (const id of ['', 'a b', 'a, b', 'a"b', 'x'.repeat(129)]) {
+    const response = await send([['X-Request-Id', id]], '')
+    t.equal(response.status, 400)
+    t.match(response.headers.get('x-request-id'), /^[0-9a-f-]{36}$/, id)
+  }
+})
+
+t.test('at debug, each request is a line', async (t) => {
+  const { log, lines } = collectLines('debug')
+  const { send, key } = await openSender({ log })
+  await send([
+    ['X-Request-Id', 'r-1'],
+    ['traceparent', traceparent],
+  ])
+  const other = key.slice(0, -1) + (key.endsWith('0') ? '1' : '0')
+  await send([['X-Ingestion-Key', other]])
+  await send([['X-Project-Id', 'secret']])
+  const shared = { method: 'POST', route: '/v1/events/batch' }
+  const keyId = key.slice(3, 11)
+  const outcome = { accepted: 2, duplicates: 0, rejected: 0 }
+  t.match(lines, [
+    [
+      'debug',
+      'request',
+      { ...shared, requestId: 'r-1', traceId, projectId, keyId, status: 202, ...outcome, ms: Number },
+    ],
+    ['debug', 'request', { ...shared, status: 401, code: 'unauthorized', projectId: undefined, keyId: undefined }],
+    ['debug', 'request', { ...shared, status: 401, code: 'unauthorized', projectId: undefined, keyId }],
+  ])
+  t.notMatch(JSON.stringify(lines), /secret/)
+})
+
+t.test('the trace id of an invalid traceparent is ignored', async (t) => {
+  const { log, lines } = collectLines('debug')
+  const { send } = await openSender({ log })
+  const valid = [traceparent, `01-${traceId}-${parentId}-00-later`, `cc-${traceId}-${parentId}-00`]
+  const zeros = '0'.repeat(32)
+  const invalid = [
+    'x',
+    `ff-${traceId}-${parentId}-01`,
+    `00-${zeros}-${parentId}-01`,
+    `00-${traceId}-${'0'.repeat(16)}-01`,
+    `00-${traceId.toUpperCase()}-${parentId}-01`,
+    `${traceparent}-more`,
+    `${traceparent}, ${traceparent}`,
+  ]
+  for (const header of [...valid, ...invalid]) await send([['traceparent', header]])
+  t.strictSame(
+    lines.map(([, , fields]) => fields.traceId),
+    [...valid.map(() => traceId), ...invalid.map(() => undefined)],
+  )
+})
+
+t.test('an error of the server is logged with the ids of its request', async (t) => {
+  const { log, lines } = collectLines('error')
+  const { ingest, headers } = await openTestIngest()
+  const failing = withMethods(ingest, () => ({ submitBatch: () => Promise.reject(new Error('unexpected')) }))
+  const ids: [string, string][] = [
+    ['X-Request-Id', 'r-1'],
+    ['traceparent', traceparent],
+  ]
+  const request = { method: 'POST', headers: [...headers, ...ids], body: batchOf(1) }
+  await toFetchHandler(failing, { log })(new Request('http://localhost/v1/events/batch', request))
+  t.match(lines, [['error', 'request failed', { requestId: 'r-1', traceId }]])
+})
+
+/** A traffic log whose window ends with `endWindow`. */
+async function openTraffic(metrics: StoreMetric[] = []) {
+  const { log, lines } = collectLines('info')
+  const { ingest } = await openTestIngest()
+  const ends: (() => void)[] = []
+  const measured = { observe: ingest.observe, measure: async () => metrics }
+  const traffic = createTrafficLog(log, measured, (onEnd) => void ends.push(onEnd))
+  const count = (status: number, more: Partial<RequestRecord> = {}) =>
+    traffic.count({
+      requestId: 'r',
+      route: '/v1/events/batch',
+      method: 'POST',
+      clientAddress: () => '192.0.2.1',
+      startedAt: 0,
+      endedAt: 1,
+      status,
+      ...more,
+    })
+  return { ingest, lines, count, ends, endWindow: () => ends.shift()?.() }
+}
+
+t.test('a minute with traffic has a summary, an idle one has none', async (t) => {
+  const { lines, count, ends, endWindow } = await openTraffic()
+  t.equal(ends.length, 0)
+  count(202, { outcome: { accepted: 3, duplicates: 2, rejected: 1 } })
+  count(202, { outcome: { accepted: 1, duplicates: 0, rejected: 0 } })
+  count(503)
+  t.equal(ends.length, 1, 'one timer')
+  endWindow()
+  t.equal(ends.length, 0, 'no timer until the next request')
+  const outcomes = { accepted: 4, duplicates: 2, rejected: 1 }
+  t.strictSame(lines, [['info', 'traffic', { seconds: 60, requests: 3, ...outcomes, failed: 1 }]])
+  count(200)
+  endWindow()
+  t.match(lines[1], ['info', 'traffic', { requests: 1, accepted: 0 }])
+})
+
+t.test('what needs a look is a warning, once a minute and project', async (t) => {
+  const { ingest, lines, count, endWindow } = await openTraffic()
+  const limited = { projectId, code: 'rate-limited', budget: 'batches' } as const
+  const project = ingest.project(projectId)
+  async function makeTrouble() {
+    for (let i = 0; i < 3 * unauthorizedBurst; i++) count(401, { code: 'unauthorized' })
+    for (let i = 0; i < 3; i++) count(429, limited)
+    count(429, { ...limited, projectId: 'game-2' })
+    for (const type of ['a', 'b', 'c']) await project.submitBatch({ events: [{ projectId, eventId: 'e', type }] })
+  }
+  await makeTrouble()
+  const warnings: Line[] = [
+    ['warn', 'many requests have invalid credentials', { requests: unauthorizedBurst, clientAddress: '192.0.2.1' }],
+    ['warn', 'a project reached its rate limit', { projectId, budget: 'batches' }],
+    ['warn', 'a project reached its rate limit', { projectId: 'game-2', budget: 'batches' }],
+    ['warn', 'an id was used for different events', { projectId, conflicts: 1 }],
+  ]
+  t.strictSame(lines, warnings)
+  endWindow()
+  t.match(lines.splice(0).at(-1), ['info', 'traffic', { requests: 34, unauthorized: 30, rateLimited: 4 }])
+  await makeTrouble()
+  t.strictSame(lines, warnings)
+})
+
+t.test('a full disk is a warning below 10 percent, and again for each percent less', async (t) => {
+  const gauge = (name: string, value: number): StoreMetric => {
+    return { name, help: '', type: 'gauge', aggregate: 'max', values: [{ value }] }
+  }
+  const metrics: StoreMetric[] = []
+  const { lines, count, endWindow } = await openTraffic(metrics)
+  for (const free of [50, 9.9, 9.1, 8.5, 50, 9]) {
+    metrics.splice(0, 2)
+    metrics.push(gauge('ingest_store_filesystem_free_bytes', free), gauge('ingest_store_filesystem_size_bytes', 100))
+    count(200)
+    endWindow()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  t.strictSame(
+    lines.filter(([level]) => level === 'warn').map(([, , fields]) => fields),
+    [
+      { freeBytes: 9.9, percent: 9 },
+      { freeBytes: 8.5, percent: 8 },
+      { freeBytes: 9, percent: 9 },
+    ],
+  )
+})
+
+t.test('with an SDK of OpenTelemetry, a request is a span with its parent from traceparent', async (t) => {
+  const exporter = new InMemorySpanExporter()
+  const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
+  const { log, lines } = collectLines('debug')
+  const { send, handle } = await openSender({ log })
+  await send()
+  trace.setGlobalTracerProvider(provider)
+  propagation.setGlobalPropagator(w3cPropagator)
+  t.teardown(() => {
+    trace.disable()
+    propagation.disable()
+  })
+  await send([['traceparent', traceparent]])
+  await send([['X-Ingestion-Key', 'wrong']])
+  await handle(new Request('http://localhost/elsewhere'))
+  const spans = exporter.getFinishedSpans().map(({ name, kind, attributes, status, ...span }) => {
+    return { name, kind, attributes, status: status.code, parent: span.parentSpanContext?.spanId }
+  })
+  const shared = { 'http.request.method': 'POST', 'http.route': '/v1/events/batch', 'url.path': '/v1/events/batch' }
+  const [child, first] = exporter.getFinishedSpans()
+  t.equal(child?.parentSpanContext?.spanId, first?.spanContext().spanId)
+  t.match(spans, [
+    { name: 'submit batch', kind: SpanKind.INTERNAL },
+    {
+      name: 'POST /v1/events/batch',
+      kind: SpanKind.SERVER,
+      parent: parentId,
+      status: SpanStatusCode.UNSET,
+      attributes: {
+        ...shared,
+        'http.response.status_code': 202,
+        'ingest.project.id': projectId,
+        'ingest.events.duplicate': 2,
+      },
+    },
+    { attributes: { ...shared, 'http.response.status_code': 401, 'error.type': 'unauthorized' }, parent: undefined },
+    { name: 'GET unknown', attributes: { 'http.response.status_code': 404 } },
+  ])
+  t.equal(spans.length, 4, 'the request before the SDK has none')
+  t.strictSame(
+    lines.map(([, , fields]) => fields.traceId),
+    [
+      undefined,
+      ...exporter
+        .getFinishedSpans()
+        .slice(1)
+        .map((span) => span.spanContext().traceId),
+    ],
+  )
+  t.equal(lines[1]?.[2].traceId, traceId)
+})
+
+/** The part of the W3C propagator that a server needs; it is not in the SDK of the test. */
+const w3cPropagator: Parameters<typeof propagation.setGlobalPropagator>[0] = {
+  fields: () => ['traceparent'],
+  inject() {},
+  extract(parent, carrier, getter) {
+    const [, traceId = '', spanId = '', flags] = String(getter.get(carrier, 'traceparent')).split('-')
+    const isValid = trace.isSpanContextValid({ traceId, spanId, traceFlags: Number(flags) })
+    return isValid
+      ? trace.setSpanContext(parent, { traceId, spanId, traceFlags: Number(flags), isRemote: true })
+      : parent
+  },
+}
