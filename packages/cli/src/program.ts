@@ -59,11 +59,8 @@ export function createProgram(io: Io): Command {
     backupCommand(io),
     restoreCommand(io),
     verifyCommand(io),
-<<<<<<< HEAD
     repairCommand(io),
-=======
     configCommand(io),
->>>>>>> ops
     completionCommand(io),
   ]
   for (const command of commands) program.addCommand(adopt(command, program, io))

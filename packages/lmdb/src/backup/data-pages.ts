@@ -160,7 +160,8 @@ export function openDataPages(path: string): DataPages {
       return value && { page: number, index, key: node.key, value }
     },
 
-    damagedPages: (table) => (damaged.get(table)?.size ?? 0) + (roots.has(table) ? 0 : (damaged.get(mainTable)?.size ?? 1)),
+    damagedPages: (table) =>
+      (damaged.get(table)?.size ?? 0) + (roots.has(table) ? 0 : (damaged.get(mainTable)?.size ?? 1)),
     isFreeListDamaged: !newest || damaged.has(freeTable),
     pages: { actual, expected: newest ? newest.lastPage + 1 : actual },
     close: () => closeSync(file),

@@ -175,4 +175,3 @@ function nameIn(events: readonly Buffer[]): string | undefined {
   }
   return undefined
 }
-

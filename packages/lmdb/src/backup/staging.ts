@@ -70,7 +70,9 @@ async function giveName(staging: string, target: string): Promise<void> {
     if (process.platform === 'win32') rmSync(target, { recursive: true, force: true })
     await rename(staging, target)
   } catch (cause) {
-    throw new IngestError('invalid-argument', `${target} was created meanwhile: ${(cause as Error).message}.`, { cause })
+    throw new IngestError('invalid-argument', `${target} was created meanwhile: ${(cause as Error).message}.`, {
+      cause,
+    })
   }
   await syncPath(dirname(resolve(target)))
 }

@@ -96,7 +96,10 @@ export function parseIdentity(key: Buffer, value: Buffer): LmdbIdentity | undefi
 }
 
 /** Gives a new store the id and the key of another one, in a new epoch. */
-export function adoptIdentity(events: Environment, { hashKey, id }: Pick<LmdbIdentity, 'hashKey' | 'id'>): LmdbIdentity {
+export function adoptIdentity(
+  events: Environment,
+  { hashKey, id }: Pick<LmdbIdentity, 'hashKey' | 'id'>,
+): LmdbIdentity {
   const meta = events.table(metaTable)
   const format = Buffer.concat([Buffer.of(formatVersion), hashKey, id, randomBytes(idBytes)])
   events.write(() => void meta.put(formatKey, format))

@@ -60,7 +60,10 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
   for (const name of ['backup-1', 'backup-2']) {
     const target = join(path, name)
     const report = await backUpLmdbStore(directory, target)
-    t.match(report, { maps: 1, fileBytes: ['events', 'chunks'].reduce((sum, each) => sum + statSync(join(target, each, 'data.mdb')).size, 0) })
+    t.match(report, {
+      maps: 1,
+      fileBytes: ['events', 'chunks'].reduce((sum, each) => sum + statSync(join(target, each, 'data.mdb')).size, 0),
+    })
     t.strictSame(readdirSync(target).sort(), ['chunks', 'events'])
     const restored = `${target}-restored`
     await restoreLmdbStore(target, restored)
@@ -72,7 +75,9 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
 
 t.test('garbage is not deleted while a process holds it back', async (t) => {
   const parts = await openMapParts(join(t.testdir(), 'parts'))
-  const [blobKey] = [...(await parts.blobs.write(1, [{ digest: `sha256:${'a'.repeat(64)}`, bytes: Buffer.from('a') }])).values()]
+  const [blobKey] = [
+    ...(await parts.blobs.write(1, [{ digest: `sha256:${'a'.repeat(64)}`, bytes: Buffer.from('a') }])).values(),
+  ]
   const { chunks } = parts.maps
   const hold = (now: number) => parts.environment.write(() => chunks.holdGarbage(1, now))
   hold(Date.now())
@@ -103,7 +108,10 @@ t.test('a damaged store, a stopped backup and a wrong target leave nothing with 
   await makeStore(damaged, 20)
   damageRecord(damaged, 7)
   const target = join(path, 'no-backup')
-  await t.rejects(backUpLmdbStore(damaged, target), { code: 'store-damaged', message: /Record 7 of the log is damaged/ })
+  await t.rejects(backUpLmdbStore(damaged, target), {
+    code: 'store-damaged',
+    message: /Record 7 of the log is damaged/,
+  })
   hasNoBackup(t, target)
 
   const controller = new AbortController()

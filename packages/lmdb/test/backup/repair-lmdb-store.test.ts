@@ -103,7 +103,9 @@ t.test('a run of zeroed pages loses what is in it', async (t) => {
 
 t.test('records that no page leads to any more are found', async (t) => {
   const directory = join(whole, 'events', 'data.mdb')
-  const leaves = new Set(['log', 'project-log', 'freezes', 'projects', 'meta'].flatMap((table) => pagesOf(whole, table)))
+  const leaves = new Set(
+    ['log', 'project-log', 'freezes', 'projects', 'meta'].flatMap((table) => pagesOf(whole, table)),
+  )
   const { ingest, ids } = await repair('without branches', (damaged) => {
     zeroPages(join(damaged, 'events', 'data.mdb'), branchPages(directory, leaves))
   })

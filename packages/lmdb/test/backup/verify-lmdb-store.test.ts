@@ -51,7 +51,8 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
     { part: 'log', record: 5, projectId, message: /is not in the log of its project/ },
   ],
   'an entry of a project without a record': [
-    (directory) => change(directory, 'project-log', (rows) => void rows.put(projectKey(1, sequenceKey(99)), Buffer.alloc(0))),
+    (directory) =>
+      change(directory, 'project-log', (rows) => void rows.put(projectKey(1, sequenceKey(99)), Buffer.alloc(0))),
     { part: 'counters', message: /40 records, and 41 entries/ },
   ],
   'wrong totals': [
@@ -107,7 +108,10 @@ for (const [what, [damage, problem]] of Object.entries(damages)) {
     await damage(directory)
     const { problems, problemCount } = await verifyLmdbStore(directory)
     t.ok(problemCount > 0)
-    t.ok(problems.some((each) => isLike(each, problem)), JSON.stringify(problems))
+    t.ok(
+      problems.some((each) => isLike(each, problem)),
+      JSON.stringify(problems),
+    )
     rmSync(directory, { recursive: true })
   })
 }
