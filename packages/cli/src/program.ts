@@ -12,6 +12,7 @@ import { keysCommand } from './commands/keys.ts'
 import { mapsCommand } from './commands/maps.ts'
 import { migrateCommand } from './commands/migrate.ts'
 import { publishMapCommand } from './commands/publish-map.ts'
+import { repairCommand } from './commands/repair.ts'
 import { restoreCommand } from './commands/restore.ts'
 import { retainCommand } from './commands/retain.ts'
 import { sendCommand } from './commands/send.ts'
@@ -62,6 +63,7 @@ export function createProgram(io: Io): Command {
     backupCommand(io),
     restoreCommand(io),
     verifyCommand(io),
+    repairCommand(io),
     configCommand(io),
     completionCommand(io),
   ]

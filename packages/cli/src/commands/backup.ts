@@ -48,11 +48,11 @@ Example:
  *
  * @throws {CommanderError} for a database
  */
-export function parseDirectoryOnly(command: Command, verb: string): string {
+export function parseDirectoryOnly(command: Command, verb: string, tools = 'pg_dump or pgBackRest'): string {
   const store = parseStore(command)
   if (isDatabase(store)) {
     command.error(
-      `a database is ${verb} with the tools of PostgreSQL, such as pg_dump or pgBackRest; after restoring it, run \`ingest migrate --new-epoch\``,
+      `a database is ${verb} with the tools of PostgreSQL, such as ${tools}; after restoring one, run \`ingest migrate --new-epoch\``,
     )
   }
   return store

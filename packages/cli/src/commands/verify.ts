@@ -17,7 +17,7 @@ export function verifyCommand(io: Io): Command {
     .addOption(quietOption())
     .addHelpText('after', verifyHelp)
     .action(async ({ json, quiet }: { json?: true; quiet?: true }) => {
-      const data = parseDirectoryOnly(command, 'verified')
+      const data = parseDirectoryOnly(command, 'verified', 'pg_amcheck')
       const startedAt = performance.now()
       const { verifyLmdbStore } = await import('@ingest/lmdb')
       const advice = 'the store is not verified'

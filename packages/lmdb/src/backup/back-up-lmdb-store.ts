@@ -1,11 +1,5 @@
-import { randomBytes } from 'node:crypto'
-import { existsSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs'
-import { mkdir, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join, relative, resolve, sep } from 'node:path'
-import { IngestError } from '@ingest/core'
-import { makeDirectory } from '../environment/directory.ts'
-import { syncPath } from './restore-lmdb-store.ts'
 import { type JobOptions, runJob } from './run-job.ts'
+import { fillDirectory } from './staging.ts'
 import { checkReport, type StoreReport } from './store-report.ts'
 import { checkStorePresent } from './verify-lmdb-store.ts'
 
@@ -31,64 +25,9 @@ export async function backUpLmdbStore(
   options: JobOptions = {},
 ): Promise<BackupReport> {
   checkStorePresent(directory)
-  checkTarget(directory, target)
-  const staging = `${resolve(target)}.unfinished-${randomBytes(4).toString('hex')}`
-  makeDirectory(dirname(staging))
-  await mkdir(staging, { mode: 0o700 })
-  try {
+  return fillDirectory(directory, target, async (staging) => {
     const { problems, problemCount, indexedIds: _, ...report } = await runJob({ directory, to: staging }, options)
     checkReport(directory, { problems, problemCount })
-    const fileBytes = await syncCopy(staging)
-    options.signal?.throwIfAborted()
-    await giveName(staging, target)
-    return { ...report, fileBytes }
-  } catch (error) {
-    await rm(staging, { recursive: true, force: true })
-    throw error
-  }
-}
-
-function checkTarget(directory: string, target: string): void {
-  if (existsSync(target) && !(statSync(target).isDirectory() && readdirSync(target).length === 0)) {
-    throw new IngestError('invalid-argument', `${target} is not an empty directory: name another one.`)
-  }
-  const path = relative(realpathSync(directory), realPath(target))
-  if (path === '' || !(path === '..' || path.startsWith(`..${sep}`) || resolve(path) === path)) {
-    throw new IngestError('invalid-argument', `${target} is inside of the store: name a directory elsewhere.`)
-  }
-}
-
-/** The path without symbolic links, of which the last parts may be missing. */
-function realPath(path: string): string {
-  const absolute = resolve(path)
-  if (existsSync(absolute)) return realpathSync(absolute)
-  const parent = dirname(absolute)
-  return parent === absolute ? absolute : join(realPath(parent), basename(absolute))
-}
-
-/** Makes a copy durable; returns the size of its files, in bytes. */
-async function syncCopy(staging: string): Promise<number> {
-  let bytes = 0
-  for (const name of readdirSync(staging)) {
-    // of the processes that verified it
-    rmSync(join(staging, name, 'lock.mdb'), { force: true })
-    await syncPath(join(staging, name, 'data.mdb'))
-    await syncPath(join(staging, name))
-    bytes += statSync(join(staging, name, 'data.mdb')).size
-  }
-  await syncPath(staging)
-  return bytes
-}
-
-async function giveName(staging: string, target: string): Promise<void> {
-  try {
-    // replaces an empty directory, except on Windows
-    if (process.platform === 'win32' && existsSync(target)) rmSync(target, { recursive: false })
-    await rename(staging, target)
-  } catch (cause) {
-    throw new IngestError('invalid-argument', `${target} was created meanwhile: ${(cause as Error).message}.`, {
-      cause,
-    })
-  }
-  await syncPath(dirname(resolve(target)))
+    return report
+  })
 }

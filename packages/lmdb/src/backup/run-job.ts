@@ -35,7 +35,13 @@ const module = fileURLToPath(new URL('./job-worker.js', import.meta.url))
 export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOptions): Promise<StoreReport> {
   signal?.throwIfAborted()
   const { SystemRoot } = process.env
-  const child = fork(module, { execArgv: [], env: SystemRoot ? { SystemRoot } : {}, serialization: 'advanced' })
+  const child = fork(module, {
+    execArgv: [],
+    env: SystemRoot ? { SystemRoot } : {},
+    serialization: 'advanced',
+    // LMDB writes plain text about damage
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  })
   const stop = () => void child.kill('SIGKILL')
   signal?.addEventListener('abort', stop)
   let phase = 'opening'

@@ -70,11 +70,7 @@ export function openIdentity(
       `${eventsDirectory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that created it.`,
     )
   }
-  return {
-    hashKey: format.subarray(hashKeyAt, idAt),
-    id: format.subarray(idAt, epochAt),
-    epoch: format.subarray(epochAt, epochAt + idBytes),
-  }
+  return readIdentity(format)
 
   function makeFormat(): Buffer {
     const existing = meta.getBinary(formatKey)
@@ -82,6 +78,32 @@ export function openIdentity(
     if (!existing) meta.put(formatKey, format)
     return format
   }
+}
+
+/** The identity in the row `format` of the table `meta`. */
+function readIdentity(format: Buffer): LmdbIdentity {
+  return {
+    hashKey: format.subarray(hashKeyAt, idAt),
+    id: format.subarray(idAt, epochAt),
+    epoch: format.subarray(epochAt, epochAt + idBytes),
+  }
+}
+
+/** The identity that a row of the table `meta` holds; undefined for another row, and for a damaged one. */
+export function parseIdentity(key: Buffer, value: Buffer): LmdbIdentity | undefined {
+  const isIdentity = key.equals(formatKey) && value.length === epochAt + idBytes && value[0] === formatVersion
+  return isIdentity ? readIdentity(value) : undefined
+}
+
+/** Gives a new store the id and the key of another one, in a new epoch. */
+export function adoptIdentity(
+  events: Environment,
+  { hashKey, id }: Pick<LmdbIdentity, 'hashKey' | 'id'>,
+): LmdbIdentity {
+  const meta = events.table(metaTable)
+  const format = Buffer.concat([Buffer.of(formatVersion), hashKey, id, randomBytes(idBytes)])
+  events.write(() => void meta.put(formatKey, format))
+  return readIdentity(format)
 }
 
 /**

@@ -1,0 +1,56 @@
+import type { RepairReport } from '@ingest/lmdb'
+import { Command, Option } from 'commander'
+import type { Io } from '../io.ts'
+import { writeJson, writeStdout } from '../io.ts'
+import { jsonOption, nonEmpty, quietOption } from '../options.ts'
+import { storeOptions } from '../store.ts'
+import { escapeControlCharacters, formatBytes, formatCount } from '../terminal/format.ts'
+import { parseDirectoryOnly, runJob } from './backup.ts'
+
+/** `ingest repair`. */
+export function repairCommand(io: Io): Command {
+  const command = new Command('repair').description('save what is intact of a damaged directory in an empty one')
+  for (const option of storeOptions()) command.addOption(option)
+  return command
+    .addOption(
+      new Option('--to <dir>', 'directory for what is saved, which must be empty or missing')
+        .argParser(nonEmpty)
+        .makeOptionMandatory(),
+    )
+    .addOption(jsonOption())
+    .addOption(quietOption())
+    .addHelpText('after', repairHelp)
+    .action(async ({ to, json, quiet }: { to: string; json?: true; quiet?: true }) => {
+      const data = parseDirectoryOnly(command, 'restored')
+      const { repairLmdbStore } = await import('@ingest/lmdb')
+      const report = await runJob(io, 'nothing is saved', quiet, (options) => repairLmdbStore(data, to, options))
+      if (json) await writeJson(io, { ok: true, data, to, ...report })
+      else await writeStdout(io, `${formatReport(report, to).map(escapeControlCharacters).join('\n')}\n`)
+    })
+}
+
+const repairHelp = `
+Stop every process on the damaged directory first; it is not changed. Prints what is lost, by the numbers of records in
+the damaged log. Cursors from before are refused afterwards. A recent backup may be the better choice.
+
+Example:
+  ingest repair --data data/games --to data/games.repaired
+`
+
+function formatReport({ lost, mayHaveErased, ...saved }: RepairReport, to: string): string[] {
+  const lines = lost.records.map(({ from, to, projectId }) => {
+    const which = from === to ? `record ${from}` : `records ${from} to ${to}`
+    return `lost: ${which}${projectId === undefined ? '' : ` of ${projectId}`}`
+  })
+  for (const { projectId, events } of lost.events) lines.push(`lost: ${formatCount(events, 'event')} of ${projectId}`)
+  for (const { projectId = 'an unknown project', placeId, buildId } of lost.maps) {
+    lines.push(`lost: the map of place ${placeId} and build ${buildId} of ${projectId}, or a version of it`)
+  }
+  for (const projectId of lost.keysOf) lines.push(`lost: the keys of ${projectId}`)
+  for (const table of lost.tables) lines.push(`lost: rows of the table ${table} that nothing else names`)
+  if (mayHaveErased) lines.push('the list of free pages is damaged: erase again what was erased')
+  const { records, events, maps, projects, fileBytes } = saved
+  const what = `${formatCount(events, 'event')} in ${formatCount(records, 'record')}, ${formatCount(maps, 'map')} and ${formatCount(projects, 'project')}`
+  const isAll = lines.length === 0 ? '; nothing is lost' : ''
+  return [...lines, `saved ${what} (${formatBytes(fileBytes)}) in ${to}, verified${isAll}`]
+}

@@ -1,0 +1,220 @@
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { IngestError, type Project, type Totals } from '@ingest/core'
+import { type Environment, openEnvironment } from '../environment/environment.ts'
+import { adoptIdentity, type LmdbIdentity, openChunks, parseIdentity } from '../environment/identity.ts'
+import { projectKey } from '../environment/row-keys.ts'
+import { findProcessMapping } from '../environment/write-lock.ts'
+import { type DataPages, openDataPages } from './data-pages.ts'
+import { type LostRecords, saveLog } from './repair-log.ts'
+import { type LostMap, saveMaps } from './repair-maps.ts'
+import { type JobOptions, runJob } from './run-job.ts'
+import { fillDirectory } from './staging.ts'
+import { checkReport } from './store-report.ts'
+
+/** What was saved of a damaged store, and what was not. */
+export interface RepairReport {
+  records: number
+  events: number
+  maps: number
+  projects: number
+  fileBytes: number
+  lost: {
+    /** By their numbers in the damaged store. */
+    records: LostRecords[]
+    recordCount: number
+    /** By the totals of each project, if those can be read. */
+    events: { projectId: string; events: number }[]
+    maps: LostMap[]
+    /** Projects whose keys are lost. */
+    keysOf: string[]
+    /** Tables with damaged pages, whose lost rows are not known. */
+    tables: string[]
+  }
+  /** Events that were erased may be back: erase them again. */
+  mayHaveErased: boolean
+}
+
+/** Tables whose lost rows nothing else names. */
+const unlistedTables = ['projects', 'freezes', 'maps']
+
+/**
+ * Saves every intact record of a damaged store in an empty or missing directory, with projects, keys, frozen builds and
+ * the maps whose bytes are whole. Reads the files without LMDB, which crashes over damage, and never writes to them.
+ * The saved store has the identity of the damaged one and a new epoch: earlier cursors are refused. It is verified and
+ * durable before it gets its name.
+ *
+ * @throws {IngestError} `store-missing`; `store-locked` while a process has the store open; `store-damaged` if its
+ *   identity is lost; `invalid-argument` for a target that is not empty or inside the store; `disk-full`
+ */
+export async function repairLmdbStore(
+  directory: string,
+  target: string,
+  options: JobOptions = {},
+): Promise<RepairReport> {
+  const path = join(directory, 'events', 'data.mdb')
+  if (!statSync(path, { throwIfNoEntry: false })?.size) {
+    throw new IngestError('store-missing', `There is no ${path} with anything in it.`)
+  }
+  const pid = findProcessMapping(path)
+  if (pid !== undefined) {
+    throw new IngestError('store-locked', `Process ${pid} has ${directory} open: end it first.`)
+  }
+  return fillDirectory(directory, target, async (staging) => {
+    const report = await saveAll(directory, staging, options)
+    checkReport(target, await runJob({ directory: staging }, options))
+    return report
+  })
+}
+
+type Saved = Omit<RepairReport, 'fileBytes'>
+
+async function saveAll(directory: string, staging: string, options: JobOptions): Promise<Saved> {
+  const pages = openDataPages(join(directory, 'events', 'data.mdb'))
+  const chunkPages = openIfPresent(join(directory, 'chunks', 'data.mdb'))
+  const environment = openEnvironment(join(staging, 'events'))
+  let chunkEnvironment: Environment | undefined
+  try {
+    const identity = adoptIdentity(environment, findIdentity(directory, pages, chunkPages))
+    chunkEnvironment = await openChunks(environment, staging, identity)
+    return await save({ pages, chunkPages, environment, chunkEnvironment, identity }, options)
+  } finally {
+    await chunkEnvironment?.root.close()
+    await environment.root.close()
+    chunkPages?.close()
+    pages.close()
+  }
+}
+
+interface Files {
+  pages: DataPages
+  chunkPages: DataPages | undefined
+  environment: Environment
+  chunkEnvironment: Environment
+  identity: LmdbIdentity
+}
+
+async function save(files: Files, { signal, onProgress = () => {} }: JobOptions): Promise<Saved> {
+  const { pages, environment } = files
+  const step = async (phase: 'log' | 'maps', done: number, total?: number) => {
+    onProgress({ phase, done, ...(total !== undefined && { total }) })
+    await nextTurn()
+    signal?.throwIfAborted()
+  }
+  const names = readNames(pages)
+  const log = await saveLog({ ...files, names, onRecord: (done, total) => step('log', done, total) })
+  const withKeys = saveProjects(pages, environment, names)
+  const maps = await saveMaps({ ...files, names }, (done) => step('maps', done))
+  return {
+    records: log.records,
+    events: log.events,
+    maps: maps.maps,
+    projects: names.size,
+    lost: {
+      records: log.lost,
+      recordCount: log.lostRecords,
+      events: lostEvents(pages, names, log.totals),
+      maps: maps.lost,
+      keysOf: [...names.values()].filter((projectId) => !withKeys.has(projectId)),
+      tables: unlistedTables.filter((table) => pages.damagedPages(table) > 0),
+    },
+    mayHaveErased: pages.isFreeListDamaged,
+  }
+}
+
+function openIfPresent(path: string): DataPages | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.size ? openDataPages(path) : undefined
+}
+
+/** The identity of a damaged store: the key of its hashes is also in the id index. */
+function findIdentity(
+  directory: string,
+  pages: DataPages,
+  chunkPages: DataPages | undefined,
+): Pick<LmdbIdentity, 'hashKey' | 'id'> {
+  for (const rows of [pages.rows('meta'), pages.scan()]) {
+    for (const { key, value } of rows) {
+      const identity = parseIdentity(key, value)
+      if (identity) return { hashKey: Buffer.from(identity.hashKey), id: Buffer.from(identity.id) }
+    }
+  }
+  const hashKey = readSeed(join(directory, 'ids', 'data.mdb'))
+  const store = chunkPages && [...chunkPages.rows('meta')].find(({ key }) => key.toString() === 'store')?.value
+  if (hashKey && store) return { hashKey, id: Buffer.from(store.subarray(0, 8)) }
+  throw new IngestError(
+    'store-damaged',
+    `${directory} has lost its identity in events/, and ids/ or chunks/ beside it does not have it: put them back.`,
+  )
+}
+
+function readSeed(path: string): Buffer | undefined {
+  const pages = openIfPresent(path)
+  if (!pages) return undefined
+  try {
+    const list = [...pages.rows('meta')].find(({ key }) => key.toString() === 'list')?.value
+    const { seed } = list ? JSON.parse(list.toString()) : {}
+    return typeof seed === 'string' && /^[\da-f]{32}$/.test(seed) ? Buffer.from(seed, 'hex') : undefined
+  } catch {
+    return undefined
+  } finally {
+    pages.close()
+  }
+}
+
+/** The ids of projects by number, from both tables that have them. */
+function readNames(pages: DataPages): Map<number, string> {
+  const names = new Map<number, string>()
+  for (const { key, value } of pages.rows('projects')) {
+    if (value.length >= 4) names.set(value.readUInt32BE(), key.toString())
+  }
+  for (const { key, value } of pages.rows('project-numbers')) {
+    if (key.length === 4) names.set(key.readUInt32BE(), value.toString())
+  }
+  return names
+}
+
+/** Writes the projects; returns those whose keys, or whose lack of keys, is known. */
+function saveProjects(pages: DataPages, environment: Environment, names: ReadonlyMap<number, string>): Set<string> {
+  const entries = new Map<string, Buffer>()
+  for (const { key, value } of pages.rows('projects')) {
+    const projectId = key.toString()
+    if (value.length >= 4 && names.get(value.readUInt32BE()) === projectId && isProject(value.subarray(4), projectId)) {
+      entries.set(projectId, Buffer.from(value))
+    }
+  }
+  const [projects, numbers] = [environment.table('projects'), environment.table('project-numbers')]
+  environment.write(() => {
+    for (const [number, projectId] of names) {
+      projects.put(Buffer.from(projectId), entries.get(projectId) ?? projectKey(number))
+      numbers.put(projectKey(number), Buffer.from(projectId))
+    }
+  })
+  return new Set(entries.keys())
+}
+
+/** Whether bytes are a project as JSON, or nothing for a project with events only. */
+function isProject(json: Buffer, projectId: string): boolean {
+  if (json.length === 0) return true
+  try {
+    const project: Partial<Project> = JSON.parse(json.toString())
+    return project.projectId === projectId
+  } catch {
+    return false
+  }
+}
+
+function lostEvents(
+  pages: DataPages,
+  names: ReadonlyMap<number, string>,
+  saved: ReadonlyMap<number, Totals>,
+): { projectId: string; events: number }[] {
+  const lost: { projectId: string; events: number }[] = []
+  for (const { key, value } of pages.rows('totals')) {
+    if (key.length !== 4 || value.length !== 24) continue
+    const events = value.readDoubleLE(0) - (saved.get(key.readUInt32BE())?.events ?? 0)
+    const projectId = names.get(key.readUInt32BE())
+    if (events > 0 && projectId !== undefined) lost.push({ projectId, events })
+  }
+  return lost
+}

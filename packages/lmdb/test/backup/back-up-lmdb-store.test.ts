@@ -1,0 +1,143 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createIngest } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { builtStore, openLmdbStore } from '../built-store.ts'
+import { openMapParts } from '../map-parts.ts'
+import { damageRecord, makeStore, projectId } from './damaged-store.ts'
+
+const { backUpLmdbStore, restoreLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
+
+const path = t.testdir()
+
+async function idsIn(directory: string): Promise<string[]> {
+  const ingest = createIngest({ store: await openLmdbStore(directory, { create: false }) })
+  const ids: string[] = []
+  for await (const { bytes } of ingest.project(projectId).readEvents()) {
+    ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  }
+  await ingest.close()
+  return ids
+}
+
+t.test('a backup of a store that is written to is a prefix of its log, with every map', async (t) => {
+  const directory = join(path, 'busy')
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  const project = ingest.project(projectId)
+  const sent: string[] = []
+  const filler = 'f'.repeat(2000)
+  const controller = new AbortController()
+
+  async function send(): Promise<void> {
+    while (!controller.signal.aborted) {
+      const ids = Array.from({ length: 50 }, (_, i) => `e-${sent.length + i}`)
+      sent.push(...ids)
+      await project.submitBatch({ events: ids.map((eventId) => ({ projectId, eventId, buildId: 'b', filler })) })
+    }
+  }
+
+  /** Each map replaces the one before it, whose chunks become garbage. */
+  async function publish(): Promise<void> {
+    for (let version = 0; !controller.signal.aborted; version++) {
+      await project.publishMap({ placeId: '1', buildId: 'open', map: { walls: `${version}`.repeat(5000) } })
+    }
+  }
+
+  // the copy of the log takes longer than many replacements
+  for (let i = 0; i < 60; i++) {
+    const ids = Array.from({ length: 100 }, (_, j) => `first-${i}-${j}`)
+    sent.push(...ids)
+    await project.submitBatch({ events: ids.map((eventId) => ({ projectId, eventId, buildId: 'b', filler })) })
+  }
+  const running = [send(), publish()]
+  t.teardown(async () => {
+    controller.abort()
+    await Promise.all(running)
+    await ingest.close()
+  })
+  for (const name of ['backup-1', 'backup-2']) {
+    const target = join(path, name)
+    const report = await backUpLmdbStore(directory, target)
+    t.match(report, {
+      maps: 1,
+      fileBytes: ['events', 'chunks'].reduce((sum, each) => sum + statSync(join(target, each, 'data.mdb')).size, 0),
+    })
+    t.strictSame(readdirSync(target).sort(), ['chunks', 'events'])
+    const restored = `${target}-restored`
+    await restoreLmdbStore(target, restored)
+    const ids = await idsIn(restored)
+    t.equal(ids.length, report.events)
+    t.strictSame(ids, sent.slice(0, ids.length))
+  }
+})
+
+t.test('garbage is not deleted while a process holds it back', async (t) => {
+  const parts = await openMapParts(join(t.testdir(), 'parts'))
+  const [blobKey] = [
+    ...(await parts.blobs.write(1, [{ digest: `sha256:${'a'.repeat(64)}`, bytes: Buffer.from('a') }])).values(),
+  ]
+  const { chunks } = parts.maps
+  const hold = (now: number) => parts.environment.write(() => chunks.holdGarbage(1, now))
+  hold(Date.now())
+  await parts.writer.run({ type: 'markGarbage', blobKeys: [blobKey as Buffer] })
+  await parts.blobs.collectGarbage()
+  t.ok(parts.blobs.exists(blobKey as Buffer))
+  // one that was not renewed, as after SIGKILL
+  hold(Date.now() - 3_600_000)
+  await parts.blobs.collectGarbage()
+  t.notOk(parts.blobs.exists(blobKey as Buffer))
+  await parts.close()
+})
+
+const store = join(path, 'store')
+await makeStore(store, 20)
+
+/** Asserts that a target has no backup, and nothing is left beside it. */
+function hasNoBackup(t: Test, target: string): void {
+  t.notOk(existsSync(target))
+  t.strictSame(
+    readdirSync(path).filter((name) => name.includes('unfinished')),
+    [],
+  )
+}
+
+t.test('a damaged store, a stopped backup and a wrong target leave nothing with the name', async (t) => {
+  const damaged = join(path, 'damaged')
+  await makeStore(damaged, 20)
+  damageRecord(damaged, 7)
+  const target = join(path, 'no-backup')
+  await t.rejects(backUpLmdbStore(damaged, target), {
+    code: 'store-damaged',
+    message: /Record 7 of the log is damaged/,
+  })
+  hasNoBackup(t, target)
+
+  const controller = new AbortController()
+  const onProgress = () => controller.abort(new Error('stopped'))
+  await t.rejects(backUpLmdbStore(store, target, { signal: controller.signal, onProgress }), { message: 'stopped' })
+  hasNoBackup(t, target)
+
+  await t.rejects(backUpLmdbStore(store, join(store, 'events', 'x')), { code: 'invalid-argument' })
+  await t.rejects(backUpLmdbStore(join(path, 'none'), target), { code: 'store-missing' })
+  mkdirSync(join(path, 'full'))
+  writeFileSync(join(path, 'full', 'x'), '')
+  await t.rejects(backUpLmdbStore(store, join(path, 'full')), { code: 'invalid-argument', message: 'not an empty' })
+  hasNoBackup(t, target)
+})
+
+t.test('a process that is killed in the middle of a backup leaves nothing with the name', async (t) => {
+  const target = join(path, 'killed')
+  const program = `
+    import { backUpLmdbStore } from ${JSON.stringify(builtStore)}
+    await backUpLmdbStore(...process.argv.slice(1), { onProgress: () => process.kill(process.pid, 'SIGKILL') })
+  `
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program, store, target], {
+    stdio: 'ignore',
+    env: { ...process.env, NODE_OPTIONS: '' },
+  })
+  t.strictSame(await once(child, 'exit'), [null, 'SIGKILL'])
+  t.notOk(existsSync(target))
+  t.match(await backUpLmdbStore(store, target), { events: 40 })
+})

@@ -1,0 +1,79 @@
+import { closeSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { createIngest } from '@ingest/core'
+import { openDataPages } from '../../src/backup/data-pages.ts'
+import { type Environment, openEnvironment } from '../../src/environment/environment.ts'
+import { openIdentity } from '../../src/environment/identity.ts'
+import { sequenceKey } from '../../src/environment/row-keys.ts'
+import { createIndexer } from '../../src/ids/indexer.ts'
+import { createLogReader } from '../../src/ids/log-reader.ts'
+import { openIdTables } from '../../src/ids/run-list.ts'
+import { openLmdbStore } from '../built-store.ts'
+
+export const projectId = 'p'
+export const map = { placeId: '1', buildId: 'b' }
+
+/** Makes a store with so many batches of two events, of which every second is larger than a page, a key and a map. */
+export async function makeStore(directory: string, batches: number): Promise<string> {
+  const ingest = createIngest({ store: await openLmdbStore(directory, { internals: { entriesPerFlush: 16 } }) })
+  const project = ingest.project(projectId)
+  const { key } = await ingest.keys.create(projectId)
+  await project.publishMap({ ...map, map: { walls: 'x'.repeat(9000) } })
+  await project.publishMap({ placeId: '2', buildId: 'b', map: { walls: 2 } })
+  for (let batch = 1; batch <= batches; batch++) {
+    const filler = 'f'.repeat(batch % 2 === 0 ? 9000 : 10)
+    const events = [0, 1].map((i) => ({ projectId, eventId: `e-${batch}-${i}`, buildId: `b${batch % 3}`, filler }))
+    await project.submitBatch({ events })
+  }
+  await ingest.close()
+  await buildIndex(directory)
+  return key
+}
+
+/** Moves the ids of a closed store into runs, as the thread of an open one does in time. */
+async function buildIndex(directory: string): Promise<void> {
+  const [events, ids] = ['events', 'ids'].map((name) => openEnvironment(join(directory, name))) as [
+    Environment,
+    Environment,
+  ]
+  const seed = openIdentity(events, directory, []).hashKey.toString('hex')
+  const log = createLogReader(events, events.table('log'))
+  const indexer = createIndexer({ tables: openIdTables(ids), log, seed, entriesPerFlush: 16 })
+  while (indexer.step() !== 'idle');
+  await Promise.all([events.root.close(), ids.root.close()])
+}
+
+/** Flips a bit in the payload of a record of the log. */
+export function damageRecord(directory: string, sequence: number): void {
+  const path = join(directory, 'events', 'data.mdb')
+  const pages = openDataPages(path)
+  const row = [...pages.rows('log')].find(({ key }) => key.equals(sequenceKey(sequence)))
+  pages.close()
+  if (!row) throw new Error(`there is no record ${sequence}`)
+  // a page begins with its number
+  const page = Number(Buffer.from(row.value.buffer, 0, 8).readBigUInt64LE())
+  flipBit(path, page * 4096 + row.value.byteOffset + 60)
+}
+
+/** Flips a bit of these bytes, which are in a file once. */
+export function flipIn(path: string, bytes: Buffer): void {
+  const at = readFileSync(path).indexOf(bytes)
+  if (at === -1) throw new Error('the bytes are not in the file')
+  flipBit(path, at)
+}
+
+function flipBit(path: string, at: number): void {
+  const file = openSync(path, 'r+')
+  const byte = Buffer.alloc(1)
+  readSync(file, byte, 0, 1, at)
+  byte[0] = (byte[0] as number) ^ 1
+  writeSync(file, byte, 0, 1, at)
+  closeSync(file)
+}
+
+/** Overwrites pages of a file with zeros. */
+export function zeroPages(path: string, pages: readonly number[]): void {
+  const file = openSync(path, 'r+')
+  for (const page of pages) writeSync(file, Buffer.alloc(4096), 0, 4096, page * 4096)
+  closeSync(file)
+}

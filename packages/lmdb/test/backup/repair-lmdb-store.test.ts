@@ -1,0 +1,152 @@
+import { cpSync, readdirSync, readFileSync, truncateSync } from 'node:fs'
+import { join } from 'node:path'
+import { createIngest } from '@ingest/core'
+import t from 'tap'
+import { openDataPages } from '../../src/backup/data-pages.ts'
+import { builtStore } from '../built-store.ts'
+import { damageRecord, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
+
+const { openLmdbStore, repairLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
+
+const path = t.testdir()
+const whole = join(path, 'whole')
+const batches = 400
+const key = await makeStore(whole, batches)
+const allIds = Array.from({ length: batches }, (_, i) => [`e-${i + 1}-0`, `e-${i + 1}-1`]).flat()
+
+function copy(name: string): string {
+  const directory = join(path, name)
+  cpSync(whole, directory, { recursive: true })
+  return directory
+}
+
+const bytesOf = (directory: string) =>
+  ['events', 'chunks', 'ids'].map((name) => readFileSync(join(directory, name, 'data.mdb'), 'base64'))
+
+/** Repairs a copy of the store after some damage, and opens the result. */
+async function repair(name: string, damage: (directory: string) => void) {
+  const directory = copy(name)
+  damage(directory)
+  const before = bytesOf(directory)
+  const target = join(path, `${name}, repaired`)
+  const report = await repairLmdbStore(directory, target)
+  t.strictSame(bytesOf(directory), before, 'the damaged store is not changed')
+  const ingest = createIngest({ store: await openLmdbStore(target, { create: false }) })
+  const project = ingest.project(projectId)
+  const ids: string[] = []
+  for await (const { bytes } of project.readEvents()) ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  return { report, ingest, project, ids }
+}
+
+const idsOf = (batch: number) => [`e-${batch}-0`, `e-${batch}-1`]
+const without = (...lost: number[]) => allIds.filter((id) => !lost.some((batch) => idsOf(batch).includes(id)))
+
+/** The pages of the leaves of a table, and of the rest of its tree. */
+function pagesOf(directory: string, table: string): number[] {
+  const pages = openDataPages(join(directory, 'events', 'data.mdb'))
+  const found = new Set([...pages.rows(table)].map(({ page }) => page))
+  pages.close()
+  return [...found]
+}
+
+t.test('of a store without damage everything is saved, and earlier cursors are refused', async (t) => {
+  const store = await openLmdbStore(whole)
+  const after = await store.lastCursor(projectId)
+  await store.close()
+  const { report, ingest, project, ids } = await repair('no damage', () => {})
+  t.match(report, { records: batches, events: batches * 2, maps: 2, projects: 1, mayHaveErased: false })
+  t.strictSame(report.lost, { records: [], recordCount: 0, events: [], maps: [], keysOf: [], tables: [] })
+  t.strictSame(ids, allIds)
+  t.equal(await ingest.authenticate({ projectId, key, scope: 'read' }), true)
+  t.match(await project.getMap(map), { frozen: false })
+  t.ok(await project.getMapContent(map))
+  t.match(await project.submitBatch({ events: [{ projectId, eventId: 'e-7-1', buildId: 'b' }] }), { duplicates: 1 })
+  await t.rejects(project.readEvents({ after })[Symbol.asyncIterator]().next(), { code: 'invalid-cursor' })
+  await ingest.close()
+})
+
+t.test('flipped bits lose their records only, and are listed', async (t) => {
+  const { report, ingest, ids } = await repair('flipped bits', (directory) => {
+    for (const sequence of [7, 8, 200]) damageRecord(directory, sequence)
+  })
+  t.strictSame(ids, without(7, 8, 200))
+  t.match(report.lost, {
+    records: [
+      { from: 7, to: 8, projectId },
+      { from: 200, to: 200, projectId },
+    ],
+    recordCount: 3,
+    events: [{ projectId, events: 6 }],
+  })
+  await ingest.close()
+})
+
+t.test('a map whose bytes are damaged is listed, the others are saved', async (t) => {
+  const { report, ingest, project } = await repair('a damaged map', (directory) =>
+    flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
+  )
+  t.strictSame(report.lost.maps, [{ projectId, ...map }])
+  t.notOk(await project.getMap(map))
+  t.ok(await project.getMapContent({ placeId: '2', buildId: 'b' }))
+  await ingest.close()
+})
+
+t.test('a run of zeroed pages loses what is in it', async (t) => {
+  const { report, ingest, ids } = await repair('zeroed pages', (directory) => {
+    zeroPages(join(directory, 'events', 'data.mdb'), pagesOf(directory, 'log').slice(3, 6))
+  })
+  t.ok(ids.length > allIds.length / 2 && ids.length < allIds.length)
+  t.equal(report.lost.events[0]?.events, allIds.length - ids.length)
+  t.equal(report.events, ids.length)
+  await ingest.close()
+})
+
+t.test('records that no page leads to any more are found', async (t) => {
+  const directory = join(whole, 'events', 'data.mdb')
+  const leaves = new Set(
+    ['log', 'project-log', 'freezes', 'projects', 'meta'].flatMap((table) => pagesOf(whole, table)),
+  )
+  const { ingest, ids } = await repair('without branches', (damaged) => {
+    zeroPages(join(damaged, 'events', 'data.mdb'), branchPages(directory, leaves))
+  })
+  t.strictSame(ids, allIds)
+  await ingest.close()
+})
+
+/** The pages of a file that are branches of a tree. */
+function branchPages(file: string, leaves: ReadonlySet<number>): number[] {
+  const bytes = readFileSync(file)
+  const branches: number[] = []
+  for (let page = 2; page * 4096 < bytes.length; page++) {
+    const isOwn = Number(bytes.readBigUInt64LE(page * 4096)) === page
+    if (isOwn && (bytes.readUInt16LE(page * 4096 + 18) & 7) === 1 && !leaves.has(page)) branches.push(page)
+  }
+  if (branches.length === 0) throw new Error('the log has no branches')
+  return branches
+}
+
+t.test('of a truncated file the front is saved', async (t) => {
+  const { report, ingest, ids } = await repair('a truncated file', (directory) => {
+    truncateSync(join(directory, 'events', 'data.mdb'), 2 ** 20)
+  })
+  t.ok(ids.length > 0 && ids.length < allIds.length)
+  t.equal(report.events, ids.length)
+  await ingest.close()
+})
+
+t.test('without its header and its projects, a store is saved by what is in its records', async (t) => {
+  const { report, ingest, ids } = await repair('no header', (directory) => {
+    zeroPages(join(directory, 'events', 'data.mdb'), [0, 1, ...pagesOf(directory, 'projects')])
+  })
+  t.strictSame(ids, allIds)
+  t.strictSame(report.lost.keysOf, [projectId])
+  t.equal(report.mayHaveErased, true)
+  await ingest.close()
+})
+
+t.test('a store that is open, a target inside it, and one that is not empty are refused', async (t) => {
+  await t.rejects(repairLmdbStore(whole, join(whole, 'x')), { code: 'invalid-argument', message: 'is inside of' })
+  await t.rejects(repairLmdbStore(whole, path), { code: 'invalid-argument', message: 'is not an empty directory' })
+  await t.rejects(repairLmdbStore(join(path, 'none'), join(path, 'x')), { code: 'store-missing' })
+  t.notOk(readdirSync(path).some((name) => name.includes('unfinished')))
+})

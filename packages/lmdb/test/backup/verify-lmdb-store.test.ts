@@ -1,0 +1,150 @@
+import { cpSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { openDataPages } from '../../src/backup/data-pages.ts'
+import { openEnvironment, type Table } from '../../src/environment/environment.ts'
+import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
+import { builtStore } from '../built-store.ts'
+import { damageRecord, flipIn, makeStore, projectId, zeroPages } from './damaged-store.ts'
+
+const { verifyLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
+
+const path = t.testdir()
+const whole = join(path, 'whole')
+await makeStore(whole, 40)
+
+function copy(name: string): string {
+  const directory = join(path, name)
+  cpSync(whole, directory, { recursive: true })
+  return directory
+}
+
+/** Changes rows of a table of `events/`. */
+async function change(directory: string, table: string, work: (rows: Table) => void): Promise<void> {
+  const environment = openEnvironment(join(directory, 'events'))
+  const rows = environment.table(table)
+  environment.write(() => work(rows))
+  await environment.root.close()
+}
+
+t.test('a whole store has no problems, and its files are not changed', async (t) => {
+  const files = () => ['events', 'chunks', 'ids'].map((name) => readFileSync(join(whole, name, 'data.mdb'), 'base64'))
+  const before = files()
+  const report = await verifyLmdbStore(whole)
+  t.match(report, { problems: [], problemCount: 0, records: 40, events: 80, maps: 2, chunks: 2, indexedIds: 80 })
+  t.strictSame(files(), before)
+})
+
+/** Damage, and what the report says of it. */
+const damages: Record<string, [damage: (directory: string) => unknown, problem: object]> = {
+  'a flipped bit in a record': [
+    (directory) => damageRecord(directory, 7),
+    { part: 'log', record: 7, message: 'Record 7 of the log is damaged.' },
+  ],
+  'a flipped bit in a large record': [(directory) => damageRecord(directory, 8), { part: 'log', record: 8 }],
+  'a missing record': [
+    (directory) => change(directory, 'log', (rows) => void rows.remove(sequenceKey(9))),
+    { part: 'log', record: 9 },
+  ],
+  'an entry of a project that is missing': [
+    (directory) => change(directory, 'project-log', (rows) => void rows.remove(projectKey(1, sequenceKey(5)))),
+    { part: 'log', record: 5, projectId, message: /is not in the log of its project/ },
+  ],
+  'an entry of a project without a record': [
+    (directory) =>
+      change(directory, 'project-log', (rows) => void rows.put(projectKey(1, sequenceKey(99)), Buffer.alloc(0))),
+    { part: 'counters', message: /40 records, and 41 entries/ },
+  ],
+  'wrong totals': [
+    (directory) => change(directory, 'totals', (rows) => void rows.put(projectKey(1), Buffer.alloc(24))),
+    { part: 'counters', projectId, message: /say 0 events, and the log has 80/ },
+  ],
+  'a build that is not frozen': [
+    (directory) => change(directory, 'freezes', (rows) => void rows.remove(projectKey(1, Buffer.from('b2')))),
+    { part: 'freezes', record: 2, projectId },
+  ],
+  'a project without a name': [
+    (directory) => change(directory, 'project-numbers', (rows) => void rows.remove(projectKey(1))),
+    { part: 'log', record: 1, message: /which has no name/ },
+  ],
+  'two records in the wrong order': [
+    (directory) =>
+      change(directory, 'log', (rows) => {
+        const [first, last] = [rows.getBinary(sequenceKey(1)), rows.getBinary(sequenceKey(40))] as [Buffer, Buffer]
+        rows.put(sequenceKey(1), last)
+        rows.put(sequenceKey(40), first)
+      }),
+    { part: 'index', message: /are not the same in [1-4] of 4,096 parts/ },
+  ],
+  'a flipped bit in the bytes of a map': [
+    (directory) => flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
+    { part: 'maps', projectId, message: /^Chunk sha256:\w+ has other bytes than its digest says/ },
+  ],
+  'a map without its manifest': [
+    (directory) => change(directory, 'manifests', (rows) => void rows.remove(sequenceKey(1))),
+    { part: 'maps', projectId, message: /map of place 1 and build b has a row or a manifest that is damaged/ },
+  ],
+  'a chunk without its reference': [
+    (directory) => change(directory, 'chunk-references', (rows) => void rows.clearSync()),
+    { part: 'maps', message: /without its reference/ },
+  ],
+  'a marked id index': [
+    (directory) => cpSync(join(directory, 'events', 'lock.mdb'), join(directory, 'ids', 'damaged')),
+    { part: 'index', message: /marked as damaged/ },
+  ],
+  'an id index of another log': [
+    async (directory) => {
+      const other = join(path, 'other')
+      await makeStore(other, 40)
+      cpSync(join(other, 'ids'), join(directory, 'ids'), { recursive: true })
+    },
+    { part: 'index', message: /of another store/ },
+  ],
+}
+
+for (const [what, [damage, problem]] of Object.entries(damages)) {
+  t.test(`verifying finds ${what}`, async (t) => {
+    const directory = copy(what)
+    await damage(directory)
+    const { problems, problemCount } = await verifyLmdbStore(directory)
+    t.ok(problemCount > 0)
+    t.ok(
+      problems.some((each) => isLike(each, problem)),
+      JSON.stringify(problems),
+    )
+    rmSync(directory, { recursive: true })
+  })
+}
+
+function isLike(actual: object, wanted: object): boolean {
+  return Object.entries(wanted).every(([name, value]) => {
+    const own = (actual as Record<string, unknown>)[name]
+    return value instanceof RegExp ? value.test(String(own)) : own === value
+  })
+}
+
+t.test('damaged pages are a report or an error, and never end this process', async (t) => {
+  const file = join(whole, 'events', 'data.mdb')
+  const pages = openDataPages(file)
+  const logPages = new Set([...pages.rows('log')].map(({ page }) => page))
+  pages.close()
+  const cases: Record<string, number[]> = {
+    'a leaf of the log': [...logPages].slice(0, 1),
+    'all leaves of the log': [...logPages],
+    'the first pages': [2, 3, 4, 5],
+  }
+  for (const [what, numbers] of Object.entries(cases)) {
+    const directory = copy(what)
+    zeroPages(join(directory, 'events', 'data.mdb'), numbers)
+    const outcome = await verifyLmdbStore(directory).then(
+      ({ problemCount }) => problemCount > 0,
+      ({ code }) => ['store-damaged', 'store-incompatible', 'store-failed'].includes(code),
+    )
+    t.equal(outcome, true, what)
+  }
+})
+
+t.test('a missing store is refused', async (t) => {
+  await t.rejects(verifyLmdbStore(join(path, 'none')), { code: 'store-missing' })
+  t.notOk(readdirSync(path).includes('none'))
+})
