@@ -5,6 +5,7 @@ import { checkCommand } from './commands/check.ts'
 import { completionCommand } from './commands/completion.ts'
 import { configCommand } from './commands/config.ts'
 import { copyCommand } from './commands/copy.ts'
+import { eraseCommand } from './commands/erase.ts'
 import { exportCommand } from './commands/export.ts'
 import { findCommand } from './commands/find.ts'
 import { keysCommand } from './commands/keys.ts'
@@ -13,6 +14,7 @@ import { migrateCommand } from './commands/migrate.ts'
 import { publishMapCommand } from './commands/publish-map.ts'
 import { repairCommand } from './commands/repair.ts'
 import { restoreCommand } from './commands/restore.ts'
+import { retainCommand } from './commands/retain.ts'
 import { sendCommand } from './commands/send.ts'
 import { serveCommand } from './commands/serve.ts'
 import { statsCommand } from './commands/stats.ts'
@@ -55,6 +57,8 @@ export function createProgram(io: Io): Command {
     publishMapCommand(io),
     mapsCommand(io),
     copyCommand(io),
+    retainCommand(io),
+    eraseCommand(io),
     migrateCommand(io),
     backupCommand(io),
     restoreCommand(io),

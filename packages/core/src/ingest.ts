@@ -1,6 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
+import {
+  type ErasedTotals,
+  type EraseSelection,
+  type ErasureOptions,
+  eraseEvents,
+  retainEvents,
+} from './events/erase-events.ts'
 import { eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
@@ -38,7 +45,7 @@ export interface Ingest<E = IngestEvent> extends Maps, ProjectStatsReader {
   /** The cursor of the last event, also of a project without events: only events stored later are behind it. */
   lastCursor(): Promise<Cursor>
   /**
-   * The stored event with this id; undefined without one.
+   * The stored event with this id; undefined without one. An erased event has no bytes, and its id in `erased`.
    *
    * @throws {IngestError} `invalid-argument` for an invalid event id
    */
@@ -97,6 +104,29 @@ export interface EmbeddedIngest<E = IngestEvent> {
   tally(): Readonly<Tally>
   /** Calls the observer until the returned function is called. */
   observe(observer: IngestObserver): () => void
+  /**
+   * Erases the events of a project of which the value at a JSON Pointer equals a value, such as all events of a player.
+   * Their bytes are deleted; their ids stay known, so that a retry stores nothing. The whole log is read. Events that are
+   * stored after the call began are not erased: stop their senders first, or call it again. Maps are not erased. Call
+   * `purgeErased` afterwards.
+   *
+   * @throws {IngestError} `invalid-argument`, or an error of the store; what was erased by then stays so
+   */
+  eraseEvents(projectId: string, selection: EraseSelection, options?: ErasureOptions): Promise<ErasedTotals>
+  /**
+   * Erases the events of a project that were received before a time, in milliseconds since 1970, in small steps with
+   * pauses, as `eraseEvents` does.
+   *
+   * @throws {IngestError} `invalid-argument`, or an error of the store
+   */
+  retainEvents(projectId: string, before: number, options?: ErasureOptions): Promise<ErasedTotals>
+  /**
+   * Resolves when the store's files contain no bytes of erased events. A database does this by itself, later: with one,
+   * it resolves at once.
+   *
+   * @throws {IngestError} `overloaded` while a long read, such as a backup, needs these bytes: call it again
+   */
+  purgeErased(): Promise<void>
   /** What the store measures of itself now; empty for a store that measures nothing. */
   measure(): Promise<readonly StoreMetric[]>
   /** Ends long polls, finishes pending calls, and closes the store. May be called twice. */
@@ -206,6 +236,15 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
         unwatch?.()
       }
     },
+    async eraseEvents(projectId, selection, options = {}) {
+      checkProjectId(projectId)
+      return eraseEvents(store, projectId, selection, options)
+    },
+    async retainEvents(projectId, before, options = {}) {
+      checkProjectId(projectId)
+      return retainEvents(store, projectId, before, options)
+    },
+    purgeErased: async () => store.purge?.(),
     measure: async () => (await store.measure?.()) ?? [],
     close() {
       notifier.close()

@@ -125,7 +125,8 @@ function scansOf(plan: Plan): Plan[] {
 /** Stores some of everything in one project, and copies its rows to other projects. */
 async function fill(url: string, store: Store): Promise<void> {
   for (let i = 0; i < perProject; i++) await store.append(projectId, batchOf(`e-${i}`, `f-${i}`))
-  await store.expire(projectId, Date.now() * 2)
+  // more batches than a query may read
+  for (let step = 0; step < 2; step++) await store.expire(projectId, Date.now() * 2)
   const ingest = createIngest({ store })
   await ingest.keys.create(projectId)
   for (let i = 0; i < perProject; i++) {

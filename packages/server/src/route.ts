@@ -66,7 +66,11 @@ export async function runRoute(
   const { limiter, cancellation, publicationBytesMax } = services
   if (record?.isLogged) setKeyId(record, request)
   const projectId = await authenticateRequest(services, request.headers, scope)
-  if (record) Object.assign(record, { projectId, budget, authenticatedAt: performance.now() })
+  if (record) {
+    record.projectId = projectId
+    record.budget = budget
+    record.authenticatedAt = performance.now()
+  }
   const limit = typeof concurrency === 'string' ? concurrency : concurrency(request)
   const release = services.concurrency[limit].acquire(projectId)
   try {

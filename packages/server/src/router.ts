@@ -162,14 +162,15 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
 
   return {
     hasRoute: (path) => routesByPath.has(path),
-    async respond(request) {
+    respond(request) {
       const requestId = requestIdOf(request.headers)
       const record = observer.begin(request, requestId, routesByPath.has(request.path) ? request.path : 'unknown')
       if (!record) return respond(request, requestId)
       const run = () => respond(request, requestId, record)
-      const response = await (record.span ? record.span.run(run) : run())
-      response.body = observer.end(record, response)
-      return response
+      return (record.span ? record.span.run(run) : run()).then((response) => {
+        response.body = observer.end(record, response)
+        return response
+      })
     },
   }
 }

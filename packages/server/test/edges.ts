@@ -8,14 +8,9 @@ import type { HandlerOptions } from '../src/router.ts'
 import { serve } from '../src/serve.ts'
 import { certificateA } from './certificates.ts'
 import { faultsOf } from './openapi/check-exchange.ts'
-import { openRaw, type RawResponse } from './raw-connection.ts'
+import { openRaw, type RawResponse, type Sent } from './raw-connection.ts'
 
-export interface Sent {
-  method?: string
-  path?: string
-  headers?: readonly (readonly [string, string])[]
-  body?: string | Uint8Array
-}
+export type { Sent }
 
 export interface Edge {
   /** Sends a request; the test fails if the response is not as the OpenAPI document says. */

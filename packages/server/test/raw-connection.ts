@@ -1,6 +1,14 @@
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 
+/** A request: by default a POST of a batch. */
+export interface Sent {
+  method?: string
+  path?: string
+  headers?: readonly (readonly [string, string])[]
+  body?: string | Uint8Array
+}
+
 export interface RawResponse {
   status: number
   /** By lower-case name. */

@@ -213,7 +213,7 @@ const cases: Case[] = [
   },
   ...(
     [
-      ['another key by Bearer', [good, ...bearer('Bearer reading')]],
+      ['another key by Bearer', [...credentials(projectId, 'reading'), ...bearer('Bearer good')]],
       ['no key by Bearer', [good, ...bearer('Bearer')]],
       ['two keys by Bearer', [good, ...bearer('Bearer good good')]],
       ['Bearer twice', [good, ...bearer('Bearer good'), ...bearer('Bearer good')]],

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { addTargetOptions, connect, parseTarget } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
-import { writeStdout } from '../io.ts'
+import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption } from '../options.ts'
 import { toIsoTime } from '../terminal/format.ts'
 
@@ -25,8 +25,17 @@ export function findCommand(io: Io): Command {
           const message = `The project ${target.project} has no event ${eventId}.`
           throw new CommandFailure({ exitCode: exitCode.refused, code: 'event-not-found', message, retryable: false })
         }
-        const { cursor, receivedAt, bytes } = event
+        const { cursor, receivedAt, bytes, erased } = event
         const receivedText = toIsoTime(receivedAt)
+        if (erased !== undefined) {
+          if (json) await writeJson(io, { ok: true, cursor, receivedAt: receivedText, erased })
+          else
+            await writeStdout(
+              io,
+              `received  ${receivedText}\ncursor    ${cursor}\nerased    its id is known, its bytes are deleted\n`,
+            )
+          return
+        }
         const line = eventLine(event)
         const text = json
           ? Buffer.concat([
@@ -46,7 +55,7 @@ export function findCommand(io: Io): Command {
 }
 
 const findHelp = `
-Exit code 3: the event is not stored.
+Exit code 3: the event is not stored. An erased event prints no bytes; with --json, its id is in "erased".
 
 Examples:
   ingest find e-1 --data data/games --project demo

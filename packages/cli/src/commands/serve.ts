@@ -29,6 +29,8 @@ export function serveCommand(io: Io): Command {
 const serveHelp = `
 Prints "listening on http://…" to stdout when it accepts requests, an object with --json, and logs to stderr.
 SIGTERM and SIGINT start a graceful shutdown: requests in flight are completed, new ones get 503, the exit code is 0.
+SIGHUP reloads the TLS certificate and the log level. A setting comes from its option, else from its variable, else from
+its key in the file of settings, such as "logLevel": \`ingest config\` prints what is in force and where it comes from.
 Bursts may reach 2 times the requests, 5 times the events, 16 times the bytes of maps and 4 times the bytes read per
 second. Bodies of batches are limited to 512 bytes per event of the limit. Sizes may be written as 512K, 32M or 1G.
 Any number of servers may have a store open: a directory on one machine, a database on several.

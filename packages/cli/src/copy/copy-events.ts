@@ -1,5 +1,5 @@
 import { createHash, type Hash } from 'node:crypto'
-import type { Cursor, Store, StoredEvent } from '@ingest/core'
+import type { BuildEntry, Cursor, Store, StoredEvent } from '@ingest/core'
 import { formatCount } from '../terminal/format.ts'
 import { copyRefused, copyWrong } from './copy-failure.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
@@ -47,13 +47,14 @@ export async function compareEvents(
   const sourceHash = createHash('sha256')
   const copy: EventCopy = { projectId, begin, end, sourceHash, targetHash: sourceHash }
   if (begin > 0) {
-    const copied = target.read(projectId, { limit: begin })[Symbol.asyncIterator]()
+    const copied = target.read(projectId, { limit: begin, erased: true })[Symbol.asyncIterator]()
     let count = 0
-    for await (const event of source.read(projectId, { limit: begin })) {
+    for await (const event of source.read(projectId, { limit: begin, erased: true })) {
       signal.throwIfAborted()
       const { value: own } = await copied.next()
       count++
       if (!own || !isSameEvent(event, own)) throw differs(`number ${count}`)
+      if (event.erased !== undefined && own.erased === undefined) await target.erase(projectId, [event.erased])
       hashEvent(sourceHash, event)
       copy.sourceAfter = event.cursor
       copy.targetAfter = own.cursor
@@ -63,12 +64,23 @@ export async function compareEvents(
   return { ...copy, targetHash: sourceHash.copy() }
 }
 
-function isSameEvent(a: StoredEvent, b: StoredEvent): boolean {
-  return a.receivedAt === b.receivedAt && Buffer.compare(a.bytes, b.bytes) === 0
+/** An event that was erased in the source since an earlier copy is the same, and is erased in the target. */
+function isSameEvent(event: StoredEvent, own: StoredEvent): boolean {
+  if (event.receivedAt !== own.receivedAt) return false
+  if (event.erased === undefined) return own.erased === undefined && Buffer.compare(event.bytes, own.bytes) === 0
+  return event.erased === (own.erased ?? idOf(own))
+}
+
+function idOf({ bytes }: StoredEvent): string {
+  return JSON.parse(Buffer.from(bytes).toString()).eventId
 }
 
 /** A line of `ingest export` without its cursor, but with the exact bytes of the event. */
-function hashEvent(hash: Hash, { receivedAt, bytes }: StoredEvent): void {
+function hashEvent(hash: Hash, { receivedAt, bytes, erased }: StoredEvent): void {
+  if (erased !== undefined) {
+    hash.update(`${JSON.stringify({ receivedAt, erased })}\n`)
+    return
+  }
   hash.update(`{"receivedAt":${receivedAt},"event":`)
   hash.update(bytes)
   hash.update('}\n')
@@ -77,7 +89,8 @@ function hashEvent(hash: Hash, { receivedAt, bytes }: StoredEvent): void {
 /** The events of the source that the target lacks. */
 async function* readMissing({ source }: CopyStores, copy: EventCopy): AsyncGenerator<StoredEvent> {
   const { projectId, begin, end, sourceAfter: after } = copy
-  if (begin < end) yield* source.read(projectId, { limit: end - begin, ...(after !== undefined && { after }) })
+  if (begin < end)
+    yield* source.read(projectId, { limit: end - begin, erased: true, ...(after !== undefined && { after }) })
 }
 
 /** The first event of the source that the target lacks. */
@@ -120,13 +133,24 @@ export async function appendMissing(
   copies: readonly EventCopy[],
   onEvents: OnEvents,
 ): Promise<void> {
-  const { target, signal } = stores
+  const { source, target, signal } = stores
+  const freezes = new Map<string, Map<number, string[]>>()
   let inFlight: Promise<void> = Promise.resolve()
 
   async function append(projectId: string, group: readonly StoredEvent[]): Promise<void> {
-    const { stored } = await target.append(projectId, toBatch(group, target.hashKey))
+    const builds = group.some(({ erased }) => erased !== undefined)
+      ? await frozenAt(projectId, receivedAtOf(group))
+      : []
+    const { stored } = await target.append(projectId, toBatch(group, target.hashKey, builds))
     if (!stored.every(Boolean)) throw writtenMeanwhile(projectId)
     onEvents(group.length)
+  }
+
+  /** The builds that froze at this time: the event that froze them may be erased. */
+  async function frozenAt(projectId: string, time: number): Promise<string[]> {
+    const builds = freezes.get(projectId) ?? (await listFreezes(source, projectId))
+    freezes.set(projectId, builds)
+    return builds.get(time) ?? []
   }
 
   for await (const { copy, group } of mergeByTime(stores, copies)) {
@@ -137,6 +161,27 @@ export async function appendMissing(
     inFlight.catch(() => {})
   }
   await inFlight
+}
+
+/** The builds that froze at each time. */
+async function listFreezes(source: Store, projectId: string): Promise<Map<number, string[]>> {
+  const builds = new Map<number, string[]>()
+  for await (const { buildId, frozenAt } of listFrozen(source, projectId)) {
+    if (frozenAt !== undefined) builds.set(frozenAt, [...(builds.get(frozenAt) ?? []), buildId])
+  }
+  return builds
+}
+
+const buildsPageSize = 1000
+
+/** The frozen builds of a project. */
+export async function* listFrozen(store: Store, projectId: string): AsyncGenerator<BuildEntry> {
+  for (let after: string | undefined; ; ) {
+    const page = await store.builds(projectId, { limit: buildsPageSize, ...(after !== undefined && { after }) })
+    for (const build of page) if (build.frozenAt !== undefined) yield build
+    if (page.length < buildsPageSize) return
+    after = page.at(-1)?.buildId
+  }
 }
 
 function writtenMeanwhile(projectId: string): Error {
@@ -158,7 +203,10 @@ export async function verifyEvents(
   if (events > end) throw writtenMeanwhile(projectId)
   let count = begin
   if (begin < end) {
-    for await (const event of target.read(projectId, targetAfter === undefined ? {} : { after: targetAfter })) {
+    for await (const event of target.read(projectId, {
+      erased: true,
+      ...(targetAfter !== undefined && { after: targetAfter }),
+    })) {
       signal.throwIfAborted()
       hashEvent(targetHash, event)
       count++

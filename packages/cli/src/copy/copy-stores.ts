@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { BuildEntry, Store } from '@ingest/core'
+import type { Store } from '@ingest/core'
 import {
   appendMissing,
   type CopyStores,
   compareEvents,
   type EventCopy,
   firstMissing,
+  listFrozen,
   verifyEvents,
 } from './copy-events.ts'
 import { copyRefused, copyWrong } from './copy-failure.ts'
@@ -145,17 +146,6 @@ async function newestOf(store: Store, projectIds: readonly string[]): Promise<nu
   let newest = Number.NEGATIVE_INFINITY
   for (const projectId of projectIds) newest = Math.max(newest, (await store.totals(projectId)).lastAt ?? newest)
   return newest
-}
-
-const buildsPageSize = 1000
-
-async function* listFrozen(store: Store, projectId: string): AsyncGenerator<BuildEntry> {
-  for (let after: string | undefined; ; ) {
-    const page = await store.builds(projectId, { limit: buildsPageSize, ...(after !== undefined && { after }) })
-    for (const build of page) if (build.frozenAt !== undefined) yield build
-    if (page.length < buildsPageSize) return
-    after = page.at(-1)?.buildId
-  }
 }
 
 /**

@@ -11,7 +11,7 @@ export async function* groupEvents(events: AsyncIterable<StoredEvent>): AsyncGen
   let group: StoredEvent[] = []
   let bytes = 0
   for await (const event of events) {
-    const eventBytes = event.bytes.length + comma.length
+    const eventBytes = (event.bytes.length || JSON.stringify(event.erased).length * 2) + comma.length
     const isFull = group.length === batchEventsMax || bytes + eventBytes > batchBytesMax
     if (group[0] && (isFull || group[0].receivedAt !== event.receivedAt)) {
       yield group
@@ -27,18 +27,27 @@ export async function* groupEvents(events: AsyncIterable<StoredEvent>): AsyncGen
 
 /**
  * The batch of a group of events. Only their ids and builds are read: what was stored is not validated again, as the rules
- * may have become stricter since.
+ * may have become stricter since. An erased event becomes a tombstone, with one of the builds that erased events froze.
  */
-export function toBatch(group: readonly StoredEvent[], hashKey: Uint8Array = randomBytes(16)): AppendBatch {
+export function toBatch(
+  group: readonly StoredEvent[],
+  hashKey: Uint8Array = randomBytes(16),
+  frozenBy: readonly string[] = [],
+): AppendBatch {
   const parts: Uint8Array[] = [bodyStart]
   const events: AppendEvent[] = []
   let at = bodyStart.length
-  for (const { bytes } of group) {
+  const referenced = new Set(
+    frozenBy.length === 0 ? [] : group.map(({ bytes, erased }) => (erased === undefined ? buildOf(bytes) : undefined)),
+  )
+  const builds = frozenBy.filter((buildId) => !referenced.has(buildId))
+  for (const { bytes: whole, erased } of group) {
+    const bytes = erased === undefined ? whole : Buffer.from(JSON.stringify(erased))
     if (events.length > 0) {
       parts.push(comma)
       at += comma.length
     }
-    events.push(toAppendEvent(bytes, at))
+    events.push(erased === undefined ? toAppendEvent(bytes, at) : toTombstone(erased, bytes, at, builds.pop()))
     parts.push(bytes)
     at += bytes.length
   }
@@ -50,11 +59,21 @@ export function toBatch(group: readonly StoredEvent[], hashKey: Uint8Array = ran
 /** An event that starts at `start` of the body. */
 function toAppendEvent(bytes: Uint8Array, start: number): AppendEvent {
   const id = sliceMember(bytes, 'eventId') as Uint8Array
-  const build = sliceMember(bytes, 'buildId')
   const idStart = start + id.byteOffset - bytes.byteOffset
   const event = { eventId: parse(id), start, end: start + bytes.length, idStart, idEnd: idStart + id.length }
+  const buildId = buildOf(bytes)
+  return buildId === undefined ? event : { ...event, buildId }
+}
+
+function buildOf(bytes: Uint8Array): string | undefined {
+  const build = sliceMember(bytes, 'buildId')
   const buildId = build && parse(build)
-  return typeof buildId === 'string' ? { ...event, buildId } : event
+  return typeof buildId === 'string' ? buildId : undefined
+}
+
+function toTombstone(eventId: string, { length }: Uint8Array, start: number, buildId: string | undefined): AppendEvent {
+  const [idStart, end] = [start, start + length]
+  return { eventId, start, end, idStart, idEnd: end, ...(buildId !== undefined && { buildId }) }
 }
 
 function parse(json: Uint8Array) {

@@ -10,8 +10,8 @@ export interface Reloaded {
 }
 
 /**
- * After each SIGHUP, applies the TLS certificate, the log level and the retention of `read`, until the returned function
- * is called. If anything is invalid, an error is logged and nothing changes.
+ * After each SIGHUP, applies the TLS certificate and the log level of `read`, until the returned function is called. If
+ * anything is invalid, an error is logged and nothing changes.
  */
 export function reloadOnSignal(
   io: Io,

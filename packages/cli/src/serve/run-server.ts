@@ -24,7 +24,7 @@ export interface RunServerHooks {
 
 /**
  * Runs one server process: opens the store, listens until `io` has a SIGTERM or SIGINT, and drains. Resolves when all is
- * closed. SIGHUP, which ends a process by default, is ignored until it listens.
+ * closed. SIGHUP, which ends a process by default, is ignored where it reloads nothing.
  *
  * @throws {IngestError} the codes of `withIngest`; `invalid-argument` for an address that cannot be listened on
  * @throws {CommandFailure} `address-in-use`
@@ -33,6 +33,7 @@ export async function runServer(io: Io, settings: ServeSettings, hooks: RunServe
   const { onListening = (running) => announce(io, settings, running), isMeasured, reload, worker } = hooks
   const serverLog = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
   const log = worker ? serverLog.child({ worker: worker.id }) : serverLog
+  const ignoreHangups = io.onReload(() => {})
   let isListening = false
   await withIngest(io, toOpenOptions(io, settings, log), async (opened) => {
     const ingest = worker ? shareLimits(opened, settings, worker.count) : opened
@@ -47,9 +48,11 @@ export async function runServer(io: Io, settings: ServeSettings, hooks: RunServe
     ignoreReloads()
     signals.off()
     log.info(ingest.tally(), 'drained')
-  }).catch(async (error) => {
-    throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
   })
+    .catch(async (error) => {
+      throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
+    })
+    .finally(ignoreHangups)
 }
 
 /** Divides the rate limits between the workers. A database counts them itself, with those of other machines. */

@@ -292,7 +292,7 @@ export function settingsReader(command: Command, env: Io['env']): () => Reloaded
 
 /** Whether a running server takes over a change: see `reloadOnSignal`. */
 function isReloaded(name: string, before: unknown, now: unknown): boolean {
-  if (name === 'logLevel' || name === 'retain') return true
+  if (name === 'logLevel') return true
   // it cannot change between HTTP and HTTPS
   if (name === 'tlsCert' || name === 'tlsKey') return (before === undefined) === (now === undefined)
   return JSON.stringify(before) === JSON.stringify(now)

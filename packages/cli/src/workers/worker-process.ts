@@ -26,6 +26,9 @@ export interface WorkerProcess {
 
 /** Starts a worker. It shares the addresses that it listens on with the others. */
 export function startWorkerProcess(task: WorkerTask, env: Readonly<Record<string, string | undefined>>): WorkerProcess {
+  // each worker accepts by itself: a connection that Node's round robin passes to a worker that has just died stays open
+  // without a response
+  cluster.schedulingPolicy = cluster.SCHED_NONE
   // beside this file, in the sources as in the build
   cluster.setupPrimary({ exec: fileURLToPath(new URL('./worker.js', import.meta.url)), args: [] })
   // the primary serves the API of keys

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -257,4 +258,25 @@ t.test('what the command takes is valid by the JSON Schema, and other types and 
   t.ok(schema.Check({ $schema: 'x', retain: { demo: '30d', '*': 'off' }, cors: ['*'], trustProxy: ['::1'] }))
   for (const wrong of [{ port: 65536 }, { port: '1' }, { logLevel: 'loud' }, { drainTimeout: '1' }, { prot: 1 }])
     t.notOk(schema.Check(wrong), JSON.stringify(wrong))
+})
+
+t.test('the table of the docs has the options of serve, with their variables, keys and defaults', async (t) => {
+  const root = execFileSync('git', ['rev-parse', '--show-toplevel'], { encoding: 'utf8' }).trim()
+  const rows = readFileSync(join(root, 'docs/operations.md'), 'utf8').matchAll(
+    /^\| `(--[\w-]+)` +\| `(INGEST_\w+)` +\| (?:`(\w+)`)? +\| (.*?) +\|/gm,
+  )
+  const documented = Array.from(rows, ([, flag = '', variable, key, value = '']) => ({
+    key: key ?? 'config',
+    flag,
+    variable,
+    value: ['-', 'one of them'].includes(value) ? null : value.replaceAll('`', ''),
+  }))
+  const settings = Object.entries(await settingsOf([])).filter(([key]) => key !== 'adminToken')
+  const actual = settings.map(([key, { value }]) => ({
+    key,
+    flag: key === 'migrate' ? '--no-migrate' : toFlag(key),
+    variable: toVariable(key),
+    value: key === 'migrate' ? 'off' : key === 'config' ? 'ingest.config.json' : value === null ? null : String(value),
+  }))
+  t.strictSame(documented, actual)
 })

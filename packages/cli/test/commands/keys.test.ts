@@ -126,16 +126,16 @@ t.test('list prints the keys without a secret or its hash', async (t) => {
   const table = await keys('list')
   const day = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z'
   const lines = [
-    'KEY {7}STATE {4}CREATED {19}EXPIRES {19}SCOPES',
-    `${idOf(all)}  active   ${day}  never {19}  events:write,maps:write,read`,
-    `${idOf(short)}  revoked  ${day}  2100-01-02T03:04:05.000Z  read`,
+    'KEY {7}STATE {4}CREATED {19}EXPIRES {19}LAST USED  SCOPES',
+    `${idOf(all)}  active   ${day}  never {19}  never {4}  events:write,maps:write,read`,
+    `${idOf(short)}  revoked  ${day}  2100-01-02T03:04:05.000Z  never {4}  read`,
   ]
   t.match(table, { code: 0, stdout: new RegExp(`^${lines.join('\\n')}\\n$`), stderr: /^$/ })
 
   const json = await keys('list', '--json')
   const time = new RegExp(`^${day}$`)
   t.match(JSON.parse(json.stdout).keys, [
-    { keyId: idOf(all), state: 'active', createdAt: time, expiresAt: null, revokedAt: null },
+    { keyId: idOf(all), state: 'active', createdAt: time, expiresAt: null, revokedAt: null, lastUsedAt: null },
     { keyId: idOf(short), state: 'revoked', createdAt: time, expiresAt: '2100-01-02T03:04:05.000Z', revokedAt: time },
   ])
   for (const { stdout } of [table, json]) {

@@ -131,8 +131,8 @@ export interface ReadMark {
 }
 
 /**
- * Parses NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` a line, or `{"cursor":"…"}`. The bytes of an event
- * are sliced from its line, never serialized again.
+ * Parses NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` a line, `{"cursor":"…"}`, or an
+ * erased event with its id in `erased`. The bytes of an event are sliced from its line, never serialized again.
  *
  * @throws {IngestError} `unexpected-response`
  */
@@ -158,9 +158,12 @@ export async function* parseEventLines(body: AsyncIterable<Uint8Array>): AsyncGe
 
 function parseLine(line: Buffer): StoredEvent | ReadMark {
   const mark = line.indexOf(eventMark)
-  const { cursor, receivedAt } = parseHead(mark === -1 ? line.toString() : `${line.toString('utf8', 0, mark)}}`)
+  const { cursor, receivedAt, erased } = parseHead(mark === -1 ? line.toString() : `${line.toString('utf8', 0, mark)}}`)
   if (typeof cursor === 'string') {
     if (mark === -1 && receivedAt === undefined) return { cursor }
+    if (mark === -1 && Number.isSafeInteger(receivedAt) && typeof erased === 'string') {
+      return { cursor, receivedAt: receivedAt as number, bytes: Buffer.alloc(0), erased }
+    }
     if (mark !== -1 && Number.isSafeInteger(receivedAt) && line.at(-1) === closingBrace) {
       return { cursor, receivedAt: receivedAt as number, bytes: line.subarray(mark + eventMark.length, -1) }
     }
@@ -168,7 +171,7 @@ function parseLine(line: Buffer): StoredEvent | ReadMark {
   throw unexpectedResponse('a line does not hold an event')
 }
 
-function parseHead(text: string): { cursor?: unknown; receivedAt?: unknown } {
+function parseHead(text: string): { cursor?: unknown; receivedAt?: unknown; erased?: unknown } {
   try {
     return JSON.parse(text) ?? {}
   } catch {

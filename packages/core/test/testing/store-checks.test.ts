@@ -52,6 +52,7 @@ t.test('the names of the checks are unique', async (t) => {
 t.test('a store that checks and then writes fails the races, and nothing else', async (t) => {
   t.strictSame(await failing(openCheckThenActStore), [
     'of 50 concurrent updates of a project none is lost',
+    'uses of keys are noted beside concurrent revocations and rotations, and undo none',
     'of 16 concurrent appends of a batch exactly one stores each event',
     'overlapping concurrent batches store each event once, with the bytes of the append that reports it',
     'concurrent appends that freeze one build agree on when, and one reports it',

@@ -4,7 +4,7 @@ import type { ErrorCode } from '@ingest/core'
 export interface RequestRecord {
   requestId: string
   /** Of the header `traceparent`, or of the span of the request. */
-  traceId?: string
+  traceId?: string | undefined
   /** The path in the table of routes, or `unknown`: never the path of the request. */
   route: string
   method: string
@@ -12,19 +12,19 @@ export interface RequestRecord {
   clientAddress(): string | undefined
   startedAt: number
   /** The id of the key, which is not secret; only if the request is logged. */
-  keyId?: string
+  keyId?: string | undefined
   /** Once the request is authenticated. */
-  projectId?: string
-  authenticatedAt?: number
+  projectId?: string | undefined
+  authenticatedAt?: number | undefined
   /** The rate limits that the route counts against. */
-  budget?: string
+  budget?: string | undefined
   /** When the body of a batch was complete. */
-  bodyAt?: number
+  bodyAt?: number | undefined
   /** When the handler returned. */
-  handledAt?: number
+  handledAt?: number | undefined
   /** The outcomes of a batch. */
-  outcome?: { accepted: number; duplicates: number; rejected: number }
-  code?: ErrorCode
+  outcome?: { accepted: number; duplicates: number; rejected: number } | undefined
+  code?: ErrorCode | undefined
   /** At the end of the response. */
   status: number
   endedAt: number

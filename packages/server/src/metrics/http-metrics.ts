@@ -88,13 +88,14 @@ export function createHttpMetrics(registry: Registry): HttpMetrics {
     begin() {
       inFlight++
     },
-    end({ route, method, status, code, startedAt, endedAt, ...times }) {
+    end(record) {
       inFlight--
+      const { route, method, status, code, startedAt, endedAt } = record
       const key = `${route} ${methods.has(method) ? method : 'other'} ${status}`
       requests.set(key, (requests.get(key) ?? 0) + 1)
       durations.observe((endedAt - startedAt) / 1000, route)
       if (code !== undefined) problems.set(code, (problems.get(code) ?? 0) + 1)
-      const { outcome, authenticatedAt, bodyAt, handledAt } = times
+      const { outcome, authenticatedAt, bodyAt, handledAt } = record
       if (outcome === undefined || authenticatedAt === undefined || bodyAt === undefined) return
       steps.observe((authenticatedAt - startedAt) / 1000, 'authenticate')
       steps.observe((bodyAt - authenticatedAt) / 1000, 'body')

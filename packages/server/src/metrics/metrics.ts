@@ -36,7 +36,7 @@ export interface RequestMetrics {
   end(record: RequestRecord): void
   /**
    * Compares the newest timestamp of a batch with the clock, for one batch a second at most. Call the result, if there
-   * is one, when the whole batch was accepted; `body` may be used up by then.
+   * is one, when the batch was new; `body` may be used up by then.
    */
   sampleSkew(projectId: string, body: Uint8Array): (() => void) | undefined
 }

@@ -13,7 +13,7 @@ import { createTrafficLog } from './traffic-log.ts'
 /** A request that is measured, logged or traced. */
 export interface ObservedRequest extends RequestRecord {
   isLogged: boolean
-  span?: RequestSpan
+  span?: RequestSpan | undefined
   metrics: RequestMetrics | undefined
 }
 
@@ -48,11 +48,22 @@ export function observeRequests(
       measured?.begin()
       const { method, headers } = request
       const startedAt = performance.now()
+      // with all its members, so that later assignments keep its shape
       const record: ObservedRequest = {
         requestId,
+        traceId: undefined,
         route,
         method,
         startedAt,
+        keyId: undefined,
+        projectId: undefined,
+        authenticatedAt: undefined,
+        budget: undefined,
+        bodyAt: undefined,
+        handledAt: undefined,
+        outcome: undefined,
+        code: undefined,
+        span: undefined,
         isLogged,
         metrics: measured,
         clientAddress: () => clientAddressOf(request),
@@ -60,8 +71,7 @@ export function observeRequests(
         endedAt: 0,
       }
       if (isTraced) record.span = startSpan(request, record)
-      const traceId = record.span?.traceId ?? (isLogged ? traceIdOf(headers) : undefined)
-      if (traceId !== undefined) record.traceId = traceId
+      record.traceId = record.span?.traceId ?? (isLogged ? traceIdOf(headers) : undefined)
       return record
     },
     end(record, { status, body }) {

@@ -1,8 +1,8 @@
 import type { RequestHeaders } from '../http/request.ts'
 import { newRequestId } from '../http/response.ts'
 
-/** No character of it needs an escape in JSON, in a URL or on a terminal. */
-const requestIdPattern = /^[A-Za-z0-9._-]{1,128}$/
+/** No character of it needs an escape in JSON, in a URL or on a terminal. A key sent by mistake must not be logged. */
+const requestIdPattern = /^(?!.{0,128}ik_[0-9a-z]{8}_)[A-Za-z0-9._-]{1,128}$/
 
 /** The `X-Request-Id` of a request if it is 1 to 128 of `A-Z a-z 0-9 . _ -`, else a new one. */
 export function requestIdOf({ values }: RequestHeaders): string {

@@ -26,20 +26,16 @@ export async function postBatch({ request, ingest, limiter, record }: RouteConte
     },
   )
   if (record) record.bodyAt = performance.now()
-  let eventCount = 0
   const setSkew = record?.metrics?.sampleSkew(projectId, body)
   const submit = () =>
     ingest.submitBatch(body, {
-      admit(count) {
-        eventCount = count
-        return limiter.admitEvents(projectId, count, chargedBytes)
-      },
+      admit: (count) => limiter.admitEvents(projectId, count, chargedBytes),
       mayTransfer: true,
     })
   const result = await (record?.span ? record.span.runChild('submit batch', submit) : submit())
   const { accepted, duplicates, rejected } = result
   // a retry would be older than its sender's clock
-  if (accepted === eventCount) setSkew?.()
+  if (accepted > 0 && duplicates === 0) setSkew?.()
   if (record) record.outcome = { accepted, duplicates, rejected: rejected.length }
   return jsonResponse<Body<typeof BatchResult>>(202, result)
 }

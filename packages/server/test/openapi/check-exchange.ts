@@ -1,6 +1,5 @@
 import Schemas from 'typebox/schema'
-import type { Sent } from '../edges.ts'
-import type { RawResponse } from '../raw-connection.ts'
+import type { RawResponse, Sent } from '../raw-connection.ts'
 import { type DocumentedOperation, fetchDocument, resolveReferences, type Schema } from './document.ts'
 
 const document = resolveReferences(await fetchDocument())

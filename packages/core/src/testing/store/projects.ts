@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
-import { createKeyring, type Keyring } from '../../projects/keyring.ts'
-import type { KeyRecord } from '../../projects/project.ts'
 import { batchOf, event, idsOf, projectWith, publishEmpty } from './sample-events.ts'
-import { check, range, rejectionOf, type StoreCheck } from './store-check.ts'
+import { check, rejectionOf, type StoreCheck } from './store-check.ts'
 
 export const projectChecks: readonly StoreCheck[] = [
   check('projects with an event, a map or a key are listed in the order of their bytes', async (store) => {
@@ -67,26 +65,6 @@ export const projectChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.project('p'), projectWith([]))
   }),
 
-  check('the last use of a key is written once an hour, and undoes no revocation', async (store) => {
-    const clock = { now: 1_000 }
-    // two servers of the store
-    const [keys, others] = [createKeyring(store, () => clock.now), createKeyring(store, () => clock.now)]
-    const made = await Promise.all(range(20).map(() => keys.create('p', { scopes: ['read'] })))
-    const use = ({ key }: { key: string }) => keys.authenticate({ projectId: 'p', key, scope: 'read' })
-    const uses = made.map(use)
-    const revoked = made.slice(0, 10).map(({ record: { keyId } }) => others.revoke('p', keyId))
-    const rotated = made.slice(10).map(({ record: { keyId } }) => others.rotate('p', keyId))
-    await Promise.all([...uses, ...revoked, ...rotated])
-    const records = await listUsed(keys, made.length)
-    for (const [i, { record }] of made.entries()) {
-      const { lastUsedAt, revokedAt, expiresAt } = records.find(({ keyId }) => keyId === record.keyId) ?? record
-      assert.equal(lastUsedAt, 1_000)
-      assert.equal(revokedAt, i < 10 ? 1_000 : undefined)
-      assert.equal(expiresAt === undefined, i < 10)
-    }
-    assert.equal(records.length, 30)
-  }),
-
   check('a project and the events of its name are separate', async (store) => {
     await store.updateProject('p', () => ({ project: projectWith(['k1']), result: undefined }))
     await store.append('p', batchOf([event('a')]))
@@ -95,12 +73,3 @@ export const projectChecks: readonly StoreCheck[] = [
     assert.deepEqual(await idsOf(store), ['a'])
   }),
 ]
-
-/** The keys of a project, once the uses of `count` of them are written. */
-async function listUsed(keys: Keyring, count: number): Promise<readonly KeyRecord[]> {
-  for (;;) {
-    const records = await keys.list('p')
-    if (records.filter(({ lastUsedAt }) => lastUsedAt !== undefined).length === count) return records
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-}

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
 import type { AppendResult } from '../../events/event-store.ts'
+import { createKeyring, type Keyring } from '../../projects/keyring.ts'
+import type { KeyRecord } from '../../projects/project.ts'
+import type { Store } from '../../store.ts'
 import { raceChunks, raceFreeze } from './map-races.ts'
 import { addKey, batchOf, event, frozenAt, idsOf, readAll, textsOf } from './sample-events.ts'
 import { chunkText, countUpdate, key, newChunk, publish, putChunk, readyPlaces, record } from './sample-maps.ts'
@@ -12,6 +15,27 @@ export const raceChecks: readonly StoreCheck[] = [
     await Promise.all(ids.map((id) => addKey(store, id)))
     const kept = (await store.project('p'))?.keys.map(({ keyId }) => keyId)
     assert.deepEqual(kept?.sort(), ids.sort())
+  }),
+
+  check('uses of keys are noted beside concurrent revocations and rotations, and undo none', async (store) => {
+    const { uses, noting } = noteUses(store)
+    const others = createKeyring(store, () => 1000)
+    const made: { key: string; record: KeyRecord }[] = []
+    for (const _ of range(8)) made.push(await others.create('p', { scopes: ['read'] }))
+    const ids = made.map(({ record }) => record.keyId)
+    await Promise.all([
+      ...made.map(({ key }) => noting.authenticate({ projectId: 'p', key, scope: 'read' })),
+      ...ids.slice(0, 4).map((keyId) => others.revoke('p', keyId)),
+      ...ids.slice(4).map((keyId) => others.rotate('p', keyId)),
+    ])
+    while (uses.written < made.length) await new Promise((resolve) => setImmediate(resolve))
+    const records = await others.list('p')
+    const stateOf = (record?: KeyRecord) => [record?.lastUsedAt, record?.revokedAt, record?.expiresAt]
+    assert.deepEqual(
+      ids.map((id) => stateOf(records.find(({ keyId }) => keyId === id))),
+      ids.map((_, i) => (i < 4 ? [1000, 1000, undefined] : [1000, undefined, 1000 + 48 * 3_600_000])),
+    )
+    assert.equal(records.length, 12)
   }),
 
   check('of 16 concurrent appends of a batch exactly one stores each event', async (store) => {
@@ -131,4 +155,14 @@ function timesStored(results: readonly AppendResult[]): number[] {
 
 function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, each) => total + each, 0)
+}
+
+/** Another server of a store, which does nothing but note uses of keys. */
+function noteUses(store: Store): { uses: { written: number }; noting: Keyring } {
+  const uses = { written: 0 }
+  const updateProject: Store['updateProject'] = (projectId, decide) =>
+    store.updateProject(projectId, decide).finally(() => {
+      uses.written++
+    })
+  return { uses, noting: createKeyring({ ...store, updateProject }, () => 1000) }
 }

@@ -1,0 +1,80 @@
+import type { ErasedTotals } from '@ingest/core'
+import { Command, Option } from 'commander'
+import { withIngest } from '../connect.ts'
+import type { Io } from '../io.ts'
+import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { jsonOption, parseDuration, projectOption } from '../options.ts'
+import { parseStore, storeOptions } from '../store.ts'
+import { formatBytes, formatTable } from '../terminal/format.ts'
+import { abortOnSignal } from '../terminal/on-signal.ts'
+
+interface RetainOptions {
+  olderThan: number
+  project?: string
+  dryRun?: boolean
+  json?: true
+}
+
+/** `ingest retain`. */
+export function retainCommand(io: Io): Command {
+  const command = new Command('retain').description(
+    'erase events that were received before a time; their ids stay known',
+  )
+  for (const option of storeOptions()) command.addOption(option)
+  return command
+    .addOption(
+      new Option('--older-than <duration>', 'age of the events to erase, such as 90d')
+        .argParser(parseDuration)
+        .makeOptionMandatory(),
+    )
+    .addOption(projectOption().makeOptionMandatory(false))
+    .addOption(dryRunOption())
+    .addOption(jsonOption())
+    .addHelpText('after', retainHelp)
+    .action(async ({ olderThan, project, dryRun = false, json }: RetainOptions) => {
+      const before = Date.now() - olderThan
+      const rows: (ErasedTotals & { projectId: string })[] = []
+      await abortOnSignal(io, eraseAdvice, (signal) =>
+        withIngest(io, { store: parseStore(command), ...(project !== undefined && { project }) }, async (ingest) => {
+          const all = await ingest.listProjects()
+          if (project !== undefined && !all.includes(project)) {
+            printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
+          }
+          for (const projectId of all.filter((each) => project === undefined || each === project)) {
+            rows.push({ projectId, ...(await ingest.retainEvents(projectId, before, { dryRun, signal })) })
+          }
+          if (!dryRun) await ingest.purgeErased()
+        }),
+      )
+      if (json) await writeJson(io, { ok: true, dryRun, before: new Date(before).toISOString(), projects: rows })
+      else await writeStdout(io, `${formatTotals(rows, dryRun).join('\n')}\n`)
+    })
+}
+
+const retainHelp = `
+Servers may have the store open. Without --project, all projects are meant. \`ingest serve --retain 90d\` does the same
+once an hour. Erased events cannot be restored; their ids stay known, so that a retry stores nothing.
+
+Examples:
+  ingest retain --older-than 90d --data data/games --dry-run
+  ingest retain --older-than 90d --data data/games --project demo
+`
+
+/** What remains to be done after a signal. */
+export const eraseAdvice = 'some events are erased; run it again to continue'
+
+/** `--dry-run`. */
+export function dryRunOption(): Option {
+  return new Option('--dry-run', 'only count')
+}
+
+/** A row for each project. */
+export function formatTotals(rows: readonly (ErasedTotals & { projectId: string })[], dryRun: boolean): string[] {
+  const heading = ['PROJECT', dryRun ? 'WOULD ERASE' : 'ERASED', 'BYTES']
+  const cells = rows.map(({ projectId, events, bytes }) => [
+    projectId,
+    events.toLocaleString('en-US'),
+    formatBytes(bytes),
+  ])
+  return formatTable([heading, ...cells], [1, 2])
+}

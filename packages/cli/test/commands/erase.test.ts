@@ -1,0 +1,60 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { startServe } from '../ingest-process.ts'
+import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { createKey, projectId, send } from '../served.ts'
+
+const data = join(t.testdir(), 'data')
+const key = await createKey(data)
+const server = await startServe(t, ['--data', data])
+const events = ['a', 'b', 'c'].map((eventId, i) => ({
+  projectId,
+  eventId,
+  playerId: i === 2 ? '8' : 7,
+  buildId: eventId,
+}))
+await send({ ...server, key }, JSON.stringify({ events }))
+const env = { INGEST_DATA: data, INGEST_PROJECT_ID: projectId }
+
+t.test('erase asks for confirmation, and can only count', async (t) => {
+  await isWrongUsage(t, ['erase', '--player', '7'], /--yes/, { env })
+  await isWrongUsage(t, ['erase', '--yes'], /--player <id> or --where/, { env })
+  await isWrongUsage(t, ['erase', '--where', 'playerId=7', '--yes'], /JSON Pointer/, { env })
+  const { stdout } = await ingest(['erase', '--where', '/playerId="8"', '--dry-run', '--json'], { env })
+  t.match(JSON.parse(stdout), { ok: true, dryRun: true, projectId, events: 1 })
+  t.equal((await ingest(['find', 'c'], { env })).code, 0)
+})
+
+t.test('a player is erased beside a server, whose find says so', async (t) => {
+  const { code, stdout } = await ingest(['erase', '--player', '7', '--yes'], { env })
+  t.equal(code, 0)
+  t.match(stdout, /ERASED[^]*game-1 +2/)
+  const remote = { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key }
+  for (const from of [env, remote]) {
+    t.match((await ingest(['find', 'a'], { env: from })).stdout, /\nerased /)
+    t.match(JSON.parse((await ingest(['find', 'a', '--json'], { env: from })).stdout), { ok: true, erased: 'a' })
+    const lines = (await ingest(['export'], { env: from })).stdout.trim().split('\n')
+    t.strictSame(
+      lines.map((line) => JSON.parse(line).event.eventId),
+      ['c'],
+    )
+  }
+})
+
+t.test('a copy carries erased ids and the builds that they froze, and later erasures', async (t) => {
+  const copy = join(t.testdir(), 'copy')
+  const into = { INGEST_DATA: copy, INGEST_PROJECT_ID: projectId }
+  t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
+  t.match((await ingest(['find', 'a'], { env: into })).stdout, /\nerased /)
+  const { stdout } = await ingest(['stats', '--builds', '--json'], { env: into })
+  t.equal(JSON.parse(stdout).builds.length, 3)
+  t.match(await ingest(['retain', '--older-than', '0s', '--json'], { env }), { code: 0, stdout: /"events":1/ })
+  t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
+  t.match((await ingest(['find', 'c'], { env: into })).stdout, /\nerased /)
+})
+
+t.test('retain needs an age', async (t) => {
+  await isWrongUsage(t, ['retain'], /--older-than/, { env })
+  const { stdout } = await ingest(['retain', '--older-than', '90d', '--dry-run'], { env: { INGEST_DATA: data } })
+  t.match(stdout, /WOULD ERASE[^]*game-1 +0/)
+})

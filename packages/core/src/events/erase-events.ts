@@ -1,0 +1,150 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
+import { IngestError } from '../error.ts'
+import { backslash } from '../json/bytes.ts'
+import { knownFields } from './event.ts'
+import type { EventStore, StoredEvent } from './event-store.ts'
+
+/** The events of which the value at `path` equals `value`. */
+export interface EraseSelection {
+  /**
+   * A JSON Pointer (RFC 6901), such as `/playerId` or `/player/id`. The whole event, an empty pointer, is refused.
+   */
+  path: string
+  /** Any JSON. Where a well-known member of the event is compared, `7` and `"7"` are the same. */
+  value: unknown
+}
+
+/** Events and bytes that were erased, or would be. */
+export interface ErasedTotals {
+  events: number
+  bytes: number
+}
+
+export interface ErasureOptions {
+  /** Whether only to count. Default: false. */
+  dryRun?: boolean
+  /** Erasing rejects with the reason of the signal as soon as it aborts. What was erased stays so. */
+  signal?: AbortSignal
+  /** Called after each step with the totals so far. */
+  onProgress?: (totals: Readonly<ErasedTotals>) => void
+}
+
+type ErasableStore = Pick<EventStore, 'read' | 'erase' | 'expire' | 'totals'>
+
+/** Ids that are erased together, within the limit of the contract. */
+const eraseIdsMax = 500
+/** The pause after each transaction, as a multiple of its time, for concurrent appends. */
+const pauseShare = 1
+
+/** Erases the events of a project that match, of those that it had when this was called. */
+export async function eraseEvents(
+  store: ErasableStore,
+  projectId: string,
+  { path, value }: EraseSelection,
+  { dryRun = false, signal, onProgress = () => {} }: ErasureOptions,
+): Promise<ErasedTotals> {
+  const isMatch = compileMatch(path, value)
+  // events of the same millisecond that are stored meanwhile are erased too
+  const { lastAt = Number.NEGATIVE_INFINITY } = await store.totals(projectId)
+  const totals: ErasedTotals = { events: 0, bytes: 0 }
+  let found: StoredEvent[] = []
+
+  async function eraseFound(): Promise<void> {
+    const ids = found.map(({ bytes }) => parse(bytes).eventId as string)
+    const bytes = found.reduce((sum, event) => sum + event.bytes.length, 0)
+    found = []
+    if (ids.length === 0) return
+    totals.events += dryRun ? ids.length : await paced(() => store.erase(projectId, ids), signal)
+    totals.bytes += bytes
+    onProgress({ ...totals })
+  }
+
+  for await (const event of store.read(projectId)) {
+    signal?.throwIfAborted()
+    if (event.receivedAt > lastAt) break
+    if (!isMatch(event.bytes)) continue
+    found.push(event)
+    if (found.length === eraseIdsMax) await eraseFound()
+  }
+  await eraseFound()
+  return totals
+}
+
+/** Erases the events of a project that were received before a time, in milliseconds since 1970. */
+export async function retainEvents(
+  store: ErasableStore,
+  projectId: string,
+  before: number,
+  { dryRun = false, signal, onProgress = () => {} }: ErasureOptions,
+): Promise<ErasedTotals> {
+  if (!Number.isFinite(before)) {
+    throw new IngestError('invalid-argument', 'before must be a time in milliseconds since 1970.')
+  }
+  const totals: ErasedTotals = { events: 0, bytes: 0 }
+  if (dryRun) {
+    for await (const { receivedAt, bytes } of store.read(projectId)) {
+      signal?.throwIfAborted()
+      if (receivedAt >= before) break
+      totals.events++
+      totals.bytes += bytes.length
+    }
+    return totals
+  }
+  for (;;) {
+    signal?.throwIfAborted()
+    const { events, bytes, isDone } = await paced(() => store.expire(projectId, before), signal)
+    totals.events += events
+    totals.bytes += bytes
+    onProgress({ ...totals })
+    if (isDone) return totals
+  }
+}
+
+async function paced<T>(run: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  const startedAt = performance.now()
+  const result = await run()
+  await sleep((performance.now() - startedAt) * pauseShare, undefined, signal && { signal }).catch(() => {})
+  return result
+}
+
+/** A predicate over the bytes of an event. @throws {IngestError} `invalid-argument` */
+function compileMatch(path: string, value: unknown): (bytes: Uint8Array) => boolean {
+  const names = parsePointer(path)
+  const isKnown = names.length === 1 && knownFields.some(({ name }) => name === names[0])
+  const wanted = isKnown && typeof value === 'number' ? String(value) : value
+  const text = typeof wanted === 'string' ? Buffer.from(JSON.stringify(wanted).slice(1, -1)) : undefined
+  return (bytes) => {
+    const event = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+    // JSON without escapes contains the text as it is, so that most events need no parsing
+    if (text && !event.includes(text) && !event.includes(backslash) && !isKnown) return false
+    const found = valueAt(parse(event), names)
+    return isDeepStrictEqual(isKnown && typeof found === 'number' ? String(found) : found, wanted)
+  }
+}
+
+function parsePointer(path: string): string[] {
+  const isPointer = typeof path === 'string' && path.startsWith('/') && !/~(?![01])/.test(path)
+  if (!isPointer) {
+    const message = 'path must be a JSON Pointer to a member of the event, such as /playerId.'
+    throw new IngestError('invalid-argument', message)
+  }
+  return path
+    .slice(1)
+    .split('/')
+    .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'))
+}
+
+function valueAt(value: unknown, names: readonly string[]): unknown {
+  let at = value
+  for (const name of names) {
+    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, name)) return undefined
+    if (Array.isArray(at) && !/^(0|[1-9]\d*)$/.test(name)) return undefined
+    at = (at as Record<string, unknown>)[name]
+  }
+  return at
+}
+
+function parse(bytes: Uint8Array): Record<string, unknown> {
+  return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString())
+}

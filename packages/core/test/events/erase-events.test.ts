@@ -1,0 +1,61 @@
+import t from 'tap'
+import { createIngest } from '../../src/ingest.ts'
+import { openMemoryStore } from '../../src/memory/memory-store.ts'
+
+const events = [
+  { projectId: 'p', eventId: 'text', playerId: '7' },
+  { projectId: 'p', eventId: 'number', playerId: 7 },
+  { projectId: 'p', eventId: 'other', playerId: '77', user: { id: 7, 'a/b': [1, { '~': true }] } },
+  { projectId: 'p', eventId: 'nested', user: { id: '7', playerId: '7' } },
+]
+
+async function idsErasedBy(path: string, value: unknown): Promise<string[]> {
+  const store = openMemoryStore()
+  const ingest = createIngest({ store })
+  await ingest.project('p').submitBatch({ events })
+  const { events: count } = await ingest.eraseEvents('p', { path, value }, { dryRun: true })
+  const erased = await ingest.eraseEvents('p', { path, value })
+  t.equal(erased.events, count)
+  const ids: string[] = []
+  for await (const event of store.read('p', { erased: true })) if (event.erased) ids.push(event.erased)
+  t.equal(ids.length, count)
+  return ids
+}
+
+t.test('events are erased by a JSON Pointer and the value there', async (t) => {
+  t.strictSame(await idsErasedBy('/playerId', '7'), ['text', 'number'], 'a player is the same as text and as number')
+  t.strictSame(await idsErasedBy('/playerId', 7), ['text', 'number'])
+  t.strictSame(await idsErasedBy('/user/id', 7), ['other'])
+  t.strictSame(await idsErasedBy('/user/id', '7'), ['nested'])
+  t.strictSame(await idsErasedBy('/user/a~1b/1/~0', true), ['other'])
+  t.strictSame(await idsErasedBy('/user/a~1b', [1, { '~': true }]), ['other'])
+  t.strictSame(await idsErasedBy('/user/a~1b/length', 2), [])
+  t.strictSame(await idsErasedBy('/eventId', 'nested'), ['nested'])
+  t.strictSame(await idsErasedBy('/toString', '7'), [])
+})
+
+t.test('a path that is not a JSON Pointer to a member is refused', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  for (const path of ['', 'playerId', '/a~2', '/~', 7 as unknown as string]) {
+    await t.rejects(ingest.eraseEvents('p', { path, value: 1 }), { code: 'invalid-argument' }, String(path))
+  }
+  await t.rejects(ingest.retainEvents('p', Number.NaN), { code: 'invalid-argument' })
+  await t.rejects(ingest.eraseEvents('/', { path: '/a', value: 1 }), { code: 'invalid-argument' })
+})
+
+t.test('an erased event is a duplicate, and a retention counts what it erases', async (t) => {
+  let time = 1_000
+  const ingest = createIngest({ store: openMemoryStore(), now: () => time })
+  const project = ingest.project('p')
+  await project.submitBatch({ events: events.slice(0, 2) })
+  time = 2_000
+  await project.submitBatch({ events: events.slice(2) })
+  t.equal((await ingest.retainEvents('p', 2_000, { dryRun: true })).events, 2)
+  t.equal((await ingest.retainEvents('p', 2_000)).events, 2)
+  await ingest.purgeErased()
+  t.match(await project.submitBatch({ events }), { accepted: 0, duplicates: 4 })
+  t.equal(ingest.tally().conflicts, 0)
+  t.match(await project.findEvent('text'), { erased: 'text' })
+  const stopped = AbortSignal.abort(new Error('stopped'))
+  await t.rejects(ingest.retainEvents('p', 9_000, { signal: stopped }), { message: 'stopped' })
+})

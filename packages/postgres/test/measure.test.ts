@@ -1,0 +1,74 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Store } from '@ingest/core'
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import { openPostgresStore } from '../src/open-postgres-store.ts'
+import { numberOf } from '../src/projects/project-numbers.ts'
+import { batchOf } from './batches.ts'
+import { createDatabase, noPostgres } from './database.ts'
+
+/** The values by name and labels. */
+async function measured(store: Store): Promise<Record<string, number>> {
+  const rows = ((await store.measure?.()) ?? []).flatMap(({ name, values }) =>
+    values.map(({ labels = {}, value }) => [
+      [name.slice('ingest_store_'.length), ...Object.values(labels)].join(' '),
+      value,
+    ]),
+  )
+  return Object.fromEntries(rows)
+}
+
+t.test('the queue, the connections and the size of the tables are measured', { skip: noPostgres }, async (t) => {
+  const url = await createDatabase()
+  const store = await openPostgresStore(url, { connectionsMax: 3 })
+  t.teardown(() => store.close())
+  await store.append('p', batchOf('a'))
+  const idle = {
+    queue_requests: 0,
+    queue_bytes: 0,
+    appends_in_flight: 0,
+    waiting_statements: 0,
+    'connections active': 0,
+  }
+  const first = await measured(store)
+  t.match(first, { ...idle, servers: 1, survives_primary_loss: 0 })
+  t.ok((first.database_bytes as number) > 8192)
+
+  const lock = await hold(t, url, `SELECT 1 FROM ingest.heads WHERE project = ${numberOf('p', 0)} FOR UPDATE`)
+  const batches = ['b', 'c', 'd'].map((id) => batchOf(id))
+  const bytes = batches.reduce((sum, { body }) => sum + body.length, 0)
+  const appends = batches.map((batch) => store.append('p', batch))
+  let busy = await measured(store)
+  while (busy['connections active'] !== 2) {
+    await nextTurn()
+    busy = await measured(store)
+  }
+  t.match(busy, { queue_requests: 3, queue_bytes: bytes, appends_in_flight: 2, waiting_statements: 0 })
+  await lock.release()
+  await Promise.all(appends)
+  t.match(await measured(store), idle)
+})
+
+t.test('a database that does not respond is measured without its size', { skip: noPostgres }, async (t) => {
+  const url = await createDatabase()
+  const store = await openPostgresStore(url)
+  t.teardown(() => store.close())
+  await hold(t, url, 'LOCK TABLE ingest.batches IN ACCESS EXCLUSIVE MODE')
+  const now = await measured(store)
+  t.notOk('database_bytes' in now)
+  t.equal(now.queue_requests, 0)
+})
+
+async function hold(t: Test, url: string, sql: string): Promise<{ release(): Promise<void> }> {
+  const client = new pg.Client(url)
+  await client.connect()
+  await client.query('BEGIN')
+  await client.query(sql)
+  let released: Promise<void> | undefined
+  const release = () => {
+    released ??= client.query('ROLLBACK').then(() => client.end())
+    return released
+  }
+  t.teardown(release)
+  return { release }
+}
