@@ -96,7 +96,7 @@ export function openDataPages(path: string): DataPages {
       if (!node) noteDamage(table, number)
       else if (page.flags & isBranch) yield* walk(node.child, table, depth + 1)
       else {
-        const value = valueOf(page, node)
+        const value = readValue(page, node)
         if (value) yield { page: number, index, key: node.key, value }
         else noteDamage(table, number)
       }
@@ -104,7 +104,7 @@ export function openDataPages(path: string): DataPages {
   }
 
   /** The value of a node of a leaf. */
-  function valueOf({ bytes }: Page, { dataAt, size, flags }: Node): Buffer | undefined {
+  function readValue({ bytes }: Page, { dataAt, size, flags }: Node): Buffer | undefined {
     if (!(flags & isBig)) return dataAt + size > pageSize ? undefined : bytes.subarray(dataAt, dataAt + size)
     if (dataAt + 24 > pageSize) return undefined
     const [first, pages] = [Number(bytes.readBigUInt64LE(dataAt)), Number(bytes.readBigUInt64LE(dataAt + 16))]
@@ -147,7 +147,7 @@ export function openDataPages(path: string): DataPages {
         if (!page || !(page.flags & isLeaf)) continue
         for (let index = 0; index < page.count; index++) {
           const node = nodeAt(page, index)
-          const value = node && valueOf(page, node)
+          const value = node && readValue(page, node)
           if (value) yield { page: number, index, key: node.key, value, transaction: page.transaction }
         }
       }
@@ -156,7 +156,7 @@ export function openDataPages(path: string): DataPages {
     row({ page: number, index }) {
       const page = readPage(number)
       const node = page && nodeAt(page, index)
-      const value = node && valueOf(page, node)
+      const value = node && readValue(page, node)
       return value && { page: number, index, key: node.key, value }
     },
 
