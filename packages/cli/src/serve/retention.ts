@@ -1,18 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { EmbeddedIngest, ErasedTotals } from '@ingest/core'
+import type { Log } from './serve-log.ts'
+import type { RetentionRule } from './serve-settings.ts'
 
-/** How long events are kept, in milliseconds: by project id, and for all projects that are not named. */
-export interface Retention {
-  defaultMs?: number
-  projects?: Readonly<Record<string, number>>
-}
-
-export interface RetentionOptions {
+export interface RetentionContext {
   ingest: Pick<EmbeddedIngest, 'listProjects' | 'retainEvents' | 'purgeErased'>
-  retention: Retention
-  log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
-  /** Ends it, as at a drain. */
-  signal: AbortSignal
+  rules: readonly RetentionRule[]
+  log: Pick<Log, 'info' | 'warn'>
 }
 
 /** The first round follows a pause too, so that servers that start together do not begin with it. */
@@ -20,35 +14,49 @@ const firstRoundMs = 60_000
 const roundMs = 3_600_000
 
 /**
- * Erases events that are older than their project's retention once an hour, in small steps with pauses, until the signal
- * aborts. Several servers of a store may do so: what one has erased, the others skip. Errors are logged, and the next
- * round tries again. Resolves when the signal has aborted and the last step is over.
+ * Erases events that are older than the rules allow once an hour, in small steps with pauses. Several servers of a store
+ * may do so: what one has erased, the others skip. Returns a function that ends it and resolves when the last step is over.
  */
-export async function startRetention({ ingest, retention, log, signal }: RetentionOptions): Promise<void> {
+export function startRetention(context: RetentionContext): () => Promise<void> {
+  if (context.rules.every(([, keep]) => keep === 'off')) return async () => {}
+  const ending = new AbortController()
+  const ended = repeat(context, ending.signal)
+  return () => {
+    ending.abort()
+    return ended
+  }
+}
+
+async function repeat(context: RetentionContext, signal: AbortSignal): Promise<void> {
   for (let pauseMs = firstRoundMs; await pause(pauseMs, signal); pauseMs = roundMs) {
     try {
-      await retainOnce({ ingest, retention, log, signal })
+      await retainOnce(context, signal)
     } catch (err) {
-      if (!signal.aborted) log.warn({ err }, 'retention failed, and is tried again in an hour')
+      if (!signal.aborted) context.log.warn({ err }, 'retention failed, and is tried again in an hour')
     }
   }
 }
 
 /** One round. */
-export async function retainOnce({ ingest, retention, log, signal }: RetentionOptions): Promise<void> {
-  const { defaultMs, projects = {} } = retention
+export async function retainOnce(
+  { ingest, rules, log }: RetentionContext,
+  signal: AbortSignal,
+  now = Date.now(),
+): Promise<ErasedTotals> {
+  const keepByProject = new Map(rules)
   const total: ErasedTotals = { events: 0, bytes: 0 }
   for (const projectId of await ingest.listProjects()) {
     signal.throwIfAborted()
-    const keptMs = Object.hasOwn(projects, projectId) ? projects[projectId] : defaultMs
-    if (keptMs === undefined) continue
-    const { events, bytes } = await ingest.retainEvents(projectId, Date.now() - keptMs, { signal })
+    const keep = keepByProject.get(projectId) ?? keepByProject.get('*') ?? 'off'
+    if (keep === 'off') continue
+    const { events, bytes } = await ingest.retainEvents(projectId, now - keep, { signal })
     total.events += events
     total.bytes += bytes
     if (events > 0) log.info({ projectId, events, bytes }, 'old events were erased')
   }
   // also what a round before could not purge
   await ingest.purgeErased()
+  return total
 }
 
 /** Resolves to false if the signal aborts. */

@@ -7,6 +7,7 @@ import { isDatabase, toStoreMember } from '../store.ts'
 import { announce } from './announce.ts'
 import { listen, type RunningServer } from './listen.ts'
 import { type Reloaded, reloadOnSignal } from './reload.ts'
+import { startRetention } from './retention.ts'
 import { createLog, type Log } from './serve-log.ts'
 import type { ServeSettings } from './serve-settings.ts'
 import { listenForSignals } from './signals.ts'
@@ -43,8 +44,9 @@ export async function runServer(io: Io, settings: ServeSettings, hooks: RunServe
     isListening = true
     const ignoreReloads = reload ? reloadOnSignal(io, running, reload) : () => {}
     await onListening(running)
+    const endRetention = startRetention({ ingest, rules: settings.retention, log })
     log.info({ signal: await signals.first }, 'signalled')
-    await running.close()
+    await Promise.all([running.close(), endRetention()])
     ignoreReloads()
     signals.off()
     log.info(ingest.tally(), 'drained')

@@ -6,6 +6,7 @@ import type { Io, StopSignal } from '../io.ts'
 import type { Announced } from '../serve/announce.ts'
 import { listenForOperators } from '../serve/listen.ts'
 import { type Reloaded, reloadOnSignal } from '../serve/reload.ts'
+import { startRetention } from '../serve/retention.ts'
 import { toOpenOptions } from '../serve/run-server.ts'
 import { createLog } from '../serve/serve-log.ts'
 import type { ServeSettings } from '../serve/serve-settings.ts'
@@ -41,6 +42,7 @@ export async function runWorkers(
     const pool = await startPool({ env: io.env, log, settings: toWorkerSettings(settings), isMeasured })
     let signal: StopSignal = 'SIGTERM'
     let admin: Served | undefined
+    let endRetention = async () => {}
     try {
       const adminToken = io.env.INGEST_ADMIN_TOKEN || undefined
       const context = { ingest: withReadiness(ingest, pool), settings, log, adminToken }
@@ -52,11 +54,12 @@ export async function runWorkers(
       })
       await onListening({ ingest, log, served: pool, ...(admin && { admin }) })
       isListening = true
+      endRetention = startRetention({ ingest, rules: settings.retention, log })
       signal = await Promise.race([signals.first, pool.failed])
       log.info({ signal }, 'signalled')
     } finally {
       draining.abort()
-      await pool.stop(signal).finally(() => admin?.close())
+      await Promise.all([pool.stop(signal), endRetention()]).finally(() => admin?.close())
       signals.off()
     }
     log.info({ workers: settings.workers }, 'all workers drained')
