@@ -4,7 +4,7 @@ import type { Ingest } from '@ingest/core'
 import t from 'tap'
 import { ended, startIngest } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
-import { exportedIds, projectId, submitIds, withStore } from '../served.ts'
+import { exportedIds, submitIds, withStore } from '../served.ts'
 
 const path = t.testdir()
 const data = join(path, 'data')
