@@ -192,7 +192,7 @@ function countRows(table: Table): number {
 }
 
 /** @throws what is no damage */
-export function describeReadError(error: unknown, sequence: number): string {
+function describeReadError(error: unknown, sequence: number): string {
   if (error instanceof IngestError && (error.code === 'store-damaged' || error.code === 'malformed-body')) {
     return `Record ${sequence} of the log is damaged.`
   }
