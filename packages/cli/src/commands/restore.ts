@@ -37,7 +37,7 @@ Cursors from before the restore are refused afterwards. To export later events, 
   ingest export --data <dir> --project <id> --output <new dir> --after <cursor>
 
 Example:
-  ingest restore data/games.backup --data data/games
+  ingest restore backups/2026-11-22 --data data/games
 `
 
 function formatCursorTable(rows: readonly { projectId: string; events: number; cursor: string }[]): string[] {
