@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises'
 import type { EraseSelection } from '@ingest/core'
-import { Command, Option } from 'commander'
+import { Command, InvalidArgumentError, Option } from 'commander'
 import { withIngest } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
@@ -78,8 +78,10 @@ Examples:
 
 function parseSelection(text: string): EraseSelection {
   const at = text.indexOf('=')
-  const value = text.slice(at + 1)
-  return { path: at === -1 ? '' : text.slice(0, at), value: parseValue(value) }
+  if (at === -1 || !text.startsWith('/')) {
+    throw new InvalidArgumentError('Expected a JSON Pointer and a value, such as /user/id=7.')
+  }
+  return { path: text.slice(0, at), value: parseValue(text.slice(at + 1)) }
 }
 
 function parseValue(text: string): unknown {

@@ -60,13 +60,11 @@ export function serveOptions(): Option[] {
 }
 
 function migrateOption(): Option {
-  return new Option('--no-migrate', 'refuse a database whose schema is missing or older, in place of upgrading it').env(
-    'INGEST_MIGRATE',
-  )
+  return new Option('--no-migrate', 'refuse a missing store, and a database with an older schema').env('INGEST_MIGRATE')
 }
 
 function retainOption(): Option {
-  return new Option('--retain <rules>', 'delete older events, by default none: 90d, or by project, a=30d,b=off,*=90d')
+  return new Option('--retain <rules>', 'erase older events, by default none: 90d, or by project, a=30d,b=off,*=90d')
     .env('INGEST_RETAIN')
     .default(undefined, 'off')
     .argParser(parseRetention)

@@ -19,7 +19,9 @@ const env = { INGEST_DATA: data, INGEST_PROJECT_ID: projectId }
 t.test('erase asks for confirmation, and can only count', async (t) => {
   await isWrongUsage(t, ['erase', '--player', '7'], /--yes/, { env })
   await isWrongUsage(t, ['erase', '--yes'], /--player <id> or --where/, { env })
-  await isWrongUsage(t, ['erase', '--where', 'playerId=7', '--yes'], /JSON Pointer/, { env })
+  for (const selection of ['playerId=7', '/playerId']) {
+    await isWrongUsage(t, ['erase', '--where', selection, '--yes'], /--where .*JSON Pointer and a value/, { env })
+  }
   const { stdout } = await ingest(['erase', '--where', '/playerId="8"', '--dry-run', '--json'], { env })
   t.match(JSON.parse(stdout), { ok: true, dryRun: true, projectId, events: 1 })
   t.equal((await ingest(['find', 'c'], { env })).code, 0)
