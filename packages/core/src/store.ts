@@ -6,7 +6,7 @@ import type { ProjectStore } from './projects/project-store.ts'
 export interface StoreCommit {
   /** Appends, updates and erasures in the commit. */
   requests: number
-  /** From the begin of the transaction to its durable end, in milliseconds. */
+  /** From the start of the transaction to its durable end, in milliseconds. */
   durationMs: number
 }
 

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Store } from '@ingest/core'
 import pg from 'pg'
@@ -48,6 +50,27 @@ t.test('the queue, the connections and the size of the tables are measured', { s
   await Promise.all(appends)
   t.match(await measured(store), idle)
 })
+
+t.test(
+  'docs/metrics.md lists every metric of a database, with its type and labels',
+  { skip: noPostgres },
+  async (t) => {
+    const store = await openPostgresStore(await createDatabase())
+    t.teardown(() => store.close())
+    const metrics = (await store.measure?.()) ?? []
+    t.not(metrics.length, 0)
+    const expected = metrics.map(({ name, type, help, values }) => {
+      const labels = new Set(values.flatMap(({ labels = {} }) => Object.keys(labels)))
+      return [`\`${name}\``, type, [...labels].map((label) => `\`${label}\``).join(', '), help]
+    })
+    const text = readFileSync(join(import.meta.dirname, '../../../../docs/metrics.md'), 'utf8')
+    const [, section = ''] = /^### Of a database$(.*?)^###? /ms.exec(text) ?? []
+    const listed = Array.from(section.matchAll(/^\| (`ingest_.*) \|$/gm), ([, row = '']) =>
+      row.split('|').map((cell) => cell.trim()),
+    )
+    t.strictSame(listed, expected)
+  },
+)
 
 t.test('a database that does not respond is measured without its size', { skip: noPostgres }, async (t) => {
   const url = await createDatabase()
