@@ -20,6 +20,17 @@ export interface StoreMetric {
   values: readonly { labels?: Readonly<Record<string, string>>; value: number }[]
 }
 
+/** A gauge with one value, or with one for each set of labels. */
+export function storeGauge(
+  name: string,
+  help: string,
+  aggregate: StoreMetric['aggregate'],
+  value: number | StoreMetric['values'],
+): StoreMetric {
+  const values = typeof value === 'number' ? [{ value }] : value
+  return { name: `ingest_store_${name}`, help, type: 'gauge', aggregate, values }
+}
+
 /**
  * Keeps events, maps and projects. Each operation is atomic, and durable when it resolves.
  *

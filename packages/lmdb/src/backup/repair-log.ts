@@ -22,7 +22,7 @@ export interface SavedLog {
 const transactionBytes = 8 * 2 ** 20
 
 /** Finds each intact record: in the log, else in pages that nothing leads to any more. */
-export function findRecords(pages: DataPages): { places: Map<number, RowPlace>; last: number } {
+function findRecords(pages: DataPages): { places: Map<number, RowPlace>; last: number } {
   const places = new Map<number, RowPlace>()
   let last = 0
   for (const row of pages.rows('log')) {
