@@ -97,6 +97,12 @@ const cases: Record<string, Case> = {
     failed: ['--data', `${data}-not`, '--to', join(directory, 'made')],
     code: 'store-missing',
   },
+  erase: {
+    done: [...store, '--player', '7', '--yes'],
+    failed: ['--data', `${data}-not`, '--project', projectId, '--player', '7', '--yes'],
+    code: 'store-missing',
+  },
+  retain: { done: ['--data', data, '--older-than', '90d'], failed: ['--data', data], code: 'invalid-argument' },
   config: { done: ['--data', data], failed: ['--tls-cert', data], code: 'invalid-argument' },
   serve: {
     done: ['--data', data, '--port', '0'],

@@ -6,15 +6,7 @@ import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, type LogRecord, payloadOf } from '../log/record.ts'
 import type { DataPages, FoundRow, RowPlace } from './data-pages.ts'
 import { readEvents } from './read-events.ts'
-
-/** Records that could not be saved. */
-export interface LostRecords {
-  /** Their numbers, both inclusive. */
-  from: number
-  to: number
-  /** The project of the first one, if it is known. */
-  projectId?: string
-}
+import type { LostRecords } from './repair-report.ts'
 
 /** What is saved of a log. */
 export interface SavedLog {
