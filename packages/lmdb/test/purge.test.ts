@@ -51,6 +51,66 @@ t.test('the data file does not grow while new events take the space of erased on
   t.equal(bytes(), before)
 })
 
+t.test('a purge waits for a snapshot of the last erasure, which keeps what that freed', async (t) => {
+  const directory = t.testdir()
+  const reader = await startStoreProcess(directory)
+  const store = await openLmdbStore(directory)
+  t.teardown(() => store.close())
+  await fill(store, 'p', 200, 100)
+  await store.erase('p', range(200).map(idOf))
+  await reader.ask('look')
+  const purging = store.purge?.()
+  for (let i = 0; i < 30; i++) await fill(store, `q-${i}`, 1, 1)
+  await reader.kill()
+  await purging
+  t.equal(countIn(directory, 'canary-[0-9]{2}-'), 0)
+})
+
+t.test('a purge beside large appends of the same process fills all free pages', async (t) => {
+  const directory = t.testdir()
+  const store = await openLmdbStore(directory)
+  t.teardown(() => store.close())
+  const submit = (projectId: string, batch: number, secret: string) =>
+    createIngest({ store })
+      .project(projectId)
+      .submitBatch({ events: range(100).map((i) => ({ projectId, eventId: idOf(batch * 100 + i), secret })) })
+  for (const batch of range(70)) await submit('p', batch, `canary-${batch % 2}-${'x'.repeat(2000)}`)
+  // leaves holes that are too small for the appends
+  for (const batch of range(35))
+    await store.erase(
+      'p',
+      range(100).map((i) => idOf((2 * batch + 1) * 100 + i)),
+    )
+  let isPurged = false
+  const purging = store.purge?.().then(() => {
+    isPurged = true
+  })
+  const text = 'x'.repeat(2400)
+  const appending = range(8).map(async (sender) => {
+    for (let i = 0; !isPurged; i++) await submit(`q-${sender}`, i, text)
+  })
+  await Promise.all([purging, ...appending])
+  t.equal(countIn(directory, 'canary-1-'), 0)
+})
+
+t.test('what a purge that was interrupted has filled is free after the next one', async (t) => {
+  const directory = t.testdir()
+  const victim = await startStoreProcess(directory)
+  const store = await openLmdbStore(directory)
+  t.teardown(() => store.close())
+  await fill(store, 'p', 20_000, 100)
+  while (!(await store.expire('p', 1e15)).isDone) {}
+  const dying = victim.operate('purge').catch(() => {})
+  for (let i = 0; i < 5; i++) await fill(store, `q-${i}`, 1, 1)
+  await victim.kill()
+  await dying
+  await store.purge?.()
+  const bytes = () => statSync(join(directory, 'events/data.mdb')).size
+  const before = bytes()
+  await fill(store, 'r', 10_000, 100)
+  t.equal(bytes(), before)
+})
+
 t.test('a process that is killed while it erases and purges leaves each event whole or erased', async (t) => {
   const directory = t.testdir()
   let store = await openLmdbStore(directory)
