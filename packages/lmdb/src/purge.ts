@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 import type { Environment, Table } from './environment/environment.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
-import { readErasures } from './writer/erasures.ts'
+import { endOfPrefix, readErasures } from './writer/erasures.ts'
 import type { Writer } from './writer/writer-client.ts'
 
 export interface PurgeOptions {
@@ -21,8 +21,8 @@ const pagesPerStep = 512
 /** How long a purge waits for readers of earlier snapshots. */
 const readersTimeoutMs = 10_000
 const pollMs = 20
-/** A purge that was interrupted leaves its values behind; another process may still run one that is younger. */
-const leftoverMs = 3_600_000
+/** What the keys of one purge begin with. */
+const prefixBytes = 12
 
 /**
  * Overwrites what erased events left in the data file. Old bytes are in two places: in free pages, which are taken,
@@ -33,16 +33,15 @@ const leftoverMs = 3_600_000
  */
 export async function purge(options: PurgeOptions): Promise<void> {
   const { writer, reader, unpurged, checkOpen } = options
+  await freeLeftovers(options)
   const erasures = reader.readSnapshot(() => readErasures(unpurged))
   if (erasures === 0) return
-  await freeLeftovers(options)
   while (await writer.erasure({ type: 'cleanLeaves' })) checkOpen()
-  await readersBehind(options)
   await fillFreePages(options)
   await writer.erasure({ type: 'endPurge', erasures })
 }
 
-/** Resolves when no process reads a snapshot from before the call, as that keeps the pages of its events. */
+/** Resolves when no process reads a snapshot from before the last commit, as that keeps the pages of its events. */
 async function readersBehind({ environment, checkOpen }: PurgeOptions): Promise<void> {
   const { root } = environment
   const until = performance.now() + readersTimeoutMs
@@ -72,41 +71,38 @@ function transactionsRead(list: string): number[] {
     .filter((transaction) => transaction > 0)
 }
 
-async function fillFreePages({ environment, writer, checkOpen }: PurgeOptions): Promise<void> {
-  const prefix = Buffer.concat([timePrefix(Date.now()), randomBytes(4)])
-  const lastPage = () => (environment.root.getStats() as { lastPageNumber: number }).lastPageNumber
+async function fillFreePages(options: PurgeOptions): Promise<void> {
+  const { environment, writer, checkOpen } = options
+  const prefix = randomBytes(prefixBytes)
   let from = 0
-  async function fill(count: number): Promise<void> {
+  async function fill(count: number): Promise<number> {
     checkOpen()
-    await writer.erasure({ type: 'fillPages', prefix, from, count })
+    // freeing the pages takes some space too
+    environment.checkSpace()
+    const grown = await writer.erasure({ type: 'fillPages', prefix, from, count })
     from += count
+    return grown
   }
   try {
+    // a snapshot of the last erasure keeps the pages that it freed: readers must be behind another commit
+    await fill(1)
+    await readersBehind(options)
     // LMDB reuses a page two transactions after the one that freed it
-    for (let i = 0; i < 3; i++) await fill(1)
+    for (let i = 0; i < 2; i++) await fill(1)
     // no page is free once most of these come from behind the end of the file
-    for (let grown = 0; grown < 2; ) {
-      const before = lastPage()
-      await fill(pagesPerStep)
-      grown = lastPage() - before > pagesPerStep / 2 ? grown + 1 : 0
-    }
+    for (let grown = 0; grown < 2; ) grown = (await fill(pagesPerStep)) > pagesPerStep / 2 ? grown + 1 : 0
   } finally {
     while (await writer.erasure({ type: 'freePages', prefix })) {}
   }
 }
 
+/** Frees what purges that were interrupted have filled; one that still runs in another process fills it again. */
 async function freeLeftovers({ writer, reader, scratch }: PurgeOptions): Promise<void> {
-  const end = timePrefix(Date.now() - leftoverMs)
-  for (;;) {
-    const [key] = reader.readSnapshot(() => [...scratch.getKeys({ end, limit: 1 })])
+  for (let start: Buffer = Buffer.alloc(prefixBytes); ; ) {
+    const [key] = reader.readSnapshot(() => [...scratch.getKeys({ start, limit: 1 })])
     if (!key) return
-    await writer.erasure({ type: 'freePages', prefix: key.subarray(0, -4) })
+    const prefix = Buffer.from(key.subarray(0, prefixBytes))
+    while (await writer.erasure({ type: 'freePages', prefix })) {}
+    start = endOfPrefix(prefix)
   }
-}
-
-/** Milliseconds since 1970. */
-function timePrefix(time: number): Buffer {
-  const bytes = Buffer.allocUnsafe(8)
-  bytes.writeBigUInt64BE(BigInt(time))
-  return bytes
 }

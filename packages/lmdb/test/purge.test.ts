@@ -3,6 +3,7 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createIngest, type Store } from '@ingest/core'
+import { open } from 'lmdb'
 import t from 'tap'
 import { openLmdbStore } from './built-store.ts'
 import { startStoreProcess } from './store-process.ts'
@@ -48,6 +49,71 @@ t.test('the data file does not grow while new events take the space of erased on
   await store.purge?.()
   const before = bytes()
   await fill(store, 'q', 5_000, 100)
+  t.equal(bytes(), before)
+})
+
+t.test('a purge waits for a snapshot of the last erasure, which keeps what that freed', async (t) => {
+  const directory = t.testdir()
+  const reader = await startStoreProcess(directory)
+  const store = await openLmdbStore(directory)
+  t.teardown(() => store.close())
+  await fill(store, 'p', 100, 100)
+  await store.erase('p', range(50).map(idOf))
+  await reader.ask('look')
+  let isPurged = false
+  const purging = store.purge?.().then(() => {
+    isPurged = true
+  })
+  // no commit, which would be a later snapshot to wait for
+  for (let i = 0; i < 2_000 && !isPurged; i++) await store.known('p', ['e-0'])
+  await reader.kill()
+  await purging
+  t.equal(countIn(directory, 'canary-[1-4][0-9]-'), 0)
+})
+
+t.test('a purge beside large appends of the same process fills all free pages', async (t) => {
+  const directory = t.testdir()
+  const store = await openLmdbStore(directory)
+  t.teardown(() => store.close())
+  const submit = (projectId: string, batch: number, secret: string) =>
+    createIngest({ store })
+      .project(projectId)
+      .submitBatch({ events: range(100).map((i) => ({ projectId, eventId: idOf(batch * 100 + i), secret })) })
+  for (const batch of range(70)) await submit('p', batch, `canary-${batch % 2}-${'x'.repeat(2000)}`)
+  // leaves holes that are too small for the appends
+  for (const batch of range(35))
+    await store.erase(
+      'p',
+      range(100).map((i) => idOf((2 * batch + 1) * 100 + i)),
+    )
+  let isPurged = false
+  const purging = store.purge?.().then(() => {
+    isPurged = true
+  })
+  const text = 'x'.repeat(2400)
+  const appending = range(8).map(async (sender) => {
+    for (let i = 0; !isPurged; i++) await submit(`q-${sender}`, i, text)
+  })
+  await Promise.all([purging, ...appending])
+  t.equal(countIn(directory, 'canary-1-'), 0)
+})
+
+t.test('what a purge that was interrupted has filled is free after the next one', async (t) => {
+  const directory = t.testdir()
+  const created = await openLmdbStore(directory)
+  await fill(created, 'p', 10, 10)
+  await created.close()
+  const root = open({ path: join(directory, 'events'), noSubdir: false, overlappingSync: false })
+  const scratch = root.openDB('scratch', { encoding: 'binary', keyEncoding: 'binary' })
+  const keyOf = (i: number) => Buffer.from(`${Math.floor(i / 500)}`.padStart(12, '0') + String(i).padStart(4, '0'))
+  root.transactionSync(() => range(1_000).map((i) => scratch.put(keyOf(i), Buffer.alloc(4064))))
+  await root.close()
+  const store = await openLmdbStore(directory)
+  t.teardown(() => store.close())
+  await store.purge?.()
+  const bytes = () => statSync(join(directory, 'events/data.mdb')).size
+  const before = bytes()
+  await fill(store, 'q', 10_000, 100)
   t.equal(bytes(), before)
 })
 

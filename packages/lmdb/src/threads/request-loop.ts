@@ -100,7 +100,7 @@ function listen<Request extends { type: string }>(
   })
 }
 
-/** Takes the next batch from the queue; an empty one at a close message. */
+/** Takes the next batch from the queue; an empty one at a close message. A request of the size of a batch comes alone. */
 function takeBatch<Request extends { type: string }>(
   queue: (Request | CloseMessage)[],
   requestBytes: (request: Request) => number,
@@ -109,7 +109,9 @@ function takeBatch<Request extends { type: string }>(
   for (let bytes = 0; bytes < batchBytesMax; ) {
     const next = queue[0]
     if (next === undefined || isClose(next)) break
-    bytes += requestBytes(next)
+    const cost = requestBytes(next)
+    if (cost >= batchBytesMax && batch.length > 0) break
+    bytes += cost
     batch.push(next)
     queue.shift()
   }

@@ -1,4 +1,4 @@
-import type { Totals } from '@ingest/core'
+import { IngestError, type Totals } from '@ingest/core'
 import { column, wordsPerEvent } from '@ingest/core/internal'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
@@ -130,7 +130,11 @@ export function createAppender(
     lastAt = Math.max(lastAt, receivedAt)
     sealRecord(record, project, lastAt)
     // a page that is full is not split, which would leave copies of its records behind
-    log.putSync(key, record, { append: true })
+    // the types of lmdb call the result void: false where the key is not behind the others
+    const isStored = log.putSync(key, record, { append: true }) as unknown
+    if (isStored !== true) {
+      throw new IngestError('internal-error', `Record ${sequence} is not behind the end of the log.`)
+    }
     projectLog.put(projectKey(project, key), nothing)
     ids.addRecord(sequence, readFingerprints(record, sequence), count)
     const { events, batches, bytes } = totalsOf(project)

@@ -15,8 +15,8 @@ export interface ErasureResults {
   expire: { step: { type: 'expire'; project: number; before: number }; result: ExpiryStep }
   /** Cleans leaf pages that an erasure has rewritten; returns whether some are left. */
   cleanLeaves: { step: { type: 'cleanLeaves' }; result: boolean }
-  /** Takes free pages, and fills them with zeros. */
-  fillPages: { step: { type: 'fillPages'; prefix: Uint8Array; from: number; count: number }; result: true }
+  /** Takes free pages, and fills them with zeros. The writer returns by how many pages this made the file grow. */
+  fillPages: { step: { type: 'fillPages'; prefix: Uint8Array; from: number; count: number }; result: number }
   /** Frees some pages that were filled; returns whether some are left. */
   freePages: { step: { type: 'freePages'; prefix: Uint8Array }; result: boolean }
   /** Records that a purge is complete, if nothing was erased since it began. */
@@ -42,13 +42,14 @@ export interface ErasureTables extends EventLogTables {
 }
 
 /**
- * Runs the steps of erasing; only inside a write transaction, one in each, and before its appends: what is rewritten
- * twice in a transaction leaves old bytes behind in its pages.
+ * Runs the steps of erasing; only inside a write transaction, alone: what is rewritten twice in a transaction leaves old
+ * bytes behind in its pages.
  */
 export function createErasures(
   tables: ErasureTables,
   eventLog: EventLog,
   appender: Appender,
+  lastPage: () => number,
 ): (step: ErasureStep) => ErasureResult {
   const { log, expiries, unpurged, scratch } = tables
 
@@ -110,7 +111,7 @@ export function createErasures(
   }
 
   function freePages(prefix: Buffer): boolean {
-    const keys = [...scratch.getKeys({ start: prefix, end: nextPrefix(prefix), limit: freesPerStep })]
+    const keys = [...scratch.getKeys({ start: prefix, end: endOfPrefix(prefix), limit: freesPerStep })]
     for (const key of keys) scratch.remove(key)
     return keys.length === freesPerStep
   }
@@ -125,7 +126,8 @@ export function createErasures(
         return cleanLeaves()
       case 'fillPages':
         for (let i = 0; i < step.count; i++) scratch.put(scratchKey(step.prefix, step.from + i), pageOfZeros)
-        return true
+        // of the last commit
+        return lastPage()
       case 'freePages':
         return freePages(Buffer.from(step.prefix))
       case 'endPurge':
@@ -167,6 +169,6 @@ function scratchKey(prefix: Uint8Array, index: number): Buffer {
 }
 
 /** The end of the keys with this prefix. */
-function nextPrefix(prefix: Buffer): Buffer {
+export function endOfPrefix(prefix: Buffer): Buffer {
   return Buffer.concat([prefix, Buffer.alloc(4, 0xff)])
 }

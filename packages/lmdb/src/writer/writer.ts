@@ -125,7 +125,8 @@ async function openWriter(
     hasGarbage = true
   })
   const appender = createAppender(tables, eventLog, ids, commandTables.maps.freeze)
-  const runErasure = createErasures({ ...tables, scratch: table('scratch') }, eventLog, appender)
+  const lastPage = () => (root.getStats() as { lastPageNumber: number }).lastPageNumber
+  const runErasure = createErasures({ ...tables, scratch: table('scratch') }, eventLog, appender, lastPage)
   const { commit, refuse, failure, ready } = createCommit(environment)
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
@@ -171,11 +172,18 @@ async function openWriter(
       },
       ids.rollback,
     )
+    measureGrowth(requests, outcomes)
     if (hasGarbage) post({ type: 'garbage' })
     hasGarbage = false
     const isCommitted = outcomes.some((outcome) => 'value' in outcome)
     if (!isCommitted) return { outcomes }
     return { outcomes, commit: { requests: requests.length, durationMs: performance.now() - startedAt } }
+  }
+
+  /** Of a request that fills pages, and is alone in its transaction: what others append says nothing about free pages. */
+  function measureGrowth([request]: readonly WriteRequest[], [outcome]: Outcome<WriterValue>[]): void {
+    if (request?.type !== 'erasure' || request.step.type !== 'fillPages') return
+    if (outcome && 'value' in outcome) outcome.value = lastPage() - (outcome.value as number)
   }
 
   function readNow(request: LocateRequest | MeasureRequest): Outcome<WriterValue> {
@@ -190,10 +198,7 @@ async function openWriter(
     requestBytes: costOf,
     async handle(requests) {
       const outcomes = requests.filter(isRead).map(readNow)
-      const isErasure = ({ type }: WriteRequest) => type === 'erasure'
       const writes = requests.filter((request) => !isRead(request)) as WriteRequest[]
-      // an erasure comes before the appends of its transaction, and ends its batch, so that there is one at most
-      if (writes.some(isErasure)) writes.sort((a, b) => Number(isErasure(b)) - Number(isErasure(a)))
       if (writes.length === 0) return { outcomes }
       const written = await writeAll(writes)
       return { ...written, outcomes: [...outcomes, ...written.outcomes] }
@@ -211,6 +216,7 @@ const chunkCost = 4096
 
 function costOf(request: WriterRequest): number {
   if (request.type === 'append') return request.body.length
+  // alone: one that fails refuses no appends
   if (request.type === 'erasure') return batchBytesMax
   if (isRead(request) || request.command.type !== 'putMap') return 0
   return chunkCost * chunkCount(request.command)
