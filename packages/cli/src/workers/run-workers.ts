@@ -55,7 +55,8 @@ export async function runWorkers(
       const adminToken = io.env.INGEST_ADMIN_TOKEN || undefined
       const context = { ingest: withReadiness(ingest, pool), settings, log, adminToken }
       admin = await listenForOperators(context, pool.metrics, draining.signal)
-      reloadOnSignal(io, { served: { url: pool.url, reloadTls() {} }, log }, async () => {
+      const hasTls = settings.tls !== undefined
+      reloadOnSignal(io, { served: { reloadTls() {} }, log, hasTls }, async () => {
         const reloaded = await reload()
         pool.reload(toWorkerSettings(reloaded.settings))
         return reloaded
