@@ -18,8 +18,9 @@ export interface Io {
 /** A readable stream, with a file descriptor if it has one. */
 export type Input = Readable & { readonly fd?: number }
 
-/** A writable stream, with the properties of a terminal if it is one. */
-export type Output = NodeJS.WritableStream & Partial<Pick<WriteStream, 'isTTY' | 'columns' | 'hasColors'>>
+/** A writable stream, with its backlog, and the properties of a terminal if it is one. */
+export type Output = NodeJS.WritableStream &
+  Partial<Pick<WriteStream, 'isTTY' | 'columns' | 'hasColors' | 'writableLength'>>
 
 /** Exit codes after a signal, as shells report them. */
 export const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const

@@ -240,6 +240,14 @@ for (const [scheme, secure] of schemes) {
   })
 }
 
+for (const [scheme, secure] of schemes) {
+  t.test(`by ${scheme}, connections without a request do not delay closing`, async (t) => {
+    const { served, raw } = await open(t, { ...secure, ...patient })
+    await served.close()
+    await raw.ended
+  })
+}
+
 t.test('it listens for lingerMs after the last request, then closes idle connections', async (t) => {
   const { served, raw, openConnection, headers } = await open(t, patient)
   raw.write(requestBytes({ method: 'GET', path: '/livez' }))

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs'
+import { closeSync, openSync, readSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { CommanderError, InvalidArgumentError } from 'commander'
 import { closestMatch } from 'leven'
@@ -7,6 +7,9 @@ import { toOptionText } from './config-option.ts'
 
 /** The file that is read if no other one is named. */
 export const configFileDefault = 'ingest.config.json'
+
+/** The largest file that is read: a larger one is not a file of settings. */
+export const configBytesMax = 65_536
 
 /** A file of settings, of which every key and value is valid. */
 export interface ConfigFile {
@@ -39,7 +42,7 @@ export function readConfigFile(
   for (const [key, value] of Object.entries(members)) {
     if (key === '$schema') continue
     const option = options.get(key)
-    if (!option) throw fileError(file, `unknown key "${key}"${suggest(key, [...options.keys()])}`)
+    if (!option) throw fileError(file, `unknown key ${JSON.stringify(key)}${suggest(key, [...options.keys()])}`)
     values.set(key, parseValue(file, key, option, value))
   }
   return { path: file, values }
@@ -51,12 +54,28 @@ export function isReadByOthers(path: string): boolean {
 }
 
 function readText(file: string, isOptional: boolean): string | undefined {
+  let bytes: Buffer
   try {
-    return readFileSync(file, 'utf8').replace(/^\uFEFF/, '')
+    bytes = readStart(file, configBytesMax + 1)
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     if (isOptional && code === 'ENOENT') return undefined
     throw new CommanderError(1, 'ingest.config', `the settings cannot be read: ${message}`)
+  }
+  if (bytes.length > configBytesMax) throw fileError(file, `larger than ${configBytesMax} bytes`)
+  return bytes.toString('utf8').replace(/^\uFEFF/, '')
+}
+
+/** At most `bytesMax` bytes, also of a file without an end. */
+function readStart(file: string, bytesMax: number): Buffer {
+  const descriptor = openSync(file, 'r')
+  try {
+    const bytes = Buffer.alloc(bytesMax)
+    let length = 0
+    for (let read = -1; read !== 0; length += read) read = readSync(descriptor, bytes, length, bytesMax - length, null)
+    return bytes.subarray(0, length)
+  } finally {
+    closeSync(descriptor)
   }
 }
 
@@ -76,7 +95,11 @@ function syntaxError(file: string, text: string): CommanderError {
   // loaded on demand: it takes longer than everything else that --help needs
   const { parse, printParseErrorCode }: typeof import('jsonc-parser') = createRequire(import.meta.url)('jsonc-parser')
   const errors: import('jsonc-parser').ParseError[] = []
-  parse(text, errors, { disallowComments: true })
+  try {
+    parse(text, errors, { disallowComments: true })
+  } catch {
+    return new CommanderError(1, 'ingest.config', `${file} is not JSON: it is nested too deeply`)
+  }
   const { offset, error } = errors[0] ?? { offset: text.length, error: 1 }
   const lines = text.slice(0, offset).split('\n')
   const [line, column] = [lines.length, (lines.at(-1)?.length ?? 0) + 1]

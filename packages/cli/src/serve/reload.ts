@@ -15,10 +15,10 @@ export interface Reloaded {
  */
 export function reloadOnSignal(
   io: Io,
-  running: { served: Pick<RunningServer['served'], 'url' | 'reloadTls'>; log: RunningServer['log'] },
+  running: { served: Pick<RunningServer['served'], 'reloadTls'>; log: RunningServer['log']; hasTls: boolean },
   read: () => Reloaded | Promise<Reloaded>,
 ): () => void {
-  const { served, log } = running
+  const { served, log, hasTls } = running
   let last = Promise.resolve()
   return io.onReload(() => {
     last = last.then(reload)
@@ -28,7 +28,7 @@ export function reloadOnSignal(
     try {
       const { settings, needRestart } = await read()
       // the only one that can fail
-      if (settings.tls && served.url.startsWith('https:')) served.reloadTls(await readTls(settings.tls))
+      if (settings.tls && hasTls) served.reloadTls(await readTls(settings.tls))
       log.level = settings.logLevel
       log.info({ config: settings.config ?? 'none' }, 'settings reloaded')
       if (needRestart.length > 0) log.warn({ options: needRestart }, 'these settings change after a restart only')

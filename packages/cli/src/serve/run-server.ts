@@ -42,7 +42,8 @@ export async function runServer(io: Io, settings: ServeSettings, hooks: RunServe
     const adminToken = io.env.INGEST_ADMIN_TOKEN || undefined
     const running = await listen({ ingest, settings, log, adminToken, isMeasured })
     isListening = true
-    const ignoreReloads = reload ? reloadOnSignal(io, running, reload) : () => {}
+    const hasTls = settings.tls !== undefined
+    const ignoreReloads = reload ? reloadOnSignal(io, { ...running, hasTls }, reload) : () => {}
     await onListening(running)
     const endRetention = startRetention({ ingest, rules: settings.retention, log })
     log.info({ signal: await signals.first }, 'signalled')

@@ -8,6 +8,9 @@ export type Log = Logger
 export const logFormats = ['auto', 'json', 'text'] as const
 export type LogFormat = (typeof logFormats)[number]
 
+/** Further lines are dropped while this much waits for the reader of the log. */
+const backlogBytesMax = 4 * 2 ** 20
+
 export interface LogOptions {
   level: string
   format: LogFormat
@@ -19,10 +22,19 @@ export async function createLog({ stderr, env }: Io, { level, format }: LogOptio
   const lineOf = logsText({ stderr }, format)
     ? (line: string) => formatRecord(JSON.parse(line), hasColors(stderr, env))
     : String
-  return pino(
-    { level, base: null, serializers: { err: serializeError } },
-    { write: (line: string) => void stderr.write(lineOf(line)) },
-  )
+  let dropped = 0
+  const write = (line: string) => {
+    if ((stderr.writableLength ?? 0) > backlogBytesMax) dropped++
+    else if (dropped === 0) stderr.write(lineOf(line))
+    else {
+      const lines = dropped
+      dropped = 0
+      stderr.write(lineOf(line))
+      log.warn({ lines }, 'lines of the log were dropped: its reader was too slow')
+    }
+  }
+  const log = pino({ level, base: null, serializers: { err: serializeError } }, { write })
+  return log
 }
 
 /** Whether the log is text for people. */

@@ -190,7 +190,7 @@ const parseRetention: Parser<RetentionRule[]> = expects(
   { type: ['string', 'object'], additionalProperties: keepSchema },
   (text) => {
     const rules = text.split(',').map((word): RetentionRule => {
-      const [keep = '', project = '*'] = word.split('=', 2).reverse()
+      const [, project = '*', keep = ''] = /^(?:([^=]*)=)?(.*)$/s.exec(word) ?? []
       return [project === '*' ? project : parseProjectId(project), keep === 'off' ? keep : parseKeep(keep)]
     })
     const twice = rules.find(([project], i) => rules.findIndex(([each]) => each === project) !== i)

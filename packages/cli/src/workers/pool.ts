@@ -26,7 +26,7 @@ export interface Pool {
   listeningCount(): number
   /** Passes settings on to running and later workers. */
   reload(settings: ServeSettings): void
-  /** Rejects with a {@link CommandFailure} when a worker ends again and again. */
+  /** Rejects with a {@link CommandFailure} when workers end again and again and none is left. */
   failed: Promise<never>
   /**
    * Drains all workers, and kills those that hang. Resolves when they have ended.
@@ -68,6 +68,10 @@ export async function startPool({ env, log, isMeasured, signalled, ...options }:
   let deadline: NodeJS.Timeout | undefined
   void signalled.then(setDeadline)
 
+  function listeningCount(): number {
+    return slots.filter(({ isListening }) => isListening).length
+  }
+
   /** Resolves when the worker listens, and with undefined if it ends before. */
   async function startWorker(slot: Slot): Promise<{ url: string; port: number } | undefined> {
     const startedAt = performance.now()
@@ -95,7 +99,7 @@ export async function startPool({ env, log, isMeasured, signalled, ...options }:
     }
     metrics.retire(slot.id)
     slot.quickEnds = lifeMs < quickEndMs ? slot.quickEnds + 1 : 0
-    const pauseMs = decideRestart(slot.quickEnds)
+    const pauseMs = decideRestart(slot.quickEnds, listeningCount() > 0)
     const { code, signal, failure } = end
     const fields = { worker: slot.id, code, signal, ...(failure && { reason: failure.message }) }
     if (pauseMs === undefined) {
@@ -149,7 +153,7 @@ export async function startPool({ env, log, isMeasured, signalled, ...options }:
   return {
     ...address,
     metrics,
-    listeningCount: () => slots.filter(({ isListening }) => isListening).length,
+    listeningCount,
     failed,
     stop,
     reload(next) {

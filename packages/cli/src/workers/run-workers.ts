@@ -33,6 +33,8 @@ export async function runWorkers(
   { reload, onListening }: RunWorkersHooks,
 ): Promise<void> {
   const log = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
+  // without a listener, it ends the process
+  const ignoreHangups = io.onReload(() => {})
   let isListening = false
   // opened first, so that only one process creates, upgrades or rebuilds a store
   await withIngest(io, toOpenOptions(io, settings, log), async (ingest) => {
@@ -53,7 +55,8 @@ export async function runWorkers(
       const adminToken = io.env.INGEST_ADMIN_TOKEN || undefined
       const context = { ingest: withReadiness(ingest, pool), settings, log, adminToken }
       admin = await listenForOperators(context, pool.metrics, draining.signal)
-      reloadOnSignal(io, { served: { url: pool.url, reloadTls() {} }, log }, async () => {
+      const hasTls = settings.tls !== undefined
+      reloadOnSignal(io, { served: { reloadTls() {} }, log, hasTls }, async () => {
         const reloaded = await reload()
         pool.reload(toWorkerSettings(reloaded.settings))
         return reloaded
@@ -69,9 +72,11 @@ export async function runWorkers(
       signals.off()
     }
     log.info({ workers: settings.workers }, 'all workers drained')
-  }).catch(async (error) => {
-    throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
   })
+    .catch(async (error) => {
+      throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
+    })
+    .finally(ignoreHangups)
 }
 
 /** Without what the primary does itself. */

@@ -178,6 +178,29 @@ t.test('it listens on a Unix socket', unixOnly, async (t) => {
   t.match(taken, { code: 6, stderr: /s is in use: stop the other process, or use another --socket/ })
 })
 
+t.test('SIGHUP applies the certificate of a Unix socket', unixOnly, async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'ingest-'))
+  t.teardown(() => rmSync(directory, { recursive: true }))
+  const [cert, tlsKey, path] = [join(directory, 'cert.pem'), join(directory, 'key.pem'), join(directory, 's')]
+  const writeMaterial = (material: typeof certificateA) => {
+    writeFileSync(cert, material.cert)
+    writeFileSync(tlsKey, material.key)
+  }
+  const subject = async () => {
+    const socket = connectTls({ path, rejectUnauthorized: false })
+    t.teardown(() => socket.destroy())
+    await once(socket, 'secureConnect')
+    return socket.getPeerCertificate().subject.CN
+  }
+  writeMaterial(certificateA)
+  const server = await serveHere(t, ['--data', data, '--socket', path, '--tls-cert', cert, '--tls-key', tlsKey])
+  t.equal(await subject(), 'ingest-a.test')
+  writeMaterial(certificateB)
+  server.signal('SIGHUP')
+  await server.nextRecord(({ msg }) => msg === 'settings reloaded')
+  t.equal(await subject(), 'ingest-b.test')
+})
+
 t.test('--cors lets web pages of these origins call the API', async (t) => {
   const { url } = await serveHere(t, ['--data', data, '--cors', 'https://a.example', 'https://b.example'])
   const allowed = async (origin: string) => {

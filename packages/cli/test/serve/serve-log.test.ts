@@ -1,6 +1,9 @@
+import { once } from 'node:events'
+import { PassThrough } from 'node:stream'
 import { stripVTControlCharacters } from 'node:util'
 import { IngestError } from '@ingest/core'
 import t from 'tap'
+import type { Output } from '../../src/io.ts'
 import { createLog, formatRecord, serializeError } from '../../src/serve/serve-log.ts'
 import { createIo } from '../run-ingest.ts'
 
@@ -48,6 +51,27 @@ t.test('the log is JSON except on a terminal, unless text is requested', async (
     log.debug('unheard')
     t.match(stderr(), pattern)
   }
+})
+
+t.test('lines are dropped and counted while the reader of the log has stopped', async (t) => {
+  const { io } = createIo()
+  const stderr = new PassThrough({ highWaterMark: 1 })
+  const log = await createLog({ ...io, stderr: stderr as Output }, { level: 'info', format: 'json' })
+  const text = 'x'.repeat(2 ** 20)
+  for (let i = 0; i < 20; i++) log.info({ i, text }, 'a line')
+  t.ok(stderr.writableLength < 8 * 2 ** 20)
+  let read = ''
+  stderr.on('data', (chunk) => {
+    read += chunk
+  })
+  await once(stderr, 'drain')
+  log.info('later')
+  const records = read
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  const kept = records.filter(({ msg }) => msg === 'a line').length
+  t.match(records.slice(kept), [{ msg: 'later' }, { level: 40, lines: 20 - kept, msg: /were dropped/ }])
 })
 
 t.test('an error is logged once, with each of its causes once', async (t) => {

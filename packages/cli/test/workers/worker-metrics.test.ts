@@ -42,7 +42,9 @@ t.test('metrics of workers are summed, and no counter falls', async (t) => {
   await expect(['requests_total{route="a"} 27', 'ingest_workers_ended_total 3'], 'all were restarted')
 })
 
-t.test('a worker is restarted at once, then after longer pauses, then not', async (t) => {
-  const pauses = Array.from({ length: quickEndsMax + 1 }, (_, quickEnds) => decideRestart(quickEnds))
+t.test('a worker is restarted at once, then after longer pauses, then not while it is the last', async (t) => {
+  const pauses = Array.from({ length: quickEndsMax + 1 }, (_, quickEnds) => decideRestart(quickEnds, false))
   t.strictSame(pauses, [0, 100, 200, 400, 800, undefined])
+  t.equal(decideRestart(quickEndsMax, true), 1600)
+  t.equal(decideRestart(100, true), 5000)
 })

@@ -13,11 +13,14 @@ export interface Traffic {
   lastOf(socket: Duplex): Exchange | undefined
   /** Calls `action` as soon as no request is in flight. */
   whenIdle(action: () => void): void
+  /** Closes connections that have carried no request, which Node's closeIdleConnections leaves. */
+  closeSilentConnections(): void
   closeAllConnections(): void
 }
 
-export function watchTraffic(server: Server): Traffic {
+export function watchTraffic(server: Server & { setSecureContext?: unknown }): Traffic {
   const open = new Set<Duplex>()
+  const silent = new Set<Duplex>()
   const busy = new Map<Duplex, Exchange & { pending: number }>()
   let onIdle: (() => void) | undefined
   function remove(socket: Duplex): void {
@@ -28,6 +31,14 @@ export function watchTraffic(server: Server): Traffic {
     open.add(socket)
     socket.once('close', () => open.delete(socket))
   })
+  server.on(server.setSecureContext ? 'secureConnection' : 'connection', (socket: Duplex) => {
+    silent.add(socket)
+    socket.once('close', () => silent.delete(socket))
+  })
+  // these get a response of their own
+  for (const event of ['clientError', 'connect']) {
+    server.on(event, (_cause: unknown, socket: Duplex) => silent.delete(socket))
+  }
   // queued responses emit no 'close' when their connection closes; with TLS, requests have a socket of their own
   for (const event of ['connection', 'secureConnection']) {
     server.on(event, (socket: Duplex) => socket.once('close', () => remove(socket)))
@@ -35,6 +46,7 @@ export function watchTraffic(server: Server): Traffic {
   return {
     add(req, res) {
       const { socket } = req
+      silent.delete(socket)
       const connection = { req, res, pending: (busy.get(socket)?.pending ?? 0) + 1 }
       busy.set(socket, connection)
       res.once('close', () => {
@@ -46,6 +58,9 @@ export function watchTraffic(server: Server): Traffic {
     whenIdle(action) {
       if (busy.size === 0) action()
       else onIdle = action
+    },
+    closeSilentConnections() {
+      for (const socket of silent) socket.destroy()
     },
     closeAllConnections() {
       for (const socket of open) socket.destroy()
@@ -62,6 +77,7 @@ export function drain(
   return new Promise((resolve) => {
     const stopListening = () => {
       if (server.listening) server.close()
+      traffic.closeSilentConnections()
     }
     const linger = setTimeout(() => traffic.whenIdle(stopListening), lingerMs)
     const deadline = setTimeout(() => {
