@@ -1,5 +1,5 @@
 import type { ErasedTotals } from '@ingest/core'
-import { Command, Option } from 'commander'
+import { Command, InvalidArgumentError, Option } from 'commander'
 import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { printMessage, writeJson, writeStdout } from '../io.ts'
@@ -24,7 +24,7 @@ export function retainCommand(io: Io): Command {
   return command
     .addOption(
       new Option('--older-than <duration>', 'age of the events to erase, such as 90d')
-        .argParser(parseDuration)
+        .argParser(parseAge)
         .makeOptionMandatory(),
     )
     .addOption(projectOption().makeOptionMandatory(false))
@@ -59,6 +59,13 @@ Examples:
   ingest retain --older-than 90d --data data/games --dry-run
   ingest retain --older-than 90d --data data/games --project demo
 `
+
+/** Zero would erase everything, which a script means by mistake. */
+function parseAge(text: string): number {
+  const ms = parseDuration(text)
+  if (ms > 0) return ms
+  throw new InvalidArgumentError('Expected a duration of more than 0, such as 90d.')
+}
 
 /** What remains to be done after a signal. */
 export const eraseAdvice = 'some events are erased; run it again to continue'

@@ -17,12 +17,8 @@ export interface Address {
   socket?: string
 }
 
-<<<<<<< HEAD
 const socketMode = 0o660
-=======
-export const socketModeDefault = 0o660
 const socketBytesMax = process.platform === 'linux' ? 107 : 103
->>>>>>> r-breaker
 
 /**
  * Resolves with the URL and the port once the server listens; rejects with Node's error if it cannot.
@@ -42,16 +38,10 @@ export async function listen(
   if (host !== undefined || port !== undefined) {
     throw new IngestError('invalid-argument', 'Set socket, or host and port, not both.')
   }
-<<<<<<< HEAD
-=======
-  if (!(Number.isInteger(socketMode) && socketMode >= 0 && socketMode <= 0o777)) {
-    throw new IngestError('invalid-argument', 'socketMode must be a mode of a file, from 0 to 0o777.')
-  }
   // libuv truncates a longer path
   if (process.platform !== 'win32' && Buffer.byteLength(socket) > socketBytesMax) {
     throw new IngestError('invalid-argument', `The path of a Unix socket has at most ${socketBytesMax} bytes.`)
   }
->>>>>>> r-breaker
   await bindSocket(server, socket)
   if (process.platform !== 'win32') chmodSync(socket, socketMode)
   return { url: `unix:${socket}`, port: 0 }

@@ -36,21 +36,12 @@ t.test('a server on a Unix socket stores a batch, and removes its file when it c
   t.notOk(existsSync(path))
 })
 
-<<<<<<< HEAD
-=======
 t.test('a path that is too long for a socket is refused', unixOnly, async (t) => {
   const { path, open } = await setUp(t)
   await t.rejects(open({ socket: path + 'x'.repeat(100) }), { code: 'invalid-argument', message: /at most \d+ bytes/ })
   t.notOk(existsSync(path.slice(0, 107)))
 })
 
-t.test('the mode of the socket can be set', unixOnly, async (t) => {
-  const { path, open } = await setUp(t)
-  await open({ socket: path, socketMode: 0o600 })
-  t.equal(statSync(path).mode & 0o777, 0o600)
-})
-
->>>>>>> r-breaker
 t.test('the socket of a live server is refused, and that server stays reachable', unixOnly, async (t) => {
   const { path, open } = await setUp(t)
   await open({ socket: path })
