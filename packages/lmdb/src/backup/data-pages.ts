@@ -2,12 +2,12 @@ import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import { pageSize } from '../environment/data-file.ts'
 
 /** Where a row is in a data file. */
-export interface RowPlace {
+export interface RowLocation {
   page: number
   index: number
 }
 
-export interface FoundRow extends RowPlace {
+export interface FoundRow extends RowLocation {
   key: Buffer
   /** The bytes of the value, which may be damaged. */
   value: Buffer
@@ -23,7 +23,7 @@ export interface DataPages {
   /** The rows of all leaf pages that are not known to be free, for what no table leads to any more. */
   scan(): Generator<FoundRow & { transaction: number }>
   /** Reads a row again. */
-  row(place: RowPlace): FoundRow | undefined
+  row(location: RowLocation): FoundRow | undefined
   /** Damaged pages of a table, found by reading all of its rows. */
   damagedPages(table: string): number
   /** Whether the list of free pages is damaged: {@link scan} also returns rows that were replaced. */

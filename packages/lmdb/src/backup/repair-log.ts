@@ -4,7 +4,7 @@ import type { LmdbIdentity } from '../environment/identity.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, type LogRecord, payloadOf } from '../log/record.ts'
-import type { DataPages, FoundRow, RowPlace } from './data-pages.ts'
+import type { DataPages, FoundRow, RowLocation } from './data-pages.ts'
 import { readEvents } from './read-events.ts'
 import type { LostRecords } from './repair-report.ts'
 
@@ -22,28 +22,28 @@ export interface SavedLog {
 const transactionBytes = 8 * 2 ** 20
 
 /** Finds each intact record: in the log, else in pages that nothing leads to any more. */
-function findRecords(pages: DataPages): { places: Map<number, RowPlace>; last: number } {
-  const places = new Map<number, RowPlace>()
+function findRecords(pages: DataPages): { locations: Map<number, RowLocation>; last: number } {
+  const locations = new Map<number, RowLocation>()
   let last = 0
   for (const row of pages.rows('log')) {
     const sequence = sequenceIn(row)
     if (sequence === undefined) continue
     last = Math.max(last, sequence)
-    if (isIntact(row, sequence)) places.set(sequence, { page: row.page, index: row.index })
+    if (isIntact(row, sequence)) locations.set(sequence, { page: row.page, index: row.index })
   }
   for (const { key } of pages.rows('project-log')) if (key.length === 12) last = Math.max(last, readSequence(key))
-  if (pages.damagedPages('log') === 0 && places.size === last) return { places, last }
+  if (pages.damagedPages('log') === 0 && locations.size === last) return { locations, last }
   const newest = new Map<number, number>()
   for (const row of pages.scan()) {
     const sequence = sequenceIn(row)
-    if (sequence === undefined || (places.has(sequence) && !newest.has(sequence))) continue
+    if (sequence === undefined || (locations.has(sequence) && !newest.has(sequence))) continue
     // a page may be that of an earlier version
     if ((newest.get(sequence) ?? -1) >= row.transaction || !isIntact(row, sequence)) continue
     newest.set(sequence, row.transaction)
-    places.set(sequence, { page: row.page, index: row.index })
+    locations.set(sequence, { page: row.page, index: row.index })
     last = Math.max(last, sequence)
   }
-  return { places, last }
+  return { locations, last }
 }
 
 /** The number of a record; undefined for a row of another table. */
@@ -76,16 +76,16 @@ export interface SaveLogOptions {
 /** Writes the intact records as a log without gaps, with the tables that follow from it. */
 export async function saveLog(options: SaveLogOptions): Promise<SavedLog> {
   const { pages, environment, names, onRecord } = options
-  const { places, last } = findRecords(pages)
+  const { locations, last } = findRecords(pages)
   const saved: SavedLog = { records: 0, events: 0, totals: new Map(), lost: [], lostRecords: 0 }
   const writer = createRecordWriter(options, saved)
   for (const row of pages.rows('freezes')) writer.freeze(row)
-  const damaged = projectsOfLost(pages, places)
+  const damaged = projectsOfLost(pages, locations)
   for (let sequence = 1; sequence <= last; ) {
     environment.write(() => {
       for (let bytes = 0; bytes < transactionBytes && sequence <= last; sequence++) {
-        const place = places.get(sequence)
-        const value = place && pages.row(place)?.value
+        const location = locations.get(sequence)
+        const value = location && pages.row(location)?.value
         if (value) bytes += writer.write(value, sequence)
         else noteLost(saved, sequence, names.get(damaged.get(sequence) ?? -1))
       }
@@ -97,10 +97,10 @@ export async function saveLog(options: SaveLogOptions): Promise<SavedLog> {
 }
 
 /** The number of the project of each lost record, where it is known. */
-function projectsOfLost(pages: DataPages, places: ReadonlyMap<number, RowPlace>): Map<number, number> {
+function projectsOfLost(pages: DataPages, locations: ReadonlyMap<number, RowLocation>): Map<number, number> {
   const projects = new Map<number, number>()
   for (const { key } of pages.rows('project-log')) {
-    if (key.length === 12 && !places.has(readSequence(key))) projects.set(readSequence(key), key.readUInt32BE())
+    if (key.length === 12 && !locations.has(readSequence(key))) projects.set(readSequence(key), key.readUInt32BE())
   }
   return projects
 }

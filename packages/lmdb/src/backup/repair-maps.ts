@@ -7,7 +7,7 @@ import { chunkKey, type WrittenChunk } from '../tables/chunks.ts'
 import { type MapRow, mapKeyOffset, versionOfNone } from '../tables/map-reader.ts'
 import { chunkRefBytes, decodeChunks, decodePending, decodeStored, parseMapName } from '../tables/map-records.ts'
 import { openMapTables } from '../tables/maps.ts'
-import type { DataPages, FoundRow, RowPlace } from './data-pages.ts'
+import type { DataPages, FoundRow, RowLocation } from './data-pages.ts'
 import type { LostMap } from './repair-report.ts'
 
 export interface SaveMapsOptions {
@@ -55,15 +55,15 @@ export async function saveMaps(
 
 /** The maps of a damaged store. */
 function createMapSource({ pages, chunkPages, chunkEnvironment }: SaveMapsOptions) {
-  const manifests = placesOf(pages, 'manifests')
-  const pendings = placesOf(pages, 'pending-manifests')
-  const chunks = placesOf(pages, 'chunks')
-  const blobs = chunkPages ? placesOf(chunkPages, 'bytes') : new Map<string, RowPlace>()
+  const manifests = locationsOf(pages, 'manifests')
+  const pendings = locationsOf(pages, 'pending-manifests')
+  const chunks = locationsOf(pages, 'chunks')
+  const blobs = chunkPages ? locationsOf(chunkPages, 'bytes') : new Map<string, RowLocation>()
   const target = chunkEnvironment.table('bytes')
 
-  function valueAt(places: ReadonlyMap<string, RowPlace>, key: Buffer, from = pages): Buffer | undefined {
-    const place = places.get(key.toString('hex'))
-    return place && from.row(place)?.value
+  function valueAt(locations: ReadonlyMap<string, RowLocation>, key: Buffer, from = pages): Buffer | undefined {
+    const location = locations.get(key.toString('hex'))
+    return location && from.row(location)?.value
   }
 
   /** The blob of a stored chunk, if its bytes are those of its digest. */
@@ -137,9 +137,9 @@ function createMapSource({ pages, chunkPages, chunkEnvironment }: SaveMapsOption
   }
 }
 
-function placesOf(pages: DataPages, table: string): Map<string, RowPlace> {
-  const place = ({ key, page, index }: FoundRow) => [key.toString('hex'), { page, index }] as const
-  return new Map(Array.from(pages.rows(table), place))
+function locationsOf(pages: DataPages, table: string): Map<string, RowLocation> {
+  const location = ({ key, page, index }: FoundRow) => [key.toString('hex'), { page, index }] as const
+  return new Map(Array.from(pages.rows(table), location))
 }
 
 /** The row of a map; undefined for one that is damaged. */
