@@ -156,13 +156,17 @@ t.test('a store that hangs or fails leaves the other metrics', async (t) => {
     calls++
     return measure()
   }
-  const ingest = createIngest({ store: { ...openMemoryStore(), measure: counted } })
+  let check = async () => {}
+  const ingest = createIngest({ store: { ...openMemoryStore(), measure: counted, check: () => check() } })
   const metrics = createMetrics(ingest)
   has(t, await metrics.render(), {
     ingest_store_up: 1,
     ingest_store_a_bytes: 5,
     'ingest_store_b_total{of="x\\"\\\\\\n"}': 7,
   })
+  check = () => Promise.reject(new Error('no database'))
+  has(t, await metrics.render(), { ingest_store_up: 0, ingest_store_a_bytes: 5 })
+  check = async () => {}
   measure = () => Promise.reject(new Error('gone'))
   has(t, await metrics.render(), { ingest_store_up: 0, ingest_store_a_bytes: undefined })
   measure = () => new Promise(() => {})

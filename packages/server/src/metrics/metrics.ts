@@ -46,7 +46,7 @@ export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE
 
 /** Starts to measure an Ingest. Pass the result to `createHandler` or `serve`, and to `createAdminHandler`. */
 export function createMetrics(
-  ingest: Pick<EmbeddedIngest, 'observe' | 'measure'>,
+  ingest: Pick<EmbeddedIngest, 'observe' | 'measure' | 'checkReady'>,
   { projectsMax = 100, now = Date.now }: MetricsOptions = {},
 ): Metrics {
   const registry = new Registry()

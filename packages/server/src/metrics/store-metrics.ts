@@ -6,16 +6,17 @@ export const measureTimeoutMs = 2000
 
 /**
  * Replaces the metrics of the store in the registry by what it measures now. A store that fails or takes longer than
- * `timeoutMs` has none, and `ingest_store_up` is 0. Only one measurement is in flight at a time, even if it never ends.
+ * `timeoutMs` has none. `ingest_store_up` is 0 then, and while it could not store a batch: a store may measure itself
+ * without its database. Only one measurement is in flight at a time, even if it never ends.
  */
 export function createStoreMetrics(
   registry: Registry,
-  ingest: Pick<EmbeddedIngest, 'measure'>,
+  ingest: Pick<EmbeddedIngest, 'measure' | 'checkReady'>,
   timeoutMs: number,
 ): { collect(): Promise<void> } {
   const up = new Gauge({
     name: 'ingest_store_up',
-    help: 'Whether the store responded to this scrape.',
+    help: 'Whether the store responded to this scrape and could store a batch.',
     registers: [registry],
     aggregator: 'min',
   })
@@ -31,8 +32,12 @@ export function createStoreMetrics(
 
   return {
     async collect() {
-      const measured = await settleWithin(measure(), timeoutMs)
-      up.set(measured ? 1 : 0)
+      const ready = ingest.checkReady().then(() => true)
+      const [measured, isReady] = await Promise.all([
+        settleWithin(measure(), timeoutMs),
+        settleWithin(ready, timeoutMs),
+      ])
+      up.set(measured && isReady ? 1 : 0)
       for (const name of registered) registry.removeSingleMetric(name)
       registered = (measured ?? []).map(({ name }) => name)
       for (const metric of measured ?? []) register(registry, metric)
