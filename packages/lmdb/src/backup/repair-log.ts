@@ -137,7 +137,8 @@ function createRecordWriter({ environment, identity, names }: SaveLogOptions, sa
     const projectId = names.get(project) ?? nameIn(events)
     if (projectId !== undefined) names.set(project, projectId)
     const own = ++saved.records
-    tables.log.put(sequenceKey(own), value)
+    // as the writer does, a full page is not split
+    tables.log.putSync(sequenceKey(own), value, { append: true })
     tables.projectLog.put(projectKey(project, sequenceKey(own)), Buffer.alloc(0))
     const { builds } = readEvents(identity.hashKey, projectId, events, payloadOf(value))
     for (const buildId of builds) addFreeze(projectKey(project, Buffer.from(buildId)), receivedAt)
