@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { IngestError } from '../error.ts'
-import { backslash } from '../json/bytes.ts'
+import { backslash, openBrace, openBracket } from '../json/bytes.ts'
+import { skipElements, skipMembers, skipValue } from '../json/json-scanner.ts'
 import { knownFields } from './event.ts'
 import type { EventStore, StoredEvent } from './event-store.ts'
 
@@ -120,8 +121,9 @@ function compileMatch(path: string, value: unknown): (bytes: Uint8Array) => bool
     const event = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
     // JSON without escapes contains the text as it is, so that most events need no parsing
     if (text && !event.includes(text) && !event.includes(backslash)) return false
-    const found = valueAt(parse(event), names)
-    return isDeepStrictEqual(isKnown && typeof found === 'number' ? String(found) : found, wanted)
+    return valuesAt(event, names).some((found) =>
+      isDeepStrictEqual(isKnown && typeof found === 'number' ? String(found) : found, wanted),
+    )
   }
 }
 
@@ -137,14 +139,28 @@ function parsePointer(path: string): string[] {
     .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
-function valueAt(value: unknown, names: readonly string[]): unknown {
-  let at = value
-  for (const name of names) {
-    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, name)) return undefined
-    if (Array.isArray(at) && !/^(0|[1-9]\d*)$/.test(name)) return undefined
-    at = (at as Record<string, unknown>)[name]
+/** The values at a path of a JSON value: several if an object has members of one name, all of which are stored. */
+function valuesAt(json: Buffer, [name, ...names]: readonly string[]): unknown[] {
+  if (name === undefined) return [JSON.parse(json.toString())]
+  const found: Buffer[] = []
+  if (json[0] === openBrace) {
+    const literal = Buffer.from(`"${name}"`)
+    skipMembers(json, 0, (keyStart, keyEnd, start) => {
+      const key = json.subarray(keyStart, keyEnd)
+      const end = skipValue(json, start)
+      const isNamed = key.includes(backslash) ? JSON.parse(key.toString()) === name : key.equals(literal)
+      if (isNamed) found.push(json.subarray(start, end))
+      return end
+    })
+  } else if (json[0] === openBracket) {
+    let index = 0
+    skipElements(json, 0, (start) => {
+      const end = skipValue(json, start)
+      if (String(index++) === name) found.push(json.subarray(start, end))
+      return end
+    })
   }
-  return at
+  return found.flatMap((each) => valuesAt(each, names))
 }
 
 function parse(bytes: Uint8Array): Record<string, unknown> {

@@ -167,7 +167,7 @@ export function createKeyring(
 
 function newKey(scopes: readonly Scope[], expiresAt: number | undefined, createdAt: number) {
   const made = makeKey()
-  const record = recordOf(made, scopes, createdAt)
+  const record = recordOf(made, [...new Set(scopes)], createdAt)
   if (expiresAt !== undefined) record.expiresAt = expiresAt
   return { key: made.key, record }
 }

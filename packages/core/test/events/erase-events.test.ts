@@ -46,6 +46,24 @@ t.test('a value is found however its JSON is written', async (t) => {
   t.strictSame(await idsErasedBy('/playerId', 'ALICE', more), [])
 })
 
+t.test('an event is erased by any of its members of one name, and by names and values with escapes', async (t) => {
+  const store = openMemoryStore()
+  const ingest = createIngest({ store })
+  const bodies = [
+    '"eventId":"first","playerId":"7","playerId":"8"',
+    '"eventId":"last","playerId":"8","playerId":7',
+    '"eventId":"nested","user":{"id":[1,"7"]},"user":{}',
+    '"eventId":"escaped","pl\\u0061yerId":"\\u0037","user":{"\\u0069d":[0,"\\u0037"]}',
+    '"eventId":"other","playerId":"8"',
+  ]
+  const events = bodies.map((body) => `{"projectId":"p",${body}}`)
+  await ingest.project('p').submitBatch(Buffer.from(`{"events":[${events}]}`))
+  t.equal((await ingest.eraseEvents('p', { path: '/playerId', value: '7' }, { dryRun: true })).events, 3)
+  t.equal((await ingest.eraseEvents('p', { path: '/user/id/1', value: '7' })).events, 2)
+  t.equal((await ingest.eraseEvents('p', { path: '/playerId', value: '7' })).events, 2)
+  t.match(await ingest.project('p').findEvent('other'), { erased: undefined })
+})
+
 t.test('a path that is not a JSON Pointer to a member is refused', async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })
   for (const path of ['', 'playerId', '/a~2', '/~', 7 as unknown as string]) {

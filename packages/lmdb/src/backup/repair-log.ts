@@ -1,4 +1,5 @@
 import type { Totals } from '@ingest/core'
+import { pageSize } from '../environment/data-file.ts'
 import type { Environment } from '../environment/environment.ts'
 import type { LmdbIdentity } from '../environment/identity.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
@@ -18,24 +19,30 @@ export interface SavedLog {
   lostRecords: number
 }
 
+/** What a record takes of its file at least. */
+const recordBytesMin = 32
 /** The most bytes of records that one transaction writes. */
 const transactionBytes = 8 * 2 ** 20
 
 /** Finds each intact record: in the log, else in pages that nothing leads to any more. */
 function findRecords(pages: DataPages): { locations: Map<number, RowLocation>; last: number } {
   const locations = new Map<number, RowLocation>()
+  // a damaged key may say any number
+  const recordsMax = (pages.pages.actual * pageSize) / recordBytesMin
   let last = 0
   for (const row of pages.rows('log')) {
-    const sequence = sequenceIn(row)
+    const sequence = sequenceIn(row, recordsMax)
     if (sequence === undefined) continue
     last = Math.max(last, sequence)
     if (isIntact(row, sequence)) locations.set(sequence, { page: row.page, index: row.index })
   }
-  for (const { key } of pages.rows('project-log')) if (key.length === 12) last = Math.max(last, readSequence(key))
+  for (const { key } of pages.rows('project-log')) {
+    if (key.length === 12 && readSequence(key) <= recordsMax) last = Math.max(last, readSequence(key))
+  }
   if (pages.damagedPages('log') === 0 && locations.size === last) return { locations, last }
   const newest = new Map<number, number>()
   for (const row of pages.scan()) {
-    const sequence = sequenceIn(row)
+    const sequence = sequenceIn(row, recordsMax)
     if (sequence === undefined || (locations.has(sequence) && !newest.has(sequence))) continue
     // a page may be that of an earlier version
     if ((newest.get(sequence) ?? -1) >= row.transaction || !isIntact(row, sequence)) continue
@@ -47,9 +54,9 @@ function findRecords(pages: DataPages): { locations: Map<number, RowLocation>; l
 }
 
 /** The number of a record; undefined for a row of another table. */
-function sequenceIn({ key, value }: FoundRow): number | undefined {
+function sequenceIn({ key, value }: FoundRow, recordsMax: number): number | undefined {
   const sequence = key.length === 8 ? readSequence(key) : 0
-  return sequence > 0 && Number.isSafeInteger(sequence) && value.length > 0 ? sequence : undefined
+  return sequence > 0 && sequence <= recordsMax && value.length > 0 ? sequence : undefined
 }
 
 function isIntact({ value }: FoundRow, sequence: number): boolean {
@@ -129,7 +136,8 @@ function createRecordWriter({ environment, identity, names }: SaveLogOptions, sa
     const projectId = names.get(project) ?? nameIn(events)
     if (projectId !== undefined) names.set(project, projectId)
     const own = ++saved.records
-    tables.log.put(sequenceKey(own), value)
+    // as the writer does, a full page is not split
+    tables.log.putSync(sequenceKey(own), value, { append: true })
     tables.projectLog.put(projectKey(project, sequenceKey(own)), Buffer.alloc(0))
     const { builds } = readEvents(identity.hashKey, projectId, events, payloadOf(value))
     for (const buildId of builds) addFreeze(projectKey(project, Buffer.from(buildId)), receivedAt)

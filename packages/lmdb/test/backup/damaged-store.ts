@@ -62,7 +62,8 @@ export function flipIn(path: string, bytes: Buffer): void {
   flipBit(path, at)
 }
 
-function flipBit(path: string, at: number): void {
+/** Flips the lowest bit of the byte at `at`. */
+export function flipBit(path: string, at: number): void {
   const file = openSync(path, 'r+')
   const byte = Buffer.alloc(1)
   readSync(file, byte, 0, 1, at)

@@ -2,9 +2,9 @@ import { cpSync, readdirSync, readFileSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
-import { openDataPages } from '../../src/backup/data-pages.ts'
+import { type FoundRow, openDataPages } from '../../src/backup/data-pages.ts'
 import { builtStore } from '../built-store.ts'
-import { damageRecord, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
+import { damageRecord, flipBit, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
 
 const { openLmdbStore, repairLmdbStore, verifyLmdbStore } = (await import(
   builtStore
@@ -50,6 +50,21 @@ function pagesOf(directory: string, table: string): number[] {
   pages.close()
   return [...found]
 }
+
+t.test('a number of a record that no file of this size can have is not looked for', async (t) => {
+  const { ids } = await repair('numbers', (directory) => {
+    const pages = openDataPages(join(directory, 'events', 'data.mdb'))
+    for (const table of ['log', 'project-log']) {
+      const { key, page } = [...pages.rows(table)][batches - 1] as FoundRow
+      const file = join(directory, 'events', 'data.mdb')
+      const at = readFileSync(file).indexOf(key, page * 4096)
+      // the highest byte of the number but one
+      flipBit(file, at + key.length - 7)
+    }
+    pages.close()
+  })
+  t.strictSame(ids, without(batches))
+})
 
 t.test('of a store without damage everything is saved, and earlier cursors are refused', async (t) => {
   const store = await openLmdbStore(whole)
