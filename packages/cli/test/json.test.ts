@@ -86,6 +86,23 @@ const cases: Record<string, Case> = {
     failed: [`${data}-not`, '--data', join(directory, 'made')],
     code: 'store-missing',
   },
+  backup: {
+    done: [join(directory, 'backup'), '--data', data],
+    failed: [join(data, 'inside'), '--data', data],
+    code: 'invalid-argument',
+  },
+  verify: { done: ['--data', data], failed: ['--data', `${data}-not`], code: 'store-missing' },
+  repair: {
+    done: ['--data', join(directory, 'backup'), '--to', join(directory, 'repaired')],
+    failed: ['--data', `${data}-not`, '--to', join(directory, 'made')],
+    code: 'store-missing',
+  },
+  erase: {
+    done: [...store, '--player', '7', '--yes'],
+    failed: ['--data', `${data}-not`, '--project', projectId, '--player', '7', '--yes'],
+    code: 'store-missing',
+  },
+  retain: { done: ['--data', data, '--older-than', '90d'], failed: ['--data', data], code: 'invalid-argument' },
   config: { done: ['--data', data], failed: ['--tls-cert', data], code: 'invalid-argument' },
   serve: {
     done: ['--data', data, '--port', '0'],

@@ -6,7 +6,7 @@ import type { ProjectStore } from './projects/project-store.ts'
 export interface StoreCommit {
   /** Appends, updates and erasures in the commit. */
   requests: number
-  /** From the begin of the transaction to its durable end, in milliseconds. */
+  /** From the start of the transaction to its durable end, in milliseconds. */
   durationMs: number
 }
 
@@ -18,6 +18,17 @@ export interface StoreMetric {
   /** How the values of several processes on the same store are combined. */
   aggregate: 'sum' | 'max'
   values: readonly { labels?: Readonly<Record<string, string>>; value: number }[]
+}
+
+/** A gauge with one value, or with one for each set of labels. */
+export function storeGauge(
+  name: string,
+  help: string,
+  aggregate: StoreMetric['aggregate'],
+  value: number | StoreMetric['values'],
+): StoreMetric {
+  const values = typeof value === 'number' ? [{ value }] : value
+  return { name: `ingest_store_${name}`, help, type: 'gauge', aggregate, values }
 }
 
 /**

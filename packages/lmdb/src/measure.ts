@@ -2,6 +2,7 @@ import { stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { StoreMetric } from '@ingest/core'
+import { storeGauge } from '@ingest/core/internal'
 import type { Environment } from './environment/environment.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -28,23 +29,23 @@ export function createMeasure({ directory, environments, writer }: MeasureOption
     const byEnvironment = (value: (usage: (typeof usages)[number]) => number) =>
       usages.map((usage) => ({ labels: { environment: usage.of }, value: value(usage) }))
     return [
-      gauge('queue_requests', 'Requests that the writer has not committed yet.', 'sum', queue.requests),
-      gauge('queue_bytes', 'Bytes of the requests that the writer has not committed yet.', 'sum', queue.bytes),
+      storeGauge('queue_requests', 'Requests that the writer has not committed yet.', 'sum', queue.requests),
+      storeGauge('queue_bytes', 'Bytes of the requests that the writer has not committed yet.', 'sum', queue.bytes),
       ...(inWriter ? writerMetrics(inWriter) : []),
-      gauge('file_bytes', 'Bytes of the data file of each environment.', 'max', files ?? []),
-      gauge(
+      storeGauge('file_bytes', 'Bytes of the data file of each environment.', 'max', files ?? []),
+      storeGauge(
         'file_max_bytes',
         'The most bytes that a data file may have.',
         'max',
         byEnvironment((of) => of.bytesMax),
       ),
-      gauge(
+      storeGauge(
         'readers',
         'Slots for readers in use, of 126, in all processes.',
         'max',
         byEnvironment((of) => of.readers),
       ),
-      gauge(
+      storeGauge(
         'oldest_reader_transactions',
         'Transactions since the oldest snapshot in use, whose pages cannot be reused.',
         'max',
@@ -61,33 +62,28 @@ function writerMetrics({ records, ids }: Awaited<ReturnType<Writer['measure']>>)
     value,
   }))
   return [
-    gauge('log_batches', 'Batches in the log, of all projects.', 'max', records),
-    gauge('id_index_ids', 'Event ids in the index, on disk or in memory.', 'max', ids.indexedIds + ids.unflushedIds),
-    gauge('id_index_unflushed_ids', 'Event ids in memory that no run on disk has yet.', 'max', ids.unflushedIds),
-    gauge('id_index_runs', 'Runs of the index on disk; 8 of a level are merged into one.', 'max', runs),
+    storeGauge('log_batches', 'Batches in the log, of all projects.', 'max', records),
+    storeGauge(
+      'id_index_ids',
+      'Event ids in the index, on disk or in memory.',
+      'max',
+      ids.indexedIds + ids.unflushedIds,
+    ),
+    storeGauge('id_index_unflushed_ids', 'Event ids in memory that no run on disk has yet.', 'max', ids.unflushedIds),
+    storeGauge('id_index_runs', 'Runs of the index on disk; 8 of a level are merged into one.', 'max', runs),
     {
-      ...gauge('id_index_merges_total', 'Merges of runs since the index was built.', 'max', ids.merges),
+      ...storeGauge('id_index_merges_total', 'Merges of runs since the index was built.', 'max', ids.merges),
       type: 'counter',
     },
-    gauge('id_index_memory_bytes', 'Memory of tables and filters of the index.', 'sum', ids.memoryBytes),
+    storeGauge('id_index_memory_bytes', 'Memory of tables and filters of the index.', 'sum', ids.memoryBytes),
   ]
 }
 
 function filesystemMetrics({ bavail, blocks, bsize }: { bavail: number; blocks: number; bsize: number }) {
   return [
-    gauge('filesystem_free_bytes', 'Free bytes of the file system of the store.', 'max', bavail * bsize),
-    gauge('filesystem_size_bytes', 'Size of the file system of the store.', 'max', blocks * bsize),
+    storeGauge('filesystem_free_bytes', 'Free bytes of the file system of the store.', 'max', bavail * bsize),
+    storeGauge('filesystem_size_bytes', 'Size of the file system of the store.', 'max', blocks * bsize),
   ]
-}
-
-function gauge(
-  name: string,
-  help: string,
-  aggregate: StoreMetric['aggregate'],
-  value: number | StoreMetric['values'],
-): StoreMetric {
-  const values = typeof value === 'number' ? [{ value }] : value
-  return { name: `ingest_store_${name}`, help, type: 'gauge', aggregate, values }
 }
 
 async function filesIn(directory: string): Promise<StoreMetric['values']> {

@@ -1,4 +1,5 @@
 import type { StoreMetric } from '@ingest/core'
+import { storeGauge } from '@ingest/core/internal'
 import type { Database } from './connection/database.ts'
 import type { AppendQueue } from './events/append-queue.ts'
 import type { Servers } from './servers.ts'
@@ -28,14 +29,19 @@ export function createMeasure({ database, queue, servers, survivesPrimaryLoss }:
     ]
     const isDurable = survivesPrimaryLoss ? 1 : 0
     return [
-      gauge('queue_requests', 'Appends that have not been committed yet.', 'sum', requests),
-      gauge('queue_bytes', 'Bytes of the appends that have not been committed yet.', 'sum', queueBytes),
-      gauge('appends_in_flight', 'Statements of appends that run.', 'sum', statements),
-      gauge('connections', 'Connections to the database.', 'sum', byState),
-      gauge('waiting_statements', 'Statements that wait for a connection.', 'sum', waiting),
-      gauge('servers', 'Live servers of the store, as of the last heartbeat.', 'max', servers.count()),
-      gauge('survives_primary_loss', 'Whether commits waited for a standby when the store opened.', 'max', isDurable),
-      ...(bytes === undefined ? [] : [gauge('database_bytes', 'Bytes of all tables of the store.', 'max', bytes)]),
+      storeGauge('queue_requests', 'Appends that have not been committed yet.', 'sum', requests),
+      storeGauge('queue_bytes', 'Bytes of the appends that have not been committed yet.', 'sum', queueBytes),
+      storeGauge('appends_in_flight', 'Statements of appends that run.', 'sum', statements),
+      storeGauge('connections', 'Connections to the database.', 'sum', byState),
+      storeGauge('waiting_statements', 'Statements that wait for a connection.', 'sum', waiting),
+      storeGauge('servers', 'Live servers of the store, as of the last heartbeat.', 'max', servers.count()),
+      storeGauge(
+        'survives_primary_loss',
+        'Whether commits waited for a standby when the store opened.',
+        'max',
+        isDurable,
+      ),
+      ...(bytes === undefined ? [] : [storeGauge('database_bytes', 'Bytes of all tables of the store.', 'max', bytes)]),
     ]
   }
 }
@@ -55,14 +61,4 @@ function createSizeReader(database: Database): () => Promise<number | undefined>
     }
     return bytes
   }
-}
-
-function gauge(
-  name: string,
-  help: string,
-  aggregate: StoreMetric['aggregate'],
-  value: number | StoreMetric['values'],
-): StoreMetric {
-  const values = typeof value === 'number' ? [{ value }] : value
-  return { name: `ingest_store_${name}`, help, type: 'gauge', aggregate, values }
 }

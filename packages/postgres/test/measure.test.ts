@@ -1,11 +1,13 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Store } from '@ingest/core'
-import pg from 'pg'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
 import { numberOf } from '../src/projects/project-numbers.ts'
 import { batchOf } from './batches.ts'
 import { createDatabase, noPostgres } from './database.ts'
+import { holdLock } from './hold-lock.ts'
 
 /** The values by name and labels. */
 async function measured(store: Store): Promise<Record<string, number>> {
@@ -34,7 +36,7 @@ t.test('the queue, the connections and the size of the tables are measured', { s
   t.match(first, { ...idle, servers: 1, survives_primary_loss: 0 })
   t.ok((first.database_bytes as number) > 8192)
 
-  const lock = await hold(t, url, `SELECT 1 FROM ingest.heads WHERE project = ${numberOf('p', 0)} FOR UPDATE`)
+  const lock = await holdLock(t, url, `SELECT 1 FROM ingest.heads WHERE project = ${numberOf('p', 0)} FOR UPDATE`)
   const batches = ['b', 'c', 'd'].map((id) => batchOf(id))
   const bytes = batches.reduce((sum, { body }) => sum + body.length, 0)
   const appends = batches.map((batch) => store.append('p', batch))
@@ -49,26 +51,33 @@ t.test('the queue, the connections and the size of the tables are measured', { s
   t.match(await measured(store), idle)
 })
 
+t.test(
+  'docs/metrics.md lists every metric of a database, with its type and labels',
+  { skip: noPostgres },
+  async (t) => {
+    const store = await openPostgresStore(await createDatabase())
+    t.teardown(() => store.close())
+    const metrics = (await store.measure?.()) ?? []
+    t.not(metrics.length, 0)
+    const expected = metrics.map(({ name, type, help, values }) => {
+      const labels = new Set(values.flatMap(({ labels = {} }) => Object.keys(labels)))
+      return [`\`${name}\``, type, [...labels].map((label) => `\`${label}\``).join(', '), help]
+    })
+    const text = readFileSync(join(import.meta.dirname, '../../../../docs/metrics.md'), 'utf8')
+    const [, section = ''] = /^### Of a database$(.*?)^###? /ms.exec(text) ?? []
+    const listed = Array.from(section.matchAll(/^\| (`ingest_.*) \|$/gm), ([, row = '']) =>
+      row.split('|').map((cell) => cell.trim()),
+    )
+    t.strictSame(listed, expected)
+  },
+)
+
 t.test('a database that does not respond is measured without its size', { skip: noPostgres }, async (t) => {
   const url = await createDatabase()
   const store = await openPostgresStore(url)
   t.teardown(() => store.close())
-  await hold(t, url, 'LOCK TABLE ingest.batches IN ACCESS EXCLUSIVE MODE')
+  await holdLock(t, url, 'LOCK TABLE ingest.batches IN ACCESS EXCLUSIVE MODE')
   const now = await measured(store)
   t.notOk('database_bytes' in now)
   t.equal(now.queue_requests, 0)
 })
-
-async function hold(t: Test, url: string, sql: string): Promise<{ release(): Promise<void> }> {
-  const client = new pg.Client(url)
-  await client.connect()
-  await client.query('BEGIN')
-  await client.query(sql)
-  let released: Promise<void> | undefined
-  const release = () => {
-    released ??= client.query('ROLLBACK').then(() => client.end())
-    return released
-  }
-  t.teardown(release)
-  return { release }
-}

@@ -25,7 +25,10 @@ import { postBatch } from './routes/post-batch.ts'
 import { putChunks } from './routes/put-chunks.ts'
 import { checkPublicationBytesMax, publicationBytesMaxDefault, putMap } from './routes/put-map.ts'
 
-/** To add a route, write its handler in routes/, describe it in openapi/operations.ts and add a row. Responses to HEAD are those to GET, without their body. */
+/**
+ * To add a route, write its handler in routes/, describe it in openapi/operations.ts and add a row. Responses to HEAD are
+ * those to GET, without their body.
+ */
 // biome-ignore format: a table
 const projectRoutes: readonly Row[] = [
   // method, path,               scope,          concurrency,       rate budget, handler

@@ -30,7 +30,7 @@ as such. Every command reads the file; its paths are relative to it.
 
 Examples:
   ingest config
-  ingest config --config /etc/ingest.json --json
+  ingest config --data data/games --port 9000 --json
   ingest config --schema > ingest.config.schema.json
 `
 

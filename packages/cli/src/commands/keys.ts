@@ -1,11 +1,12 @@
 import type { KeyRecord, Scope } from '@ingest/core'
+import type { DescribedKey } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { printMessage, writeJson, writeStdout } from '../io.ts'
 import { durationMs, jsonOption, parseDuration, projectOption } from '../options.ts'
 import { parseStore, storeOptions } from '../store.ts'
-import { formatTable, toIsoTime } from '../terminal/format.ts'
+import { formatTable } from '../terminal/format.ts'
 
 interface KeysOptions {
   project: string
@@ -66,7 +67,7 @@ function keysCreateCommand(io: Io): Command {
           ...(expires !== undefined && { expiresAt: expires }),
         }),
       )
-      await printKey(io, key, { projectId: project, ...toPublicRecord(record) }, json)
+      await printKey(io, key, { projectId: project, ...(await describe(record)) }, json)
     })
 }
 
@@ -79,8 +80,9 @@ function keysListCommand(io: Io): Command {
     .action(async ({ project, json }: KeysOptions, command: Command) => {
       const records = await withIngest(io, { store: parseStore(command), project }, ({ keys }) => keys.list(project))
       if (records.length === 0) printMessage(io, `the project ${project} has no keys`)
-      if (json) await writeJson(io, { ok: true, projectId: project, keys: records.map(toPublicRecord) })
-      else await writeStdout(io, `${formatKeyTable(records).join('\n')}\n`)
+      const keys = await Promise.all(records.map(describe))
+      if (json) await writeJson(io, { ok: true, projectId: project, keys })
+      else await writeStdout(io, `${formatKeyTable(keys).join('\n')}\n`)
     })
 }
 
@@ -94,7 +96,7 @@ function keysRevokeCommand(io: Io): Command {
     .action(async (keyId: string, { project, json }: KeysOptions, command: Command) => {
       const store = parseStore(command)
       const record = await withIngest(io, { store, project }, ({ keys }) => keys.revoke(project, keyId))
-      if (json) await writeJson(io, { ok: true, projectId: project, ...toPublicRecord(record) })
+      if (json) await writeJson(io, { ok: true, projectId: project, ...(await describe(record)) })
       else await writeStdout(io, `revoked ${keyId}\n`)
     })
 }
@@ -117,8 +119,8 @@ function keysRotateCommand(io: Io): Command {
         const rotation = await keys.rotate(project, keyId, { overlapMs: overlap })
         return { ...rotation, old: (await keys.list(project)).find((each) => each.keyId === keyId) }
       })
-      const rotated = { keyId, expiresAt: toIsoTime(old?.expiresAt) }
-      await printKey(io, key, { projectId: project, ...toPublicRecord(record), rotated }, json)
+      const rotated = { keyId, expiresAt: old ? (await describe(old)).expiresAt : null }
+      await printKey(io, key, { projectId: project, ...(await describe(record)), rotated }, json)
     })
 }
 
@@ -151,33 +153,19 @@ function parseExpiry(text: string): number {
 }
 
 /** The printed members of a key. */
-function toPublicRecord({ keyId, scopes, createdAt, expiresAt, revokedAt, lastUsedAt }: KeyRecord) {
-  return {
+async function describe(record: KeyRecord): Promise<DescribedKey> {
+  const { describeKey } = await import('@ingest/core/internal')
+  return describeKey(record, Date.now())
+}
+
+function formatKeyTable(keys: readonly DescribedKey[]): string[] {
+  const rows = keys.map(({ keyId, state, createdAt, expiresAt, lastUsedAt, scopes }) => [
     keyId,
-    state: keyState({ expiresAt, revokedAt }),
-    scopes,
-    createdAt: toIsoTime(createdAt),
-    expiresAt: toIsoTime(expiresAt),
-    revokedAt: toIsoTime(revokedAt),
-    lastUsedAt: toIsoTime(lastUsedAt),
-  }
-}
-
-function keyState({ expiresAt, revokedAt }: { expiresAt: number | undefined; revokedAt: number | undefined }): string {
-  if (revokedAt !== undefined) return 'revoked'
-  return expiresAt !== undefined && expiresAt <= Date.now() ? 'expired' : 'active'
-}
-
-function formatKeyTable(records: readonly KeyRecord[]): string[] {
-  const rows = records
-    .map(toPublicRecord)
-    .map(({ keyId, state, createdAt, expiresAt, lastUsedAt, scopes }) => [
-      keyId,
-      state,
-      createdAt,
-      expiresAt ?? 'never',
-      lastUsedAt ?? 'never',
-      scopes.join(','),
-    ])
+    state,
+    createdAt,
+    expiresAt ?? 'never',
+    lastUsedAt ?? 'never',
+    scopes.join(','),
+  ])
   return formatTable([['KEY', 'STATE', 'CREATED', 'EXPIRES', 'LAST USED', 'SCOPES'], ...rows])
 }

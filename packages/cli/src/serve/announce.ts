@@ -44,7 +44,7 @@ function describeSettings({ tls, rateLimits, retention, workers }: ServeSettings
 }
 
 /** `90d`, or `demo=30d,*=90d`; `off` for no rules. */
-export function formatRetention(rules: ServeSettings['retention']): string {
+function formatRetention(rules: ServeSettings['retention']): string {
   if (rules.length === 0) return 'off'
   return rules.map(([project, keep]) => `${project}=${keep === 'off' ? keep : formatDuration(keep)}`).join(',')
 }

@@ -119,16 +119,16 @@ async function toListenError(
   // only errors of system calls have a syscall
   if (error.syscall === undefined) return error
   const isSocket = 'socket' in address
-  const place = isSocket ? address.socket : `port ${address.port} on ${address.host}`
+  const where = isSocket ? address.socket : `port ${address.port} on ${address.host}`
   const [hostFlag, portFlag] = isSocket ? ['--socket', '--socket'] : [`--${prefix}host`, `--${prefix}port`]
   if (error.code === 'EADDRINUSE') {
     // during a restart, the old process may still be shutting down; a supervisor retries
-    const message = `${place} is in use: stop the other process, or use another ${portFlag}`
+    const message = `${where} is in use: stop the other process, or use another ${portFlag}`
     return new CommandFailure({ exitCode: exitCode.temporary, code: 'address-in-use', message, retryable: true })
   }
   const host = isSocket ? address.socket : address.host
   const reasons: Record<string, string> = {
-    EACCES: `no permission to listen on ${place}: use another ${portFlag}`,
+    EACCES: `no permission to listen on ${where}: use another ${portFlag}`,
     EADDRNOTAVAIL: `${host} is not an address of this machine: use another ${hostFlag}`,
     ENOTFOUND: `${host} is an unknown host: use another ${hostFlag}`,
   }

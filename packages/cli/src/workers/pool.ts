@@ -13,6 +13,8 @@ export interface PoolOptions {
   /** Of each worker, but for `workers`, their number. */
   settings: ServeSettings
   isMeasured: boolean
+  /** Resolves when the server is to end, which it may be before the workers have started. */
+  signalled: Promise<StopSignal>
 }
 
 /** The workers of a server, each restarted when it ends. */
@@ -27,12 +29,15 @@ export interface Pool {
   /** Rejects with a {@link CommandFailure} when a worker ends again and again. */
   failed: Promise<never>
   /**
-   * Drains all workers. Resolves when they have ended.
+   * Drains all workers, and kills those that hang. Resolves when they have ended.
    *
    * @throws {CommandFailure} if one of them did not end well
    */
   stop(signal: StopSignal): Promise<void>
 }
+
+/** How long a worker may take to close its store after it has drained, before it is killed. */
+const endMarginMs = 5000
 
 interface Slot {
   id: number
@@ -46,7 +51,7 @@ interface Slot {
  *
  * @throws {CommandFailure} what the first worker that fails reports; the others are ended
  */
-export async function startPool({ env, log, isMeasured, ...options }: PoolOptions): Promise<Pool> {
+export async function startPool({ env, log, isMeasured, signalled, ...options }: PoolOptions): Promise<Pool> {
   const count = options.settings.workers
   const slots = Array.from({ length: count }, (_, i): Slot => ({ id: i + 1, isListening: false, quickEnds: 0 }))
   const timers = new Set<NodeJS.Timeout>()
@@ -60,6 +65,8 @@ export async function startPool({ env, log, isMeasured, ...options }: PoolOption
   let { settings } = options
   let bound: { url: string; port: number } | undefined
   let state: 'starting' | 'running' | 'stopping' = 'starting'
+  let deadline: NodeJS.Timeout | undefined
+  void signalled.then(setDeadline)
 
   /** Resolves when the worker listens, and with undefined if it ends before. */
   async function startWorker(slot: Slot): Promise<{ url: string; port: number } | undefined> {
@@ -104,12 +111,24 @@ export async function startPool({ env, log, isMeasured, ...options }: PoolOption
     timers.add(timer)
   }
 
+  function setDeadline(): void {
+    deadline ??= setTimeout(() => {
+      for (const { id, worker } of slots) {
+        if (!worker) continue
+        log.error({ worker: id }, 'a worker did not drain in time: it is killed')
+        worker.kill()
+      }
+    }, settings.drainTimeoutMs + endMarginMs)
+  }
+
   async function stop(signal: StopSignal): Promise<void> {
     state = 'stopping'
+    setDeadline()
     for (const timer of timers) clearTimeout(timer)
     const workers = slots.flatMap(({ worker }) => worker ?? [])
     for (const worker of workers) worker.send({ type: 'stop', signal })
     await Promise.all(workers.map(({ ended }) => ended))
+    clearTimeout(deadline)
     await Promise.race([failed, Promise.resolve()])
   }
 

@@ -39,7 +39,13 @@ export async function runWorkers(
     const signals = listenForSignals(io)
     const draining = new AbortController()
     const isMeasured = settings.admin !== undefined
-    const pool = await startPool({ env: io.env, log, settings: toWorkerSettings(settings), isMeasured })
+    const pool = await startPool({
+      env: io.env,
+      log,
+      settings: toWorkerSettings(settings),
+      isMeasured,
+      signalled: signals.first,
+    })
     let signal: StopSignal = 'SIGTERM'
     let admin: Served | undefined
     let endRetention = async () => {}

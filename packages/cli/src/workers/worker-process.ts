@@ -20,6 +20,8 @@ export interface WorkerProcess {
   listening: Promise<{ url: string; port: number } | undefined>
   ended: Promise<WorkerEnd>
   send(message: ToWorker): void
+  /** Ends it at once. */
+  kill(): void
   /** Undefined if it does not respond in time. */
   collect(): Promise<MetricsJson | undefined>
 }
@@ -33,11 +35,14 @@ export function startWorkerProcess(task: WorkerTask, env: Readonly<Record<string
   cluster.setupPrimary({ exec: fileURLToPath(new URL('./worker.js', import.meta.url)), args: [] })
   // the primary serves the API of keys
   const worker = cluster.fork({ ...env, INGEST_ADMIN_TOKEN: '' })
-  const requests = new Map<number, (metrics: MetricsJson) => void>()
+  const requests = new Map<number, (metrics: MetricsJson | undefined) => void>()
   let lastNumber = 0
   let failure: Failure | undefined
 
-  const ended = watchEnd(worker).then((end): WorkerEnd => ({ ...end, failure }))
+  const ended = watchEnd(worker).then((end): WorkerEnd => {
+    for (const settle of requests.values()) settle(undefined)
+    return { ...end, failure }
+  })
   const listening = new Promise<{ url: string; port: number } | undefined>((resolve) => {
     void ended.then(() => resolve(undefined))
     worker.on('message', (message: FromWorker) => {
@@ -57,7 +62,9 @@ export function startWorkerProcess(task: WorkerTask, env: Readonly<Record<string
     listening,
     ended,
     send,
-    collect() {
+    kill: () => void worker.process.kill('SIGKILL'),
+    async collect() {
+      if (!worker.isConnected()) return undefined
       const number = ++lastNumber
       return new Promise((resolve) => {
         const timer = setTimeout(() => settle(undefined), collectTimeoutMs)
@@ -67,7 +74,6 @@ export function startWorkerProcess(task: WorkerTask, env: Readonly<Record<string
           resolve(metrics)
         }
         requests.set(number, settle)
-        void ended.then(() => settle(undefined))
         send({ type: 'collect', number })
       })
     },

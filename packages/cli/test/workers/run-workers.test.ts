@@ -139,6 +139,26 @@ t.test('a worker that ends again and again ends the server', async (t) => {
   t.strictSame(Object.keys(cluster.workers ?? {}), [])
 })
 
+t.test('a worker that hangs does not keep the server', { skip: isWindows && 'nothing stops there' }, async (t) => {
+  const { signal, exited, nextLine, stderr } = startRun([
+    'serve',
+    '--data',
+    t.testdir(),
+    '--port',
+    '0',
+    '--drain-timeout',
+    '1s',
+    ...quiet,
+  ])
+  await nextLine()
+  const [first] = Object.values(cluster.workers ?? {})
+  first?.process.kill('SIGSTOP')
+  signal('SIGTERM')
+  t.match(await exited, { code: 137 })
+  t.match(stderr(), /a worker did not drain in time: it is killed/)
+  t.strictSame(Object.keys(cluster.workers ?? {}), [])
+})
+
 t.test('an address in use ends the server, with one message', async (t) => {
   const data = t.testdir()
   const taken = await serveHere(t, ['--data', join(data, 'a'), '--log-level', 'error'])

@@ -114,11 +114,13 @@ function compileMatch(path: string, value: unknown): (bytes: Uint8Array) => bool
   const names = parsePointer(path)
   const isKnown = names.length === 1 && knownFields.some(({ name }) => name === names[0])
   const wanted = isKnown && typeof value === 'number' ? String(value) : value
-  const text = typeof wanted === 'string' ? Buffer.from(JSON.stringify(wanted).slice(1, -1)) : undefined
+  // a number may be written in several ways, such as 7.0
+  const mayBeNumber = isKnown && String(Number(wanted)) === wanted
+  const text = typeof wanted === 'string' && !mayBeNumber ? Buffer.from(JSON.stringify(wanted).slice(1, -1)) : undefined
   return (bytes) => {
     const event = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
     // JSON without escapes contains the text as it is, so that most events need no parsing
-    if (text && !event.includes(text) && !event.includes(backslash) && !isKnown) return false
+    if (text && !event.includes(text) && !event.includes(backslash)) return false
     return valuesAt(event, names).some((found) =>
       isDeepStrictEqual(isKnown && typeof found === 'number' ? String(found) : found, wanted),
     )

@@ -1,7 +1,7 @@
 import type { KeyRecord } from './project.ts'
 
 /** How coarse `lastUsedAt` is: a key in use costs one write of its project in this time. */
-export const lastUseIntervalMs = 3_600_000
+const lastUseIntervalMs = 3_600_000
 /** The most uses that wait to be written; further ones are dropped, and noted with a later use of their key. */
 export const usesQueuedMax = 1000
 /** The most keys whose last attempt is remembered, so that a write that fails is not repeated by every request. */

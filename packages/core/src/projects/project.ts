@@ -70,6 +70,33 @@ export function isActive(record: KeyRecord, now: number): boolean {
   return record.revokedAt === undefined && (record.expiresAt === undefined || now < record.expiresAt)
 }
 
+/** A key without its hash, as responses and commands show it. */
+export interface DescribedKey {
+  keyId: string
+  state: 'active' | 'expired' | 'revoked'
+  scopes: readonly Scope[]
+  /** RFC 3339. */
+  createdAt: string
+  expiresAt: string | null
+  revokedAt: string | null
+  lastUsedAt: string | null
+}
+
+export function describeKey(record: KeyRecord, now: number): DescribedKey {
+  const { keyId, scopes, createdAt, expiresAt, revokedAt, lastUsedAt } = record
+  const toTime = (at: number | undefined) => (at === undefined ? null : new Date(at).toISOString())
+  const ended = revokedAt === undefined ? 'expired' : 'revoked'
+  return {
+    keyId,
+    state: isActive(record, now) ? 'active' : ended,
+    scopes,
+    createdAt: new Date(createdAt).toISOString(),
+    expiresAt: toTime(expiresAt),
+    revokedAt: toTime(revokedAt),
+    lastUsedAt: toTime(lastUsedAt),
+  }
+}
+
 function checksum(text: string): string {
   const sum = crc32(text)
   let characters = ''

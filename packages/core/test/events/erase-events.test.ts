@@ -9,10 +9,11 @@ const events = [
   { projectId: 'p', eventId: 'nested', user: { id: '7', playerId: '7' } },
 ]
 
-async function idsErasedBy(path: string, value: unknown): Promise<string[]> {
+async function idsErasedBy(path: string, value: unknown, more: readonly string[] = []): Promise<string[]> {
   const store = openMemoryStore()
   const ingest = createIngest({ store })
-  await ingest.project('p').submitBatch({ events })
+  const texts = [...events.map((event) => JSON.stringify(event)), ...more]
+  await ingest.project('p').submitBatch(Buffer.from(`{"events":[${texts.join()}]}`))
   const { events: count } = await ingest.eraseEvents('p', { path, value }, { dryRun: true })
   const erased = await ingest.eraseEvents('p', { path, value })
   t.equal(erased.events, count)
@@ -50,6 +51,17 @@ t.test('an event is erased by any of its members of one name, and by names and v
   t.equal((await ingest.eraseEvents('p', { path: '/user/id/1', value: '7' })).events, 2)
   t.equal((await ingest.eraseEvents('p', { path: '/playerId', value: '7' })).events, 2)
   t.match(await ingest.project('p').findEvent('other'), { erased: undefined })
+})
+
+t.test('a value is found however its JSON is written', async (t) => {
+  const more = [
+    '{"projectId":"p","eventId":"exponent","playerId":1e1}',
+    '{"projectId":"p","eventId":"escaped","playerId":"al\\u0069ce"}',
+    '{"projectId":"p","eventId":"plain","playerId":"alice"}',
+  ]
+  t.strictSame(await idsErasedBy('/playerId', '10', more), ['exponent'])
+  t.strictSame(await idsErasedBy('/playerId', 'alice', more), ['escaped', 'plain'])
+  t.strictSame(await idsErasedBy('/playerId', 'ALICE', more), [])
 })
 
 t.test('a path that is not a JSON Pointer to a member is refused', async (t) => {

@@ -22,8 +22,8 @@ export interface LogCheckOptions {
 
 /** How long one snapshot is kept, in milliseconds: pages that are freed meanwhile are not used again. */
 const sliceMs = 50
-/** How often the clock is read. */
-const recordsPerLook = 16
+/** How many records are checked between two readings of the clock. */
+const recordsPerClockRead = 16
 
 /**
  * Reads the whole log in short snapshots, until it has caught up with what is appended meanwhile: checksums, order,
@@ -38,7 +38,7 @@ export async function checkLog(options: LogCheckOptions): Promise<void> {
     check.beginSlice()
     const last = log.lastSequence()
     const until = performance.now() + sliceMs
-    while (next <= last && (next % recordsPerLook !== 0 || performance.now() < until)) check.record(next++)
+    while (next <= last && (next % recordsPerClockRead !== 0 || performance.now() < until)) check.record(next++)
     if (next > last) {
       check.counters(last)
       if (indexed) check.index(indexed)
@@ -192,7 +192,7 @@ function countRows(table: Table): number {
 }
 
 /** @throws what is no damage */
-export function describeReadError(error: unknown, sequence: number): string {
+function describeReadError(error: unknown, sequence: number): string {
   if (error instanceof IngestError && (error.code === 'store-damaged' || error.code === 'malformed-body')) {
     return `Record ${sequence} of the log is damaged.`
   }

@@ -24,13 +24,13 @@ export function createIdSums(): IdSums {
   return {
     add(high, low, sequence, index) {
       const bucket = bucketOf(high)
-      const place = mix(
+      const position = mix(
         low ^ Math.imul(sequence | 0, 0x9e3779b1) ^ Math.imul(Math.floor(sequence / 2 ** 32), 0x85ebca6b),
       )
-      const value = mix(place ^ high ^ (index << 24))
+      const value = mix(position ^ high ^ (index << 24))
       // typed arrays wrap around
       first[bucket] = (first[bucket] as number) + value
-      second[bucket] = (second[bucket] as number) + mix(value ^ place)
+      second[bucket] = (second[bucket] as number) + mix(value ^ position)
       count++
     },
     count: () => count,

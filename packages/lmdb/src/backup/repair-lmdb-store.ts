@@ -7,34 +7,12 @@ import { adoptIdentity, type LmdbIdentity, openChunks, parseIdentity } from '../
 import { projectKey } from '../environment/row-keys.ts'
 import { findProcessMapping } from '../environment/write-lock.ts'
 import { type DataPages, openDataPages } from './data-pages.ts'
-import { type LostRecords, saveLog } from './repair-log.ts'
-import { type LostMap, saveMaps } from './repair-maps.ts'
+import { saveLog } from './repair-log.ts'
+import { saveMaps } from './repair-maps.ts'
+import type { LostMap, LostRecords, RepairReport } from './repair-report.ts'
 import { type JobOptions, runJob } from './run-job.ts'
 import { fillDirectory } from './staging.ts'
 import { checkReport } from './store-report.ts'
-
-/** What was saved of a damaged store, and what was not. */
-export interface RepairReport {
-  records: number
-  events: number
-  maps: number
-  projects: number
-  fileBytes: number
-  lost: {
-    /** By their numbers in the damaged store. */
-    records: LostRecords[]
-    recordCount: number
-    /** By the totals of each project, if those can be read. */
-    events: { projectId: string; events: number }[]
-    maps: LostMap[]
-    /** Projects whose keys are lost. */
-    keysOf: string[]
-    /** Tables with damaged pages, whose lost rows are not known. */
-    tables: string[]
-  }
-  /** Events that were erased may be back: erase them again. */
-  mayHaveErased: boolean
-}
 
 /** Tables whose lost rows nothing else names. */
 const unlistedTables = ['projects', 'freezes', 'maps']

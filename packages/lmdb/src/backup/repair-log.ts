@@ -7,15 +7,7 @@ import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, type LogRecord, payloadOf } from '../log/record.ts'
 import type { DataPages, FoundRow, RowPlace } from './data-pages.ts'
 import { readEvents } from './read-events.ts'
-
-/** Records that could not be saved. */
-export interface LostRecords {
-  /** Their numbers, both inclusive. */
-  from: number
-  to: number
-  /** The project of the first one, if it is known. */
-  projectId?: string
-}
+import type { LostRecords } from './repair-report.ts'
 
 /** What is saved of a log. */
 export interface SavedLog {
@@ -33,7 +25,7 @@ const recordBytesMin = 32
 const transactionBytes = 8 * 2 ** 20
 
 /** Finds each intact record: in the log, else in pages that nothing leads to any more. */
-export function findRecords(pages: DataPages): { places: Map<number, RowPlace>; last: number } {
+function findRecords(pages: DataPages): { places: Map<number, RowPlace>; last: number } {
   const places = new Map<number, RowPlace>()
   // a damaged key may say any number
   const recordsMax = (pages.pages.actual * pageSize) / recordBytesMin

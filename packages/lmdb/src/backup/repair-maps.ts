@@ -8,13 +8,7 @@ import { type MapRow, mapKeyOffset, versionOfNone } from '../tables/map-reader.t
 import { chunkRefBytes, decodeChunks, decodePending, decodeStored, parseMapName } from '../tables/map-records.ts'
 import { openMapTables } from '../tables/maps.ts'
 import type { DataPages, FoundRow, RowPlace } from './data-pages.ts'
-
-/** A map that could not be saved, or not in its complete version. */
-export interface LostMap {
-  projectId?: string
-  placeId: string
-  buildId: string
-}
+import type { LostMap } from './repair-report.ts'
 
 export interface SaveMapsOptions {
   pages: DataPages

@@ -29,7 +29,7 @@ export interface StoreReport {
 }
 
 /** The most problems that a report lists. */
-export const problemsMax = 100
+const problemsMax = 100
 
 export function emptyReport(): StoreReport {
   return {

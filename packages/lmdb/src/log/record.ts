@@ -205,7 +205,7 @@ export interface ErasedRecord {
  *
  * @throws {IngestError} `store-damaged`
  */
-export function eraseEvents(
+export function eraseFromRecord(
   bytes: Buffer | undefined,
   sequence: number,
   isErased: (index: number) => boolean,

@@ -2,7 +2,7 @@ import type { ExpiryStep } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { EventLog, EventLogTables } from '../log/event-log.ts'
-import { eraseEvents, inlineBytesMax } from '../log/record.ts'
+import { eraseFromRecord, inlineBytesMax } from '../log/record.ts'
 import type { Appender } from './append-batch.ts'
 
 /** The steps of erasing, and what each returns. */
@@ -56,7 +56,7 @@ export function createErasures(
   function eraseIn(project: number, sequence: number, isErased: (index: number) => boolean) {
     const key = sequenceKey(sequence)
     const before = log.getBinary(key)
-    const erased = eraseEvents(before, sequence, isErased)
+    const erased = eraseFromRecord(before, sequence, isErased)
     if (!erased) return { events: 0, bytes: 0, recordBytes: before?.length ?? 0 }
     log.put(key, erased.record)
     if (erased.record.length <= inlineBytesMax) unpurged.put(key, nothing)

@@ -51,6 +51,7 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
     sent.push(...ids)
     await project.submitBatch({ events: ids.map((eventId) => ({ projectId, eventId, buildId: 'b', filler })) })
   }
+  await project.publishMap({ placeId: '1', buildId: 'open', map: {} })
   const running = [send(), publish()]
   t.teardown(async () => {
     controller.abort()

@@ -6,7 +6,9 @@ import { type FoundRow, openDataPages } from '../../src/backup/data-pages.ts'
 import { builtStore } from '../built-store.ts'
 import { damageRecord, flipBit, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
 
-const { openLmdbStore, repairLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
+const { openLmdbStore, repairLmdbStore, verifyLmdbStore } = (await import(
+  builtStore
+)) as typeof import('../../src/index.ts')
 
 const path = t.testdir()
 const whole = join(path, 'whole')
@@ -164,4 +166,15 @@ t.test('a store that is open, a target inside it, and one that is not empty are 
   await t.rejects(repairLmdbStore(whole, path), { code: 'invalid-argument', message: 'is not an empty directory' })
   await t.rejects(repairLmdbStore(join(path, 'none'), join(path, 'x')), { code: 'store-missing' })
   t.notOk(readdirSync(path).some((name) => name.includes('unfinished')))
+})
+
+t.test('erased events stay erased, and are no damage', async (t) => {
+  const directory = copy('erased')
+  const store = await openLmdbStore(directory)
+  t.equal(await store.erase(projectId, ['e-7-1', 'e-8-0']), 2)
+  await store.close()
+  t.match(await verifyLmdbStore(directory), { problems: [], events: batches * 2 })
+  const target = join(path, 'erased, repaired')
+  t.match(await repairLmdbStore(directory, target), { events: batches * 2, lost: { recordCount: 0 } })
+  t.match(await verifyLmdbStore(target), { problems: [] })
 })

@@ -1,9 +1,9 @@
 import { createIngest } from '@ingest/core'
-import pg from 'pg'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { numberOf } from '../../src/projects/project-numbers.ts'
 import { createDatabase, noPostgres, runSql } from '../database.ts'
+import { holdLock } from '../hold-lock.ts'
 
 const held: Record<string, (project: number) => string> = {
   'the head': (project) => `SELECT 1 FROM ingest.heads WHERE project = ${project} FOR UPDATE`,
@@ -42,17 +42,3 @@ t.test(
     )
   },
 )
-
-async function holdLock(t: Test, url: string, sql: string): Promise<{ release(): Promise<void> }> {
-  const client = new pg.Client(url)
-  await client.connect()
-  await client.query('BEGIN')
-  await client.query(sql)
-  let released: Promise<void> | undefined
-  const release = () => {
-    released ??= client.query('ROLLBACK').then(() => client.end())
-    return released
-  }
-  t.teardown(release)
-  return { release }
-}

@@ -5,7 +5,7 @@ import type { HttpRequest } from '../http/request.ts'
 import { createErrorLog, type Log } from '../log.ts'
 
 /** The fewest characters of an admin token: too many to guess, even without a limit of attempts. */
-export const adminTokenCharactersMin = 16
+const adminTokenCharactersMin = 16
 
 /** @throws {IngestError} `unauthorized`; `not-found` if no token is set */
 export type CheckToken = (request: HttpRequest) => void

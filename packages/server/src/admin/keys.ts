@@ -1,14 +1,14 @@
 import { type EmbeddedIngest, IngestError, type KeyRecord, type Scope } from '@ingest/core'
-import { type JsonObject, parseJson, parseTime, stripByteOrderMark } from '@ingest/core/internal'
+import { describeKey, type JsonObject, parseJson, parseTime, stripByteOrderMark } from '@ingest/core/internal'
 import { checkBodyHeaders } from '../http/body-headers.ts'
 import type { BodyLimit, HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { Log } from '../log.ts'
 
 /** The largest body of a request to the API of keys. */
-export const keyBodyBytesMax = 16_384
+const keyBodyBytesMax = 16_384
 /** The longest overlap of a rotation. */
-export const overlapSecondsMax = 366 * 24 * 3600
+const overlapSecondsMax = 366 * 24 * 3600
 
 export interface KeysContext {
   ingest: EmbeddedIngest
@@ -27,7 +27,7 @@ export async function getProjects({ ingest }: KeysContext): Promise<HttpResponse
 /** `GET /v1/projects/{projectId}/keys`: the keys of a project, oldest first. */
 export async function getKeys({ ingest, params: [projectId = ''] }: KeysContext): Promise<HttpResponse> {
   const records = await ingest.keys.list(projectId)
-  return jsonResponse(200, { projectId, keys: records.map(toPublicRecord) })
+  return jsonResponse(200, { projectId, keys: records.map(describe) })
 }
 
 /** `POST /v1/projects/{projectId}/keys`: creates a key, and the project if it is new. */
@@ -38,7 +38,7 @@ export async function postKey({ ingest, log, request, params: [projectId = ''] }
     ...(expiresAt !== undefined && { expiresAt: parseExpiry(expiresAt) }),
   })
   log.info({ projectId, keyId: record.keyId, scopes: record.scopes }, 'key created')
-  return jsonResponse(201, { projectId, key, ...toPublicRecord(record) })
+  return jsonResponse(201, { projectId, key, ...describe(record) })
 }
 
 /** `POST /v1/projects/{projectId}/keys/{keyId}/rotate`: creates a key, and ends the old one after an overlap. */
@@ -49,8 +49,8 @@ export async function postRotation({ ingest, log, request, params }: KeysContext
   const { key, record } = await ingest.keys.rotate(projectId, keyId, options)
   log.info({ projectId, keyId, newKeyId: record.keyId }, 'key rotated')
   const old = (await ingest.keys.list(projectId)).find((each) => each.keyId === keyId)
-  const rotated = { keyId, expiresAt: toIsoTime(old?.expiresAt) }
-  return jsonResponse(201, { projectId, key, ...toPublicRecord(record), rotated })
+  const rotated = { keyId, expiresAt: old ? describe(old).expiresAt : null }
+  return jsonResponse(201, { projectId, key, ...describe(record), rotated })
 }
 
 /** `DELETE /v1/projects/{projectId}/keys/{keyId}`: revokes a key; again, it changes nothing. */
@@ -58,30 +58,11 @@ export async function deleteKey({ ingest, log, params }: KeysContext): Promise<H
   const [projectId = '', keyId = ''] = params
   const record = await ingest.keys.revoke(projectId, keyId)
   log.info({ projectId, keyId }, 'key revoked')
-  return jsonResponse(200, { projectId, ...toPublicRecord(record) })
+  return jsonResponse(200, { projectId, ...describe(record) })
 }
 
 /** The same members as `ingest keys --json`. */
-function toPublicRecord({ keyId, scopes, createdAt, expiresAt, revokedAt, lastUsedAt }: KeyRecord): object {
-  return {
-    keyId,
-    state: keyState(revokedAt, expiresAt),
-    scopes,
-    createdAt: toIsoTime(createdAt),
-    expiresAt: toIsoTime(expiresAt),
-    revokedAt: toIsoTime(revokedAt),
-    lastUsedAt: toIsoTime(lastUsedAt),
-  }
-}
-
-function keyState(revokedAt: number | undefined, expiresAt: number | undefined): string {
-  if (revokedAt !== undefined) return 'revoked'
-  return expiresAt !== undefined && expiresAt <= Date.now() ? 'expired' : 'active'
-}
-
-function toIsoTime(at: number | undefined): string | null {
-  return at === undefined ? null : new Date(at).toISOString()
-}
+const describe = (record: KeyRecord) => describeKey(record, Date.now())
 
 const bodyLimit: BodyLimit = {
   bytesMax: keyBodyBytesMax,

@@ -11,15 +11,13 @@ export interface Address {
   /** Default: 8787, or 8788 for the admin handler. 0 for any free port. */
   port?: number
   /**
-   * The path of a Unix socket, in place of `host` and `port`. The file of a server that has ended is replaced; the file
-   * is removed on close.
+   * The path of a Unix socket, in place of `host` and `port`, for the user and the group of this process. The file of a
+   * server that has ended is replaced; the file is removed on close.
    */
   socket?: string
-  /** The mode of the socket's file. Default: 0o660. */
-  socketMode?: number
 }
 
-export const socketModeDefault = 0o660
+const socketMode = 0o660
 
 /**
  * Resolves with the URL and the port once the server listens; rejects with Node's error if it cannot.
@@ -31,16 +29,13 @@ export async function listen(
   address: Address,
   portDefault: number,
 ): Promise<{ url: string; port: number }> {
-  const { host, port, socket, socketMode = socketModeDefault } = address
+  const { host, port, socket } = address
   if (socket === undefined) {
     await bind(server, { host: host ?? '127.0.0.1', port: port ?? portDefault })
     return urlOf(server)
   }
   if (host !== undefined || port !== undefined) {
     throw new IngestError('invalid-argument', 'Set socket, or host and port, not both.')
-  }
-  if (!(Number.isInteger(socketMode) && socketMode >= 0 && socketMode <= 0o777)) {
-    throw new IngestError('invalid-argument', 'socketMode must be a mode of a file, from 0 to 0o777.')
   }
   await bindSocket(server, socket)
   if (process.platform !== 'win32') chmodSync(socket, socketMode)

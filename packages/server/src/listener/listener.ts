@@ -39,13 +39,13 @@ export interface Served {
 }
 
 /** How long a request may take to send its headers. */
-export const headersTimeoutMs = 10_000
-export const requestTimeoutMsDefault = 30_000
+const headersTimeoutMs = 10_000
+const requestTimeoutMsDefault = 30_000
 /** How long an idle connection is kept: longer than load balancers do, or they would use one that is being closed. */
-export const keepAliveTimeoutMs = 75_000
+const keepAliveTimeoutMs = 75_000
 /** How often the timeouts of requests are checked. */
-export const connectionsCheckingIntervalMs = 1000
-export const closeTimeoutMsDefault = 10_000
+const connectionsCheckingIntervalMs = 1000
+const closeTimeoutMsDefault = 10_000
 
 export interface ListenerRole {
   portDefault: number

@@ -113,7 +113,7 @@ function observeBatches(
 function observeCommits(ingest: Pick<EmbeddedIngest, 'observe'>, registry: Registry): void {
   const durations = createHistogram({
     name: 'ingest_commit_duration_seconds',
-    help: 'Commits of the store, from the begin of the transaction to its durable end.',
+    help: 'Commits of the store, from the start of the transaction to its durable end.',
     buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30],
   })
   const requests = createHistogram({

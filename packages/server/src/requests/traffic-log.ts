@@ -3,7 +3,7 @@ import type { RequestRecord } from '../http/request-record.ts'
 import { isEnabled, type Log } from '../log.ts'
 
 /** A window begins with its first request, so that an idle server logs nothing and runs no timer. */
-export const trafficWindowMs = 60_000
+const trafficWindowMs = 60_000
 /** More refused credentials than one server with a wrong key sends before it pauses. */
 export const unauthorizedBurst = 10
 /** The most warnings that name a project, in one window. */
