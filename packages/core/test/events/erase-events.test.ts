@@ -35,20 +35,6 @@ t.test('events are erased by a JSON Pointer and the value there', async (t) => {
   t.strictSame(await idsErasedBy('/toString', '7'), [])
 })
 
-<<<<<<< HEAD
-t.test('a value is found however its JSON is written', async (t) => {
-  const more = [
-    '{"projectId":"p","eventId":"exponent","playerId":1e1}',
-    '{"projectId":"p","eventId":"escaped","playerId":"al\\u0069ce"}',
-    '{"projectId":"p","eventId":"plain","playerId":"alice"}',
-  ]
-  t.strictSame(await idsErasedBy('/playerId', '10', more), ['exponent'])
-  t.strictSame(await idsErasedBy('/playerId', 'alice', more), ['escaped', 'plain'])
-  t.strictSame(await idsErasedBy('/playerId', 'ALICE', more), [])
-})
-
-=======
->>>>>>> r-data
 t.test('an event is erased by any of its members of one name, and by names and values with escapes', async (t) => {
   const store = openMemoryStore()
   const ingest = createIngest({ store })
@@ -65,8 +51,6 @@ t.test('an event is erased by any of its members of one name, and by names and v
   t.equal((await ingest.eraseEvents('p', { path: '/user/id/1', value: '7' })).events, 2)
   t.equal((await ingest.eraseEvents('p', { path: '/playerId', value: '7' })).events, 2)
   t.match(await ingest.project('p').findEvent('other'), { erased: undefined })
-<<<<<<< HEAD
-=======
 })
 
 t.test('a value is found however its JSON is written', async (t) => {
@@ -78,7 +62,6 @@ t.test('a value is found however its JSON is written', async (t) => {
   t.strictSame(await idsErasedBy('/playerId', '10', more), ['exponent'])
   t.strictSame(await idsErasedBy('/playerId', 'alice', more), ['escaped', 'plain'])
   t.strictSame(await idsErasedBy('/playerId', 'ALICE', more), [])
->>>>>>> r-data
 })
 
 t.test('a path that is not a JSON Pointer to a member is refused', async (t) => {
