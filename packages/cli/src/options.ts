@@ -139,6 +139,15 @@ export function parseDuration(text: string): number {
 
 expects({ type: 'string', pattern: durationPattern.source }, parseDuration)
 
+/** A parser of durations of at most `max`, such as `24h`. */
+export function durationUpTo(max: string): Parser<number> {
+  return expects({ type: 'string', pattern: durationPattern.source }, (text) => {
+    const ms = parseDuration(text)
+    if (ms <= durationMs(max)) return ms
+    throw new InvalidArgumentError(`Expected a duration of at most ${max}.`)
+  })
+}
+
 /**
  * Parses a time, or a duration before now such as `10m`, into milliseconds since 1970.
  *

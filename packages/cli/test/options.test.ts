@@ -63,6 +63,8 @@ t.test('an invalid option is refused before files are opened or created', async 
     [['keys', 'create', ...target, '--scope', 'nonsense'], /'nonsense' is not a scope: expected events:write/],
     [['keys', 'create', ...target, '--expires', 'soon'], /'soon' is invalid. Expected a duration such as 90d/],
     [['keys', 'create', '--data', data, '--project', 'a b'], /'a b' is invalid. Expected a project id: 1 to 64/],
+    // a longer timer would end at once
+    [['serve', '--data', data, '--drain-timeout', '90d'], /'90d' is invalid. Expected a duration of at most 24h/],
     [['serve', '--data', data, '--port', 'x'], /'x' is invalid. Expected an integer/],
     [['serve', '--data', data, '--log-format', 'xml'], /'xml' is invalid. Allowed choices are auto, json, text/],
     [['send', file, '--rejected', made, '--data', data, '--project', 'a b'], /'a b' is invalid. Expected a project id/],

@@ -128,7 +128,10 @@ async function toListenError(
   }
   const host = isSocket ? address.socket : address.host
   const reasons: Record<string, string> = {
-    EACCES: `no permission to listen on ${where}: use another ${portFlag}`,
+    // Node reports a missing directory of a socket as this too
+    EACCES: isSocket
+      ? `cannot create ${where}: its directory is missing or not writable, use another ${portFlag}`
+      : `no permission to listen on ${where}: use another ${portFlag}`,
     EADDRNOTAVAIL: `${host} is not an address of this machine: use another ${hostFlag}`,
     ENOTFOUND: `${host} is an unknown host: use another ${hostFlag}`,
   }

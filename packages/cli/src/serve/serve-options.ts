@@ -5,10 +5,10 @@ import {
   byteCount,
   chosenOptions,
   durationMs,
+  durationUpTo,
   expects,
   nonEmpty,
   type Parser,
-  parseDuration,
   parsePath,
   parseProjectId,
   wholeNumber,
@@ -137,7 +137,8 @@ function operationOptions(): Option[] {
     new Option('--drain-timeout <duration>', 'how long SIGTERM waits for requests in flight')
       .env('INGEST_DRAIN_TIMEOUT')
       .default(10_000, '10s')
-      .argParser(parseDuration),
+      // a timer of more than 24.8 days would end at once
+      .argParser(durationUpTo('24h')),
   ]
 }
 

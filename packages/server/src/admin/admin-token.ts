@@ -23,7 +23,10 @@ export function createTokenCheck(token: string | undefined, log: Log): CheckToke
   }
   if (token.length < adminTokenCharactersMin || bearerToken(`Bearer ${token}`) !== token) {
     const form = `at least ${adminTokenCharactersMin} of A-Z a-z 0-9 . _ ~ + / -`
-    throw new IngestError('invalid-argument', `The admin token must be ${form}: openssl rand -hex 32 makes one.`)
+    throw new IngestError(
+      'invalid-argument',
+      `The admin token (INGEST_ADMIN_TOKEN) must be ${form}: openssl rand -hex 32 makes one.`,
+    )
   }
   const expected = digestOf(token)
   const logWarning = createErrorLog({ error: (fields, message) => log.warn(fields, message) })
