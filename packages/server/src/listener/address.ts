@@ -19,6 +19,9 @@ export interface Address {
 
 const socketMode = 0o660
 
+/** Systems cut off the rest of a longer path: Linux after 107 bytes, macOS after 103. */
+const socketPathBytesMax = 103
+
 /**
  * Resolves with the URL and the port once the server listens; rejects with Node's error if it cannot.
  *
@@ -36,6 +39,9 @@ export async function listen(
   }
   if (host !== undefined || port !== undefined) {
     throw new IngestError('invalid-argument', 'Set socket, or host and port, not both.')
+  }
+  if (process.platform !== 'win32' && Buffer.byteLength(socket) > socketPathBytesMax) {
+    throw new IngestError('invalid-argument', `The path of a socket must have at most ${socketPathBytesMax} bytes.`)
   }
   await bindSocket(server, socket)
   if (process.platform !== 'win32') chmodSync(socket, socketMode)

@@ -75,3 +75,8 @@ t.test('a socket with a host or a port is refused', async (t) => {
     t.notOk(existsSync(path))
   }
 })
+
+t.test('a path that a system would cut off is refused', unixOnly, async (t) => {
+  const { path, open } = await setUp(t)
+  await t.rejects(open({ socket: path.padEnd(104, 'x') }), { code: 'invalid-argument', message: /at most 103 bytes/ })
+})
