@@ -23,7 +23,7 @@ export function configCommand(io: Io): Command {
 }
 
 const configHelp = `
-Takes the options of serve, and fails where serve would. A setting comes from the command line, else from its variable,
+Takes the options of serve and checks their form; it opens no store and no file of TLS. A setting comes from the command line, else from its variable,
 else from the file of settings, else from its default. Passwords and INGEST_ADMIN_TOKEN are not printed.
 Keys of the file are the names of options in camelCase. Values are written as on the command line, numbers and booleans
 as such. Every command reads the file; its paths are relative to it.

@@ -31,7 +31,14 @@ export async function announce(io: Io, settings: ServeSettings, running: Announc
     const members = { version: inForce.version, admin: admin?.url ?? null, config: settings.config ?? null }
     await writeJson(io, { ok: true, url, port, ...named, pid: process.pid, ...members, workers: settings.workers })
   } else await writeStdout(io, `listening on ${url}\n`)
+  if (settings.admin && !isLoopback(settings.admin.host)) {
+    log.warn({ admin: admin?.url }, 'the admin listener has no TLS: let only a private network reach it')
+  }
   await warnIfNoKeys(ingest, settings.store, log)
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || host.startsWith('127.')
 }
 
 function describeSettings({ tls, rateLimits, retention, workers }: ServeSettings) {

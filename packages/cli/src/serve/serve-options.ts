@@ -249,6 +249,10 @@ export function toServeSettings(command: Command): ServeSettings {
   const { adminHost, adminPort, cors = [], retain = [], trustProxy } = options
   const tls = chooseTls(command, options)
   const config = getConfigFile(command)?.path
+  const { port } = options
+  if (port !== 0 && port === adminPort && options.socket === undefined) {
+    command.error('--port and --admin-port must differ: the admin listener has an address of its own')
+  }
   return {
     store: parseStore(command),
     migrate: options.migrate,

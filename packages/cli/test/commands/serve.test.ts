@@ -94,6 +94,7 @@ t.test('invalid options are wrong usage', async (t) => {
     /Allowed choices are fatal, error, warn, info, debug, silent/,
   )
   await isWrongUsage(t, [...serve, '--host', ''], /non-empty/)
+  await isWrongUsage(t, [...serve, '--port', '9000', '--admin-port', '9000'], /must differ/)
   await isWrongUsage(t, [...serve, '--port', '0', '--host', '203.0.113.1'], /not an address of this machine/)
 })
 

@@ -43,7 +43,12 @@ export async function listen(
     throw new IngestError('invalid-argument', `The path of a Unix socket has at most ${socketBytesMax} bytes.`)
   }
   await bindSocket(server, socket)
-  if (process.platform !== 'win32') chmodSync(socket, socketMode)
+  try {
+    if (process.platform !== 'win32') chmodSync(socket, socketMode)
+  } catch (error) {
+    server.close()
+    throw error
+  }
   return { url: `unix:${socket}`, port: 0 }
 }
 
