@@ -39,7 +39,7 @@ const samples: Record<string, [unknown, unknown, unknown]> = {
   pendingMapLimit: ['1K', '2M', 3],
   workers: [2, 3, 4],
   drainTimeout: ['1s', '2m', '3h'],
-  adminPort: [1, 0, 2],
+  adminPort: [4, 0, 5],
   adminHost: ['::', '::1', 'localhost'],
   metricsProjects: [0, 1, 2],
   logLevel: ['debug', 'warn', 'silent'],
