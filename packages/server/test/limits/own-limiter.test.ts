@@ -34,6 +34,9 @@ function createSlowLimiter(limits: Parameters<typeof createRateLimiter>[0]) {
   return { slow: Object.fromEntries(entries) as RateLimiter, limiter, calls }
 }
 
+/** Without a server to close. */
+const fetchEdge = edges.find(({ name }) => name === 'fetch')
+
 const publication = { placeId: 'p', buildId: 'b', map: 1 }
 
 for (const { name, open } of edges) {
@@ -120,7 +123,7 @@ t.test('a limiter may refuse with an error of its own', async (t) => {
     throw new IngestError('overloaded', 'The counters are full.', { retryAfterSeconds: 7 })
   }
   const { log, errors } = collectErrors()
-  const edge = await edges[2]?.open(ingest, { rateLimiter: { ...createRateLimiter(), admitRequest }, log })
+  const edge = await fetchEdge?.open(ingest, { rateLimiter: { ...createRateLimiter(), admitRequest }, log })
   t.match(await edge?.send({ headers, body: batchOf(1) }), {
     status: 503,
     headers: { 'retry-after': '7' },
@@ -136,7 +139,7 @@ t.test(
     for (let i = 0; i < 40; i++) await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, `${i}-`)))
     const readBytes = { perSecond: 1, burst: 10_000_000 }
     const spentBy = async (rateLimiter: RateLimiter) => {
-      const edge = await edges[2]?.open(ingest, { rateLimiter })
+      const edge = await fetchEdge?.open(ingest, { rateLimiter })
       const { status, headers } = (await edge?.send(get('/v1/events?type=none', key))) ?? {}
       t.equal(status, 200)
       t.match(headers?.ratelimit, /^"read-bytes";r=\d+;t=\d+$/)
