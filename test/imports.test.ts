@@ -81,7 +81,7 @@ const floors: Record<string, string[][]> = {
     ['serve.ts'],
     ['index.ts'],
   ],
-  'packages/console/src': [['index.ts']],
+  'packages/console/src': [['page-files.ts'], ['create-console.ts'], ['index.ts']],
   'packages/console/page': [
     ['format.ts', 'address.ts', 'app.css', 'index.html', 'tsconfig.json'],
     ['api'],

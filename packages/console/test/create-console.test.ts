@@ -43,7 +43,13 @@ const openIngest = () => createIngest({ store: openMemoryStore() })
 const edges: Record<string, (t: Test, options?: HandlerOptions) => Promise<Send>> = {
   'node:http': (t) => listen(t, createServer(createConsole())),
   async serve(t, options) {
-    const served = await serve({ ingest: openIngest(), port: 0, closeTimeoutMs: 1, console: createConsole(), ...options })
+    const served = await serve({
+      ingest: openIngest(),
+      port: 0,
+      closeTimeoutMs: 1,
+      console: createConsole(),
+      ...options,
+    })
     t.teardown(() => served.close())
     return sendTo(served.port)
   },
@@ -105,7 +111,9 @@ for (const [name, open] of Object.entries(edges)) {
     for (const coding of [{}, gzip]) {
       const { etag = '' } = (await send('/console/app.js', { headers: { ...coding } })).headers
       for (const list of [etag, `W/${etag}`, `"a,b", ${etag}`, '*']) {
-        const { status, headers, body } = await send('/console/app.js', { headers: { ...coding, 'If-None-Match': list } })
+        const { status, headers, body } = await send('/console/app.js', {
+          headers: { ...coding, 'If-None-Match': list },
+        })
         t.strictSame([status, body.length], [304, 0], list)
         t.match(headers, { ...security, etag, 'cache-control': 'no-cache', vary: /^Accept-Encoding\b/ })
       }
@@ -135,10 +143,19 @@ for (const [name, open] of Object.entries(edges)) {
     const paths = ['none', 'APP.JS', 'app.js/', 'index.js', '%61pp.js', 'app.js.map', '__proto__', 'constructor', '/']
     for (const path of paths) {
       const { status, headers, body } = await send(`/console/${path}`)
-      t.match({ status, headers }, { status: 404, headers: { ...security, 'content-type': 'text/plain; charset=utf-8' } })
+      t.match(
+        { status, headers },
+        { status: 404, headers: { ...security, 'content-type': 'text/plain; charset=utf-8' } },
+      )
       t.equal(body.toString(), 'There is nothing at this path.\n', path)
     }
-    const outside = ['../package.json', '..%2fpackage.json', '%2e%2e/package.json', '..\\package.json', '....//index.js']
+    const outside = [
+      '../package.json',
+      '..%2fpackage.json',
+      '%2e%2e/package.json',
+      '..\\package.json',
+      '....//index.js',
+    ]
     for (const path of outside) t.equal((await send(`/console/${path}`)).status, 404, path)
     for (const path of ['/consoles', '/Console/', '//console/', '/']) t.equal((await send(path)).status, 404, path)
   })
@@ -185,7 +202,8 @@ t.test('below a prefix, /console leads to the page, and other paths are passed o
   t.equal(new URL(location, 'http://localhost/ops/console').pathname, '/ops/console/')
   t.equal((await send('/ops/console/app.js')).status, 200)
   t.equal((await send('/ops/console/none')).status, 404)
-  for (const path of ['/', '/consoles', '/v1/stats']) t.equal((await send(`/ops${path}`)).body.toString(), `passed on ${path}`)
+  for (const path of ['/', '/consoles', '/v1/stats'])
+    t.equal((await send(`/ops${path}`)).body.toString(), `passed on ${path}`)
 })
 
 t.test('the target of a request may be a whole URL', async (t) => {

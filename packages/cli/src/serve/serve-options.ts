@@ -131,7 +131,9 @@ function limitOptions(): Option[] {
 
 function operationOptions(): Option[] {
   return [
-    new Option('--console', 'serve the console, a page for browsers, at /console/').env('INGEST_CONSOLE').default(false),
+    new Option('--console', 'serve the console, a page for browsers, at /console/')
+      .env('INGEST_CONSOLE')
+      .default(false),
     new Option('--workers <n>', 'processes that share the address and the store')
       .env('INGEST_WORKERS')
       .default(1)
