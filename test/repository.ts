@@ -52,7 +52,7 @@ export interface Import {
   isType: boolean
 }
 
-export const codeFiles: readonly string[] = files.filter((file) => /\.[cm]?[jt]s$/.test(file))
+export const codeFiles: readonly string[] = files.filter((file) => /\.[cm]?[jt]sx?$/.test(file))
 
 export const imports: readonly Import[] = codeFiles.flatMap((from) =>
   importsIn(textOf(from), from).map((found) => ({ from, ...found })),

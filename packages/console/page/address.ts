@@ -1,0 +1,35 @@
+/** What the fragment of the page's address names: `#/maps/2026.11.20?place=1`. */
+export interface Address {
+  /** The segments of the path, decoded; the first is the view. */
+  path: readonly string[]
+  query: URLSearchParams
+}
+
+/** Never throws: a segment that is not percent-encoded as it should be is kept as it is. */
+export function parseAddress(fragment: string): Address {
+  const [path = '', query = ''] = split(fragment.replace(/^#?\/?/, ''), '?')
+  return { path: path.split('/').filter(Boolean).map(decode), query: new URLSearchParams(query) }
+}
+
+/** The inverse of `parseAddress`, for links. Members that are undefined or empty are left out. */
+export function formatAddress(
+  path: readonly string[],
+  query: Readonly<Record<string, string | undefined>> = {},
+): string {
+  const members = Object.entries(query).filter((each): each is [string, string] => Boolean(each[1]))
+  const search = new URLSearchParams(members).toString()
+  return `#/${path.map(encodeURIComponent).join('/')}${search && `?${search}`}`
+}
+
+function split(text: string, separator: string): [string, string?] {
+  const at = text.indexOf(separator)
+  return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)]
+}
+
+function decode(segment: string): string {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}

@@ -1,0 +1,8 @@
+const firstMs = 1_000
+const longestMs = 30_000
+
+/** The pause before attempt `attempt`, from 1: random up to a bound that doubles, and at least `retryAfterMs`. */
+export function backoffMs(attempt: number, retryAfterMs = 0, random: () => number = Math.random): number {
+  const bound = Math.min(longestMs, firstMs * 2 ** Math.min(attempt - 1, 10))
+  return Math.max(retryAfterMs, bound / 2 + (random() * bound) / 2)
+}

@@ -1,0 +1,81 @@
+// The JSON bodies of the API that the page reads. Times are RFC 3339.
+
+export interface Stats {
+  events: number
+  batches: number
+  bytes: number
+  firstAt: string | null
+  lastAt: string | null
+  eventsPerSecond: number
+  builds: number
+  frozenBuilds: number
+  maps: number
+}
+
+export interface Activity {
+  since: string
+  servers: number
+  minutes: { at: string; accepted: number; duplicates: number; rejected: number }[]
+}
+
+export interface Issue {
+  code: string
+  path: string
+  message: string
+}
+
+export interface Rejected {
+  receivedAt: string
+  index: number
+  eventId: string | null
+  issues: Issue[]
+  /** The exact text of the event, if the server keeps it. */
+  event?: string
+}
+
+export interface RejectedEvents {
+  since: string
+  total: number
+  groups: (Issue & { count: number; lastAt: string })[]
+  rejected: Rejected[]
+}
+
+export interface Build {
+  buildId: string
+  frozenAt: string | null
+  maps: number
+}
+
+export interface BuildPage {
+  builds: Build[]
+  next: string | null
+}
+
+export interface MapContents {
+  digest: string
+  size: number
+  contentType: string
+  chunks: number
+  missing: string[]
+}
+
+export interface MapStatus extends MapContents {
+  placeId: string
+  buildId: string
+  state: 'complete' | 'incomplete'
+  frozen: boolean
+  frozenAt: string | null
+  publishedAt: string | null
+  pending: MapContents | null
+}
+
+export interface MapPage {
+  maps: MapStatus[]
+  next: string | null
+}
+
+export interface BatchResult {
+  accepted: number
+  duplicates: number
+  rejected: { index: number; eventId: string | null; issues: Issue[] }[]
+}

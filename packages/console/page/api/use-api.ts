@@ -1,0 +1,119 @@
+import { createContext } from 'preact'
+import { useContext, useEffect, useState } from 'preact/hooks'
+import { type Api, createApi } from './api.ts'
+import { backoffMs } from './backoff.ts'
+import { type Connection, createConnection } from './connection.ts'
+import { RequestError } from './request-error.ts'
+
+export const ApiContext = createContext<Api>(createApi({ projectId: '', key: '' }))
+export const ConnectionContext = createContext<Connection>(createConnection())
+
+/** The API as the signed-in project. */
+export function useApi(): Api {
+  return useContext(ApiContext)
+}
+
+export function useConnection(): Connection {
+  const connection = useContext(ConnectionContext)
+  const [, render] = useState(0)
+  useEffect(() => connection.subscribe(() => render((count) => count + 1)), [connection])
+  return connection
+}
+
+/** What was loaded last. Data stays while later attempts fail. */
+export interface Loaded<Data> {
+  data: Data | undefined
+  /** Why the last attempt failed; undefined after a success. */
+  error: RequestError | undefined
+  /** When the data was loaded, in milliseconds since 1970. */
+  at: number | undefined
+  /** Loads now. */
+  reload(): void
+}
+
+/**
+ * Loads, and again `intervalMs` after each success; once without it. Failures that may go away are tried again with
+ * backoff, others are not. Nothing is loaded while the tab is hidden. Starts over when a member of `inputs` changes.
+ */
+export function useLoaded<Data>(
+  load: (api: Api, signal: AbortSignal) => Promise<Data>,
+  inputs: readonly unknown[],
+  intervalMs?: number,
+): Loaded<Data> {
+  const api = useApi()
+  const connection = useContext(ConnectionContext)
+  const [round, setRound] = useState(0)
+  const [state, setState] = useState<Omit<Loaded<Data>, 'reload'>>(nothing)
+  useEffect(() => {
+    const ending = new AbortController()
+    const { signal } = ending
+    void repeat(
+      async () => {
+        const data = await load(api, signal)
+        if (!signal.aborted) setState({ data, error: undefined, at: Date.now() })
+        return intervalMs
+      },
+      { connection, signal, onError: (error) => setState((before) => ({ ...before, error })) },
+    )
+    return () => ending.abort()
+  }, [api, connection, round, ...inputs])
+  // what belongs to other inputs is not shown
+  useEffect(() => () => setState(nothing), [api, ...inputs])
+  return { ...state, reload: () => setRound((count) => count + 1) }
+}
+
+const nothing = { data: undefined, error: undefined, at: undefined }
+
+export interface RepeatContext {
+  connection: Connection
+  signal: AbortSignal
+  onError(error: RequestError): void
+}
+
+/**
+ * Calls `step` until it returns undefined instead of a pause in milliseconds, or the signal aborts. A step that fails is
+ * tried again with backoff if that may help; otherwise this ends. It waits while the tab is hidden.
+ */
+export async function repeat(step: () => Promise<number | undefined>, context: RepeatContext): Promise<void> {
+  const { connection, signal, onError } = context
+  for (let attempt = 0; !signal.aborted; ) {
+    let pauseMs: number | undefined
+    try {
+      pauseMs = await step()
+      attempt = 0
+    } catch (error) {
+      if (signal.aborted) return
+      if (!(error instanceof RequestError)) throw error
+      onError(error)
+      if (error.isRetried) pauseMs = backoffMs(++attempt, error.retryAfterMs)
+    }
+    if (pauseMs === undefined) return
+    await pause(pauseMs, connection, signal)
+  }
+}
+
+/** Resolves after a pause, but not while the tab is hidden; at once when the signal aborts or the user tries again. */
+function pause(ms: number, connection: Connection, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    let isOver = false
+    const timer = setTimeout(() => {
+      isOver = true
+      endIfVisible()
+    }, ms)
+    const unsubscribe = connection.subscribe((isRetry) => isRetry && end())
+    document.addEventListener('visibilitychange', endIfVisible)
+    signal.addEventListener('abort', end)
+    if (signal.aborted) end()
+
+    function endIfVisible(): void {
+      if (isOver && !document.hidden) end()
+    }
+    function end(): void {
+      clearTimeout(timer)
+      unsubscribe()
+      document.removeEventListener('visibilitychange', endIfVisible)
+      signal.removeEventListener('abort', end)
+      resolve()
+    }
+  })
+}

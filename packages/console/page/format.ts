@@ -1,0 +1,49 @@
+const locale = 'en-US'
+const integer = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 })
+const decimal = new Intl.NumberFormat(locale, { maximumSignificantDigits: 3 })
+
+/** `12,345`. */
+export function formatCount(count: number): string {
+  return integer.format(count)
+}
+
+/** `1 event`, `12,345 events`. */
+export function formatCountOf(count: number, singular: string, plural = `${singular}s`): string {
+  return `${formatCount(count)} ${count === 1 ? singular : plural}`
+}
+
+/** `0.25`, `12.3`, `1,234`: at most three significant digits below 1,000. */
+export function formatRate(perSecond: number): string {
+  return perSecond < 1000 ? decimal.format(perSecond) : integer.format(perSecond)
+}
+
+const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
+
+/** `512 bytes`, `1.5 MiB`. */
+export function formatBytes(bytes: number): string {
+  const power = bytes < 1024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10))
+  return `${decimal.format(bytes / 1024 ** power)} ${units[power]}`
+}
+
+const time = new Intl.DateTimeFormat('sv-SE', { timeStyle: 'medium' })
+const dateTime = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium' })
+
+/** `17:51:00` today, else `2026-11-20 17:51:00`: in the time zone of the browser. */
+export function formatTime(at: number, now = Date.now()): string {
+  const isToday = new Date(at).toDateString() === new Date(now).toDateString()
+  return isToday ? time.format(at) : dateTime.format(at)
+}
+
+const spans = [
+  [86_400, 'd'],
+  [3_600, 'h'],
+  [60, 'min'],
+  [1, 's'],
+] as const
+
+/** `0 s`, `5 min`, `3 d`: in its largest unit, rounded down. */
+export function formatSpan(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000))
+  const [unit, name] = spans.find(([unit]) => seconds >= unit) ?? [1, 's']
+  return `${Math.floor(seconds / unit)} ${name}`
+}

@@ -1,0 +1,53 @@
+import type { ComponentChildren } from 'preact'
+import type { RequestError } from '../api/request-error.ts'
+import type { Loaded } from '../api/use-api.ts'
+
+/** What stands in place of content: nothing yet, nothing at all, or why. */
+export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed'; children: ComponentChildren }) {
+  return (
+    <p class={`notice ${kind}`} role={kind === 'failed' ? 'alert' : 'status'}>
+      {children}
+    </p>
+  )
+}
+
+/** What a failure means and what to do. `what` completes "This server does not …". */
+export function Failure({ error, what = 'have this' }: { error: RequestError; what?: string }) {
+  return <Notice kind="failed">{explain(error, what)}</Notice>
+}
+
+function explain({ kind, message, problem, retryAfterMs }: RequestError, what: string): string {
+  switch (kind) {
+    case 'unsupported':
+      return `This server does not ${what}: it is of another version.`
+    case 'offline':
+      return 'The server does not respond. Trying again.'
+    case 'unavailable':
+      return `${problem.title ?? 'Unavailable'}: ${message} Trying again.`
+    case 'limited':
+      return `The project's limit for reads is used up. Trying again${retryAfterMs ? ` in ${Math.ceil(retryAfterMs / 1000)} s` : ''}.`
+    case 'unauthorized':
+      return 'The key was refused.'
+    default:
+      return message
+  }
+}
+
+/** Shows what was loaded. Data that an earlier attempt loaded stays visible below a failure. */
+export function Content<Data>({
+  loaded: { data, error },
+  what,
+  children,
+}: {
+  loaded: Loaded<Data>
+  /** Completes "This server does not …". */
+  what?: string
+  children: (data: Data) => ComponentChildren
+}) {
+  return (
+    <>
+      {error && <Failure error={error} {...(what !== undefined && { what })} />}
+      {data === undefined ? !error && <Notice kind="loading">Loading…</Notice> : children(data)}
+    </>
+  )
+}

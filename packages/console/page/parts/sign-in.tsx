@@ -1,0 +1,87 @@
+import { useState } from 'preact/hooks'
+import { createApi } from '../api/api.ts'
+import { RequestError } from '../api/request-error.ts'
+import type { Session } from '../api/session.ts'
+
+export interface SignInProps {
+  projectId: string
+  /** Why the session before ended. */
+  reason: string | undefined
+  onSignIn(session: Session): void
+}
+
+/** Asks for a project and a key, and checks them with one request. */
+export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
+  const [problem, setProblem] = useState(reason)
+  const [isChecking, setChecking] = useState(false)
+
+  async function submit(event: SubmitEvent): Promise<void> {
+    event.preventDefault()
+    const fields = new FormData(event.currentTarget as HTMLFormElement)
+    const session = { projectId: String(fields.get('project')).trim(), key: String(fields.get('key')).trim() }
+    const invalid = checkSession(session)
+    setProblem(invalid)
+    if (invalid) return
+    setChecking(true)
+    try {
+      await createApi(session).json('v1/builds', { query: { limit: 1 } })
+      onSignIn(session)
+    } catch (error) {
+      setProblem(error instanceof RequestError ? explainRefusal(error) : String(error))
+    } finally {
+      setChecking(false)
+    }
+  }
+
+  return (
+    <main class="sign-in">
+      <h1>Ingest console</h1>
+      <form onSubmit={submit}>
+        <label>
+          Project
+          <input
+            name="project"
+            defaultValue={projectId}
+            required
+            maxLength={64}
+            autocomplete="username"
+            spellcheck={false}
+          />
+        </label>
+        <label>
+          Key with the scope read
+          <input name="key" type="password" required autocomplete="off" spellcheck={false} placeholder="ik_…" />
+        </label>
+        <p class="hint">
+          Create one: <code>ingest keys create --project {projectId || 'demo'} --scope read</code>. The key stays in
+          this tab.
+        </p>
+        {problem && (
+          <p class="notice failed" role="alert">
+            {problem}
+          </p>
+        )}
+        <button type="submit" disabled={isChecking}>
+          {isChecking ? 'Checking…' : 'Open'}
+        </button>
+      </form>
+    </main>
+  )
+}
+
+function checkSession({ projectId, key }: Session): string | undefined {
+  if (!/^[\w.-]{1,64}$/.test(projectId)) return 'A project id is 1 to 64 of A-Z a-z 0-9 . _ -'
+  // what a header cannot carry
+  if (!/^[\x21-\x7e]+$/.test(key)) return 'A key has no spaces and looks like ik_…'
+  return undefined
+}
+
+/** The server does not say which of these it is. */
+export const refusedKey =
+  'The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope read.'
+
+function explainRefusal({ kind, message }: RequestError): string {
+  if (kind === 'unauthorized') return refusedKey
+  if (kind === 'unsupported') return 'There is no Ingest server beside this console.'
+  return message
+}
