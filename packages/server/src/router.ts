@@ -19,6 +19,7 @@ import { type Route, runRoute, type Services } from './route.ts'
 import { eventsConcurrency, getEvents } from './routes/get-events.ts'
 import { getChunk, getMapContent } from './routes/get-map-content.ts'
 import { getMaps } from './routes/get-maps.ts'
+import { getActivity, getRejected } from './routes/get-recent.ts'
 import { getBuilds, getStats } from './routes/get-stats.ts'
 import { getLivez, getReadyz, type HealthContext } from './routes/health.ts'
 import { postBatch } from './routes/post-batch.ts'
@@ -41,6 +42,8 @@ const projectRoutes: readonly Row[] = [
   ['GET',    '/v1/maps/content', 'read',         'downloads',       'reads',     getMapContent],
   ['GET',    '/v1/stats',        'read',         'downloads',       'reads',     getStats],
   ['GET',    '/v1/builds',       'read',         'downloads',       'reads',     getBuilds],
+  ['GET',    '/v1/activity',     'read',         'downloads',       'reads',     getActivity],
+  ['GET',    '/v1/rejected',     'read',         'downloads',       'reads',     getRejected],
 ]
 
 /** Without credentials and limits, also while the server drains. */
@@ -129,7 +132,7 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
   const services = {
     ingest,
     logError,
-    limiter: chooseLimiter(ingest, options, logError),
+    ...chooseLimiter(ingest, options, logError),
     concurrency: createConcurrencyLimits(),
     cancellation: createCancellation(draining),
     publicationBytesMax,
@@ -182,12 +185,14 @@ function chooseLimiter(
   ingest: EmbeddedIngest,
   { rateLimits, rateLimiter }: HandlerOptions,
   logError: LogError,
-): RateLimiter {
+): Pick<Services, 'limiter' | 'serverCount'> {
   if (rateLimits && rateLimiter) {
     throw new IngestError('invalid-argument', 'Set rateLimits or rateLimiter, not both.')
   }
-  if (rateLimiter) return guardRateLimiter(rateLimiter, logError)
-  return rateLimits ? createRateLimiter(rateLimits, ingest.registerServer()) : unlimited
+  if (rateLimiter) return { limiter: guardRateLimiter(rateLimiter, logError), serverCount: undefined }
+  if (!rateLimits) return { limiter: unlimited, serverCount: undefined }
+  const serverCount = ingest.registerServer()
+  return { limiter: createRateLimiter(rateLimits, serverCount), serverCount }
 }
 
 /** By path and method. */
