@@ -22,8 +22,8 @@ export function EventDetail({ line }: { line: EventLine }) {
         </div>
         <div>
           <dt>Cursor</dt>
-          <dd class="mono">
-            {cursor} <CopyButton text={cursor}>Copy cursor</CopyButton>
+          <dd>
+            <code>{cursor}</code> <CopyButton text={cursor}>Copy cursor</CopyButton>
           </dd>
         </div>
         {text !== undefined && (

@@ -6,6 +6,7 @@ import { useLoaded } from '../api/use-api.ts'
 import { EventDetail } from '../parts/event-detail.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { Time } from '../parts/time.tsx'
+import './find.css'
 
 /** `#/find?id=…`: whether the event with an id is stored, when it was received, and its bytes. */
 export function FindView({ address }: { address: Address }) {
@@ -66,7 +67,7 @@ async function findEvent(api: Api, eventId: string, signal: AbortSignal): Promis
 function FoundEvent({ line }: { line: EventLine }) {
   return (
     <>
-      <p class="outcome" role="status">
+      <p class="found-state" role="status">
         <strong class={line.erased === undefined ? 'stored' : 'erased'}>
           {line.erased === undefined ? 'Stored' : 'Erased'}
         </strong>{' '}
@@ -80,7 +81,7 @@ function FoundEvent({ line }: { line: EventLine }) {
 function NotStored({ id, at = Date.now() }: { id: string; at: number | undefined }) {
   return (
     <>
-      <p class="outcome" role="status">
+      <p class="found-state" role="status">
         <strong class="missing">Not stored</strong> as of <Time at={at} />
       </p>
       <p class="muted">

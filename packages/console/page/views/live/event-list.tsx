@@ -46,7 +46,9 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
   return (
     <div class="event-list">
       <div class="event-row head" aria-hidden="true">
-        <span title={`Time zone: ${timeZone()}`}>Received ({timeZone()})</span>
+        <span title={`Time zone: ${timeZone()}`}>
+          Received <span class="zone">({timeZone()})</span>
+        </span>
         <span>Type</span>
         <span class="build">Build</span>
         <span class="id">Event id</span>

@@ -5,14 +5,18 @@ import { RequestError } from '../../api/request-error.ts'
 
 /** Seconds that the server may hold a response. */
 export const waitSeconds = 25
+/** So many full responses in a row mean that the page falls behind. */
+const fullInRowMax = 2
 const requestIntervalMs = 500
 /** Limits of one response: the first, and those that follow from the size of its events. */
 const firstLimit = 100
-export const limitMax = 500
+const limitMax = 500
 const limitMin = 20
+/** A burst of as many events is shown as a whole. */
+export const burstMax = (fullInRowMax - 1) * limitMax
 const responseCharsAim = 4 * 2 ** 20
 /** The beginning looks so far before the last event, until it finds enough. */
-const spansMs = [1_000, 10_000, 120_000, 1_200_000, 4 * 3_600_000, 48 * 3_600_000, 480 * 3_600_000]
+const spansMs = [50, 250, 1_000, 10_000, 120_000, 1_200_000, 4 * 3_600_000, 48 * 3_600_000, 480 * 3_600_000]
 const enoughEvents = 50
 /** Rates and the sampling are those of the last seconds. */
 const windowMs = 10_000
@@ -31,6 +35,8 @@ export interface Follower {
   step(signal: AbortSignal): Promise<number>
   /** Whether events were skipped in the last seconds. */
   isSampled(): boolean
+  /** Whether events after the last one were skipped. */
+  isAfterGap(): boolean
   /** Events received per second, over the last ten seconds; undefined before they are over. */
   receivedPerSecond(): number | undefined
   /** When the server last refused the cursor, so that what followed it was skipped. */
@@ -47,6 +53,7 @@ export function createFollower({ read, stats, onEvents, now = Date.now }: Follow
   let after: string | undefined
   let limit = firstLimit
   let isAfterGap = false
+  let fullInRow = 0
   let skippedAt: number | undefined
   let refusedAt: number | undefined
   let received: { at: number; count: number }[] = []
@@ -68,7 +75,8 @@ export function createFollower({ read, stats, onEvents, now = Date.now }: Follow
     after = lines.at(-1)?.cursor ?? after
     if (events.length === 0) return
     isAfterGap = false
-    if (events.length >= limit) {
+    fullInRow = events.length >= limit ? fullInRow + 1 : 0
+    if (fullInRow >= fullInRowMax) {
       skippedAt = now()
       skipToEnd()
     }
@@ -78,6 +86,7 @@ export function createFollower({ read, stats, onEvents, now = Date.now }: Follow
   function skipToEnd(): void {
     after = 'end'
     isAfterGap = true
+    fullInRow = 0
   }
 
   function isRecent(at: number | undefined): boolean {
@@ -94,6 +103,7 @@ export function createFollower({ read, stats, onEvents, now = Date.now }: Follow
       return Math.max(0, sentAt + requestIntervalMs - now())
     },
     isSampled: () => isRecent(skippedAt),
+    isAfterGap: () => isAfterGap,
     receivedPerSecond() {
       if (begunAt === undefined || isRecent(begunAt)) return undefined
       const recent = received.filter(({ at }) => isRecent(at))

@@ -2,10 +2,10 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Api } from '../../api/api.ts'
 import type { Stats } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
-import { formatRate } from '../../format.ts'
+import { formatCount, formatRate } from '../../format.ts'
 import { Notice } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
-import { limitMax } from './follow.ts'
+import { burstMax } from './follow.ts'
 import type { Following } from './use-follow.ts'
 
 /** While nothing comes in, rates and the sampling end by themselves. */
@@ -29,10 +29,16 @@ export function StreamState({ following: { follower, isPaused, setPaused } }: { 
         </strong>
         {isPaused ? (
           <span class="muted">
-            The stream continues. Resuming goes on here, or at its end if more than {limitMax} events are behind.
+            The stream continues. Resuming goes on here, or at its end if more than {formatCount(burstMax)} events are
+            behind.
           </span>
         ) : (
-          <Rates received={follower.receivedPerSecond()} isSampled={isSampled} />
+          <>
+            <Rates received={follower.receivedPerSecond()} isSampled={isSampled} />
+            {!isSampled && follower.isAfterGap() && (
+              <span class="muted">Events after the newest one here were left out.</span>
+            )}
+          </>
         )}
       </div>
       {refusedAt !== undefined && (
