@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { createApi } from '../../page/api/api.ts'
 import type { RequestError } from '../../page/api/request-error.ts'
 import { createWorkerClient, type WorkerPort } from '../../page/worker/call-worker.ts'
-import type { CallContext } from '../../page/worker/calls.ts'
+import type { CallContext } from '../../page/worker/call-context.ts'
 import { type PagePort, serveCalls } from '../../page/worker/serve-calls.ts'
 
 type TestCall = (
