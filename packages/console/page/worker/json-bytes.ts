@@ -167,8 +167,9 @@ export function cutString(bytes: Uint8Array, from: number, charactersMax: number
   for (let count = 0; count < charactersMax && bytes[at] !== quote; count++) {
     if (bytes[at] === backslash) at = skipEscape(bytes, at)
     // the bytes 10xxxxxx continue a character
-    else do at++
-    while (((bytes[at] as number) & 0xc0) === 0x80)
+    else
+      do at++
+      while (((bytes[at] as number) & 0xc0) === 0x80)
   }
   return at
 }

@@ -12,7 +12,14 @@ export function Builds() {
       <form class="controls" onSubmit={openBuild}>
         <label>
           Open a build
-          <input name="build" required maxLength={128} autocomplete="off" spellcheck={false} placeholder="Its exact id" />
+          <input
+            name="build"
+            required
+            maxLength={128}
+            autocomplete="off"
+            spellcheck={false}
+            placeholder="Its exact id"
+          />
         </label>
         <button type="submit">Open</button>
       </form>

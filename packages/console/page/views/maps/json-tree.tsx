@@ -2,6 +2,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import { RequestError } from '../../api/request-error.ts'
 import { formatBytes, formatCount } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
+import '../../parts/json-text.css'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { type JsonValue, sliceLength } from '../../worker/json-document.ts'
 import { describeCount, nameText, valueText } from './json-row.ts'
@@ -80,7 +81,10 @@ function TreeRows({ tree }: { tree: Tree }) {
     if (tree.press(event.key, Math.floor(height / rowHeight) - 1)) event.preventDefault()
     else isFocusWanted.current = false
   }
-  function click(row: Row): void {
+  function click({ target }: MouseEvent): void {
+    const id = (target as Element).closest('[role=treeitem]')?.id
+    const row = rows.find((each) => each.id === id)
+    if (!row) return
     isFocusWanted.current = true
     tree.activate(row.id)
     void tree.toggle(row)
@@ -99,10 +103,11 @@ function TreeRows({ tree }: { tree: Tree }) {
         aria-label="Content of the map"
         style={{ height: `${rows.length * rowHeight}px` }}
         onKeyDown={press}
+        onClick={click}
       >
         {indexes.map((index) => {
           const row = rows[index] as Row
-          return <TreeRow key={row.id} row={row} top={index * rowHeight} isActive={row === active} onClick={click} />
+          return <TreeRow key={row.id} row={row} top={index * rowHeight} isActive={row === active} />
         })}
       </div>
     </div>
@@ -113,15 +118,13 @@ interface TreeRowProps {
   row: Row
   top: number
   isActive: boolean
-  onClick(row: Row): void
 }
 
-function TreeRow({ row, top, isActive, onClick }: TreeRowProps) {
+function TreeRow({ row, top, isActive }: TreeRowProps) {
   const { id, item, more } = row
   const level = more ? item.level + 1 : item.level
   const isExpandable = isBranch(item) && !more
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: the tree handles the keys of its rows
     <div
       id={id}
       class="row"
@@ -132,7 +135,6 @@ function TreeRow({ row, top, isActive, onClick }: TreeRowProps) {
       {...(isExpandable && { 'aria-expanded': item.isOpen })}
       {...(!more && { 'aria-posinset': item.index + 1, 'aria-setsize': item.parent?.value.count ?? 1 })}
       style={{ top: `${top}px`, '--level': level - 1 }}
-      onClick={() => onClick(row)}
     >
       <span class="marker" aria-hidden="true">
         {isExpandable ? (item.isOpen ? '▾' : '▸') : ''}

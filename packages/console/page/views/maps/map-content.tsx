@@ -1,13 +1,12 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import type { MapStatus } from '../../api/bodies.ts'
-import { RequestError } from '../../api/request-error.ts'
 import { useLoaded } from '../../api/use-api.ts'
 import { formatBytes, formatCount } from '../../format.ts'
-import { Content, Failure, Notice } from '../../parts/notice.tsx'
+import { Content, Notice } from '../../parts/notice.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { LoadProgress } from '../../worker/read-body.ts'
-import { useWorker } from '../../worker/use-worker.ts'
-import { fileNameOf, isJson } from './file-name.ts'
+import { LoadBar } from './download.tsx'
+import { isJson } from './file-name.ts'
 import { JsonTree } from './json-tree.tsx'
 
 /** What the project may read in one go: more is fetched only when asked for. */
@@ -15,32 +14,20 @@ const unaskedBytesMax = 64 << 20
 /** What one tab can hold beside the rest. */
 const shownBytesMax = 1 << 30
 
-/** The content of a complete map: a tree of JSON, and a download of anything. */
-export function MapContent({ map }: { map: MapStatus }) {
-  const callWorker = useWorker()
+/** The content of a complete map: a tree if it is JSON. */
+export function MapContent({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
   const [isAskedFor, setAskedFor] = useState(map.size <= unaskedBytesMax)
-  const isShown = isJson(map.contentType) && map.size <= shownBytesMax
+  if (!isJson(map.contentType)) {
+    return <Notice kind="empty">{map.contentType} is not shown here, only JSON is: download it.</Notice>
+  }
+  if (map.size > shownBytesMax) {
+    return <Notice kind="empty">More than {formatBytes(shownBytesMax)} are not shown here: download them.</Notice>
+  }
+  if (isAskedFor) return <JsonContent map={map} callWorker={callWorker} />
   return (
-    <section aria-labelledby="content-title">
-      <h2 id="content-title">Content</h2>
-      <div class="controls">
-        <Download map={map} callWorker={callWorker} />
-        {isShown && !isAskedFor && (
-          <button type="button" onClick={() => setAskedFor(true)}>
-            Fetch {formatBytes(map.size)} and show them
-          </button>
-        )}
-      </div>
-      {isShown ? (
-        isAskedFor && <JsonContent key={map.digest} map={map} callWorker={callWorker} />
-      ) : (
-        <Notice kind="empty">
-          {isJson(map.contentType)
-            ? `Larger than ${formatBytes(shownBytesMax)}, which is the most that is shown here: download it.`
-            : `${map.contentType} is not shown here, only JSON is: download it.`}
-        </Notice>
-      )}
-    </section>
+    <button type="button" onClick={() => setAskedFor(true)}>
+      Fetch {formatBytes(map.size)} and show them
+    </button>
   )
 }
 
@@ -65,61 +52,4 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
       }
     </Content>
   )
-}
-
-function Download({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
-  const [progress, setProgress] = useState<LoadProgress>()
-  const [error, setError] = useState<RequestError>()
-  const ending = useRef<AbortController>()
-  useEffect(() => () => ending.current?.abort(), [])
-
-  async function download(): Promise<void> {
-    ending.current = new AbortController()
-    setProgress({ loaded: 0, total: map.size })
-    setError(undefined)
-    try {
-      const { signal } = ending.current
-      save(await callWorker('downloadMap', map, { signal, onProgress: setProgress }), fileNameOf(map))
-    } catch (error) {
-      if (error instanceof RequestError) setError(error)
-    } finally {
-      setProgress(undefined)
-    }
-  }
-
-  return (
-    <>
-      {progress ? (
-        <>
-          <LoadBar progress={progress} what="Downloading" />
-          <button type="button" onClick={() => ending.current?.abort()}>
-            Cancel
-          </button>
-        </>
-      ) : (
-        <button type="button" onClick={download}>
-          Download
-        </button>
-      )}
-      {error && <Failure error={error} />}
-    </>
-  )
-}
-
-function LoadBar({ progress: { loaded, total }, what }: { progress: LoadProgress; what: string }) {
-  return (
-    <p class="load" role="status">
-      <progress max={total} value={loaded} aria-label={what} /> {what}: {formatBytes(loaded)} of {formatBytes(total)}
-    </p>
-  )
-}
-
-function save(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob)
-  const link = document.createElement('a')
-  link.href = url
-  link.download = name
-  link.click()
-  // the browser may read it after this event
-  setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

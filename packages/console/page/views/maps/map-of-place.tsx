@@ -1,11 +1,14 @@
 import { formatAddress } from '../../address.ts'
-import type { MapStatus } from '../../api/bodies.ts'
+import type { MapContents, MapStatus } from '../../api/bodies.ts'
 import { type Loaded, useLoaded } from '../../api/use-api.ts'
-import { formatBytes, formatCount } from '../../format.ts'
+import { formatBytes, formatCount, formatCountOf } from '../../format.ts'
 import { Content } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
-import { ChunkBar, Digest, MapState } from './map-contents.tsx'
+import type { CallWorker } from '../../worker/call-worker.ts'
+import { useWorker } from '../../worker/use-worker.ts'
+import { Download } from './download.tsx'
 import { MapContent } from './map-content.tsx'
+import { ChunkBar, Digest, MapState } from './map-contents.tsx'
 import { PublishHint } from './publish-hint.tsx'
 import { Trail } from './trail.tsx'
 
@@ -14,6 +17,7 @@ const openPollMs = 30_000
 
 /** One map: its status, kept up to date, and its content. */
 export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: string }) {
+  const callWorker = useWorker()
   const status = useLoaded(
     (api, signal) => api.json<MapStatus>('v1/maps', { query: { buildId, placeId }, signal }),
     [buildId, placeId],
@@ -29,7 +33,7 @@ export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: str
           <PublishHint buildId={buildId} placeId={placeId} />
         </div>
       ) : (
-        <Content loaded={status}>{(map) => <Status map={map} />}</Content>
+        <Content loaded={status}>{(map) => <Status map={map} callWorker={callWorker} />}</Content>
       )}
     </>
   )
@@ -45,11 +49,12 @@ function pollMsOf({ state, pending, frozen }: MapStatus): number | undefined {
   return frozen ? undefined : openPollMs
 }
 
-function Status({ map }: { map: MapStatus }) {
+function Status({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
   const { buildId, placeId, pending } = map
+  const isComplete = map.state === 'complete'
   return (
     <>
-      <p class="states">
+      <div class="states">
         <MapState map={map} />
         {map.frozenAt === null ? (
           <span class="badge open">open</span>
@@ -59,45 +64,56 @@ function Status({ map }: { map: MapStatus }) {
           </span>
         )}
         <a href={formatAddress(['where'], { build: buildId, place: placeId })}>Where it happens</a>
-      </p>
-      <dl class="figures">
-        <Figure title="Size" text={formatBytes(map.size)} exact={`${formatCount(map.size)} bytes`} />
-        <Figure title="Chunks" text={formatCount(map.chunks)} />
-        <Figure title="Content type" text={map.contentType} />
-        <div>
-          <dt>Published</dt>
-          <dd>{map.publishedAt === null ? 'not yet' : <Time at={map.publishedAt} />}</dd>
-        </div>
-        <div class="wide">
-          <dt>Digest</dt>
-          <dd>
-            <Digest digest={map.digest} />
-          </dd>
-        </div>
-      </dl>
-      {map.state === 'incomplete' && <ChunkBar contents={map} />}
-      {pending && (
-        <section class="pending" aria-labelledby="pending-title">
-          <h2 id="pending-title">Pending replacement</h2>
-          <p>
-            {formatBytes(pending.size)} of {pending.contentType}. The map below stays readable until it is complete.
-          </p>
-          <p>
-            <Digest digest={pending.digest} />
-          </p>
-          <ChunkBar contents={pending} />
-        </section>
-      )}
-      {map.state === 'complete' && <MapContent map={map} />}
+        {isComplete && <Download key={map.digest} map={map} callWorker={callWorker} />}
+      </div>
+      <Facts map={map} />
+      {!isComplete && <ChunkBar contents={map} />}
+      {pending && <Pending pending={pending} />}
+      {isComplete && <MapContent key={map.digest} map={map} callWorker={callWorker} />}
     </>
   )
 }
 
-function Figure({ title, text, exact }: { title: string; text: string; exact?: string }) {
+function Facts({ map: { size, chunks, contentType, publishedAt, digest } }: { map: MapStatus }) {
   return (
-    <div>
-      <dt>{title}</dt>
-      <dd title={exact}>{text}</dd>
-    </div>
+    <dl class="facts">
+      <div title={formatCountOf(size, 'byte')}>
+        <dt>Size</dt>
+        <dd>{formatBytes(size)}</dd>
+      </div>
+      <div>
+        <dt>Chunks</dt>
+        <dd>{formatCount(chunks)}</dd>
+      </div>
+      <div>
+        <dt>Content type</dt>
+        <dd>{contentType}</dd>
+      </div>
+      <div>
+        <dt>Published</dt>
+        <dd>{publishedAt === null ? 'not yet' : <Time at={publishedAt} />}</dd>
+      </div>
+      <div>
+        <dt>Digest</dt>
+        <dd>
+          <Digest digest={digest} />
+        </dd>
+      </div>
+    </dl>
+  )
+}
+
+function Pending({ pending }: { pending: MapContents }) {
+  return (
+    <section class="pending" aria-labelledby="pending-title">
+      <h2 id="pending-title">Pending replacement</h2>
+      <p>
+        {formatBytes(pending.size)} of {pending.contentType}. The map below stays until the replacement is complete.
+      </p>
+      <p>
+        <Digest digest={pending.digest} />
+      </p>
+      <ChunkBar contents={pending} />
+    </section>
   )
 }

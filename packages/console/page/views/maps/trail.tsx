@@ -10,7 +10,11 @@ export function Trail({ buildId, placeId }: { buildId: string; placeId?: string 
           <a href={formatAddress(['maps'])}>Builds</a>
         </li>
         <li>
-          {isBuild ? <span aria-current="page">{buildId}</span> : <a href={formatAddress(['maps', buildId])}>{buildId}</a>}
+          {isBuild ? (
+            <span aria-current="page">{buildId}</span>
+          ) : (
+            <a href={formatAddress(['maps', buildId])}>{buildId}</a>
+          )}
         </li>
         {!isBuild && (
           <li>
