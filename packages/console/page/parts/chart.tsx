@@ -1,4 +1,5 @@
 import { useEffect, useRef } from 'preact/hooks'
+import './navigator-language.ts'
 import uPlot from 'uplot'
 import { formatCompact, formatMinute, formatTime } from '../format.ts'
 import './chart.css'
@@ -80,7 +81,8 @@ function toOptions(latest: Latest, element: HTMLElement, show: (text: string) =>
     width: element.clientWidth,
     height,
     ms: 1,
-    padding: [10, 12, 0, 0],
+    // on the right, space for half of the last label
+    padding: [10, 28, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false } },
     scales: {
@@ -88,8 +90,8 @@ function toOptions(latest: Latest, element: HTMLElement, show: (text: string) =>
       y: { range: (_plot, _min, max) => [0, Math.max(1, max ?? 0) * 1.05] },
     },
     axes: [
-      { ...axis, grid: { show: false }, size: 28, space: 70, values: formatTimes },
-      { ...axis, size: 48, space: 36, values: (_plot, splits) => splits.map(formatCompact) },
+      { ...axis, grid: { show: false }, size: 24, space: 90, values: formatTimes },
+      { ...axis, size: 48, space: 36, values: formatCounts, ...(kind === 'bars' && { incrs: wholeSteps }) },
     ],
     series: [{}, { ...(kind === 'bars' ? bars : line), ...toColors(latest, color) }],
     hooks: { setCursor: [({ cursor }) => show(describePoint(latest.current, cursor.idx))] },
@@ -123,6 +125,13 @@ function findLonePoints({ data }: uPlot, series: number): number[] {
 function formatTimes(_plot: uPlot, splits: number[], _axis: number, _space: number, stepMs: number): string[] {
   return splits.map((at) => (stepMs < 60_000 ? formatTime(at, at) : formatMinute(at)))
 }
+
+function formatCounts(_plot: uPlot, splits: number[]): string[] {
+  return splits.map(formatCompact)
+}
+
+/** There is no half of an event. */
+const wholeSteps = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat()
 
 function describePoint({ times, values, kind, formatValue }: ChartProps, index: number | null | undefined): string {
   const at = times[index ?? -1]

@@ -85,9 +85,7 @@ function Figures({ stats }: { stats: Stats }) {
       </Figure>
       <Figure name="Events">{formatCount(events)}</Figure>
       <Figure name="Batches">{formatCount(batches)}</Figure>
-      <Figure name="Size">
-        {formatBytes(bytes)} <small>without maps</small>
-      </Figure>
+      <Figure name="Size of events">{formatBytes(bytes)}</Figure>
       <Figure name="Builds">
         {formatCount(builds)} <small>{formatCount(frozenBuilds)} frozen</small>
       </Figure>

@@ -88,7 +88,7 @@ function toRows(minutes: readonly Minute[]) {
       counts && (
         <tr key={at}>
           <td>
-            <Time at={at} />
+            <Time at={at} format={formatMinute} />
           </td>
           {outcomes.map((outcome) => (
             <td class="number" key={outcome}>

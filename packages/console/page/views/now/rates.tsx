@@ -2,7 +2,7 @@ import { useMemo } from 'preact/hooks'
 import type { Api } from '../../api/api.ts'
 import type { Stats } from '../../api/bodies.ts'
 import type { Loaded } from '../../api/use-api.ts'
-import { formatRate, formatTime } from '../../format.ts'
+import { formatMinute, formatRate, formatTime } from '../../format.ts'
 import { Chart } from '../../parts/chart.tsx'
 import { DetailsTable } from '../../parts/details-table.tsx'
 import { Time } from '../../parts/time.tsx'
@@ -84,7 +84,7 @@ function toRows(history: RateHistory) {
     .map(({ at, mean, peak }) => (
       <tr key={at}>
         <td>
-          <Time at={at} />
+          <Time at={at} format={formatMinute} />
         </td>
         <td class="number">{formatRate(mean)}</td>
         <td class="number">{formatRate(peak)}</td>
