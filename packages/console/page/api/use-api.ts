@@ -100,7 +100,8 @@ function pause(ms: number, connection: Connection, signal: AbortSignal): Promise
       isOver = true
       endIfVisible()
     }, ms)
-    const unsubscribe = connection.subscribe((isRetry) => isRetry && end())
+    // when one request finds the server again, the others do not wait for their own attempt
+    const unsubscribe = connection.subscribe((isRetry) => (isRetry || connection.lostAt === undefined) && end())
     document.addEventListener('visibilitychange', endIfVisible)
     signal.addEventListener('abort', end)
     if (signal.aborted) end()
