@@ -1,44 +1,31 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 
-const shownMs = 2_000
-
-/** Copies a text and says whether that worked. */
-export function CopyButton({ text, children = 'Copy' }: { text: string; children?: string }) {
-  const [outcome, setOutcome] = useState<string>()
-  useEffect(() => {
-    if (outcome === undefined) return
-    const timer = setTimeout(() => setOutcome(undefined), shownMs)
-    return () => clearTimeout(timer)
-  }, [outcome])
+/** Copies a text, or what a function loads. `what` completes "Copy …". */
+export function CopyButton({ text, what }: { text: string | (() => Promise<string>); what: string }) {
+  const [state, setState] = useState('Copy')
+  async function copy(): Promise<void> {
+    try {
+      await copyText(typeof text === 'string' ? text : await text())
+      setState('Copied')
+    } catch {
+      setState('Not copied')
+    }
+  }
   return (
-    <button
-      type="button"
-      class="copy"
-      onClick={async () => setOutcome((await copy(text)) ? 'Copied' : 'Select and copy it')}
-    >
-      {outcome ?? children}
+    <button type="button" class="copy" aria-label={`${state} ${what}`} onClick={copy} onBlur={() => setState('Copy')}>
+      {state}
     </button>
   )
 }
 
-async function copy(text: string): Promise<boolean> {
-  try {
-    // undefined where the page is served without TLS by another host
-    await navigator.clipboard.writeText(text)
-    return true
-  } catch {
-    return copySelected(text)
-  }
-}
-
-function copySelected(text: string): boolean {
-  const focused = document.activeElement
-  const area = document.createElement('textarea')
-  area.value = text
-  document.body.append(area)
-  area.select()
+async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text)
+  // without TLS, browsers offer the clipboard to selections only
+  const field = document.createElement('textarea')
+  field.value = text
+  document.body.append(field)
+  field.select()
   const isCopied = document.execCommand('copy')
-  area.remove()
-  if (focused instanceof HTMLElement) focused.focus()
-  return isCopied
+  field.remove()
+  if (!isCopied) throw new Error('The browser refuses to copy.')
 }

@@ -23,7 +23,7 @@ export function EventDetail({ line }: { line: EventLine }) {
         <div>
           <dt>Cursor</dt>
           <dd>
-            <code>{cursor}</code> <CopyButton text={cursor}>Copy cursor</CopyButton>
+            <code>{cursor}</code> <CopyButton key={cursor} text={cursor} what="cursor" />
           </dd>
         </div>
         {text !== undefined && (
@@ -50,7 +50,7 @@ function EventText({ text }: { text: string }) {
       <Titled title="Exact bytes" copied={text}>
         <pre>{text}</pre>
       </Titled>
-      <Titled title="Formatted" copied={indented}>
+      <Titled title="Formatted text" copied={indented}>
         <JsonText text={text} />
       </Titled>
     </div>
@@ -62,7 +62,7 @@ function Titled({ title, copied, children }: { title: string; copied: string; ch
     <section aria-label={title}>
       <div class="titled">
         <h3>{title}</h3>
-        <CopyButton text={copied} />
+        <CopyButton key={copied} text={copied} what={title.toLowerCase()} />
       </div>
       {children}
     </section>

@@ -45,7 +45,7 @@ function OpenedEvent({ event, onClose }: { event: HeldEvent; onClose(): void }) 
     <section class="opened-event" aria-label="Opened event">
       <div class="opened-title">
         <h2 class="mono">{event.eventId}</h2>
-        <CopyButton text={event.eventId}>Copy id</CopyButton>
+        <CopyButton key={event.eventId} text={event.eventId} what="event id" />
         <a href={formatAddress(['find'], { id: event.eventId })}>Link to this event</a>
         <button type="button" onClick={onClose}>
           Close

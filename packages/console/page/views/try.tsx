@@ -124,7 +124,7 @@ function Curl({ command }: { command: string }) {
     <section aria-label="The same with curl">
       <div class="titled">
         <h2>The same with curl</h2>
-        <CopyButton text={command} />
+        <CopyButton text={command} what="curl command" />
       </div>
       <pre>{command}</pre>
     </section>

@@ -29,7 +29,7 @@ export function SentBatch({ sent, projectId, response }: SentBatchProps) {
       {outcomes && outcomes.length > 0 && <Outcomes outcomes={outcomes} />}
       <div class="titled">
         <h2>Body</h2>
-        <CopyButton text={body} />
+        <CopyButton text={body} what="body of the response" />
       </div>
       {isJson(body) ? <JsonText text={body} /> : <pre>{body || '(empty)'}</pre>}
       {requestId && (
