@@ -81,9 +81,9 @@ const floors: Record<string, string[][]> = {
     ['serve.ts'],
     ['index.ts'],
   ],
-  'packages/console/src': [['index.ts']],
+  'packages/console/src': [['page-files.ts'], ['create-console.ts'], ['index.ts']],
   'packages/console/page': [
-    ['format.ts', 'address.ts', 'app.css', 'index.html', 'tsconfig.json'],
+    ['format.ts', 'address.ts', 'json-text.ts', 'app.css', 'index.html', 'tsconfig.json'],
     ['api'],
     ['worker'],
     ['parts'],

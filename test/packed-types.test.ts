@@ -11,7 +11,7 @@ import { root } from './repository.ts'
 t.setTimeout(300_000)
 
 const run = promisify(execFile)
-const published = ['core', 'lmdb', 'postgres', 'client', 'server', 'cli']
+const published = ['core', 'lmdb', 'postgres', 'client', 'server', 'console', 'cli']
 
 /** A program of a user that takes something of each entry. */
 const program = `
@@ -21,13 +21,15 @@ import { openLmdbStore, type LmdbStoreOptions } from '@ingest/lmdb'
 import { openPostgresStore, type PostgresStoreOptions } from '@ingest/postgres'
 import { createClient, createSender, type Client, type Sender } from '@ingest/client'
 import { createHandler, serve, toFetchHandler } from '@ingest/server'
+import { createConsole, type ConsoleHandler } from '@ingest/console'
 
-const options: LmdbStoreOptions = { create: false, onRebuild: (progress) => console.log(progress) }
+const options: LmdbStoreOptions = { create: false, onRebuild: (progress) => globalThis.console.log(progress) }
 export const embedded = createIngest({ store: await openLmdbStore('data', options) })
-const onOpen: PostgresStoreOptions['onOpen'] = (report) => console.log(report.survivesPrimaryLoss)
+const onOpen: PostgresStoreOptions['onOpen'] = (report) => globalThis.console.log(report.survivesPrimaryLoss)
 export const shared = openPostgresStore({ host: 'db', max: 5 }, { onOpen })
 export const inMemory: Ingest = createIngest({ store: openMemoryStore() }).project('p')
-export const handlers = [createHandler(embedded), toFetchHandler(embedded), serve({ ingest: embedded })]
+export const console: ConsoleHandler = createConsole()
+export const handlers = [createHandler(embedded, { console }), toFetchHandler(embedded, { console }), serve({ ingest: embedded, console })]
 export const checks = [ingestChecks, storeChecks]
 
 export const client: Client = createClient({
@@ -144,18 +146,23 @@ t.test('the packed packages', async (t) => {
     )
   })
 
-  t.test('the command of the tarball serves', async (t) => {
+  t.test('the command of the tarball serves, with the files of the console', async (t) => {
     const ingest = join(directory, 'node_modules/@ingest/cli/bin/ingest.js')
     const at = ['--data', join(directory, 'data'), '--json']
     const { stdout: version } = await run(process.execPath, [ingest, '--version'])
     t.equal(version.trim(), JSON.parse(readFileSync(join(root, 'packages/cli/package.json'), 'utf8')).version)
     const { stdout: created } = await run(process.execPath, [ingest, 'keys', 'create', '--project', 'p', ...at])
-    const server = spawn(process.execPath, [ingest, 'serve', '--port', '0', ...at], {
+    const server = spawn(process.execPath, [ingest, 'serve', '--port', '0', '--console', ...at], {
       stdio: ['ignore', 'pipe', 'ignore'],
     })
     const exit = once(server, 'exit')
     const [line] = await once(createInterface(server.stdout), 'line')
-    const response = await fetch(`${JSON.parse(line).url}/v1/events/batch`, {
+    const { url, console } = JSON.parse(line)
+    const page = await (await fetch(console)).text()
+    const files = Array.from(page.matchAll(/(?:src|href)="([^":]+)"/g), ([, file = '']) => file)
+    t.not(files.length, 0)
+    for (const file of files) t.equal((await fetch(`${console}${file}`)).status, 200, file)
+    const response = await fetch(`${url}/v1/events/batch`, {
       method: 'POST',
       headers: {
         'X-Project-Id': 'p',

@@ -61,7 +61,7 @@ t.test('help and wrong usage do not load slow modules', async (t) => {
     return stderr
       .split('\n')
       .filter((line) =>
-        /^loads .*(typebox|undici|lmdb|pino|parquet|node_modules\/pg\/|packages\/(core|client|server|postgres)\/)/.test(
+        /^loads .*(typebox|undici|lmdb|pino|parquet|node_modules\/pg\/|packages\/(console|core|client|server|postgres)\/)/.test(
           line,
         ),
       )
@@ -72,6 +72,10 @@ t.test('help and wrong usage do not load slow modules', async (t) => {
   const loaded = loadedBy('keys', 'list', ...store).join('\n')
   t.match(loaded, /lmdb/, 'the check notices them')
   t.notMatch(loaded, /packages\/postgres|node_modules\/pg\//, 'a directory needs no driver of databases')
+  // an address that is of another machine ends it
+  const serve = ['serve', ...store.slice(0, 2), '--host', '203.0.113.1']
+  t.notMatch(loadedBy(...serve).join('\n'), /packages\/console/, 'there is no console unless it is asked for')
+  t.match(loadedBy(...serve, '--console').join('\n'), /packages\/console/)
   const database = loadedBy('stats', '--store', 'postgres://127.0.0.1:1/games').join('\n')
   t.match(database, /node_modules\/pg\//)
   t.notMatch(database, /lmdb/, 'a database needs no LMDB')

@@ -1,4 +1,5 @@
 import {
+  type Activity,
   type BatchInput,
   type BatchResult,
   type BuildPage,
@@ -21,6 +22,8 @@ import {
   type PutChunkResult,
   type PutChunksResult,
   type ReadEventsOptions,
+  type RecentRejections,
+  type RejectedOptions,
   type StoredEvent,
   type SubmitOptions,
 } from '@ingest/core'
@@ -80,6 +83,10 @@ export interface Client<E = IngestEvent> extends Ingest<E> {
   getChunk(digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
   getStats(options?: CallOptions): Promise<ProjectStats>
   listBuilds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>
+  /** Of the process that responds: behind one address there may be several. */
+  getActivity(options?: CallOptions): Promise<Activity>
+  /** Of the process that responds, as `getActivity`. */
+  listRejected(options?: RejectedOptions & CallOptions): Promise<RecentRejections>
   /** Waits for the attempts in flight without further retries, and ends streams. */
   close(): Promise<void>
 }

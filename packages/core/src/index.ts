@@ -23,6 +23,15 @@ export { eventLine } from './events/event-line.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
 export type { EventFilter, FollowOptions, ReadEventsOptions } from './events/read-events.ts'
 export { followEvents } from './events/read-events.ts'
+export type {
+  Activity,
+  ActivityMinute,
+  RecentOutcomesReader,
+  RecentRejection,
+  RecentRejections,
+  RejectedOptions,
+  RejectionGroup,
+} from './events/recent-outcomes.ts'
 export { issuesMax } from './validation.ts'
 
 // Maps

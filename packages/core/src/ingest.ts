@@ -13,6 +13,7 @@ import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import type { Cursor, StoredEvent } from './events/event-store.ts'
 import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './events/read-events.ts'
+import { createRecentOutcomes, type RecentOutcomesReader } from './events/recent-outcomes.ts'
 import { type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
@@ -21,8 +22,8 @@ import { type Authenticate, createKeyring, type Keyring } from './projects/keyri
 import type { Store, StoreCommit, StoreMetric } from './store.ts'
 import { checkProjectId } from './validation.ts'
 
-/** The events, maps and statistics of one project: the same interface embedded and over HTTP. */
-export interface Ingest<E = IngestEvent> extends Maps, ProjectStatsReader {
+/** The events, maps, statistics and recent outcomes of one project: the same interface embedded and over HTTP. */
+export interface Ingest<E = IngestEvent> extends Maps, ProjectStatsReader, RecentOutcomesReader {
   readonly projectId: string
   /**
    * Stores the valid new events of a batch, each exactly once and permanently. Resolves once they would survive power
@@ -143,6 +144,11 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
   /** Replaces the keys of the store. The server reports an error that it throws as `key-store-unavailable`. */
   authenticate?: Authenticate
   maps?: MapRules
+  /** Rejected events in memory, for `listRejected`. */
+  rejected?: {
+    /** Whether to keep the events themselves, which may hold personal data. Default: false, only their issues. */
+    keepEvents?: boolean
+  }
   /** The clock, in milliseconds since 1970. Default: `Date.now`. An invalid time is an `internal-error`. */
   now?: () => number
 }
@@ -155,7 +161,7 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
 export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   options: IngestOptions<Schemas>,
 ): EmbeddedIngest<EventOf<Schemas>> {
-  const { store, schemas = {}, authenticate, maps: rules = {}, now: clock = Date.now } = options
+  const { store, schemas = {}, authenticate, maps: rules = {}, rejected = {}, now: clock = Date.now } = options
   if (typeof store?.append !== 'function') {
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
@@ -168,6 +174,13 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const statsOf = createProjectStats(store, now)
   let checking: Promise<void> | undefined
   let serverCount: (() => number) | undefined
+  const recent = createRecentOutcomes({
+    now,
+    // unchecked: only calls are refused because of the clock
+    startedAt: clock(),
+    serverCount: () => serverCount?.() ?? 1,
+    keepEvents: rejected.keepEvents ?? false,
+  })
   const observers = new Set<IngestObserver>()
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
 
@@ -178,7 +191,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
 
       async submitBatch(body, options = {}) {
         const startedAt = performance.now()
-        const report = await submitBatch({ store, hashKey, checkBySchema, now }, projectId, body, options)
+        const report = await submitBatch({ store, hashKey, checkBySchema, now, recent }, projectId, body, options)
         const { result, conflicts } = report
         tally.accepted += result.accepted
         tally.duplicates += result.duplicates
@@ -207,6 +220,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
 
       ...mapsOf(projectId),
       ...statsOf(projectId),
+      ...recent.readerOf(projectId),
     }
   }
 

@@ -17,7 +17,7 @@ export type { Metrics, MetricsJson, MetricsOptions, RequestMetrics } from './met
 export { createMetrics, metricsContentType, renderMetrics } from './metrics/metrics.ts'
 export type { Handler } from './node-handler.ts'
 export { createHandler } from './node-handler.ts'
-export type { HandlerOptions } from './router.ts'
+export type { ConsoleHandler, HandlerOptions } from './router.ts'
 export { publicationBytesMaxDefault } from './routes/put-map.ts'
 export type { ServeOptions } from './serve.ts'
 export { serve } from './serve.ts'

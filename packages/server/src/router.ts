@@ -19,6 +19,7 @@ import { type Route, runRoute, type Services } from './route.ts'
 import { eventsConcurrency, getEvents } from './routes/get-events.ts'
 import { getChunk, getMapContent } from './routes/get-map-content.ts'
 import { getMaps } from './routes/get-maps.ts'
+import { getActivity, getRejected } from './routes/get-recent.ts'
 import { getBuilds, getStats } from './routes/get-stats.ts'
 import { getLivez, getReadyz, type HealthContext } from './routes/health.ts'
 import { postBatch } from './routes/post-batch.ts'
@@ -41,6 +42,8 @@ const projectRoutes: readonly Row[] = [
   ['GET',    '/v1/maps/content', 'read',         'downloads',       'reads',     getMapContent],
   ['GET',    '/v1/stats',        'read',         'downloads',       'reads',     getStats],
   ['GET',    '/v1/builds',       'read',         'downloads',       'reads',     getBuilds],
+  ['GET',    '/v1/activity',     'read',         'downloads',       'reads',     getActivity],
+  ['GET',    '/v1/rejected',     'read',         'downloads',       'reads',     getRejected],
 ]
 
 /** Without credentials and limits, also while the server drains. */
@@ -103,6 +106,18 @@ export interface HandlerOptions {
    * and CIDR blocks. Default: no proxy is trusted.
    */
   trustProxy?: number | readonly string[]
+  /** What `createConsole` of `@ingest/console` returns, served below `/console/`. Default: no console. */
+  console?: ConsoleHandler
+}
+
+/** Serves the files of a page, without credentials and limits. */
+export interface ConsoleHandler {
+  /** Undefined for a path outside of `/console/`. */
+  respond(request: {
+    method: string
+    path: string
+    headers: { readonly 'accept-encoding'?: string; readonly 'if-none-match'?: string }
+  }): { status: number; headers: Readonly<Record<string, string>>; body: Uint8Array } | undefined
 }
 
 /** Every route, for requests of node:http and of the fetch API. */
@@ -129,7 +144,7 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
   const services = {
     ingest,
     logError,
-    limiter: chooseLimiter(ingest, options, logError),
+    ...chooseLimiter(ingest, options, logError),
     concurrency: createConcurrencyLimits(),
     cancellation: createCancellation(draining),
     publicationBytesMax,
@@ -152,7 +167,7 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     }
     let response: HttpResponse
     try {
-      const run = findRoute(request, headers, cors)
+      const run = findRoute(request, headers, { cors, console: options.console })
       response = await run(services, request, headers, { record, onError })
     } catch (error) {
       response = problemResponse(onError(error), requestId)
@@ -163,11 +178,16 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     return response
   }
 
+  function routeOf(path: string): string | undefined {
+    if (routesByPath.has(path)) return path
+    return options.console && isConsolePath(path) ? consolePath : undefined
+  }
+
   return {
-    hasRoute: (path) => routesByPath.has(path),
+    hasRoute: (path) => routeOf(path) !== undefined,
     respond(request) {
       const requestId = requestIdOf(request.headers)
-      const record = observer.begin(request, requestId, routesByPath.has(request.path) ? request.path : 'unknown')
+      const record = observer.begin(request, requestId, routeOf(request.path) ?? 'unknown')
       if (!record) return respond(request, requestId)
       const run = () => respond(request, requestId, record)
       return (record.span ? record.span.run(run) : run()).then((response) => {
@@ -182,12 +202,14 @@ function chooseLimiter(
   ingest: EmbeddedIngest,
   { rateLimits, rateLimiter }: HandlerOptions,
   logError: LogError,
-): RateLimiter {
+): Pick<Services, 'limiter' | 'serverCount'> {
   if (rateLimits && rateLimiter) {
     throw new IngestError('invalid-argument', 'Set rateLimits or rateLimiter, not both.')
   }
-  if (rateLimiter) return guardRateLimiter(rateLimiter, logError)
-  return rateLimits ? createRateLimiter(rateLimits, ingest.registerServer()) : unlimited
+  if (rateLimiter) return { limiter: guardRateLimiter(rateLimiter, logError), serverCount: undefined }
+  if (!rateLimits) return { limiter: unlimited, serverCount: undefined }
+  const serverCount = ingest.registerServer()
+  return { limiter: createRateLimiter(rateLimits, serverCount), serverCount }
 }
 
 /** By path and method. */
@@ -209,10 +231,25 @@ function indexRoutes(): ReadonlyMap<string, ReadonlyMap<string, Run>> {
   return routes
 }
 
-function findRoute(request: HttpRequest, headers: Record<string, string>, cors: Cors | undefined): Run {
+/** The route of all files of the console. */
+const consolePath = '/console/'
+
+function isConsolePath(path: string): boolean {
+  return path.startsWith(consolePath) || path === '/console'
+}
+
+function findRoute(
+  request: HttpRequest,
+  headers: Record<string, string>,
+  { cors, console }: { cors: Cors | undefined; console: ConsoleHandler | undefined },
+): Run {
   const { path, method } = request
   const methods = routesByPath.get(path)
-  if (!methods) throw new IngestError('not-found', 'There is nothing at this path.')
+  if (!methods) {
+    const page = console?.respond({ method, path, headers: request.headers.values })
+    if (page) return async () => ({ ...page, headers: { ...page.headers } })
+    throw new IngestError('not-found', 'There is nothing at this path.')
+  }
   const run = methods.get(method === 'HEAD' ? 'GET' : method)
   if (run) return run
   const allowed = allowedMethods([...methods.keys()])

@@ -17,24 +17,40 @@ export async function announce(io: Io, settings: ServeSettings, running: Announc
   const { served, admin, ingest, log } = running
   const { url, port } = served
   const named = toStoreMember(settings.store)
+  const consoleUrl = settings.console ? consoleUrlOf(url) : undefined
   const inForce = {
     url,
     ...named,
     version: version(),
     admin: admin?.url ?? 'off',
+    console: consoleUrl ?? 'off',
     ...describeSettings(settings),
     config: settings.config ?? 'none',
     pid: process.pid,
   }
   log.info(inForce, 'listening')
   if (settings.json) {
-    const members = { version: inForce.version, admin: admin?.url ?? null, config: settings.config ?? null }
+    const addresses = { admin: admin?.url ?? null, console: consoleUrl ?? null }
+    const members = { version: inForce.version, ...addresses, config: settings.config ?? null }
     await writeJson(io, { ok: true, url, port, ...named, pid: process.pid, ...members, workers: settings.workers })
   } else await writeStdout(io, `listening on ${url}\n`)
   if (settings.admin && !isLoopback(settings.admin.host)) {
     log.warn({ admin: admin?.url }, 'the admin listener has no TLS: let only a private network reach it')
   }
+  if (consoleUrl !== undefined && isReadable(settings)) {
+    log.warn({ console: consoleUrl }, 'the console has no TLS: keys typed into it cross the network in the clear')
+  }
   await warnIfNoKeys(ingest, settings.store, log)
+}
+
+/** Of a Unix socket, which no browser reaches by itself, the path alone. */
+function consoleUrlOf(url: string): string {
+  return url.startsWith('unix:') ? '/console/' : `${url}/console/`
+}
+
+/** Whether what clients send may be read on its way. */
+function isReadable({ listen, tls }: ServeSettings): boolean {
+  return !tls && 'host' in listen && !isLoopback(listen.host)
 }
 
 function isLoopback(host: string): boolean {

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import type { EmbeddedIngest } from '@ingest/core'
-import type { Metrics, Served, TlsMaterial } from '@ingest/server'
+import type { ConsoleHandler, Metrics, Served, TlsMaterial } from '@ingest/server'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Log } from './serve-log.ts'
 import type { ServeSettings } from './serve-settings.ts'
@@ -71,10 +71,16 @@ async function listenForClients({ ingest, settings, log }: ListenContext, metric
     ...(trustProxy !== undefined && { trustProxy }),
     ...(rateLimits && { rateLimits }),
     ...(metrics && { metrics }),
+    ...(settings.console && { console: await loadConsole() }),
   }
   return await serve(options).catch(async (error) => {
     throw await toListenError(error, listen)
   })
+}
+
+async function loadConsole(): Promise<ConsoleHandler> {
+  const { createConsole } = await import('@ingest/console')
+  return createConsole()
 }
 
 /** Listens on the operator's address, if there is one. */

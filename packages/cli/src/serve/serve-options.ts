@@ -28,6 +28,7 @@ interface ServeOptions {
   tlsKey?: string
   trustProxy?: number | string[]
   cors?: string[]
+  console: boolean
   drainTimeout: number
   workers: number
   adminHost: string
@@ -130,6 +131,9 @@ function limitOptions(): Option[] {
 
 function operationOptions(): Option[] {
   return [
+    new Option('--console', 'serve the console, a page for browsers, at /console/')
+      .env('INGEST_CONSOLE')
+      .default(false),
     new Option('--workers <n>', 'processes that share the address and the store')
       .env('INGEST_WORKERS')
       .default(1)
@@ -260,6 +264,7 @@ export function toServeSettings(command: Command): ServeSettings {
     ...(tls && { tls }),
     ...(trustProxy !== undefined && { trustProxy }),
     cors,
+    console: options.console,
     drainTimeoutMs: options.drainTimeout,
     ...(adminPort !== undefined && { admin: { host: adminHost, port: adminPort } }),
     metricsProjects: options.metricsProjects,

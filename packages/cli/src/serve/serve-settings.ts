@@ -17,6 +17,8 @@ export interface ServeSettings {
   trustProxy?: number | readonly string[]
   /** The origins of web pages that may call the API. */
   cors: readonly string[]
+  /** Whether the console is served. */
+  console: boolean
   drainTimeoutMs: number
   /** Where operators reach metrics, health and keys. Default: nowhere. */
   admin?: { host: string; port: number }

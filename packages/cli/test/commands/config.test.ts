@@ -37,6 +37,7 @@ const samples: Record<string, [unknown, unknown, unknown]> = {
   readRateLimit: ['4K', '5M', 6000],
   publicationLimit: ['1K', '2M', 3],
   pendingMapLimit: ['1K', '2M', 3],
+  console: [true, true, true],
   workers: [2, 3, 4],
   drainTimeout: ['1s', '2m', '3h'],
   adminPort: [4, 0, 5],
@@ -55,7 +56,7 @@ t.test('a flag overrides the variable, which overrides the file, which overrides
   const file = writeConfig(t, valuesAt(0))
   const env = Object.fromEntries(names.map((key) => [toVariable(key), String(samples[key]?.[1])]))
   const flags = names.flatMap((key) =>
-    key === 'migrate' ? ['--no-migrate'] : [toFlag(key), String(samples[key]?.[2])],
+    key === 'migrate' ? ['--no-migrate'] : key === 'console' ? [toFlag(key)] : [toFlag(key), String(samples[key]?.[2])],
   )
 
   const asDefault = await settingsOf([])
@@ -162,6 +163,7 @@ t.test('an invalid file is one line that names the file, and the line or the key
     [{ data: 'postgres://u:c4n4ry@h/d' }, /data: --data expects a directory/],
     [{ store: 'mysql://u:c4n4ry@h/d' }, /store: a store is a directory or postgres:/],
     [{ migrate: 'no' }, /migrate: expected true or false/],
+    [{ console: 1 }, /console: expected true or false/],
     [{ mapRateLimit: '1T' }, /mapRateLimit: expected a size/],
     [{ mapRateLimit: true }, /mapRateLimit: expected a string or an integer/],
     [{ logLevel: 'loud' }, /logLevel: allowed choices are fatal, /],
@@ -273,7 +275,14 @@ t.test('the table of the docs has the options of serve with their defaults', asy
   const settings = Object.entries(await settingsOf([])).filter(([key]) => key !== 'adminToken')
   const actual = settings.map(([key, { value }]) => ({
     flag: key === 'migrate' ? '--no-migrate' : toFlag(key),
-    value: key === 'migrate' ? 'off' : key === 'config' ? 'ingest.config.json' : value === null ? null : String(value),
+    value:
+      typeof value === 'boolean'
+        ? 'off'
+        : key === 'config'
+          ? 'ingest.config.json'
+          : value === null
+            ? null
+            : String(value),
   }))
   t.strictSame(documented, actual)
 })

@@ -59,6 +59,46 @@ t.test('one line of the log says what is in force, and --json too', async (t) =>
   t.match(await running.exited, { code: 0 })
 })
 
+t.test('--console serves the page, and says where', async (t) => {
+  const running = await start(t, ['--console', '--json'])
+  const { url, console } = JSON.parse(running.line)
+  t.equal(console, `${url}/console/`)
+  t.match(await running.nextRecord(), { msg: 'listening', console })
+  const response = await fetch(console)
+  t.match(response.headers.get('Content-Security-Policy'), "default-src 'none'")
+  t.match(await response.text(), '<!doctype html>')
+  running.signal('SIGTERM')
+  t.notMatch((await running.exited).stderr, 'in the clear')
+})
+
+t.test('without --console there is no page', async (t) => {
+  const running = await start(t, ['--json'])
+  const { url, console } = JSON.parse(running.line)
+  t.equal(console, null)
+  t.match(await running.nextRecord(), { msg: 'listening', console: 'off' })
+  t.match(await (await fetch(`${url}/console/`)).json(), { code: 'not-found' })
+})
+
+t.test('a console that other machines reach without TLS is a warning', async (t) => {
+  const path = t.testdir({ 'cert.pem': certificateA.cert as string, 'key.pem': certificateA.key as string })
+  const tls = ['--tls-cert', join(path, 'cert.pem'), '--tls-key', join(path, 'key.pem')]
+  const cases: [args: string[], isWarned: boolean][] = [
+    [['--console', '--host', '0.0.0.0'], true],
+    [['--console', '--host', '0.0.0.0', ...tls], false],
+    [['--console', '--host', 'localhost'], false],
+    [['--host', '0.0.0.0'], false],
+  ]
+  for (const [args, isWarned] of cases) {
+    const running = await start(t, args)
+    running.signal('SIGTERM')
+    t.equal(
+      /keys typed into it cross the network in the clear/.test((await running.exited).stderr),
+      isWarned,
+      args.join(' '),
+    )
+  }
+})
+
 t.test('operators have a port of their own, with a token for keys, until the server has drained', async (t) => {
   const token = 'canary-of-the-admin-token'
   const running = await start(t, ['--admin-port', '0', '--json'], { env: { INGEST_ADMIN_TOKEN: token } })
@@ -131,12 +171,16 @@ t.test('SIGHUP applies certificate and log level; what is invalid changes nothin
   useCertificate(certificateB)
   configure({ logLevel: 'error' })
   running.signal('SIGHUP')
-  configure({ logLevel: 'info', rateLimit: 'off', cors: '*' })
+  configure({ logLevel: 'info', rateLimit: 'off', cors: '*', console: true })
   running.signal('SIGHUP')
   let record = await nextRecord()
   while (record.msg !== 'settings reloaded') record = await nextRecord()
   t.match(record, { level: 30, config: file })
-  t.match(await nextRecord(), { level: 40, options: ['--cors', '--rate-limit'], msg: /after a restart only/ })
+  t.match(await nextRecord(), {
+    level: 40,
+    options: ['--cors', '--rate-limit', '--console'],
+    msg: /after a restart only/,
+  })
   t.equal(await subjectOf(t, port), 'ingest-b.test')
   running.signal('SIGTERM')
   t.match(await running.exited, { code: 0 })
@@ -170,10 +214,11 @@ t.test('it listens on a Unix socket', unixOnly, async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'ingest-'))
   t.teardown(() => rmSync(directory, { recursive: true }))
   const socketPath = join(directory, 's')
-  const server = await serveHere(t, ['--data', data, '--socket', socketPath])
+  const server = await serveHere(t, ['--data', data, '--socket', socketPath, '--console'])
   t.equal(server.url, `unix:${socketPath}`)
   const [response] = await once(request({ socketPath, path: '/readyz' }).end(), 'response')
   t.equal(response.resume().statusCode, 200)
+  t.match(server.log(), [{ msg: 'listening', console: '/console/' }], 'a browser reaches it by a proxy alone')
   const taken = await ingest(['serve', '--data', join(directory, 'data'), '--socket', socketPath])
   t.match(taken, { code: 6, stderr: /s is in use: stop the other process, or use another --socket/ })
 })

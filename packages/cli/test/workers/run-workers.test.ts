@@ -54,10 +54,21 @@ const isWindows = process.platform === 'win32'
 t.test('two workers store each event once, and one that is killed comes back', async (t) => {
   const data = t.testdir()
   const key = await createKey(data)
-  const server = await serveHere(t, ['--data', data, '--rate-limit', '100000,1000000', '--admin-port', '0', ...quiet])
+  const server = await serveHere(t, [
+    '--data',
+    data,
+    '--rate-limit',
+    '100000,1000000',
+    '--admin-port',
+    '0',
+    '--console',
+    ...quiet,
+  ])
   const target = { url: server.url, key }
   const { headers } = await send(target, ['first'])
   t.match(headers.get('ratelimit-policy'), /q=100000\b/, 'half of a burst of 200,000 requests')
+
+  t.equal((await fetch(`${server.url}/console/`)).status, 200)
 
   const agents = Array.from({ length: 4 }, () => new Agent({ keepAlive: true, maxSockets: 1 }))
   t.teardown(() => {

@@ -10,6 +10,7 @@ function settingsFor(store: string): ServeSettings {
     migrate: true,
     listen: { host: '127.0.0.1', port: 0 },
     cors: [],
+    console: false,
     drainTimeoutMs: 1000,
     metricsProjects: 1,
     publicationBytesMax: 2 ** 20,

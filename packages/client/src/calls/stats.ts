@@ -1,10 +1,19 @@
-import type { BuildPage, BuildPageOptions, ProjectStats } from '@ingest/core'
-import { parseBuildPage, parseProjectStats } from '../http/parse-response.ts'
+import type {
+  Activity,
+  BuildPage,
+  BuildPageOptions,
+  ProjectStats,
+  RecentRejections,
+  RejectedOptions,
+} from '@ingest/core'
+import { parseActivity, parseBuildPage, parseProjectStats, parseRecentRejections } from '../http/parse-response.ts'
 import type { Api, CallOptions } from './api.ts'
 
 export interface StatsCalls {
   getStats(options?: CallOptions): Promise<ProjectStats>
   listBuilds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>
+  getActivity(options?: CallOptions): Promise<Activity>
+  listRejected(options?: RejectedOptions & CallOptions): Promise<RecentRejections>
 }
 
 export function statsCalls(api: Api): StatsCalls {
@@ -20,6 +29,28 @@ export function statsCalls(api: Api): StatsCalls {
       const { body } = await api.call({ method: 'GET', path: '/v1/builds', query, expect: [200] }, options)
       const { builds, next } = parseBuildPage(body)
       return { builds: builds.map((build) => ({ ...build, frozenAt: toUnixMs(build.frozenAt) })), next }
+    },
+
+    async getActivity(options) {
+      const { body } = await api.call({ method: 'GET', path: '/v1/activity', expect: [200] }, options)
+      const { since, servers, minutes } = parseActivity(body)
+      return {
+        since: Date.parse(since),
+        servers,
+        minutes: minutes.map((minute) => ({ ...minute, at: Date.parse(minute.at) })),
+      }
+    },
+
+    async listRejected({ limit, ...options } = {}) {
+      const request = { method: 'GET', path: '/v1/rejected', query: { limit }, expect: [200] } as const
+      const { body } = await api.call(request, options)
+      const { since, total, groups, rejected } = parseRecentRejections(body)
+      return {
+        since: Date.parse(since),
+        total,
+        groups: groups.map((group) => ({ ...group, lastAt: Date.parse(group.lastAt) })),
+        rejected: rejected.map((each) => ({ ...each, receivedAt: Date.parse(each.receivedAt) })),
+      }
     },
   }
 }

@@ -1,4 +1,6 @@
 import type {
+  Activity,
+  ActivityMinute,
   BatchResult,
   BuildPage,
   BuildStatus,
@@ -8,6 +10,9 @@ import type {
   ProjectStats,
   PublishedMap,
   PutChunksResult,
+  RecentRejection,
+  RecentRejections,
+  RejectionGroup,
   StoredEvent,
 } from '@ingest/core'
 import { isDigest } from '@ingest/core/internal'
@@ -19,9 +24,11 @@ type Rule = (value: unknown) => boolean
 const isText: Rule = (value) => typeof value === 'string'
 const isFlag: Rule = (value) => typeof value === 'boolean'
 const isCount: Rule = (value) => Number.isSafeInteger(value) && (value as number) >= 0
+const isOptionalText: Rule = (value) => value === undefined || isText(value)
 const isTextOrNull: Rule = (value) => value === null || isText(value)
 /** RFC 3339. */
-const isTimeOrNull: Rule = (value) => value === null || (isText(value) && !Number.isNaN(Date.parse(value as string)))
+const isTime: Rule = (value) => isText(value) && !Number.isNaN(Date.parse(value as string))
+const isTimeOrNull: Rule = (value) => value === null || isTime(value)
 const oneOf =
   (...values: string[]): Rule =>
   (value) =>
@@ -82,8 +89,38 @@ const buildPage = object({
   next: isTextOrNull,
 })
 
+const counts = { accepted: isCount, duplicates: isCount, rejected: isCount }
+const activity = object({
+  since: isTime,
+  servers: isCount,
+  minutes: arrayOf(object({ at: isTime, ...counts })),
+})
+
+const issueMembers = { code: isText, path: isText, message: isText }
+const recentRejections = object({
+  since: isTime,
+  total: isCount,
+  groups: arrayOf(object({ ...issueMembers, count: isCount, lastAt: isTime })),
+  rejected: arrayOf(
+    object({
+      receivedAt: isTime,
+      index: isCount,
+      eventId: isTextOrNull,
+      issues: arrayOf(object(issueMembers)),
+      event: isOptionalText,
+    }),
+  ),
+})
+
 /** Times in RFC 3339 in place of milliseconds. */
-type WithIsoTimes<T, Name extends keyof T> = Omit<T, Name> & Record<Name, string | null>
+type WithIsoTimes<T, Name extends keyof T> = Omit<T, Name> & {
+  [Each in Name]: null extends T[Each] ? string | null : string
+}
+type ActivityBody = Omit<WithIsoTimes<Activity, 'since'>, 'minutes'> & { minutes: WithIsoTimes<ActivityMinute, 'at'>[] }
+type RejectedBody = Omit<WithIsoTimes<RecentRejections, 'since'>, 'groups' | 'rejected'> & {
+  groups: WithIsoTimes<RejectionGroup, 'lastAt'>[]
+  rejected: WithIsoTimes<RecentRejection, 'receivedAt'>[]
+}
 
 function parser<T>(rule: Rule, name: string): (body: Uint8Array) => T {
   return (body) => {
@@ -116,6 +153,8 @@ export const parseBuildPage = parser<Omit<BuildPage, 'builds'> & { builds: WithI
   buildPage,
   'a list of builds',
 )
+export const parseActivity = parser<ActivityBody>(activity, 'the activity of a project')
+export const parseRecentRejections = parser<RejectedBody>(recentRejections, 'a list of rejected events')
 
 const lineFeed = 0x0a
 const closingBrace = 0x7d

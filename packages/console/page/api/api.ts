@@ -18,6 +18,7 @@ export interface RequestOptions {
 /** The public API of the server below which the page is served, for one session. */
 export interface Api {
   readonly session: Session
+  readonly observer: ApiObserver
   /**
    * A response of 2xx.
    *
@@ -46,7 +47,8 @@ export function apiUrl(path: string): string {
   return new URL(path, root).href
 }
 
-export function createApi(session: Session, { onResponse, onError }: ApiObserver = {}): Api {
+export function createApi(session: Session, observer: ApiObserver = {}): Api {
+  const { onResponse, onError } = observer
   async function request(path: string, options: RequestOptions = {}): Promise<Response> {
     try {
       const response = await send(session, path, options)
@@ -67,6 +69,7 @@ export function createApi(session: Session, { onResponse, onError }: ApiObserver
 
   return {
     session,
+    observer,
     fetch: request,
     async json<Body>(path: string, options?: RequestOptions) {
       const response = await request(path, options)

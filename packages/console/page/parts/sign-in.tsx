@@ -53,7 +53,7 @@ export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
           <input name="key" type="password" required autocomplete="off" spellcheck={false} placeholder="ik_…" />
         </label>
         <p class="hint">
-          Create one: <code>ingest keys create --project {projectId || 'demo'} --scopes read</code>. The key stays in
+          Create one: <code>ingest keys create --project {projectId || 'demo'} --scope read</code>. The key stays in
           this tab.
         </p>
         {problem && (

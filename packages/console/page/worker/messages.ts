@@ -1,11 +1,35 @@
+import { type FailureKind, type Problem, RequestError } from '../api/request-error.ts'
 import type { Session } from '../api/session.ts'
 
 // Between the page and its worker, which fetches and parses what would block the page.
 
-/** A call of the worker: its result is posted back under the same number. */
-export interface WorkerCall {
-  number: number
-  session: Session
-  name: string
-  argument: unknown
+/** Calls of one page have different numbers. */
+export type PageMessage =
+  | { type: 'call'; number: number; session: Session; name: string; argument: unknown }
+  | { type: 'cancel'; number: number }
+
+/** `response` and `error` are what the worker's requests say of the connection and of the key. */
+export type WorkerMessage =
+  | { type: 'progress'; number: number; progress: unknown }
+  | { type: 'result'; number: number; result: unknown }
+  | { type: 'failure'; number: number; failure: Failure }
+  | { type: 'response' }
+  | { type: 'error'; failure: Failure }
+
+/** A RequestError as it is posted. */
+export interface Failure {
+  kind: FailureKind
+  message: string
+  status: number
+  problem: Problem
+  retryAfterMs: number | undefined
+}
+
+export function toFailure({ kind, message, status, problem, retryAfterMs }: RequestError): Failure {
+  return { kind, message, status, problem, retryAfterMs }
+}
+
+/** The inverse of `toFailure`. */
+export function fromFailure({ kind, message, ...more }: Failure): RequestError {
+  return new RequestError(kind, message, more)
 }

@@ -1,1 +1,4 @@
-export {}
+import { createCalls } from './calls.ts'
+import { type PagePort, serveCalls } from './serve-calls.ts'
+
+serveCalls(globalThis as unknown as PagePort, createCalls())

@@ -7,16 +7,20 @@ import { eventIdIssue, eventIssues, identityIssues } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 
-/** An event with an identity and with issues: a duplicate if its id is stored, rejected otherwise. */
-export interface InvalidEvent extends Slice {
-  eventId: string
+/** An event with issues, and where its bytes are. */
+export interface Rejection extends Slice {
   rejection: RejectedEvent
+}
+
+/** An event with an identity and with issues: a duplicate if its id is stored, rejected otherwise. */
+export interface InvalidEvent extends Rejection {
+  eventId: string
 }
 
 /** The events of a batch by what their own content decides, before the store is asked. */
 export interface ClassifiedEvents {
   /** Events without a valid id or of another project: rejected, whatever is stored. */
-  unidentified: RejectedEvent[]
+  unidentified: Rejection[]
   /** Rejected, unless their id is stored. */
   invalid: InvalidEvent[]
   /** To be stored, unless their id is stored already; no id twice. */
@@ -32,18 +36,19 @@ export function classifyEvents(
   checkBySchema: CheckBySchema = () => [],
   parseWhole?: (slice: Slice) => JsonObject,
 ): ClassifiedEvents {
-  const unidentified: RejectedEvent[] = []
+  const unidentified: Rejection[] = []
   const invalid: InvalidEvent[] = []
   const valid: AppendEvent[] = []
   for (let index = 0; index < events.length; index++) {
     const parsed = events[index] as ParsedEvent
     const unidentifiedBy = identityIssues(parsed.event, projectId)
+    const { start, end, tooDeepAt } = parsed
     if (unidentifiedBy.length > 0) {
-      unidentified.push({ index, eventId: validEventId(parsed.event), issues: [...unidentifiedBy] })
+      const rejection = { index, eventId: validEventId(parsed.event), issues: [...unidentifiedBy] }
+      unidentified.push({ start, end, rejection })
       continue
     }
     const event = parsed.event as IdentifiedEvent
-    const { start, end, tooDeepAt } = parsed
     const issues = eventIssues(event, tooDeepAt)
     // a recursive schema would exhaust the stack on a deep event
     if (!issues.some(({ code }) => code === 'too_deep')) {
@@ -105,7 +110,7 @@ export function checkEvent(projectId: string, event: unknown): CheckedEvent {
   const body =
     event instanceof Uint8Array ? Buffer.concat([envelopeStart, event, envelopeEnd]) : batchBody({ events: [event] })
   const { unidentified, invalid, valid } = classifyEvents(projectId, parseBatch(body))
-  const [rejected] = unidentified
+  const rejected = unidentified[0]?.rejection
   if (rejected) return { eventId: rejected.eventId, isIdentified: false, issues: rejected.issues }
   const eventId = (invalid[0] ?? valid[0])?.eventId ?? null
   return { eventId, isIdentified: true, issues: invalid[0]?.rejection.issues ?? [] }

@@ -1,10 +1,11 @@
 import type { JsonObject } from '../validation.ts'
-import { type BatchInput, type BatchResult, batchBody, type RejectedEvent } from './batch.ts'
+import { type BatchInput, type BatchResult, batchBody } from './batch.ts'
 import { type BatchEvents, countEvents, encodeEvents } from './batch-events.ts'
-import { classifyEvents, type InvalidEvent } from './classify-events.ts'
+import { classifyEvents, type InvalidEvent, type Rejection } from './classify-events.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import type { EventStore } from './event-store.ts'
 import { parseBatch } from './parse-batch.ts'
+import type { RecentOutcomes } from './recent-outcomes.ts'
 import { scanBatch } from './scan-batch.ts'
 
 export interface SubmitOptions {
@@ -28,6 +29,7 @@ export interface SubmitContext {
   checkBySchema: CheckBySchema | undefined
   /** Milliseconds since 1970. */
   now(): number
+  recent: Pick<RecentOutcomes, 'copyEvents' | 'record'>
 }
 
 export interface SubmitReport {
@@ -50,7 +52,7 @@ export async function submitBatch(
   input: Uint8Array | BatchInput<unknown>,
   { admit, mayTransfer = false }: SubmitOptions,
 ): Promise<SubmitReport> {
-  const { store, now } = context
+  const { store, now, recent } = context
   const decided = decide(context, projectId, input, admit)
   // without a wait, an append that has begun before a close is finished
   const { body, count, unidentified, invalid, valid } = decided instanceof Promise ? await decided : decided
@@ -62,6 +64,10 @@ export async function submitBatch(
           invalid.map(({ eventId }) => eventId),
         )
       : []
+  const rejections = [...unidentified, ...invalid.filter((_, i) => !isKnown[i])]
+  rejections.sort((a, b) => a.rejection.index - b.rejection.index)
+  const copies = recent.copyEvents(body, rejections)
+  const receivedAt = now()
   const appendedAt = performance.now()
   const { stored, conflicts, frozen } =
     countEvents(valid) === 0
@@ -70,21 +76,14 @@ export async function submitBatch(
           body,
           mayTransfer: mayTransfer || !(input instanceof Uint8Array),
           events: valid,
-          receivedAt: now(),
+          receivedAt,
         })
   const appendMs = stored.length === 0 ? 0 : performance.now() - appendedAt
   const accepted = stored.filter(Boolean).length
-  const rejected = [...unidentified, ...invalid.filter((_, i) => !isKnown[i]).map(({ rejection }) => rejection)]
-  return {
-    result: {
-      accepted,
-      duplicates: count - accepted - rejected.length,
-      rejected: rejected.sort((a, b) => a.index - b.index),
-    },
-    conflicts,
-    frozen,
-    appendMs,
-  }
+  const rejected = rejections.map(({ rejection }) => rejection)
+  const result = { accepted, duplicates: count - accepted - rejected.length, rejected }
+  recent.record(projectId, receivedAt, result, copies)
+  return { result, conflicts, frozen, appendMs }
 }
 
 /** A batch by what its content decides, before the store is asked. */
@@ -92,7 +91,7 @@ interface DecidedBatch {
   body: Buffer
   /** Of its events, repeats included. */
   count: number
-  unidentified: RejectedEvent[]
+  unidentified: Rejection[]
   invalid: InvalidEvent[]
   /** No id twice. */
   valid: BatchEvents

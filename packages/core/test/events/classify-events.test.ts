@@ -41,7 +41,7 @@ t.test('unidentified events have their eventId where it is valid', async (t) => 
   const { unidentified, ...others } = classify(events)
   t.strictSame(others, { invalid: [], valid: [], repeated: [] })
   t.strictSame(
-    unidentified.map(({ index, eventId }) => [index, eventId]),
+    unidentified.map(({ rejection: { index, eventId } }) => [index, eventId]),
     [
       [0, null],
       [1, null],
@@ -53,7 +53,7 @@ t.test('unidentified events have their eventId where it is valid', async (t) => 
     ],
   )
   t.strictSame(
-    unidentified.map(({ issues }) => issues.map(({ code }) => code)),
+    unidentified.map(({ rejection }) => rejection.issues.map(({ code }) => code)),
     [
       ['not_object'],
       ['not_object'],
@@ -69,7 +69,7 @@ t.test('unidentified events have their eventId where it is valid', async (t) => 
 t.test('an unidentified event is not checked by the other rules', async (t) => {
   const { unidentified } = classify([{ projectId: 'q', eventId: 'a', buildId: 5 }])
   t.strictSame(
-    unidentified[0]?.issues.map(({ path }) => path),
+    unidentified[0]?.rejection.issues.map(({ path }) => path),
     ['/projectId'],
   )
 })

@@ -1,12 +1,16 @@
 import t from 'tap'
 import type { BatchInput, BatchResult } from '../../src/events/batch.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
+import { createRecentOutcomes } from '../../src/events/recent-outcomes.ts'
 import { submitBatch } from '../../src/events/submit-batch.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { batchOf } from '../../src/testing/store/sample-events.ts'
 
+const recent = createRecentOutcomes({ now: () => 1_000, startedAt: 0, serverCount: () => 1, keepEvents: false })
+
 function setUp(schemas: EventSchemas = {}, store = openMemoryStore()) {
-  const context = { store, hashKey: Buffer.alloc(16), checkBySchema: compileEventSchemas(schemas), now: () => 1_000 }
+  const checkBySchema = compileEventSchemas(schemas)
+  const context = { store, hashKey: Buffer.alloc(16), checkBySchema, now: () => 1_000, recent }
   return {
     store,
     /** Submits events, each as JSON or as a value, or a whole batch. */
@@ -247,6 +251,7 @@ t.test('a batch is admitted with the number of its events, valid or not, before 
       return []
     },
     now: () => 0,
+    recent,
   }
   await submitBatch(context, 'p', bodyOf([event('a'), 1]), { admit: (count) => void steps.push(count) })
   t.strictSame(steps, [2, 'checked'])

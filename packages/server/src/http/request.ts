@@ -2,6 +2,7 @@ import { IngestError } from '@ingest/core'
 
 /** The request headers that are read. */
 export type RequestHeader =
+  | 'accept-encoding'
   | 'access-control-request-method'
   | 'authorization'
   | 'content-encoding'
@@ -25,6 +26,7 @@ export type RequestHeader =
 const names = new Map<string, { name: RequestHeader; isList: boolean }>(
   (
     [
+      ['accept-encoding', true],
       ['access-control-request-method', true],
       // not a list, but fetch joins repeats: bearerToken refuses them
       ['authorization', true],

@@ -1,5 +1,6 @@
 import { type ErrorCode, EventSchema, ManifestSchema, PublicationSchema } from '@ingest/core'
 import {
+  Activity,
   Batch,
   BatchResult,
   BuildPage,
@@ -13,6 +14,7 @@ import {
   PublishedMap,
   PutChunkResult,
   PutChunksResult,
+  RecentRejections,
   RejectedEvent,
   Stats,
 } from '../routes/bodies.ts'
@@ -30,6 +32,7 @@ export function absoluteLinks(markdown: string): string {
 }
 
 const schemas: Readonly<Record<string, object>> = {
+  Activity,
   Batch,
   BatchResult,
   BuildPage,
@@ -47,6 +50,7 @@ const schemas: Readonly<Record<string, object>> = {
   PublishedMap,
   PutChunkResult,
   PutChunksResult,
+  RecentRejections,
   RejectedEvent,
   Stats,
 }

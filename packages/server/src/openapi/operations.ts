@@ -1,6 +1,7 @@
 import { batchBytesMax, batchEventsMax, chunkBytesMax, type ErrorCode, PublicationSchema } from '@ingest/core'
 import { waitSecondsMax } from '../http/query.ts'
 import {
+  Activity,
   Batch,
   BatchResult,
   BuildPage,
@@ -14,10 +15,12 @@ import {
   PublishedMap,
   PutChunkResult,
   PutChunksResult,
+  RecentRejections,
   Stats,
 } from '../routes/bodies.ts'
 import { eventsReadDefault, eventsReadMax, eventsScannedMax } from '../routes/get-events.ts'
 import { mapsPageMax } from '../routes/get-maps.ts'
+import { rejectedMax } from '../routes/get-recent.ts'
 import { buildsPageMax } from '../routes/get-stats.ts'
 import { chunksBytesMax } from '../routes/put-chunks.ts'
 import { publicationBytesMaxDefault } from '../routes/put-map.ts'
@@ -383,6 +386,61 @@ export const operations = {
       },
     },
     codes: ['invalid-cursor'],
+  },
+  'GET /v1/activity': {
+    operationId: 'getActivity',
+    tag: 'project',
+    summary: 'outcomes by minute',
+    description: 'Counted in memory, by the process that responds. See [GET /v1/activity](http-api.md#get-v1activity).',
+    responses: {
+      200: {
+        description: 'The last 60 minutes.',
+        content: json(Activity, {
+          since: '2026-11-21T15:00:00.000Z',
+          servers: 1,
+          minutes: [{ at: '2026-11-21T16:05:00.000Z', accepted: 29800, duplicates: 200, rejected: 3 }],
+        }),
+      },
+    },
+  },
+  'GET /v1/rejected': {
+    operationId: 'listRejected',
+    tag: 'project',
+    summary: 'the last rejected events',
+    description: 'In memory, of the process that responds. See [GET /v1/rejected](http-api.md#get-v1rejected).',
+    parameters: [
+      query(
+        'limit',
+        { type: 'integer', minimum: 1, maximum: rejectedMax, default: 100 },
+        `events in \`rejected\`, 1 to ${comma(rejectedMax)}`,
+      ),
+    ],
+    responses: {
+      200: {
+        description: 'Rejected events, newest first, and all in memory by issue.',
+        content: json(RecentRejections, {
+          since: '2026-11-21T15:00:00.000Z',
+          total: 3,
+          groups: [
+            {
+              code: 'invalid_type',
+              path: '/buildId',
+              message: 'Expected a string.',
+              count: 3,
+              lastAt: '2026-11-21T16:05:07.127Z',
+            },
+          ],
+          rejected: [
+            {
+              receivedAt: '2026-11-21T16:05:07.127Z',
+              index: 1,
+              eventId: 'e-3',
+              issues: [{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }],
+            },
+          ],
+        }),
+      },
+    },
   },
   'GET /livez': {
     operationId: 'getLivez',

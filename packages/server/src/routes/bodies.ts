@@ -232,6 +232,66 @@ export const BuildPage = {
   },
 } as const
 
+export const Activity = {
+  type: 'object',
+  required: ['since', 'servers', 'minutes'],
+  properties: {
+    since: { ...time, description: 'Since when the process has counted.' },
+    servers: { type: 'integer', minimum: 1, description: 'Live servers of the store, where known, else 1.' },
+    minutes: {
+      type: 'array',
+      description: 'Of the last 60 minutes, those with events, oldest first.',
+      items: {
+        type: 'object',
+        required: ['at', 'accepted', 'duplicates', 'rejected'],
+        properties: {
+          at: { ...time, description: 'When the minute began.' },
+          accepted: count,
+          duplicates: count,
+          rejected: count,
+        },
+      },
+    },
+  },
+} as const
+
+export const RecentRejections = {
+  type: 'object',
+  required: ['since', 'total', 'groups', 'rejected'],
+  properties: {
+    since: { ...time, description: 'Since when the process has counted.' },
+    total: { ...count, description: 'Events rejected since then, in memory or not.' },
+    groups: {
+      type: 'array',
+      description: 'The most frequent issues of all rejected events in memory, most frequent first.',
+      items: {
+        type: 'object',
+        required: ['code', 'path', 'message', 'count', 'lastAt'],
+        properties: {
+          code: Issue.properties.code,
+          path: { type: 'string', description: 'As in an issue, with `*` in place of array indexes.' },
+          message: { type: 'string', description: 'That of the newest event.' },
+          count: { ...count, description: 'Events with this issue.' },
+          lastAt: { ...time, description: 'When the newest was received.' },
+        },
+      },
+    },
+    rejected: {
+      type: 'array',
+      description: 'Newest first.',
+      items: {
+        type: 'object',
+        required: ['receivedAt', ...RejectedEvent.required],
+        properties: {
+          receivedAt: time,
+          ...RejectedEvent.properties,
+          event: { type: 'string', description: 'The exact text of the event, if the server keeps rejected events.' },
+        },
+      },
+    },
+  },
+} as const
+
 export const Health = {
   type: 'object',
   required: ['status'],

@@ -126,6 +126,8 @@ const good: Record<string, (key: string) => Sent> = {
   'GET /v1/maps/content': (key) => get(content1, key),
   'GET /v1/stats': (key) => get('/v1/stats', key),
   'GET /v1/builds': (key) => get('/v1/builds', key),
+  'GET /v1/activity': (key) => get('/v1/activity', key),
+  'GET /v1/rejected': (key) => get('/v1/rejected?limit=1', key),
   'GET /livez': () => ({ method: 'GET', path: '/livez' }),
   'GET /readyz': () => ({ method: 'GET', path: '/readyz' }),
   'GET /openapi.json': () => ({ method: 'GET', path: '/openapi.json' }),

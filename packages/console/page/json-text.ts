@@ -1,0 +1,78 @@
+/** What a token of JSON is, for its colour. */
+export type JsonTokenKind = 'name' | 'string' | 'number' | 'literal' | 'punctuation'
+
+/** A token in its exact spelling. Punctuation comes with the space and line breaks around it. */
+export interface JsonToken {
+  kind: JsonTokenKind
+  text: string
+}
+
+/** What is nested deeper stays on one line: indentation at every depth would take space by its square. */
+const indentedLevelsMax = 64
+/** A list of scalars up to this length stays on one line. */
+const shortListCharsMax = 60
+
+const token = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+|"/g
+const flatList = /^\[(?:[^[\]{}"]|"[^"\\]*(?:\\.[^"\\]*)*")*\]/
+
+/**
+ * Indents a JSON text by two spaces a level. Only the space between tokens changes: numbers, escapes and the order of
+ * members stay as they were sent. Never throws: text that is not JSON is broken at its punctuation.
+ */
+export function indentJson(text: string): JsonToken[] {
+  const tokens: JsonToken[] = []
+  let before = ''
+  let depth = 0
+  let shortListEnd = 0
+  for (const { 0: spelling, index } of text.matchAll(token)) {
+    const isInline = index < shortListEnd || depth > indentedLevelsMax
+    if (spelling === '[' && !isInline) shortListEnd = index + shortListLength(text, index)
+    const levels = isCloser(spelling) ? Math.max(0, depth - 1) : depth
+    add('punctuation', spaceBetween(before, spelling, isInline ? undefined : `\n${'  '.repeat(levels)}`))
+    // a string is a name if a colon follows
+    const last = tokens.at(-1)
+    if (spelling === ':' && last?.kind === 'string') last.kind = 'name'
+    add(kindOf(spelling), spelling)
+    depth = levels + (isOpener(spelling) ? 1 : 0)
+    before = spelling
+  }
+  return tokens
+
+  function add(kind: JsonTokenKind, text: string): void {
+    const last = tokens.at(-1)
+    if (kind === 'punctuation' && last?.kind === kind) last.text += text
+    else if (text !== '') tokens.push({ kind, text })
+  }
+}
+
+/** `lineBreak` is undefined where everything stays on one line. */
+function spaceBetween(before: string, next: string, lineBreak: string | undefined): string {
+  if (before === ':') return ' '
+  if (before === ',') return isCloser(next) ? '' : (lineBreak ?? ' ')
+  if (isOpener(before) !== isCloser(next)) return lineBreak ?? ''
+  return ''
+}
+
+function kindOf(spelling: string): JsonTokenKind {
+  if (spelling.startsWith('"')) return 'string'
+  if (/^[{}[\],:]/.test(spelling)) return 'punctuation'
+  return /^(true|false|null)$/.test(spelling) ? 'literal' : 'number'
+}
+
+function isOpener(spelling: string): boolean {
+  return spelling === '{' || spelling === '['
+}
+
+function isCloser(spelling: string): boolean {
+  return spelling === '}' || spelling === ']'
+}
+
+/** 0 if the list that begins there is longer, or holds lists or objects. */
+function shortListLength(text: string, index: number): number {
+  return flatList.exec(text.slice(index, index + shortListCharsMax))?.[0].length ?? 0
+}
+
+/** The indented text as a whole, to be copied. */
+export function joinTokens(tokens: readonly JsonToken[]): string {
+  return tokens.map(({ text }) => text).join('')
+}

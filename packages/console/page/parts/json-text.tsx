@@ -1,0 +1,18 @@
+import { useMemo } from 'preact/hooks'
+import { indentJson, joinTokens } from '../json-text.ts'
+import './json-text.css'
+
+/** So many elements appear without a noticeable pause; a longer text appears without colours. */
+const colouredTokensMax = 4_000
+
+/** JSON, indented and coloured; what is spelled stays as it is. */
+export function JsonText({ text }: { text: string }) {
+  const tokens = useMemo(() => indentJson(text), [text])
+  return (
+    <pre class="json">
+      {tokens.length > colouredTokensMax
+        ? joinTokens(tokens)
+        : tokens.map(({ kind, text }) => (kind === 'punctuation' ? text : <span class={kind}>{text}</span>))}
+    </pre>
+  )
+}

@@ -1,0 +1,66 @@
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { extname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+
+/** A file of the page, in the form that is sent. */
+export interface PageFile {
+  contentType: string
+  identity: Encoded
+  gzip: Encoded
+}
+
+/** Bytes and their strong entity tag, which differs between encodings (RFC 9110 section 8.8.3.3). */
+export interface Encoded {
+  bytes: Buffer
+  tag: string
+}
+
+/** Files of other types, such as source maps, are not served. */
+const contentTypes = new Map([
+  ['.css', 'text/css; charset=utf-8'],
+  ['.html', 'text/html; charset=utf-8'],
+  ['.js', 'text/javascript; charset=utf-8'],
+])
+
+/** The folder of the built page: beside this file in the build, and found from the sources too. */
+const pageDirectory = fileURLToPath(new URL('../dist/page/', import.meta.url))
+
+/**
+ * Reads and compresses the files of the page, by path below `/console/`; the page itself is at the empty path.
+ *
+ * @throws an `Error` with the code `console-not-built` without a built page
+ */
+export function readPage(directory = pageDirectory): ReadonlyMap<string, PageFile> {
+  const files = new Map<string, PageFile>()
+  for (const name of listFiles(directory)) {
+    const contentType = contentTypes.get(extname(name))
+    if (contentType !== undefined) files.set(name, encode(readFileSync(join(directory, name)), contentType))
+  }
+  const index = files.get('index.html')
+  if (!index) throw notBuilt(directory)
+  return files.set('', index)
+}
+
+function listFiles(directory: string): string[] {
+  try {
+    return readdirSync(directory)
+  } catch (error) {
+    throw notBuilt(directory, error)
+  }
+}
+
+function notBuilt(directory: string, cause?: unknown): Error {
+  const message = `The console has no page in ${directory}: install @ingest/console again, or build it.`
+  return Object.assign(new Error(message, { cause }), { code: 'console-not-built' })
+}
+
+function encode(bytes: Buffer, contentType: string): PageFile {
+  const hash = createHash('sha256').update(bytes).digest('base64url')
+  return {
+    contentType,
+    identity: { bytes, tag: `"${hash}"` },
+    gzip: { bytes: gzipSync(bytes, { level: 9 }), tag: `"${hash}-gzip"` },
+  }
+}

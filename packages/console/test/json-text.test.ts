@@ -1,0 +1,84 @@
+import t from 'tap'
+import { indentJson, joinTokens } from '../page/json-text.ts'
+
+const indent = (text: string) => joinTokens(indentJson(text))
+
+t.test('members and elements stand on lines of their own', async (t) => {
+  t.equal(
+    indent('{"a":1,"b":{"c":"x"},"d":[{"e":null},{}],"f":[],"g":""}'),
+    `{
+  "a": 1,
+  "b": {
+    "c": "x"
+  },
+  "d": [
+    {
+      "e": null
+    },
+    {}
+  ],
+  "f": [],
+  "g": ""
+}`,
+  )
+  t.equal(indent(' {\t"a" :\r\n 1 } '), '{\n  "a": 1\n}', 'whatever space was there')
+  t.equal(indent('"alone"'), '"alone"')
+  t.equal(indent(''), '')
+})
+
+t.test('a short list of scalars stays on one line', async (t) => {
+  t.equal(indent('{"position":[12.50,-3,"a]\\"b"],"z":1}'), '{\n  "position": [12.50, -3, "a]\\"b"],\n  "z": 1\n}')
+  t.equal(indent('[1,[2],{"a":[3]}]'), '[\n  1,\n  [2],\n  {\n    "a": [3]\n  }\n]')
+  const long = Array.from({ length: 30 }, (_, index) => 100 + index)
+  t.equal(indent(JSON.stringify(long)), JSON.stringify(long, null, 2))
+})
+
+t.test('numbers, escapes, order and repeated members stay as they were sent', async (t) => {
+  const spellings = [
+    '123456789012345678901234567890',
+    '1E400',
+    '-0',
+    '1.50',
+    '"\\u0041\\/"',
+    '"a,b:{}[] \\" \\\\"',
+    '"🎮"',
+  ]
+  for (const spelling of spellings) {
+    t.equal(
+      indent(`{"b":${spelling},"a":${spelling},"a":1}`),
+      `{\n  "b": ${spelling},\n  "a": ${spelling},\n  "a": 1\n}`,
+    )
+  }
+})
+
+t.test('only space changes', async (t) => {
+  const text = String.raw`{"x":[[1,2,[3]],{"y":"\"","z":[]}],"deep":${'['.repeat(200)}${']'.repeat(200)}}`
+  t.equal(indent(text).replace(/\s/g, ''), text)
+  t.strictSame(JSON.parse(indent(text)), JSON.parse(text))
+})
+
+t.test('the text of a million levels is not indented at each', async (t) => {
+  const levels = 1_000_000
+  t.ok(indent('['.repeat(levels) + ']'.repeat(levels)).length < 3 * levels)
+})
+
+t.test('each token has its kind', async (t) => {
+  t.strictSame(indentJson('{"a":"b","c":[1,true]}'), [
+    { kind: 'punctuation', text: '{\n  ' },
+    { kind: 'name', text: '"a"' },
+    { kind: 'punctuation', text: ': ' },
+    { kind: 'string', text: '"b"' },
+    { kind: 'punctuation', text: ',\n  ' },
+    { kind: 'name', text: '"c"' },
+    { kind: 'punctuation', text: ': [' },
+    { kind: 'number', text: '1' },
+    { kind: 'punctuation', text: ', ' },
+    { kind: 'literal', text: 'true' },
+    { kind: 'punctuation', text: ']\n}' },
+  ])
+})
+
+t.test('text that is not JSON does not throw', async (t) => {
+  for (const text of ['}}}', '{"a', 'a b', '"\\', '[1,]', ':', ']['.repeat(10)])
+    t.doesNotThrow(() => indent(text), text)
+})

@@ -1,0 +1,287 @@
+import { IngestError, type IssueCode } from '../error.ts'
+import type { Slice } from '../json/json-scanner.ts'
+import type { BatchResult, RejectedEvent } from './batch.ts'
+
+/** Outcomes of the events of a project in one minute. */
+export interface ActivityMinute {
+  /** When the minute began, in milliseconds since 1970. */
+  at: number
+  accepted: number
+  duplicates: number
+  rejected: number
+}
+
+/** What one process received for a project. */
+export interface Activity {
+  /** Since when it has counted, in milliseconds since 1970. */
+  since: number
+  /** The live servers of the store, each of which counts for itself; 1 where they are not counted. */
+  servers: number
+  /** Of the last 60 minutes, those with events, oldest first. */
+  minutes: ActivityMinute[]
+}
+
+/** An event that was rejected lately. */
+export interface RecentRejection extends RejectedEvent {
+  /** In milliseconds since 1970. */
+  receivedAt: number
+  /** Its exact text, where rejected events are kept. */
+  event?: string
+}
+
+/** Rejected events with the same issue. */
+export interface RejectionGroup {
+  code: IssueCode
+  /** The JSON Pointer of the issue, with `*` in place of array indexes. */
+  path: string
+  /** That of the newest event. */
+  message: string
+  /** How many of the events have the issue. */
+  count: number
+  /** When the newest was received, in milliseconds since 1970. */
+  lastAt: number
+}
+
+/** The rejected events of a project that one process remembers. */
+export interface RecentRejections {
+  /** Since when it has counted, in milliseconds since 1970. */
+  since: number
+  /** The events rejected since then, remembered or not. */
+  total: number
+  /** The 100 most frequent issues of all that are remembered, most frequent first. */
+  groups: RejectionGroup[]
+  /** Newest first. */
+  rejected: RecentRejection[]
+}
+
+export interface RejectedOptions {
+  /** The most events, 1 to 1,000. Default: 100. `groups` does not depend on it. */
+  limit?: number
+}
+
+/** Reads what happened lately to the events of one project, in the memory of one process. */
+export interface RecentOutcomesReader {
+  /** Outcomes by minute. */
+  getActivity(): Promise<Activity>
+  /**
+   * The last rejected events, at most 1,000 and 1 MiB of them. Of all projects together 32 MiB are remembered: the one
+   * that sent nothing for the longest time is forgotten first.
+   *
+   * @throws {IngestError} `invalid-argument`
+   */
+  listRejected(options?: RejectedOptions): Promise<RecentRejections>
+}
+
+/** Counts the outcomes of batches and remembers rejected events, by project. */
+export interface RecentOutcomes {
+  /** Copies the bytes of rejected events, if they are kept: the body may be transferred to another thread. */
+  copyEvents(body: Uint8Array, slices: readonly Slice[]): RejectedCopies
+  /** Adds the outcome of one batch, received at a time in milliseconds since 1970. */
+  record(projectId: string, receivedAt: number, result: BatchResult, copies: RejectedCopies): void
+  readerOf(projectId: string): RecentOutcomesReader
+}
+
+/** The bytes of each rejected event of a batch; empty if they are not kept. */
+export type RejectedCopies = readonly Uint8Array[]
+
+/** How much is remembered. */
+export interface RecentOutcomesBounds {
+  projectEventsMax: number
+  /** Of rejected events. */
+  projectBytesMax: number
+  /** Of all projects, {@link projectBytes} for each included. */
+  bytesMax: number
+}
+
+export interface RecentOutcomesOptions {
+  /** In milliseconds since 1970. */
+  now: () => number
+  startedAt: number
+  serverCount: () => number
+  keepEvents: boolean
+  bounds?: RecentOutcomesBounds
+}
+
+const defaultBounds: RecentOutcomesBounds = {
+  projectEventsMax: 1_000,
+  projectBytesMax: 1_048_576,
+  bytesMax: 33_554_432,
+}
+
+const minuteMs = 60_000
+const minutesKept = 60
+const groupsMax = 100
+const limitMax = 1_000
+const limitDefault = 100
+
+/** About what a project takes without rejected events. */
+export const projectBytes = 4_096
+/** About what the objects of a rejected event and of an issue take, without their texts. */
+const rejectionBytes = 300
+const issueBytes = 100
+
+/** What is remembered of one project. */
+interface Recent {
+  since: number
+  /** By the minute modulo 60, so that a clock that goes backwards needs no care. */
+  minutes: (ActivityMinute | undefined)[]
+  total: number
+  /** Oldest first. */
+  kept: KeptRejection[]
+  /** Of `kept`. */
+  bytes: number
+}
+
+interface KeptRejection {
+  rejection: Omit<RecentRejection, 'event'>
+  event: Uint8Array | undefined
+  bytes: number
+}
+
+export function createRecentOutcomes({
+  now,
+  startedAt,
+  serverCount,
+  keepEvents,
+  bounds = defaultBounds,
+}: RecentOutcomesOptions): RecentOutcomes {
+  /** The one that sent nothing for the longest time first. */
+  const recentByProject = new Map<string, Recent>()
+  let newest: Recent | undefined
+  let bytes = 0
+  /** When a project was forgotten last: of any other project nothing is known of the time before. */
+  let forgottenAt = startedAt
+
+  function touch(projectId: string): Recent {
+    const existing = recentByProject.get(projectId)
+    if (existing && existing === newest) return existing
+    const recent = existing ?? { since: forgottenAt, minutes: [], total: 0, kept: [], bytes: 0 }
+    if (existing) recentByProject.delete(projectId)
+    else bytes += projectBytes
+    recentByProject.set(projectId, recent)
+    newest = recent
+    return recent
+  }
+
+  function forgetOldest(receivedAt: number): void {
+    for (const [projectId, recent] of recentByProject) {
+      if (bytes <= bounds.bytesMax) return
+      recentByProject.delete(projectId)
+      bytes -= projectBytes + recent.bytes
+      forgottenAt = receivedAt
+    }
+  }
+
+  function keep(recent: Recent, rejection: KeptRejection['rejection'], copy: Uint8Array | undefined): void {
+    const kept = toKept(rejection, copy, bounds.projectBytesMax)
+    if (kept.bytes > bounds.projectBytesMax) return
+    recent.kept.push(kept)
+    recent.bytes += kept.bytes
+    while (recent.kept.length > bounds.projectEventsMax || recent.bytes > bounds.projectBytesMax) {
+      recent.bytes -= recent.kept.shift()?.bytes ?? 0
+    }
+  }
+
+  return {
+    copyEvents(body, slices) {
+      return keepEvents ? slices.map(({ start, end }) => copyOf(body, start, end)) : []
+    },
+
+    record(projectId, receivedAt, { accepted, duplicates, rejected }, copies) {
+      if (accepted + duplicates + rejected.length === 0) return
+      const recent = touch(projectId)
+      const minute = minuteOf(recent, receivedAt)
+      minute.accepted += accepted
+      minute.duplicates += duplicates
+      minute.rejected += rejected.length
+      recent.total += rejected.length
+      const bytesBefore = recent.bytes
+      for (let i = 0; i < rejected.length; i++) {
+        keep(recent, { receivedAt, ...(rejected[i] as RejectedEvent) }, copies[i])
+      }
+      bytes += recent.bytes - bytesBefore
+      if (bytes > bounds.bytesMax) forgetOldest(receivedAt)
+    },
+
+    readerOf: (projectId) => ({
+      async getActivity() {
+        const recent = recentByProject.get(projectId)
+        return {
+          since: recent?.since ?? forgottenAt,
+          servers: serverCount(),
+          minutes: recent ? lastMinutes(recent, now()) : [],
+        }
+      },
+
+      async listRejected({ limit = limitDefault } = {}) {
+        if (!(Number.isInteger(limit) && limit >= 1 && limit <= limitMax)) {
+          throw new IngestError('invalid-argument', `limit must be a number of events from 1 to ${limitMax}.`)
+        }
+        const { since, total, kept } = recentByProject.get(projectId) ?? { since: forgottenAt, total: 0, kept: [] }
+        const newestFirst = kept.toReversed()
+        const rejected = newestFirst.slice(0, limit).map(toRecentRejection)
+        return { since, total, groups: toGroups(newestFirst), rejected }
+      },
+    }),
+  }
+}
+
+/** A copy in memory of its own: a small part of a shared pool would keep all of the pool. */
+function copyOf(body: Uint8Array, start: number, end: number): Uint8Array {
+  const copy = new Uint8Array(end - start)
+  copy.set(body.subarray(start, end))
+  return copy
+}
+
+/** Without the event if that is too large. */
+function toKept(rejection: KeptRejection['rejection'], copy: Uint8Array | undefined, bytesMax: number): KeptRejection {
+  let bytes = rejectionBytes + 2 * (rejection.eventId?.length ?? 0)
+  for (const { path, message } of rejection.issues) bytes += issueBytes + 2 * (path.length + message.length)
+  if (!copy || bytes + copy.length > bytesMax) return { rejection, event: undefined, bytes }
+  return { rejection, event: copy, bytes: bytes + copy.length }
+}
+
+/** The counts of the minute of a time. */
+function minuteOf({ minutes }: Recent, time: number): ActivityMinute {
+  const number = Math.floor(time / minuteMs)
+  const at = number * minuteMs
+  const slot = number % minutesKept
+  const existing = minutes[slot]
+  if (existing?.at === at) return existing
+  const minute = { at, accepted: 0, duplicates: 0, rejected: 0 }
+  minutes[slot] = minute
+  return minute
+}
+
+function lastMinutes({ minutes }: Recent, time: number): ActivityMinute[] {
+  return minutes
+    .filter((minute) => minute !== undefined && minute.at <= time && minute.at > time - minutesKept * minuteMs)
+    .map((minute) => ({ ...(minute as ActivityMinute) }))
+    .sort((a, b) => a.at - b.at)
+}
+
+function toRecentRejection({ rejection, event }: KeptRejection): RecentRejection {
+  return event ? { ...rejection, event: Buffer.from(event.buffer).toString() } : { ...rejection }
+}
+
+/** Each event counts once in a group, however many of its issues belong to it. */
+function toGroups(newestFirst: readonly KeptRejection[]): RejectionGroup[] {
+  const groups = new Map<string, { group: RejectionGroup; last: KeptRejection }>()
+  for (const kept of newestFirst) {
+    const { receivedAt, issues } = kept.rejection
+    for (const { code, path: exactPath, message } of issues) {
+      const path = exactPath.replaceAll(/\/(?:0|[1-9]\d*)(?=\/|$)/g, '/*')
+      const name = `${code} ${path}`
+      const existing = groups.get(name)
+      if (!existing) groups.set(name, { group: { code, path, message, count: 1, lastAt: receivedAt }, last: kept })
+      else if (existing.last !== kept) {
+        existing.group.count++
+        existing.last = kept
+      }
+    }
+  }
+  return [...groups.values()]
+    .map(({ group }) => group)
+    .sort((a, b) => b.count - a.count)
+    .slice(0, groupsMax)
+}
