@@ -1,4 +1,5 @@
 import type { Api } from '../api/api.ts'
+import { createWhereCalls } from './where.ts'
 
 /** What a call of the worker works with. */
 export interface CallContext<Progress = never> {
@@ -13,6 +14,7 @@ export function createCalls() {
   return {
     /** Whether the worker runs. */
     ping: async (_argument: null, _context: CallContext) => 'pong',
+    ...createWhereCalls(),
   }
 }
 

@@ -117,6 +117,8 @@ async function readResponse(state: ReadingState, { buildId, from }: Reading, { a
   if (state.until === undefined && !Number.isNaN(date)) state.until = date + 1_000
   try {
     for await (const lines of readLines(response.body as ReadableStream<Uint8Array>)) {
+      // a cancelled call must not add what its successor reads again
+      signal.throwIfAborted()
       for (const line of lines) addLine(state, line)
     }
   } catch {

@@ -1,0 +1,11 @@
+const units = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 6 })
+
+/** A coordinate or a length of the map: `-1,250`, `0.25`. */
+export function formatUnits(value: number): string {
+  return units.format(value).replace('-', '−')
+}
+
+/** `120 to 125`. */
+export function formatBounds(from: number, to: number): string {
+  return `${formatUnits(from)} to ${formatUnits(to)}`
+}
