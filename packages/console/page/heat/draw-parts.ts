@@ -13,7 +13,12 @@ export type PartCanvas = Pick<
 >
 
 /** Draws what of the parts is in the viewport, in CSS pixels; parts below half a pixel are left out. */
-export function drawParts(canvas: PartCanvas, { corners, length }: Footprints, view: Viewport & Size, colors: PartColors) {
+export function drawParts(
+  canvas: PartCanvas,
+  { corners, length }: Footprints,
+  view: Viewport & Size,
+  colors: PartColors,
+) {
   const { x, y, unitsPerPixel, width, height } = view
   canvas.fillStyle = colors.fill
   canvas.strokeStyle = colors.line

@@ -76,7 +76,9 @@ export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
     const isPlace = places.mask((name) => placeId === undefined || name === '' || name === placeId)
     return (i) => {
       const at = times[i] as number
-      return at >= from && at <= to && isType[types.indexes[i] as number] === 1 && isPlace[places.indexes[i] as number] === 1
+      return (
+        at >= from && at <= to && isType[types.indexes[i] as number] === 1 && isPlace[places.indexes[i] as number] === 1
+      )
     }
   }
 

@@ -91,7 +91,8 @@ function absolute(vector: Vector): Vector {
 }
 
 function positionOf(members: Members, size: Vector): Vector | undefined {
-  const named = members.position ?? members.Position ?? members.pos ?? members.cframe ?? members.CFrame ?? members.center
+  const named =
+    members.position ?? members.Position ?? members.pos ?? members.cframe ?? members.CFrame ?? members.center
   if (named !== undefined) return vectorOf(named) ?? vectorOf((named as Members | null)?.position)
   const own = vectorOf(members)
   // rectangles of two dimensions have their position at a corner, in all editors of tiles

@@ -33,7 +33,12 @@ export function fit({ left, top, right, bottom }: Box, size: Size): Viewport {
 }
 
 /** Factors over 1 show less of the map. What is at `at` (pixels) stays there. */
-export function zoom(viewport: Viewport, factor: number, size: Size, at = { x: size.width / 2, y: size.height / 2 }): Viewport {
+export function zoom(
+  viewport: Viewport,
+  factor: number,
+  size: Size,
+  at = { x: size.width / 2, y: size.height / 2 },
+): Viewport {
   const unitsPerPixel = Math.min(1e9, Math.max(1e-6, viewport.unitsPerPixel / factor))
   const change = viewport.unitsPerPixel - unitsPerPixel
   return {

@@ -166,11 +166,20 @@ function pixelOf([red, green, blue]: readonly [number, number, number]): number 
   return ((Math.round(opacity * 255) << 24) | (blue << 16) | (green << 8) | red) >>> 0
 }
 
+/** A point of the canvas as a point of the plot. */
+export function toPlot({ x, y }: { x: number; y: number }): { x: number; y: number } {
+  return { x: x - margins.left, y: y - margins.top }
+}
+
 /** The cell under a point of the canvas. */
-export function cellUnder(counts: Counts, viewport: Viewport, size: Size, at: { x: number; y: number }): Cell | undefined {
+export function cellUnder(
+  counts: Counts,
+  viewport: Viewport,
+  size: Size,
+  at: { x: number; y: number },
+): Cell | undefined {
   const plot = plotOf(size)
-  const x = at.x - margins.left
-  const y = at.y - margins.top
+  const { x, y } = toPlot(at)
   if (x < 0 || y < 0 || x >= plot.width || y >= plot.height) return undefined
   const { left, top } = boxOf(viewport, plot)
   return cellAt(counts, left + x * viewport.unitsPerPixel, top + y * viewport.unitsPerPixel)

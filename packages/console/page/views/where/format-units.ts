@@ -9,3 +9,10 @@ export function formatUnits(value: number): string {
 export function formatBounds(from: number, to: number): string {
   return `${formatUnits(from)} to ${formatUnits(to)}`
 }
+
+/** `z` for `/position/z`: short where the whole pointer stands elsewhere. */
+export function nameOf(pointer: string): string {
+  const name = pointer.slice(pointer.lastIndexOf('/') + 1)
+  // the index of an array is no name
+  return /^\d+$/.test(name) ? pointer : name
+}

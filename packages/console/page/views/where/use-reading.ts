@@ -2,7 +2,7 @@ import { useContext, useEffect, useMemo, useState } from 'preact/hooks'
 import type { RequestError } from '../../api/request-error.ts'
 import { ConnectionContext, repeat } from '../../api/use-api.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { ReadProgress } from '../../worker/where.ts'
+import type { ReadProgress } from '../../worker/where-calls.ts'
 
 /** `bounded`: there may be more, which is read when asked for; `full`: more does not fit. */
 export type ReadingStatus = 'reading' | 'stopped' | 'bounded' | 'full' | 'end' | 'failed'

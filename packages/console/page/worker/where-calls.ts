@@ -1,12 +1,19 @@
-import type { Api } from '../api/api.ts'
 import { parseEventLine, readLines } from '../api/event-lines.ts'
 import { RequestError } from '../api/request-error.ts'
 import { drawParts, type PartColors } from '../heat/draw-parts.ts'
-import type { Grid } from "../heat/grid.ts"
-import { type CountedEvents, createHeatEvents, type EventSummary, type HeatEvents, type Selection } from '../heat/heat-events.ts'
+import type { Grid } from '../heat/grid.ts'
+import {
+  type CountedEvents,
+  createHeatEvents,
+  type EventSummary,
+  type HeatEvents,
+  type Selection,
+} from '../heat/heat-events.ts'
 import { type Axis, type Footprints, findParts, footprintsOf, type Parts } from '../heat/parts.ts'
 import type { Box, Size, Viewport } from '../heat/viewport.ts'
-import type { CallContext } from './calls.ts'
+import type { CallContext } from './call-context.ts'
+import { fetchMapBytes, type MapVersion } from './map-calls.ts'
+import type { LoadProgress } from './read-body.ts'
 
 /** The events to read. A reading with another number starts over. */
 export interface Reading {
@@ -75,16 +82,12 @@ export function createWhereCalls() {
     whereExtent: async (selection: Selection): Promise<Box | undefined> => reading?.events.extent(selection),
 
     /** Downloads a map and finds its parts; undefined if it is not JSON. */
-    whereFindParts: async (
-      { buildId, placeId }: { buildId: string; placeId: string },
-      { api, signal }: CallContext,
-    ): Promise<number | undefined> => {
+    whereFindParts: async (map: MapVersion, context: CallContext<LoadProgress>): Promise<number | undefined> => {
       parts = undefined
       footprints = undefined
-      const map = await fetchMap(api, { buildId, placeId }, signal)
-      if (map === undefined) return undefined
-      parts = findParts(map)
-      return parts.length
+      const bytes = await fetchMapBytes(map, context)
+      parts = parseParts(bytes)
+      return parts?.length
     },
 
     /** The parts as seen with these axes across and down. */
@@ -135,17 +138,9 @@ function addLine(state: ReadingState, line: string): void {
 }
 
 /** Undefined if the map is not JSON. */
-async function fetchMap(api: Api, query: { buildId: string; placeId: string }, signal: AbortSignal): Promise<unknown> {
-  const response = await api.fetch('v1/maps/content', { query, signal })
-  let text: string
+function parseParts(bytes: Uint8Array): Parts | undefined {
   try {
-    text = await response.text()
-  } catch {
-    signal.throwIfAborted()
-    throw new RequestError('offline', 'The download broke off.')
-  }
-  try {
-    return JSON.parse(text)
+    return findParts(JSON.parse(new TextDecoder().decode(bytes)))
   } catch {
     return undefined
   }
