@@ -105,7 +105,9 @@ function vectorOf(value: unknown): Vector | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   if (Array.isArray(value)) {
     const isVector = (value.length === 2 || value.length === 3 || value.length === 12) && value.every(isNumber)
-    return isVector ? [value[0], value[1], value.length === 2 ? Number.NaN : value[2]] : undefined
+    return isVector
+      ? [value[0] as number, value[1] as number, (value[2] as number | undefined) ?? Number.NaN]
+      : undefined
   }
   const { x, y, z, X = x, Y = y, Z = z } = value as Members
   if (!isNumber(X) || !(isNumber(Y) || isNumber(Z))) return undefined

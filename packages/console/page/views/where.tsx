@@ -30,7 +30,10 @@ export function WhereView({ address }: { address: Address }) {
             <BuildChoice {...{ list: byFreeze(list), isCut: next !== null, build }} />
             {build.frozenAt === null ? (
               <Notice kind="empty">
-                This build is open: no event names it yet. <button onClick={builds.reload}>Look again</button>
+                This build is open: no event names it yet.{' '}
+                <button type="button" onClick={builds.reload}>
+                  Look again
+                </button>
               </Notice>
             ) : (
               <FrozenBuild key={build.buildId} {...{ build, where }} />

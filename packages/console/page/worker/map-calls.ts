@@ -95,7 +95,8 @@ const heldBytesMax = 8 << 20
 /** The bytes of a complete map. */
 export async function fetchMapBytes(
   map: MapVersion,
-  context: CallContext<LoadProgress>): Promise<Uint8Array<ArrayBuffer>> {
+  context: CallContext<LoadProgress>,
+): Promise<Uint8Array<ArrayBuffer>> {
   const response = await fetchContent(map, context)
   const bytes = new Uint8Array(map.size)
   let length = 0

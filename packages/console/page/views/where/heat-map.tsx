@@ -33,7 +33,7 @@ const zoomStep = 1.4
 /** Events by cell on a canvas, over the parts of the map. */
 export function HeatMap(props: HeatMapProps) {
   const { call, selection, events, parts, scale, cell, onCell, onCounts } = props
-  const frame = useRef<HTMLDivElement>(null)
+  const frame = useRef<HTMLDivElement | null>(null)
   const size = useSize(frame)
   const plot = useMemo(() => size && plotOf(size), [size])
   const { viewport, setViewport, fitAll } = useViewport(props, plot)
@@ -71,13 +71,13 @@ export function HeatMap(props: HeatMapProps) {
 
   return (
     <div class="heat-map">
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the map is used by keys */}
       <div
         ref={frame}
         class="heat-frame"
         role="application"
         aria-label="Heat map"
         aria-describedby="heat-keys"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: an application takes keys
         tabIndex={0}
         onKeyDown={press}
       >

@@ -38,12 +38,12 @@ export function useMapParts(
     if (!isLoading || !map || loaded?.digest === digest) return
     const ending = new AbortController()
     const { signal } = ending
-    async function load(): Promise<undefined> {
+    async function load(map: MapStatus): Promise<undefined> {
       const count = await call('whereFindParts', map, { signal })
       setError(undefined)
       setLoaded({ digest: digest as string, isJson: count !== undefined })
     }
-    void repeat(load, { connection, signal, onError: setError })
+    void repeat(() => load(map), { connection, signal, onError: setError })
     return () => ending.abort()
   }, [call, digest, isLoading])
 

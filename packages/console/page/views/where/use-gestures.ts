@@ -1,4 +1,5 @@
-import { type RefObject, useEffect, useRef } from 'preact/hooks'
+import type { RefObject } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
 
 /** What a person does to the map, in CSS pixels of the element. */
 export interface Gestures {
@@ -10,7 +11,7 @@ export interface Gestures {
 }
 
 /** Dragging, pinching and the wheel. */
-export function useGestures(element: RefObject<HTMLElement>, gestures: Gestures): void {
+export function useGestures(element: RefObject<HTMLElement | null>, gestures: Gestures): void {
   const latest = useRef(gestures)
   latest.current = gestures
   useEffect(() => {
@@ -19,7 +20,7 @@ export function useGestures(element: RefObject<HTMLElement>, gestures: Gestures)
   }, [])
 }
 
-function listen(target: HTMLElement, latest: RefObject<Gestures>): () => void {
+function listen(target: HTMLElement, latest: { current: Gestures }): () => void {
   const ending = new AbortController()
   const { signal } = ending
   const pointers = new Map<number, { x: number; y: number }>()
@@ -34,10 +35,10 @@ function listen(target: HTMLElement, latest: RefObject<Gestures>): () => void {
       const before = middleOf(pointers)
       pointers.set(event.pointerId, at)
       const after = middleOf(pointers)
-      latest.current?.onPan(after.x - before.x, after.y - before.y)
-      if (before.spread > 0 && after.spread > 0) latest.current?.onZoom(after.spread / before.spread, after)
+      latest.current.onPan(after.x - before.x, after.y - before.y)
+      if (before.spread > 0 && after.spread > 0) latest.current.onZoom(after.spread / before.spread, after)
     }
-    latest.current?.onPoint(at)
+    latest.current.onPoint(at)
   }
 
   target.addEventListener('pointermove', move, { signal })
@@ -53,13 +54,13 @@ function listen(target: HTMLElement, latest: RefObject<Gestures>): () => void {
   for (const name of ['pointerup', 'pointercancel'] as const) {
     target.addEventListener(name, ({ pointerId }) => void pointers.delete(pointerId), { signal })
   }
-  target.addEventListener('pointerleave', () => latest.current?.onPoint(undefined), { signal })
+  target.addEventListener('pointerleave', () => latest.current.onPoint(undefined), { signal })
   target.addEventListener(
     'wheel',
     (event) => {
       event.preventDefault()
       const pixels = event.deltaY * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1)
-      latest.current?.onZoom(Math.exp(-pixels / 400), placeOf(event))
+      latest.current.onZoom(Math.exp(-pixels / 400), placeOf(event))
     },
     { signal, passive: false },
   )
