@@ -25,10 +25,10 @@ export interface Cell extends Box {
   count: number
 }
 
-const cellPixels = 7
+const cellPixels = 5
 const cellsMax = 100_000
 
-/** Cells for what is shown, of a round number of units: at least 7 pixels, and at most 100,000 of them. */
+/** Cells for what is shown, of a round number of units: at least 5 pixels, and at most 100,000 of them. */
 export function gridOf(box: Box, unitsPerPixel: number): Grid {
   let cell = niceStep(cellPixels * unitsPerPixel)
   for (;;) {

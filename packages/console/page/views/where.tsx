@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact'
 import { useMemo } from 'preact/hooks'
 import type { Address } from '../address.ts'
 import type { Api } from '../api/api.ts'
@@ -25,19 +26,17 @@ export function WhereView({ address }: { address: Address }) {
       {({ builds: list, next }) => {
         const build = chooseBuild(list, where.buildId)
         if (!build) return <Notice kind="empty">No builds yet: send events with a buildId, or publish a map.</Notice>
+        const buildChoice = <BuildChoice {...{ list: byFreeze(list), isCut: next !== null, build }} />
+        if (build.frozenAt !== null) return <FrozenBuild key={build.buildId} {...{ build, where, buildChoice }} />
         return (
           <>
-            <BuildChoice {...{ list: byFreeze(list), isCut: next !== null, build }} />
-            {build.frozenAt === null ? (
-              <Notice kind="empty">
-                This build is open: no event names it yet.{' '}
-                <button type="button" onClick={builds.reload}>
-                  Look again
-                </button>
-              </Notice>
-            ) : (
-              <FrozenBuild key={build.buildId} {...{ build, where }} />
-            )}
+            <div class="controls">{buildChoice}</div>
+            <Notice kind="empty">
+              This build is open: no event names it yet.{' '}
+              <button type="button" onClick={builds.reload}>
+                Look again
+              </button>
+            </Notice>
           </>
         )
       }}
@@ -48,7 +47,13 @@ export function WhereView({ address }: { address: Address }) {
 /** A build that is not listed, as its freeze is not known. */
 type AnyBuild = Omit<Build, 'frozenAt'> & { frozenAt: string | null | undefined }
 
-function FrozenBuild({ build: { buildId, frozenAt }, where }: { build: AnyBuild; where: WhereAddress }) {
+interface FrozenBuildProps {
+  build: AnyBuild
+  where: WhereAddress
+  buildChoice: ComponentChildren
+}
+
+function FrozenBuild({ build: { buildId, frozenAt }, where, buildChoice }: FrozenBuildProps) {
   const call = useWorker()
   const maps = useLoaded(
     (api, signal) => api.json<MapPage>('v1/maps', { query: { buildId, limit: 1_000 }, signal }),
@@ -57,7 +62,9 @@ function FrozenBuild({ build: { buildId, frozenAt }, where }: { build: AnyBuild;
   const change = (changes: Partial<WhereAddress>) => go({ ...where, buildId, ...changes })
   return (
     <Content loaded={maps} what="list maps">
-      {({ maps }) => <BuildEvents {...{ call, buildId, frozenAt: frozenAt ?? undefined, maps, where, change }} />}
+      {({ maps }) => (
+        <BuildEvents {...{ call, buildId, frozenAt: frozenAt ?? undefined, maps, where, buildChoice, change }} />
+      )}
     </Content>
   )
 }
@@ -65,7 +72,7 @@ function FrozenBuild({ build: { buildId, frozenAt }, where }: { build: AnyBuild;
 function BuildChoice({ list, isCut, build }: { list: readonly Build[]; isCut: boolean; build: AnyBuild }) {
   const isListed = list.some(({ buildId }) => buildId === build.buildId)
   return (
-    <div class="controls">
+    <>
       <label>
         Build
         <select value={build.buildId} onChange={({ currentTarget }) => go({ buildId: currentTarget.value, types: [] })}>
@@ -80,7 +87,7 @@ function BuildChoice({ list, isCut, build }: { list: readonly Build[]; isCut: bo
       {isCut && (
         <p class="hint">The first 1,000 builds by name are listed: open others by their address, #/where?build=…</p>
       )}
-    </div>
+    </>
   )
 }
 

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
 import type { MapStatus } from '../../api/bodies.ts'
 import { formatCountOf } from '../../format.ts'
@@ -24,27 +25,39 @@ export interface BuildEventsProps {
   frozenAt: string | undefined
   maps: readonly MapStatus[]
   where: WhereAddress
+  /** Stands before the other choices. */
+  buildChoice: ComponentChildren
   change(changes: Partial<WhereAddress>): void
 }
 
 /** Reads the events of a build, and shows them as soon as there are any. */
 export function BuildEvents(props: BuildEventsProps) {
-  const { call, buildId, frozenAt, where } = props
+  const { call, buildId, frozenAt, maps, where, buildChoice, change } = props
   const named = [where.across, where.down].filter((pointer) => pointer !== undefined)
   // a pointer that is kept is not read again
   const [wanted, setWanted] = useState<readonly string[]>(named)
   const reading = useReading(call, { buildId, from: frozenAt, wanted })
   const { progress } = reading
   const pair = pairOf(where, progress)
+  const placeId = choosePlace(where.placeId, maps)
 
   function choosePair({ across, down }: PointerChoice): void {
     const isKept = [across, down].every((pointer) => progress?.pointers.includes(pointer))
     if (!isKept) setWanted([across, down])
-    props.change({ across, down })
+    change({ across, down })
   }
 
   return (
     <>
+      <div class="controls">
+        {buildChoice}
+        {progress && pair && (
+          <>
+            <PlaceChoice {...{ maps, placeId, places: progress.places }} onChoose={(placeId) => change({ placeId })} />
+            <PairFilter summary={progress} chosen={pair} onChoose={choosePair} />
+          </>
+        )}
+      </div>
       <ReadingLine reading={reading} />
       {progress?.events === 0 && reading.status === 'end' && (
         <Notice kind="empty">No event of this build is stored any more, or none is yet.</Notice>
@@ -52,7 +65,7 @@ export function BuildEvents(props: BuildEventsProps) {
       {progress && progress.events > 0 && !pair && (
         <NoCoordinates progress={progress} isReading={reading.status === 'reading'} onChoose={choosePair} />
       )}
-      {progress && pair && <Events {...props} {...{ progress, pair, choosePair }} />}
+      {progress && pair && <Events {...props} {...{ progress, pair, placeId }} />}
     </>
   )
 }
@@ -65,15 +78,14 @@ function pairOf({ across, down }: WhereAddress, progress: ReadProgress | undefin
 type EventsProps = BuildEventsProps & {
   progress: ReadProgress
   pair: PointerChoice
-  choosePair(pair: PointerChoice): void
+  placeId: string | undefined
 }
 
-function Events({ call, maps, where, change, progress, pair, choosePair }: EventsProps) {
+function Events({ call, maps, where, change, progress, pair, placeId }: EventsProps) {
   const [time, setTime] = useState<TimeChoice>({})
   const [scale, setScale] = useState<ScaleKind>('log')
   const [cell, setCell] = useState<Cell>()
   const [counts, setCounts] = useState<CountedEvents>()
-  const placeId = choosePlace(where.placeId, maps)
   const parts = useMapParts(
     call,
     maps.find((map) => map.placeId === placeId),
@@ -96,19 +108,15 @@ function Events({ call, maps, where, change, progress, pair, choosePair }: Event
   return (
     <>
       <div class="where">
-        <div>
-          <HeatMap
-            {...{ call, selection, scale, label, cell }}
-            events={progress.events}
-            parts={parts.found}
-            onCell={setCell}
-            onCounts={setCounts}
-          />
-          {counts && <Legend max={counts.max} cell={counts.cell} scale={scale} onScale={setScale} />}
-        </div>
+        <HeatMap
+          {...{ call, selection, scale, label, cell }}
+          events={progress.events}
+          parts={parts.found}
+          onCell={setCell}
+          onCounts={setCounts}
+        />
         <div class="where-filters">
-          <PlaceChoice {...{ maps, placeId, places: progress.places }} onChoose={(placeId) => change({ placeId })} />
-          <PairFilter summary={progress} chosen={pair} onChoose={choosePair} />
+          {counts && <Legend max={counts.max} cell={counts.cell} scale={scale} onScale={setScale} />}
           <TypeFilter types={progress.types} chosen={where.types} onChoose={(types) => change({ types })} />
           <TimeRange {...progress} chosen={time} onChoose={setTime} />
           <MapPartsLine parts={parts} placeId={placeId} />

@@ -26,19 +26,21 @@ export function DensestCells({
 }) {
   const cells = densestCells(counts, 10)
   if (cells.length === 0) return null
+  function show(cell: Cell): void {
+    onCell(cell)
+    document.getElementById('heat')?.focus()
+  }
   return (
     <section aria-labelledby="densest">
       <h2 id="densest">Densest cells in view</h2>
       <div class="scroll">
-        <table>
+        <table class="densest">
           <thead>
             <tr>
               <th class="number">Events</th>
               <th class="number">{across}</th>
               <th class="number">{down}</th>
-              <th>
-                <span class="muted">On the map</span>
-              </th>
+              <th>Map</th>
             </tr>
           </thead>
           <tbody>
@@ -48,8 +50,8 @@ export function DensestCells({
                 <td class="number">{formatBounds(cell.left, cell.right)}</td>
                 <td class="number">{formatBounds(cell.top, cell.bottom)}</td>
                 <td>
-                  <button type="button" onClick={() => onCell(cell)}>
-                    Point at it
+                  <button type="button" onClick={() => show(cell)}>
+                    Show
                   </button>
                 </td>
               </tr>

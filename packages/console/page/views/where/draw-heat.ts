@@ -61,12 +61,14 @@ export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture
 type ToPixels = (x: number, y: number) => [number, number]
 
 function drawImages(context: CanvasRenderingContext2D, { heat, parts }: HeatPicture, toPixels: ToPixels): void {
-  if (parts) {
+  function drawParts(): void {
+    if (!parts) return
     const { left, top, right, bottom } = boxOf(parts.view, parts.view)
     const [x, y] = toPixels(left, top)
     const [toX, toY] = toPixels(right, bottom)
     context.drawImage(parts.image, x, y, toX - x, toY - y)
   }
+  drawParts()
   if (heat) {
     const { left, top, cell, columns, rows } = heat.counts
     const [x, y] = toPixels(left, top)
@@ -74,6 +76,10 @@ function drawImages(context: CanvasRenderingContext2D, { heat, parts }: HeatPict
     context.imageSmoothingEnabled = false
     context.drawImage(heat.image, x, y, toX - x, toY - y)
     context.imageSmoothingEnabled = true
+    // faintly through the events
+    context.globalAlpha = 0.5
+    drawParts()
+    context.globalAlpha = 1
   }
 }
 

@@ -74,6 +74,7 @@ export function HeatMap(props: HeatMapProps) {
       <div
         ref={frame}
         class="heat-frame"
+        id="heat"
         role="application"
         aria-label="Heat map"
         aria-describedby="heat-keys"
@@ -116,6 +117,7 @@ function Picture({ call, size, viewport, counts, scale, parts, cell, selection, 
     const image = parts && (await call('whereDrawParts', { ...view, pixelRatio, colors: partColors(theme) }))
     return { view, image }
   }, [viewport, size, parts, theme])
+  useEffect(() => () => partsPicture?.image?.close(), [partsPicture])
   const heat = useMemo(() => {
     if (!counts) return undefined
     const image = document.createElement('canvas')
@@ -214,7 +216,11 @@ function useSize(frame: { current: HTMLElement | null }): Size | undefined {
   useEffect(() => {
     const element = frame.current
     if (!element) return
-    const observer = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }))
+    const observer = new ResizeObserver(() => {
+      const { clientWidth: width, clientHeight: height } = element
+      // nothing is seen meanwhile
+      if (width > 0 && height > 0) setSize({ width, height })
+    })
     observer.observe(element)
     return () => observer.disconnect()
   }, [])

@@ -18,7 +18,7 @@ export function Legend({ max, cell, scale, onScale }: LegendProps) {
   const stops = Array.from({ length: 11 }, (_, i) => `rgb(${colorAt(i / 10, isDark).join(' ')})`)
   return (
     <div class="heat-legend">
-      <p class="muted">
+      <p>
         Events in a cell of {formatUnits(cell)} × {formatUnits(cell)} units
       </p>
       <div class="heat-scale" style={{ background: `linear-gradient(to right, ${stops.join(', ')})` }} />
@@ -29,8 +29,7 @@ export function Legend({ max, cell, scale, onScale }: LegendProps) {
           </li>
         ))}
       </ol>
-      <fieldset class="heat-kinds">
-        <legend class="muted">Scale</legend>
+      <fieldset class="heat-kinds" aria-label="Scale">
         {(['log', 'linear'] as const).map((kind) => (
           <button key={kind} type="button" aria-pressed={kind === scale} onClick={() => onScale(kind)}>
             {kind === 'log' ? 'Logarithmic' : 'Linear'}
