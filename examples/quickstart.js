@@ -3,7 +3,8 @@
 //
 //     node examples/quickstart.js [--stay] [directory]
 //
-// With --stay the server runs until Ctrl-C. Without a directory, a temporary one is used and removed.
+// With --stay the server runs until Ctrl-C, with a console and with made-up traffic to see in it. Without a directory, a
+// temporary one is used and removed.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -20,10 +21,13 @@ import { parseArgs, promisify } from 'node:util'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const bin = join(root, 'packages/cli/bin/ingest.js')
 const projectId = 'demo'
+const buildId = '2026.11.20'
 /** Event ids are permanent, so every run needs its own. */
 const suffix = randomBytes(4).toString('hex')
 
 const { values, positionals } = parseArgs({ options: { stay: { type: 'boolean' } }, allowPositionals: true })
+/** With --stay, earlier runs have left many events. */
+const exported = values.stay ? ['--from', new Date().toISOString()] : []
 const [named = values.stay ? join(root, 'data/quickstart') : undefined] = positionals
 
 try {
@@ -41,8 +45,11 @@ async function run() {
     const key = await createKey(directory)
     const server = await startServer(directory, values.stay ? await freePort(Number(process.env.PORT ?? 8787)) : 0)
     try {
+      const target = { url: server.url, projectId, key, buildId }
+      // before the first event, which freezes it
+      if (values.stay) await (await import('./demo-traffic.js')).publishDemoMap(target)
       await show(server.url, key, directory)
-      if (values.stay) await invite(server, key, directory)
+      if (values.stay) await invite(server, target, directory)
     } finally {
       await server.stop()
     }
@@ -53,14 +60,29 @@ async function run() {
 }
 
 /**
+ * Prints how to look and what to send, and sends events until the server stops.
+ *
  * @param {{ url: string, stopped: Promise<void> }} server
- * @param {string} key
+ * @param {import('./demo-traffic.js').Target} target
  * @param {string} directory
  */
-async function invite({ url, stopped }, key, directory) {
-  console.log(`\nYour turn. Send this, then send it again:\n\n${curlLine(url, key)}\n`)
+async function invite({ url, stopped }, target, directory) {
+  const readKey = await createKey(directory, '--scope', 'read')
+  const stopping = new AbortController()
+  const { sendDemoTraffic } = await import('./demo-traffic.js')
+  const sent = sendDemoTraffic(target, stopping.signal).catch((error) => {
+    console.error(`the made-up traffic ended: ${reasonOf(error)}`)
+  })
+  console.log(`\nConsole: ${url}/console/  project ${projectId}  key ${readKey}`)
+  console.log('It shows made-up traffic of an arena, about 20 events a second.')
+  console.log(`\nYour turn. Send this, then send it again:\n\n${curlLine(url, target.key)}\n`)
   console.log(`The events are kept in ${shown(directory)}. Ctrl-C stops the server.`)
-  await stopped
+  try {
+    await stopped
+  } finally {
+    stopping.abort()
+    await sent
+  }
 }
 
 /**
@@ -87,10 +109,10 @@ async function show(url, key, directory) {
     projectId,
     eventId: `start-${suffix}`,
     type: 'round.start',
-    buildId: '2026.11.20',
+    buildId,
     timestamp: Date.now(),
   }
-  const ended = { projectId, eventId: `end-${suffix}`, type: 'round.end', buildId: '2026.11.20', score: 12 }
+  const ended = { projectId, eventId: `end-${suffix}`, type: 'round.end', buildId, score: 12 }
   const invalid = { projectId, eventId: `invalid-${suffix}`, type: 'round.end', buildId: 7 }
   const joined = { projectId, eventId: `join-${suffix}`, type: 'player.join', playerId: 1234567890 }
 
@@ -105,8 +127,9 @@ async function show(url, key, directory) {
   assert.deepEqual([mixed.accepted, mixed.duplicates, mixed.rejected.length], [1, 0, 1])
   assert.deepEqual([mixed.rejected[0]?.index, mixed.rejected[0]?.eventId], [0, invalid.eventId])
 
-  console.log(`\nThe stored events, by \`ingest export --data ${shown(directory)} --project ${projectId}\`:`)
-  const lines = (await ingest('export', '--data', directory, '--project', projectId)).trim().split('\n')
+  const options = ['export', '--data', shown(directory), '--project', projectId, ...exported]
+  console.log(`\nThe stored events, by \`ingest ${options.join(' ')}\`:`)
+  const lines = (await ingest(...options)).trim().split('\n')
   const ours = lines.filter((line) => line.includes(suffix))
   for (const line of ours) console.log(`  ${line}`)
   if (ours.length < lines.length) console.log(`  and ${lines.length - ours.length} events of earlier runs`)
@@ -116,9 +139,12 @@ async function show(url, key, directory) {
   )
 }
 
-/** @param {string} directory */
-async function createKey(directory) {
-  return (await ingest('keys', 'create', '--data', directory, '--project', projectId)).trim()
+/**
+ * @param {string} directory
+ * @param {string[]} options
+ */
+async function createKey(directory, ...options) {
+  return (await ingest('keys', 'create', '--data', directory, '--project', projectId, ...options)).trim()
 }
 
 /**
@@ -137,7 +163,8 @@ async function ingest(...args) {
  * @param {number} port
  */
 async function startServer(directory, port) {
-  const server = spawn(process.execPath, [bin, 'serve', '--data', directory, '--port', String(port)], {
+  const options = ['--port', String(port), ...(values.stay ? ['--console'] : [])]
+  const server = spawn(process.execPath, [bin, 'serve', '--data', directory, ...options], {
     stdio: ['ignore', 'pipe', 'pipe'],
     // a process group of its own, so that Ctrl-C reaches it once
     detached: true,
@@ -157,7 +184,7 @@ async function startServer(directory, port) {
   const first = await Promise.race([once(createInterface(server.stdout), 'line'), stopped])
   const url = /^listening on (http:\S+)$/.exec(String(first))?.[1]
   if (url === undefined) throw new Error(`ingest serve printed ${JSON.stringify(String(first))}, not its address`)
-  console.log(`ingest serve --data ${shown(directory)} --port ${port}\n${first}`)
+  console.log(`ingest serve --data ${shown(directory)} ${options.join(' ')}\n${first}`)
   return {
     url,
     stopped,
