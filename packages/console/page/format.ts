@@ -17,6 +17,13 @@ export function formatRate(perSecond: number): string {
   return perSecond < 1000 ? decimal.format(perSecond) : integer.format(perSecond)
 }
 
+const compact = new Intl.NumberFormat(locale, { notation: 'compact', maximumSignificantDigits: 3 })
+
+/** `12.3K`: for axes. */
+export function formatCompact(count: number): string {
+  return compact.format(count)
+}
+
 const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
 
 /** `512 bytes`, `1.5 MiB`. */
@@ -32,6 +39,18 @@ const dateTime = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyl
 export function formatTime(at: number, now = Date.now()): string {
   const isToday = new Date(at).toDateString() === new Date(now).toDateString()
   return isToday ? time.format(at) : dateTime.format(at)
+}
+
+const minute = new Intl.DateTimeFormat('sv-SE', { timeStyle: 'short' })
+
+/** `17:51`. */
+export function formatMinute(at: number): string {
+  return minute.format(at)
+}
+
+/** `Europe/Berlin`: that of the browser, in which the page shows times. */
+export function timeZone(): string {
+  return new Intl.DateTimeFormat().resolvedOptions().timeZone
 }
 
 const spans = [

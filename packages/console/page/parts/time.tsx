@@ -1,12 +1,12 @@
 import { formatTime } from '../format.ts'
 
 /** A time of the server in the browser's time zone, with the exact time as its title. */
-export function Time({ at }: { at: number | string }) {
+export function Time({ at, format = formatTime }: { at: number | string; format?: (ms: number) => string }) {
   const ms = typeof at === 'number' ? at : Date.parse(at)
   const iso = new Date(ms).toISOString()
   return (
     <time dateTime={iso} title={iso}>
-      {formatTime(ms)}
+      {format(ms)}
     </time>
   )
 }

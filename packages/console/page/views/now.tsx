@@ -1,5 +1,104 @@
-import { Notice } from '../parts/notice.tsx'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { formatAddress } from '../address.ts'
+import type { Activity, Stats } from '../api/bodies.ts'
+import type { RequestError } from '../api/request-error.ts'
+import { useConnection, useLoaded } from '../api/use-api.ts'
+import { formatBytes, formatCount, formatSpan, timeZone } from '../format.ts'
+import { Failure, Notice } from '../parts/notice.tsx'
+import { Time } from '../parts/time.tsx'
+import { HealthNotice, loadHealth } from './now/health.tsx'
+import { MinutesCharts } from './now/minutes-charts.tsx'
+import { loadStatsAndRates, Rates } from './now/rates.tsx'
 
+const ratesMs = 2_000
+const othersMs = 5_000
+
+/** Whether anything comes in, what comes of it, what is stored, and whether the server is healthy. */
 export function NowView() {
-  return <Notice kind="empty">Not built yet.</Notice>
+  const health = useLoaded(loadHealth, [], othersMs)
+  const stats = useLoaded(loadStatsAndRates, [], ratesMs)
+  const activity = useLoaded((api, signal) => api.json<Activity>('v1/activity', { signal }), [], othersMs)
+  const code = health.data?.problem?.code
+  useRetryWhenReady(code === undefined)
+  const failure = [stats.error, activity.error].find((error) => error && isUnexplained(error, code))
+  const isEmpty = stats.data?.stats.events === 0
+  return (
+    <div class="now">
+      <HealthNotice health={health} />
+      {failure && <Failure error={failure} what="have statistics" />}
+      {!stats.data && !stats.error && <Notice kind="loading">Loading…</Notice>}
+      {isEmpty && <NoEvents />}
+      {stats.data && !isEmpty && (
+        <>
+          <Figures stats={stats.data.stats} />
+          <Rates loaded={stats} />
+        </>
+      )}
+      {hasMinutes(activity.data, isEmpty) && <MinutesCharts loaded={activity} />}
+      <p class="hint">Times are those of {timeZone()}.</p>
+    </div>
+  )
+}
+
+/** What waits with backoff for a server that was not ready goes on at once. */
+function useRetryWhenReady(isReady: boolean): void {
+  const connection = useConnection()
+  const wasReady = useRef(isReady)
+  useEffect(() => {
+    if (isReady && !wasReady.current) connection.retryNow()
+    wasReady.current = isReady
+  }, [isReady])
+}
+
+/** Neither the banner of the page, nor the health, nor the section itself says it. */
+function isUnexplained({ kind, problem }: RequestError, healthCode: string | undefined): boolean {
+  return kind !== 'offline' && kind !== 'unsupported' && (problem.code === undefined || problem.code !== healthCode)
+}
+
+/** In a project without events, minutes matter only if what was sent was rejected. */
+function hasMinutes(activity: Activity | undefined, isEmpty: boolean): boolean {
+  return !isEmpty || (activity?.minutes.length ?? 0) > 0
+}
+
+function NoEvents() {
+  return (
+    <Notice kind="empty">
+      No event is stored in this project yet. <a href={formatAddress(['try'])}>Try it</a>: paste a batch, and see what
+      the server responds. This page shows the first event within seconds.
+    </Notice>
+  )
+}
+
+function Figures({ stats }: { stats: Stats }) {
+  const { events, batches, bytes, builds, frozenBuilds, maps, lastAt } = stats
+  return (
+    <dl class="figures">
+      <Figure name="Last event">
+        {lastAt === null ? (
+          '–'
+        ) : (
+          <>
+            <Time at={lastAt} /> <small>{formatSpan(Date.now() - Date.parse(lastAt))} ago</small>
+          </>
+        )}
+      </Figure>
+      <Figure name="Events">{formatCount(events)}</Figure>
+      <Figure name="Batches">{formatCount(batches)}</Figure>
+      <Figure name="Size of events">{formatBytes(bytes)}</Figure>
+      <Figure name="Builds">
+        {formatCount(builds)} <small>{formatCount(frozenBuilds)} frozen</small>
+      </Figure>
+      <Figure name="Maps">{formatCount(maps)}</Figure>
+    </dl>
+  )
+}
+
+function Figure({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  )
 }

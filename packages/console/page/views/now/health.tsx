@@ -1,0 +1,52 @@
+import type { Api } from '../../api/api.ts'
+import { type Problem, RequestError } from '../../api/request-error.ts'
+import type { Loaded } from '../../api/use-api.ts'
+import { Failure } from '../../parts/notice.tsx'
+import './now.css'
+
+/** Undefined if a batch could be stored now, else the problem that it would get. */
+export interface Health {
+  problem: Problem | undefined
+}
+
+export async function loadHealth(api: Api, signal: AbortSignal): Promise<Health> {
+  try {
+    await api.fetch('readyz', { signal })
+    return { problem: undefined }
+  } catch (error) {
+    if (error instanceof RequestError && error.kind === 'unavailable') return { problem: error.problem }
+    throw error
+  }
+}
+
+const remedies: Readonly<Record<string, string>> = {
+  draining: 'The server is stopping. Senders keep their batches and send them to the server that starts next.',
+  'disk-full': 'Free disk space on the server: it stores again as soon as there is room.',
+  'store-failed': 'The server ends by itself. Start it again; if it fails again, check the disk.',
+  'store-locked': 'End the other process that writes to the same directory.',
+  'store-unavailable': 'Check that the database runs and that the server can reach it.',
+  'store-closed': 'The program that serves the API has closed its store: start it again.',
+}
+
+/** Whether a batch could be stored now, and if not why and what to do. */
+export function HealthNotice({ health: { data, error } }: { health: Loaded<Health> }) {
+  if (error?.kind === 'unsupported') return <Failure error={error} what="say whether it is ready" />
+  // the banner of the page says that the server is gone
+  if (!data || error) return <p class="health muted">Whether the server is ready is not known.</p>
+  if (!data.problem) {
+    return (
+      <p class="health">
+        <strong class="ready">Ready</strong> A batch sent now would be stored.
+      </p>
+    )
+  }
+  const { code = '', title = 'Unavailable', detail = '' } = data.problem
+  return (
+    <div class="notice failed" role="alert">
+      <strong>Not ready: {title}</strong> <code>{code}</code>
+      <p>
+        {detail} {remedies[code]}
+      </p>
+    </div>
+  )
+}

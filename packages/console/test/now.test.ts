@@ -1,0 +1,111 @@
+import t from 'tap'
+import { fillMinutes, minuteMs, totalsOf } from '../page/views/now/minutes.ts'
+import {
+  addSample,
+  emptyHistory,
+  historyMs,
+  ratesByMinute,
+  type Sample,
+  summarizeRates,
+} from '../page/views/now/rate-history.ts'
+
+const historyOf = (...samples: Sample[]) => samples.reduce(addSample, emptyHistory)
+const at = 1_795_000_020_000
+
+t.test('the rate is what the counter gained, by the time between two samples', async (t) => {
+  const { points } = historyOf({ at, events: 100 }, { at: at + 2_000, events: 300 }, { at: at + 4_500, events: 300 })
+  t.same(points, [
+    { at: at + 2_000, perSecond: 100 },
+    { at: at + 4_500, perSecond: 0 },
+  ])
+})
+
+t.test('one sample says nothing of a rate', async (t) => {
+  t.same(historyOf({ at, events: 100 }).points, [])
+  t.equal(summarizeRates(historyOf({ at, events: 100 })), undefined)
+})
+
+t.test('a pause is a gap, not a mean', async (t) => {
+  const { points } = historyOf({ at, events: 0 }, { at: at + 60_000, events: 600 }, { at: at + 62_000, events: 602 })
+  t.same(points, [
+    { at: at + 60_000, perSecond: null },
+    { at: at + 62_000, perSecond: 1 },
+  ])
+})
+
+t.test('a counter that falls is a gap', async (t) => {
+  const { points } = historyOf({ at, events: 500 }, { at: at + 2_000, events: 10 }, { at: at + 4_000, events: 14 })
+  t.same(points, [
+    { at: at + 2_000, perSecond: null },
+    { at: at + 4_000, perSecond: 2 },
+  ])
+})
+
+t.test('samples close to each other are one', async (t) => {
+  const { points } = historyOf({ at, events: 0 }, { at: at + 20, events: 40 }, { at: at + 2_000, events: 60 })
+  t.same(points, [{ at: at + 2_000, perSecond: 30 }])
+})
+
+t.test('a clock that is set back starts the history over', async (t) => {
+  const { points } = historyOf({ at, events: 0 }, { at: at + 2_000, events: 2 }, { at: at - 60_000, events: 4 })
+  t.same(points, [])
+})
+
+t.test('ten minutes are kept', async (t) => {
+  const samples = Array.from({ length: 1_000 }, (_, index) => ({ at: at + index * 2_000, events: index }))
+  const { points } = historyOf(...samples)
+  t.equal(points.length, historyMs / 2_000)
+  t.equal(points.at(-1)?.at, at + 999 * 2_000)
+})
+
+t.test('a summary leaves gaps out', async (t) => {
+  const events = [0, 20, 60, 0, 30]
+  const history = historyOf(...events.map((count, index) => ({ at: at + index * 2_000, events: count })))
+  t.same(summarizeRates(history), { last: 15, mean: 15, peak: { at: at + 4_000, perSecond: 20 } })
+})
+
+t.test('rates by minute of the clock', async (t) => {
+  const minute = Math.ceil(at / minuteMs) * minuteMs
+  const history = historyOf(
+    { at: minute - 4_000, events: 0 },
+    { at: minute - 2_000, events: 2 },
+    { at: minute, events: 10 },
+    { at: minute + 2_000, events: 30 },
+  )
+  t.same(ratesByMinute(history), [
+    { at: minute - minuteMs, mean: 1, peak: 1 },
+    { at: minute, mean: 7, peak: 10 },
+  ])
+})
+
+t.test('minutes that the server leaves out had no events, unless it did not count yet', async (t) => {
+  const now = Math.floor(at / minuteMs) * minuteMs
+  const iso = (minutesAgo: number) => new Date(now - minutesAgo * minuteMs).toISOString()
+  const minutes = fillMinutes(
+    {
+      since: new Date(now - 2.5 * minuteMs).toISOString(),
+      servers: 1,
+      minutes: [
+        { at: iso(2), accepted: 5, duplicates: 1, rejected: 2 },
+        { at: iso(0), accepted: 7, duplicates: 0, rejected: 1 },
+      ],
+    },
+    now + 1_000,
+  )
+  t.equal(minutes.length, 60)
+  t.same(minutes.slice(-5), [
+    { at: now - 4 * minuteMs, counts: null },
+    { at: now - 3 * minuteMs, counts: { accepted: 0, duplicates: 0, rejected: 0 } },
+    { at: now - 2 * minuteMs, counts: { accepted: 5, duplicates: 1, rejected: 2 } },
+    { at: now - 1 * minuteMs, counts: { accepted: 0, duplicates: 0, rejected: 0 } },
+    { at: now, counts: { accepted: 7, duplicates: 0, rejected: 1 } },
+  ])
+  t.same(totalsOf(minutes), { accepted: 12, duplicates: 1, rejected: 3 })
+})
+
+t.test('the minutes end with those of a server whose clock is ahead', async (t) => {
+  const now = Math.floor(at / minuteMs) * minuteMs
+  const ahead = { at: new Date(now + 2 * minuteMs).toISOString(), accepted: 1, duplicates: 0, rejected: 0 }
+  const minutes = fillMinutes({ since: new Date(now).toISOString(), servers: 1, minutes: [ahead] }, now)
+  t.equal(minutes.at(-1)?.at, now + 2 * minuteMs)
+})
