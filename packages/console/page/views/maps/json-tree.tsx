@@ -71,7 +71,7 @@ function TreeRows({ tree }: { tree: Tree }) {
   const hasFocus = box.current?.contains(document.activeElement)
   useLayoutEffect(() => {
     if (box.current) bringIntoView(box.current, activeIndex)
-    if (hasFocus) document.getElementById(active.id)?.focus({ preventScroll: true })
+    if (hasFocus) document.getElementById(active.id)?.focus()
   }, [active.id, activeIndex])
 
   function press(event: KeyboardEvent): void {
