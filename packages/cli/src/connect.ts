@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import type { EmbeddedIngest, Ingest, MapRules } from '@ingest/core'
+import type { EmbeddedIngest, Ingest, IngestOptions, MapRules } from '@ingest/core'
 import { type Command, Option } from 'commander'
 import type { Io } from './io.ts'
 import { nonEmpty, parseDuration, projectOption, wholeNumber } from './options.ts'
@@ -22,19 +22,20 @@ export interface TargetOptions {
   project?: Option
   /** Default of `--retries`. */
   retries?: number
+  /** Why the command works on a server alone. Default: it works on a store too. */
+  serverOnly?: string
 }
 
 /** Adds the options that select a project on a server or in a store. */
 export function addTargetOptions(
   command: Command,
-  { project = projectOption(), retries = 4 }: TargetOptions = {},
+  { project = projectOption(), retries = 4, serverOnly }: TargetOptions = {},
 ): Command {
-  command.addOption(
-    new Option('--url <url>', 'URL of the server; this, --data or --store is required')
-      .env('INGEST_URL')
-      .argParser(nonEmpty),
-  )
-  for (const option of storeOptions(', --url')) command.addOption(option)
+  const url = new Option('--url <url>', 'URL of the server').env('INGEST_URL').argParser(nonEmpty)
+  if (serverOnly === undefined) {
+    url.description += '; this, --data or --store is required'
+    for (const option of [url, ...storeOptions(', --url')]) command.addOption(option)
+  } else refuseStores(command.addOption(url.makeOptionMandatory()), serverOnly)
   return command
     .addOption(project)
     .addOption(
@@ -55,11 +56,22 @@ export function addTargetOptions(
         .default(120_000, '120s')
         .argParser(parseDuration),
     )
-    .addHelpText('after', targetHelp)
+    .addHelpText('after', serverOnly === undefined ? `${keyHelp}${storeHelp}` : keyHelp)
 }
 
-const targetHelp = `
-With --url or INGEST_URL, the key of the project is read from INGEST_KEY or --key-file.
+/** Explains why there is no `--data` and no `--store`; their variables are ignored. */
+function refuseStores(command: Command, why: string): void {
+  for (const name of ['data', 'store']) {
+    command.addOption(new Option(`--${name} [${name}]`).hideHelp()).on(`option:${name}`, () => {
+      command.error(`${why}: name the server with --url, not a store with --${name}`)
+    })
+  }
+}
+
+const keyHelp = `
+With --url or INGEST_URL, the key of the project is read from INGEST_KEY or --key-file.`
+
+const storeHelp = `
 With --data, --store or their variables, no key is needed; servers may have the store open. Options override the
 environment.`
 
@@ -148,6 +160,7 @@ export interface OpenOptions extends OpenStoreOptions {
   /** The project that the command is about; validated before the store is opened. */
   project?: string
   maps?: MapRules
+  rejected?: IngestOptions['rejected']
 }
 
 /**
@@ -157,7 +170,7 @@ export interface OpenOptions extends OpenStoreOptions {
  */
 export async function withIngest<T>(
   io: Pick<Io, 'stderr'>,
-  { store: name, project, maps = {}, ...options }: OpenOptions,
+  { store: name, project, maps = {}, rejected = {}, ...options }: OpenOptions,
   use: (ingest: EmbeddedIngest) => Promise<T>,
 ): Promise<T> {
   // loaded on demand: --help and wrong usage need not wait for it
@@ -169,7 +182,7 @@ export async function withIngest<T>(
     throw new IngestError('invalid-argument', `Expected a project id: 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
   }
   const store = await openStore(io, name, options)
-  const ingest = createIngest({ store, maps })
+  const ingest = createIngest({ store, maps, rejected })
   try {
     return await use(ingest)
   } finally {

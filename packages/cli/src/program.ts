@@ -12,6 +12,7 @@ import { keysCommand } from './commands/keys.ts'
 import { mapsCommand } from './commands/maps.ts'
 import { migrateCommand } from './commands/migrate.ts'
 import { publishMapCommand } from './commands/publish-map.ts'
+import { rejectedCommand } from './commands/rejected.ts'
 import { repairCommand } from './commands/repair.ts'
 import { restoreCommand } from './commands/restore.ts'
 import { retainCommand } from './commands/retain.ts'
@@ -54,6 +55,7 @@ export function createProgram(io: Io): Command {
     tailCommand(io),
     findCommand(io),
     statsCommand(io),
+    rejectedCommand(io),
     publishMapCommand(io),
     mapsCommand(io),
     copyCommand(io),

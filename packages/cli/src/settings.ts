@@ -195,7 +195,8 @@ export function makeTargetOptional(command: Command): void {
 /** The options that name a server or a store, if the command requires one of several. */
 export function findTargetOptions(command: Command): Option[] {
   if (optionalTargets.has(command)) return []
-  const options = command.options.filter((option) => targetNames.some((name) => name === option.attributeName()))
+  const isTarget = (option: Option) => !option.hidden && targetNames.some((name) => name === option.attributeName())
+  const options = command.options.filter(isTarget)
   return options.length > 1 ? options : []
 }
 

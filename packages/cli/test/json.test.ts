@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { createProgram } from '../src/program.ts'
 import { run } from '../src/run.ts'
 import { createIo } from './run-ingest.ts'
+import { openServed } from './served.ts'
 
 // --json is one contract for all commands: one object on standard output (or NDJSON of events) with `ok`, times in RFC
 // 3339, null for missing values, and one object for every failure
@@ -14,12 +15,19 @@ import { createIo } from './run-ingest.ts'
 const directory = t.testdir()
 const data = join(directory, 'data')
 const projectId = 'demo'
-const files = { events: join(directory, 'events.ndjson'), map: join(directory, 'map.json') }
+const files = {
+  events: join(directory, 'events.ndjson'),
+  map: join(directory, 'map.json'),
+  key: join(directory, 'key'),
+}
 writeFileSync(files.events, '{"eventId":"e-1","buildId":"b"}\n')
 writeFileSync(files.map, '{}')
 const store = ['--data', data, '--project', projectId]
 const unreachable = ['--url', 'http://127.0.0.1:1', '--project', projectId, '--retries', '0']
 const map = ['--place', '1', '--build', 'b']
+const served = await openServed(t)
+writeFileSync(files.key, served.key)
+await served.project.submitBatch({ events: [5 as never] })
 const { keys, project, close } = createIngest({ store: await openLmdbStore(data) })
 const [{ record: key }, { record: other }] = [await keys.create(projectId), await keys.create(projectId)]
 await project(projectId).submitBatch({ events: [{ projectId, eventId: 'e-0', type: 'kill' }] })
@@ -58,6 +66,11 @@ const cases: Record<string, Case> = {
   },
   find: { done: ['e-0', ...store], failed: ['none', ...store], code: 'event-not-found' },
   stats: { done: store, failed: unreachable, code: 'connection-failed' },
+  rejected: {
+    done: ['--url', served.url, '--project', served.project.projectId, '--key-file', files.key],
+    failed: unreachable,
+    code: 'connection-failed',
+  },
   'publish-map': {
     done: [files.map, ...map, ...store],
     failed: [files.map, ...map, ...unreachable],

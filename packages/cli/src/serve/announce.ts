@@ -57,11 +57,12 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || host.startsWith('127.')
 }
 
-function describeSettings({ tls, rateLimits, retention, workers }: ServeSettings) {
+function describeSettings({ tls, rateLimits, retention, keepRejected, workers }: ServeSettings) {
   return {
     tls: tls ? 'on' : 'off',
     rateLimit: rateLimits ? `${rateLimits.requests?.perSecond},${rateLimits.events?.perSecond}` : 'off',
     retain: formatRetention(retention),
+    keepRejected: keepRejected ? 'on' : 'off',
     workers,
   }
 }

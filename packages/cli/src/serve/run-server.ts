@@ -64,11 +64,13 @@ function shareLimits(ingest: EmbeddedIngest, { store }: ServeSettings, count: nu
 }
 
 /** How a server opens its store. */
-export function toOpenOptions(io: Io, { store, migrate, pendingMapBytesMax }: ServeSettings, log: Log): OpenOptions {
+export function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
+  const { store, migrate, pendingMapBytesMax, keepRejected } = settings
   return {
     store,
     create: migrate,
     maps: { pendingBytesMax: pendingMapBytesMax },
+    rejected: { keepEvents: keepRejected },
     onRebuild: (percent) => log.info({ percent }, 'rebuilding the id index'),
     onOpen: logDurability,
     onFatal: killProcess,

@@ -29,6 +29,7 @@ interface ServeOptions {
   trustProxy?: number | string[]
   cors?: string[]
   console: boolean
+  keepRejected: boolean
   drainTimeout: number
   workers: number
   adminHost: string
@@ -133,6 +134,9 @@ function operationOptions(): Option[] {
   return [
     new Option('--console', 'serve the console, a page for browsers, at /console/')
       .env('INGEST_CONSOLE')
+      .default(false),
+    new Option('--keep-rejected', 'keep the text of the last rejected events in memory, which may be personal data')
+      .env('INGEST_KEEP_REJECTED')
       .default(false),
     new Option('--workers <n>', 'processes that share the address and the store')
       .env('INGEST_WORKERS')
@@ -265,6 +269,7 @@ export function toServeSettings(command: Command): ServeSettings {
     ...(trustProxy !== undefined && { trustProxy }),
     cors,
     console: options.console,
+    keepRejected: options.keepRejected,
     drainTimeoutMs: options.drainTimeout,
     ...(adminPort !== undefined && { admin: { host: adminHost, port: adminPort } }),
     metricsProjects: options.metricsProjects,

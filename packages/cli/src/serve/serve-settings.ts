@@ -19,6 +19,8 @@ export interface ServeSettings {
   cors: readonly string[]
   /** Whether the console is served. */
   console: boolean
+  /** Whether the text of rejected events is kept in memory. */
+  keepRejected: boolean
   drainTimeoutMs: number
   /** Where operators reach metrics, health and keys. Default: nowhere. */
   admin?: { host: string; port: number }

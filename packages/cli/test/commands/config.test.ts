@@ -38,6 +38,7 @@ const samples: Record<string, [unknown, unknown, unknown]> = {
   publicationLimit: ['1K', '2M', 3],
   pendingMapLimit: ['1K', '2M', 3],
   console: [true, true, true],
+  keepRejected: [true, true, true],
   workers: [2, 3, 4],
   drainTimeout: ['1s', '2m', '3h'],
   adminPort: [4, 0, 5],
@@ -47,6 +48,7 @@ const samples: Record<string, [unknown, unknown, unknown]> = {
   logFormat: ['json', 'text', 'json'],
 }
 
+const switches = ['console', 'keepRejected']
 const toVariable = (key: string) => `INGEST_${key.replaceAll(/[A-Z]/g, '_$&').toUpperCase()}`
 const toFlag = (key: string) => `--${key.replaceAll(/[A-Z]/g, '-$&').toLowerCase()}`
 
@@ -56,7 +58,11 @@ t.test('a flag overrides the variable, which overrides the file, which overrides
   const file = writeConfig(t, valuesAt(0))
   const env = Object.fromEntries(names.map((key) => [toVariable(key), String(samples[key]?.[1])]))
   const flags = names.flatMap((key) =>
-    key === 'migrate' ? ['--no-migrate'] : key === 'console' ? [toFlag(key)] : [toFlag(key), String(samples[key]?.[2])],
+    key === 'migrate'
+      ? ['--no-migrate']
+      : switches.includes(key)
+        ? [toFlag(key)]
+        : [toFlag(key), String(samples[key]?.[2])],
   )
 
   const asDefault = await settingsOf([])
@@ -164,6 +170,7 @@ t.test('an invalid file is one line that names the file, and the line or the key
     [{ store: 'mysql://u:c4n4ry@h/d' }, /store: a store is a directory or postgres:/],
     [{ migrate: 'no' }, /migrate: expected true or false/],
     [{ console: 1 }, /console: expected true or false/],
+    [{ keepRejected: 'on' }, /keepRejected: expected true or false/],
     [{ mapRateLimit: '1T' }, /mapRateLimit: expected a size/],
     [{ mapRateLimit: true }, /mapRateLimit: expected a string or an integer/],
     [{ logLevel: 'loud' }, /logLevel: allowed choices are fatal, /],

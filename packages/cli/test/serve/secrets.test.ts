@@ -53,7 +53,7 @@ async function sendAll(fetchFrom: (path: string, init: RequestInit) => Promise<R
       await keep(`/v1/maps?placeId=p&buildId=b`, { method: 'PUT', headers, body: `{"a":${content}}` })
       await keep(`/v1/${key}?key=${key}`, { headers })
       if (key.startsWith('ik_')) await keep('/v1/stats', { headers: { ...headers, 'X-Request-Id': key } })
-      await keep('/v1/events/batch', { headers })
+      for (const path of ['/v1/events/batch', '/v1/rejected', '/v1/activity']) await keep(path, { headers })
     }
   }
   return texts

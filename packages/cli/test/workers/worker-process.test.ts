@@ -11,6 +11,7 @@ function settingsFor(store: string): ServeSettings {
     listen: { host: '127.0.0.1', port: 0 },
     cors: [],
     console: false,
+    keepRejected: false,
     drainTimeoutMs: 1000,
     metricsProjects: 1,
     publicationBytesMax: 2 ** 20,

@@ -36,11 +36,56 @@ t.test('listBuilds returns pages', async (t) => {
   await t.rejects(client.listBuilds({ cursor: 'x' }), { code: 'invalid-cursor' })
 })
 
+t.test('getActivity returns times in milliseconds', async (t) => {
+  const time = '2026-11-20T19:33:45.083Z'
+  const minute = { at: time, accepted: 3, duplicates: 0, rejected: 1 }
+  const { client, received } = await openScriptedClient(
+    t,
+    {},
+    json(200, { since: time, servers: 2, minutes: [minute] }),
+    json(200, { since: time, servers: 2 }),
+  )
+  t.strictSame(await client.getActivity(), { since: at, servers: 2, minutes: [{ ...minute, at }] })
+  t.match(received[0], { method: 'GET', path: '/v1/activity', query: {} })
+  await t.rejects(client.getActivity(), { code: 'unexpected-response' })
+})
+
+t.test('listRejected returns times in milliseconds, and events where there are some', async (t) => {
+  const time = '2026-11-20T19:33:45.083Z'
+  const issue = { code: 'invalid_type', path: '/type', message: 'Expected a string.' }
+  const kept = { receivedAt: time, index: 1, eventId: 'e', issues: [issue], event: '{ }' }
+  const { event: _, ...bare } = kept
+  const groups = [{ ...issue, count: 2, lastAt: time }]
+  const { client, received } = await openScriptedClient(
+    t,
+    {},
+    json(200, { since: time, total: 5, groups, rejected: [kept, bare] }),
+    json(200, { since: time, total: 0, groups: [], rejected: [] }),
+    problem(400, 'invalid-argument'),
+  )
+  t.strictSame(await client.listRejected(), {
+    since: at,
+    total: 5,
+    groups: [{ ...issue, count: 2, lastAt: at }],
+    rejected: [
+      { ...kept, receivedAt: at },
+      { ...bare, receivedAt: at },
+    ],
+  })
+  t.strictSame(await client.listRejected({ limit: 7 }), { since: at, total: 0, groups: [], rejected: [] })
+  t.match(received[0], { method: 'GET', path: '/v1/rejected' })
+  t.strictSame(received[0]?.query, {})
+  t.strictSame(received[1]?.query, { limit: '7' })
+  await t.rejects(client.listRejected({ limit: 0 }), { code: 'invalid-argument' })
+})
+
 t.test('a signal aborts a call with its reason', async (t) => {
   const reason = new Error('aborted by the test')
   const { client, received } = await openScriptedClient(t, {}, json(200, counts))
   const options = { signal: AbortSignal.abort(reason) }
   await t.rejects(client.getStats(options), reason)
   await t.rejects(client.listBuilds(options), reason)
+  await t.rejects(client.getActivity(options), reason)
+  await t.rejects(client.listRejected(options), reason)
   t.equal(received.length, 0)
 })

@@ -2,6 +2,7 @@ import { eventLine } from '@ingest/core'
 import fc from 'fast-check'
 import t from 'tap'
 import {
+  parseActivity,
   parseBatchResult,
   parseBuildPage,
   parseCompleted,
@@ -11,6 +12,7 @@ import {
   parseProjectStats,
   parsePublishedMap,
   parsePutChunksResult,
+  parseRecentRejections,
 } from '../../src/http/parse-response.ts'
 
 const digest = `sha256:${'0a'.repeat(32)}`
@@ -28,6 +30,13 @@ const status = {
 }
 const published = { ...status, outcome: 'created' }
 const known = { ...status, frozenAt: null, pending: null }
+
+const time = '2026-11-20T17:51:00.000Z'
+const activity = { since: time, servers: 1, minutes: [{ at: time, accepted: 1, duplicates: 0, rejected: 2 }] }
+const issue = { code: 'invalid_type', path: '/type', message: 'Expected a string.' }
+const group = { ...issue, count: 1, lastAt: time }
+const recent = { receivedAt: time, index: 1, eventId: null, issues: [issue] }
+const rejections = { since: time, total: 2, groups: [group], rejected: [recent, { ...recent, event: '5' }] }
 
 const counts = { events: 3, batches: 2, bytes: 100, builds: 2, frozenBuilds: 1, maps: 1 }
 
@@ -61,6 +70,8 @@ const good: [string, Parse, object][] = [
     { ...counts, eventsPerSecond: 0, firstAt: null, lastAt: '2026-11-20T17:51:00.000Z' },
   ],
   ['parseBuildPage', parseBuildPage, { builds: [{ buildId: 'b', frozenAt: null, maps: 0 }], next: null }],
+  ['parseActivity', parseActivity, activity],
+  ['parseRecentRejections', parseRecentRejections, rejections],
 ]
 
 function bytesOf(value: unknown): Uint8Array {
@@ -102,6 +113,29 @@ t.test('statistics have a fractional rate and valid times', async (t) => {
   t.strictSame(parseProjectStats(bytesOf(stats)), stats)
   for (const wrong of [{ eventsPerSecond: -1 }, { eventsPerSecond: '1' }, { firstAt: 'then' }, { lastAt: 5 }]) {
     t.throws(() => parseProjectStats(bytesOf({ ...stats, ...wrong })), { code: 'unexpected-response' })
+  }
+})
+
+t.test('each minute, group and rejected event is checked', async (t) => {
+  const wrong: [Parse, object][] = [
+    [parseActivity, { ...activity, since: 'then' }],
+    ...Object.keys(activity.minutes[0] as object).map((name): [Parse, object] => [
+      parseActivity,
+      { ...activity, minutes: [{ ...activity.minutes[0], [name]: undefined }] },
+    ]),
+    ...Object.keys(group).map((name): [Parse, object] => [
+      parseRecentRejections,
+      { ...rejections, groups: [{ ...group, [name]: undefined }] },
+    ]),
+    ...Object.keys(recent).map((name): [Parse, object] => [
+      parseRecentRejections,
+      { ...rejections, rejected: [{ ...recent, [name]: undefined }] },
+    ]),
+    [parseRecentRejections, { ...rejections, rejected: [{ ...recent, event: {} }] }],
+    [parseRecentRejections, { ...rejections, rejected: [{ ...recent, issues: [{ ...issue, path: 5 }] }] }],
+  ]
+  for (const [parse, value] of wrong) {
+    t.throws(() => parse(bytesOf(value)), { code: 'unexpected-response' }, JSON.stringify(value))
   }
 })
 

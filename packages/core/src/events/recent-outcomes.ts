@@ -120,6 +120,53 @@ export const projectBytes = 4_096
 const rejectionBytes = 300
 const issueBytes = 100
 
+export function createRecentOutcomes({
+  now,
+  startedAt,
+  serverCount,
+  keepEvents,
+  bounds = defaultBounds,
+}: RecentOutcomesOptions): RecentOutcomes {
+  const projects = createRecentProjects(bounds.bytesMax, startedAt)
+  return {
+    copyEvents(body, slices) {
+      return keepEvents ? slices.map(({ start, end }) => copyOf(body, start, end)) : []
+    },
+
+    record(projectId, receivedAt, { accepted, duplicates, rejected }, copies) {
+      if (accepted + duplicates + rejected.length === 0) return
+      const recent = projects.touch(projectId)
+      const minute = minuteOf(recent, receivedAt)
+      minute.accepted += accepted
+      minute.duplicates += duplicates
+      minute.rejected += rejected.length
+      recent.total += rejected.length
+      const bytesBefore = recent.bytes
+      for (let i = 0; i < rejected.length; i++) {
+        keep(recent, toKept({ receivedAt, ...(rejected[i] as RejectedEvent) }, copies[i], bounds), bounds)
+      }
+      projects.addBytes(recent.bytes - bytesBefore, receivedAt)
+    },
+
+    readerOf: (projectId) => ({
+      async getActivity() {
+        const recent = projects.find(projectId)
+        return { since: recent.since, servers: serverCount(), minutes: lastMinutes(recent, now()) }
+      },
+
+      async listRejected({ limit = limitDefault } = {}) {
+        if (!(Number.isInteger(limit) && limit >= 1 && limit <= limitMax)) {
+          throw new IngestError('invalid-argument', `limit must be a number of events from 1 to ${limitMax}.`)
+        }
+        const { since, total, kept } = projects.find(projectId)
+        const newestFirst = kept.toReversed()
+        const rejected = newestFirst.slice(0, limit).map(toRecentRejection)
+        return { since, total, groups: toGroups(newestFirst), rejected }
+      },
+    }),
+  }
+}
+
 /** What is remembered of one project. */
 interface Recent {
   since: number
@@ -138,91 +185,49 @@ interface KeptRejection {
   bytes: number
 }
 
-export function createRecentOutcomes({
-  now,
-  startedAt,
-  serverCount,
-  keepEvents,
-  bounds = defaultBounds,
-}: RecentOutcomesOptions): RecentOutcomes {
+interface RecentProjects {
+  /** What is remembered of a project, which may be nothing. */
+  find(projectId: string): Recent
+  /** Makes the project the one that sent last. */
+  touch(projectId: string): Recent
+  /** Adds to the size of all projects, and forgets some beyond the limit. */
+  addBytes(bytes: number, time: number): void
+}
+
+function createRecentProjects(bytesMax: number, startedAt: number): RecentProjects {
   /** The one that sent nothing for the longest time first. */
   const recentByProject = new Map<string, Recent>()
   let newest: Recent | undefined
-  let bytes = 0
-  /** When a project was forgotten last: of any other project nothing is known of the time before. */
+  let bytesTotal = 0
+  /** When a project was forgotten last: of a project that is not remembered, nothing is known of the time before. */
   let forgottenAt = startedAt
 
-  function touch(projectId: string): Recent {
-    const existing = recentByProject.get(projectId)
-    if (existing && existing === newest) return existing
-    const recent = existing ?? { since: forgottenAt, minutes: [], total: 0, kept: [], bytes: 0 }
-    if (existing) recentByProject.delete(projectId)
-    else bytes += projectBytes
-    recentByProject.set(projectId, recent)
-    newest = recent
-    return recent
-  }
-
-  function forgetOldest(receivedAt: number): void {
-    for (const [projectId, recent] of recentByProject) {
-      if (bytes <= bounds.bytesMax) return
-      recentByProject.delete(projectId)
-      bytes -= projectBytes + recent.bytes
-      forgottenAt = receivedAt
-    }
-  }
-
-  function keep(recent: Recent, rejection: KeptRejection['rejection'], copy: Uint8Array | undefined): void {
-    const kept = toKept(rejection, copy, bounds.projectBytesMax)
-    if (kept.bytes > bounds.projectBytesMax) return
-    recent.kept.push(kept)
-    recent.bytes += kept.bytes
-    while (recent.kept.length > bounds.projectEventsMax || recent.bytes > bounds.projectBytesMax) {
-      recent.bytes -= recent.kept.shift()?.bytes ?? 0
-    }
+  function find(projectId: string): Recent {
+    return recentByProject.get(projectId) ?? { since: forgottenAt, minutes: [], total: 0, kept: [], bytes: 0 }
   }
 
   return {
-    copyEvents(body, slices) {
-      return keepEvents ? slices.map(({ start, end }) => copyOf(body, start, end)) : []
+    find,
+
+    touch(projectId) {
+      const recent = find(projectId)
+      if (recent === newest) return recent
+      if (!recentByProject.delete(projectId)) bytesTotal += projectBytes
+      recentByProject.set(projectId, recent)
+      newest = recent
+      return recent
     },
 
-    record(projectId, receivedAt, { accepted, duplicates, rejected }, copies) {
-      if (accepted + duplicates + rejected.length === 0) return
-      const recent = touch(projectId)
-      const minute = minuteOf(recent, receivedAt)
-      minute.accepted += accepted
-      minute.duplicates += duplicates
-      minute.rejected += rejected.length
-      recent.total += rejected.length
-      const bytesBefore = recent.bytes
-      for (let i = 0; i < rejected.length; i++) {
-        keep(recent, { receivedAt, ...(rejected[i] as RejectedEvent) }, copies[i])
+    addBytes(bytes, time) {
+      bytesTotal += bytes
+      if (bytesTotal <= bytesMax) return
+      for (const [projectId, recent] of recentByProject) {
+        if (bytesTotal <= bytesMax || recent === newest) return
+        recentByProject.delete(projectId)
+        bytesTotal -= projectBytes + recent.bytes
+        forgottenAt = time
       }
-      bytes += recent.bytes - bytesBefore
-      if (bytes > bounds.bytesMax) forgetOldest(receivedAt)
     },
-
-    readerOf: (projectId) => ({
-      async getActivity() {
-        const recent = recentByProject.get(projectId)
-        return {
-          since: recent?.since ?? forgottenAt,
-          servers: serverCount(),
-          minutes: recent ? lastMinutes(recent, now()) : [],
-        }
-      },
-
-      async listRejected({ limit = limitDefault } = {}) {
-        if (!(Number.isInteger(limit) && limit >= 1 && limit <= limitMax)) {
-          throw new IngestError('invalid-argument', `limit must be a number of events from 1 to ${limitMax}.`)
-        }
-        const { since, total, kept } = recentByProject.get(projectId) ?? { since: forgottenAt, total: 0, kept: [] }
-        const newestFirst = kept.toReversed()
-        const rejected = newestFirst.slice(0, limit).map(toRecentRejection)
-        return { since, total, groups: toGroups(newestFirst), rejected }
-      },
-    }),
   }
 }
 
@@ -234,11 +239,25 @@ function copyOf(body: Uint8Array, start: number, end: number): Uint8Array {
 }
 
 /** Without the event if that is too large. */
-function toKept(rejection: KeptRejection['rejection'], copy: Uint8Array | undefined, bytesMax: number): KeptRejection {
+function toKept(
+  rejection: KeptRejection['rejection'],
+  copy: Uint8Array | undefined,
+  { projectBytesMax }: RecentOutcomesBounds,
+): KeptRejection {
   let bytes = rejectionBytes + 2 * (rejection.eventId?.length ?? 0)
   for (const { path, message } of rejection.issues) bytes += issueBytes + 2 * (path.length + message.length)
-  if (!copy || bytes + copy.length > bytesMax) return { rejection, event: undefined, bytes }
+  if (!copy || bytes + copy.length > projectBytesMax) return { rejection, event: undefined, bytes }
   return { rejection, event: copy, bytes: bytes + copy.length }
+}
+
+/** One that is too large alone is not kept, as it would displace all others. */
+function keep(recent: Recent, added: KeptRejection, { projectEventsMax, projectBytesMax }: RecentOutcomesBounds): void {
+  if (added.bytes > projectBytesMax) return
+  recent.kept.push(added)
+  recent.bytes += added.bytes
+  while (recent.kept.length > projectEventsMax || recent.bytes > projectBytesMax) {
+    recent.bytes -= recent.kept.shift()?.bytes ?? 0
+  }
 }
 
 /** The counts of the minute of a time. */

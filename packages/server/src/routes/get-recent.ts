@@ -6,7 +6,7 @@ import type { Activity, Body, RecentRejections } from './bodies.ts'
 /** The most rejected events of one response. */
 export const rejectedMax = 1_000
 /** The charge for grouping the rejected events, in bytes. */
-export const rejectedReadBytes = 65_536
+export const rejectedReadBytes = 262_144
 
 /**
  * `GET /v1/activity`: the outcomes of the last minutes.

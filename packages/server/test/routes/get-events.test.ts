@@ -117,9 +117,9 @@ for (const { name, open } of edges) {
     t.equal(waited.status, 200)
     t.equal(waited.headers.ratelimit, `"read-bytes";r=${10_000 - readBytesMin};t=${readBytesMin}`)
     time = 1e9
-    for (const path of ['/v1/stats', '/v1/builds', '/v1/maps', '/v1/events?eventId=e']) {
+    for (const path of ['stats', 'builds', 'activity', 'rejected', 'maps', 'events?eventId=e']) {
       t.equal(
-        (await edge.send(get(path, key))).headers['ratelimit-policy'],
+        (await edge.send(get(`/v1/${path}`, key))).headers['ratelimit-policy'],
         '"read-bytes";q=10000;qu="content-bytes";w=10000',
       )
       time += 1e12

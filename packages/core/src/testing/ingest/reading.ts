@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { followEvents, type ReadEventsOptions } from '../../events/read-events.ts'
 import { assertRefused, benchOf, check, type IngestCheck, idOf, isolatedCheck, mapOf, range } from './ingest-check.ts'
 
-/** Reading events and statistics. */
+/** Reading events, statistics and recent outcomes. */
 export const readingChecks: readonly IngestCheck[] = [
   check('a cursor of another store and a modified cursor are refused', async (bench, open) => {
     const { ingest, submit, event, events } = bench
@@ -220,5 +220,54 @@ export const readingChecks: readonly IngestCheck[] = [
     }
     await assertRefused(ingest.listBuilds({ cursor: 'no cursor' }), 'invalid-cursor')
     for (const limit of [0, 1_001]) await assertRefused(ingest.listBuilds({ limit }), 'invalid-argument')
+  }),
+
+  check('the outcomes of the last minutes are counted', async ({ ingest, submit, event }) => {
+    const { since, minutes } = await ingest.getActivity()
+    assert.deepEqual(minutes, [])
+    await submit(event('a'), event('b'), event('b'), event('c', { type: 5 }), 7)
+    await submit(event('a'), event('d'))
+    const activity = await ingest.getActivity()
+    assert.ok(activity.since <= since && activity.servers >= 1)
+    const total = { accepted: 0, duplicates: 0, rejected: 0 }
+    for (const { at, accepted, duplicates, rejected } of activity.minutes) {
+      assert.ok(at % 60_000 === 0 && Math.abs(at - Date.now()) < 3_600_000)
+      total.accepted += accepted
+      total.duplicates += duplicates
+      total.rejected += rejected
+    }
+    assert.deepEqual(total, { accepted: 3, duplicates: 2, rejected: 2 })
+  }),
+
+  check('the last rejected events are listed newest first, and by issue', async ({ ingest, submit, event }) => {
+    assert.deepEqual(await ingest.listRejected().then(({ since: _, ...listed }) => listed), {
+      total: 0,
+      groups: [],
+      rejected: [],
+    })
+    const { rejected: first } = await submit(event('a', { type: 5 }), event('good'), 7)
+    const { rejected: second } = await submit(event('b', { type: 6, buildId: 1 }))
+    const { total, groups, rejected } = await ingest.listRejected()
+    assert.equal(total, 3)
+    assert.deepEqual(
+      rejected.map(({ receivedAt: _, ...each }) => each),
+      [...second, ...first.toReversed()],
+    )
+    const times = rejected.map(({ receivedAt }) => receivedAt)
+    assert.deepEqual(
+      times,
+      [...times].sort((a, b) => b - a),
+    )
+    assert.deepEqual(
+      groups.map(({ code, path, count, lastAt }) => [code, path, count, lastAt]),
+      [
+        ['invalid_type', '/type', 2, times[0]],
+        ['invalid_type', '/buildId', 1, times[0]],
+        ['not_object', '', 1, times[1]],
+      ],
+    )
+    const newest = await ingest.listRejected({ limit: 1 })
+    assert.deepEqual(newest, { ...newest, total, groups, rejected: rejected.slice(0, 1) })
+    for (const limit of [0, 1_001]) await assertRefused(ingest.listRejected({ limit }), 'invalid-argument')
   }),
 ]

@@ -1,0 +1,78 @@
+import type { Issue, RecentRejection, RecentRejections, RejectionGroup } from '@ingest/core'
+import { Command, Option } from 'commander'
+import { addTargetOptions, connect, parseTarget } from '../connect.ts'
+import { type Io, writeJson, writeStdout } from '../io.ts'
+import { jsonOption, wholeNumber } from '../options.ts'
+import { formatCount, formatTable, toIsoTime } from '../terminal/format.ts'
+
+/** The most issues that a row shows. */
+const issuesShown = 3
+
+/** `ingest rejected`. */
+export function rejectedCommand(io: Io): Command {
+  const command = addTargetOptions(
+    new Command('rejected').description('print the last rejected events of a project, by issue and one by one'),
+    { serverOnly: 'rejected events are in the memory of the server' },
+  )
+  return command
+    .addOption(new Option('--limit <n>', 'maximum number of events').default(20).argParser(wholeNumber(1, 1000)))
+    .addOption(jsonOption())
+    .addHelpText('after', rejectedHelp)
+    .action(async ({ limit, json }: { limit: number; json?: true }) => {
+      const target = parseTarget(command)
+      const listed = await connect(io, target, (ingest) => ingest.listRejected({ limit }))
+      if (json) await writeJson(io, { ok: true, projectId: target.project, ...toJson(listed) })
+      else await writeStdout(io, `${formatRejections(listed).join('\n')}\n`)
+    })
+}
+
+const rejectedHelp = `
+A server has its last 1,000 rejected events of a project in memory, 1 MiB at most, and none after a restart. With several
+servers or workers, each has its own: the one that responds prints its own. COUNT counts all in memory. The events
+themselves are in --json, if the server runs with --keep-rejected.
+
+Examples:
+  INGEST_KEY=… ingest rejected --url http://127.0.0.1:8787 --project demo
+  INGEST_KEY=… ingest rejected --url http://127.0.0.1:8787 --project demo --limit 1000 --json
+`
+
+function formatRejections({ since, total, groups, rejected }: RecentRejections): string[] {
+  const heading = `${formatCount(total, 'event')} rejected since ${toIsoTime(since)}`
+  if (rejected.length === 0) return [heading]
+  return [heading, '', ...formatGroups(groups), '', ...formatEvents(rejected)]
+}
+
+function formatGroups(groups: readonly RejectionGroup[]): string[] {
+  const rows = groups.map(({ count, code, path, message }) => [`${count}`, code, formatPath(path), message])
+  return formatTable([['COUNT', 'CODE', 'PATH', 'MESSAGE'], ...rows], [0])
+}
+
+function formatEvents(rejected: readonly RecentRejection[]): string[] {
+  const rows = rejected.map(({ receivedAt, index, eventId, issues }) => [
+    toIsoTime(receivedAt),
+    `${index}`,
+    eventId ?? '-',
+    formatIssues(issues),
+  ])
+  return formatTable([['RECEIVED', 'INDEX', 'EVENT', 'ISSUES'], ...rows], [1])
+}
+
+function formatIssues(issues: readonly Issue[]): string {
+  const shown = issues.slice(0, issuesShown).map(({ code, path }) => `${code} ${formatPath(path)}`)
+  const more = issues.length - shown.length
+  return `${shown.join(', ')}${more > 0 ? `, and ${more} more` : ''}`
+}
+
+/** The path of the whole event is empty. */
+function formatPath(path: string): string {
+  return path === '' ? '-' : path
+}
+
+function toJson({ since, total, groups, rejected }: RecentRejections): object {
+  return {
+    since: toIsoTime(since),
+    total,
+    groups: groups.map((group) => ({ ...group, lastAt: toIsoTime(group.lastAt) })),
+    rejected: rejected.map((each) => ({ ...each, receivedAt: toIsoTime(each.receivedAt), event: each.event ?? null })),
+  }
+}
