@@ -1,0 +1,201 @@
+import { mkdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import type { AxeResults } from 'axe-core'
+import type { Browser, CDPSession, HTTPRequest, Page } from 'puppeteer-core'
+import type { Test } from 'tap'
+import { launchBrowser, noBrowser, packageDirectory } from './chromium.ts'
+import { projectId } from './served-console.ts'
+
+// How to test a view, in views/<view>.test.ts:
+//
+//   const browserTest = openBrowser(t)
+//   browserTest('an event is found by its id', async (t, openPage) => {
+//     const { url, key, project } = await startConsole(t)
+//     await project.submitBatch({ events: [ … ] })
+//     const { page } = await openPage({ url: `${url}#/find`, key })
+//     await page.locator('::-p-aria(Event id)').fill('e-1')
+//     await page.locator('::-p-aria(Find[role="button"])').click()
+//     await waitForText(page, 'stored')
+//     await checkAccessibility(page)
+//     await screenshot(page, 'find')
+//   })
+//
+// The test fails by itself on a CSP violation, a warning or an error in the console, an uncaught error, a request that
+// fails and a request to another origin, of the page and its workers. What a test expects of these stands in `allow`.
+// Wait for what the page shows, never for time. Where no browser starts, these tests are skipped with the reason.
+
+export type ColorScheme = 'light' | 'dark'
+
+export interface PageOptions {
+  url: string
+  /** Signs in with this key. Default: the page stays signed out. */
+  key?: string
+  /** Default: that of `startConsole`. */
+  project?: string
+  /** Default: light. */
+  colorScheme?: ColorScheme
+  /** In CSS pixels. Default: 1,280. */
+  width?: number
+  /** Problems that the test expects, such as `/status of 401/`. */
+  allow?: readonly RegExp[]
+}
+
+export interface OpenedPage {
+  page: Page
+  /** Every request of the page and of its workers so far. */
+  requests: readonly HTTPRequest[]
+  /** What is wrong so far, also what is allowed. */
+  problems: readonly string[]
+}
+
+type BrowserTest = (name: string, run: (t: Test, openPage: OpenPage) => Promise<void>) => void
+type OpenPage = (options: PageOptions) => Promise<OpenedPage>
+
+/** One browser for the tests of a file, closed at its end. */
+export function openBrowser(t: Test): BrowserTest {
+  let browser: Promise<Browser> | undefined
+  t.teardown(async () => (await browser)?.close())
+  return (name, run) =>
+    void t.test(name, { skip: noBrowser }, async (t) => {
+      browser ??= launchBrowser()
+      const pages: WatchedPage[] = []
+      const openPage: OpenPage = async (options) => {
+        const opened = await openWatchedPage(t, await (browser as Promise<Browser>), options)
+        pages.push(opened)
+        return opened
+      }
+      try {
+        await run(t, openPage)
+      } finally {
+        for (const { unexpectedProblems } of pages)
+          t.strictSame(await unexpectedProblems(), [], 'the page has no problems')
+      }
+    })
+}
+
+interface WatchedPage extends OpenedPage {
+  unexpectedProblems(): Promise<string[]>
+}
+
+/** A page with storage and a cache of its own, closed at the end of the test. */
+async function openWatchedPage(
+  t: Test,
+  browser: Browser,
+  { url, key, project = projectId, colorScheme = 'light', width = 1280, allow = [] }: PageOptions,
+): Promise<WatchedPage> {
+  const context = await browser.createBrowserContext()
+  t.teardown(() => context.close())
+  const page = await context.newPage()
+  page.setDefaultTimeout(60_000)
+  const { requests, problems } = await watchPage(page, new URL(url).origin)
+  await page.setViewport({ width, height: 800 })
+  await setColorScheme(page, colorScheme)
+  await page.goto(url)
+  if (key !== undefined) await signIn(page, key, project)
+  return {
+    page,
+    requests,
+    problems,
+    async unexpectedProblems() {
+      await settle(page)
+      return problems.filter((problem) => !allow.some((pattern) => pattern.test(problem)))
+    },
+  }
+}
+
+/** Fills in the sign-in and waits for the view. */
+export async function signIn(page: Page, key: string, project = projectId): Promise<void> {
+  await submitSignIn(page, key, project)
+  await page.waitForSelector('nav')
+}
+
+/** Fills in the sign-in. */
+export async function submitSignIn(page: Page, key: string, project = projectId): Promise<void> {
+  await page.locator('input[name=project]').fill(project)
+  await page.locator('input[name=key]').fill(key)
+  await page.locator('::-p-aria(Open[role="button"])').click()
+}
+
+/** Waits until the page shows the text, in one element. */
+export async function waitForText(page: Page, text: string): Promise<void> {
+  await page.waitForSelector(`::-p-text(${text})`, { visible: true })
+}
+
+async function watchPage(page: Page, origin: string): Promise<{ requests: HTTPRequest[]; problems: string[] }> {
+  const requests: HTTPRequest[] = []
+  const problems: string[] = []
+  const note = (problem: string) => void problems.push(problem)
+  // of its workers too
+  page.on('console', (message) => {
+    const type = message.type()
+    if (type === 'error' || type === 'warn') note(`console.${type}: ${message.text()} ${message.location().url ?? ''}`)
+  })
+  page.on('pageerror', (error) => note(`uncaught: ${error instanceof Error ? error.stack : error}`))
+  page.on('error', (error) => note(`crashed: ${error.message}`))
+  page.on('request', (request) => {
+    requests.push(request)
+    const { protocol, origin: target } = new URL(request.url())
+    if (target !== origin && protocol !== 'data:') note(`request to another origin: ${request.url()}`)
+  })
+  page.on('requestfailed', (request) => {
+    const text = request.failure()?.errorText
+    // the page aborts what it no longer needs
+    if (text !== 'net::ERR_ABORTED') note(`request failed: ${request.method()} ${request.url()}: ${text}`)
+  })
+  page.on('workercreated', ({ client }) => void watchIssues(client, note))
+  await watchIssues(await page.createCDPSession(), note)
+  return { requests, problems }
+}
+
+/** CSP violations and other things that the browser objects to, also those from before the call. */
+async function watchIssues(session: CDPSession, note: (problem: string) => void): Promise<void> {
+  session.on('Audits.issueAdded', ({ issue: { code, details } }) => note(`${code}: ${JSON.stringify(details)}`))
+  await session.send('Audits.enable')
+}
+
+/** Resolves when the page has done what it was about to do, so that its problems are known. */
+async function settle(page: Page): Promise<void> {
+  if (!page.isClosed())
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))))
+}
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+/** Fails with each violation of axe's rules, in light and dark, and the selectors of its elements. */
+export async function checkAccessibility(page: Page): Promise<void> {
+  await inBothSchemes(page, async (scheme) => {
+    // what the debugger evaluates is not subject to the CSP, so that the page keeps its own
+    await page.evaluate(axeSource)
+    const { violations } = (await page.evaluate('axe.run()')) as AxeResults
+    const lines = violations.flatMap(({ id, help, nodes }) =>
+      nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary}`),
+    )
+    if (lines.length > 0) throw new Error(`axe finds in ${scheme}:\n${lines.join('\n')}`)
+  })
+}
+
+/** Writes screenshots/<name>-light.png and screenshots/<name>-dark.png, of what fits into the window. */
+export async function screenshot(page: Page, name: string): Promise<void> {
+  const directory = join(packageDirectory, 'screenshots')
+  mkdirSync(directory, { recursive: true })
+  await inBothSchemes(page, (scheme) => page.screenshot({ path: join(directory, `${name}-${scheme}.png`) }))
+}
+
+async function inBothSchemes(page: Page, run: (scheme: ColorScheme) => Promise<unknown>): Promise<void> {
+  const isDark = await page.evaluate(() => matchMedia('(prefers-color-scheme: dark)').matches)
+  for (const scheme of ['light', 'dark'] as const) {
+    await setColorScheme(page, scheme)
+    await settle(page)
+    await run(scheme)
+  }
+  await setColorScheme(page, isDark ? 'dark' : 'light')
+}
+
+/** Without transitions, which end at a later time. */
+async function setColorScheme(page: Page, scheme: ColorScheme): Promise<void> {
+  await page.emulateMediaFeatures([
+    { name: 'prefers-color-scheme', value: scheme },
+    { name: 'prefers-reduced-motion', value: 'reduce' },
+  ])
+}

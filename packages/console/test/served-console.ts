@@ -1,0 +1,34 @@
+import { createIngest, type Scope } from '@ingest/core'
+import { openLmdbStore } from '@ingest/lmdb'
+import { type ServeOptions, serve } from '@ingest/server'
+import type { Test } from 'tap'
+import { createConsole } from '../src/index.ts'
+
+export const projectId = 'game-1'
+
+export type ServedOptions = Pick<ServeOptions, 'port' | 'rateLimits'>
+
+/** A real server with a console on an LMDB store of its own, until the end of the test. */
+export async function startConsole(t: Test, options: ServedOptions = {}) {
+  const ingest = createIngest({ store: await openLmdbStore(t.testdir()) })
+  const newKey = async (...scopes: Scope[]) => (await ingest.keys.create(projectId, { scopes })).key
+  const start = async ({ port = 0, ...limits }: ServedOptions = {}) => {
+    const server = await serve({ ingest, console: createConsole(), port, closeTimeoutMs: 1, ...limits })
+    t.teardown(() => server.close())
+    return server
+  }
+  t.teardown(() => ingest.close())
+  const server = await start(options)
+  return {
+    /** Of the page. */
+    url: `${server.url}/console/`,
+    server,
+    /** Starts a further server of the same store. */
+    start,
+    ingest,
+    project: ingest.project(projectId),
+    /** Of the scope `read`. */
+    key: await newKey('read'),
+    newKey,
+  }
+}
