@@ -25,7 +25,7 @@ export function RejectionList({ rejections }: { rejections: readonly NamedReject
       </ul>
       {rest > 0 && (
         <button type="button" onClick={() => setShown(shown + pageSize)}>
-          Show {formatCount(Math.min(rest, pageSize))} more of {formatCount(rest)}
+          {rest > pageSize ? `Show ${pageSize} more of ${formatCount(rest)}` : `Show the last ${rest}`}
         </button>
       )}
     </>
@@ -40,7 +40,7 @@ function RejectionDetails({ rejection }: { rejection: Rejected }) {
       <summary>
         <Time at={receivedAt} />
         <span class="muted">index {index}</span>
-        <code class="id">{eventId ?? 'no valid id'}</code>
+        {eventId === null ? <span class="muted">no valid id</span> : <code>{eventId}</code>}
         <IssueNames issues={issues} />
       </summary>
       {isOpen && <RejectionBody rejection={rejection} />}
@@ -66,37 +66,20 @@ function IssueNames({ issues }: { issues: readonly Issue[] }) {
 function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: Rejected }) {
   return (
     <div class="rejection">
-      <div class="scroll">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Path</th>
-              <th scope="col">Code</th>
-              <th scope="col">Message</th>
-            </tr>
-          </thead>
-          <tbody>
-            {issues.map(({ code, path, message }) => (
-              <tr key={`${code} ${path}`}>
-                <td>
-                  <code>{formatPath(path)}</code>
-                </td>
-                <td>
-                  <code>{code}</code>
-                </td>
-                <td>{message}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <ul class="issues">
+        {issues.map(({ code, path, message }) => (
+          <li key={`${code} ${path} ${message}`}>
+            <code class="code">{code}</code> <code>{formatPath(path)}</code> {message}
+          </li>
+        ))}
+      </ul>
       {eventId !== null && (
         <p>
           <a href={formatAddress(['find'], { id: eventId })}>Find {eventId}</a>{' '}
           <span class="muted">shows whether an event with this id is stored.</span>
         </p>
       )}
-      {event !== undefined && <JsonText text={event} label="Formatted" />}
+      {event !== undefined && <JsonText text={event} />}
     </div>
   )
 }
