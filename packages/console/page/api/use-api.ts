@@ -38,7 +38,7 @@ export interface Loaded<Data> {
 export function useLoaded<Data>(
   load: (api: Api, signal: AbortSignal) => Promise<Data>,
   inputs: readonly unknown[],
-  intervalMs?: number,
+  intervalMs?: number | ((data: Data) => number | undefined),
 ): Loaded<Data> {
   const api = useApi()
   const connection = useContext(ConnectionContext)
@@ -51,7 +51,7 @@ export function useLoaded<Data>(
       async () => {
         const data = await load(api, signal)
         if (!signal.aborted) setState({ data, error: undefined, at: Date.now() })
-        return intervalMs
+        return typeof intervalMs === 'function' ? intervalMs(data) : intervalMs
       },
       { connection, signal, onError: (error) => setState((before) => ({ ...before, error })) },
     )

@@ -1,19 +1,9 @@
-import type { Api } from '../api/api.ts'
-
-/** What a call of the worker works with. */
-export interface CallContext<Progress = never> {
-  api: Api
-  /** Aborts when the page cancels the call. */
-  signal: AbortSignal
-  onProgress(progress: Progress): void
-}
+import type { CallContext } from './call-context.ts'
+import { createMapCalls } from './map-calls.ts'
 
 /** Everything the page can have its worker do. What was opened stays in memory until the worker ends. */
 export function createCalls() {
-  return {
-    /** Whether the worker runs. */
-    ping: async (_argument: null, _context: CallContext) => 'pong',
-  }
+  return { ...createMapCalls() }
 }
 
 export type Calls = ReturnType<typeof createCalls>

@@ -1,6 +1,6 @@
 import { createApi } from '../api/api.ts'
 import { RequestError } from '../api/request-error.ts'
-import type { CallContext } from './calls.ts'
+import type { CallContext } from './call-context.ts'
 import { type PageMessage, toFailure, type WorkerMessage } from './messages.ts'
 
 /** The worker's end of the connection to its page. */

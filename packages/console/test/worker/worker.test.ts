@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { createApi } from '../../page/api/api.ts'
 import type { RequestError } from '../../page/api/request-error.ts'
+import type { CallContext } from '../../page/worker/call-context.ts'
 import { createWorkerClient, type WorkerPort } from '../../page/worker/call-worker.ts'
-import type { CallContext } from '../../page/worker/calls.ts'
 import { type PagePort, serveCalls } from '../../page/worker/serve-calls.ts'
 
 type TestCall = (

@@ -1,0 +1,56 @@
+import { formatAddress } from '../../address.ts'
+import type { MapPage, MapStatus } from '../../api/bodies.ts'
+import { formatBytes } from '../../format.ts'
+import { Time } from '../../parts/time.tsx'
+import { MapState } from './map-contents.tsx'
+import { PagedTable } from './paged-table.tsx'
+import { PublishHint } from './publish-hint.tsx'
+import { Trail } from './trail.tsx'
+
+/** The maps of one build. */
+export function BuildMaps({ buildId }: { buildId: string }) {
+  return (
+    <>
+      <Trail buildId={buildId} />
+      <h2>Maps of build {buildId}</h2>
+      <p>
+        <a href={formatAddress(['where'], { build: buildId })}>Where its events happen</a>
+      </p>
+      <PagedTable
+        caption="Maps in the byte order of their places"
+        columns={['Place', 'State', { title: 'Size', isNumber: true }, 'Content type', 'Published', 'Frozen']}
+        load={async (cursor, api, signal) => {
+          const query = { buildId, limit: 100, cursor }
+          const { maps, next } = await api.json<MapPage>('v1/maps', { query, signal })
+          return { rows: maps, next }
+        }}
+        empty={
+          <>
+            <p>No map is published for this build.</p>
+            <PublishHint buildId={buildId} />
+          </>
+        }
+      >
+        {(map) => <MapRow key={map.placeId} map={map} />}
+      </PagedTable>
+    </>
+  )
+}
+
+function MapRow({ map }: { map: MapStatus }) {
+  const { buildId, placeId, size, contentType, publishedAt, frozenAt } = map
+  return (
+    <tr>
+      <td>
+        <a href={formatAddress(['maps', buildId], { place: placeId })}>{placeId}</a>
+      </td>
+      <td>
+        <MapState map={map} />
+      </td>
+      <td class="number">{formatBytes(size)}</td>
+      <td>{contentType}</td>
+      <td>{publishedAt === null ? '–' : <Time at={publishedAt} />}</td>
+      <td>{frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}</td>
+    </tr>
+  )
+}

@@ -1,0 +1,66 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { MapStatus } from '../../api/bodies.ts'
+import { RequestError } from '../../api/request-error.ts'
+import { formatBytes } from '../../format.ts'
+import { Failure } from '../../parts/notice.tsx'
+import type { CallWorker } from '../../worker/call-worker.ts'
+import type { LoadProgress } from '../../worker/read-body.ts'
+import { fileNameOf } from './file-name.ts'
+
+/** Saves the bytes of a complete map as a file. */
+export function Download({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
+  const [progress, setProgress] = useState<LoadProgress>()
+  const [error, setError] = useState<RequestError>()
+  const ending = useRef<AbortController | undefined>(undefined)
+  useEffect(() => () => ending.current?.abort(), [])
+
+  async function download(): Promise<void> {
+    ending.current = new AbortController()
+    setProgress({ loaded: 0, total: map.size })
+    setError(undefined)
+    try {
+      const { signal } = ending.current
+      save(await callWorker('downloadMap', map, { signal, onProgress: setProgress }), fileNameOf(map))
+    } catch (error) {
+      if (error instanceof RequestError) setError(error)
+    } finally {
+      setProgress(undefined)
+    }
+  }
+
+  return (
+    <>
+      {progress ? (
+        <>
+          <LoadBar progress={progress} what="Downloading" />
+          <button type="button" onClick={() => ending.current?.abort()}>
+            Cancel
+          </button>
+        </>
+      ) : (
+        <button type="button" onClick={download}>
+          Download
+        </button>
+      )}
+      {error && <Failure error={error} />}
+    </>
+  )
+}
+
+export function LoadBar({ progress: { loaded, total }, what }: { progress: LoadProgress; what: string }) {
+  return (
+    <p class="load" role="status">
+      <progress max={total} value={loaded} aria-label={what} /> {what}: {formatBytes(loaded)} of {formatBytes(total)}
+    </p>
+  )
+}
+
+function save(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob)
+  const link = document.createElement('a')
+  link.href = url
+  link.download = name
+  link.click()
+  // the browser may read it after this event
+  setTimeout(() => URL.revokeObjectURL(url), 60_000)
+}

@@ -1,0 +1,23 @@
+import { formatCountOf } from '../../format.ts'
+import type { CutText, JsonValue } from '../../worker/json-document.ts'
+
+/** The name of a member in quotes, or the position of an element. */
+export function nameText({ name }: Pick<JsonValue, 'name'>, index: number): string {
+  return name ? quoted(name) : String(index)
+}
+
+/** A scalar: a string in quotes, a number in its exact spelling. */
+export function valueText({ type, text }: Pick<JsonValue, 'type' | 'text'>): string {
+  if (type === 'string') return quoted(text)
+  return text.isCut ? `${text.text}…` : text.text
+}
+
+/** Control characters and lone surrogates as escapes. */
+function quoted({ text, isCut }: CutText): string {
+  return isCut ? `${JSON.stringify(text).slice(0, -1)}…` : JSON.stringify(text)
+}
+
+/** `12,345 elements`, `1 member`. */
+export function describeCount({ type, count }: Pick<JsonValue, 'type' | 'count'>): string {
+  return formatCountOf(count, type === 'object' ? 'member' : 'element')
+}

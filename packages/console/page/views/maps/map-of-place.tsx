@@ -1,0 +1,119 @@
+import { formatAddress } from '../../address.ts'
+import type { MapContents, MapStatus } from '../../api/bodies.ts'
+import { type Loaded, useLoaded } from '../../api/use-api.ts'
+import { formatBytes, formatCount, formatCountOf } from '../../format.ts'
+import { Content } from '../../parts/notice.tsx'
+import { Time } from '../../parts/time.tsx'
+import type { CallWorker } from '../../worker/call-worker.ts'
+import { useWorker } from '../../worker/use-worker.ts'
+import { Download } from './download.tsx'
+import { MapContent } from './map-content.tsx'
+import { ChunkBar, Digest, MapState } from './map-contents.tsx'
+import { PublishHint } from './publish-hint.tsx'
+import { Trail } from './trail.tsx'
+
+const uploadPollMs = 5_000
+const openPollMs = 30_000
+
+/** One map: its status, kept up to date, and its content. */
+export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: string }) {
+  const callWorker = useWorker()
+  const status = useLoaded(
+    (api, signal) => api.json<MapStatus>('v1/maps', { query: { buildId, placeId }, signal }),
+    [buildId, placeId],
+    pollMsOf,
+  )
+  return (
+    <>
+      <Trail buildId={buildId} placeId={placeId} />
+      <h2>Map of place {placeId}</h2>
+      {isMissing(status) ? (
+        <div class="notice empty">
+          <p>No map is published for this place and build.</p>
+          <PublishHint buildId={buildId} placeId={placeId} />
+        </div>
+      ) : (
+        <Content loaded={status}>{(map) => <Status map={map} callWorker={callWorker} />}</Content>
+      )}
+    </>
+  )
+}
+
+function isMissing({ error }: Loaded<MapStatus>): boolean {
+  return error?.problem.code === 'map-not-found'
+}
+
+/** A frozen map that is complete stays as it is. */
+function pollMsOf({ state, pending, frozen }: MapStatus): number | undefined {
+  if (state === 'incomplete' || pending) return uploadPollMs
+  return frozen ? undefined : openPollMs
+}
+
+function Status({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
+  const { buildId, placeId, pending } = map
+  const isComplete = map.state === 'complete'
+  return (
+    <>
+      <div class="states">
+        <MapState map={map} />
+        {map.frozenAt === null ? (
+          <span class="badge open">open</span>
+        ) : (
+          <span class="badge frozen">
+            frozen since <Time at={map.frozenAt} />
+          </span>
+        )}
+        <a href={formatAddress(['where'], { build: buildId, place: placeId })}>Where it happens</a>
+        {isComplete && <Download key={map.digest} map={map} callWorker={callWorker} />}
+      </div>
+      <Facts map={map} />
+      {!isComplete && <ChunkBar contents={map} />}
+      {pending && <Pending pending={pending} />}
+      {isComplete && <MapContent key={map.digest} map={map} callWorker={callWorker} />}
+    </>
+  )
+}
+
+function Facts({ map: { size, chunks, contentType, publishedAt, digest } }: { map: MapStatus }) {
+  return (
+    <dl class="facts">
+      <div title={formatCountOf(size, 'byte')}>
+        <dt>Size</dt>
+        <dd>{formatBytes(size)}</dd>
+      </div>
+      <div>
+        <dt>Chunks</dt>
+        <dd>{formatCount(chunks)}</dd>
+      </div>
+      <div>
+        <dt>Content type</dt>
+        <dd>{contentType}</dd>
+      </div>
+      <div>
+        <dt>Published</dt>
+        <dd>{publishedAt === null ? 'not yet' : <Time at={publishedAt} />}</dd>
+      </div>
+      <div>
+        <dt>Digest</dt>
+        <dd>
+          <Digest digest={digest} />
+        </dd>
+      </div>
+    </dl>
+  )
+}
+
+function Pending({ pending }: { pending: MapContents }) {
+  return (
+    <section class="pending" aria-labelledby="pending-title">
+      <h2 id="pending-title">Pending replacement</h2>
+      <p>
+        {formatBytes(pending.size)} of {pending.contentType}. The map below stays until the replacement is complete.
+      </p>
+      <p>
+        <Digest digest={pending.digest} />
+      </p>
+      <ChunkBar contents={pending} />
+    </section>
+  )
+}

@@ -1,0 +1,63 @@
+import { RequestError } from '../api/request-error.ts'
+import type { CallContext } from './call-context.ts'
+
+export interface LoadProgress {
+  loaded: number
+  total: number
+}
+
+/** So long no byte may arrive before the connection counts as broken. */
+const stallMs = 30_000
+const progressBytes = 1 << 20
+
+/**
+ * Reads a body of `total` bytes as it arrives. `onBlock` receives every block once.
+ *
+ * @throws {RequestError} `offline` if it breaks off, or stalls for 30 seconds
+ * @throws the reason of the signal
+ */
+export async function readBody(
+  response: Response,
+  total: number,
+  onBlock: (block: Uint8Array<ArrayBuffer>) => void,
+  { api, signal, onProgress }: CallContext<LoadProgress>,
+): Promise<void> {
+  let loaded = 0
+  let reported = 0
+  try {
+    for await (const block of blocksOf(response)) {
+      loaded += block.length
+      if (loaded > total) break
+      onBlock(block)
+      if (loaded - reported >= progressBytes) {
+        reported = loaded
+        onProgress({ loaded, total })
+      }
+    }
+  } catch {
+    // what is missing says it
+  }
+  signal.throwIfAborted()
+  if (loaded === total) return
+  const failure = new RequestError('offline', 'The response broke off.')
+  api.observer.onError?.(failure)
+  throw failure
+}
+
+async function* blocksOf({ body }: Response): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  if (!body) return
+  const reader = body.getReader()
+  let timer: ReturnType<typeof setTimeout> | undefined
+  try {
+    for (;;) {
+      timer = setTimeout(() => reader.cancel().catch(() => {}), stallMs)
+      const { done, value } = await reader.read()
+      clearTimeout(timer)
+      if (done) return
+      yield value
+    }
+  } finally {
+    clearTimeout(timer)
+    reader.cancel().catch(() => {})
+  }
+}
