@@ -69,6 +69,9 @@ t.test('two workers store each event once, and one that is killed comes back', a
   t.match(headers.get('ratelimit-policy'), /q=100000\b/, 'half of a burst of 200,000 requests')
 
   t.equal((await fetch(`${server.url}/console/`)).status, 200)
+  const credentials = { 'X-Project-Id': projectId, 'X-Ingestion-Key': key }
+  const activity = await fetch(`${server.url}/v1/activity`, { headers: credentials })
+  t.match(await activity.json(), { servers: 2 })
 
   const agents = Array.from({ length: 4 }, () => new Agent({ keepAlive: true, maxSockets: 1 }))
   t.teardown(() => {
