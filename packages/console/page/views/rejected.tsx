@@ -72,7 +72,7 @@ function RejectedOf({ body, group }: { body: RejectedEvents; group: GroupName | 
       <section aria-labelledby="rejections">
         <h2 id="rejections">{group ? `${group.code} at ${formatPath(group.path)}` : 'All events, newest first'}</h2>
         {group && (
-          <p class="hint">
+          <p class="hint rejected-hint">
             {formatCountOf(shown.length, 'event')}. <a href={formatAddress(['rejected'])}>Show all</a>
           </p>
         )}
@@ -85,7 +85,7 @@ function RejectedOf({ body, group }: { body: RejectedEvents; group: GroupName | 
 
 function EventsNotKept() {
   return (
-    <p class="hint">
+    <p class="hint rejected-hint">
       The events themselves are not kept. <code>ingest serve --keep-rejected</code> keeps them, and they are shown here.
     </p>
   )

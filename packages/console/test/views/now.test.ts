@@ -44,7 +44,10 @@ const hasColor = (page: Page, selector: string, property: string) =>
       const canvas = document.querySelector<HTMLCanvasElement>(`${selector} canvas`)
       const color = getComputedStyle(document.documentElement).getPropertyValue(property)
       if (!canvas) return false
-      const { data } = canvas.getContext('2d')?.getImageData(0, 0, canvas.width, canvas.height) ?? { data: [] }
+      // of the page's own canvas, reading would be slow, which the browser says in its console
+      const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true })
+      copy?.drawImage(canvas, 0, 0)
+      const { data } = copy?.getImageData(0, 0, canvas.width, canvas.height) ?? { data: [] }
       const [red, green, blue] = [1, 3, 5].map((start) => Number.parseInt(color.slice(start, start + 2), 16))
       for (let at = 0; at < data.length; at += 4) {
         if (data[at] === red && data[at + 1] === green && data[at + 2] === blue && data[at + 3] === 255) return true
@@ -79,6 +82,7 @@ browserTest('the rate, the minutes, what is stored and whether the server is rea
     await hasColor(page, '[aria-labelledby=rates]', '--chart-line')
     for (const outcome of ['accepted', 'duplicates', 'rejected']) await hasColor(page, `.${outcome}`, `--${outcome}`)
   }
+  await page.setViewport({ width: 1280, height: 1000 })
   await screenshot(page, 'now')
   for (const summary of await page.$$('details > summary')) {
     await summary.focus()

@@ -38,7 +38,7 @@ export async function loadStatsAndRates(api: Api, signal: AbortSignal): Promise<
 }
 
 /** A chart with less than this looks empty. */
-const windowMsMin = 60_000
+const windowMsMin = 30_000
 
 /** Events a second as a live chart. */
 export function Rates({ loaded: { data, error } }: { loaded: Loaded<StatsAndRates> }) {

@@ -31,7 +31,7 @@ function GroupLink({ group, isChosen, most }: { group: Group; isChosen: boolean;
     >
       <strong class="number">{formatCount(count)}</strong>
       <span>
-        <code class="code">{code}</code> <code>{formatPath(path)}</code>
+        <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
         <span class="message">{message}</span>
       </span>
       <span class="last">

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { formatAddress } from '../../address.ts'
 import type { Issue, Rejected } from '../../api/bodies.ts'
 import { formatCount } from '../../format.ts'
-import { JsonText } from '../../parts/json-text.tsx'
+import { EventText } from '../../parts/event-detail.tsx'
 import { Time } from '../../parts/time.tsx'
 import { formatPath, type NamedRejection } from './rejections.ts'
 import './rejected.css'
@@ -55,7 +55,7 @@ function IssueNames({ issues }: { issues: readonly Issue[] }) {
     <span class="names">
       {issues.slice(0, namesMax).map(({ code, path }) => (
         <span key={`${code} ${path}`}>
-          <code class="code">{code}</code> <code>{formatPath(path)}</code>
+          <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
         </span>
       ))}
       {issues.length > namesMax && <span class="muted">and {issues.length - namesMax} more</span>}
@@ -69,7 +69,7 @@ function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: R
       <ul class="issues">
         {issues.map(({ code, path, message }) => (
           <li key={`${code} ${path} ${message}`}>
-            <code class="code">{code}</code> <code>{formatPath(path)}</code> {message}
+            <code class="issue-code">{code}</code> <code>{formatPath(path)}</code> {message}
           </li>
         ))}
       </ul>
@@ -79,7 +79,7 @@ function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: R
           <span class="muted">shows whether an event with this id is stored.</span>
         </p>
       )}
-      {event !== undefined && <JsonText text={event} />}
+      {event !== undefined && <EventText text={event} />}
     </div>
   )
 }
