@@ -84,7 +84,7 @@ const floors: Record<string, string[][]> = {
   'packages/console/src': [['page-files.ts'], ['create-console.ts'], ['index.ts']],
   'packages/console/page': [
     ['format.ts', 'address.ts', 'json-text.ts', 'app.css', 'index.html', 'tsconfig.json'],
-    ['api'],
+    ['api', 'heat'],
     ['worker'],
     ['parts'],
     ['views'],

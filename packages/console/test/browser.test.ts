@@ -9,7 +9,6 @@ browserTest('what is wrong with a page and its worker is noticed', async (t, ope
   const { url, key } = await startConsole(t)
   const { page, problems } = await openPage({ url, key, allow: [/./] })
   t.strictSame(problems, [])
-  const created = new Promise<WebWorker>((resolve) => page.once('workercreated', resolve))
   await page.evaluate(async () => {
     const script = document.createElement('script')
     script.textContent = 'document.title = "ran"'
@@ -21,9 +20,14 @@ browserTest('what is wrong with a page and its worker is noticed', async (t, ope
     setTimeout(() => {
       throw new Error('from the page')
     })
-    new Worker('worker.js')
+    const worker = new Worker('worker.js')
+    // without a reference, it may be collected
+    Object.assign(globalThis, { worker })
+    worker.postMessage({ type: 'call', number: 1, name: 'a call that does not exist' })
+    // evaluating in a worker that has not run its script yet may crash Chromium
+    await new Promise((resolve) => worker.addEventListener('message', resolve))
   })
-  await (await created).evaluate(async () => {
+  await (page.workers()[0] as WebWorker).evaluate(async () => {
     await fetch('http://example.com/from-worker').catch(() => {})
     await new Promise((resolve) => {
       addEventListener('error', resolve)
@@ -40,6 +44,7 @@ browserTest('what is wrong with a page and its worker is noticed', async (t, ope
     /ContentSecurityPolicyIssue.*from-worker/,
     /status of 404.*unknown/,
     /a warning/,
+    /a call that does not exist/,
     /uncaught.*from the page/,
     /uncaught.*from the worker/,
   ]

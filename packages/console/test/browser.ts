@@ -49,6 +49,9 @@ export interface OpenedPage {
   problems: readonly string[]
 }
 
+/** A test that waits for longer waits for what never comes, such as the result of a worker that has ended. */
+const hangMs = 180_000
+
 type BrowserTest = (name: string, run: (t: Test, openPage: OpenPage) => Promise<void>) => void
 type OpenPage = (options: PageOptions) => Promise<OpenedPage>
 
@@ -57,7 +60,7 @@ export function openBrowser(t: Test): BrowserTest {
   let browser: Promise<Browser> | undefined
   t.teardown(async () => (await browser)?.close())
   return (name, run) =>
-    void t.test(name, { skip: noBrowser }, async (t) => {
+    void t.test(name, { skip: noBrowser, timeout: hangMs }, async (t) => {
       browser ??= launchBrowser()
       const pages: WatchedPage[] = []
       const openPage: OpenPage = async (options) => {
@@ -132,7 +135,11 @@ async function watchPage(page: Page, origin: string): Promise<{ requests: HTTPRe
     if (type === 'error' || type === 'warn') note(`console.${type}: ${message.text()} ${message.location().url ?? ''}`)
   })
   page.on('pageerror', (error) => note(`uncaught: ${error instanceof Error ? error.stack : error}`))
-  page.on('error', (error) => note(`crashed: ${error.message}`))
+  page.on('error', (error) => {
+    note(`crashed: ${error.message}`)
+    // else what is evaluated in it never settles
+    void page.close()
+  })
   page.on('request', (request) => {
     requests.push(request)
     const { protocol, origin: target } = new URL(request.url())

@@ -1,9 +1,10 @@
 import type { CallContext } from './call-context.ts'
 import { createMapCalls } from './map-calls.ts'
+import { createWhereCalls } from './where-calls.ts'
 
 /** Everything the page can have its worker do. What was opened stays in memory until the worker ends. */
 export function createCalls() {
-  return { ...createMapCalls() }
+  return { ...createMapCalls(), ...createWhereCalls() }
 }
 
 export type Calls = ReturnType<typeof createCalls>

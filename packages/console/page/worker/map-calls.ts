@@ -44,7 +44,7 @@ export function createMapCalls() {
         // the one before is free before the next is loaded
         opened = undefined
         document = undefined
-        opened = { digest: map.digest, bytes: await fetchBytes(map, context) }
+        opened = { digest: map.digest, bytes: await fetchMapBytes(map, context) }
       }
       try {
         document ??= openDocument(opened.bytes)
@@ -92,7 +92,11 @@ export function createMapCalls() {
 
 const heldBytesMax = 8 << 20
 
-async function fetchBytes(map: MapVersion, context: CallContext<LoadProgress>): Promise<Uint8Array<ArrayBuffer>> {
+/** The bytes of a complete map. */
+export async function fetchMapBytes(
+  map: MapVersion,
+  context: CallContext<LoadProgress>,
+): Promise<Uint8Array<ArrayBuffer>> {
   const response = await fetchContent(map, context)
   const bytes = new Uint8Array(map.size)
   let length = 0

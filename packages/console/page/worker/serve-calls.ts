@@ -5,7 +5,7 @@ import { type PageMessage, toFailure, type WorkerMessage } from './messages.ts'
 
 /** The worker's end of the connection to its page. */
 export interface PagePort {
-  postMessage(message: WorkerMessage): void
+  postMessage(message: WorkerMessage, transfer?: Transferable[]): void
   addEventListener(type: 'message', listener: (event: { data: PageMessage }) => void): void
 }
 
@@ -33,7 +33,7 @@ export function serveCalls(port: PagePort, calls: object): void {
       const call = table.get(name)
       if (!call) throw new Error(`The worker has no call ${name}.`)
       const result = await call(argument, { api, signal: ending.signal, onProgress })
-      port.postMessage({ type: 'result', number, result })
+      port.postMessage({ type: 'result', number, result }, isImage(result) ? [result] : [])
     } catch (error) {
       // the page has forgotten a call that it cancelled
       if (!ending.signal.aborted)
@@ -42,6 +42,11 @@ export function serveCalls(port: PagePort, calls: object): void {
       running.delete(number)
     }
   }
+}
+
+/** Images are moved, not copied. */
+function isImage(result: unknown): result is ImageBitmap {
+  return typeof ImageBitmap === 'function' && result instanceof ImageBitmap
 }
 
 function requestErrorOf(error: unknown): RequestError {

@@ -1,0 +1,70 @@
+import type { Columns } from './columns.ts'
+import { formatPointer, parsePointer } from './pointer.ts'
+
+/** Two members that may be coordinates, and how many events have a number in both. */
+export interface Pair {
+  across: string
+  down: string
+  count: number
+}
+
+/** Names of members that go together, the preferred first: maps are looked at from above, and y is up. */
+const names = [
+  ['x', 'z'],
+  ['x', 'y'],
+  ['X', 'Z'],
+  ['X', 'Y'],
+  ['0', '2'],
+  ['0', '1'],
+] as const
+
+const parents = ['/position', '', '/pos', '/location']
+
+/** What is looked for, in words. */
+export const lookedFor =
+  '/position/x and /position/z, /x and /z, /x and /y, /position/0 and /position/2, and the same below other members'
+
+/** The pairs that events have, the one that most of them have first. */
+export function findPairs(columns: Columns): Pair[] {
+  const pairs = columns.list().flatMap(({ pointer }) => {
+    const tokens = parsePointer(pointer) ?? []
+    const parent = formatPointer(tokens.slice(0, -1))
+    return names
+      .filter(([name]) => name === tokens.at(-1))
+      .map(([, name]) => ({ across: pointer, down: `${parent}/${name}`, parent, count: 0 }))
+      .filter(({ down }) => columns.get(down))
+  })
+  for (const pair of pairs) pair.count = countBoth(columns, pair.across, pair.down)
+  return pairs
+    .filter(({ count }) => count > 0)
+    .sort((a, b) => b.count - a.count || rankParent(a.parent) - rankParent(b.parent))
+    .map(({ across, down, count }) => ({ across, down, count }))
+}
+
+/** Events that have a number in both members. */
+export function countBoth(columns: Columns, across: string, down: string): number {
+  const xs = columns.get(across)?.values
+  const ys = columns.get(down)?.values
+  if (!xs || !ys) return 0
+  let count = 0
+  for (let i = 0; i < columns.rows; i++) if (isNumber(xs[i]) && isNumber(ys[i])) count++
+  return count
+}
+
+/** 0, 1 or 2 for x, y or z: which axis of the map a pointer's last token names. */
+export function axisOf(pointer: string): 0 | 1 | 2 | undefined {
+  const name = pointer.slice(pointer.lastIndexOf('/') + 1).toLowerCase()
+  if (name === 'x' || name === '0') return 0
+  if (name === 'y' || name === '1') return 1
+  if (name === 'z' || name === '2') return 2
+  return undefined
+}
+
+function isNumber(value: number | undefined): boolean {
+  return value !== undefined && !Number.isNaN(value)
+}
+
+function rankParent(parent: string): number {
+  const rank = parents.indexOf(parent)
+  return rank === -1 ? parents.length : rank
+}

@@ -1,0 +1,201 @@
+import type { Box } from './viewport.ts'
+
+/** An axis of the map: x, y (up) or z. */
+export type Axis = 0 | 1 | 2
+
+/** The parts of a map, by their middles, sizes and turns. */
+export interface Parts {
+  length: number
+  /** Three numbers a part; NaN for the third axis of a flat map. */
+  middles: Float32Array
+  sizes: Float32Array
+  /** Radians about the vertical axis, counterclockwise from above. */
+  turns: Float32Array
+  /** Whether there are more than were looked at. */
+  isCut: boolean
+}
+
+const partsMax = 1_000_000
+
+type Vector = readonly [number, number, number]
+type Members = Record<string, unknown>
+
+/** Finds every object that has a position and a size, however deep; at most 1,000,000. */
+export function findParts(map: unknown): Parts {
+  const list = createPartList()
+  const rest: unknown[] = [map]
+  while (rest.length > 0 && list.length < partsMax) {
+    const value = rest.pop()
+    if (typeof value !== 'object' || value === null) continue
+    if (Array.isArray(value)) {
+      // long arrays of numbers hold no parts
+      for (let i = value.length - 1; i >= 0; i--) if (typeof value[i] === 'object') rest.push(value[i])
+      continue
+    }
+    list.add(value as Members)
+    for (const member of Object.values(value)) if (typeof member === 'object') rest.push(member)
+  }
+  return list.end(rest.length > 0)
+}
+
+function createPartList() {
+  let middles = new Float32Array(3 * 1_024)
+  let sizes = new Float32Array(3 * 1_024)
+  let turns = new Float32Array(1_024)
+  let length = 0
+  return {
+    get length() {
+      return length
+    },
+    add(members: Members): void {
+      const size = sizeOf(members)
+      const position = size && positionOf(members, size)
+      if (!position) return
+      if (length === turns.length) {
+        middles = doubled(middles)
+        sizes = doubled(sizes)
+        turns = doubled(turns)
+      }
+      middles.set(position, 3 * length)
+      sizes.set(size, 3 * length)
+      turns[length] = turnOf(members)
+      length++
+    },
+    end: (isCut: boolean): Parts => ({ length, middles, sizes, turns, isCut }),
+  }
+}
+
+function doubled(values: Float32Array): Float32Array<ArrayBuffer> {
+  const larger = new Float32Array(values.length * 2)
+  larger.set(values)
+  return larger
+}
+
+function sizeOf(members: Members): Vector | undefined {
+  const size = members.size ?? members.Size ?? members.dimensions
+  if (isNumber(size)) return absolute([size, size, size])
+  // engines call half of the size extents
+  const half = vectorOf(members.extents ?? members.Extents)
+  const whole = vectorOf(size) ?? half?.map((each) => 2 * each) ?? sidesOf(members)
+  return whole && absolute(whole as unknown as Vector)
+}
+
+function sidesOf({ width, height, depth, length }: Members): number[] | undefined {
+  const deep = depth ?? length
+  if (!isNumber(width) || !(isNumber(height) || isNumber(deep))) return undefined
+  return [width, isNumber(height) ? height : 0, isNumber(deep) ? deep : Number.NaN]
+}
+
+function absolute(vector: Vector): Vector {
+  return [Math.abs(vector[0]), Math.abs(vector[1]), Math.abs(vector[2])]
+}
+
+function positionOf(members: Members, size: Vector): Vector | undefined {
+  const named =
+    members.position ?? members.Position ?? members.pos ?? members.cframe ?? members.CFrame ?? members.center
+  if (named !== undefined) return vectorOf(named) ?? vectorOf((named as Members | null)?.position)
+  const own = vectorOf(members)
+  // rectangles of two dimensions have their position at a corner, in all editors of tiles
+  const isRectangle = own && Number.isNaN(own[2]) && isNumber(members.width)
+  return isRectangle ? [own[0] + size[0] / 2, own[1] + size[1] / 2, Number.NaN] : own
+}
+
+/** `[x, y]`, `[x, y, z, …]`, or an object with x and y, x and z, or all. */
+function vectorOf(value: unknown): Vector | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  if (Array.isArray(value)) {
+    const isVector = (value.length === 2 || value.length === 3 || value.length === 12) && value.every(isNumber)
+    return isVector
+      ? [value[0] as number, value[1] as number, (value[2] as number | undefined) ?? Number.NaN]
+      : undefined
+  }
+  const { x, y, z, X = x, Y = y, Z = z } = value as Members
+  if (!isNumber(X) || !(isNumber(Y) || isNumber(Z))) return undefined
+  return [X, isNumber(Y) ? Y : 0, isNumber(Z) ? Z : Number.NaN]
+}
+
+/** Of a plain turn in degrees, or of the matrix of a CFrame. */
+function turnOf(members: Members): number {
+  const { rotation = members.Rotation ?? members.orientation ?? members.Orientation, rotationY } = members
+  const cframe = members.cframe ?? members.CFrame
+  if (Array.isArray(cframe) && cframe.length === 12) return Math.atan2(Number(cframe[5]), Number(cframe[11]))
+  const turn = rotationY ?? (isNumber(rotation) ? rotation : vectorOf(rotation)?.[1])
+  return isNumber(turn) ? (turn * Math.PI) / 180 : 0
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value)
+}
+
+/** The parts as seen along the third axis: four corners each. */
+export interface Footprints {
+  length: number
+  /** Eight numbers a part: across, down of its corners, in order around it. */
+  corners: Float32Array
+  /** The box around all but far parts; undefined without parts. */
+  box: Box | undefined
+}
+
+/** The largest parts, the largest first, as seen with these axes across and down. */
+export function footprintsOf(parts: Parts, across: Axis, down: Axis, limit: number): Footprints {
+  const isFlat = (i: number) => Number.isNaN(parts.middles[3 * i + 2] as number)
+  // a flat map has x and y alone, whatever its events call them
+  const axes = (i: number): [Axis, Axis] => (isFlat(i) ? [0, 1] : [across, down])
+  const areas = new Float64Array(parts.length)
+  for (let i = 0; i < parts.length; i++) {
+    const [a, d] = axes(i)
+    areas[i] = (parts.sizes[3 * i + a] as number) * (parts.sizes[3 * i + d] as number)
+  }
+  const order = Uint32Array.from(areas.keys()).sort((a, b) => (areas[b] as number) - (areas[a] as number))
+  const shown = order.subarray(0, limit)
+  const corners = new Float32Array(shown.length * 8)
+  const isFromAbove = across + down === 2 && across !== down
+  for (const [at, i] of shown.entries()) {
+    const [a, d] = axes(i)
+    // a turn about the vertical axis shows from above alone
+    const turn = isFromAbove ? (parts.turns[i] as number) * (across === 0 ? 1 : -1) : 0
+    setCorners(corners.subarray(8 * at, 8 * at + 8), {
+      x: parts.middles[3 * i + a] as number,
+      y: parts.middles[3 * i + d] as number,
+      halfWidth: (parts.sizes[3 * i + a] as number) / 2 || 0,
+      halfHeight: (parts.sizes[3 * i + d] as number) / 2 || 0,
+      turn,
+    })
+  }
+  return { length: shown.length, corners, box: boxAround(corners) }
+}
+
+interface Rectangle {
+  x: number
+  y: number
+  halfWidth: number
+  halfHeight: number
+  turn: number
+}
+
+const signs = [-1, -1, 1, -1, 1, 1, -1, 1] as const
+
+function setCorners(corners: Float32Array, { x, y, halfWidth, halfHeight, turn }: Rectangle): void {
+  const cosine = Math.cos(turn)
+  const sine = Math.sin(turn)
+  for (let i = 0; i < 8; i += 2) {
+    const dx = (signs[i] as number) * halfWidth
+    const dy = (signs[i + 1] as number) * halfHeight
+    corners[i] = x + dx * cosine + dy * sine
+    corners[i + 1] = y - dx * sine + dy * cosine
+  }
+}
+
+function boxAround(corners: Float32Array): Box | undefined {
+  if (corners.length === 0) return undefined
+  const box = { left: Infinity, top: Infinity, right: -Infinity, bottom: -Infinity }
+  for (let i = 0; i < corners.length; i += 2) {
+    const x = corners[i] as number
+    const y = corners[i + 1] as number
+    box.left = Math.min(box.left, x)
+    box.right = Math.max(box.right, x)
+    box.top = Math.min(box.top, y)
+    box.bottom = Math.max(box.bottom, y)
+  }
+  return box
+}

@@ -1,0 +1,26 @@
+// JSON Pointers (RFC 6901): where in an event its coordinates stand.
+
+/** The tokens of a pointer, undefined if it is none: `/a~1b/0` → `['a/b', '0']`. */
+export function parsePointer(pointer: string): string[] | undefined {
+  if (!/^(\/([^~]|~[01])*)?$/s.test(pointer)) return undefined
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'))
+}
+
+/** The inverse of `parsePointer`. */
+export function formatPointer(tokens: readonly string[]): string {
+  return tokens.map((token) => `/${token.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
+}
+
+/** What the pointer names in a JSON value; undefined if there is nothing. */
+export function resolvePointer(value: unknown, tokens: readonly string[]): unknown {
+  let at = value
+  for (const token of tokens) {
+    if (typeof at !== 'object' || at === null) return undefined
+    if (Array.isArray(at) ? !/^(0|[1-9]\d*)$/.test(token) : !Object.hasOwn(at, token)) return undefined
+    at = (at as Record<string, unknown>)[token]
+  }
+  return at
+}

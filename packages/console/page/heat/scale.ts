@@ -1,0 +1,64 @@
+/** How counts become colours. */
+export type ScaleKind = 'linear' | 'log'
+
+/** The least of 1, 2 or 5 × 10ⁿ that is not under `least`. */
+export function niceStep(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(least))
+  // the factor of 0.002 is 2.0000000000000004
+  const factor = [1, 2, 5, 10].find((factor) => factor * power >= least * (1 - 1e-9)) ?? 10
+  return Number((factor * power).toPrecision(12))
+}
+
+/** Round numbers from `from` to `to`, about `number` of them. */
+export function ticks(from: number, to: number, number: number): number[] {
+  if (!(to > from)) return [from]
+  const step = niceStep((to - from) / Math.max(1, number))
+  const first = Math.ceil(from / step - 1e-9)
+  const last = Math.floor(to / step + 1e-9)
+  return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)))
+}
+
+/** Where a count from 1 to `max` stands on the scale, from 0 to 1. */
+export function fraction(count: number, max: number, kind: ScaleKind): number {
+  if (max <= 1) return 1
+  return kind === 'log' ? Math.log(count) / Math.log(max) : (count - 1) / (max - 1)
+}
+
+/** The counts that a legend names: 1, the greatest, and round ones between that leave room for both. */
+export function legendCounts(max: number, kind: ScaleKind): number[] {
+  if (max <= 1) return [1]
+  const between =
+    kind === 'log'
+      ? Array.from({ length: Math.ceil(Math.log10(max)) }, (_, i) => 10 ** i)
+      : ticks(1, max, 4).filter(Number.isInteger)
+  const roomy = between.filter((count) => {
+    const at = fraction(count, max, kind)
+    return at > 0.12 && at < 0.85
+  })
+  return [1, ...roomy, max]
+}
+
+/** Viridis: lightness rises evenly, so that it reads without its hues too. */
+const viridis = [
+  [68, 1, 84],
+  [72, 36, 117],
+  [65, 68, 135],
+  [53, 95, 141],
+  [42, 120, 142],
+  [33, 145, 140],
+  [34, 168, 132],
+  [68, 191, 112],
+  [122, 209, 81],
+  [189, 223, 38],
+  [253, 231, 37],
+] as const
+
+/** Few events are close to the background, many stand out from it: light on dark, dark on light. */
+export function colorAt(at: number, isDark: boolean): [number, number, number] {
+  const place = (isDark ? 0.14 + 0.86 * at : 0.9 - 0.9 * at) * (viridis.length - 1)
+  const low = Math.min(viridis.length - 2, Math.max(0, Math.floor(place)))
+  const share = place - low
+  const [from, to] = [viridis[low], viridis[low + 1]] as [readonly number[], readonly number[]]
+  const mix = (i: number) => Math.round((from[i] as number) * (1 - share) + (to[i] as number) * share)
+  return [mix(0), mix(1), mix(2)]
+}

@@ -1,0 +1,76 @@
+/** A rectangle in units of the map. */
+export interface Box {
+  left: number
+  top: number
+  right: number
+  bottom: number
+}
+
+/** What of the map is shown: the point in the middle, and the scale, the same across and down. */
+export interface Viewport {
+  x: number
+  y: number
+  unitsPerPixel: number
+}
+
+/** In CSS pixels. */
+export interface Size {
+  width: number
+  height: number
+}
+
+const marginShare = 0.04
+
+/** Shows the whole box with a margin. A box without width or height gets a unit of it. */
+export function fit({ left, top, right, bottom }: Box, size: Size): Viewport {
+  const width = Math.max(right - left, 1) * (1 + 2 * marginShare)
+  const height = Math.max(bottom - top, 1) * (1 + 2 * marginShare)
+  return {
+    x: (left + right) / 2,
+    y: (top + bottom) / 2,
+    unitsPerPixel: Math.max(width / Math.max(1, size.width), height / Math.max(1, size.height)),
+  }
+}
+
+/** Factors over 1 show less of the map. What is at `at` (pixels) stays there. */
+export function zoom(
+  viewport: Viewport,
+  factor: number,
+  size: Size,
+  at = { x: size.width / 2, y: size.height / 2 },
+): Viewport {
+  const unitsPerPixel = Math.min(1e9, Math.max(1e-6, viewport.unitsPerPixel / factor))
+  const change = viewport.unitsPerPixel - unitsPerPixel
+  return {
+    x: viewport.x + (at.x - size.width / 2) * change,
+    y: viewport.y + (at.y - size.height / 2) * change,
+    unitsPerPixel,
+  }
+}
+
+/** Moves the map by pixels: over positive `dx` it goes to the right. */
+export function pan(viewport: Viewport, dx: number, dy: number): Viewport {
+  return {
+    ...viewport,
+    x: viewport.x - dx * viewport.unitsPerPixel,
+    y: viewport.y - dy * viewport.unitsPerPixel,
+  }
+}
+
+/** The part of the map that is shown. */
+export function boxOf({ x, y, unitsPerPixel }: Viewport, { width, height }: Size): Box {
+  const halfWidth = (width / 2) * unitsPerPixel
+  const halfHeight = (height / 2) * unitsPerPixel
+  return { left: x - halfWidth, top: y - halfHeight, right: x + halfWidth, bottom: y + halfHeight }
+}
+
+/** The smallest box around both. */
+export function around(a: Box | undefined, b: Box | undefined): Box | undefined {
+  if (!a || !b) return a ?? b
+  return {
+    left: Math.min(a.left, b.left),
+    top: Math.min(a.top, b.top),
+    right: Math.max(a.right, b.right),
+    bottom: Math.max(a.bottom, b.bottom),
+  }
+}

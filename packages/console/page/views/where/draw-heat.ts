@@ -1,0 +1,192 @@
+import { type Cell, type Counts, cellAt } from '../../heat/grid.ts'
+import { colorAt, fraction, type ScaleKind, ticks } from '../../heat/scale.ts'
+import { boxOf, type Size, type Viewport } from '../../heat/viewport.ts'
+import { formatUnits } from './format-units.ts'
+
+/** Room around the plot for the labels of its axes, in CSS pixels. */
+export const margins = { left: 58, right: 12, top: 10, bottom: 42 }
+
+/** The plot within the canvas. */
+export function plotOf({ width, height }: Size): Size {
+  return {
+    width: Math.max(1, width - margins.left - margins.right),
+    height: Math.max(1, height - margins.top - margins.bottom),
+  }
+}
+
+export interface Theme {
+  isDark: boolean
+  background: string
+  text: string
+  muted: string
+  border: string
+}
+
+export interface HeatPicture {
+  /** Of the canvas. */
+  size: Size
+  viewport: Viewport
+  /** Counts as an image: a pixel a cell. */
+  heat: { image: CanvasImageSource; counts: Counts } | undefined
+  /** The parts of the map, as drawn for a viewport. */
+  parts: { image: CanvasImageSource; view: Viewport & Size } | undefined
+  cell: Cell | undefined
+  names: { across: string; down: string }
+  theme: Theme
+}
+
+/** Draws everything, in CSS pixels. Images of another viewport are moved and stretched to where they belong. */
+export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture): void {
+  const { size, viewport, theme } = picture
+  const plot = plotOf(size)
+  const toPixels = (x: number, y: number): [number, number] => [
+    margins.left + plot.width / 2 + (x - viewport.x) / viewport.unitsPerPixel,
+    margins.top + plot.height / 2 + (y - viewport.y) / viewport.unitsPerPixel,
+  ]
+  context.clearRect(0, 0, size.width, size.height)
+  context.save()
+  context.beginPath()
+  context.rect(margins.left, margins.top, plot.width, plot.height)
+  context.clip()
+  drawGridLines(context, picture, toPixels)
+  drawImages(context, picture, toPixels)
+  if (picture.cell) drawCell(context, picture.cell, theme, toPixels)
+  context.restore()
+  context.strokeStyle = theme.border
+  context.lineWidth = 1
+  context.strokeRect(margins.left - 0.5, margins.top - 0.5, plot.width + 1, plot.height + 1)
+  drawLabels(context, picture, toPixels)
+}
+
+type ToPixels = (x: number, y: number) => [number, number]
+
+function drawImages(context: CanvasRenderingContext2D, { heat, parts }: HeatPicture, toPixels: ToPixels): void {
+  function drawParts(): void {
+    if (!parts) return
+    const { left, top, right, bottom } = boxOf(parts.view, parts.view)
+    const [x, y] = toPixels(left, top)
+    const [toX, toY] = toPixels(right, bottom)
+    context.drawImage(parts.image, x, y, toX - x, toY - y)
+  }
+  drawParts()
+  if (heat) {
+    const { left, top, cell, columns, rows } = heat.counts
+    const [x, y] = toPixels(left, top)
+    const [toX, toY] = toPixels(left + columns * cell, top + rows * cell)
+    context.imageSmoothingEnabled = false
+    context.drawImage(heat.image, x, y, toX - x, toY - y)
+    context.imageSmoothingEnabled = true
+    // faintly through the events
+    context.globalAlpha = 0.5
+    drawParts()
+    context.globalAlpha = 1
+  }
+}
+
+function drawCell(context: CanvasRenderingContext2D, cell: Cell, theme: Theme, toPixels: ToPixels): void {
+  const [x, y] = toPixels(cell.left, cell.top)
+  const [toX, toY] = toPixels(cell.right, cell.bottom)
+  // seen on any colour
+  for (const [color, width] of [[theme.background, 4] as const, [theme.text, 2] as const]) {
+    context.strokeStyle = color
+    context.lineWidth = width
+    context.strokeRect(x - 1, y - 1, toX - x + 2, toY - y + 2)
+  }
+}
+
+function axisTicks({ size, viewport }: HeatPicture) {
+  const plot = plotOf(size)
+  const box = boxOf(viewport, plot)
+  return {
+    across: ticks(box.left, box.right, plot.width / 90),
+    down: ticks(box.top, box.bottom, plot.height / 60),
+  }
+}
+
+function drawGridLines(context: CanvasRenderingContext2D, picture: HeatPicture, toPixels: ToPixels): void {
+  const { size, theme } = picture
+  const { across, down } = axisTicks(picture)
+  context.strokeStyle = theme.border
+  context.globalAlpha = 0.5
+  context.lineWidth = 1
+  context.beginPath()
+  for (const x of across) {
+    const at = Math.round(toPixels(x, 0)[0]) + 0.5
+    context.moveTo(at, 0)
+    context.lineTo(at, size.height)
+  }
+  for (const y of down) {
+    const at = Math.round(toPixels(0, y)[1]) + 0.5
+    context.moveTo(0, at)
+    context.lineTo(size.width, at)
+  }
+  context.stroke()
+  context.globalAlpha = 1
+}
+
+function drawLabels(context: CanvasRenderingContext2D, picture: HeatPicture, toPixels: ToPixels): void {
+  const { size, theme, names } = picture
+  const { across, down } = axisTicks(picture)
+  const bottom = size.height - margins.bottom
+  context.fillStyle = theme.muted
+  context.font = '12px system-ui, "Segoe UI", Roboto, sans-serif'
+  context.textAlign = 'center'
+  context.textBaseline = 'top'
+  for (const x of across) context.fillText(formatUnits(x), toPixels(x, 0)[0], bottom + 6)
+  context.textAlign = 'right'
+  context.textBaseline = 'middle'
+  for (const y of down) context.fillText(formatUnits(y), margins.left - 8, toPixels(0, y)[1])
+  context.fillStyle = theme.text
+  context.textAlign = 'center'
+  context.textBaseline = 'bottom'
+  context.fillText(names.across, margins.left + plotOf(size).width / 2, size.height - 4)
+  context.save()
+  context.translate(4, margins.top + plotOf(size).height / 2)
+  context.rotate(-Math.PI / 2)
+  context.textBaseline = 'top'
+  context.fillText(names.down, 0, 0)
+  context.restore()
+}
+
+const opacity = 0.88
+
+/** Counts as pixels: a pixel a cell, transparent without events. */
+export function heatImage(counts: Counts, kind: ScaleKind, isDark: boolean): ImageData {
+  const image = new ImageData(counts.columns, counts.rows)
+  const pixels = new Uint32Array(image.data.buffer)
+  const colors = new Map<number, number>()
+  for (const [i, count] of counts.counts.entries()) {
+    if (count === 0) continue
+    let color = colors.get(count)
+    if (color === undefined) {
+      color = pixelOf(colorAt(fraction(count, counts.max, kind), isDark))
+      colors.set(count, color)
+    }
+    pixels[i] = color
+  }
+  return image
+}
+
+/** As canvas has it: red in the lowest byte, on every machine with a browser. */
+function pixelOf([red, green, blue]: readonly [number, number, number]): number {
+  return ((Math.round(opacity * 255) << 24) | (blue << 16) | (green << 8) | red) >>> 0
+}
+
+/** A point of the canvas as a point of the plot. */
+export function toPlot({ x, y }: { x: number; y: number }): { x: number; y: number } {
+  return { x: x - margins.left, y: y - margins.top }
+}
+
+/** The cell under a point of the canvas. */
+export function cellUnder(
+  counts: Counts,
+  viewport: Viewport,
+  size: Size,
+  at: { x: number; y: number },
+): Cell | undefined {
+  const plot = plotOf(size)
+  const { x, y } = toPlot(at)
+  if (x < 0 || y < 0 || x >= plot.width || y >= plot.height) return undefined
+  const { left, top } = boxOf(viewport, plot)
+  return cellAt(counts, left + x * viewport.unitsPerPixel, top + y * viewport.unitsPerPixel)
+}

@@ -1,0 +1,126 @@
+import { useState } from 'preact/hooks'
+import { formatCount } from '../../format.ts'
+import type { EventSummary, Named } from '../../heat/heat-events.ts'
+import { parsePointer } from '../../heat/pointer.ts'
+
+/** Chips: none pressed shows all types. */
+export function TypeFilter({
+  types,
+  chosen,
+  onChoose,
+}: {
+  types: readonly Named[]
+  chosen: readonly string[]
+  onChoose(types: string[]): void
+}) {
+  const toggle = (name: string) =>
+    onChoose(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name])
+  // a type that the address names stays to be taken off
+  const listed = [...types, ...chosen.filter((name) => !types.some((type) => type.name === name)).map(unseen)]
+  return (
+    <fieldset class="types">
+      <legend class="muted">Types</legend>
+      <button type="button" aria-pressed={chosen.length === 0} onClick={() => onChoose([])}>
+        All types
+      </button>
+      {listed.map(({ name, count }) => (
+        <button key={name} type="button" aria-pressed={chosen.includes(name)} onClick={() => toggle(name)}>
+          {name || 'no type'} <span class="muted">{formatCount(count)}</span>
+        </button>
+      ))}
+    </fieldset>
+  )
+}
+
+const unseen = (name: string) => ({ name, count: 0 })
+
+export interface PointerChoice {
+  across: string
+  down: string
+}
+
+/** The pairs that were found, or any two members. */
+export function PairFilter({
+  summary,
+  chosen,
+  onChoose,
+}: {
+  summary: EventSummary
+  chosen: PointerChoice
+  onChoose(pair: PointerChoice): void
+}) {
+  const isFound = summary.pairs.some((pair) => keyOf(pair) === keyOf(chosen))
+  const [isOpen, setOpen] = useState(!isFound)
+  return (
+    <>
+      <label>
+        Coordinates
+        <select
+          value={isOpen ? '' : keyOf(chosen)}
+          onChange={({ currentTarget }) => {
+            const pair = summary.pairs.find((pair) => keyOf(pair) === currentTarget.value)
+            setOpen(!pair)
+            if (pair) onChoose({ across: pair.across, down: pair.down })
+          }}
+        >
+          {summary.pairs.map((pair) => (
+            <option key={keyOf(pair)} value={keyOf(pair)}>
+              {pair.across} and {pair.down} ({formatCount(pair.count)})
+            </option>
+          ))}
+          <option value="">Other members…</option>
+        </select>
+      </label>
+      {isOpen && <PointerForm pointers={summary.pointers} {...{ chosen, onChoose }} />}
+    </>
+  )
+}
+
+const keyOf = ({ across, down }: PointerChoice) => `${across} ${down}`
+
+/** Two JSON Pointers to type. */
+export function PointerForm({
+  pointers,
+  chosen,
+  onChoose,
+}: {
+  pointers: readonly string[]
+  chosen: PointerChoice
+  onChoose(pair: PointerChoice): void
+}) {
+  const [problem, setProblem] = useState('')
+  function submit(event: SubmitEvent): void {
+    event.preventDefault()
+    const fields = new FormData(event.currentTarget as HTMLFormElement)
+    const across = String(fields.get('across')).trim()
+    const down = String(fields.get('down')).trim()
+    const isValid = [across, down].every((pointer) => pointer && parsePointer(pointer))
+    setProblem(isValid ? '' : 'A JSON Pointer begins with /, such as /position/x.')
+    if (isValid) onChoose({ across, down })
+  }
+  return (
+    <form class="pointers" onSubmit={submit}>
+      {(['across', 'down'] as const).map((name) => (
+        <label key={name}>
+          {name === 'across' ? 'Across' : 'Down'}
+          <input
+            name={name}
+            class="mono"
+            defaultValue={chosen[name]}
+            list="pointers"
+            size={14}
+            spellcheck={false}
+            required
+          />
+        </label>
+      ))}
+      <datalist id="pointers">
+        {pointers.map((pointer) => (
+          <option key={pointer} value={pointer} />
+        ))}
+      </datalist>
+      <button type="submit">Use these</button>
+      {problem && <span role="alert">{problem}</span>}
+    </form>
+  )
+}

@@ -1,0 +1,103 @@
+import { useContext, useEffect, useState } from 'preact/hooks'
+import type { MapStatus } from '../../api/bodies.ts'
+import type { RequestError } from '../../api/request-error.ts'
+import { ConnectionContext, repeat } from '../../api/use-api.ts'
+import { formatBytes, formatCount, formatCountOf } from '../../format.ts'
+import { axisOf } from '../../heat/pairs.ts'
+import { Failure } from '../../parts/notice.tsx'
+import type { CallWorker } from '../../worker/call-worker.ts'
+import type { FoundParts } from '../../worker/where-calls.ts'
+import { useLatest } from './use-latest.ts'
+
+const sizeMax = 32 * 2 ** 20
+
+export interface MapParts {
+  map: MapStatus | undefined
+  /** 'asks': the map is large. */
+  status: 'none' | 'asks' | 'loading' | 'found' | 'not-json'
+  found: FoundParts | undefined
+  error: RequestError | undefined
+  load(): void
+}
+
+/** The parts of a map as seen along the axes that the pointers name; large maps after `load`. */
+export function useMapParts(
+  call: CallWorker,
+  map: MapStatus | undefined,
+  { across, down }: { across: string; down: string },
+): MapParts {
+  const connection = useContext(ConnectionContext)
+  const digest = map?.state === 'complete' ? map.digest : undefined
+  const [wanted, setWanted] = useState<string>()
+  const [loaded, setLoaded] = useState<{ digest: string; isJson: boolean }>()
+  const [error, setError] = useState<RequestError>()
+  const isLoading = digest !== undefined && ((map?.size ?? 0) <= sizeMax || wanted === digest)
+
+  useEffect(() => {
+    setError(undefined)
+    if (!isLoading || !map || loaded?.digest === digest) return
+    const ending = new AbortController()
+    const { signal } = ending
+    async function load(map: MapStatus): Promise<undefined> {
+      const count = await call('whereFindParts', map, { signal })
+      setError(undefined)
+      setLoaded({ digest: digest as string, isJson: count !== undefined })
+    }
+    void repeat(() => load(map), { connection, signal, onError: setError })
+    return () => ending.abort()
+  }, [call, digest, isLoading])
+
+  const isLoaded = digest !== undefined && loaded?.digest === digest
+  const axes = { across: axisOf(across), down: axisOf(down) }
+  const seen = useLatest(async () => {
+    if (!isLoaded || axes.across === undefined || axes.down === undefined || axes.across === axes.down) return {}
+    return { found: await call('whereLookAtParts', { across: axes.across, down: axes.down }) }
+  }, [call, loaded, isLoaded, axes.across, axes.down])
+  return {
+    map,
+    status: statusOf(),
+    found: isLoaded ? seen?.found : undefined,
+    error,
+    load: () => setWanted(digest),
+  }
+
+  function statusOf(): MapParts['status'] {
+    if (digest === undefined) return 'none'
+    if (!isLoading) return 'asks'
+    if (!isLoaded) return 'loading'
+    return loaded?.isJson ? 'found' : 'not-json'
+  }
+}
+
+/** What of the map is drawn, in a sentence. */
+export function MapPartsLine({ parts, placeId }: { parts: MapParts; placeId: string | undefined }) {
+  const { map, status, error, load } = parts
+  if (error) return <Failure error={error} what="have maps" />
+  if (status === 'asks') {
+    return (
+      <p class="hint">
+        The map is large.{' '}
+        <button type="button" onClick={load}>{`Draw the map (${formatBytes(map?.size ?? 0)})`}</button>
+      </p>
+    )
+  }
+  return (
+    <p class="hint" role="status">
+      {describe(parts, placeId)}
+    </p>
+  )
+}
+
+function describe({ map, status, found }: MapParts, placeId: string | undefined): string {
+  if (placeId === undefined) return 'Choose a place to see its map below the events.'
+  if (!map) return 'This place has no map in this build.'
+  if (status === 'none') return 'The map is incomplete, so it is not drawn.'
+  if (status === 'loading') return `Drawing the map (${formatBytes(map.size)})…`
+  if (status === 'not-json') return 'The map is not JSON, so it is not drawn.'
+  if (!found) return 'The map is drawn for members that are named as two of x, y and z.'
+  if (found.count === 0) return 'The map has no parts with positions and sizes.'
+  const all = `${formatCountOf(found.count, 'part')} of the map`
+  return found.drawn === found.count
+    ? `Below the events: ${all}.`
+    : `Below the events: the ${formatCount(found.drawn)} largest of ${found.isCut ? 'over ' : ''}${all}.`
+}

@@ -1,0 +1,45 @@
+import { formatCount, formatCountOf } from '../../format.ts'
+import { Failure } from '../../parts/notice.tsx'
+import { Time } from '../../parts/time.tsx'
+import { eventsMax, eventsPerRun, type Reading } from './use-reading.ts'
+
+/** How far the reading is, and what a person can do about it. */
+export function ReadingLine({ reading: { status, progress, error, stop, goOn } }: { reading: Reading }) {
+  // what the limit for reads leaves is read in turns: no failure
+  const isFailure = error && error.kind !== 'limited'
+  return (
+    <>
+      {isFailure && <Failure error={error} what="read events" />}
+      <div class="reading">
+        <p role="status">
+          {status === 'reading' && (error ? 'Waiting for the limit for reads. ' : 'Reading… ')}
+          {progress && progress.events > 0 && (
+            <>
+              {formatCountOf(progress.events, 'event')} read, received <Time at={progress.from} /> to{' '}
+              <Time at={progress.to} />.{' '}
+            </>
+          )}
+          {status === 'end' && 'This is all of the build until now.'}
+          {status === 'stopped' && 'Stopped: later events are not shown.'}
+          {status === 'bounded' && 'Later events are not read yet.'}
+          {status === 'full' && `Later events are not shown: at most ${formatCount(eventsMax)} are.`}
+        </p>
+        {status === 'reading' && (
+          <button type="button" onClick={stop}>
+            Stop
+          </button>
+        )}
+        {(status === 'stopped' || status === 'bounded') && (
+          <button type="button" onClick={goOn}>
+            Read up to {formatCount(eventsPerRun)} more
+          </button>
+        )}
+        {status === 'end' && (
+          <button type="button" onClick={goOn}>
+            Read newer events
+          </button>
+        )}
+      </div>
+    </>
+  )
+}
