@@ -43,7 +43,8 @@ export function EventDetail({ line }: { line: EventLine }) {
   )
 }
 
-function EventText({ text }: { text: string }) {
+/** The exact text of an event, and beside it the same, indented. */
+export function EventText({ text }: { text: string }) {
   const indented = useMemo(() => joinTokens(indentJson(text)), [text])
   return (
     <div class="event-texts">
