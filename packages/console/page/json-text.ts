@@ -78,7 +78,7 @@ export function joinTokens(tokens: readonly JsonToken[]): string {
 }
 
 /**
- * The members of an object in their exact spelling, as `name: value`, without those named, in at most about `charsMax`
+ * The members of an object in their exact spelling, as `name: value`, without those named, cut off after `charsMax`
  * characters.
  */
 export function summarizeMembers(text: string, without: ReadonlySet<string>, charsMax: number): string {
@@ -86,14 +86,14 @@ export function summarizeMembers(text: string, without: ReadonlySet<string>, cha
   let depth = 0
   let member = ''
   for (const { 0: spelling } of text.matchAll(token)) {
-    if (summary.length + member.length > charsMax) return `${summary}${member}…`
+    if (summary.length + member.length > charsMax) break
     if (isCloser(spelling)) depth--
     if (depth === 1 && spelling === ',') flush()
     else if (depth > 0) member += spelling === ':' || spelling === ',' ? `${spelling} ` : spelling
     if (isOpener(spelling)) depth++
   }
   flush()
-  return summary
+  return summary.length > charsMax ? `${summary.slice(0, charsMax)}…` : summary
 
   function flush(): void {
     const name = /^"([^"]*)": /.exec(member)

@@ -52,7 +52,7 @@ function Found({ id }: { id: string }) {
   const loaded = useLoaded((api, signal) => findEvent(api, id, signal), [id])
   return (
     <Content loaded={loaded} what="find events by their id">
-      {(line) => (line ? <FoundEvent line={line} /> : <NotStored id={id} at={loaded.at} />)}
+      {(line) => (line ? <FoundEvent id={id} line={line} /> : <NotStored id={id} at={loaded.at} />)}
     </Content>
   )
 }
@@ -64,7 +64,7 @@ async function findEvent(api: Api, eventId: string, signal: AbortSignal): Promis
   return line === '' ? null : parseEventLine(line)
 }
 
-function FoundEvent({ line }: { line: EventLine }) {
+function FoundEvent({ id, line }: { id: string; line: EventLine }) {
   return (
     <>
       <p class="found-state" role="status">
@@ -73,6 +73,7 @@ function FoundEvent({ line }: { line: EventLine }) {
         </strong>{' '}
         received <Time at={line.receivedAt} />
       </p>
+      <h2 class="mono found-id">{id}</h2>
       <EventDetail line={line} />
     </>
   )

@@ -41,9 +41,8 @@ export function TryView() {
           onNewSample={() => setBody(sampleBatch(projectId))}
           onSend={submit}
         />
-        <Curl command={curlCommand(apiUrl(batchPath), projectId, body)} />
       </div>
-      <section aria-label="Response" aria-busy={outcome === 'sending'}>
+      <section class="response" aria-label="Response" aria-busy={outcome === 'sending'}>
         {outcome === undefined && <Notice kind="empty">The response appears here.</Notice>}
         {outcome === 'sending' && <Notice kind="loading">Sending…</Notice>}
         {outcome === 'no response' && (
@@ -53,6 +52,7 @@ export function TryView() {
         )}
         {typeof outcome === 'object' && <SentBatch {...outcome} />}
       </section>
+      <Curl command={curlCommand(apiUrl(batchPath), projectId, body)} />
     </div>
   )
 }

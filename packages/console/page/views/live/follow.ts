@@ -39,7 +39,7 @@ export interface Follower {
   isAfterGap(): boolean
   /** Events received per second, over the last ten seconds; undefined before they are over. */
   receivedPerSecond(): number | undefined
-  /** When the server last refused the cursor, so that what followed it was skipped. */
+  /** When the server last refused the cursor. It then began again with the newest events. */
   cursorRefusedAt(): number | undefined
 }
 
@@ -64,7 +64,9 @@ export function createFollower({ read, stats, onEvents, now = Date.now }: Follow
     } catch (error) {
       if (!(error instanceof RequestError) || error.problem.code !== 'invalid-cursor') throw error
       refusedAt = now()
-      skipToEnd()
+      begunAt = undefined
+      after = undefined
+      isAfterGap = true
     }
   }
 

@@ -43,8 +43,8 @@ export function StreamState({ following: { follower, isPaused, setPaused } }: { 
       </div>
       {refusedAt !== undefined && (
         <Notice kind="empty">
-          The server refused the cursor at <Time at={refusedAt} />, as after a restored backup. The page went on at the
-          end: events before it may be missing here.
+          The server refused the cursor at <Time at={refusedAt} />, as after a restored backup. The page went on with
+          the newest events: some may be missing, others appear twice.
         </Notice>
       )}
     </div>
