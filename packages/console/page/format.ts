@@ -66,3 +66,8 @@ export function formatSpan(ms: number): string {
   const [unit, name] = spans.find(([unit]) => seconds >= unit) ?? [1, 's']
   return `${Math.floor(seconds / unit)} ${name}`
 }
+
+/** `17:51:00.250` today, else with the date as `formatTime`. */
+export function formatTimeMs(at: number, now?: number): string {
+  return `${formatTime(at, now)}.${String(at % 1000).padStart(3, '0')}`
+}

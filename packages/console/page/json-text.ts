@@ -76,3 +76,28 @@ function shortListLength(text: string, index: number): number {
 export function joinTokens(tokens: readonly JsonToken[]): string {
   return tokens.map(({ text }) => text).join('')
 }
+
+/**
+ * The members of an object in their exact spelling, as `name: value`, without those named, cut off after `charsMax`
+ * characters.
+ */
+export function summarizeMembers(text: string, without: ReadonlySet<string>, charsMax: number): string {
+  let summary = ''
+  let depth = 0
+  let member = ''
+  for (const { 0: spelling } of text.matchAll(token)) {
+    if (summary.length + member.length > charsMax) break
+    if (isCloser(spelling)) depth--
+    if (depth === 1 && spelling === ',') flush()
+    else if (depth > 0) member += spelling === ':' || spelling === ',' ? `${spelling} ` : spelling
+    if (isOpener(spelling)) depth++
+  }
+  flush()
+  return summary.length > charsMax ? `${summary.slice(0, charsMax)}…` : summary
+
+  function flush(): void {
+    const name = /^"([^"]*)": /.exec(member)
+    if (name && !without.has(name[1] ?? '')) summary += `${summary && '  '}${name[1]}: ${member.slice(name[0].length)}`
+    member = ''
+  }
+}

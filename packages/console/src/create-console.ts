@@ -14,7 +14,7 @@ export interface ConsoleRequest {
 
 export interface ConsoleResponse {
   status: number
-  headers: Readonly<Record<string, string>>
+  headers: Record<string, string>
   /** Empty in response to HEAD. */
   body: Uint8Array
 }

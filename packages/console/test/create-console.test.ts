@@ -170,6 +170,15 @@ for (const [name, open] of Object.entries(edges)) {
   })
 }
 
+t.test('without node:http, a response to HEAD has no body, and other paths have no response', async (t) => {
+  const { respond } = createConsole()
+  for (const path of ['/console/', '/console/none']) {
+    t.equal(respond({ method: 'HEAD', path, headers: {} })?.body.length, 0)
+    t.not(respond({ method: 'GET', path, headers: {} })?.body.length, 0)
+  }
+  for (const path of ['/', '/v1/stats', '/consoles']) t.equal(respond({ method: 'GET', path, headers: {} }), undefined)
+})
+
 t.test('gzip is sent where it has a weight', async (t) => {
   const send = await listen(t, createServer(createConsole()))
   const cases: [accepted: string, coding: string | undefined][] = [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { indentJson, joinTokens } from '../page/json-text.ts'
+import { indentJson, joinTokens, summarizeMembers } from '../page/json-text.ts'
 
 const indent = (text: string) => joinTokens(indentJson(text))
 
@@ -81,4 +81,15 @@ t.test('each token has its kind', async (t) => {
 t.test('text that is not JSON does not throw', async (t) => {
   for (const text of ['}}}', '{"a', 'a b', '"\\', '[1,]', ':', ']['.repeat(10)])
     t.doesNotThrow(() => indent(text), text)
+})
+
+t.test('a summary names the members in their exact spelling', async (t) => {
+  const without = new Set(['eventId', 'type'])
+  const summary = (text: string, charsMax = 300) => summarizeMembers(text, without, charsMax)
+  t.equal(
+    summary('{"eventId":"e","n": 12345678901234567890.10,"type":{"a":[1]},"at":{"x":1,"y":[2,3]},"s":"a, b"}'),
+    'n: 12345678901234567890.10  at: {"x": 1, "y": [2, 3]}  s: "a, b"',
+  )
+  t.equal(summary('{}'), '')
+  t.equal(summary(`{"a":1,"b":[${'1,'.repeat(1_000)}1],"c":1}`, 20), 'a: 1  b: [1, 1, 1, 1…', 'and is cut off')
 })

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { fillMinutes, minuteMs, totalsOf } from '../page/views/now/minutes.ts'
 import {
+  addGap,
   addSample,
   emptyHistory,
   historyMs,
@@ -30,6 +31,20 @@ t.test('a pause is a gap, not a mean', async (t) => {
   t.same(points, [
     { at: at + 60_000, perSecond: null },
     { at: at + 62_000, perSecond: 1 },
+  ])
+})
+
+t.test('a failure is a gap until there are two samples again', async (t) => {
+  const before = historyOf({ at, events: 0 }, { at: at + 2_000, events: 2 })
+  const failed = addGap(addGap(before, at + 3_000), at + 4_000)
+  const after = [
+    { at: at + 5_000, events: 90 },
+    { at: at + 7_000, events: 94 },
+  ].reduce(addSample, failed)
+  t.same(after.points, [
+    { at: at + 2_000, perSecond: 1 },
+    { at: at + 3_000, perSecond: null },
+    { at: at + 7_000, perSecond: 2 },
   ])
 })
 

@@ -1,4 +1,4 @@
-import { createIngest, type Scope } from '@ingest/core'
+import { createIngest, type IngestOptions, type Scope } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { type ServeOptions, serve } from '@ingest/server'
 import type { Test } from 'tap'
@@ -6,13 +6,14 @@ import { createConsole } from '../src/index.ts'
 
 export const projectId = 'game-1'
 
-export type ServedOptions = Pick<ServeOptions, 'port' | 'rateLimits'>
+type ServeChoice = Pick<ServeOptions, 'port' | 'rateLimits'>
+export type ServedOptions = ServeChoice & Pick<IngestOptions, 'rejected'>
 
 /** A real server with a console on an LMDB store of its own, until the end of the test. */
-export async function startConsole(t: Test, options: ServedOptions = {}) {
-  const ingest = createIngest({ store: await openLmdbStore(t.testdir()) })
+export async function startConsole(t: Test, { rejected = {}, ...options }: ServedOptions = {}) {
+  const ingest = createIngest({ store: await openLmdbStore(t.testdir()), rejected })
   const newKey = async (...scopes: Scope[]) => (await ingest.keys.create(projectId, { scopes })).key
-  const start = async ({ port = 0, ...limits }: ServedOptions = {}) => {
+  const start = async ({ port = 0, ...limits }: ServeChoice = {}) => {
     const server = await serve({ ingest, console: createConsole(), port, closeTimeoutMs: 1, ...limits })
     t.teardown(() => server.close())
     return server

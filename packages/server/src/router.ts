@@ -117,7 +117,7 @@ export interface ConsoleHandler {
     method: string
     path: string
     headers: { readonly 'accept-encoding'?: string; readonly 'if-none-match'?: string }
-  }): { status: number; headers: Readonly<Record<string, string>>; body: Uint8Array } | undefined
+  }): { status: number; headers: Record<string, string>; body: Uint8Array } | undefined
 }
 
 /** Every route, for requests of node:http and of the fetch API. */
@@ -247,7 +247,7 @@ function findRoute(
   const methods = routesByPath.get(path)
   if (!methods) {
     const page = console?.respond({ method, path, headers: request.headers.values })
-    if (page) return async () => ({ ...page, headers: { ...page.headers } })
+    if (page) return async () => ({ ...page })
     throw new IngestError('not-found', 'There is nothing at this path.')
   }
   const run = methods.get(method === 'HEAD' ? 'GET' : method)

@@ -28,6 +28,8 @@ export interface Api {
   fetch(path: string, options?: RequestOptions): Promise<Response>
   /** Its body, as JSON. */
   json<Body>(path: string, options?: RequestOptions): Promise<Body>
+  /** Its body. The time-out covers the body as well, for long polls over connections that break silently. */
+  text(path: string, options?: RequestOptions): Promise<string>
 }
 
 /** What an Api says of the requests that it makes. */
@@ -67,25 +69,40 @@ export function createApi(session: Session, observer: ApiObserver = {}): Api {
     }
   }
 
+  function failBody(signal: AbortSignal | undefined): never {
+    signal?.throwIfAborted()
+    const failure = new RequestError('offline', 'The response broke off, or is not from an Ingest server.')
+    onError?.(failure)
+    throw failure
+  }
+
   return {
     session,
     observer,
     fetch: request,
+    async text(path, options = {}) {
+      const timeout = AbortSignal.timeout(options.timeoutMs ?? timeoutDefaultMs)
+      const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout
+      try {
+        return await (await request(path, { ...options, signal })).text()
+      } catch (error) {
+        if (error instanceof RequestError) throw error
+        return failBody(options.signal)
+      }
+    },
     async json<Body>(path: string, options?: RequestOptions) {
       const response = await request(path, options)
       try {
         return (await response.json()) as Body
       } catch {
-        options?.signal?.throwIfAborted()
-        const failure = new RequestError('offline', 'The response broke off, or is not from an Ingest server.')
-        onError?.(failure)
-        throw failure
+        return failBody(options?.signal)
       }
     },
   }
 }
 
-async function send({ projectId, key }: Session, path: string, options: RequestOptions): Promise<Response> {
+/** One request of a session, whatever the response. Rejects without one. */
+export async function send({ projectId, key }: Session, path: string, options: RequestOptions): Promise<Response> {
   const { query = {}, signal, method = 'GET', body, timeoutMs = timeoutDefaultMs } = options
   const url = new URL(path, root)
   for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, String(value))

@@ -5,6 +5,7 @@ export interface Session {
 }
 
 const name = 'ingest-session'
+const writeKeyName = 'ingest-write-key'
 
 /** The session of this tab, which survives a reload and ends with the tab. */
 export function loadSession(): Session | undefined {
@@ -16,10 +17,28 @@ export function loadSession(): Session | undefined {
   }
 }
 
-/** Undefined signs out. */
+/** Undefined signs out, which forgets the key of `saveWriteKey` as well. */
 export function saveSession(session: Session | undefined): void {
+  store(name, session && JSON.stringify(session))
+  if (!session) store(writeKeyName, undefined)
+}
+
+/** The key with the scope `events:write` that was typed into this tab, for the project of the session. */
+export function loadWriteKey(): string {
   try {
-    if (session) sessionStorage.setItem(name, JSON.stringify(session))
+    return sessionStorage.getItem(writeKeyName) ?? ''
+  } catch {
+    return ''
+  }
+}
+
+export function saveWriteKey(key: string): void {
+  store(writeKeyName, key || undefined)
+}
+
+function store(name: string, value: string | undefined): void {
+  try {
+    if (value !== undefined) sessionStorage.setItem(name, value)
     else sessionStorage.removeItem(name)
   } catch {
     // without storage, the session ends with a reload

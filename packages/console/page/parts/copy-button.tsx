@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks'
 
-/** Copies a text, or what a function loads. `what` completes "Copy …". */
-export function CopyButton({ text, what }: { text: string | (() => Promise<string>); what: string }) {
+/** Copies a text. `what` completes "Copy …". */
+export function CopyButton({ text, what }: { text: string; what: string }) {
   const [state, setState] = useState('Copy')
   async function copy(): Promise<void> {
     try {
-      await copyText(typeof text === 'string' ? text : await text())
+      await copyText(text)
       setState('Copied')
     } catch {
       setState('Not copied')

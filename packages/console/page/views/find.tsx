@@ -1,5 +1,94 @@
-import { Notice } from '../parts/notice.tsx'
+import { useState } from 'preact/hooks'
+import { type Address, formatAddress } from '../address.ts'
+import type { Api } from '../api/api.ts'
+import { type EventLine, parseEventLine } from '../api/event-lines.ts'
+import { useLoaded } from '../api/use-api.ts'
+import { EventDetail } from '../parts/event-detail.tsx'
+import { Content, Notice } from '../parts/notice.tsx'
+import { Time } from '../parts/time.tsx'
+import './find.css'
 
-export function FindView() {
-  return <Notice kind="empty">Not built yet.</Notice>
+/** `#/find?id=…`: whether the event with an id is stored, when it was received, and its bytes. */
+export function FindView({ address }: { address: Address }) {
+  const id = address.query.get('id') ?? ''
+  return (
+    <>
+      <IdField key={id} id={id} />
+      {id === '' ? (
+        <Notice kind="empty">Type the id of an event to see whether it is stored.</Notice>
+      ) : (
+        <Found id={id} />
+      )}
+    </>
+  )
+}
+
+function IdField({ id }: { id: string }) {
+  const [typed, setTyped] = useState(id)
+  function submit(event: SubmitEvent): void {
+    event.preventDefault()
+    location.hash = formatAddress(['find'], { id: typed })
+  }
+  return (
+    <form class="controls" onSubmit={submit}>
+      <label class="grow">
+        Event id
+        <input
+          class="mono"
+          name="id"
+          value={typed}
+          onInput={({ currentTarget }) => setTyped(currentTarget.value)}
+          required
+          autocomplete="off"
+          spellcheck={false}
+        />
+      </label>
+      <button type="submit">Find</button>
+    </form>
+  )
+}
+
+function Found({ id }: { id: string }) {
+  const loaded = useLoaded((api, signal) => findEvent(api, id, signal), [id])
+  return (
+    <Content loaded={loaded} what="find events by their id">
+      {(line) => (line ? <FoundEvent id={id} line={line} /> : <NotStored id={id} at={loaded.at} />)}
+    </Content>
+  )
+}
+
+/** Null if the event is not stored. */
+async function findEvent(api: Api, eventId: string, signal: AbortSignal): Promise<EventLine | null> {
+  const text = await api.text('v1/events', { query: { eventId }, signal })
+  const [line = ''] = text.split('\n')
+  return line === '' ? null : parseEventLine(line)
+}
+
+function FoundEvent({ id, line }: { id: string; line: EventLine }) {
+  return (
+    <>
+      <p class="found-state" role="status">
+        <strong class={line.erased === undefined ? 'stored' : 'erased'}>
+          {line.erased === undefined ? 'Stored' : 'Erased'}
+        </strong>{' '}
+        received <Time at={line.receivedAt} />
+      </p>
+      <h2 class="mono found-id">{id}</h2>
+      <EventDetail line={line} />
+    </>
+  )
+}
+
+function NotStored({ id, at = Date.now() }: { id: string; at: number | undefined }) {
+  return (
+    <>
+      <p class="found-state" role="status">
+        <strong class="missing">Not stored</strong> as of <Time at={at} />
+      </p>
+      <p class="muted">
+        No event of this project has the id <code>{id}</code>. Ids are compared byte for byte.
+        {id !== id.trim() && ' This one begins or ends with a space.'}
+      </p>
+    </>
+  )
 }

@@ -19,9 +19,9 @@ export function NowView() {
   const health = useLoaded(loadHealth, [], othersMs)
   const stats = useLoaded(loadStatsAndRates, [], ratesMs)
   const activity = useLoaded((api, signal) => api.json<Activity>('v1/activity', { signal }), [], othersMs)
-  const code = health.data?.problem?.code
-  useRetryWhenReady(code === undefined)
-  const failure = [stats.error, activity.error].find((error) => error && isUnexplained(error, code))
+  const isReady = !health.data?.problem
+  useRetryWhenReady(isReady)
+  const failure = [stats.error, activity.error].find((error) => error && isUnexplained(error, isReady))
   const isEmpty = stats.data?.stats.events === 0
   return (
     <div class="now">
@@ -52,8 +52,8 @@ function useRetryWhenReady(isReady: boolean): void {
 }
 
 /** Neither the banner of the page, nor the health, nor the section itself says it. */
-function isUnexplained({ kind, problem }: RequestError, healthCode: string | undefined): boolean {
-  return kind !== 'offline' && kind !== 'unsupported' && (problem.code === undefined || problem.code !== healthCode)
+function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
+  return kind !== 'offline' && kind !== 'unsupported' && (kind !== 'unavailable' || isReady)
 }
 
 /** In a project without events, minutes matter only if what was sent was rejected. */

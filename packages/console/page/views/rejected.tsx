@@ -1,5 +1,92 @@
-import { Notice } from '../parts/notice.tsx'
+import { useCallback, useMemo, useRef } from 'preact/hooks'
+import { type Address, formatAddress } from '../address.ts'
+import type { Api } from '../api/api.ts'
+import type { RejectedEvents } from '../api/bodies.ts'
+import { useLoaded } from '../api/use-api.ts'
+import { formatCount, formatCountOf, timeZone } from '../format.ts'
+import { Content, Notice } from '../parts/notice.tsx'
+import { Time } from '../parts/time.tsx'
+import { IssueGroups } from './rejected/issue-groups.tsx'
+import { RejectionList } from './rejected/rejection-list.tsx'
+import { formatPath, type GroupName, isInGroup, nameRejections } from './rejected/rejections.ts'
 
-export function RejectedView() {
-  return <Notice kind="empty">Not built yet.</Notice>
+const pollMs = 5_000
+/** The most that the server keeps of a project. */
+const limit = 1_000
+
+/** The last rejected events by issue: `#/rejected?code=invalid_type&path=/buildId` shows those of one group. */
+export function RejectedView({ address: { query } }: { address: Address }) {
+  const loaded = useLoaded(useUnchanged(loadRejected), [], pollMs)
+  const code = query.get('code')
+  const path = query.get('path') ?? ''
+  const group = useMemo(() => (code === null ? undefined : { code, path }), [code, path])
+  return (
+    <Content loaded={loaded} what="keep rejected events">
+      {(body) => (body.total === 0 ? <NoneRejected since={body.since} /> : <RejectedOf body={body} group={group} />)}
+    </Content>
+  )
+}
+
+function loadRejected(api: Api, signal: AbortSignal): Promise<RejectedEvents> {
+  return api.json<RejectedEvents>('v1/rejected', { query: { limit }, signal })
+}
+
+/** Returns the body of before if nothing was rejected since, so that nothing is rendered again. */
+function useUnchanged(load: typeof loadRejected): typeof loadRejected {
+  const before = useRef<RejectedEvents>(undefined)
+  return useCallback(async (api, signal) => {
+    const body = await load(api, signal)
+    const { current } = before
+    if (current?.total !== body.total || current.since !== body.since) before.current = body
+    return before.current ?? body
+  }, [])
+}
+
+function NoneRejected({ since }: { since: string }) {
+  return (
+    <Notice kind="empty">
+      Nothing was rejected since <Time at={since} />: every event that this server process received was valid.
+    </Notice>
+  )
+}
+
+function RejectedOf({ body, group }: { body: RejectedEvents; group: GroupName | undefined }) {
+  const named = useMemo(() => nameRejections(body.rejected), [body])
+  const shown = useMemo(
+    () => (group ? named.filter((each) => isInGroup(each.rejection, group)) : named),
+    [named, group],
+  )
+  const groups = useMemo(() => <IssueGroups groups={body.groups} chosen={group} />, [body, group])
+  const list = useMemo(() => <RejectionList key={group && formatAddress([], group)} rejections={shown} />, [shown])
+  return (
+    <>
+      <p class="hint">
+        {formatCount(body.total)} rejected since <Time at={body.since} />
+        {named.length < body.total && `, of which the last ${formatCount(named.length)} are kept`}: in the memory of the
+        server process that responds, until it ends. Times are those of {timeZone()}.
+      </p>
+      <section aria-labelledby="groups">
+        <h2 id="groups">By issue</h2>
+        {groups}
+      </section>
+      <section aria-labelledby="rejections">
+        <h2 id="rejections">{group ? `${group.code} at ${formatPath(group.path)}` : 'All events, newest first'}</h2>
+        {group && (
+          <p class="hint rejected-hint">
+            {formatCountOf(shown.length, 'event')}. <a href={formatAddress(['rejected'])}>Show all</a>
+          </p>
+        )}
+        {body.rejected.every(({ event }) => event === undefined) && <EventsNotKept />}
+        {list}
+      </section>
+    </>
+  )
+}
+
+function EventsNotKept() {
+  return (
+    <p class="hint rejected-hint">
+      The events themselves are not kept. <code>ingest serve --keep-rejected</code> keeps them, and they are shown here.
+    </p>
+  )
 }

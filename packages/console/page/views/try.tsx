@@ -1,5 +1,132 @@
+import { useId, useState } from 'preact/hooks'
+import { apiUrl } from '../api/api.ts'
+import { loadWriteKey, saveWriteKey } from '../api/session.ts'
+import { useApi } from '../api/use-api.ts'
+import { CopyButton } from '../parts/copy-button.tsx'
 import { Notice } from '../parts/notice.tsx'
+import { findBatchProblem, sampleBatch } from './try/batch.ts'
+import { curlCommand } from './try/curl-command.ts'
+import { batchPath, sendBatch } from './try/send-batch.ts'
+import { SentBatch, type SentBatchProps } from './try/sent-batch.tsx'
+import './try/try.css'
 
+type Outcome = SentBatchProps | 'sending' | 'no response' | undefined
+
+/** Sends a batch with a key of its own and shows the exact response. */
 export function TryView() {
-  return <Notice kind="empty">Not built yet.</Notice>
+  const { projectId } = useApi().session
+  const [body, setBody] = useState(() => sampleBatch(projectId))
+  const [outcome, setOutcome] = useState<Outcome>()
+
+  async function submit(key: string): Promise<void> {
+    saveWriteKey(key)
+    setOutcome('sending')
+    try {
+      setOutcome({ sent: body, projectId, response: await sendBatch({ projectId, key }, body) })
+    } catch {
+      setOutcome('no response')
+    }
+  }
+
+  return (
+    <div class="try">
+      <div>
+        <p class="muted">
+          What is accepted here is stored in project {projectId} for good. An event with a buildId freezes that build.
+        </p>
+        <BatchForm
+          body={body}
+          isSending={outcome === 'sending'}
+          onBody={setBody}
+          onNewSample={() => setBody(sampleBatch(projectId))}
+          onSend={submit}
+        />
+      </div>
+      <section class="response" aria-label="Response" aria-busy={outcome === 'sending'}>
+        {outcome === undefined && <Notice kind="empty">The response appears here.</Notice>}
+        {outcome === 'sending' && <Notice kind="loading">Sending…</Notice>}
+        {outcome === 'no response' && (
+          <Notice kind="failed">
+            No response: the events may be stored or not. Send the same batch again; that is safe.
+          </Notice>
+        )}
+        {typeof outcome === 'object' && <SentBatch {...outcome} />}
+      </section>
+      <Curl command={curlCommand(apiUrl(batchPath), projectId, body)} />
+    </div>
+  )
+}
+
+interface BatchFormProps {
+  body: string
+  isSending: boolean
+  onBody(body: string): void
+  onNewSample(): void
+  onSend(key: string): void
+}
+
+function BatchForm({ body, isSending, onBody, onNewSample, onSend }: BatchFormProps) {
+  const problemId = useId()
+  const problem = findBatchProblem(body)
+  return (
+    <form
+      class="fields"
+      onSubmit={(event) => {
+        event.preventDefault()
+        onSend(String(new FormData(event.currentTarget).get('write-key')).trim())
+      }}
+    >
+      <label>
+        Batch
+        <textarea
+          class="mono"
+          name="batch"
+          rows={18}
+          spellcheck={false}
+          value={body}
+          aria-describedby={problemId}
+          aria-invalid={problem !== undefined}
+          onInput={({ currentTarget }) => onBody(currentTarget.value)}
+        />
+      </label>
+      <p id={problemId} class="batch-problem" role="status">
+        {problem && `${problem} It can be sent all the same.`}
+      </p>
+      <label>
+        Key with the scope events:write
+        <input
+          name="write-key"
+          type="password"
+          required
+          pattern="\s*[!-~]+\s*"
+          title="A key has no spaces and looks like ik_…"
+          defaultValue={loadWriteKey()}
+          autocomplete="off"
+          spellcheck={false}
+          placeholder="ik_…"
+        />
+      </label>
+      <p class="hint">The key stays in this tab, apart from the key that you signed in with, until you sign out.</p>
+      <div class="controls">
+        <button type="submit" class="primary" disabled={isSending}>
+          Send
+        </button>
+        <button type="button" onClick={onNewSample}>
+          New sample
+        </button>
+      </div>
+    </form>
+  )
+}
+
+function Curl({ command }: { command: string }) {
+  return (
+    <section aria-label="The same with curl">
+      <div class="titled">
+        <h2>The same with curl</h2>
+        <CopyButton text={command} what="curl command" />
+      </div>
+      <pre>{command}</pre>
+    </section>
+  )
 }

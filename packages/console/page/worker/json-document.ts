@@ -85,8 +85,36 @@ function checkUtf8(bytes: Uint8Array): void {
     try {
       decoder.decode(bytes.subarray(at, at + utf8BlockBytes), { stream: at + utf8BlockBytes < bytes.length })
     } catch {
-      throw new NotJson(at)
+      throw new NotJson(findNotUtf8(bytes, at))
     }
+  }
+}
+
+/** The first byte that is not UTF-8, in the block that begins at `from`, which may be within a character. */
+function findNotUtf8(bytes: Uint8Array, from: number): number {
+  const start = Math.max(0, from - 3)
+  let low = from
+  let high = Math.min(bytes.length, from + utf8BlockBytes)
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (isUtf8Start(bytes.subarray(startOfCharacter(bytes, start), middle + 1))) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+function startOfCharacter(bytes: Uint8Array, from: number): number {
+  let at = from
+  while (((bytes[at] as number) & 0xc0) === 0x80) at++
+  return at
+}
+
+function isUtf8Start(bytes: Uint8Array): boolean {
+  try {
+    new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: true })
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { MapStatus } from '../../api/bodies.ts'
-import { RequestError } from '../../api/request-error.ts'
+import type { RequestError } from '../../api/request-error.ts'
+import { repeat, useConnection } from '../../api/use-api.ts'
 import { formatBytes } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
@@ -11,21 +12,25 @@ import { fileNameOf } from './file-name.ts'
 export function Download({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
   const [progress, setProgress] = useState<LoadProgress>()
   const [error, setError] = useState<RequestError>()
+  const connection = useConnection()
   const ending = useRef<AbortController | undefined>(undefined)
   useEffect(() => () => ending.current?.abort(), [])
 
   async function download(): Promise<void> {
     ending.current = new AbortController()
+    const { signal } = ending.current
     setProgress({ loaded: 0, total: map.size })
-    setError(undefined)
-    try {
-      const { signal } = ending.current
+    const step = async () => {
       save(await callWorker('downloadMap', map, { signal, onProgress: setProgress }), fileNameOf(map))
-    } catch (error) {
-      if (error instanceof RequestError) setError(error)
-    } finally {
-      setProgress(undefined)
+      setError(undefined)
+      return undefined
     }
+    await repeat(step, { connection, signal, onError: setError })
+    setProgress(undefined)
+  }
+  function cancel(): void {
+    setError(undefined)
+    ending.current?.abort()
   }
 
   return (
@@ -33,7 +38,7 @@ export function Download({ map, callWorker }: { map: MapStatus; callWorker: Call
       {progress ? (
         <>
           <LoadBar progress={progress} what="Downloading" />
-          <button type="button" onClick={() => ending.current?.abort()}>
+          <button type="button" onClick={cancel}>
             Cancel
           </button>
         </>

@@ -1,17 +1,19 @@
-const extensions: Readonly<Record<string, string>> = {
-  'text/plain': 'txt',
-  'text/csv': 'csv',
-  'text/xml': 'xml',
-  'application/xml': 'xml',
-  'application/zip': 'zip',
-  'application/gzip': 'gz',
-  'image/png': 'png',
-  'image/jpeg': 'jpg',
-  'image/webp': 'webp',
-  'image/svg+xml': 'svg',
-  'model/gltf-binary': 'glb',
-  'model/gltf+json': 'gltf',
-}
+const extensions = new Map(
+  Object.entries({
+    'text/plain': 'txt',
+    'text/csv': 'csv',
+    'text/xml': 'xml',
+    'application/xml': 'xml',
+    'application/zip': 'zip',
+    'application/gzip': 'gz',
+    'image/png': 'png',
+    'image/jpeg': 'jpg',
+    'image/webp': 'webp',
+    'image/svg+xml': 'svg',
+    'model/gltf-binary': 'glb',
+    'model/gltf+json': 'gltf',
+  }),
+)
 
 /** Whether a content type is JSON, with parameters or without: `application/json`, `application/geo+json`. */
 export function isJson(contentType: string): boolean {
@@ -20,10 +22,10 @@ export function isJson(contentType: string): boolean {
 
 /** `2026.11.20-920587237.json`: what file systems do not allow in a name becomes `_`. */
 export function fileNameOf({ buildId, placeId, contentType }: Record<'buildId' | 'placeId' | 'contentType', string>) {
-  const extension = extensions[mediaType(contentType)] ?? (isJson(contentType) ? 'json' : 'bin')
+  const extension = extensions.get(mediaType(contentType)) ?? (isJson(contentType) ? 'json' : 'bin')
   const name = `${buildId}-${placeId}`.replace(/[\p{C}\s<>:"/\\|?*]/gu, '_').replace(/^\.+/, '_')
   // file systems limit names to 255 bytes
-  return `${name.slice(0, 60)}.${extension}`
+  return `${[...name].slice(0, 60).join('')}.${extension}`
 }
 
 function mediaType(contentType: string): string {

@@ -12,9 +12,15 @@ export function valueText({ type, text }: Pick<JsonValue, 'type' | 'text'>): str
   return text.isCut ? `${text.text}…` : text.text
 }
 
-/** Control characters and lone surrogates as escapes. */
+/** Characters that reorder others, so that a name could pretend to be another one. */
+const reordering = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g
+
+/** With escapes for control characters, lone surrogates and what is not visible but has effects. */
 function quoted({ text, isCut }: CutText): string {
-  return isCut ? `${JSON.stringify(text).slice(0, -1)}…` : JSON.stringify(text)
+  const escaped = JSON.stringify(text).replace(reordering, (character) => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
+  })
+  return isCut ? `${escaped.slice(0, -1)}…` : escaped
 }
 
 /** `12,345 elements`, `1 member`. */

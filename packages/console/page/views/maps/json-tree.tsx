@@ -68,24 +68,20 @@ function TreeRows({ tree }: { tree: Tree }) {
   const rows = tree.rows()
   const active = tree.active()
   const activeIndex = rows.indexOf(active)
-  const isFocusWanted = useRef(false)
+  const hasFocus = box.current?.contains(document.activeElement)
   useLayoutEffect(() => {
     if (box.current) bringIntoView(box.current, activeIndex)
-    if (isFocusWanted.current) document.getElementById(active.id)?.focus({ preventScroll: true })
-    isFocusWanted.current = false
+    if (hasFocus) document.getElementById(active.id)?.focus()
   }, [active.id, activeIndex])
 
   function press(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey) return
-    isFocusWanted.current = true
     if (tree.press(event.key, Math.floor(height / rowHeight) - 1)) event.preventDefault()
-    else isFocusWanted.current = false
   }
   function click({ target }: MouseEvent): void {
     const id = (target as Element).closest('[role=treeitem]')?.id
     const row = rows.find((each) => each.id === id)
     if (!row) return
-    isFocusWanted.current = true
     tree.activate(row.id)
     void tree.toggle(row)
   }
@@ -148,7 +144,7 @@ function MoreText({ row: { item, more } }: { row: Row }) {
   const left = more === 'before' ? item.from : item.value.count - item.from - item.children.length
   return (
     <span class="more">
-      Show {formatCount(Math.min(left, sliceLength))} {more === 'before' ? 'before' : 'more'} of {formatCount(left)}
+      Show {formatCount(Math.min(left, sliceLength))} {more === 'before' ? 'before' : 'more'} ({formatCount(left)} left)
     </span>
   )
 }

@@ -32,8 +32,10 @@ export function ChunkBar({ contents: { chunks, missing } }: { contents: MapConte
   return (
     <div class="chunks">
       <p id="chunks-text">
-        <strong>{formatCountOf(missing.length, 'chunk')} missing</strong> of {formatCount(chunks)} in the manifest. A
-        chunk that repeats there is missing once.
+        <strong>
+          {formatCount(missing.length)} of {formatCountOf(chunks, 'chunk')} missing.
+        </strong>{' '}
+        A chunk that repeats in the manifest is missing once.
       </p>
       <progress max={chunks} value={present} aria-labelledby="chunks-text" />
       <details>

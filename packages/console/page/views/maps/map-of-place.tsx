@@ -1,6 +1,8 @@
 import { formatAddress } from '../../address.ts'
+import type { Api, Query } from '../../api/api.ts'
 import type { MapContents, MapStatus } from '../../api/bodies.ts'
-import { type Loaded, useLoaded } from '../../api/use-api.ts'
+import { RequestError } from '../../api/request-error.ts'
+import { useLoaded } from '../../api/use-api.ts'
 import { formatBytes, formatCount, formatCountOf } from '../../format.ts'
 import { Content } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
@@ -18,35 +20,41 @@ const openPollMs = 30_000
 /** One map: its status, kept up to date, and its content. */
 export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: string }) {
   const callWorker = useWorker()
-  const status = useLoaded(
-    (api, signal) => api.json<MapStatus>('v1/maps', { query: { buildId, placeId }, signal }),
-    [buildId, placeId],
-    pollMsOf,
-  )
+  const status = useLoaded((api, signal) => loadStatus(api, { buildId, placeId }, signal), [buildId, placeId], pollMsOf)
   return (
     <>
       <Trail buildId={buildId} placeId={placeId} />
       <h2>Map of place {placeId}</h2>
-      {isMissing(status) ? (
-        <div class="notice empty">
-          <p>No map is published for this place and build.</p>
-          <PublishHint buildId={buildId} placeId={placeId} />
-        </div>
-      ) : (
-        <Content loaded={status}>{(map) => <Status map={map} callWorker={callWorker} />}</Content>
-      )}
+      <Content loaded={status}>
+        {(map) =>
+          map ? (
+            <Status map={map} callWorker={callWorker} />
+          ) : (
+            <div class="notice empty">
+              <p>No map is published for this place and build.</p>
+              <PublishHint buildId={buildId} placeId={placeId} />
+            </div>
+          )
+        }
+      </Content>
     </>
   )
 }
 
-function isMissing({ error }: Loaded<MapStatus>): boolean {
-  return error?.problem.code === 'map-not-found'
+/** Null: nothing was published yet. */
+async function loadStatus(api: Api, query: Query, signal: AbortSignal): Promise<MapStatus | null> {
+  try {
+    return await api.json<MapStatus>('v1/maps', { query, signal })
+  } catch (error) {
+    if (error instanceof RequestError && error.problem.code === 'map-not-found') return null
+    throw error
+  }
 }
 
 /** A frozen map that is complete stays as it is. */
-function pollMsOf({ state, pending, frozen }: MapStatus): number | undefined {
-  if (state === 'incomplete' || pending) return uploadPollMs
-  return frozen ? undefined : openPollMs
+function pollMsOf(map: MapStatus | null): number | undefined {
+  if (!map || map.state === 'incomplete' || map.pending) return uploadPollMs
+  return map.frozen ? undefined : openPollMs
 }
 
 function Status({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {

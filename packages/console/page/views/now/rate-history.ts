@@ -28,14 +28,23 @@ const sampleMsMax = 6_000
 
 /** The history with a further sample. A counter that falls, as after a restore, makes a gap. */
 export function addSample({ last, points }: RateHistory, sample: Sample): RateHistory {
-  const elapsedMs = last ? sample.at - last.at : 0
-  // the first sample, or a clock that was set back
-  if (!last || elapsedMs < 0) return { last: sample, points: [] }
+  // the clock was set back
+  if (sample.at < (last?.at ?? points.at(-1)?.at ?? 0)) return { last: sample, points: [] }
+  if (!last) return { last: sample, points }
+  const elapsedMs = sample.at - last.at
   if (elapsedMs < sampleMsMin) return { last, points }
   const isGap = elapsedMs > sampleMsMax || sample.events < last.events
   const perSecond = isGap ? null : (1000 * (sample.events - last.events)) / elapsedMs
-  const kept = points.filter(({ at }) => at > sample.at - historyMs)
-  return { last: sample, points: [...kept, { at: sample.at, perSecond }] }
+  return { last: sample, points: withPoint(points, { at: sample.at, perSecond }) }
+}
+
+/** The history when no sample could be taken: a gap until there are two samples again. */
+export function addGap({ last, points }: RateHistory, at: number): RateHistory {
+  return { last: undefined, points: last ? withPoint(points, { at, perSecond: null }) : points }
+}
+
+function withPoint(points: RateHistory['points'], point: RatePoint): RatePoint[] {
+  return [...points.filter(({ at }) => at > point.at - historyMs), point]
 }
 
 export interface RateSummary {

@@ -6,7 +6,15 @@ import { formatMinute, formatRate, formatTime } from '../../format.ts'
 import { Chart } from '../../parts/chart.tsx'
 import { DetailsTable } from '../../parts/details-table.tsx'
 import { Time } from '../../parts/time.tsx'
-import { addSample, emptyHistory, historyMs, type RateHistory, ratesByMinute, summarizeRates } from './rate-history.ts'
+import {
+  addGap,
+  addSample,
+  emptyHistory,
+  historyMs,
+  type RateHistory,
+  ratesByMinute,
+  summarizeRates,
+} from './rate-history.ts'
 
 export interface StatsAndRates {
   stats: Stats
@@ -17,14 +25,20 @@ export interface StatsAndRates {
 const histories = new WeakMap<Api, RateHistory>()
 
 export async function loadStatsAndRates(api: Api, signal: AbortSignal): Promise<StatsAndRates> {
-  const stats = await api.json<Stats>('v1/stats', { signal })
-  const history = addSample(histories.get(api) ?? emptyHistory, { at: Date.now(), events: stats.events })
-  histories.set(api, history)
-  return { stats, history }
+  const before = histories.get(api) ?? emptyHistory
+  try {
+    const stats = await api.json<Stats>('v1/stats', { signal })
+    const history = addSample(before, { at: Date.now(), events: stats.events })
+    histories.set(api, history)
+    return { stats, history }
+  } catch (error) {
+    if (!signal.aborted) histories.set(api, addGap(before, Date.now()))
+    throw error
+  }
 }
 
 /** A chart with less than this looks empty. */
-const windowMsMin = 60_000
+const windowMsMin = 30_000
 
 /** Events a second as a live chart. */
 export function Rates({ loaded: { data, error } }: { loaded: Loaded<StatsAndRates> }) {

@@ -1,0 +1,71 @@
+import type { ComponentChildren } from 'preact'
+import { useMemo } from 'preact/hooks'
+import type { EventLine } from '../api/event-lines.ts'
+import { formatBytes } from '../format.ts'
+import { indentJson, joinTokens } from '../json-text.ts'
+import { CopyButton } from './copy-button.tsx'
+import './event-detail.css'
+import { JsonText } from './json-text.tsx'
+import { Time } from './time.tsx'
+
+/** A stored or an erased event: when it was received, its cursor, its exact bytes and beside them the same, indented. */
+export function EventDetail({ line }: { line: EventLine }) {
+  const { cursor, receivedAt, text, erased } = line
+  return (
+    <div class="event-detail">
+      <dl>
+        <div>
+          <dt>Received</dt>
+          <dd>
+            <Time at={receivedAt} /> <span class="muted mono">{new Date(receivedAt).toISOString()}</span>
+          </dd>
+        </div>
+        <div>
+          <dt>Cursor</dt>
+          <dd>
+            <code>{cursor}</code> <CopyButton key={cursor} text={cursor} what="cursor" />
+          </dd>
+        </div>
+        {text !== undefined && (
+          <div>
+            <dt>Size</dt>
+            <dd>{formatBytes(new TextEncoder().encode(text).length)}</dd>
+          </div>
+        )}
+      </dl>
+      {text !== undefined && <EventText text={text} />}
+      {erased !== undefined && (
+        <p class="notice">
+          This event was erased: its bytes are gone. Its id stays known, so that a retry is a duplicate.
+        </p>
+      )}
+    </div>
+  )
+}
+
+/** The exact text of an event, and beside it the same, indented. */
+export function EventText({ text }: { text: string }) {
+  const indented = useMemo(() => joinTokens(indentJson(text)), [text])
+  return (
+    <div class="event-texts">
+      <Titled title="Exact bytes" copied={text}>
+        <pre>{text}</pre>
+      </Titled>
+      <Titled title="Formatted text" copied={indented}>
+        <JsonText text={text} />
+      </Titled>
+    </div>
+  )
+}
+
+function Titled({ title, copied, children }: { title: string; copied: string; children: ComponentChildren }) {
+  return (
+    <section aria-label={title}>
+      <div class="titled">
+        <h3>{title}</h3>
+        <CopyButton key={copied} text={copied} what={title.toLowerCase()} />
+      </div>
+      {children}
+    </section>
+  )
+}

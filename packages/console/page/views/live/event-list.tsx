@@ -1,0 +1,160 @@
+import type { RefObject } from 'preact'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { formatTimeMs, timeZone } from '../../format.ts'
+import { summarizeMembers } from '../../json-text.ts'
+import type { HeldEvent } from './held-events.ts'
+import { rowAfterKey, scrollToRow, visibleRows } from './visible-rows.ts'
+
+/** As in live.css. */
+const rowHeight = 32
+const summaryCharsMax = 300
+/** Members that are shown elsewhere in the row, or are the same in all rows. */
+const shownMembers = new Set(['projectId', 'eventId', 'type', 'buildId', 'timestamp'])
+
+export interface EventListProps {
+  /** Newest first. */
+  events: readonly HeldEvent[]
+  opened: HeldEvent | undefined
+  onOpen(event: HeldEvent): void
+}
+
+/** A list of which only the visible rows are rendered. It stays where it is scrolled to while events come in above. */
+export function EventList({ events, opened, onOpen }: EventListProps) {
+  const list = useRef<HTMLDivElement>(null)
+  const [scrollTop, setScrollTop] = useState(0)
+  const [height, setHeight] = useState(0)
+  const openedRow = opened ? events.findIndex(({ cursor }) => cursor === opened.cursor) : -1
+  useHeight(list, setHeight)
+  useAnchor(list, events, openedRow >= 0, setScrollTop)
+  const { first, end } = visibleRows({ scrollTop, height, rowHeight }, events.length)
+
+  function move(key: string): boolean {
+    const row = rowAfterKey(key, openedRow, events.length, Math.floor(height / rowHeight) - 1)
+    const event = row !== undefined && events[row]
+    if (!event || !list.current) return false
+    list.current.scrollTop = scrollToRow({ scrollTop, height, rowHeight }, row)
+    onOpen(event)
+    return true
+  }
+
+  function open(target: EventTarget | null): void {
+    const row = target instanceof Element ? target.closest<HTMLElement>('[data-cursor]') : null
+    const event = events.find(({ cursor }) => cursor === row?.dataset.cursor)
+    if (event) onOpen(event)
+  }
+
+  return (
+    <div class="event-list">
+      <div class="event-row head" aria-hidden="true">
+        <span title={`Time zone: ${timeZone()}`}>
+          Received <span class="zone">({timeZone()})</span>
+        </span>
+        <span>Type</span>
+        <span class="build">Build</span>
+        <span class="id">Event id</span>
+        <span class="rest">Members</span>
+      </div>
+      {scrollTop > 0 && (
+        <button type="button" class="newer" onClick={() => list.current?.scrollTo({ top: 0 })}>
+          ↑ Newest events
+        </button>
+      )}
+      <div
+        ref={list}
+        class="rows"
+        role="listbox"
+        aria-label="Events, newest first"
+        tabIndex={0}
+        aria-activedescendant={openedRow >= first && openedRow < end ? idOf(opened) : undefined}
+        onScroll={({ currentTarget }) => setScrollTop(currentTarget.scrollTop)}
+        // a mouse button opens when it is pressed: the row may move on before it is released
+        onPointerDown={({ button, pointerType, target }) => {
+          if (pointerType === 'mouse' && button === 0) open(target)
+        }}
+        onClick={({ target }) => open(target)}
+        onKeyDown={(event) => {
+          if (!event.ctrlKey && !event.metaKey && !event.altKey && move(event.key)) event.preventDefault()
+        }}
+      >
+        <div class="all-rows" style={{ height: `${events.length * rowHeight}px` }}>
+          {events.slice(first, end).map((event, index) => (
+            <EventRow
+              key={event.cursor}
+              event={event}
+              row={first + index}
+              count={events.length}
+              isOpened={first + index === openedRow}
+            />
+          ))}
+        </div>
+      </div>
+    </div>
+  )
+}
+
+function useHeight(list: RefObject<HTMLElement | null>, setHeight: (height: number) => void): void {
+  useEffect(() => {
+    const { current } = list
+    if (!current) return
+    const observer = new ResizeObserver(() => setHeight(current.clientHeight))
+    observer.observe(current)
+    return () => observer.disconnect()
+  }, [])
+}
+
+/** Keeps what is scrolled to in place when events come in above it, and an opened event at the top as well. */
+function useAnchor(
+  list: RefObject<HTMLElement | null>,
+  events: readonly HeldEvent[],
+  isOpened: boolean,
+  setScrollTop: (scrollTop: number) => void,
+): void {
+  const newest = useRef<string | undefined>(undefined)
+  useLayoutEffect(() => {
+    const { current } = list
+    const added = events.findIndex(({ cursor }) => cursor === newest.current)
+    newest.current = events[0]?.cursor
+    if (!current || added <= 0 || (current.scrollTop === 0 && !isOpened)) return
+    current.scrollTop += added * rowHeight
+    setScrollTop(current.scrollTop)
+  }, [events])
+}
+
+function idOf(event: HeldEvent | undefined): string {
+  return `event-${event?.cursor}`
+}
+
+function EventRow({
+  event,
+  row,
+  count,
+  isOpened,
+}: {
+  event: HeldEvent
+  row: number
+  count: number
+  isOpened: boolean
+}) {
+  const { receivedAt, type, buildId, eventId, text } = event
+  const summary = useMemo(() => summarizeMembers(text, shownMembers, summaryCharsMax), [text])
+  return (
+    <div
+      id={idOf(event)}
+      class={event.isAfterGap ? 'event-row after-gap' : 'event-row'}
+      role="option"
+      tabIndex={-1}
+      aria-selected={isOpened}
+      aria-posinset={row + 1}
+      aria-setsize={count}
+      style={{ top: `${row * rowHeight}px` }}
+      title={event.isAfterGap ? 'Events before this one were left out.' : undefined}
+      data-cursor={event.cursor}
+    >
+      <span class="time">{formatTimeMs(receivedAt)}</span>
+      <span class="type">{type || '–'}</span>
+      <span class="build">{buildId || '–'}</span>
+      <span class="id mono">{eventId}</span>
+      <span class="rest mono">{summary}</span>
+    </div>
+  )
+}

@@ -1,0 +1,37 @@
+/** Rows above and below what is visible, so that a fast scroll shows rows instead of nothing. */
+const marginRows = 8
+
+/** The rows of a list that are rendered: `first` up to and without `end`. */
+export function visibleRows(
+  { scrollTop, height, rowHeight }: { scrollTop: number; height: number; rowHeight: number },
+  count: number,
+): { first: number; end: number } {
+  const first = Math.max(0, Math.min(count, Math.floor(scrollTop / rowHeight)) - marginRows)
+  return { first, end: Math.min(count, Math.ceil((scrollTop + height) / rowHeight) + marginRows) }
+}
+
+/** Where the list scrolls to so that a row is visible as a whole. */
+export function scrollToRow(
+  { scrollTop, height, rowHeight }: { scrollTop: number; height: number; rowHeight: number },
+  row: number,
+): number {
+  const top = row * rowHeight
+  return Math.max(Math.min(scrollTop, top), top + rowHeight - height)
+}
+
+/** The row to which a key moves from `row`, -1 being none; undefined for other keys. */
+export function rowAfterKey(key: string, row: number, count: number, pageRows: number): number | undefined {
+  const moves: Record<string, number> = {
+    ArrowDown: row + 1,
+    ArrowUp: row - 1,
+    PageDown: row + pageRows,
+    PageUp: row - pageRows,
+    Home: 0,
+    End: count - 1,
+    Enter: row,
+    ' ': row,
+  }
+  const next = moves[key]
+  if (next === undefined || count === 0) return undefined
+  return Math.max(0, Math.min(count - 1, next))
+}

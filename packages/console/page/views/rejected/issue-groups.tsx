@@ -1,0 +1,43 @@
+import { formatAddress } from '../../address.ts'
+import type { RejectedEvents } from '../../api/bodies.ts'
+import { formatCount, formatCountOf } from '../../format.ts'
+import { Time } from '../../parts/time.tsx'
+import { formatPath, type GroupName } from './rejections.ts'
+import './rejected.css'
+
+type Group = RejectedEvents['groups'][number]
+
+/** What is wrong with how many events, most frequent first. Each is a link that filters the events, or ends that. */
+export function IssueGroups({ groups, chosen }: { groups: RejectedEvents['groups']; chosen: GroupName | undefined }) {
+  const most = groups[0]?.count ?? 1
+  return (
+    <ol class="issue-groups">
+      {groups.map((group) => (
+        <li key={`${group.code} ${group.path}`}>
+          <GroupLink group={group} isChosen={group.code === chosen?.code && group.path === chosen.path} most={most} />
+        </li>
+      ))}
+    </ol>
+  )
+}
+
+function GroupLink({ group, isChosen, most }: { group: Group; isChosen: boolean; most: number }) {
+  const { code, path, message, count, lastAt } = group
+  return (
+    <a
+      href={formatAddress(['rejected'], isChosen ? {} : { code, path })}
+      aria-current={isChosen ? 'true' : undefined}
+      title={isChosen ? 'Show all' : `Show the ${formatCountOf(count, 'event')}`}
+    >
+      <strong class="number">{formatCount(count)}</strong>
+      <span>
+        <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
+        <span class="message">{message}</span>
+      </span>
+      <span class="last">
+        last <Time at={lastAt} />
+      </span>
+      <span class="share" style={{ width: `${(100 * count) / most}%` }} />
+    </a>
+  )
+}

@@ -1,0 +1,85 @@
+import { useState } from 'preact/hooks'
+import { formatAddress } from '../../address.ts'
+import type { Issue, Rejected } from '../../api/bodies.ts'
+import { formatCount } from '../../format.ts'
+import { EventText } from '../../parts/event-detail.tsx'
+import { Time } from '../../parts/time.tsx'
+import { formatPath, type NamedRejection } from './rejections.ts'
+import './rejected.css'
+
+/** So many appear without a noticeable pause. */
+const pageSize = 100
+
+/** Rejected events, each of which opens. */
+export function RejectionList({ rejections }: { rejections: readonly NamedRejection[] }) {
+  const [shown, setShown] = useState(pageSize)
+  const rest = rejections.length - shown
+  return (
+    <>
+      <ul class="rejections">
+        {rejections.slice(0, shown).map(({ name, rejection }) => (
+          <li key={name}>
+            <RejectionDetails rejection={rejection} />
+          </li>
+        ))}
+      </ul>
+      {rest > 0 && (
+        <button type="button" onClick={() => setShown(shown + pageSize)}>
+          {rest > pageSize ? `Show ${pageSize} more of ${formatCount(rest)}` : `Show the last ${rest}`}
+        </button>
+      )}
+    </>
+  )
+}
+
+function RejectionDetails({ rejection }: { rejection: Rejected }) {
+  const { receivedAt, index, eventId, issues } = rejection
+  const [isOpen, setOpen] = useState(false)
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>
+        <Time at={receivedAt} />
+        <span class="muted">index {index}</span>
+        {eventId === null ? <span class="muted">no valid id</span> : <code>{eventId}</code>}
+        <IssueNames issues={issues} />
+      </summary>
+      {isOpen && <RejectionBody rejection={rejection} />}
+    </details>
+  )
+}
+
+const namesMax = 2
+
+function IssueNames({ issues }: { issues: readonly Issue[] }) {
+  return (
+    <span class="names">
+      {issues.slice(0, namesMax).map(({ code, path }) => (
+        <span key={`${code} ${path}`}>
+          <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
+        </span>
+      ))}
+      {issues.length > namesMax && <span class="muted">and {issues.length - namesMax} more</span>}
+    </span>
+  )
+}
+
+function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: Rejected }) {
+  return (
+    <div class="rejection">
+      <ul class="issues">
+        {issues.map(({ code, path, message }) => (
+          <li key={`${code} ${path} ${message}`}>
+            <code class="issue-code">{code}</code> <code>{formatPath(path)}</code> {message}
+          </li>
+        ))}
+      </ul>
+      {eventId !== null && (
+        <p>
+          <a href={formatAddress(['find'], { id: eventId })}>Find {eventId}</a>{' '}
+          <span class="muted">shows whether an event with this id is stored.</span>
+        </p>
+      )}
+      {event !== undefined && <EventText text={event} />}
+    </div>
+  )
+}

@@ -1,0 +1,81 @@
+import type { BatchResult } from '../../api/bodies.ts'
+import type { Problem } from '../../api/request-error.ts'
+import { formatCountOf } from '../../format.ts'
+import { eventIdsOf } from './batch.ts'
+
+/** What came back for a batch. */
+export interface BatchResponse {
+  status: number
+  /** The exact text. */
+  body: string
+  requestId: string | null
+  /** Seconds. */
+  retryAfter: number | undefined
+  durationMs: number
+}
+
+export type Outcome = 'accepted' | 'duplicate' | 'accepted or duplicate' | 'rejected'
+
+export interface EventOutcome {
+  index: number
+  eventId: string | null
+  outcome: Outcome
+  issues: BatchResult['rejected'][number]['issues']
+}
+
+/** The response in words: what happened, and what a sender does. */
+export function explainResponse({ status, body, retryAfter }: BatchResponse, projectId: string): string[] {
+  if (status === 202) return explainResult(parse<BatchResult>(body))
+  const { title, detail } = parse<Problem>(body) ?? {}
+  const what = detail ?? title ?? 'The response is not from an Ingest server.'
+  const later = retryAfter === undefined ? 'with a growing pause' : `after ${formatCountOf(retryAfter, 'second')}`
+  if (status === 401)
+    return [
+      'The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope events:write.',
+      `Create one: ingest keys create --project ${projectId} --scope events:write. Senders pause for 5 minutes and keep their queue.`,
+    ]
+  if (status === 429) return [what, `Nothing was stored. Senders send the same batch again ${later}.`]
+  if (status === 400 || status === 413) return [what, 'Nothing was stored. Senders drop such a batch and log it.']
+  if (status === 408 || status === 503) return [what, `Senders send the same batch again ${later}; that is safe.`]
+  if (status >= 500)
+    return [what, `The events may be stored or not. Senders send the same batch again ${later}; that is safe.`]
+  return [what]
+}
+
+function explainResult(result: BatchResult | undefined): string[] {
+  if (!result) return ['The response is not from an Ingest server.']
+  const { accepted, duplicates, rejected } = result
+  const sentences = [
+    accepted > 0 && `${formatCountOf(accepted, 'event')} accepted: stored durably.`,
+    duplicates > 0 && `${formatCountOf(duplicates, 'duplicate')}: the id was stored before, and nothing changed.`,
+    rejected.length > 0 &&
+      `${formatCountOf(rejected.length, 'event')} rejected: the rest of the batch is not affected. Senders log them and do not send them again.`,
+  ].filter((each) => each !== false)
+  return sentences.length > 0 ? sentences : ['The batch was empty: nothing to store.']
+}
+
+/** The outcome of each event of the batch that was sent; undefined for other responses than 202. */
+export function outcomesOf(sent: string, { status, body }: BatchResponse): EventOutcome[] | undefined {
+  const result = status === 202 ? parse<BatchResult>(body) : undefined
+  if (!result) return undefined
+  const { accepted, duplicates } = result
+  const rejected = new Map(result.rejected.map((each) => [each.index, each]))
+  // the response counts these two and does not say which event is which
+  const others = duplicates === 0 ? 'accepted' : accepted === 0 ? 'duplicate' : 'accepted or duplicate'
+  return eventIdsOf(sent).map((eventId, index) => {
+    const refused = rejected.get(index)
+    return { index, eventId, outcome: refused ? 'rejected' : others, issues: refused?.issues ?? [] }
+  })
+}
+
+function parse<Body>(text: string): Body | undefined {
+  try {
+    return JSON.parse(text) as Body
+  } catch {
+    return undefined
+  }
+}
+
+export function isJson(text: string): boolean {
+  return parse(text) !== undefined
+}

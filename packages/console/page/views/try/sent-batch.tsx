@@ -1,0 +1,80 @@
+import { formatAddress } from '../../address.ts'
+import { formatCount } from '../../format.ts'
+import { CopyButton } from '../../parts/copy-button.tsx'
+import { JsonText } from '../../parts/json-text.tsx'
+import { type BatchResponse, type EventOutcome, explainResponse, isJson, outcomesOf } from './explain-response.ts'
+
+export interface SentBatchProps {
+  /** The body of the request. */
+  sent: string
+  projectId: string
+  response: BatchResponse
+}
+
+/** The response to a batch: in words, by event, and as it came. */
+export function SentBatch({ sent, projectId, response }: SentBatchProps) {
+  const { status, durationMs, requestId, body } = response
+  const outcomes = outcomesOf(sent, response)
+  return (
+    <>
+      <p class="response-line" role="status">
+        <strong class={status === 202 ? 'status accepted' : 'status refused'}>{status}</strong>
+        <span>{formatCount(durationMs)} ms</span>
+      </p>
+      {explainResponse(response, projectId).map((sentence) => (
+        <p key={sentence} class="explanation">
+          {sentence}
+        </p>
+      ))}
+      {outcomes && outcomes.length > 0 && <Outcomes outcomes={outcomes} />}
+      <div class="titled">
+        <h2>Body</h2>
+        <CopyButton text={body} what="body of the response" />
+      </div>
+      {isJson(body) ? <JsonText text={body} /> : <pre>{body || '(empty)'}</pre>}
+      {requestId && (
+        <p class="muted">
+          X-Request-Id <code>{requestId}</code>, as in the server's log
+        </p>
+      )}
+    </>
+  )
+}
+
+function Outcomes({ outcomes }: { outcomes: EventOutcome[] }) {
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col" class="number">
+            Index
+          </th>
+          <th scope="col">Event id</th>
+          <th scope="col">Outcome</th>
+        </tr>
+      </thead>
+      <tbody>
+        {outcomes.map(({ index, eventId, outcome, issues }) => (
+          <tr key={index}>
+            <td class="number">{index}</td>
+            <td class="mono">
+              {outcome === 'rejected' || eventId === null ? (eventId ?? '–') : <FindLink id={eventId} />}
+            </td>
+            <td>
+              <strong class={`outcome-${outcome.split(' ')[0]}`}>{outcome}</strong>
+              {issues.map(({ code, path, message }) => (
+                <div key={`${code} ${path}`}>
+                  <code>{path || '(the event)'}</code> {message} <span class="muted">{code}</span>
+                </div>
+              ))}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  )
+}
+
+function FindLink({ id }: { id: string }) {
+  return <a href={formatAddress(['find'], { id })}>{id}</a>
+}

@@ -1,0 +1,50 @@
+import { execFileSync } from 'node:child_process'
+import { accessSync } from 'node:fs'
+import t from 'tap'
+import { curlCommand } from '../../../page/views/try/curl-command.ts'
+
+const shell = '/bin/sh'
+
+function reasonOfNoShell(): string | false {
+  try {
+    accessSync(shell)
+    return false
+  } catch {
+    return `${shell} is missing`
+  }
+}
+
+/** What a shell passes to curl. */
+function argumentsOf(command: string): string[] {
+  const script = `curl() { printf '%s\\0' "$@"; }\n${command}`
+  const output = execFileSync(shell, ['-c', script], { encoding: 'utf8', env: { INGEST_KEY: 'ik_1' } })
+  return output.split('\0').slice(0, -1)
+}
+
+t.test(
+  'a shell passes every body on as it is, and the key of its environment',
+  { skip: reasonOfNoShell() },
+  async (t) => {
+    const bodies = [
+      '{"events":[]}',
+      `{"note":"it's $HOME \`id\` $(id) \\" \\\\ !! * 'quoted' ''"}`,
+      '{\n  "a": "🎮"\n}\n',
+      '@/etc/passwd',
+      '-X',
+      '',
+    ]
+    for (const body of bodies) {
+      t.strictSame(argumentsOf(curlCommand('http://localhost:8787/v1/events/batch', 'demo', body)), [
+        'http://localhost:8787/v1/events/batch',
+        '-H',
+        'X-Project-Id: demo',
+        '-H',
+        'X-Ingestion-Key: ik_1',
+        '-H',
+        'Content-Type: application/json',
+        '--data-raw',
+        body,
+      ])
+    }
+  },
+)
