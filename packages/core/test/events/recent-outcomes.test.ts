@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import type { Issue } from '../../src/error.ts'
 import { createRecentOutcomes, projectBytes, type RecentOutcomesBounds } from '../../src/events/recent-outcomes.ts'
@@ -117,6 +119,29 @@ t.test('a project keeps a number of bytes of rejected events', async (t) => {
   t.equal((await list()).total, 5)
   reject('paths', [issueAt(`/${'x'.repeat(4_500)}`)])
   t.strictSame(await ids(), ['paths', 'large'], 'paths are bounded too')
+})
+
+t.test('rejected events take no more memory than is counted, whatever their paths are made of', async (t) => {
+  setFlagsFromString('--expose-gc')
+  const gc = runInNewContext('gc') as () => void
+  const ingest = createIngest({ store: openMemoryStore() })
+  const deep = `{"projectId":"p","eventId":"a","x":${'{"a":'.repeat(40)}1${'}'.repeat(40)}}`
+  const projects = Array.from({ length: 30 }, (_, i) => `p${i}`)
+  gc()
+  const before = process.memoryUsage().heapUsed
+  for (const projectId of projects) {
+    const body = bodyOf(
+      Array(100)
+        .fill(deep.replace('"p"', `"${projectId}"`))
+        .join(),
+    )
+    for (let i = 0; i < 10; i++) await ingest.project(projectId).submitBatch(body)
+  }
+  gc()
+  const { rejected } = await ingest.project('p0').listRejected()
+  t.match(rejected, { length: 100 })
+  t.match(rejected[0]?.issues, [{ code: 'too_deep', path: /^\/x(\/a){31}$/ }])
+  t.ok(process.memoryUsage().heapUsed - before < wide.bytesMax)
 })
 
 t.test('beyond the bound of all projects, the one that sent nothing for the longest time is forgotten', async (t) => {
