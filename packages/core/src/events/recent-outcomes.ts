@@ -253,16 +253,11 @@ function toKept(
 /** One that is too large alone is not kept, as it would displace all others. */
 function keep(recent: Recent, added: KeptRejection, { projectEventsMax, projectBytesMax }: RecentOutcomesBounds): void {
   if (added.bytes > projectBytesMax) return
-  recent.kept.push({ ...added, rejection: flatCopyOf(added.rejection) })
+  recent.kept.push(added)
   recent.bytes += added.bytes
   while (recent.kept.length > projectEventsMax || recent.bytes > projectBytesMax) {
     recent.bytes -= recent.kept.shift()?.bytes ?? 0
   }
-}
-
-/** V8 keeps a concatenated text as a tree of its parts, which takes many times the memory of a path. */
-function flatCopyOf(rejection: KeptRejection['rejection']): KeptRejection['rejection'] {
-  return JSON.parse(JSON.stringify(rejection))
 }
 
 /** The counts of the minute of a time. */
