@@ -40,6 +40,8 @@ function setUp(bounds: Partial<RecentOutcomesBounds> = {}) {
   }
 }
 
+const bodyOf = (text: string) => new Uint8Array(Buffer.from(`{"events":[${text}]}`))
+
 const issueAt = (path: string, message = 'Expected a string.'): Issue => ({ code: 'invalid_type', path, message })
 
 t.test('outcomes are counted by minute, for 60 minutes and by project', async (t) => {
@@ -187,7 +189,6 @@ t.test('a group is a code and a path without array indexes, and counts each even
 })
 
 const events = '{"projectId":"p","eventId":"a"},5 , {"projectId":"p", "eventId":"b","type":7},{"projectId":"é"}'
-const bodyOf = (text: string) => new Uint8Array(Buffer.from(`{"events":[${text}]}`))
 
 /** A store that empties a body which it may transfer, as one with a thread does. */
 function openTransferringStore() {
