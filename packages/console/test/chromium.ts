@@ -25,7 +25,8 @@ const flags = [
 
 export async function launchBrowser(): Promise<Browser> {
   const executablePath = process.env.CHROME_PATH ?? (await extractChromium())
-  return puppeteer.launch({ executablePath, headless: 'shell', args: flags })
+  // with a pipe, the browser ends with the process, also one that is killed
+  return puppeteer.launch({ executablePath, headless: 'shell', args: flags, pipe: true })
 }
 
 async function reasonOfNoChromium(): Promise<string | false> {
