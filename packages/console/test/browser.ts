@@ -50,7 +50,7 @@ export interface OpenedPage {
 }
 
 /** A test that waits for longer waits for what never comes, such as the result of a worker that has ended. */
-const hangMs = 180_000
+const hangMs = 60_000
 
 type BrowserTest = (name: string, run: (t: Test, openPage: OpenPage) => Promise<void>) => void
 type OpenPage = (options: PageOptions) => Promise<OpenedPage>
