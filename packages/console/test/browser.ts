@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { AxeResults } from 'axe-core'
 import type { Browser, CDPSession, HTTPRequest, Page } from 'puppeteer-core'
 import type { Test } from 'tap'
-import { launchBrowser, noBrowser, packageDirectory } from './chromium.ts'
+import { launchBrowser, noBrowser, packageDirectory } from '../scripts/chromium.js'
 import { projectId } from './served-console.ts'
 
 // How to test a view, in views/<view>.test.ts:
