@@ -1,4 +1,6 @@
-import { copyFile } from 'node:fs/promises'
+import { copyFile, readFile, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
 import { defineConfig, type Options } from 'tsup'
 
 const common: Options = {
@@ -30,6 +32,16 @@ export default defineConfig([
       options.jsx = 'automatic'
       options.jsxImportSource = 'preact'
     },
-    onSuccess: () => copyFile('page/index.html', 'dist/page/index.html'),
+    async onSuccess() {
+      await copyFile('page/index.html', 'dist/page/index.html')
+      await writeFile('dist/page/licenses.txt', await readLicenses(['preact', 'uplot']))
+    },
   },
 ])
+
+/** The notices that the licenses of bundled packages ask for. */
+async function readLicenses(names: readonly string[]): Promise<string> {
+  const { resolve } = createRequire(import.meta.url)
+  const texts = names.map((name) => readFile(join(dirname(resolve(`${name}/package.json`)), 'LICENSE'), 'utf8'))
+  return (await Promise.all(texts)).map((text, i) => `${names[i]}\n\n${text.trim()}\n`).join('\n\n')
+}
