@@ -102,6 +102,22 @@ browserTest('paused, nothing moves; resumed, what came meanwhile appears', async
   t.equal((await rowIds(page)).length, 6)
 })
 
+browserTest('far behind, it shows a part and says so', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.submitBatch(batch('a-', 1))
+  const { page } = await openPage({ url: `${url}#/live`, key })
+  await waitForNewest(page, 'a-0')
+  await page.locator('::-p-aria(Pause)').click()
+  await waitForText(page, 'Paused')
+  for (let first = 0; first < 20; first++) await project.submitBatch(batch(`b-${first}-`, 100))
+  await page.locator('::-p-aria(Resume)').click()
+  await waitForText(page, 'Live, sampled')
+  await waitForText(page, 'More events arrive than are shown')
+  await waitForText(page, '1,000 of 1,000 shown')
+  t.ok((await rowIds(page)).length < 60)
+  await checkAccessibility(page)
+})
+
 browserTest('a row that is scrolled to stays in place while events come in', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch(batch('a-', 99))
@@ -113,7 +129,7 @@ browserTest('a row that is scrolled to stays in place while events come in', asy
       return cells.find(({ textContent }) => textContent === id)?.getBoundingClientRect().top
     }, id)
   await page.$eval('[role=listbox]', (list) => list.scrollTo({ top: 320 }))
-  await waitForText(page, 'Newest events')
+  await waitForText(page, '↑ Newest')
   const top = await topOf('a-80')
   t.ok(top)
   await project.submitBatch(batch('b-', 50))

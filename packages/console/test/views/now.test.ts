@@ -77,11 +77,8 @@ browserTest('the rate, the minutes, what is stored and whether the server is rea
   t.equal(await page.$eval('.outcome.duplicates strong', (element) => element.textContent), '1')
   t.equal(await page.$eval('.outcome.rejected a', (link) => link.getAttribute('href')), '#/rejected')
   t.match(await page.$eval('.outcome.rejected .chart', (chart) => chart.ariaLabel), /Rejected: most at \d\d:\d\d, 3;/)
-  for (const scheme of ['light', 'dark'] as const) {
-    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }])
-    await hasColor(page, '[aria-labelledby=rates]', '--chart-line')
-    for (const outcome of ['accepted', 'duplicates', 'rejected']) await hasColor(page, `.${outcome}`, `--${outcome}`)
-  }
+  await hasColor(page, '[aria-labelledby=rates]', '--chart-line')
+  for (const outcome of ['accepted', 'duplicates', 'rejected']) await hasColor(page, `.${outcome}`, `--${outcome}`)
   await page.setViewport({ width: 1280, height: 1000 })
   await screenshot(page, 'now')
   for (const summary of await page.$$('details > summary')) {
@@ -132,11 +129,44 @@ browserTest('a server that is gone is a gap, and all goes on when it is back', a
   await server.close()
   await waitForText(page, 'not known now')
   await waitForText(page, 'Whether the server is ready is not known.')
+  // no new data redraws the chart
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'dark' }])
+  await hasColor(page, '.accepted', '--accepted')
   await start({ port: Number(new URL(url).port) })
   await sendUntilRate(page, project)
   await waitForText(page, 'A batch sent now would be stored.')
   t.equal(await page.$('[role=alert]'), null)
 })
+
+const problem = (status: number, body: object) => ({
+  status,
+  contentType: 'application/problem+json',
+  // longer than the test
+  headers: { 'Retry-After': '3600' },
+  body: JSON.stringify(body),
+})
+
+for (const [name, failure] of [
+  ['not ready', problem(503, { code: 'disk-full', title: 'Disk full' })],
+  ['gone', problem(502, {})],
+] as const) {
+  browserTest(`a server that was ${name} is asked for everything as soon as it is back`, async (_t, openPage) => {
+    const { url, key, project } = await startConsole(_t)
+    await send(project, 1)
+    const { page } = await openPage({ url, key, allow: [/status of 50[23]/] })
+    await page.waitForSelector('.figures')
+    const failing = new Set(['/readyz', '/v1/stats'])
+    await page.setRequestInterception(true)
+    page.on('request', (request) => {
+      const isFailing = failing.has(new URL(request.url()).pathname)
+      return isFailing ? request.respond(failure) : request.continue()
+    })
+    await waitForText(page, 'not known now')
+    await page.waitForFunction(() => !document.querySelector('.ready'))
+    failing.clear()
+    await sendUntilRate(page, project)
+  })
+}
 
 browserTest('one of several servers says so; one without the route is of another version', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)

@@ -56,7 +56,7 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
       </div>
       {scrollTop > 0 && (
         <button type="button" class="newer" onClick={() => list.current?.scrollTo({ top: 0 })}>
-          ↑ Newest events
+          ↑ Newest
         </button>
       )}
       <div

@@ -28,7 +28,7 @@ export function findBatchProblem(text: string): string | undefined {
   try {
     batch = JSON.parse(text)
   } catch (error) {
-    return `Not JSON: ${(error as Error).message}`
+    return `Not JSON: ${(error as Error).message}.`
   }
   const { events } = (batch ?? {}) as { events?: unknown }
   if (!Array.isArray(events)) return 'A batch is an object with an array "events".'

@@ -6,6 +6,8 @@ import { eventIdsOf } from './batch.ts'
 /** What came back for a batch. */
 export interface BatchResponse {
   status: number
+  /** What HTTP/1.1 calls the status; may be empty. */
+  statusText: string
   /** The exact text. */
   body: string
   requestId: string | null
@@ -49,7 +51,7 @@ function explainResult(result: BatchResult | undefined): string[] {
     accepted > 0 && `${formatCountOf(accepted, 'event')} accepted: stored durably.`,
     duplicates > 0 && `${formatCountOf(duplicates, 'duplicate')}: the id was stored before, and nothing changed.`,
     rejected.length > 0 &&
-      `${formatCountOf(rejected.length, 'event')} rejected: the rest of the batch is not affected. Senders log them and do not send them again.`,
+      `${formatCountOf(rejected.length, 'event')} rejected: the rest of the batch is not affected. Senders log rejected events and do not send them again.`,
   ].filter((each) => each !== false)
   return sentences.length > 0 ? sentences : ['The batch was empty: nothing to store.']
 }

@@ -15,6 +15,7 @@ export async function sendBatch(session: Session, body: string): Promise<BatchRe
   const retryAfter = Number.parseInt(response.headers.get('Retry-After') ?? '', 10)
   return {
     status: response.status,
+    statusText: response.statusText,
     body: text,
     requestId: response.headers.get('X-Request-Id'),
     retryAfter: Number.isNaN(retryAfter) ? undefined : retryAfter,

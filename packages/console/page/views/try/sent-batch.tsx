@@ -13,12 +13,14 @@ export interface SentBatchProps {
 
 /** The response to a batch: in words, by event, and as it came. */
 export function SentBatch({ sent, projectId, response }: SentBatchProps) {
-  const { status, durationMs, requestId, body } = response
+  const { status, statusText, durationMs, requestId, body } = response
   const outcomes = outcomesOf(sent, response)
   return (
     <>
       <p class="response-line" role="status">
-        <strong class={status === 202 ? 'status accepted' : 'status refused'}>{status}</strong>
+        <strong class={status === 202 ? 'status accepted' : 'status refused'}>
+          {status} {statusText}
+        </strong>
         <span>{formatCount(durationMs)} ms</span>
       </p>
       {explainResponse(response, projectId).map((sentence) => (
@@ -28,7 +30,7 @@ export function SentBatch({ sent, projectId, response }: SentBatchProps) {
       ))}
       {outcomes && outcomes.length > 0 && <Outcomes outcomes={outcomes} />}
       <div class="titled">
-        <h2>Body</h2>
+        <h2>Body, indented</h2>
         <CopyButton text={body} what="body of the response" />
       </div>
       {isJson(body) ? <JsonText text={body} /> : <pre>{body || '(empty)'}</pre>}

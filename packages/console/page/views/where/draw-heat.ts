@@ -43,7 +43,8 @@ export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture
     margins.left + plot.width / 2 + (x - viewport.x) / viewport.unitsPerPixel,
     margins.top + plot.height / 2 + (y - viewport.y) / viewport.unitsPerPixel,
   ]
-  context.clearRect(0, 0, size.width, size.height)
+  context.fillStyle = theme.background
+  context.fillRect(0, 0, size.width, size.height)
   context.save()
   context.beginPath()
   context.rect(margins.left, margins.top, plot.width, plot.height)

@@ -85,15 +85,9 @@ export function HeatMap(props: HeatMapProps) {
         {size && viewport && <Picture {...{ ...props, size, viewport, counts, scale, parts }} />}
       </div>
       <div class="heat-buttons">
-        <button type="button" title="Zoom in" onClick={() => change((v, plot) => zoom(v, zoomStep, plot))}>
-          +
-        </button>
-        <button type="button" title="Zoom out" onClick={() => change((v, plot) => zoom(v, 1 / zoomStep, plot))}>
-          −
-        </button>
-        <button type="button" title="Show everything" onClick={fitAll}>
-          ⤢
-        </button>
+        <Button name="Zoom in" sign="+" onClick={() => change((v, plot) => zoom(v, zoomStep, plot))} />
+        <Button name="Zoom out" sign="−" onClick={() => change((v, plot) => zoom(v, 1 / zoomStep, plot))} />
+        <Button name="Show everything" sign="⤢" onClick={fitAll} />
       </div>
       <p class="heat-readout" aria-live="polite">
         {cell ? describeCell(cell, selection) : <span class="muted">Point at a cell for its count.</span>}
@@ -102,6 +96,14 @@ export function HeatMap(props: HeatMapProps) {
         Keys: + and − zoom, arrows move the map, Shift with arrows picks a cell, 0 shows everything.
       </p>
     </div>
+  )
+}
+
+function Button({ name, sign, onClick }: { name: string; sign: string; onClick(): void }) {
+  return (
+    <button type="button" aria-label={name} title={name} onClick={onClick}>
+      {sign}
+    </button>
   )
 }
 

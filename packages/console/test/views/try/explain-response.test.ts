@@ -3,7 +3,7 @@ import { type BatchResponse, explainResponse, outcomesOf } from '../../../page/v
 
 function response(status: number, body: object | string, retryAfter?: number): BatchResponse {
   const text = typeof body === 'string' ? body : JSON.stringify(body)
-  return { status, body: text, requestId: 'r', retryAfter, durationMs: 1 }
+  return { status, statusText: '', body: text, requestId: 'r', retryAfter, durationMs: 1 }
 }
 const explain = (...args: Parameters<typeof response>) => explainResponse(response(...args), 'demo').join(' ')
 

@@ -1,0 +1,250 @@
+import t from 'tap'
+import { createColumns } from '../page/heat/columns.ts'
+import { cellAt, densestCells, gridOf } from '../page/heat/grid.ts'
+import { createHeatEvents } from '../page/heat/heat-events.ts'
+import { listMembers } from '../page/heat/members.ts'
+import { axisOf, findPairs } from '../page/heat/pairs.ts'
+import { findParts, footprintsOf } from '../page/heat/parts.ts'
+import { formatPointer, parsePointer, resolvePointer } from '../page/heat/pointer.ts'
+import { colorAt, fraction, legendCounts, niceStep, ticks } from '../page/heat/scale.ts'
+import { boxOf, fit, pan, zoom } from '../page/heat/viewport.ts'
+
+const everything = { across: '/x', down: '/z', from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
+
+function columnsOf(events: readonly unknown[], wanted?: readonly string[]) {
+  const columns = createColumns(wanted)
+  for (const event of events) columns.add(event)
+  return columns
+}
+
+t.test('JSON Pointers are those of RFC 6901', async (t) => {
+  // its section 5
+  const document = { foo: ['bar', 'baz'], '': 0, 'a/b': 1, 'c%d': 2, 'm~n': 8, '~1': 9 }
+  const resolve = (pointer: string) => resolvePointer(document, parsePointer(pointer) ?? ['no pointer'])
+  t.equal(resolve(''), document)
+  t.equal(resolve('/foo/0'), 'bar')
+  t.equal(resolve('/'), 0)
+  t.equal(resolve('/a~1b'), 1)
+  t.equal(resolve('/c%d'), 2)
+  t.equal(resolve('/m~0n'), 8)
+  t.equal(resolve('/~01'), 9)
+  for (const pointer of ['/foo/00', '/foo/-', '/foo/length', '/toString', '/foo/2/x'])
+    t.equal(resolve(pointer), undefined)
+  for (const text of ['foo', '/a~', '/a~2b']) t.equal(parsePointer(text), undefined)
+  t.equal(formatPointer(['a/b', 'm~n', '0']), '/a~1b/m~0n/0')
+})
+
+t.test('the coordinates are the pair that most events have', async (t) => {
+  const first = (...events: unknown[]) => findPairs(columnsOf(events))[0]
+  t.strictSame(first({ position: { x: 1, y: 2, z: 3 } }), { across: '/position/x', down: '/position/z', count: 1 })
+  t.strictSame(first({ x: 1, z: 3 }), { across: '/x', down: '/z', count: 1 })
+  t.strictSame(first({ x: 1, y: 3 }), { across: '/x', down: '/y', count: 1 })
+  t.strictSame(first({ position: [1, 2, 3] }), { across: '/position/0', down: '/position/2', count: 1 })
+  t.strictSame(first({ position: [1, 2] }), { across: '/position/0', down: '/position/1', count: 1 })
+  t.strictSame(first({ data: { at: { x: 1, z: 2 } } }), { across: '/data/at/x', down: '/data/at/z', count: 1 })
+  const both = { position: { x: 1, z: 2 }, x: 3, z: 4 }
+  t.equal(first(both)?.across, '/position/x')
+  t.equal(first(both, { x: 3, z: 4 })?.across, '/x', 'one more event has these')
+})
+
+t.test('what is no finite number is no coordinate', async (t) => {
+  const pairs = findPairs(columnsOf([{ x: '1', z: '2' }, { x: 1, z: null }, JSON.parse('{"x":1e999,"z":2}'), null, 7]))
+  t.strictSame(pairs, [])
+  t.strictSame(findPairs(columnsOf([{ x: 1 }, { z: 2 }])), [], 'no event has both')
+})
+
+t.test('events whose member names are data cost a bounded number of columns', async (t) => {
+  const events = Array.from({ length: 5_000 }, (_, i) => ({ scores: { [`player-${i}`]: i } }))
+  const columns = columnsOf([...events, { position: { x: 1, z: 2 } }], ['/scores/player-4999'])
+  t.ok(columns.list().length < 50)
+  t.equal(columns.get('/scores/player-4999')?.values[4_999], 4_999, 'what was asked for is kept')
+})
+
+t.test('an axis is named by the last token', async (t) => {
+  t.strictSame(['/position/x', '/Y', '/at/2', '/lat'].map(axisOf), [0, 1, 2, undefined])
+})
+
+t.test('events are counted by cell, type, place and time', async (t) => {
+  const heat = createHeatEvents()
+  const add = (x: number, z: number, type: string | undefined, placeId: unknown, at: number) =>
+    heat.add({ x, z, type, placeId }, at)
+  add(0, 0, 'move', 'town', 1_000)
+  add(9.99, 9.99, 'move', 'town', 2_000)
+  add(10, 0, 'death', 'town', 3_000)
+  add(-0.01, 0, 'move', 7, 4_000)
+  add(500, 0, undefined, undefined, 5_000)
+  heat.add({ type: 'chat' }, 6_000)
+  const grid = { left: -10, top: -10, cell: 10, columns: 3, rows: 2 }
+  const count = (selection: object) => heat.count({ ...everything, ...selection }, grid)
+
+  const all = count({})
+  t.strictSame([...all.counts], [0, 0, 0, 1, 2, 1])
+  t.match(all, { max: 2, inside: 4, located: 5, selected: 6 })
+  t.strictSame([...count({ types: ['death', ''] }).counts], [0, 0, 0, 0, 0, 1])
+  t.match(count({ types: ['death', ''] }), { inside: 1, located: 2, selected: 2 })
+  t.match(count({ placeId: '7' }), { inside: 1, located: 2, selected: 3 }, 'with events that name no place')
+  t.match(count({ from: 2_000, to: 3_000 }), { inside: 2, located: 2, selected: 2 })
+  t.match(count({ across: '/none' }), { inside: 0, located: 0, selected: 6 })
+
+  const summary = heat.summary()
+  t.match(summary, {
+    events: 6,
+    from: 1_000,
+    to: 6_000,
+    places: [
+      { name: 'town', count: 3 },
+      { name: '7', count: 1 },
+    ],
+  })
+  t.strictSame(summary.types[0], { name: 'move', count: 3 })
+  t.equal(
+    summary.timeline.reduce((sum, each) => sum + each),
+    6,
+  )
+})
+
+t.test('a cell has the bounds that its events are within', async (t) => {
+  const heat = createHeatEvents()
+  for (const x of [0.31, 0.32, 0.45]) heat.add({ x, z: -0.05 }, 0)
+  const grid = gridOf({ left: 0, top: -1, right: 1, bottom: 1 }, 0.02)
+  t.equal(grid.cell, 0.1)
+  const counts = heat.count(everything, grid)
+  const cell = { left: 0.3, top: -0.1, right: 0.4, bottom: 0, count: 2 }
+  t.strictSame(cellAt(counts, 0.33, -0.02), cell)
+  t.equal(cellAt(counts, 7, 0), undefined)
+  t.strictSame(densestCells(counts, 1), [cell])
+  t.strictSame(
+    densestCells(counts, 10).map(({ count }) => count),
+    [2, 1],
+  )
+})
+
+t.test('far events do not make the others a dot', async (t) => {
+  const heat = createHeatEvents()
+  for (let i = 0; i < 1_000; i++) heat.add({ x: i % 100, z: i % 50 }, 0)
+  t.strictSame(heat.extent(everything), { left: 0, top: 0, right: 99, bottom: 49 })
+  heat.add({ x: 1e9, z: -1e9 }, 0)
+  const box = heat.extent(everything)
+  t.ok(box && box.right < 200 && box.top > -100)
+  t.equal(createHeatEvents().extent(everything), undefined)
+})
+
+t.test('cells are squares of round sizes, and their number is bounded', async (t) => {
+  const grid = gridOf({ left: -203, top: 17, right: 1_000, bottom: 800 }, 1.5)
+  t.strictSame(grid, { left: -210, top: 10, cell: 10, columns: 121, rows: 79 })
+  const many = gridOf({ left: 0, top: 0, right: 1e6, bottom: 1e6 }, 1)
+  t.ok(many.columns * many.rows <= 100_000)
+})
+
+t.test('a zoom keeps the point, a move keeps the scale, and all fits', async (t) => {
+  const size = { width: 400, height: 200 }
+  const viewport = fit({ left: -100, top: 0, right: 100, bottom: 20 }, size)
+  const { left, right, top, bottom } = boxOf(viewport, size)
+  t.ok(left < -100 && right > 100 && top < 0 && bottom > 20)
+  const at = { x: 40, y: 150 }
+  const under = (view: typeof viewport) => {
+    const box = boxOf(view, size)
+    return [box.left + at.x * view.unitsPerPixel, box.top + at.y * view.unitsPerPixel].map((each) => each.toFixed(6))
+  }
+  const closer = zoom(viewport, 3, size, at)
+  t.strictSame(under(closer), under(viewport))
+  t.equal(closer.unitsPerPixel, viewport.unitsPerPixel / 3)
+  t.equal(pan(viewport, 10, 0).x, viewport.x - 10 * viewport.unitsPerPixel)
+})
+
+t.test('steps and ticks are round', async (t) => {
+  t.strictSame([0.002, 0.0021, 7, 10, 11, 49].map(niceStep), [0.002, 0.005, 10, 10, 20, 50])
+  t.strictSame(ticks(-0.25, 0.31, 5), [-0.2, 0, 0.2])
+  t.strictSame(legendCounts(5_000, 'log'), [1, 10, 100, 1_000, 5_000])
+  t.strictSame(legendCounts(100, 'linear'), [1, 50, 100])
+  t.strictSame(legendCounts(1, 'log'), [1])
+})
+
+t.test('colours get evenly lighter on dark, darker on light', async (t) => {
+  const lightness = (isDark: boolean) =>
+    Array.from({ length: 11 }, (_, i) => lightnessOf(colorAt(fraction(1 + i, 11, 'linear'), isDark)))
+  for (const [values, sign] of [
+    [lightness(true), 1],
+    [lightness(false), -1],
+  ] as const) {
+    const steps = values.slice(1).map((value, i) => sign * (value - (values[i] as number)))
+    t.ok(Math.min(...steps) > 3 && Math.max(...steps) < 12, steps.map(Math.round).join())
+  }
+  t.equal(fraction(1, 1_000, 'log'), 0)
+  t.equal(fraction(10, 1_000, 'log').toFixed(3), '0.333')
+  t.equal(fraction(1_000, 1_000, 'log'), 1)
+  t.equal(fraction(1, 1, 'log'), 1)
+})
+
+/** L* of CIELAB. */
+function lightnessOf(color: readonly number[]): number {
+  const [red, green, blue] = color.map((each) => ((each / 255 + 0.055) / 1.055) ** 2.4) as [number, number, number]
+  return 116 * Math.cbrt(0.2126 * red + 0.7152 * green + 0.0722 * blue) - 16
+}
+
+t.test('parts are found by their positions and sizes, however they are spelled', async (t) => {
+  const middle = [10, 5, -20]
+  const size = [4, 2, 6]
+  const xyz = ([x, y, z]: readonly number[]) => ({ x, y, z })
+  const spelled = [
+    { position: middle, size },
+    { pos: xyz(middle), size: xyz(size) },
+    { Position: middle, Size: size },
+    { cframe: [...middle, 1, 0, 0, 0, 1, 0, 0, 0, 1], size },
+    { cframe: { position: middle }, size },
+    { center: middle, extents: [2, 1, 3] },
+    { ...xyz(middle), width: 4, height: 2, depth: 6 },
+    { name: 'door', position: middle, size, children: [] },
+  ]
+  const parts = findParts({ areas: [{ deep: { parts: spelled } }], names: ['a'], heights: [1, 2, 3], none: null })
+  t.equal(parts.length, spelled.length)
+  for (let i = 0; i < parts.length; i++) {
+    t.strictSame([...parts.middles.slice(3 * i, 3 * i + 3)], middle)
+    t.strictSame([...parts.sizes.slice(3 * i, 3 * i + 3)], size)
+  }
+  t.equal(findParts([{ position: middle }, { size }, { position: 'here', size: 'big' }, 7]).length, 0)
+})
+
+const cornersOf = (part: object, across: 0 | 1 | 2 = 0, down: 0 | 1 | 2 = 2) =>
+  [...footprintsOf(findParts([part]), across, down, 10).corners].map((each) => Math.round(each * 1_000) / 1_000 + 0)
+
+t.test('parts are seen along the axis that is left', async (t) => {
+  const part = { position: [10, 5, -20], size: [4, 2, 6] }
+  t.strictSame(cornersOf(part), [8, -23, 12, -23, 12, -17, 8, -17])
+  t.strictSame(cornersOf(part, 0, 1), [8, 4, 12, 4, 12, 6, 8, 6])
+  // x and y of a flat rectangle name its corner
+  t.strictSame(cornersOf({ x: 10, y: 20, width: 4, height: 6 }), [10, 20, 14, 20, 14, 26, 10, 26])
+})
+
+t.test('parts are turned about the vertical axis, counterclockwise from above', async (t) => {
+  const turned = [-3, 2, -3, -2, 3, -2, 3, 2]
+  const part = { position: [0, 0, 0], size: [4, 2, 6] }
+  for (const turn of [
+    { rotation: 90 },
+    { rotationY: 90 },
+    { rotation: [0, 90, 0] },
+    { orientation: { x: 0, y: 90, z: 0 } },
+  ]) {
+    t.strictSame(cornersOf({ ...part, ...turn }), turned, JSON.stringify(turn))
+  }
+  t.strictSame(cornersOf({ size: part.size, cframe: [0, 0, 0, 0, 0, 1, 0, 1, 0, -1, 0, 0] }), turned)
+  t.strictSame(cornersOf({ ...part, rotation: 90 }, 0, 1), cornersOf(part, 0, 1), 'not from the side')
+})
+
+t.test('of too many parts the largest are drawn, the largest first', async (t) => {
+  const parts = findParts([1, 5, 3, 9].map((side) => ({ position: [0, 0, 0], size: [side, 1, side] })))
+  const { length, corners, box } = footprintsOf(parts, 0, 2, 2)
+  t.equal(length, 2)
+  t.strictSame([...corners.slice(0, 2)], [-4.5, -4.5])
+  t.strictSame(box, { left: -4.5, top: -4.5, right: 4.5, bottom: 4.5 })
+})
+
+t.test('the members of an event are listed with what they hold', async (t) => {
+  t.strictSame(listMembers({ type: 'a', at: { lat: 1 }, tags: [1, 2, 3, 4], on: true, by: null }), [
+    { pointer: '/type', kind: 'string' },
+    { pointer: '/at/lat', kind: 'number' },
+    { pointer: '/tags', kind: 'array' },
+    { pointer: '/on', kind: 'boolean' },
+    { pointer: '/by', kind: 'null' },
+  ])
+})
