@@ -29,7 +29,8 @@ const flags = [
 
 export async function launchBrowser() {
   const executablePath = process.env.CHROME_PATH ?? (await extractChromium())
-  return puppeteer.launch({ executablePath, headless: 'shell', args: flags })
+  // with a pipe, the browser ends with the process, also one that is killed
+  return puppeteer.launch({ executablePath, headless: 'shell', args: flags, pipe: true })
 }
 
 /** @returns {Promise<string | false>} */
