@@ -99,6 +99,10 @@ t.test('rejected events are listed newest first, up to the limit', async (t) => 
   })
   t.match(groups, [{ count: 2 }], 'groups do not depend on the limit')
   t.match((await list()).rejected, [{ eventId: 'b' }, { eventId: 'a', event: '{"eventId":"a" }' }])
+  clock.now -= 3
+  reject('late', [issueAt('/type')])
+  t.match((await list()).rejected, [{ eventId: 'b' }, { eventId: 'late' }, { eventId: 'a' }])
+  t.match((await list()).groups, [{ lastAt: start + 5 }])
   for (let i = 0; i < 200; i++) reject(`${i}`)
   t.equal((await list()).rejected.length, 100)
 })
