@@ -1,5 +1,5 @@
 // Made-up traffic for `npm start`, so that the console has something to show: the map of an arena, and players who walk
-// from room to room in it, shoot and pick things up, about 20 events a second. Some batches are sent twice, as after a
+// from room to room in it, shoot and pick things up, about 15 events a second. Some batches are sent twice, as after a
 // lost response, and some events are invalid.
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { type Address, formatAddress, parseAddress } from './address.ts'
 import { createApi } from './api/api.ts'
 import { createConnection } from './api/connection.ts'
@@ -97,7 +97,7 @@ function Navigation({ current }: { current: string }) {
       <ul>
         {Object.entries(views).map(([name, { title }]) => (
           <li key={name}>
-            <a href={formatAddress([name])} aria-current={name === current ? 'page' : undefined}>
+            <a href={formatAddress([name])} data-title={title} aria-current={name === current ? 'page' : undefined}>
               {title}
             </a>
           </li>
@@ -122,7 +122,8 @@ function ConnectionBanner() {
 
 function useAddress(): Address {
   const [fragment, setFragment] = useState(location.hash)
-  useEffect(() => {
+  // before the browser paints: a link that is followed at once is not missed
+  useLayoutEffect(() => {
     const update = () => setFragment(location.hash)
     addEventListener('hashchange', update)
     return () => removeEventListener('hashchange', update)
