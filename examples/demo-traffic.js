@@ -85,7 +85,7 @@ export async function sendDemoTraffic({ buildId, ...target }, signal) {
  *
  * @param {{ projectId: string, buildId: string, placeId: string }} build
  */
-function createGame(build) {
+function createGame({ placeId, ...build }) {
   const serverId = `demo-${randomBytes(4).toString('hex')}`
   const walkers = players.map((playerId, i) => ({ playerId, walk: createWalker(i) }))
   let count = 0
@@ -97,7 +97,7 @@ function createGame(build) {
    */
   function event(type, members) {
     const eventId = `${serverId}-${++count}`
-    return { ...build, eventId, type, serverId, timestamp: Date.now(), ...members }
+    return { ...build, eventId, type, timestamp: Date.now(), ...members, placeId, serverId }
   }
 
   return (/** @type {number} */ tick) => {
