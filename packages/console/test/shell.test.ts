@@ -75,6 +75,7 @@ browserTest('while the server is gone, the page says since when and goes on when
   await waitForText(page, 'Last event')
   await server.close()
   await waitForText(page, 'The server has not responded since')
+  await waitForText(page, 'Whether the server is ready is not known.')
   t.match(await page.$eval('.banner time', (time) => time.title), /^\d{4}-.*Z$/)
   await checkAccessibility(page)
   await screenshot(page, 'offline')
@@ -168,6 +169,20 @@ browserTest('a link that is followed before the page has painted is not missed',
   })
   await signIn(page, key)
   await page.waitForSelector('nav a[href="#/find"][aria-current]')
+})
+
+browserTest('a view that cannot show a response leaves the rest of the page usable', async (_t, openPage) => {
+  const { url, key } = await startConsole(_t)
+  const { page } = await openPage({ url: `${url}#/find`, key, allow: [/RangeError/] })
+  await page.setRequestInterception(true)
+  page.on('request', (request) => {
+    if (!request.url().endsWith('/v1/stats')) return request.continue()
+    return request.respond({ status: 200, contentType: 'application/json', body: '{"events":1}' })
+  })
+  await page.locator('nav a[href="#/now"]').click()
+  await waitForText(page, 'This view failed')
+  await openView(page, 'find')
+  await page.waitForSelector('form')
 })
 
 browserTest('no other page may frame the console', async (t, openPage) => {
