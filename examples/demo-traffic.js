@@ -1,5 +1,5 @@
 // Made-up traffic for `npm start`, so that the console has something to show: the map of an arena, and players who walk
-// from room to room in it, shoot and pick things up, about 20 events a second. Some batches are sent twice, as after a
+// from room to room in it, shoot and pick things up, about 15 events a second. Some batches are sent twice, as after a
 // lost response, and some events are invalid.
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -85,7 +85,7 @@ export async function sendDemoTraffic({ buildId, ...target }, signal) {
  *
  * @param {{ projectId: string, buildId: string, placeId: string }} build
  */
-function createGame(build) {
+function createGame({ placeId, ...build }) {
   const serverId = `demo-${randomBytes(4).toString('hex')}`
   const walkers = players.map((playerId, i) => ({ playerId, walk: createWalker(i) }))
   let count = 0
@@ -97,7 +97,7 @@ function createGame(build) {
    */
   function event(type, members) {
     const eventId = `${serverId}-${++count}`
-    return { ...build, eventId, type, serverId, timestamp: Date.now(), ...members }
+    return { ...build, eventId, type, timestamp: Date.now(), ...members, placeId, serverId }
   }
 
   return (/** @type {number} */ tick) => {

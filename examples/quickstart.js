@@ -74,7 +74,9 @@ async function invite({ url, stopped }, target, directory) {
     console.error(`the made-up traffic ended: ${reasonOf(error)}`)
   })
   console.log(`\nConsole: ${url}/console/  project ${projectId}  key ${readKey}`)
-  console.log('It shows made-up traffic of an arena, about 20 events a second.')
+  console.log(
+    'It shows made-up traffic of an arena, about 15 events a second. Its view Try it takes the key of the line below.',
+  )
   console.log(`\nYour turn. Send this, then send it again:\n\n${curlLine(url, target.key)}\n`)
   console.log(`The events are kept in ${shown(directory)}. Ctrl-C stops the server.`)
   try {

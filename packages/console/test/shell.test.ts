@@ -156,6 +156,21 @@ browserTest('what an older server lacks is left out with a word', async (t, open
   t.strictSame(missing.sort(), [...new Set(missing)], 'each is asked for once')
 })
 
+browserTest('a link that is followed before the page has painted is not missed', async (t, openPage) => {
+  const { url, key } = await startConsole(t)
+  const { page } = await openPage({ url })
+  await page.evaluate(() => {
+    const observer = new MutationObserver(() => {
+      if (!document.querySelector('nav')) return
+      observer.disconnect()
+      location.hash = '#/find'
+    })
+    observer.observe(document.body, { childList: true, subtree: true })
+  })
+  await signIn(page, key)
+  await page.waitForSelector('nav a[href="#/find"][aria-current]')
+})
+
 browserTest('a view that cannot show a response leaves the rest of the page usable', async (_t, openPage) => {
   const { url, key } = await startConsole(_t)
   const { page } = await openPage({ url: `${url}#/find`, key, allow: [/RangeError/] })

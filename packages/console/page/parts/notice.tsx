@@ -19,7 +19,7 @@ export function Failure({ error, what = 'have this' }: { error: RequestError; wh
 function explain({ kind, message, problem, retryAfterMs }: RequestError, what: string): string {
   switch (kind) {
     case 'unsupported':
-      return `This server does not ${what}: it is of another version.`
+      return `This server does not ${what}: it is of another version, or does not serve this path.`
     case 'offline':
       return 'The server does not respond. Trying again.'
     case 'unavailable':

@@ -53,15 +53,15 @@ export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
           <input name="key" type="password" required autocomplete="off" spellcheck={false} placeholder="ik_…" />
         </label>
         <p class="hint">
-          Create one: <code>ingest keys create --project {projectId || 'demo'} --scope read</code>. The key stays in
-          this tab.
+          The key stays in this tab. Create one:
+          <code>ingest keys create --data DIRECTORY --project {projectId || 'demo'} --scope read</code>
         </p>
         {problem && (
           <p class="notice failed" role="alert">
             {problem}
           </p>
         )}
-        <button type="submit" disabled={isChecking}>
+        <button type="submit" class="primary" disabled={isChecking}>
           {isChecking ? 'Checking…' : 'Open'}
         </button>
       </form>

@@ -36,7 +36,7 @@ export function NowView() {
         </>
       )}
       {hasMinutes(activity.data, isEmpty) && <MinutesCharts loaded={activity} />}
-      <p class="hint">Times are those of {timeZone()}.</p>
+      <p class="hint">Time zone: {timeZone()}.</p>
     </div>
   )
 }

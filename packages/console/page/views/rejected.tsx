@@ -1,7 +1,7 @@
 import { useCallback, useMemo, useRef } from 'preact/hooks'
 import { type Address, formatAddress } from '../address.ts'
 import type { Api } from '../api/api.ts'
-import type { RejectedEvents } from '../api/bodies.ts'
+import type { Activity, RejectedEvents } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { formatCount, formatCountOf, timeZone } from '../format.ts'
 import { Content, Notice } from '../parts/notice.tsx'
@@ -11,6 +11,7 @@ import { RejectionList } from './rejected/rejection-list.tsx'
 import { formatPath, type GroupName, isInGroup, nameRejections } from './rejected/rejections.ts'
 
 const pollMs = 5_000
+const serversMs = 60_000
 /** The most that the server keeps of a project. */
 const limit = 1_000
 
@@ -22,7 +23,12 @@ export function RejectedView({ address: { query } }: { address: Address }) {
   const group = useMemo(() => (code === null ? undefined : { code, path }), [code, path])
   return (
     <Content loaded={loaded} what="keep rejected events">
-      {(body) => (body.total === 0 ? <NoneRejected since={body.since} /> : <RejectedOf body={body} group={group} />)}
+      {(body) => (
+        <>
+          <OneOfServers />
+          {body.total === 0 ? <NoneRejected since={body.since} /> : <RejectedOf body={body} group={group} />}
+        </>
+      )}
     </Content>
   )
 }
@@ -50,6 +56,18 @@ function NoneRejected({ since }: { since: string }) {
   )
 }
 
+/** Says so if there are others. */
+function OneOfServers() {
+  const { data } = useLoaded((api, signal) => api.json<Activity>('v1/activity', { signal }), [], serversMs)
+  if (!data || data.servers <= 1) return null
+  return (
+    <Notice kind="empty">
+      One of {formatCount(data.servers)} servers responds, each with a list of what it rejected itself: another may have
+      more.
+    </Notice>
+  )
+}
+
 function RejectedOf({ body, group }: { body: RejectedEvents; group: GroupName | undefined }) {
   const named = useMemo(() => nameRejections(body.rejected), [body])
   const shown = useMemo(
@@ -63,7 +81,7 @@ function RejectedOf({ body, group }: { body: RejectedEvents; group: GroupName | 
       <p class="hint">
         {formatCount(body.total)} rejected since <Time at={body.since} />
         {named.length < body.total && `, of which the last ${formatCount(named.length)} are kept`}: in the memory of the
-        server process that responds, until it ends. Times are those of {timeZone()}.
+        server process that responds, until it ends. Time zone: {timeZone()}.
       </p>
       <section aria-labelledby="groups">
         <h2 id="groups">By issue</h2>

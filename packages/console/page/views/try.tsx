@@ -126,6 +126,7 @@ function Curl({ command }: { command: string }) {
         <h2>The same with curl</h2>
         <CopyButton text={command} what="curl command" />
       </div>
+      <p class="hint">In a shell where INGEST_KEY is a key with the scope events:write.</p>
       <pre>{command}</pre>
     </section>
   )

@@ -181,6 +181,6 @@ browserTest('one of several servers says so; one without the route is of another
   await waitForText(page, 'one of 3 servers')
   response = { status: 404, body: '{"code":"not-found"}' }
   await page.reload()
-  await waitForText(page, 'This server does not count events by minute: it is of another version.')
+  await waitForText(page, 'This server does not count events by minute: it is of another version')
   await page.waitForSelector('.figures')
 })

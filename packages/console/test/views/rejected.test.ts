@@ -90,6 +90,19 @@ browserTest('of a thousand events a hundred are shown at first; a hint says how 
   await page.waitForSelector(`${rows}:nth-child(200)`)
 })
 
+browserTest('one of several servers says so, also if it rejected nothing', async (_t, openPage) => {
+  const { url, key } = await startConsole(_t)
+  const { page } = await openPage({ url, key })
+  await page.setRequestInterception(true)
+  page.on('request', (request) => {
+    if (!request.url().endsWith('/v1/activity')) return request.continue()
+    return request.respond({ status: 200, contentType: 'application/json', body: JSON.stringify({ servers: 3 }) })
+  })
+  await page.goto(`${url}#/rejected`)
+  await waitForText(page, 'One of 3 servers responds')
+  await waitForText(page, 'Nothing was rejected since')
+})
+
 browserTest('a server without the route is of another version', async (_t, openPage) => {
   const { url, key } = await startConsole(_t)
   const { page } = await openPage({ url, key, allow: [/status of 404/] })
@@ -99,5 +112,5 @@ browserTest('a server without the route is of another version', async (_t, openP
     return request.respond({ status: 404, body: '{"code":"not-found"}' })
   })
   await page.goto(`${url}#/rejected`)
-  await waitForText(page, 'This server does not keep rejected events: it is of another version.')
+  await waitForText(page, 'This server does not keep rejected events: it is of another version')
 })

@@ -17,6 +17,10 @@ browserTest('a batch is sent, and the response is explained by event', async (t,
   const body = await page.$eval('.json', ({ textContent }) => textContent ?? '')
   t.strictSame(JSON.parse(body), { accepted: 2, duplicates: 0, rejected: [] })
   await checkAccessibility(page)
+  await page.locator('textarea').fill('{"events":[5]}')
+  await page.locator('::-p-aria(Send[role="button"])').click()
+  await waitForText(page, 'Expected an object')
+  t.ok(await page.$('.status.refused'), 'a 202 that stores nothing is not green')
   const mixed = {
     events: [
       { projectId, eventId: "it's" },
@@ -36,6 +40,7 @@ browserTest('a batch is sent, and the response is explained by event', async (t,
   t.notOk(command.includes(writeKey))
   await checkAccessibility(page)
   await screenshot(page, 'try')
+  t.ok(await page.$('.status.accepted'))
   await page.setViewport({ width: 380, height: 800 })
   t.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 380), 'the page fits a phone')
   await screenshot(page, 'try-380')

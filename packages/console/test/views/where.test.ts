@@ -151,7 +151,7 @@ browserTest('what there is not is said', async (t, openPage) => {
   await waitForText(page, 'This build is open')
   await submit(project, 3, { data: { lap: 3, name: 'a' } })
   await click(page, 'Look again')
-  await waitForText(page, 'None of the 3 events read has coordinates as numbers')
+  await waitForText(page, '3 events read, none with coordinates as numbers')
   await waitForText(page, '/data/name')
   await checkAccessibility(page)
   await page.locator('input[name=across]').fill('lap')

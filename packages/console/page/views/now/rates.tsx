@@ -57,7 +57,7 @@ export function Rates({ loaded: { data, error } }: { loaded: Loaded<StatsAndRate
       <p class="headline">
         <strong>{isKnown ? formatRate(summary?.last ?? 0) : '–'}</strong> {isKnown ? 'events/s now' : 'not known now'}
         {data && <span class="muted">{formatRate(data.stats.eventsPerSecond)}/s over the last minute</span>}
-        {summary && (
+        {summary && summary.peak.perSecond > 0 && (
           <span class="muted">
             peak {formatRate(summary.peak.perSecond)}/s at <Time at={summary.peak.at} />
           </span>

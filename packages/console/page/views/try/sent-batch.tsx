@@ -15,10 +15,12 @@ export interface SentBatchProps {
 export function SentBatch({ sent, projectId, response }: SentBatchProps) {
   const { status, statusText, durationMs, requestId, body } = response
   const outcomes = outcomesOf(sent, response)
+  // a 202 that stores nothing is no good news
+  const isGood = status === 202 && (!outcomes?.length || outcomes.some(({ outcome }) => outcome !== 'rejected'))
   return (
     <>
       <p class="response-line" role="status">
-        <strong class={status === 202 ? 'status accepted' : 'status refused'}>
+        <strong class={isGood ? 'status accepted' : 'status refused'}>
           {status} {statusText}
         </strong>
         <span>{formatCount(durationMs)} ms</span>

@@ -1,4 +1,4 @@
-import { formatCount } from '../../format.ts'
+import { formatCountOf } from '../../format.ts'
 import { lookedFor } from '../../heat/pairs.ts'
 import { Notice } from '../../parts/notice.tsx'
 import type { ReadProgress } from '../../worker/where-calls.ts'
@@ -17,8 +17,8 @@ export function NoCoordinates({
   return (
     <>
       <Notice kind="empty">
-        None of the {formatCount(progress.events)} events read {isReading ? 'so far ' : ''}has coordinates as numbers.
-        Looked for: {lookedFor}.
+        {formatCountOf(progress.events, 'event')} read{isReading && ' so far'}, none with coordinates as numbers. Looked
+        for: {lookedFor}.
       </Notice>
       <PointerForm pointers={progress.pointers} chosen={{ across: '', down: '' }} onChoose={onChoose} />
       <h2>Members of the first event</h2>
