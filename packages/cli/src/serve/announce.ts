@@ -33,7 +33,10 @@ export async function announce(io: Io, settings: ServeSettings, running: Announc
     const addresses = { admin: admin?.url ?? null, console: consoleUrl ?? null }
     const members = { version: inForce.version, ...addresses, config: settings.config ?? null }
     await writeJson(io, { ok: true, url, port, ...named, pid: process.pid, ...members, workers: settings.workers })
-  } else await writeStdout(io, `listening on ${url}\n`)
+  } else {
+    await writeStdout(io, `listening on ${url}\n`)
+    if (consoleUrl !== undefined) await writeStdout(io, `console at ${consoleUrl}\n`)
+  }
   if (settings.admin && !isLoopback(settings.admin.host)) {
     log.warn({ admin: admin?.url }, 'the admin listener has no TLS: let only a private network reach it')
   }

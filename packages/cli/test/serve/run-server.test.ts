@@ -78,7 +78,9 @@ t.test('a console that other machines reach is a warning, unless it has TLS', as
   const warningsOf = async (...args: string[]) => {
     const running = await start(t, ['--console', '--host', '0.0.0.0', ...args])
     running.signal('SIGTERM')
-    return (await running.exited).stderr
+    const { stdout, stderr } = await running.exited
+    t.match(stdout, /^listening on (\S+)\nconsole at \1\/console\/\n$/)
+    return stderr
   }
   const warning = /keys typed into it cross the network in the clear/
   t.match(await warningsOf(), warning)
