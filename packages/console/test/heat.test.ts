@@ -56,10 +56,10 @@ t.test('what is no finite number is no coordinate', async (t) => {
 t.test('numbers too large for a map are no coordinates and no parts: the view stays finite', async (t) => {
   const heat = createHeatEvents()
   for (const [i, x] of [1e308, -1e308, 1e15, 0].entries()) heat.add({ x, z: 0 }, i)
-  const extent = heat.extent(everything)
-  t.strictSame(extent, { left: 0, right: 1e15, top: 0, bottom: 0 })
+  const extent = { left: 0, right: 1e15, top: 0, bottom: 0 }
+  t.strictSame(heat.extent(everything), extent)
   const size = { width: 400, height: 300 }
-  const viewport = fit(extent ?? t.fail('there are coordinates'), size)
+  const viewport = fit(extent, size)
   t.ok(zoom(viewport, 0.5, size).unitsPerPixel > viewport.unitsPerPixel, 'zooming out shows more')
   t.ok(zoom(viewport, 2, size).unitsPerPixel > viewport.unitsPerPixel / 3, 'zooming in shows a half')
   const parts = findParts([1e308, -1e39, 0].map((x) => ({ position: [x, 0, 0], size: [2, 2, 2] })))

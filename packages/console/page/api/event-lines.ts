@@ -22,6 +22,11 @@ export function parseEventLine(line: string): EventLine {
   return { cursor: cursor ?? '', receivedAt, ...(erased !== undefined && { erased }) }
 }
 
+/** The lines of a whole body; what follows the last line feed is ignored. */
+export function parseEventLines(text: string): EventLine[] {
+  return text.split('\n').slice(0, -1).map(parseEventLine)
+}
+
 /** The whole lines of a body of NDJSON as they arrive; what follows the last line feed is ignored. */
 export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string[]> {
   const decoder = new TextDecoder()
