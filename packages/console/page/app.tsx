@@ -1,9 +1,11 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useErrorBoundary, useMemo, useRef, useState } from 'preact/hooks'
 import { type Address, formatAddress, parseAddress } from './address.ts'
 import { createApi } from './api/api.ts'
 import { createConnection } from './api/connection.ts'
 import { loadSession, type Session, saveSession } from './api/session.ts'
 import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
+import { Notice } from './parts/notice.tsx'
 import { refusedKey, SignIn } from './parts/sign-in.tsx'
 import { Time } from './parts/time.tsx'
 import { views } from './views/views.ts'
@@ -85,10 +87,23 @@ function Page({ projectId, onSignOut }: { projectId: string; onSignOut(): void }
           {title}
         </h1>
         <ConnectionBanner />
-        {view ? <view.View key={name} address={address} /> : <p>There is no such view: choose one above.</p>}
+        {view ? (
+          <ErrorBoundary key={name}>
+            <view.View address={address} />
+          </ErrorBoundary>
+        ) : (
+          <p>There is no such view: choose one above.</p>
+        )}
       </main>
     </div>
   )
+}
+
+/** Says that a view failed, such as over a response of a proxy that is JSON but not the server's; the others still work. */
+function ErrorBoundary({ children }: { children: ComponentChildren }) {
+  const [error] = useErrorBoundary((error) => console.error(error))
+  if (error === undefined) return <>{children}</>
+  return <Notice kind="failed">This view failed. Reload the page, or choose another view. ({String(error)})</Notice>
 }
 
 function Navigation({ current }: { current: string }) {
@@ -125,6 +140,8 @@ function useAddress(): Address {
   useEffect(() => {
     const update = () => setFragment(location.hash)
     addEventListener('hashchange', update)
+    // it may have changed since the first render
+    update()
     return () => removeEventListener('hashchange', update)
   }, [])
   return useMemo(() => parseAddress(fragment), [fragment])
