@@ -3,7 +3,8 @@ import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { createApi } from '../page/api/api.ts'
 import { backoffMs } from '../page/api/backoff.ts'
-import { parseEventLines } from '../page/api/event-lines.ts'
+import { parseEventLines, readLines } from '../page/api/event-lines.ts'
+import { isVersion } from '../page/worker/map-calls.ts'
 
 /** An Api whose observer notes what it sees, and the address of a server that responds like this. */
 async function connect(t: Test, listener: RequestListener) {
@@ -48,6 +49,18 @@ t.test('a body that can be read is a response', async (t) => {
   const { api, seen, url } = await connect(t, (_request, response) => void response.end('{"events":7}'))
   t.strictSame(await api.json(url), { events: 7 })
   t.strictSame(seen, ['response'])
+})
+
+t.test('lines that stop coming are no end', async (t) => {
+  const body = new ReadableStream({ start: (stream) => stream.enqueue(new TextEncoder().encode('1\n2\n3')) })
+  const lines = readLines(body, 20)
+  t.strictSame(await lines.next(), { done: false, value: ['1', '2'] })
+  await t.rejects(lines.next(), { message: 'The body stalled.' })
+})
+
+t.test('a map is the same version behind a proxy that compresses it', async (t) => {
+  for (const etag of ['"sha256:ab"', 'W/"sha256:ab"', '"sha256:ab-gzip"', null]) t.ok(isVersion(etag, 'sha256:ab'))
+  t.notOk(isVersion('"sha256:cd"', 'sha256:ab'))
 })
 
 t.test('the pause doubles up to a bound; a server may ask for up to an hour', async (t) => {
