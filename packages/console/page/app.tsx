@@ -88,9 +88,9 @@ function Page({ projectId, onSignOut }: { projectId: string; onSignOut(): void }
         </h1>
         <ConnectionBanner />
         {view ? (
-          <ErrorBoundary key={name}>
+          <ViewBoundary key={name}>
             <view.View address={address} />
-          </ErrorBoundary>
+          </ViewBoundary>
         ) : (
           <p>There is no such view: choose one above.</p>
         )}
@@ -99,11 +99,11 @@ function Page({ projectId, onSignOut }: { projectId: string; onSignOut(): void }
   )
 }
 
-/** Says that a view failed, such as over a response of a proxy that is JSON but not the server's; the others still work. */
-function ErrorBoundary({ children }: { children: ComponentChildren }) {
+/** A response that a view cannot show, such as that of another version, leaves the rest of the page usable. */
+function ViewBoundary({ children }: { children: ComponentChildren }) {
   const [error] = useErrorBoundary((error) => console.error(error))
   if (error === undefined) return <>{children}</>
-  return <Notice kind="failed">This view failed. Reload the page, or choose another view. ({String(error)})</Notice>
+  return <Notice kind="failed">This view failed: choose another one, or reload the page.</Notice>
 }
 
 function Navigation({ current }: { current: string }) {
@@ -140,7 +140,7 @@ function useAddress(): Address {
   useEffect(() => {
     const update = () => setFragment(location.hash)
     addEventListener('hashchange', update)
-    // it may have changed since the first render
+    // it may have changed before there was a listener
     update()
     return () => removeEventListener('hashchange', update)
   }, [])

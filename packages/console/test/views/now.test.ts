@@ -184,17 +184,3 @@ browserTest('one of several servers says so; one without the route is of another
   await waitForText(page, 'This server does not count events by minute: it is of another version.')
   await page.waitForSelector('.figures')
 })
-
-browserTest('a view that fails says so, and the others still work', async (t, openPage) => {
-  const { url, key } = await startConsole(t)
-  const { page } = await openPage({ url: `${url}#/try`, key, allow: [/TypeError/] })
-  await page.setRequestInterception(true)
-  // JSON of another server
-  page.on('request', (request) => {
-    void (/v1\/builds/.test(request.url()) ? request.respond({ status: 200, body: '{}' }) : request.continue())
-  })
-  await page.locator('nav ::-p-text(Builds and maps)').click()
-  await waitForText(page, 'This view failed')
-  await page.locator('nav ::-p-text(Now)').click()
-  await waitForText(page, 'No event is stored')
-})
