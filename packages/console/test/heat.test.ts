@@ -53,6 +53,19 @@ t.test('what is no finite number is no coordinate', async (t) => {
   t.strictSame(findPairs(columnsOf([{ x: 1 }, { z: 2 }])), [], 'no event has both')
 })
 
+t.test('numbers too large for a map are no coordinates and no parts: the view stays finite', async (t) => {
+  const heat = createHeatEvents()
+  for (const [i, x] of [1e308, -1e308, 1e15, 0].entries()) heat.add({ x, z: 0 }, i)
+  const extent = { left: 0, right: 1e15, top: 0, bottom: 0 }
+  t.strictSame(heat.extent(everything), extent)
+  const size = { width: 400, height: 300 }
+  const viewport = fit(extent, size)
+  t.ok(zoom(viewport, 0.5, size).unitsPerPixel > viewport.unitsPerPixel, 'zooming out shows more')
+  t.ok(zoom(viewport, 2, size).unitsPerPixel > viewport.unitsPerPixel / 3, 'zooming in shows a half')
+  const parts = findParts([1e308, -1e39, 0].map((x) => ({ position: [x, 0, 0], size: [2, 2, 2] })))
+  t.strictSame(footprintsOf(parts, 0, 2, 10).box, { left: -1, right: 1, top: -1, bottom: 1 })
+})
+
 t.test('events whose member names are data cost a bounded number of columns', async (t) => {
   const events = Array.from({ length: 5_000 }, (_, i) => ({ scores: { [`player-${i}`]: i } }))
   const columns = columnsOf([...events, { position: { x: 1, z: 2 } }], ['/scores/player-4999'])

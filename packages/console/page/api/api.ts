@@ -11,7 +11,7 @@ export interface RequestOptions {
   method?: string
   /** Sent as it is, as `application/json`. */
   body?: string
-  /** How long the response may take to begin. Default: 30 seconds. */
+  /** How long the response may take: to begin with `fetch`, as a whole with the others. Default: 30 seconds. */
   timeoutMs?: number
 }
 
@@ -28,13 +28,13 @@ export interface Api {
   fetch(path: string, options?: RequestOptions): Promise<Response>
   /** Its body, as JSON. */
   json<Body>(path: string, options?: RequestOptions): Promise<Body>
-  /** Its body. The time-out covers the body as well, for long polls over connections that break silently. */
-  text(path: string, options?: RequestOptions): Promise<string>
+  /** Its body, as `parse` reads it. What that cannot read, such as the page of a proxy, counts as no response. */
+  body<Body>(path: string, parse: (text: string) => Body, options?: RequestOptions): Promise<Body>
 }
 
 /** What an Api says of the requests that it makes. */
 export interface ApiObserver {
-  /** After each response, also one that refuses the request. */
+  /** After each response that can be read, also one that refuses the request. */
   onResponse?(): void
   onError?(error: RequestError): void
 }
@@ -51,16 +51,23 @@ export function apiUrl(path: string): string {
 
 export function createApi(session: Session, observer: ApiObserver = {}): Api {
   const { onResponse, onError } = observer
-  async function request(path: string, options: RequestOptions = {}): Promise<Response> {
+  /** `timeout` covers `read` as well. */
+  async function request<Result>(
+    path: string,
+    options: RequestOptions,
+    read: (response: Response) => Result | Promise<Result>,
+    timeout?: AbortSignal,
+  ): Promise<Result> {
+    const { signal } = options
     try {
-      const response = await send(session, path, options)
-      if (response.ok) {
-        onResponse?.()
-        return response
-      }
-      throw await toRequestError(response)
+      const either = signal && timeout ? AbortSignal.any([signal, timeout]) : (signal ?? timeout)
+      const response = await send(session, path, { ...options, signal: either })
+      if (!response.ok) throw await toRequestError(response)
+      const result = await read(response)
+      onResponse?.()
+      return result
     } catch (error) {
-      options.signal?.throwIfAborted()
+      signal?.throwIfAborted()
       const failure =
         error instanceof RequestError ? error : new RequestError('offline', 'The server does not respond.')
       if (failure.kind !== 'offline') onResponse?.()
@@ -69,35 +76,26 @@ export function createApi(session: Session, observer: ApiObserver = {}): Api {
     }
   }
 
-  function failBody(signal: AbortSignal | undefined): never {
-    signal?.throwIfAborted()
-    const failure = new RequestError('offline', 'The response broke off, or is not from an Ingest server.')
-    onError?.(failure)
-    throw failure
+  async function body<Body>(path: string, parse: (text: string) => Body, options: RequestOptions = {}): Promise<Body> {
+    // for connections that break silently
+    const timeout = AbortSignal.timeout(options.timeoutMs ?? timeoutDefaultMs)
+    return request(path, options, (response) => readAs(parse, response), timeout)
   }
 
   return {
     session,
     observer,
-    fetch: request,
-    async text(path, options = {}) {
-      const timeout = AbortSignal.timeout(options.timeoutMs ?? timeoutDefaultMs)
-      const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout
-      try {
-        return await (await request(path, { ...options, signal })).text()
-      } catch (error) {
-        if (error instanceof RequestError) throw error
-        return failBody(options.signal)
-      }
-    },
-    async json<Body>(path: string, options?: RequestOptions) {
-      const response = await request(path, options)
-      try {
-        return (await response.json()) as Body
-      } catch {
-        return failBody(options?.signal)
-      }
-    },
+    fetch: (path, options = {}) => request(path, options, (response) => response),
+    json: (path, options) => body(path, JSON.parse, options),
+    body,
+  }
+}
+
+async function readAs<Body>(parse: (text: string) => Body, response: Response): Promise<Body> {
+  try {
+    return parse(await response.text())
+  } catch {
+    throw new RequestError('offline', 'The response broke off, or is not from an Ingest server.')
   }
 }
 

@@ -22,20 +22,45 @@ export function parseEventLine(line: string): EventLine {
   return { cursor: cursor ?? '', receivedAt, ...(erased !== undefined && { erased }) }
 }
 
-/** The whole lines of a body of NDJSON as they arrive; what follows the last line feed is ignored. */
-export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string[]> {
+/** The lines of a whole body; what follows the last line feed is ignored. */
+export function parseEventLines(text: string): EventLine[] {
+  return text.split('\n').slice(0, -1).map(parseEventLine)
+}
+
+/** So long no byte may arrive before the connection counts as broken. */
+const stallDefaultMs = 30_000
+
+/**
+ * The whole lines of a body of NDJSON as they arrive; what follows the last line feed is ignored.
+ *
+ * @throws if the body breaks off or stalls
+ */
+export async function* readLines(
+  body: ReadableStream<Uint8Array>,
+  stallMs: number = stallDefaultMs,
+): AsyncGenerator<string[]> {
   const decoder = new TextDecoder()
   const reader = body.getReader()
   let rest = ''
+  let isStalled = false
+  let timer: ReturnType<typeof setTimeout> | undefined
+  function stall(): void {
+    isStalled = true
+    reader.cancel().catch(() => {})
+  }
   try {
     for (;;) {
+      timer = setTimeout(stall, stallMs)
       const { done, value } = await reader.read()
+      clearTimeout(timer)
+      if (isStalled) throw new Error('The body stalled.')
       if (done) return
       const lines = (rest + decoder.decode(value, { stream: true })).split('\n')
       rest = lines.pop() ?? ''
       if (lines.length > 0) yield lines
     }
   } finally {
+    clearTimeout(timer)
     reader.cancel().catch(() => {})
   }
 }

@@ -83,7 +83,10 @@ export async function repeat(step: () => Promise<number | undefined>, context: R
       attempt = 0
     } catch (error) {
       if (signal.aborted) return
-      if (!(error instanceof RequestError)) throw error
+      if (!(error instanceof RequestError)) {
+        onError(new RequestError('refused', `The console failed: ${error}`))
+        throw error
+      }
       onError(error)
       if (error.isRetried) pauseMs = backoffMs(++attempt, error.retryAfterMs)
     }

@@ -1,6 +1,6 @@
 import { formatPointer, parsePointer, resolvePointer } from './pointer.ts'
 
-/** The values that one member has in each event; NaN where an event lacks it or has no finite number there. */
+/** The values that one member has in each event; NaN where an event lacks it or has no coordinate there. */
 export interface Column {
   pointer: string
   values: Float64Array
@@ -26,6 +26,14 @@ const arrayItemsMax = 3
 
 const coordinateName = /^([xyz012]|lat|lng|lon|latitude|longitude)$/i
 const identities = new Set(['timestamp', 'placeId', 'sessionId', 'serverId', 'playerId'])
+
+/** What lies beyond is no place in a map, and its squares, sums and 32-bit floats would not be finite. */
+const coordinateMax = 1e18
+
+/** Whether a value can be a coordinate: not Infinity, as which 1e999, valid JSON, is parsed. */
+export function isCoordinate(value: unknown): value is number {
+  return typeof value === 'number' && Math.abs(value) <= coordinateMax
+}
 
 interface Node {
   tokens: string[]
@@ -116,8 +124,7 @@ export function createColumns(wanted: readonly string[] = []): Columns {
 }
 
 function set(column: Column, row: number, value: number): void {
-  // 1e999 is valid JSON
-  if (!Number.isFinite(value)) return
+  if (!isCoordinate(value)) return
   if (row >= column.values.length) column.values = grown(column.values, row + 1)
   column.values[row] = value
   column.count++

@@ -1,3 +1,4 @@
+import { isCoordinate } from './columns.ts'
 import type { Box } from './viewport.ts'
 
 /** An axis of the map: x, y (up) or z. */
@@ -73,7 +74,7 @@ function doubled(values: Float32Array): Float32Array<ArrayBuffer> {
 
 function sizeOf(members: Members): Vector | undefined {
   const size = members.size ?? members.Size ?? members.dimensions
-  if (isNumber(size)) return absolute([size, size, size])
+  if (isCoordinate(size)) return absolute([size, size, size])
   // engines call half of the size extents
   const half = vectorOf(members.extents ?? members.Extents)
   const whole = vectorOf(size) ?? half?.map((each) => 2 * each) ?? sidesOf(members)
@@ -82,8 +83,8 @@ function sizeOf(members: Members): Vector | undefined {
 
 function sidesOf({ width, height, depth, length }: Members): number[] | undefined {
   const deep = depth ?? length
-  if (!isNumber(width) || !(isNumber(height) || isNumber(deep))) return undefined
-  return [width, isNumber(height) ? height : 0, isNumber(deep) ? deep : Number.NaN]
+  if (!isCoordinate(width) || !(isCoordinate(height) || isCoordinate(deep))) return undefined
+  return [width, isCoordinate(height) ? height : 0, isCoordinate(deep) ? deep : Number.NaN]
 }
 
 function absolute(vector: Vector): Vector {
@@ -96,7 +97,7 @@ function positionOf(members: Members, size: Vector): Vector | undefined {
   if (named !== undefined) return vectorOf(named) ?? vectorOf((named as Members | null)?.position)
   const own = vectorOf(members)
   // rectangles of two dimensions have their position at a corner, in all editors of tiles
-  const isRectangle = own && Number.isNaN(own[2]) && isNumber(members.width)
+  const isRectangle = own && Number.isNaN(own[2]) && isCoordinate(members.width)
   return isRectangle ? [own[0] + size[0] / 2, own[1] + size[1] / 2, Number.NaN] : own
 }
 
@@ -104,14 +105,14 @@ function positionOf(members: Members, size: Vector): Vector | undefined {
 function vectorOf(value: unknown): Vector | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   if (Array.isArray(value)) {
-    const isVector = (value.length === 2 || value.length === 3 || value.length === 12) && value.every(isNumber)
+    const isVector = (value.length === 2 || value.length === 3 || value.length === 12) && value.every(isCoordinate)
     return isVector
       ? [value[0] as number, value[1] as number, (value[2] as number | undefined) ?? Number.NaN]
       : undefined
   }
   const { x, y, z, X = x, Y = y, Z = z } = value as Members
-  if (!isNumber(X) || !(isNumber(Y) || isNumber(Z))) return undefined
-  return [X, isNumber(Y) ? Y : 0, isNumber(Z) ? Z : Number.NaN]
+  if (!isCoordinate(X) || !(isCoordinate(Y) || isCoordinate(Z))) return undefined
+  return [X, isCoordinate(Y) ? Y : 0, isCoordinate(Z) ? Z : Number.NaN]
 }
 
 /** Of a plain turn in degrees, or of the matrix of a CFrame. */
@@ -119,12 +120,8 @@ function turnOf(members: Members): number {
   const { rotation = members.Rotation ?? members.orientation ?? members.Orientation, rotationY } = members
   const cframe = members.cframe ?? members.CFrame
   if (Array.isArray(cframe) && cframe.length === 12) return Math.atan2(Number(cframe[5]), Number(cframe[11]))
-  const turn = rotationY ?? (isNumber(rotation) ? rotation : vectorOf(rotation)?.[1])
-  return isNumber(turn) ? (turn * Math.PI) / 180 : 0
-}
-
-function isNumber(value: unknown): value is number {
-  return typeof value === 'number' && Number.isFinite(value)
+  const turn = rotationY ?? (isCoordinate(rotation) ? rotation : vectorOf(rotation)?.[1])
+  return isCoordinate(turn) ? (turn * Math.PI) / 180 : 0
 }
 
 /** The parts as seen along the third axis: four corners each. */

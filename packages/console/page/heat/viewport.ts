@@ -39,7 +39,7 @@ export function zoom(
   size: Size,
   at = { x: size.width / 2, y: size.height / 2 },
 ): Viewport {
-  const unitsPerPixel = Math.min(1e9, Math.max(1e-6, viewport.unitsPerPixel / factor))
+  const unitsPerPixel = Math.min(1e18, Math.max(1e-6, viewport.unitsPerPixel / factor))
   const change = viewport.unitsPerPixel - unitsPerPixel
   return {
     x: viewport.x + (at.x - size.width / 2) * change,

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { type Address, formatAddress } from '../address.ts'
 import type { Api } from '../api/api.ts'
-import { type EventLine, parseEventLine } from '../api/event-lines.ts'
+import { type EventLine, parseEventLines } from '../api/event-lines.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { EventDetail } from '../parts/event-detail.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
@@ -59,9 +59,8 @@ function Found({ id }: { id: string }) {
 
 /** Null if the event is not stored. */
 async function findEvent(api: Api, eventId: string, signal: AbortSignal): Promise<EventLine | null> {
-  const text = await api.text('v1/events', { query: { eventId }, signal })
-  const [line = ''] = text.split('\n')
-  return line === '' ? null : parseEventLine(line)
+  const [line = null] = await api.body('v1/events', parseEventLines, { query: { eventId }, signal })
+  return line
 }
 
 function FoundEvent({ id, line }: { id: string; line: EventLine }) {

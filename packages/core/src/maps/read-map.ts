@@ -60,10 +60,12 @@ function toIsoTime(at: number | undefined): string | null {
 
 /** @throws {IngestError} `invalid-cursor`, `invalid-argument` */
 export async function listMaps(store: MapStore, projectId: string, options: MapPageOptions): Promise<MapPage> {
-  const { cursor, limit = pageDefault } = options
+  const { cursor, limit = pageDefault, placeId = 'any', buildId = 'any' } = options
   if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
     throw new IngestError('invalid-argument', `limit must be a number of maps from 1 to ${pageMax}.`)
   }
+  // what is longer than an id may be is too long for the keys of a store
+  parseMapId({ placeId, buildId })
   let last = cursor === undefined ? undefined : decodeListCursor('maps', projectId, cursor, parseListedId)
   const maps: MapStatus[] = []
   let chunks = 0

@@ -1,6 +1,6 @@
 import { useContext, useEffect, useMemo, useState } from 'preact/hooks'
 import type { Api, Query } from '../../api/api.ts'
-import { type EventLine, parseEventLine } from '../../api/event-lines.ts'
+import { type EventLine, parseEventLines } from '../../api/event-lines.ts'
 import type { RequestError } from '../../api/request-error.ts'
 import { ConnectionContext, repeat, useApi } from '../../api/use-api.ts'
 import { createFollower, type Follower, waitSeconds } from './follow.ts'
@@ -74,7 +74,5 @@ function createFollowing(api: Api) {
 
 async function readEvents(api: Api, query: Query, signal: AbortSignal): Promise<EventLine[]> {
   const timeoutMs = (waitSeconds + 15) * 1000
-  const text = await api.text('v1/events', { query, signal, timeoutMs })
-  // what follows the last line feed is not whole
-  return text.split('\n').slice(0, -1).map(parseEventLine)
+  return api.body('v1/events', parseEventLines, { query, signal, timeoutMs })
 }

@@ -11,7 +11,8 @@ export interface Health {
 
 export async function loadHealth(api: Api, signal: AbortSignal): Promise<Health> {
   try {
-    await api.fetch('readyz', { signal })
+    // a 200 alone may be the page of a proxy
+    await api.json('readyz', { signal })
     return { problem: undefined }
   } catch (error) {
     if (error instanceof RequestError && error.kind === 'unavailable') return { problem: error.problem }

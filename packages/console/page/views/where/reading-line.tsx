@@ -12,7 +12,7 @@ export function ReadingLine({ reading: { status, progress, error, stop, goOn } }
       {isFailure && <Failure error={error} what="read events" />}
       <div class="reading">
         <p role="status">
-          {status === 'reading' && (error ? 'Waiting for the limit for reads. ' : 'Reading… ')}
+          {status === 'reading' && (error?.kind === 'limited' ? 'Waiting for the limit for reads. ' : 'Reading… ')}
           {progress && progress.events > 0 && (
             <>
               {formatCountOf(progress.events, 'event')} read, received <Time at={progress.from} /> to{' '}
