@@ -28,6 +28,7 @@ const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
 
 /** `512 bytes`, `1.5 MiB`. */
 export function formatBytes(bytes: number): string {
+  if (bytes === 1) return '1 byte'
   const power = bytes < 1024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10))
   return `${decimal.format(bytes / 1024 ** power)} ${units[power]}`
 }

@@ -69,7 +69,8 @@ export function createMapCalls() {
 
     /** The bytes of a map, to be saved: those of the open map are not fetched again. */
     async downloadMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<Blob> {
-      const options = { type: map.contentType }
+      // no type that a browser would show instead of saving it
+      const options = { type: 'application/octet-stream' }
       if (opened?.digest === map.digest) return new Blob([opened.bytes], options)
       const response = await fetchContent(map, context)
       // the browser holds blobs outside of the page's memory, if need be on disk

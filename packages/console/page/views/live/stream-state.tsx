@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Api } from '../../api/api.ts'
 import type { Stats } from '../../api/bodies.ts'
-import { useLoaded } from '../../api/use-api.ts'
+import { useConnection, useLoaded } from '../../api/use-api.ts'
 import { formatCount, formatRate } from '../../format.ts'
 import { Notice } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
@@ -17,6 +17,8 @@ const statsIntervalMs = 10_000
 export function StreamState({ following: { follower, isPaused, setPaused } }: { following: Following }) {
   useRenderEvery(renderIntervalMs)
   const isSampled = !isPaused && follower.isSampled()
+  const isLost = useConnection().lostAt !== undefined
+  const [name, state] = nameState({ isPaused, isLost, isSampled })
   const refusedAt = follower.cursorRefusedAt()
   return (
     <div class="stream-state">
@@ -24,8 +26,8 @@ export function StreamState({ following: { follower, isPaused, setPaused } }: { 
         <button type="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
           {isPaused ? 'Resume' : 'Pause'}
         </button>
-        <strong class={isPaused ? 'state paused' : isSampled ? 'state sampled' : 'state live'} role="status">
-          {isPaused ? 'Paused' : isSampled ? 'Live, sampled' : 'Live'}
+        <strong class={`state ${name}`} role="status">
+          {state}
         </strong>
         {isPaused ? (
           <span class="muted">
@@ -49,6 +51,12 @@ export function StreamState({ following: { follower, isPaused, setPaused } }: { 
       )}
     </div>
   )
+}
+
+function nameState({ isPaused, isLost, isSampled }: { isPaused: boolean; isLost: boolean; isSampled: boolean }) {
+  if (isPaused) return ['paused', 'Paused']
+  if (isLost) return ['paused', 'Not connected']
+  return isSampled ? ['sampled', 'Live, sampled'] : ['live', 'Live']
 }
 
 function Rates({ received, isSampled }: { received: number | undefined; isSampled: boolean }) {
