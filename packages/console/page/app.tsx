@@ -85,7 +85,7 @@ function Page({ projectId, onSignOut }: { projectId: string; onSignOut(): void }
           {title}
         </h1>
         <ConnectionBanner />
-        {view ? <view.View key={name} address={address} /> : <p>There is no such view: choose one above.</p>}
+        {view ? <view.View key={name} address={address} /> : <p>There is no such view. Choose one above.</p>}
       </main>
     </div>
   )

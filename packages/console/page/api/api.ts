@@ -71,7 +71,7 @@ export function createApi(session: Session, observer: ApiObserver = {}): Api {
 
   function failBody(signal: AbortSignal | undefined): never {
     signal?.throwIfAborted()
-    const failure = new RequestError('offline', 'The response broke off, or is not from an Ingest server.')
+    const failure = new RequestError('offline', 'The response was interrupted, or is not from an Ingest server.')
     onError?.(failure)
     throw failure
   }

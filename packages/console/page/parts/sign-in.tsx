@@ -70,7 +70,7 @@ export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
 }
 
 function checkSession({ projectId, key }: Session): string | undefined {
-  if (!/^[\w.-]{1,64}$/.test(projectId)) return 'A project id is 1 to 64 of A-Z a-z 0-9 . _ -'
+  if (!/^[\w.-]{1,64}$/.test(projectId)) return 'A project id has 1 to 64 characters: A-Z a-z 0-9 . _ -'
   // what a header cannot carry
   if (!/^[\x21-\x7e]+$/.test(key)) return 'A key has no spaces and looks like ik_…'
   return undefined
@@ -82,6 +82,6 @@ export const refusedKey =
 
 function explainRefusal({ kind, message }: RequestError): string {
   if (kind === 'unauthorized') return refusedKey
-  if (kind === 'unsupported') return 'There is no Ingest server beside this console.'
+  if (kind === 'unsupported') return 'There is no Ingest API at this address.'
   return message
 }

@@ -26,7 +26,7 @@ export function NowView() {
   return (
     <div class="now">
       <HealthNotice health={health} />
-      {failure && <Failure error={failure} what="have statistics" />}
+      {failure && <Failure error={failure} what="return statistics" />}
       {!stats.data && !stats.error && <Notice kind="loading">Loading…</Notice>}
       {isEmpty && <NoEvents />}
       {stats.data && !isEmpty && (
@@ -64,8 +64,8 @@ function hasMinutes(activity: Activity | undefined, isEmpty: boolean): boolean {
 function NoEvents() {
   return (
     <Notice kind="empty">
-      No event is stored in this project yet. <a href={formatAddress(['try'])}>Try it</a>: paste a batch, and see what
-      the server responds. This page shows the first event within seconds.
+      No event is stored in this project yet. <a href={formatAddress(['try'])}>Send one</a>: it appears here within
+      seconds.
     </Notice>
   )
 }

@@ -21,7 +21,7 @@ export function RejectedView({ address: { query } }: { address: Address }) {
   const path = query.get('path') ?? ''
   const group = useMemo(() => (code === null ? undefined : { code, path }), [code, path])
   return (
-    <Content loaded={loaded} what="keep rejected events">
+    <Content loaded={loaded} what="list rejected events">
       {(body) => (body.total === 0 ? <NoneRejected since={body.since} /> : <RejectedOf body={body} group={group} />)}
     </Content>
   )
@@ -45,7 +45,7 @@ function useUnchanged(load: typeof loadRejected): typeof loadRejected {
 function NoneRejected({ since }: { since: string }) {
   return (
     <Notice kind="empty">
-      Nothing was rejected since <Time at={since} />: every event that this server process received was valid.
+      Nothing was rejected since <Time at={since} /> by the server process that responds.
     </Notice>
   )
 }

@@ -32,7 +32,7 @@ export function TryView() {
     <div class="try">
       <div>
         <p class="muted">
-          What is accepted here is stored in project {projectId} for good. An event with a buildId freezes that build.
+          Accepted events are stored in project {projectId} permanently. An event with a buildId freezes that build.
         </p>
         <BatchForm
           body={body}
@@ -47,7 +47,7 @@ export function TryView() {
         {outcome === 'sending' && <Notice kind="loading">Sending…</Notice>}
         {outcome === 'no response' && (
           <Notice kind="failed">
-            No response: the events may be stored or not. Send the same batch again; that is safe.
+            No response: the events may or may not be stored. Send the same batch again: a retry is safe.
           </Notice>
         )}
         {typeof outcome === 'object' && <SentBatch {...outcome} />}
@@ -90,7 +90,7 @@ function BatchForm({ body, isSending, onBody, onNewSample, onSend }: BatchFormPr
         />
       </label>
       <p id={problemId} class="batch-problem" role="status">
-        {problem && `${problem} It can be sent all the same.`}
+        {problem && `${problem} You can still send it.`}
       </p>
       <label>
         Key with the scope events:write

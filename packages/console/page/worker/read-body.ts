@@ -39,7 +39,7 @@ export async function readBody(
   }
   signal.throwIfAborted()
   if (loaded === total) return
-  const failure = new RequestError('offline', 'The response broke off.')
+  const failure = new RequestError('offline', 'The response was interrupted.')
   api.observer.onError?.(failure)
   throw failure
 }

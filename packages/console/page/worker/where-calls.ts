@@ -126,7 +126,7 @@ async function readResponse(state: ReadingState, { buildId, from }: Reading, { a
     }
   } catch {
     signal.throwIfAborted()
-    throw new RequestError('offline', 'The response broke off.')
+    throw new RequestError('offline', 'The response was interrupted.')
   }
   return state.cursor === before
 }

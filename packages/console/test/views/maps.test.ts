@@ -52,7 +52,7 @@ const focusedRow = (page: Page) => page.evaluate(() => document.activeElement?.t
 browserTest('a project without builds says how to publish a map', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   const { page } = await openPage({ url: `${url}#/maps`, key })
-  await waitForText(page, 'No build yet')
+  await waitForText(page, 'No builds yet')
   await waitForText(page, 'ingest publish-map')
   await checkAccessibility(page)
   await freeze(project, buildId)
@@ -179,7 +179,7 @@ browserTest('what is not JSON is offered as a download', async (t, openPage) => 
   await upload(project, 'text', ['hello world\n'], 'text/plain')
   await upload(project, 'broken', ['{"a":1,}'])
   const { page } = await openPage({ url: `${url}#/maps/${buildId}?place=broken`, key })
-  await waitForText(page, 'its bytes are not: see byte 7')
+  await waitForText(page, 'The map is not valid JSON, although its content type is: see byte 7')
   await page.goto(`${url}#/maps/${buildId}?place=text`)
   await waitForText(page, 'text/plain is not shown here')
   await checkAccessibility(page)

@@ -14,7 +14,7 @@ export function BuildMaps({ buildId }: { buildId: string }) {
       <Trail buildId={buildId} />
       <h2>Maps of build {buildId}</h2>
       <p>
-        <a href={formatAddress(['where'], { build: buildId })}>Where its events happen</a>
+        <a href={formatAddress(['where'], { build: buildId })}>Where it happens</a>
       </p>
       <PagedTable
         caption="Maps in the byte order of their places"

@@ -25,7 +25,7 @@ export function RejectionList({ rejections }: { rejections: readonly NamedReject
       </ul>
       {rest > 0 && (
         <button type="button" onClick={() => setShown(shown + pageSize)}>
-          {rest > pageSize ? `Show ${pageSize} more of ${formatCount(rest)}` : `Show the last ${rest}`}
+          Show {Math.min(pageSize, rest)} more ({formatCount(rest)} left)
         </button>
       )}
     </>

@@ -30,7 +30,7 @@ export function explainResponse({ status, body, retryAfter }: BatchResponse, pro
   if (status === 202) return explainResult(parse<BatchResult>(body))
   const { title, detail } = parse<Problem>(body) ?? {}
   const what = detail ?? title ?? 'The response is not from an Ingest server.'
-  const later = retryAfter === undefined ? 'with a growing pause' : `after ${formatCountOf(retryAfter, 'second')}`
+  const later = retryAfter === undefined ? 'with backoff' : `after ${formatCountOf(retryAfter, 'second')}`
   if (status === 401)
     return [
       'The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope events:write.',
@@ -38,9 +38,9 @@ export function explainResponse({ status, body, retryAfter }: BatchResponse, pro
     ]
   if (status === 429) return [what, `Nothing was stored. Senders send the same batch again ${later}.`]
   if (status === 400 || status === 413) return [what, 'Nothing was stored. Senders drop such a batch and log it.']
-  if (status === 408 || status === 503) return [what, `Senders send the same batch again ${later}; that is safe.`]
+  if (status === 408 || status === 503) return [what, `Senders send the same batch again ${later}: a retry is safe.`]
   if (status >= 500)
-    return [what, `The events may be stored or not. Senders send the same batch again ${later}; that is safe.`]
+    return [what, `The events may or may not be stored. Senders send the same batch again ${later}: a retry is safe.`]
   return [what]
 }
 

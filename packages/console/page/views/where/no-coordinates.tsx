@@ -17,7 +17,7 @@ export function NoCoordinates({
   return (
     <>
       <Notice kind="empty">
-        None of the {formatCount(progress.events)} events read {isReading ? 'so far ' : ''}has coordinates as numbers.
+        None of the {formatCount(progress.events)} events read {isReading ? 'so far ' : ''}has numeric coordinates.
         Looked for: {lookedFor}.
       </Notice>
       <PointerForm pointers={progress.pointers} chosen={{ across: '', down: '' }} onChoose={onChoose} />

@@ -9,20 +9,20 @@ export function ReadingLine({ reading: { status, progress, error, stop, goOn } }
   const isFailure = error && error.kind !== 'limited'
   return (
     <>
-      {isFailure && <Failure error={error} what="read events" />}
+      {isFailure && <Failure error={error} what="return events" />}
       <div class="reading">
         <p role="status">
-          {status === 'reading' && (error ? 'Waiting for the limit for reads. ' : 'Reading… ')}
+          {status === 'reading' && (error ? 'Waiting for the read rate limit. ' : 'Reading… ')}
           {progress && progress.events > 0 && (
             <>
               {formatCountOf(progress.events, 'event')} read, received <Time at={progress.from} /> to{' '}
               <Time at={progress.to} />.{' '}
             </>
           )}
-          {status === 'end' && 'This is all of the build until now.'}
+          {status === 'end' && 'These are all events of the build so far.'}
           {status === 'stopped' && 'Stopped: later events are not shown.'}
           {status === 'bounded' && 'Later events are not read yet.'}
-          {status === 'full' && `Later events are not shown: at most ${formatCount(eventsMax)} are.`}
+          {status === 'full' && `Later events are not shown: ${formatCount(eventsMax)} is the maximum.`}
         </p>
         {status === 'reading' && (
           <button type="button" onClick={stop}>
