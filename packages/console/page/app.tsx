@@ -2,9 +2,9 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { type Address, formatAddress, parseAddress } from './address.ts'
 import { createApi } from './api/api.ts'
 import { createConnection } from './api/connection.ts'
-import { loadSession, type Session, saveSession } from './api/session.ts'
+import { explainRefusedKey, loadSession, type Session, saveSession } from './api/session.ts'
 import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
-import { refusedKey, SignIn } from './parts/sign-in.tsx'
+import { SignIn } from './parts/sign-in.tsx'
 import { Time } from './parts/time.tsx'
 import { views } from './views/views.ts'
 
@@ -38,7 +38,7 @@ function SignedIn({ session, onSignOut }: { session: Session; onSignOut(reason?:
         onError({ kind }) {
           if (kind === 'offline') connection.lost()
           // a person types another key: nothing is tried again with this one
-          if (kind === 'unauthorized') onSignOut(refusedKey)
+          if (kind === 'unauthorized') onSignOut(explainRefusedKey('read'))
         },
       }),
     [session],

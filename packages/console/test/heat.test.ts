@@ -5,9 +5,9 @@ import { createHeatEvents } from '../page/heat/heat-events.ts'
 import { listMembers } from '../page/heat/members.ts'
 import { axisOf, findPairs } from '../page/heat/pairs.ts'
 import { findParts, footprintsOf } from '../page/heat/parts.ts'
-import { formatPointer, parsePointer, resolvePointer } from '../page/heat/pointer.ts'
 import { colorAt, fraction, legendCounts, niceStep, ticks } from '../page/heat/scale.ts'
 import { boxOf, fit, pan, zoom } from '../page/heat/viewport.ts'
+import { formatPointer, parsePointer, resolvePointer } from '../page/json-pointer.ts'
 
 const everything = { across: '/x', down: '/z', from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
 

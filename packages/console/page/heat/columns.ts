@@ -1,4 +1,4 @@
-import { formatPointer, parsePointer, resolvePointer } from './pointer.ts'
+import { formatPointer, parsePointer, resolvePointer } from '../json-pointer.ts'
 
 /** The values that one member has in each event; NaN where an event lacks it or has no finite number there. */
 export interface Column {

@@ -1,5 +1,5 @@
+import { formatPointer, parsePointer } from '../json-pointer.ts'
 import type { Columns } from './columns.ts'
-import { formatPointer, parsePointer } from './pointer.ts'
 
 /** Two members that may be coordinates, and how many events have a number in both. */
 export interface Pair {

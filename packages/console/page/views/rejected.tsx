@@ -4,11 +4,12 @@ import type { Api } from '../api/api.ts'
 import type { RejectedEvents } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { formatCount, formatCountOf, timeZone } from '../format.ts'
+import { formatPath } from '../parts/issue-name.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { Time } from '../parts/time.tsx'
 import { IssueGroups } from './rejected/issue-groups.tsx'
 import { RejectionList } from './rejected/rejection-list.tsx'
-import { formatPath, type GroupName, isInGroup, nameRejections } from './rejected/rejections.ts'
+import { type GroupName, isInGroup, nameRejections } from './rejected/rejections.ts'
 
 const pollMs = 5_000
 /** The most that the server keeps of a project. */

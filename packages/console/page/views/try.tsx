@@ -1,6 +1,6 @@
 import { useId, useState } from 'preact/hooks'
 import { apiUrl } from '../api/api.ts'
-import { loadWriteKey, saveWriteKey } from '../api/session.ts'
+import { keyHint, keyPattern, loadWriteKey, saveWriteKey } from '../api/session.ts'
 import { useApi } from '../api/use-api.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
 import { Notice } from '../parts/notice.tsx'
@@ -98,8 +98,8 @@ function BatchForm({ body, isSending, onBody, onNewSample, onSend }: BatchFormPr
           name="write-key"
           type="password"
           required
-          pattern="\s*[!-~]+\s*"
-          title="A key has no spaces and looks like ik_…"
+          pattern={`\\s*${keyPattern}\\s*`}
+          title={keyHint}
           defaultValue={loadWriteKey()}
           autocomplete="off"
           spellcheck={false}

@@ -1,8 +1,9 @@
 import { formatAddress } from '../../address.ts'
 import type { RejectedEvents } from '../../api/bodies.ts'
 import { formatCount, formatCountOf } from '../../format.ts'
+import { IssueName } from '../../parts/issue-name.tsx'
 import { Time } from '../../parts/time.tsx'
-import { formatPath, type GroupName } from './rejections.ts'
+import type { GroupName } from './rejections.ts'
 import './rejected.css'
 
 type Group = RejectedEvents['groups'][number]
@@ -31,7 +32,7 @@ function GroupLink({ group, isChosen, most }: { group: Group; isChosen: boolean;
     >
       <strong class="number">{formatCount(count)}</strong>
       <span>
-        <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
+        <IssueName code={code} path={path} />
         <span class="message">{message}</span>
       </span>
       <span class="last">

@@ -3,8 +3,9 @@ import { formatAddress } from '../../address.ts'
 import type { Issue, Rejected } from '../../api/bodies.ts'
 import { formatCount } from '../../format.ts'
 import { EventText } from '../../parts/event-detail.tsx'
+import { IssueName } from '../../parts/issue-name.tsx'
 import { Time } from '../../parts/time.tsx'
-import { formatPath, type NamedRejection } from './rejections.ts'
+import type { NamedRejection } from './rejections.ts'
 import './rejected.css'
 
 /** So many appear without a noticeable pause. */
@@ -55,7 +56,7 @@ function IssueNames({ issues }: { issues: readonly Issue[] }) {
     <span class="names">
       {issues.slice(0, namesMax).map(({ code, path }) => (
         <span key={`${code} ${path}`}>
-          <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
+          <IssueName code={code} path={path} />
         </span>
       ))}
       {issues.length > namesMax && <span class="muted">and {issues.length - namesMax} more</span>}
@@ -69,7 +70,7 @@ function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: R
       <ul class="issues">
         {issues.map(({ code, path, message }) => (
           <li key={`${code} ${path} ${message}`}>
-            <code class="issue-code">{code}</code> <code>{formatPath(path)}</code> {message}
+            <IssueName code={code} path={path} /> {message}
           </li>
         ))}
       </ul>

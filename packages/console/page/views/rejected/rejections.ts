@@ -13,11 +13,6 @@ function generalPath(path: string): string {
   return path.replaceAll(/\/(?:0|[1-9]\d*)(?=\/|$)/g, '/*')
 }
 
-/** `/buildId`, and `the event` for the event itself, to which the empty JSON Pointer points. */
-export function formatPath(path: string): string {
-  return path === '' ? 'the event' : path
-}
-
 export interface NamedRejection {
   /** Stays the same when newer events arrive. */
   name: string

@@ -1,5 +1,6 @@
 import type { BatchResult } from '../../api/bodies.ts'
 import type { Problem } from '../../api/request-error.ts'
+import { explainRefusedKey } from '../../api/session.ts'
 import { formatCountOf } from '../../format.ts'
 import { eventIdsOf } from './batch.ts'
 
@@ -33,7 +34,7 @@ export function explainResponse({ status, body, retryAfter }: BatchResponse, pro
   const later = retryAfter === undefined ? 'with backoff' : `after ${formatCountOf(retryAfter, 'second')}`
   if (status === 401)
     return [
-      'The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope events:write.',
+      explainRefusedKey('events:write'),
       `Create one: ingest keys create --project ${projectId} --scope events:write. Senders pause for 5 minutes and keep their queue.`,
     ]
   if (status === 429) return [what, `Nothing was stored. Senders send the same batch again ${later}.`]
