@@ -199,7 +199,7 @@ t.test('parts are found by their positions and sizes, however they are spelled',
   const parts = findParts({ areas: [{ deep: { parts: spelled } }], names: ['a'], heights: [1, 2, 3], none: null })
   t.equal(parts.length, spelled.length)
   for (let i = 0; i < parts.length; i++) {
-    t.strictSame([...parts.middles.slice(3 * i, 3 * i + 3)], middle)
+    t.strictSame([...parts.centers.slice(3 * i, 3 * i + 3)], middle)
     t.strictSame([...parts.sizes.slice(3 * i, 3 * i + 3)], size)
   }
   t.equal(findParts([{ position: middle }, { size }, { position: 'here', size: 'big' }, 7]).length, 0)

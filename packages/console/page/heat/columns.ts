@@ -33,7 +33,7 @@ interface Node {
   column?: Column | undefined
 }
 
-/** `wanted` are pointers to keep whatever else there is. */
+/** Keeps the pointers in `wanted` beside the limits. */
 export function createColumns(wanted: readonly string[] = []): Columns {
   const root: Node = { tokens: [], children: new Map() }
   const columns = new Map<string, Column>()

@@ -42,7 +42,7 @@ export function findPairs(columns: Columns): Pair[] {
 }
 
 /** Events that have a number in both members. */
-export function countBoth(columns: Columns, across: string, down: string): number {
+function countBoth(columns: Columns, across: string, down: string): number {
   const xs = columns.get(across)?.values
   const ys = columns.get(down)?.values
   if (!xs || !ys) return 0

@@ -41,7 +41,7 @@ export function NowView() {
   )
 }
 
-/** What waits with backoff for a server that was not ready goes on at once. */
+/** Retries at once when the server becomes ready, instead of after the backoff. */
 function useRetryWhenReady(isReady: boolean): void {
   const connection = useConnection()
   const wasReady = useRef(isReady)
@@ -51,7 +51,7 @@ function useRetryWhenReady(isReady: boolean): void {
   }, [isReady])
 }
 
-/** Neither the banner of the page, nor the health, nor the section itself says it. */
+/** Whether neither the banner of the page, nor the health, nor the section itself reports it. */
 function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
   return kind !== 'offline' && kind !== 'unsupported' && (kind !== 'unavailable' || isReady)
 }

@@ -10,21 +10,21 @@ import { batchPath, sendBatch } from './try/send-batch.ts'
 import { SentBatch, type SentBatchProps } from './try/sent-batch.tsx'
 import './try/try.css'
 
-type Outcome = SentBatchProps | 'sending' | 'no response' | undefined
+type Attempt = SentBatchProps | 'sending' | 'no response' | undefined
 
 /** Sends a batch with a key of its own and shows the exact response. */
 export function TryView() {
   const { projectId } = useApi().session
   const [body, setBody] = useState(() => sampleBatch(projectId))
-  const [outcome, setOutcome] = useState<Outcome>()
+  const [attempt, setAttempt] = useState<Attempt>()
 
   async function submit(key: string): Promise<void> {
     saveWriteKey(key)
-    setOutcome('sending')
+    setAttempt('sending')
     try {
-      setOutcome({ sent: body, projectId, response: await sendBatch({ projectId, key }, body) })
+      setAttempt({ sent: body, projectId, response: await sendBatch({ projectId, key }, body) })
     } catch {
-      setOutcome('no response')
+      setAttempt('no response')
     }
   }
 
@@ -36,21 +36,21 @@ export function TryView() {
         </p>
         <BatchForm
           body={body}
-          isSending={outcome === 'sending'}
+          isSending={attempt === 'sending'}
           onBody={setBody}
           onNewSample={() => setBody(sampleBatch(projectId))}
           onSend={submit}
         />
       </div>
-      <section class="response" aria-label="Response" aria-busy={outcome === 'sending'}>
-        {outcome === undefined && <Notice kind="empty">The response appears here.</Notice>}
-        {outcome === 'sending' && <Notice kind="loading">Sending…</Notice>}
-        {outcome === 'no response' && (
+      <section class="response" aria-label="Response" aria-busy={attempt === 'sending'}>
+        {attempt === undefined && <Notice kind="empty">The response appears here.</Notice>}
+        {attempt === 'sending' && <Notice kind="loading">Sending…</Notice>}
+        {attempt === 'no response' && (
           <Notice kind="failed">
             No response: the events may or may not be stored. Send the same batch again: a retry is safe.
           </Notice>
         )}
-        {typeof outcome === 'object' && <SentBatch {...outcome} />}
+        {typeof attempt === 'object' && <SentBatch {...attempt} />}
       </section>
       <Curl command={curlCommand(apiUrl(batchPath), projectId, body)} />
     </div>

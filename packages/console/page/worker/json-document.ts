@@ -59,8 +59,8 @@ export interface JsonDocument {
 export const sliceLength = 100
 const nameCharactersMax = 100
 const textCharactersMax = 200
-/** So many characters of one string are shown at most. */
-export const textCharactersLimit = 100_000
+/** The most characters that are shown of one string. */
+const textCharactersLimit = 100_000
 const largeBytes = 65_536
 
 /**

@@ -84,7 +84,7 @@ browserTest('of a thousand events a hundred are shown at first; a hint says how 
   const { page } = await openPage({ url: `${url}#/rejected`, key })
   await waitForText(page, '--keep-rejected')
   await waitForText(page, '1,100 rejected since')
-  await waitForText(page, 'the last 1,000 are kept')
+  await waitForText(page, 'The last 1,000 are kept')
   t.equal((await page.$$(rows)).length, 100)
   await page.locator('::-p-aria(Show 100 more (900 left))').click()
   await page.waitForSelector(`${rows}:nth-child(200)`)

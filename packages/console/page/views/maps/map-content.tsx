@@ -6,7 +6,7 @@ import { Content, Notice } from '../../parts/notice.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { LoadProgress } from '../../worker/read-body.ts'
 import { LoadBar } from './download.tsx'
-import { isJson } from './file-name.ts'
+import { isJsonType } from './file-name.ts'
 import { JsonTree } from './json-tree.tsx'
 
 /** What the project may read in one go: more is fetched only when asked for. */
@@ -17,7 +17,7 @@ const shownBytesMax = 1 << 30
 /** The content of a complete map: a tree if it is JSON. */
 export function MapContent({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
   const [isAskedFor, setAskedFor] = useState(map.size <= unaskedBytesMax)
-  if (!isJson(map.contentType)) {
+  if (!isJsonType(map.contentType)) {
     return <Notice kind="empty">Only JSON is shown here: download the map ({map.contentType}).</Notice>
   }
   if (map.size > shownBytesMax) {

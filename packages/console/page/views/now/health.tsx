@@ -4,8 +4,8 @@ import type { Loaded } from '../../api/use-api.ts'
 import { Failure } from '../../parts/notice.tsx'
 import './now.css'
 
-/** Undefined if a batch could be stored now, else the problem that it would get. */
 export interface Health {
+  /** The problem that a batch would get now; undefined if it would be stored. */
   problem: Problem | undefined
 }
 

@@ -1,15 +1,15 @@
 import { formatAddress } from '../../address.ts'
-import type { RejectedEvents } from '../../api/bodies.ts'
+import type { RecentRejections } from '../../api/bodies.ts'
 import { formatCount, formatCountOf } from '../../format.ts'
 import { IssueName } from '../../parts/issue-name.tsx'
 import { Time } from '../../parts/time.tsx'
 import type { GroupName } from './rejections.ts'
 import './rejected.css'
 
-type Group = RejectedEvents['groups'][number]
+type Group = RecentRejections['groups'][number]
 
 /** What is wrong with how many events, most frequent first. Each is a link that filters the events, or ends that. */
-export function IssueGroups({ groups, chosen }: { groups: RejectedEvents['groups']; chosen: GroupName | undefined }) {
+export function IssueGroups({ groups, chosen }: { groups: RecentRejections['groups']; chosen: GroupName | undefined }) {
   const most = groups[0]?.count ?? 1
   return (
     <ol class="issue-groups">

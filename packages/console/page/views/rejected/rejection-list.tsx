@@ -1,25 +1,25 @@
 import { useState } from 'preact/hooks'
 import { formatAddress } from '../../address.ts'
-import type { Issue, Rejected } from '../../api/bodies.ts'
+import type { Issue, RecentRejection } from '../../api/bodies.ts'
 import { formatCount } from '../../format.ts'
 import { EventText } from '../../parts/event-detail.tsx'
 import { IssueName } from '../../parts/issue-name.tsx'
 import { Time } from '../../parts/time.tsx'
-import type { NamedRejection } from './rejections.ts'
+import type { KeyedRejection } from './rejections.ts'
 import './rejected.css'
 
-/** So many appear without a noticeable pause. */
+/** More take a noticeable pause to render. */
 const pageSize = 100
 
 /** Rejected events, each of which opens. */
-export function RejectionList({ rejections }: { rejections: readonly NamedRejection[] }) {
+export function RejectionList({ rejections }: { rejections: readonly KeyedRejection[] }) {
   const [shown, setShown] = useState(pageSize)
   const rest = rejections.length - shown
   return (
     <>
       <ul class="rejections">
-        {rejections.slice(0, shown).map(({ name, rejection }) => (
-          <li key={name}>
+        {rejections.slice(0, shown).map(({ key, rejection }) => (
+          <li key={key}>
             <RejectionDetails rejection={rejection} />
           </li>
         ))}
@@ -33,7 +33,7 @@ export function RejectionList({ rejections }: { rejections: readonly NamedReject
   )
 }
 
-function RejectionDetails({ rejection }: { rejection: Rejected }) {
+function RejectionDetails({ rejection }: { rejection: RecentRejection }) {
   const { receivedAt, index, eventId, issues } = rejection
   const [isOpen, setOpen] = useState(false)
   return (
@@ -64,7 +64,7 @@ function IssueNames({ issues }: { issues: readonly Issue[] }) {
   )
 }
 
-function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: Rejected }) {
+function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: RecentRejection }) {
   return (
     <div class="rejection">
       <ul class="issues">

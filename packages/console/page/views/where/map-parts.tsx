@@ -13,8 +13,8 @@ const sizeMax = 32 * 2 ** 20
 
 export interface MapParts {
   map: MapStatus | undefined
-  /** 'asks': the map is large. */
-  status: 'none' | 'asks' | 'loading' | 'found' | 'not-json'
+  /** `large`: loaded by `load` alone. */
+  status: 'none' | 'large' | 'loading' | 'found' | 'not-json'
   found: FoundParts | undefined
   error: RequestError | undefined
   load(): void
@@ -63,7 +63,7 @@ export function useMapParts(
 
   function statusOf(): MapParts['status'] {
     if (digest === undefined) return 'none'
-    if (!isLoading) return 'asks'
+    if (!isLoading) return 'large'
     if (!isLoaded) return 'loading'
     return loaded?.isJson ? 'found' : 'not-json'
   }
@@ -73,7 +73,7 @@ export function useMapParts(
 export function MapPartsLine({ parts, placeId }: { parts: MapParts; placeId: string | undefined }) {
   const { map, status, error, load } = parts
   if (error) return <Failure error={error} what="return maps" />
-  if (status === 'asks') {
+  if (status === 'large') {
     return (
       <p class="hint">
         The map is large.{' '}

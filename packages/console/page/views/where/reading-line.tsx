@@ -4,8 +4,8 @@ import { Time } from '../../parts/time.tsx'
 import { eventsMax, eventsPerRun, type Reading } from './use-reading.ts'
 
 /** How far the reading is, and what a person can do about it. */
-export function ReadingLine({ reading: { status, progress, error, stop, goOn } }: { reading: Reading }) {
-  // what the limit for reads leaves is read in turns: no failure
+export function ReadingLine({ reading: { status, progress, error, stop, readMore } }: { reading: Reading }) {
+  // waiting for the read rate limit is expected while reading a large build
   const isFailure = error && error.kind !== 'limited'
   return (
     <>
@@ -30,12 +30,12 @@ export function ReadingLine({ reading: { status, progress, error, stop, goOn } }
           </button>
         )}
         {(status === 'stopped' || status === 'bounded') && (
-          <button type="button" onClick={goOn}>
+          <button type="button" onClick={readMore}>
             Read up to {formatCount(eventsPerRun)} more
           </button>
         )}
         {status === 'end' && (
-          <button type="button" onClick={goOn}>
+          <button type="button" onClick={readMore}>
             Read newer events
           </button>
         )}
