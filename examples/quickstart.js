@@ -163,7 +163,7 @@ async function ingest(...args) {
  * @param {number} port
  */
 async function startServer(directory, port) {
-  const options = ['--port', String(port), ...(values.stay ? ['--console'] : [])]
+  const options = ['--port', String(port), ...(values.stay ? ['--console', '--keep-rejected'] : [])]
   const server = spawn(process.execPath, [bin, 'serve', '--data', directory, ...options], {
     stdio: ['ignore', 'pipe', 'pipe'],
     // a process group of its own, so that Ctrl-C reaches it once

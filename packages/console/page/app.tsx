@@ -1,9 +1,11 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useErrorBoundary, useMemo, useRef, useState } from 'preact/hooks'
 import { type Address, formatAddress, parseAddress } from './address.ts'
 import { createApi } from './api/api.ts'
 import { createConnection } from './api/connection.ts'
 import { explainRefusedKey, loadSession, type Session, saveSession } from './api/session.ts'
 import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
+import { Notice } from './parts/notice.tsx'
 import { SignIn } from './parts/sign-in.tsx'
 import { Time } from './parts/time.tsx'
 import { views } from './views/views.ts'
@@ -85,10 +87,23 @@ function Page({ projectId, onSignOut }: { projectId: string; onSignOut(): void }
           {title}
         </h1>
         <ConnectionBanner />
-        {view ? <view.View key={name} address={address} /> : <p>There is no such view. Choose one above.</p>}
+        {view ? (
+          <ViewBoundary key={name}>
+            <view.View address={address} />
+          </ViewBoundary>
+        ) : (
+          <p>There is no such view. Choose one above.</p>
+        )}
       </main>
     </div>
   )
+}
+
+/** A response that a view cannot show, such as that of another version, leaves the rest of the page usable. */
+function ViewBoundary({ children }: { children: ComponentChildren }) {
+  const [error] = useErrorBoundary((error) => console.error(error))
+  if (error === undefined) return <>{children}</>
+  return <Notice kind="failed">This view failed: choose another one, or reload the page.</Notice>
 }
 
 function Navigation({ current }: { current: string }) {

@@ -22,6 +22,7 @@ const contentTypes = new Map([
   ['.css', 'text/css; charset=utf-8'],
   ['.html', 'text/html; charset=utf-8'],
   ['.js', 'text/javascript; charset=utf-8'],
+  ['.txt', 'text/plain; charset=utf-8'],
 ])
 
 /** The folder of the built page: beside this file in the build, and found from the sources too. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { AxeResults } from 'axe-core'
 import type { Browser, CDPSession, HTTPRequest, Page } from 'puppeteer-core'
 import type { Test } from 'tap'
-import { launchBrowser, noBrowser, packageDirectory } from './chromium.ts'
+import { launchBrowser, noBrowser, packageDirectory } from '../scripts/chromium.js'
 import { projectId } from './served-console.ts'
 
 // How to test a view, in views/<view>.test.ts:
@@ -64,15 +64,18 @@ export function openBrowser(t: Test): BrowserTest {
       browser ??= launchBrowser()
       const pages: WatchedPage[] = []
       const openPage: OpenPage = async (options) => {
-        const opened = await openWatchedPage(t, await (browser as Promise<Browser>), options)
+        const opened = await openWatchedPage(await (browser as Promise<Browser>), options)
         pages.push(opened)
         return opened
       }
       try {
         await run(t, openPage)
       } finally {
-        for (const { unexpectedProblems } of pages)
+        for (const { page, unexpectedProblems } of pages) {
           t.strictSame(await unexpectedProblems(), [], 'the page has no problems')
+          // before the server closes
+          await page.browserContext().close()
+        }
       }
     })
 }
@@ -83,12 +86,10 @@ interface WatchedPage extends OpenedPage {
 
 /** A page with storage and a cache of its own, closed at the end of the test. */
 async function openWatchedPage(
-  t: Test,
   browser: Browser,
   { url, key, project = projectId, colorScheme = 'light', width = 1280, allow = [] }: PageOptions,
 ): Promise<WatchedPage> {
   const context = await browser.createBrowserContext()
-  t.teardown(() => context.close())
   const page = await context.newPage()
   page.setDefaultTimeout(60_000)
   const { requests, problems } = await watchPage(page, new URL(url).origin)

@@ -1,6 +1,6 @@
 import type { Api } from '../../api/api.ts'
 import { type Problem, RequestError } from '../../api/request-error.ts'
-import type { Loaded } from '../../api/use-api.ts'
+import { type Loaded, useConnection } from '../../api/use-api.ts'
 import { Failure } from '../../parts/notice.tsx'
 import './now.css'
 
@@ -30,9 +30,11 @@ const remedies: Readonly<Record<string, string>> = {
 
 /** Whether a batch could be stored now, and if not why and what to do. */
 export function HealthNotice({ health: { data, error } }: { health: Loaded<Health> }) {
+  const { lostAt } = useConnection()
   if (error?.kind === 'unsupported') return <Failure error={error} what="report whether it is ready" />
   // the banner of the page says that the server is gone
-  if (!data || error) return <p class="health muted">Whether the server is ready is not known.</p>
+  if (!data || error || lostAt !== undefined)
+    return <p class="health muted">Whether the server is ready is not known.</p>
   if (!data.problem) {
     return (
       <p class="health">

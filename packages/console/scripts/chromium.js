@@ -3,13 +3,17 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, renameS
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import chromium from '@sparticuz/chromium'
-import puppeteer, { type Browser } from 'puppeteer-core'
+import puppeteer from 'puppeteer-core'
 
-/** The folder of this package, also for the compiled copy of a test, which has its package.json as a link. */
+/** The folder of this package, also for the compiled copy of the tests, which has its package.json as a link. */
 export const packageDirectory = dirname(realpathSync(fileURLToPath(new URL('../package.json', import.meta.url))))
 
-/** Why no browser starts here; false if one does. `CHROME_PATH` names another one. */
-export const noBrowser: string | false = process.env.CHROME_PATH ? false : await reasonOfNoChromium()
+/**
+ * Why no browser starts here; false if one does. `CHROME_PATH` names another one.
+ *
+ * @type {string | false}
+ */
+export const noBrowser = process.env.CHROME_PATH ? false : await reasonOfNoChromium()
 
 /**
  * Of the flags that @sparticuz/chromium advises, for serverless functions, only those without which it does not start.
@@ -23,25 +27,27 @@ const flags = [
   '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
 ]
 
-export async function launchBrowser(): Promise<Browser> {
+export async function launchBrowser() {
   const executablePath = process.env.CHROME_PATH ?? (await extractChromium())
-  return puppeteer.launch({ executablePath, headless: 'shell', args: flags })
+  // with a pipe, the browser ends with the process, also one that is killed
+  return puppeteer.launch({ executablePath, headless: 'shell', args: flags, pipe: true })
 }
 
-async function reasonOfNoChromium(): Promise<string | false> {
+/** @returns {Promise<string | false>} */
+async function reasonOfNoChromium() {
   if (process.platform !== 'linux' || process.arch !== 'x64') return 'no Chromium for this platform: set CHROME_PATH'
   const path = await extractChromium()
   try {
     execFileSync(path, ['--version'], { stdio: ['ignore', 'ignore', 'pipe'], encoding: 'utf8' })
     return false
   } catch (error) {
-    const { stderr, message } = error as Error & { stderr?: string }
+    const { stderr, message } = /** @type {Error & { stderr?: string }} */ (error)
     return `Chromium does not start, set CHROME_PATH: ${(stderr || message).trim().split('\n')[0]}`
   }
 }
 
 /** Extracts the browser of the package once. Processes that do so at the same time do not disturb each other. */
-async function extractChromium(): Promise<string> {
+async function extractChromium() {
   const cache = join(packageDirectory, 'node_modules/.cache')
   const directory = join(cache, `chromium-${chromiumVersion()}`)
   const path = join(directory, 'chromium')
@@ -58,8 +64,13 @@ async function extractChromium(): Promise<string> {
   return path
 }
 
-/** `executablePath` extracts into the temporary directory, where it runs what another process has written in part. */
-async function inTemporaryDirectory(directory: string, run: () => Promise<unknown>): Promise<void> {
+/**
+ * `executablePath` extracts into the temporary directory, where it runs what another process has written in part.
+ *
+ * @param {string} directory
+ * @param {() => Promise<unknown>} run
+ */
+async function inTemporaryDirectory(directory, run) {
   const before = process.env.TMPDIR
   process.env.TMPDIR = directory
   try {
@@ -70,7 +81,8 @@ async function inTemporaryDirectory(directory: string, run: () => Promise<unknow
   }
 }
 
-function chromiumVersion(): string {
+/** @returns {string} */
+function chromiumVersion() {
   const entry = fileURLToPath(import.meta.resolve('@sparticuz/chromium'))
   return JSON.parse(readFileSync(join(dirname(entry), '../../package.json'), 'utf8')).version
 }

@@ -1,0 +1,270 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Page } from 'puppeteer-core'
+import t, { type Test } from 'tap'
+import { checkAccessibility, openBrowser, screenshot, signIn, submitSignIn, waitForText } from './browser.ts'
+import { projectId, startConsole } from './served-console.ts'
+
+const browserTest = openBrowser(t)
+
+const views = ['live', 'rejected', 'maps', 'where', 'find', 'try', 'now']
+
+/** What the browser's console says of a server that has gone or drains. */
+const serverGone = [/ERR_CONNECTION_REFUSED/, /ERR_CONNECTION_RESET/, /ERR_EMPTY_RESPONSE/, /status of 503/]
+const unauthorized = [/status of 401/]
+
+browserTest('the key stays in the tab and goes to its own origin alone', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
+  const { page, requests } = await openPage({ url })
+  await checkAccessibility(page)
+  await screenshot(page, 'sign-in')
+  await signIn(page, key)
+  for (const view of views) await openView(page, view)
+
+  await page.reload()
+  await page.waitForSelector('nav')
+  t.match(await storage(page), { session: key, others: '' })
+  t.strictSame([...new Set(requests.map((each) => new URL(each.url()).origin))], [new URL(url).origin])
+  const withKey = requests.filter((each) => each.headers()['x-ingestion-key'] === key)
+  t.ok(withKey.length > 0)
+  t.notOk(
+    withKey.some((each) => each.url().startsWith(url)),
+    'files of the page are requested without it',
+  )
+  t.notOk(requests.some((each) => each.url().includes(key)))
+  t.notOk((await page.evaluate(() => location.href)).includes(key))
+
+  await page.locator('::-p-text(Sign out)').click()
+  await page.waitForSelector('input[name=key]')
+  t.match(await storage(page), { session: '', others: '' })
+  await page.reload()
+  await page.waitForSelector('input[name=key]')
+})
+
+browserTest('a wrong key is refused with a word, and nothing is tried again', async (t, openPage) => {
+  const { url, key } = await startConsole(t)
+  const { page, requests } = await openPage({ url, allow: unauthorized })
+  await hurry(page)
+  await submitSignIn(page, `${key.slice(0, -1)}${key.endsWith('A') ? 'B' : 'A'}`)
+  await waitForText(page, 'The key was refused')
+  t.equal(apiPaths(requests).length, 1)
+  await passTenMinutes(page)
+  t.equal(apiPaths(requests).length, 1)
+  t.match(await storage(page), { session: '', others: '' })
+  await signIn(page, key)
+})
+
+browserTest('a key that is revoked ends the session, and nothing is tried again', async (t, openPage) => {
+  const { url, key, ingest } = await startConsole(t)
+  const { page, requests } = await openPage({ url, key, allow: unauthorized })
+  await waitForText(page, 'No event is stored')
+  await hurry(page)
+  for (const { keyId } of await ingest.keys.list(projectId)) await ingest.keys.revoke(projectId, keyId)
+  await waitForText(page, 'The key was refused')
+  t.match(await storage(page), { session: '', others: '' })
+  const { length } = requests
+  await passTenMinutes(page)
+  t.equal(requests.length, length)
+})
+
+browserTest('while the server is gone, the page says since when and goes on when it is back', async (t, openPage) => {
+  const { url, key, server, start, project } = await startConsole(t)
+  await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
+  const { page } = await openPage({ url, key, allow: serverGone })
+  await waitForText(page, 'Last event')
+  await server.close()
+  await waitForText(page, 'The server has not responded since')
+  await waitForText(page, 'Whether the server is ready is not known.')
+  t.match(await page.$eval('.banner time', (time) => time.title), /^\d{4}-.*Z$/)
+  await checkAccessibility(page)
+  await screenshot(page, 'offline')
+
+  // the pauses between attempts grow up to 30 seconds
+  await hurry(page)
+  await page.waitForFunction(() => (window as unknown as { delays: number[] }).delays.some((ms) => ms >= 15_000))
+  t.ok((await page.evaluate(() => Math.max(...(window as unknown as { delays: number[] }).delays))) <= 30_000)
+
+  await start({ port: server.port })
+  await page.waitForSelector('.banner', { hidden: true })
+  await project.submitBatch({ events: [{ projectId, eventId: 'e-2' }] })
+  await page.waitForFunction(() => /Events\s*2/.test(document.body.textContent ?? ''))
+})
+
+browserTest('each view is reached by keyboard alone', async (t, openPage) => {
+  const { url, key } = await startConsole(t)
+  const { page } = await openPage({ url })
+  await pressUntil(page, 'Tab', 'input[name=project]')
+  await page.keyboard.type(projectId)
+  await page.keyboard.press('Tab')
+  await page.keyboard.type(key)
+  await page.keyboard.press('Enter')
+  await page.waitForSelector('nav')
+  for (const view of views) {
+    await pressUntil(page, 'Tab', `nav a[href="#/${view}"]`)
+    t.not(await page.$eval(':focus', (link) => getComputedStyle(link).outlineStyle), 'none', 'the focus is visible')
+    await page.keyboard.press('Enter')
+    await page.waitForFunction(
+      (view) => location.hash === `#/${view}` && document.activeElement?.localName === 'h1',
+      {},
+      view,
+    )
+    t.equal(await page.title(), `${await page.$eval('h1', (heading) => heading.textContent)} – ${projectId} – Ingest`)
+  }
+  await pressUntil(page, 'Tab', '.skip')
+  await page.keyboard.press('Enter')
+  await page.waitForSelector('main:focus')
+})
+
+for (const width of [1280, 380]) {
+  browserTest(`${width} px wide, no view scrolls sideways or breaks a rule of axe`, async (t, openPage) => {
+    const { url, key, project, newKey, server } = await startConsole(t)
+    const eventId = 'w'.repeat(256)
+    const type = 't'.repeat(200)
+    const event = {
+      projectId,
+      eventId,
+      type,
+      buildId: 'b'.repeat(128),
+      placeId: 'p'.repeat(128),
+      position: { x: 1, z: 2 },
+    }
+    await project.publishMap({ placeId: event.placeId, buildId: event.buildId, map: { parts: [{ name: type }] } })
+    await submit(server.url, await newKey('events:write'), [event, { ...event, eventId: 'e-2', timestamp: type }])
+    const { page } = await openPage({ url, key, width })
+    for (const view of views) {
+      await openView(page, view)
+      await checkAccessibility(page)
+      t.ok((await scrollWidth(page)) <= width, `${view} is ${await scrollWidth(page)} px wide`)
+    }
+  })
+}
+
+browserTest('what an older server lacks is left out with a word', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
+  const older = await startOlderServer(t, url)
+  const { page, requests } = await openPage({ url: older, allow: [/status of 404.*(activity|rejected)/] })
+  await hurry(page)
+  await signIn(page, key)
+  await waitForText(page, 'Last event')
+  await waitForText(page, 'This server does not')
+  await openView(page, 'rejected')
+  await waitForText(page, 'This server does not')
+  await passTenMinutes(page)
+  const missing = apiPaths(requests).filter((path) => /activity|rejected/.test(path))
+  t.strictSame(missing.sort(), [...new Set(missing)], 'each is asked for once')
+})
+
+browserTest('a view that cannot show a response leaves the rest of the page usable', async (_t, openPage) => {
+  const { url, key } = await startConsole(_t)
+  const { page } = await openPage({ url: `${url}#/find`, key, allow: [/RangeError/] })
+  await page.setRequestInterception(true)
+  page.on('request', (request) => {
+    if (!request.url().endsWith('/v1/stats')) return request.continue()
+    return request.respond({ status: 200, contentType: 'application/json', body: '{"events":1}' })
+  })
+  await page.locator('nav a[href="#/now"]').click()
+  await waitForText(page, 'This view failed')
+  await openView(page, 'find')
+  await page.waitForSelector('form')
+})
+
+browserTest('no other page may frame the console', async (t, openPage) => {
+  const { url } = await startConsole(t)
+  const framing = createServer((_, res) => {
+    res.setHeader('Content-Type', 'text/html').end(`<!doctype html><iframe src="${url}"></iframe>`)
+  })
+  const framingUrl = await listen(t, framing)
+  const allow = [/frame-ancestors/, /another origin/, /ERR_BLOCKED_BY_RESPONSE/, /status of 404/, /chrome-error:/]
+  const { page, problems } = await openPage({ url: framingUrl, allow })
+  await page.waitForFunction(() => window.frames.length === 1)
+  t.match(
+    page.frames().map((frame) => frame.url()),
+    [`${framingUrl}`, 'chrome-error://chromewebdata/'],
+  )
+  t.ok(problems.some((problem) => problem.includes('frame-ancestors')))
+})
+
+async function openView(page: Page, view: string): Promise<void> {
+  await page.locator(`nav a[href="#/${view}"]`).click()
+  await page.waitForSelector(`nav a[href="#/${view}"][aria-current]`)
+  await page.waitForFunction(() => !document.querySelector('.notice.loading'))
+}
+
+/** Presses the key until the element has the focus. */
+async function pressUntil(page: Page, key: 'Tab', selector: string): Promise<void> {
+  for (let count = 0; count < 100; count++) {
+    await page.keyboard.press(key)
+    if (await page.$(`${selector}:focus`)) return
+  }
+  throw new Error(`no ${key} leads to ${selector}`)
+}
+
+/** The key that the tab keeps, and everything that outlives the tab. */
+function storage(page: Page): Promise<{ session: string; others: string }> {
+  return page.evaluate(() => ({
+    session: JSON.parse(sessionStorage.getItem('ingest-session') ?? '{}').key ?? '',
+    others: Object.values(localStorage).join(),
+  }))
+}
+
+function scrollWidth(page: Page): Promise<number> {
+  return page.evaluate(() => document.scrollingElement?.scrollWidth ?? 0)
+}
+
+function apiPaths(requests: readonly { url(): string }[]): string[] {
+  return requests.map((each) => new URL(each.url()).pathname).filter((path) => path.startsWith('/v1/'))
+}
+
+/** As in page/api/api.ts. */
+const requestTimeoutMs = 30_000
+
+/** Runs the timers of the page, but not those of its requests, a thousand times as fast, and collects their delays. */
+async function hurry(page: Page): Promise<void> {
+  await page.evaluate((requestTimeoutMs) => {
+    const { setTimeout } = window
+    const delays: number[] = []
+    const hurried = (run: () => void, ms = 0) => {
+      delays.push(ms)
+      return setTimeout(run, ms === requestTimeoutMs ? ms : ms / 1000)
+    }
+    Object.assign(window, { setTimeout: hurried, delays })
+  }, requestTimeoutMs)
+}
+
+/** Resolves when every timer that is due within ten minutes has run. */
+async function passTenMinutes(page: Page): Promise<void> {
+  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 600_000)))
+}
+
+async function submit(serverUrl: string, key: string, events: object[]): Promise<void> {
+  const response = await fetch(`${serverUrl}/v1/events/batch`, {
+    method: 'POST',
+    headers: { 'X-Project-Id': projectId, 'X-Ingestion-Key': key, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ events }),
+  })
+  if (response.status !== 202) throw new Error(await response.text())
+}
+
+/** A proxy that lacks the routes that later versions have added, and its address of the console. */
+async function startOlderServer(t: Test, url: string): Promise<string> {
+  const proxy = createServer(async (req, res) => {
+    const target = new URL(req.url ?? '', url)
+    if (/^\/v1\/(activity|rejected)$/.test(target.pathname)) target.pathname = '/v1/unknown'
+    const { host: _, connection: __, ...headers } = req.headers as Record<string, string>
+    const response = await fetch(target, { headers: { ...headers, 'accept-encoding': 'identity' } })
+    const { 'content-length': ___, ...kept } = Object.fromEntries(response.headers)
+    res.writeHead(response.status, kept).end(Buffer.from(await response.arrayBuffer()))
+  })
+  return `${await listen(t, proxy)}console/`
+}
+
+async function listen(t: Test, server: ReturnType<typeof createServer>): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+}
