@@ -181,7 +181,7 @@ browserTest('what is not JSON is offered as a download', async (t, openPage) => 
   const { page } = await openPage({ url: `${url}#/maps/${buildId}?place=broken`, key })
   await waitForText(page, 'The map is not valid JSON, although its content type is: see byte 7')
   await page.goto(`${url}#/maps/${buildId}?place=text`)
-  await waitForText(page, 'text/plain is not shown here')
+  await waitForText(page, 'Only JSON is shown here: download the map (text/plain).')
   await checkAccessibility(page)
 })
 
@@ -233,7 +233,7 @@ browserTest('a refused key ends the session, also in the worker', async (t, open
   const { url, key, ingest, project } = await startConsole(t)
   await upload(project, 'text', ['hello world\n'], 'text/plain')
   const { page } = await openPage({ url: `${url}#/maps/${buildId}?place=text`, key, allow: [/status of 401/] })
-  await waitForText(page, 'text/plain is not shown here')
+  await waitForText(page, 'Only JSON is shown here: download the map (text/plain).')
   const [{ keyId } = { keyId: '' }] = await ingest.keys.list(projectId)
   await ingest.keys.revoke(projectId, keyId)
   await page.locator('::-p-aria(Download[role="button"])').click()
