@@ -150,7 +150,7 @@ browserTest('what there is not is said', async (t, openPage) => {
   await page.reload()
   await waitForText(page, 'This build is open')
   await submit(project, 3, { data: { lap: 3, name: 'a' } })
-  await click(page, 'Look again')
+  await click(page, 'Check again')
   await waitForText(page, 'None of the 3 events read has numeric coordinates')
   await waitForText(page, '/data/name')
   await checkAccessibility(page)
