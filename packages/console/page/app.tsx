@@ -140,6 +140,8 @@ function useAddress(): Address {
   useEffect(() => {
     const update = () => setFragment(location.hash)
     addEventListener('hashchange', update)
+    // it may have changed before there was a listener
+    update()
     return () => removeEventListener('hashchange', update)
   }, [])
   return useMemo(() => parseAddress(fragment), [fragment])

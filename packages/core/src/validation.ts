@@ -8,7 +8,16 @@ export const issuesMax = 20
 
 /** `path` with one more reference token, escaped as in RFC 6901 section 3. */
 export function pointer(path: string, token: string | number): string {
-  return `${path}/${String(token).replaceAll('~', '~0').replaceAll('/', '~1')}`
+  return `${path}/${escapeToken(token)}`
+}
+
+/** The JSON Pointer with these reference tokens: joined, since V8 keeps what is concatenated as a tree of its parts. */
+export function pointerOf(tokens: readonly (string | number)[]): string {
+  return ['', ...tokens.map(escapeToken)].join('/')
+}
+
+function escapeToken(token: string | number): string {
+  return String(token).replaceAll('~', '~0').replaceAll('/', '~1')
 }
 
 /** Whether `value` is a JSON object: neither an array nor null. */

@@ -84,7 +84,9 @@ export async function runRoute(
     const context = { request, ingest, limiter, headers, publicationBytesMax, serverCount, record, onCancel }
     const response = await handle(context)
     if (record) record.handledAt = performance.now()
-    if (budget === 'reads' && request.method !== 'HEAD') await limiter.chargeReadBytes(projectId, knownLength(response))
+    // a HEAD only saves the work of a stream
+    const isRead = request.method !== 'HEAD' || !isStream(response.body)
+    if (budget === 'reads' && isRead) await limiter.chargeReadBytes(projectId, knownLength(response))
     const body = isStream(response.body) ? await startStream(response.body, { onError, onEnd: release }) : response.body
     if (!isStream(body)) {
       release()

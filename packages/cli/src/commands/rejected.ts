@@ -7,6 +7,8 @@ import { formatCount, formatTable, toIsoTime } from '../terminal/format.ts'
 
 /** The most issues that a row shows. */
 const issuesShown = 3
+/** The most characters of a path that a row shows: the name of a member may be as long as a batch. */
+const pathShownMax = 120
 
 /** `ingest rejected`. */
 export function rejectedCommand(io: Io): Command {
@@ -63,9 +65,10 @@ function formatIssues(issues: readonly Issue[]): string {
   return `${shown.join(', ')}${more > 0 ? `, and ${more} more` : ''}`
 }
 
-/** The path of the whole event is empty. */
+/** The path of the whole event is empty. A long one would widen every row of its column. */
 function formatPath(path: string): string {
-  return path === '' ? '-' : path
+  if (path === '') return '-'
+  return path.length > pathShownMax ? `${path.slice(0, pathShownMax)}…` : path
 }
 
 function toJson({ since, total, groups, rejected }: RecentRejections): object {

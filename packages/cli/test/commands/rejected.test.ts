@@ -33,6 +33,23 @@ t.test('rejected events are printed by issue, then one by one, newest first', as
   ])
 })
 
+t.test('a long path is cut, and what moves the cursor of a terminal is escaped', async (t) => {
+  const { project, env } = await openServed(t, { now: () => Date.parse(at) })
+  const long = '\x1b]0;x\x07\u202e'.padEnd(50_000, 'n')
+  const deep = JSON.parse(`${'{"a":'.repeat(32)}1${'}'.repeat(32)}`)
+  await project.submitBatch({ events: [event('a', { [long]: deep }) as never] })
+  const { stdout } = await ingest(['rejected'], { env })
+  const shown = `/\\u001b]0;x\\u0007\\u202e${'n'.repeat(112)}…`
+  t.strictSame(stdout.split('\n').slice(3, 7), [
+    `    1  too_deep  ${shown}  Expected at most 32 levels of nesting.`,
+    '',
+    'RECEIVED                  INDEX  EVENT  ISSUES',
+    `${at}      0  a      too_deep ${shown}`,
+  ])
+  const { rejected } = JSON.parse((await ingest(['rejected', '--json'], { env })).stdout)
+  t.equal(rejected[0].issues[0].path, `/${long}${'/a'.repeat(31)}`)
+})
+
 t.test('--json has the events if the server keeps them, and null otherwise', async (t) => {
   for (const keep of [true, false]) {
     const data = join(t.testdir(), `data-${keep}`)

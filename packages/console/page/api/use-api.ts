@@ -1,5 +1,5 @@
 import { createContext } from 'preact'
-import { useContext, useEffect, useState } from 'preact/hooks'
+import { useContext, useEffect, useLayoutEffect, useState } from 'preact/hooks'
 import { type Api, createApi } from './api.ts'
 import { backoffMs } from './backoff.ts'
 import { type Connection, createConnection } from './connection.ts'
@@ -16,7 +16,7 @@ export function useApi(): Api {
 export function useConnection(): Connection {
   const connection = useContext(ConnectionContext)
   const [, render] = useState(0)
-  useEffect(() => connection.subscribe(() => render((count) => count + 1)), [connection])
+  useLayoutEffect(() => connection.subscribe(() => render((count) => count + 1)), [connection])
   return connection
 }
 

@@ -131,7 +131,8 @@ function schemaIssues(check: Check, event: JsonObject): Issue[] {
   }
   const unions = errors.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
   const issues = errors.filter((error) => !isBranchOf(error, unions)).flatMap(toIssues)
-  return issues.slice(0, issuesMax)
+  // copied, as TypeBox concatenates: V8 keeps such a text as a tree, and issues stay in memory for listRejected
+  return JSON.parse(JSON.stringify(issues.slice(0, issuesMax)))
 }
 
 interface SchemaError {

@@ -12,7 +12,7 @@ import {
   unicodeEscapeBytes,
 } from '../json/json-scanner.ts'
 import { malformedBody } from '../json/parse-json.ts'
-import { type JsonObject, pointer } from '../validation.ts'
+import { type JsonObject, pointerOf } from '../validation.ts'
 import { batchEventsMax, invalidEnvelope, tooManyEvents } from './batch.ts'
 import { eventDepthMax, knownFields } from './event.ts'
 
@@ -162,9 +162,8 @@ function tooDeepPath(body: Buffer, start: number, from: number): string {
       at = end
     } else at++
   }
-  return steps.reduce<string>(
-    (path, step) =>
-      pointer(path, typeof step === 'number' ? step : JSON.parse(body.toString('utf8', step.start, step.end))),
-    '',
+  const tokens = steps.map((step) =>
+    typeof step === 'number' ? step : JSON.parse(body.toString('utf8', step.start, step.end)),
   )
+  return pointerOf(tokens)
 }

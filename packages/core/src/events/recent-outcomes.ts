@@ -159,7 +159,8 @@ export function createRecentOutcomes({
           throw new IngestError('invalid-argument', `limit must be a number of events from 1 to ${limitMax}.`)
         }
         const { since, total, kept } = projects.find(projectId)
-        const newestFirst = kept.toReversed()
+        // a batch that waits for its append is remembered later than batches after it
+        const newestFirst = kept.toReversed().sort((a, b) => b.rejection.receivedAt - a.rejection.receivedAt)
         const rejected = newestFirst.slice(0, limit).map(toRecentRejection)
         return { since, total, groups: toGroups(newestFirst), rejected }
       },

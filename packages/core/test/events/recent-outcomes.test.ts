@@ -1,4 +1,7 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
+import { Type } from 'typebox'
 import type { Issue } from '../../src/error.ts'
 import { createRecentOutcomes, projectBytes, type RecentOutcomesBounds } from '../../src/events/recent-outcomes.ts'
 import { createIngest } from '../../src/ingest.ts'
@@ -36,6 +39,8 @@ function setUp(bounds: Partial<RecentOutcomesBounds> = {}) {
     },
   }
 }
+
+const bodyOf = (text: string) => new Uint8Array(Buffer.from(`{"events":[${text}]}`))
 
 const issueAt = (path: string, message = 'Expected a string.'): Issue => ({ code: 'invalid_type', path, message })
 
@@ -94,6 +99,10 @@ t.test('rejected events are listed newest first, up to the limit', async (t) => 
   })
   t.match(groups, [{ count: 2 }], 'groups do not depend on the limit')
   t.match((await list()).rejected, [{ eventId: 'b' }, { eventId: 'a', event: '{"eventId":"a" }' }])
+  clock.now -= 3
+  reject('late', [issueAt('/type')])
+  t.match((await list()).rejected, [{ eventId: 'b' }, { eventId: 'late' }, { eventId: 'a' }])
+  t.match((await list()).groups, [{ lastAt: start + 5 }])
   for (let i = 0; i < 200; i++) reject(`${i}`)
   t.equal((await list()).rejected.length, 100)
 })
@@ -117,6 +126,33 @@ t.test('a project keeps a number of bytes of rejected events', async (t) => {
   t.equal((await list()).total, 5)
   reject('paths', [issueAt(`/${'x'.repeat(4_500)}`)])
   t.strictSame(await ids(), ['paths', 'large'], 'paths are bounded too')
+})
+
+t.test('rejected events take no more memory than is counted, whatever their issues are made of', async (t) => {
+  setFlagsFromString('--expose-gc')
+  const gc = runInNewContext('gc') as () => void
+  const parts = Type.Object({ parts: Type.Array(Type.Object({ x: Type.Number(), yy: Type.Integer() })) })
+  const invalid = [
+    { member: `"x":${'{"a":'.repeat(40)}1${'}'.repeat(40)}`, batches: 10, issues: [{ path: /^\/x(\/a){31}$/ }] },
+    {
+      member: `"type":"t","parts":[${'{"x":"","yy":""},'.repeat(9)}0]`,
+      batches: 2,
+      issues: [{}, { path: '/parts/0/yy' }],
+    },
+  ]
+  for (const { member, batches, issues } of invalid) {
+    const ingest = createIngest({ store: openMemoryStore(), schemas: { t: parts } })
+    gc()
+    const before = process.memoryUsage().heapUsed
+    for (let i = 0; i < 34; i++) {
+      const project = ingest.project(`p${i}`)
+      const body = bodyOf(Array(100).fill(`{"projectId":"p${i}","eventId":"a",${member}}`).join())
+      for (let k = 0; k < batches; k++) await project.submitBatch(body)
+    }
+    gc()
+    t.ok(process.memoryUsage().heapUsed - before < wide.bytesMax, member)
+    t.match((await ingest.project('p33').listRejected()).rejected[0], { issues })
+  }
 })
 
 t.test('beyond the bound of all projects, the one that sent nothing for the longest time is forgotten', async (t) => {
@@ -157,7 +193,6 @@ t.test('a group is a code and a path without array indexes, and counts each even
 })
 
 const events = '{"projectId":"p","eventId":"a"},5 , {"projectId":"p", "eventId":"b","type":7},{"projectId":"é"}'
-const bodyOf = (text: string) => new Uint8Array(Buffer.from(`{"events":[${text}]}`))
 
 /** A store that empties a body which it may transfer, as one with a thread does. */
 function openTransferringStore() {

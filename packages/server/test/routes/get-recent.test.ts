@@ -70,15 +70,20 @@ for (const { name, open } of edges) {
     }
   })
 
-  t.test(`by ${name}, a list of rejected events is charged by its bytes and for grouping them`, async (t) => {
-    const { ingest, key } = await openWithRejected()
-    const burst = 1_000_000
-    const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst }, now: () => 0 } })
-    t.teardown(() => edge.close())
-    const { body, headers } = await edge.send(get('/v1/rejected', key))
-    const left = burst - readBytesMin - rejectedReadBytes - body.length
-    t.match(headers.ratelimit, `"read-bytes";r=${left};`)
-  })
+  t.test(
+    `by ${name}, a list of rejected events is charged by its bytes and for grouping them, also by HEAD`,
+    async (t) => {
+      const { ingest, key } = await openWithRejected()
+      const burst = 1_000_000
+      const edge = await open(ingest, { rateLimits: { readBytes: { perSecond: 1, burst }, now: () => 0 } })
+      t.teardown(() => edge.close())
+      const { body, headers } = await edge.send(get('/v1/rejected', key))
+      const charged = readBytesMin + rejectedReadBytes + body.length
+      t.match(headers.ratelimit, `"read-bytes";r=${burst - charged};`)
+      const head = await edge.send(get('/v1/rejected', key, [], 'HEAD'))
+      t.match(head.headers.ratelimit, `"read-bytes";r=${burst - 2 * charged};`, 'it takes the same work')
+    },
+  )
 }
 
 t.test('the servers of a store are those between which the rate limits are divided', async (t) => {
