@@ -1,4 +1,4 @@
-// Made-up traffic for `npm start`, so that the console has something to show: the map of an arena, and players who walk
+// Synthetic traffic for `npm start`, so that the console has something to show: the map of an arena, and players who walk
 // from room to room in it, shoot and pick things up, about 15 events a second. Some batches are sent twice, as after a
 // lost response, and some events are invalid.
 import { randomBytes } from 'node:crypto'

@@ -3,7 +3,7 @@
 //
 //     node examples/quickstart.js [--stay] [directory]
 //
-// With --stay the server runs until Ctrl-C, with a console and with made-up traffic to see in it. Without a directory, a
+// With --stay the server runs until Ctrl-C, with a console and demo traffic to see in it. Without a directory, a
 // temporary one is used and removed.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
@@ -71,11 +71,11 @@ async function invite({ url, stopped }, target, directory) {
   const stopping = new AbortController()
   const { sendDemoTraffic } = await import('./demo-traffic.js')
   const sent = sendDemoTraffic(target, stopping.signal).catch((error) => {
-    console.error(`the made-up traffic ended: ${reasonOf(error)}`)
+    console.error(`the demo traffic ended: ${reasonOf(error)}`)
   })
   console.log(`\nConsole: ${url}/console/  project ${projectId}  key ${readKey}`)
   console.log(
-    'It shows made-up traffic of an arena, about 15 events a second. Its view Try it takes the key of the line below.',
+    'It shows demo traffic from an arena, about 15 events a second. Its view Try it takes the key of the line below.',
   )
   console.log(`\nYour turn. Send this, then send it again:\n\n${curlLine(url, target.key)}\n`)
   console.log(`The events are kept in ${shown(directory)}. Ctrl-C stops the server.`)

@@ -83,7 +83,16 @@ const floors: Record<string, string[][]> = {
   ],
   'packages/console/src': [['page-files.ts'], ['create-console.ts'], ['index.ts']],
   'packages/console/page': [
-    ['format.ts', 'address.ts', 'json-text.ts', 'app.css', 'index.html', 'tsconfig.json'],
+    [
+      'format.ts',
+      'address.ts',
+      'json-text.ts',
+      'json-pointer.ts',
+      'shell-quote.ts',
+      'app.css',
+      'index.html',
+      'tsconfig.json',
+    ],
     ['api', 'heat'],
     ['worker'],
     ['parts'],

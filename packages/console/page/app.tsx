@@ -3,10 +3,10 @@ import { useEffect, useErrorBoundary, useMemo, useRef, useState } from 'preact/h
 import { type Address, formatAddress, parseAddress } from './address.ts'
 import { createApi } from './api/api.ts'
 import { createConnection } from './api/connection.ts'
-import { loadSession, type Session, saveSession } from './api/session.ts'
+import { explainRefusedKey, loadSession, type Session, saveSession } from './api/session.ts'
 import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
 import { Notice } from './parts/notice.tsx'
-import { refusedKey, SignIn } from './parts/sign-in.tsx'
+import { SignIn } from './parts/sign-in.tsx'
 import { Time } from './parts/time.tsx'
 import { views } from './views/views.ts'
 
@@ -40,7 +40,7 @@ function SignedIn({ session, onSignOut }: { session: Session; onSignOut(reason?:
         onError({ kind }) {
           if (kind === 'offline') connection.lost()
           // a person types another key: nothing is tried again with this one
-          if (kind === 'unauthorized') onSignOut(refusedKey)
+          if (kind === 'unauthorized') onSignOut(explainRefusedKey('read'))
         },
       }),
     [session],
@@ -92,7 +92,7 @@ function Page({ projectId, onSignOut }: { projectId: string; onSignOut(): void }
             <view.View address={address} />
           </ViewBoundary>
         ) : (
-          <p>There is no such view: choose one above.</p>
+          <p>There is no such view. Choose one above.</p>
         )}
       </main>
     </div>

@@ -23,7 +23,7 @@ t.test('the page of a proxy is no response: it does not end the pauses of other 
   const { api, seen, url } = await connect(t, (_request, response) => {
     response.setHeader('Content-Type', 'text/html').end('<!doctype html>\n<p>Sign in to the network\n')
   })
-  const offline = { kind: 'offline', message: 'The response broke off, or is not from an Ingest server.' }
+  const offline = { kind: 'offline', message: 'The response was interrupted, or is not from an Ingest server.' }
   await t.rejects(api.json(url), offline)
   await t.rejects(api.body(url, parseEventLines), offline)
   t.strictSame(seen, ['offline', 'offline'])

@@ -5,9 +5,9 @@ import { createHeatEvents } from '../page/heat/heat-events.ts'
 import { listMembers } from '../page/heat/members.ts'
 import { axisOf, findPairs } from '../page/heat/pairs.ts'
 import { findParts, footprintsOf } from '../page/heat/parts.ts'
-import { formatPointer, parsePointer, resolvePointer } from '../page/heat/pointer.ts'
 import { colorAt, fraction, legendCounts, niceStep, ticks } from '../page/heat/scale.ts'
 import { boxOf, fit, pan, zoom } from '../page/heat/viewport.ts'
+import { formatPointer, parsePointer, resolvePointer } from '../page/json-pointer.ts'
 
 const everything = { across: '/x', down: '/z', from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
 
@@ -212,7 +212,7 @@ t.test('parts are found by their positions and sizes, however they are spelled',
   const parts = findParts({ areas: [{ deep: { parts: spelled } }], names: ['a'], heights: [1, 2, 3], none: null })
   t.equal(parts.length, spelled.length)
   for (let i = 0; i < parts.length; i++) {
-    t.strictSame([...parts.middles.slice(3 * i, 3 * i + 3)], middle)
+    t.strictSame([...parts.centers.slice(3 * i, 3 * i + 3)], middle)
     t.strictSame([...parts.sizes.slice(3 * i, 3 * i + 3)], size)
   }
   t.equal(findParts([{ position: middle }, { size }, { position: 'here', size: 'big' }, 7]).length, 0)

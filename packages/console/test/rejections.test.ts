@@ -1,8 +1,8 @@
 import t from 'tap'
-import type { Rejected } from '../page/api/bodies.ts'
-import { isInGroup, nameRejections } from '../page/views/rejected/rejections.ts'
+import type { RecentRejection } from '../page/api/bodies.ts'
+import { isInGroup, keyRejections } from '../page/views/rejected/rejections.ts'
 
-const rejectionAt = (path: string): Rejected => ({
+const rejectionAt = (path: string): RecentRejection => ({
   receivedAt: '2026-11-20T17:51:00.250Z',
   index: 3,
   eventId: 'e-1',
@@ -21,14 +21,14 @@ t.test('an event is in the group of each of its issues, whatever the array index
   t.equal(isInGroup(rejectionAt('/a1/01'), { code: 'invalid_type', path: '/a1/01' }), true, 'names of members')
 })
 
-t.test('each event keeps its name when others arrive, also one that was sent twice within a millisecond', async (t) => {
+t.test('each event keeps its key when others arrive, also one that was sent twice within a millisecond', async (t) => {
   const older = [rejectionAt('/a'), rejectionAt('/a')]
-  const before = nameRejections(older).map(({ name }) => name)
+  const before = keyRejections(older).map(({ key }) => key)
   t.equal(new Set(before).size, 2)
-  const after = nameRejections([rejectionAt('/a'), { ...rejectionAt('/a'), index: 4 }, ...older])
-  t.equal(new Set(after.map(({ name }) => name)).size, 4)
+  const after = keyRejections([rejectionAt('/a'), { ...rejectionAt('/a'), index: 4 }, ...older])
+  t.equal(new Set(after.map(({ key }) => key)).size, 4)
   t.same(
-    after.slice(2).map(({ name }) => name),
+    after.slice(2).map(({ key }) => key),
     before,
   )
 })

@@ -18,7 +18,7 @@ export interface RouteContext {
   /** Headers of the response, even if the handler throws. */
   headers: Record<string, string>
   publicationBytesMax: number
-  /** The number of live servers; undefined if nothing in this handler depends on it. */
+  /** The number of live servers; undefined without rate limits, which alone depend on it. */
   serverCount: (() => number) | undefined
   /** Undefined for a request that is not measured, logged or traced. */
   record: ObservedRequest | undefined

@@ -40,7 +40,7 @@ export async function announce(io: Io, settings: ServeSettings, running: Announc
   if (settings.admin && !isLoopback(settings.admin.host)) {
     log.warn({ admin: admin?.url }, 'the admin listener has no TLS: let only a private network reach it')
   }
-  if (consoleUrl !== undefined && isReadable(settings)) {
+  if (consoleUrl !== undefined && isPlaintext(settings)) {
     log.warn({ console: consoleUrl }, 'the console has no TLS: keys typed into it cross the network in the clear')
   }
   await warnIfNoKeys(ingest, settings.store, log)
@@ -51,8 +51,8 @@ function consoleUrlOf(url: string): string {
   return url.startsWith('unix:') ? '/console/' : `${url}/console/`
 }
 
-/** Whether what clients send may be read on its way. */
-function isReadable({ listen, tls }: ServeSettings): boolean {
+/** Whether requests cross a network without TLS. */
+function isPlaintext({ listen, tls }: ServeSettings): boolean {
   return !tls && 'host' in listen && !isLoopback(listen.host)
 }
 

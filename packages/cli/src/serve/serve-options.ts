@@ -132,9 +132,7 @@ function limitOptions(): Option[] {
 
 function operationOptions(): Option[] {
   return [
-    new Option('--console', 'serve the console, a page for browsers, at /console/')
-      .env('INGEST_CONSOLE')
-      .default(false),
+    new Option('--console', 'serve the web console at /console/').env('INGEST_CONSOLE').default(false),
     new Option('--keep-rejected', 'keep the text of the last rejected events in memory, which may be personal data')
       .env('INGEST_KEEP_REJECTED')
       .default(false),

@@ -95,7 +95,7 @@ async function readAs<Body>(parse: (text: string) => Body, response: Response): 
   try {
     return parse(await response.text())
   } catch {
-    throw new RequestError('offline', 'The response broke off, or is not from an Ingest server.')
+    throw new RequestError('offline', 'The response was interrupted, or is not from an Ingest server.')
   }
 }
 

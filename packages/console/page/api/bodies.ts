@@ -24,7 +24,7 @@ export interface Issue {
   message: string
 }
 
-export interface Rejected {
+export interface RecentRejection {
   receivedAt: string
   index: number
   eventId: string | null
@@ -33,11 +33,11 @@ export interface Rejected {
   event?: string
 }
 
-export interface RejectedEvents {
+export interface RecentRejections {
   since: string
   total: number
   groups: (Issue & { count: number; lastAt: string })[]
-  rejected: Rejected[]
+  rejected: RecentRejection[]
 }
 
 export interface Build {

@@ -4,6 +4,15 @@ export interface Session {
   key: string
 }
 
+/** What a header can carry. */
+export const keyPattern = '[!-~]+'
+export const keyHint = 'A key has no spaces and looks like ik_…'
+
+/** The server does not say which of these it is. */
+export function explainRefusedKey(scope: string): string {
+  return `The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope ${scope}.`
+}
+
 const name = 'ingest-session'
 const writeKeyName = 'ingest-write-key'
 

@@ -1,4 +1,4 @@
-import { formatPointer, parsePointer, resolvePointer } from './pointer.ts'
+import { formatPointer, parsePointer, resolvePointer } from '../json-pointer.ts'
 
 /** The values that one member has in each event; NaN where an event lacks it or has no coordinate there. */
 export interface Column {
@@ -41,7 +41,7 @@ interface Node {
   column?: Column | undefined
 }
 
-/** `wanted` are pointers to keep whatever else there is. */
+/** Keeps the pointers in `wanted` beside the limits. */
 export function createColumns(wanted: readonly string[] = []): Columns {
   const root: Node = { tokens: [], children: new Map() }
   const columns = new Map<string, Column>()

@@ -1,4 +1,4 @@
-import { formatPointer } from './pointer.ts'
+import { formatPointer } from '../json-pointer.ts'
 
 /** One member of an event and what it holds. */
 export interface Member {

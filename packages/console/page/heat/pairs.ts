@@ -1,5 +1,5 @@
+import { formatPointer, parsePointer } from '../json-pointer.ts'
 import type { Columns } from './columns.ts'
-import { formatPointer, parsePointer } from './pointer.ts'
 
 /** Two members that may be coordinates, and how many events have a number in both. */
 export interface Pair {
@@ -42,7 +42,7 @@ export function findPairs(columns: Columns): Pair[] {
 }
 
 /** Events that have a number in both members. */
-export function countBoth(columns: Columns, across: string, down: string): number {
+function countBoth(columns: Columns, across: string, down: string): number {
   const xs = columns.get(across)?.values
   const ys = columns.get(down)?.values
   if (!xs || !ys) return 0

@@ -4,14 +4,14 @@ import type { Box } from './viewport.ts'
 /** An axis of the map: x, y (up) or z. */
 export type Axis = 0 | 1 | 2
 
-/** The parts of a map, by their middles, sizes and turns. */
+/** The parts of a map, by their centers, sizes and rotations. */
 export interface Parts {
   length: number
   /** Three numbers a part; NaN for the third axis of a flat map. */
-  middles: Float32Array
+  centers: Float32Array
   sizes: Float32Array
   /** Radians about the vertical axis, counterclockwise from above. */
-  turns: Float32Array
+  rotations: Float32Array
   /** Whether there are more than were looked at. */
   isCut: boolean
 }
@@ -40,9 +40,9 @@ export function findParts(map: unknown): Parts {
 }
 
 function createPartList() {
-  let middles = new Float32Array(3 * 1_024)
+  let centers = new Float32Array(3 * 1_024)
   let sizes = new Float32Array(3 * 1_024)
-  let turns = new Float32Array(1_024)
+  let rotations = new Float32Array(1_024)
   let length = 0
   return {
     get length() {
@@ -52,17 +52,17 @@ function createPartList() {
       const size = sizeOf(members)
       const position = size && positionOf(members, size)
       if (!position) return
-      if (length === turns.length) {
-        middles = doubled(middles)
+      if (length === rotations.length) {
+        centers = doubled(centers)
         sizes = doubled(sizes)
-        turns = doubled(turns)
+        rotations = doubled(rotations)
       }
-      middles.set(position, 3 * length)
+      centers.set(position, 3 * length)
       sizes.set(size, 3 * length)
-      turns[length] = turnOf(members)
+      rotations[length] = rotationOf(members)
       length++
     },
-    end: (isCut: boolean): Parts => ({ length, middles, sizes, turns, isCut }),
+    end: (isCut: boolean): Parts => ({ length, centers, sizes, rotations, isCut }),
   }
 }
 
@@ -115,13 +115,13 @@ function vectorOf(value: unknown): Vector | undefined {
   return [X, isCoordinate(Y) ? Y : 0, isCoordinate(Z) ? Z : Number.NaN]
 }
 
-/** Of a plain turn in degrees, or of the matrix of a CFrame. */
-function turnOf(members: Members): number {
+/** From an angle in degrees, or from the matrix of a CFrame. */
+function rotationOf(members: Members): number {
   const { rotation = members.Rotation ?? members.orientation ?? members.Orientation, rotationY } = members
   const cframe = members.cframe ?? members.CFrame
   if (Array.isArray(cframe) && cframe.length === 12) return Math.atan2(Number(cframe[5]), Number(cframe[11]))
-  const turn = rotationY ?? (isCoordinate(rotation) ? rotation : vectorOf(rotation)?.[1])
-  return isCoordinate(turn) ? (turn * Math.PI) / 180 : 0
+  const degrees = rotationY ?? (isCoordinate(rotation) ? rotation : vectorOf(rotation)?.[1])
+  return isCoordinate(degrees) ? (degrees * Math.PI) / 180 : 0
 }
 
 /** The parts as seen along the third axis: four corners each. */
@@ -135,7 +135,7 @@ export interface Footprints {
 
 /** The largest parts, the largest first, as seen with these axes across and down. */
 export function footprintsOf(parts: Parts, across: Axis, down: Axis, limit: number): Footprints {
-  const isFlat = (i: number) => Number.isNaN(parts.middles[3 * i + 2] as number)
+  const isFlat = (i: number) => Number.isNaN(parts.centers[3 * i + 2] as number)
   // a flat map has x and y alone, whatever its events call them
   const axes = (i: number): [Axis, Axis] => (isFlat(i) ? [0, 1] : [across, down])
   const areas = new Float64Array(parts.length)
@@ -149,14 +149,14 @@ export function footprintsOf(parts: Parts, across: Axis, down: Axis, limit: numb
   const isFromAbove = across + down === 2 && across !== down
   for (const [at, i] of shown.entries()) {
     const [a, d] = axes(i)
-    // a turn about the vertical axis shows from above alone
-    const turn = isFromAbove ? (parts.turns[i] as number) * (across === 0 ? 1 : -1) : 0
+    // a rotation about the vertical axis shows from above alone
+    const rotation = isFromAbove ? (parts.rotations[i] as number) * (across === 0 ? 1 : -1) : 0
     setCorners(corners.subarray(8 * at, 8 * at + 8), {
-      x: parts.middles[3 * i + a] as number,
-      y: parts.middles[3 * i + d] as number,
+      x: parts.centers[3 * i + a] as number,
+      y: parts.centers[3 * i + d] as number,
       halfWidth: (parts.sizes[3 * i + a] as number) / 2 || 0,
       halfHeight: (parts.sizes[3 * i + d] as number) / 2 || 0,
-      turn,
+      rotation,
     })
   }
   return { length: shown.length, corners, box: boxAround(corners) }
@@ -167,14 +167,14 @@ interface Rectangle {
   y: number
   halfWidth: number
   halfHeight: number
-  turn: number
+  rotation: number
 }
 
 const signs = [-1, -1, 1, -1, 1, 1, -1, 1] as const
 
-function setCorners(corners: Float32Array, { x, y, halfWidth, halfHeight, turn }: Rectangle): void {
-  const cosine = Math.cos(turn)
-  const sine = Math.sin(turn)
+function setCorners(corners: Float32Array, { x, y, halfWidth, halfHeight, rotation }: Rectangle): void {
+  const cosine = Math.cos(rotation)
+  const sine = Math.sin(rotation)
   for (let i = 0; i < 8; i += 2) {
     const dx = (signs[i] as number) * halfWidth
     const dy = (signs[i + 1] as number) * halfHeight

@@ -24,7 +24,7 @@ export function fraction(count: number, max: number, kind: ScaleKind): number {
   return kind === 'log' ? Math.log(count) / Math.log(max) : (count - 1) / (max - 1)
 }
 
-/** The counts that a legend names: 1, the greatest, and round ones between that leave room for both. */
+/** The counts that a legend names: 1, the greatest, and round ones between that leave space for both. */
 export function legendCounts(max: number, kind: ScaleKind): number[] {
   if (max <= 1) return [1]
   const between =

@@ -2,7 +2,7 @@ import { useMemo } from 'preact/hooks'
 import { indentJson, joinTokens } from '../json-text.ts'
 import './json-text.css'
 
-/** So many elements appear without a noticeable pause; a longer text appears without colours. */
+/** More elements take a noticeable pause to render: a longer text has no colours. */
 const colouredTokensMax = 4_000
 
 /** JSON, indented and coloured; what is spelled stays as it is. */

@@ -12,7 +12,7 @@ export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed
 }
 
 /** What a failure means and what to do. `what` completes "This server does not …". */
-export function Failure({ error, what = 'have this' }: { error: RequestError; what?: string }) {
+export function Failure({ error, what = 'support this' }: { error: RequestError; what?: string }) {
   return <Notice kind="failed">{explain(error, what)}</Notice>
 }
 
@@ -25,7 +25,7 @@ function explain({ kind, message, problem, retryAfterMs }: RequestError, what: s
     case 'unavailable':
       return `${problem.title ?? 'Unavailable'}: ${message} Trying again.`
     case 'limited':
-      return `The project's limit for reads is used up. Trying again${retryAfterMs ? ` in ${Math.ceil(retryAfterMs / 1000)} s` : ''}.`
+      return `The read rate limit of the project is reached. Trying again${retryAfterMs ? ` in ${Math.ceil(retryAfterMs / 1000)} s` : ''}.`
     case 'unauthorized':
       return 'The key was refused.'
     default:

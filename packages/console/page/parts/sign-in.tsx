@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { createApi } from '../api/api.ts'
 import { RequestError } from '../api/request-error.ts'
-import type { Session } from '../api/session.ts'
+import { explainRefusedKey, keyHint, keyPattern, type Session } from '../api/session.ts'
 
 export interface SignInProps {
   projectId: string
@@ -70,18 +70,13 @@ export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
 }
 
 function checkSession({ projectId, key }: Session): string | undefined {
-  if (!/^[\w.-]{1,64}$/.test(projectId)) return 'A project id is 1 to 64 of A-Z a-z 0-9 . _ -'
-  // what a header cannot carry
-  if (!/^[\x21-\x7e]+$/.test(key)) return 'A key has no spaces and looks like ik_…'
+  if (!/^[\w.-]{1,64}$/.test(projectId)) return 'A project id has 1 to 64 characters: A-Z a-z 0-9 . _ -'
+  if (!new RegExp(`^${keyPattern}$`).test(key)) return keyHint
   return undefined
 }
 
-/** The server does not say which of these it is. */
-export const refusedKey =
-  'The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope read.'
-
 function explainRefusal({ kind, message }: RequestError): string {
-  if (kind === 'unauthorized') return refusedKey
-  if (kind === 'unsupported') return 'There is no Ingest server beside this console.'
+  if (kind === 'unauthorized') return explainRefusedKey('read')
+  if (kind === 'unsupported') return 'There is no Ingest API at this address.'
   return message
 }

@@ -26,7 +26,7 @@ export function NowView() {
   return (
     <div class="now">
       <HealthNotice health={health} />
-      {failure && <Failure error={failure} what="have statistics" />}
+      {failure && <Failure error={failure} what="return statistics" />}
       {!stats.data && !stats.error && <Notice kind="loading">Loading…</Notice>}
       {isEmpty && <NoEvents />}
       {stats.data && !isEmpty && (
@@ -41,7 +41,7 @@ export function NowView() {
   )
 }
 
-/** What waits with backoff for a server that was not ready goes on at once. */
+/** Retries at once when the server becomes ready, instead of after the backoff. */
 function useRetryWhenReady(isReady: boolean): void {
   const connection = useConnection()
   const wasReady = useRef(isReady)
@@ -51,7 +51,7 @@ function useRetryWhenReady(isReady: boolean): void {
   }, [isReady])
 }
 
-/** Neither the banner of the page, nor the health, nor the section itself says it. */
+/** Whether neither the banner of the page, nor the health, nor the section itself reports it. */
 function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
   return kind !== 'offline' && kind !== 'unsupported' && (kind !== 'unavailable' || isReady)
 }
@@ -64,8 +64,8 @@ function hasMinutes(activity: Activity | undefined, isEmpty: boolean): boolean {
 function NoEvents() {
   return (
     <Notice kind="empty">
-      No event is stored in this project yet. <a href={formatAddress(['try'])}>Try it</a>: paste a batch, and see what
-      the server responds. This page shows the first event within seconds.
+      No event is stored in this project yet. <a href={formatAddress(['try'])}>Send one</a>: it appears here within
+      seconds.
     </Notice>
   )
 }

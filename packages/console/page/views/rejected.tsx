@@ -1,14 +1,15 @@
 import { useCallback, useMemo, useRef } from 'preact/hooks'
 import { type Address, formatAddress } from '../address.ts'
 import type { Api } from '../api/api.ts'
-import type { Activity, RejectedEvents } from '../api/bodies.ts'
+import type { Activity, RecentRejections } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { formatCount, formatCountOf, timeZone } from '../format.ts'
+import { formatPath } from '../parts/issue-name.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { Time } from '../parts/time.tsx'
 import { IssueGroups } from './rejected/issue-groups.tsx'
 import { RejectionList } from './rejected/rejection-list.tsx'
-import { formatPath, type GroupName, isInGroup, nameRejections } from './rejected/rejections.ts'
+import { type GroupName, isInGroup, keyRejections } from './rejected/rejections.ts'
 
 const pollMs = 5_000
 const serversMs = 60_000
@@ -22,7 +23,7 @@ export function RejectedView({ address: { query } }: { address: Address }) {
   const path = query.get('path') ?? ''
   const group = useMemo(() => (code === null ? undefined : { code, path }), [code, path])
   return (
-    <Content loaded={loaded} what="keep rejected events">
+    <Content loaded={loaded} what="list rejected events">
       {(body) => (
         <>
           <OneOfServers />
@@ -33,13 +34,13 @@ export function RejectedView({ address: { query } }: { address: Address }) {
   )
 }
 
-function loadRejected(api: Api, signal: AbortSignal): Promise<RejectedEvents> {
-  return api.json<RejectedEvents>('v1/rejected', { query: { limit }, signal })
+function loadRejected(api: Api, signal: AbortSignal): Promise<RecentRejections> {
+  return api.json<RecentRejections>('v1/rejected', { query: { limit }, signal })
 }
 
 /** Returns the body of before if nothing was rejected since, so that nothing is rendered again. */
 function useUnchanged(load: typeof loadRejected): typeof loadRejected {
-  const before = useRef<RejectedEvents>(undefined)
+  const before = useRef<RecentRejections>(undefined)
   return useCallback(async (api, signal) => {
     const body = await load(api, signal)
     const { current } = before
@@ -51,7 +52,7 @@ function useUnchanged(load: typeof loadRejected): typeof loadRejected {
 function NoneRejected({ since }: { since: string }) {
   return (
     <Notice kind="empty">
-      Nothing was rejected since <Time at={since} />: every event that this server process received was valid.
+      Nothing was rejected since <Time at={since} /> by the server process that responds.
     </Notice>
   )
 }
@@ -68,20 +69,17 @@ function OneOfServers() {
   )
 }
 
-function RejectedOf({ body, group }: { body: RejectedEvents; group: GroupName | undefined }) {
-  const named = useMemo(() => nameRejections(body.rejected), [body])
-  const shown = useMemo(
-    () => (group ? named.filter((each) => isInGroup(each.rejection, group)) : named),
-    [named, group],
-  )
+function RejectedOf({ body, group }: { body: RecentRejections; group: GroupName | undefined }) {
+  const all = useMemo(() => keyRejections(body.rejected), [body])
+  const shown = useMemo(() => (group ? all.filter((each) => isInGroup(each.rejection, group)) : all), [all, group])
   const groups = useMemo(() => <IssueGroups groups={body.groups} chosen={group} />, [body, group])
   const list = useMemo(() => <RejectionList key={group && formatAddress([], group)} rejections={shown} />, [shown])
   return (
     <>
       <p class="hint">
-        {formatCount(body.total)} rejected since <Time at={body.since} />
-        {named.length < body.total && `, of which the last ${formatCount(named.length)} are kept`}: in the memory of the
-        server process that responds, until it ends. Time zone: {timeZone()}.
+        {formatCount(body.total)} rejected since <Time at={body.since} />.{' '}
+        {all.length < body.total ? `The last ${formatCount(all.length)}` : 'They'} are kept in the memory of the server
+        process that responds, until it exits. Time zone: {timeZone()}.
       </p>
       <section aria-labelledby="groups">
         <h2 id="groups">By issue</h2>

@@ -1,6 +1,6 @@
 import { useId, useState } from 'preact/hooks'
 import { apiUrl } from '../api/api.ts'
-import { loadWriteKey, saveWriteKey } from '../api/session.ts'
+import { keyHint, keyPattern, loadWriteKey, saveWriteKey } from '../api/session.ts'
 import { useApi } from '../api/use-api.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
 import { Notice } from '../parts/notice.tsx'
@@ -10,21 +10,21 @@ import { batchPath, sendBatch } from './try/send-batch.ts'
 import { SentBatch, type SentBatchProps } from './try/sent-batch.tsx'
 import './try/try.css'
 
-type Outcome = SentBatchProps | 'sending' | 'no response' | undefined
+type Attempt = SentBatchProps | 'sending' | 'no response' | undefined
 
 /** Sends a batch with a key of its own and shows the exact response. */
 export function TryView() {
   const { projectId } = useApi().session
   const [body, setBody] = useState(() => sampleBatch(projectId))
-  const [outcome, setOutcome] = useState<Outcome>()
+  const [attempt, setAttempt] = useState<Attempt>()
 
   async function submit(key: string): Promise<void> {
     saveWriteKey(key)
-    setOutcome('sending')
+    setAttempt('sending')
     try {
-      setOutcome({ sent: body, projectId, response: await sendBatch({ projectId, key }, body) })
+      setAttempt({ sent: body, projectId, response: await sendBatch({ projectId, key }, body) })
     } catch {
-      setOutcome('no response')
+      setAttempt('no response')
     }
   }
 
@@ -32,25 +32,25 @@ export function TryView() {
     <div class="try">
       <div>
         <p class="muted">
-          What is accepted here is stored in project {projectId} for good. An event with a buildId freezes that build.
+          Accepted events are stored in project {projectId} permanently. An event with a buildId freezes that build.
         </p>
         <BatchForm
           body={body}
-          isSending={outcome === 'sending'}
+          isSending={attempt === 'sending'}
           onBody={setBody}
           onNewSample={() => setBody(sampleBatch(projectId))}
           onSend={submit}
         />
       </div>
-      <section class="response" aria-label="Response" aria-busy={outcome === 'sending'}>
-        {outcome === undefined && <Notice kind="empty">The response appears here.</Notice>}
-        {outcome === 'sending' && <Notice kind="loading">Sending…</Notice>}
-        {outcome === 'no response' && (
+      <section class="response" aria-label="Response" aria-busy={attempt === 'sending'}>
+        {attempt === undefined && <Notice kind="empty">The response appears here.</Notice>}
+        {attempt === 'sending' && <Notice kind="loading">Sending…</Notice>}
+        {attempt === 'no response' && (
           <Notice kind="failed">
-            No response: the events may be stored or not. Send the same batch again; that is safe.
+            No response: the events may or may not be stored. Send the same batch again: a retry is safe.
           </Notice>
         )}
-        {typeof outcome === 'object' && <SentBatch {...outcome} />}
+        {typeof attempt === 'object' && <SentBatch {...attempt} />}
       </section>
       <Curl command={curlCommand(apiUrl(batchPath), projectId, body)} />
     </div>
@@ -90,7 +90,7 @@ function BatchForm({ body, isSending, onBody, onNewSample, onSend }: BatchFormPr
         />
       </label>
       <p id={problemId} class="batch-problem" role="status">
-        {problem && `${problem} It can be sent all the same.`}
+        {problem && `${problem} You can still send it.`}
       </p>
       <label>
         Key with the scope events:write
@@ -98,8 +98,8 @@ function BatchForm({ body, isSending, onBody, onNewSample, onSend }: BatchFormPr
           name="write-key"
           type="password"
           required
-          pattern="\s*[!-~]+\s*"
-          title="A key has no spaces and looks like ik_…"
+          pattern={`\\s*${keyPattern}\\s*`}
+          title={keyHint}
           defaultValue={loadWriteKey()}
           autocomplete="off"
           spellcheck={false}

@@ -32,9 +32,9 @@ export function WhereView({ address }: { address: Address }) {
           <>
             <div class="controls">{buildChoice}</div>
             <Notice kind="empty">
-              This build is open: no event names it yet.{' '}
+              This build is open: it has no events yet.{' '}
               <button type="button" onClick={builds.reload}>
-                Look again
+                Check again
               </button>
             </Notice>
           </>

@@ -22,7 +22,7 @@ export interface Extent {
 export const quote = 0x22
 export const openBrace = 0x7b
 export const openBracket = 0x5b
-export const minus = 0x2d
+const minus = 0x2d
 const backslash = 0x5c
 const comma = 0x2c
 const colon = 0x3a

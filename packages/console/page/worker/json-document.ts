@@ -1,3 +1,4 @@
+import { formatPointer, parsePointer } from '../json-pointer.ts'
 import {
   closing,
   cutString,
@@ -58,8 +59,8 @@ export interface JsonDocument {
 export const sliceLength = 100
 const nameCharactersMax = 100
 const textCharactersMax = 200
-/** So many characters of one string are shown at most. */
-export const textCharactersLimit = 100_000
+/** The most characters that are shown of one string. */
+const textCharactersLimit = 100_000
 const largeBytes = 65_536
 
 /**
@@ -214,18 +215,18 @@ function readName(document: JsonDocument, at: number): string {
 
 /** The JSON Pointer (RFC 6901) of a value. */
 export function readPointer(document: JsonDocument, steps: readonly JsonStep[]): string {
-  const tokens = steps.map(({ index, nameAt }) => (nameAt === undefined ? String(index) : readName(document, nameAt)))
-  return tokens.map((token) => `/${token.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
+  const tokenOf = ({ index, nameAt }: JsonStep) => (nameAt === undefined ? String(index) : readName(document, nameAt))
+  return formatPointer(steps.map(tokenOf))
 }
 
 /** The positions of the members and elements on the way to the value of a JSON Pointer; undefined if it has none. */
 export function findPointer(document: JsonDocument, pointer: string): number[] | undefined {
-  if (pointer !== '' && !pointer.startsWith('/')) return undefined
-  const tokens = pointer.split('/').slice(1)
+  const tokens = parsePointer(pointer)
+  if (!tokens) return undefined
   const path: number[] = []
   let at = document.root
   for (const token of tokens) {
-    const child = findChild(document, at, token.replaceAll('~1', '/').replaceAll('~0', '~'))
+    const child = findChild(document, at, token)
     if (!child) return undefined
     path.push(child.index)
     at = child.at

@@ -6,7 +6,7 @@ export interface LoadProgress {
   total: number
 }
 
-/** So long no byte may arrive before the connection counts as broken. */
+/** A response without a byte for this long counts as interrupted. */
 const stallMs = 30_000
 const progressBytes = 1 << 20
 
@@ -35,11 +35,11 @@ export async function readBody(
       }
     }
   } catch {
-    // what is missing says it
+    // the length tells whether the body is complete
   }
   signal.throwIfAborted()
   if (loaded === total) return
-  const failure = new RequestError('offline', 'The response broke off.')
+  const failure = new RequestError('offline', 'The response was interrupted.')
   api.observer.onError?.(failure)
   throw failure
 }

@@ -3,8 +3,8 @@ import { useApi } from '../api/use-api.ts'
 import { type CallWorker, createWorkerClient, type WorkerPort } from './call-worker.ts'
 
 /**
- * The worker of this component: it starts with the first call, and ends with the component or the session. Then all that
- * it holds is free again. Use it once a view.
+ * The worker of this component: it starts with the first call, and ends with the component or the session. That frees
+ * its memory. Use it once per view.
  */
 export function useWorker(): CallWorker {
   const api = useApi()

@@ -15,8 +15,8 @@ import type { CallContext } from './call-context.ts'
 import { fetchMapBytes, type MapVersion } from './map-calls.ts'
 import type { LoadProgress } from './read-body.ts'
 
-/** The events to read. A reading with another number starts over. */
-export interface Reading {
+/** The events to read. A request with another number starts over. */
+export interface ReadRequest {
   number: number
   buildId: string
   /** RFC 3339; the build has no event before. */
@@ -63,8 +63,8 @@ export function createWhereCalls() {
   let footprints: Footprints | undefined
 
   return {
-    /** Reads one response behind what was read before, and describes everything read so far. */
-    whereRead: async (asked: Reading, context: CallContext): Promise<ReadProgress> => {
+    /** Reads the next response, and describes everything read so far. */
+    whereRead: async (asked: ReadRequest, context: CallContext): Promise<ReadProgress> => {
       if (reading?.number !== asked.number) {
         const events = createHeatEvents(asked.wanted)
         reading = { number: asked.number, events, cursor: undefined, until: undefined }
@@ -111,7 +111,7 @@ export function createWhereCalls() {
 }
 
 /** Whether the end was reached. Events stay read if the response breaks off. */
-async function readResponse(state: ReadingState, { buildId, from }: Reading, { api, signal }: CallContext) {
+async function readResponse(state: ReadingState, { buildId, from }: ReadRequest, { api, signal }: CallContext) {
   const before = state.cursor
   const query = { buildId, from, after: before, to: state.until, limit: perResponse }
   const response = await api.fetch('v1/events', { query, signal })
@@ -126,7 +126,7 @@ async function readResponse(state: ReadingState, { buildId, from }: Reading, { a
     }
   } catch {
     signal.throwIfAborted()
-    throw new RequestError('offline', 'The response broke off.')
+    throw new RequestError('offline', 'The response was interrupted.')
   }
   return state.cursor === before
 }

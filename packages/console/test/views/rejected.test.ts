@@ -84,9 +84,9 @@ browserTest('of a thousand events a hundred are shown at first; a hint says how 
   const { page } = await openPage({ url: `${url}#/rejected`, key })
   await waitForText(page, '--keep-rejected')
   await waitForText(page, '1,100 rejected since')
-  await waitForText(page, 'the last 1,000 are kept')
+  await waitForText(page, 'The last 1,000 are kept')
   t.equal((await page.$$(rows)).length, 100)
-  await page.locator('::-p-aria(Show 100 more of 900)').click()
+  await page.locator('::-p-aria(Show 100 more (900 left))').click()
   await page.waitForSelector(`${rows}:nth-child(200)`)
 })
 
@@ -112,5 +112,5 @@ browserTest('a server without the route is of another version', async (_t, openP
     return request.respond({ status: 404, body: '{"code":"not-found"}' })
   })
   await page.goto(`${url}#/rejected`)
-  await waitForText(page, 'This server does not keep rejected events: it is of another version')
+  await waitForText(page, 'This server does not list rejected events: it is of another version')
 })

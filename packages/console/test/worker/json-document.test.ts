@@ -146,6 +146,7 @@ t.test('JSON Pointers lead to values and back', async (t) => {
   for (const pointer of ['a', '/b', '/a/2', '/a/01', '/a/-', '/a/1/b', '/ef/x', '//1']) {
     t.equal(findPointer(document, pointer), undefined, pointer)
   }
+  t.equal(findPointer(open('{"~2":1}'), '/~2'), undefined, 'no JSON Pointer')
 })
 
 t.test('any depth is read', async (t) => {

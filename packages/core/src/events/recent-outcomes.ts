@@ -42,13 +42,13 @@ export interface RejectionGroup {
   lastAt: number
 }
 
-/** The rejected events of a project that one process remembers. */
+/** The last rejected events of a project, in the memory of one process. */
 export interface RecentRejections {
   /** Since when it has counted, in milliseconds since 1970. */
   since: number
-  /** The events rejected since then, remembered or not. */
+  /** The events rejected since then, in memory or not. */
   total: number
-  /** The 100 most frequent issues of all that are remembered, most frequent first. */
+  /** The 100 most frequent issues of all in memory, most frequent first. */
   groups: RejectionGroup[]
   /** Newest first. */
   rejected: RecentRejection[]
@@ -64,15 +64,15 @@ export interface RecentOutcomesReader {
   /** Outcomes by minute. */
   getActivity(): Promise<Activity>
   /**
-   * The last rejected events, at most 1,000 and 1 MiB of them. Of all projects together 32 MiB are remembered: the one
-   * that sent nothing for the longest time is forgotten first.
+   * The last rejected events, at most 1,000 and 1 MiB of them. All projects together have 32 MiB: the least recently
+   * used are dropped first.
    *
    * @throws {IngestError} `invalid-argument`
    */
   listRejected(options?: RejectedOptions): Promise<RecentRejections>
 }
 
-/** Counts the outcomes of batches and remembers rejected events, by project. */
+/** Counts the outcomes of batches and keeps rejected events in memory, by project. */
 export interface RecentOutcomes {
   /** Copies the bytes of rejected events, if they are kept: the body may be transferred to another thread. */
   copyEvents(body: Uint8Array, slices: readonly Slice[]): RejectedCopies
@@ -84,7 +84,7 @@ export interface RecentOutcomes {
 /** The bytes of each rejected event of a batch; empty if they are not kept. */
 export type RejectedCopies = readonly Uint8Array[]
 
-/** How much is remembered. */
+/** How much is kept in memory. */
 export interface RecentOutcomesBounds {
   projectEventsMax: number
   /** Of rejected events. */
@@ -168,7 +168,7 @@ export function createRecentOutcomes({
   }
 }
 
-/** What is remembered of one project. */
+/** What is in memory of one project. */
 interface Recent {
   since: number
   /** By the minute modulo 60, so that a clock that goes backwards needs no care. */
@@ -187,24 +187,24 @@ interface KeptRejection {
 }
 
 interface RecentProjects {
-  /** What is remembered of a project, which may be nothing. */
+  /** What is in memory of a project, which may be nothing. */
   find(projectId: string): Recent
-  /** Makes the project the one that sent last. */
+  /** Makes the project the most recently used. */
   touch(projectId: string): Recent
-  /** Adds to the size of all projects, and forgets some beyond the limit. */
+  /** Adds to the size of all projects, and drops the least recently used beyond the limit. */
   addBytes(bytes: number, time: number): void
 }
 
 function createRecentProjects(bytesMax: number, startedAt: number): RecentProjects {
-  /** The one that sent nothing for the longest time first. */
+  /** The least recently used first. */
   const recentByProject = new Map<string, Recent>()
   let newest: Recent | undefined
   let bytesTotal = 0
-  /** When a project was forgotten last: of a project that is not remembered, nothing is known of the time before. */
-  let forgottenAt = startedAt
+  /** When a project was last dropped: what was counted before may be missing for any project that is not in memory. */
+  let droppedAt = startedAt
 
   function find(projectId: string): Recent {
-    return recentByProject.get(projectId) ?? { since: forgottenAt, minutes: [], total: 0, kept: [], bytes: 0 }
+    return recentByProject.get(projectId) ?? { since: droppedAt, minutes: [], total: 0, kept: [], bytes: 0 }
   }
 
   return {
@@ -226,7 +226,7 @@ function createRecentProjects(bytesMax: number, startedAt: number): RecentProjec
         if (bytesTotal <= bytesMax || recent === newest) return
         recentByProject.delete(projectId)
         bytesTotal -= projectBytes + recent.bytes
-        forgottenAt = time
+        droppedAt = time
       }
     },
   }

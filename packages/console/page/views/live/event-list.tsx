@@ -2,8 +2,8 @@ import type { RefObject } from 'preact'
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { formatTimeMs, timeZone } from '../../format.ts'
 import { summarizeMembers } from '../../json-text.ts'
+import { rowAfterKey, scrollToRow, visibleRows } from '../../parts/visible-rows.ts'
 import type { HeldEvent } from './held-events.ts'
-import { rowAfterKey, scrollToRow, visibleRows } from './visible-rows.ts'
 
 /** As in live.css. */
 const rowHeight = 32
@@ -45,15 +45,7 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
 
   return (
     <div class="event-list">
-      <div class="event-row head" aria-hidden="true">
-        <span title={`Time zone: ${timeZone()}`}>
-          Received <span class="zone">({timeZone()})</span>
-        </span>
-        <span>Type</span>
-        <span class="build">Build</span>
-        <span class="id">Event id</span>
-        <span class="rest">Members</span>
-      </div>
+      <Head />
       {scrollTop > 0 && (
         <button type="button" class="newer" onClick={() => list.current?.scrollTo({ top: 0 })}>
           ↑ Newest
@@ -88,6 +80,20 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
           ))}
         </div>
       </div>
+    </div>
+  )
+}
+
+function Head() {
+  return (
+    <div class="event-row head" aria-hidden="true">
+      <span title={`Time zone: ${timeZone()}`}>
+        Received <span class="zone">({timeZone()})</span>
+      </span>
+      <span>Type</span>
+      <span class="build">Build</span>
+      <span class="id">Event id</span>
+      <span class="rest">Members</span>
     </div>
   )
 }

@@ -5,17 +5,17 @@ import { RequestError } from '../../api/request-error.ts'
 
 /** Seconds that the server may hold a response. */
 export const waitSeconds = 25
-/** So many full responses in a row mean that the page falls behind. */
+/** After this many full responses in a row, the page counts as behind. */
 const fullInRowMax = 2
 const requestIntervalMs = 500
 /** Limits of one response: the first, and those that follow from the size of its events. */
 const firstLimit = 100
 const limitMax = 500
 const limitMin = 20
-/** A burst of as many events is shown as a whole. */
+/** Bursts of up to this many events are shown completely. */
 export const burstMax = (fullInRowMax - 1) * limitMax
 const responseCharsAim = 4 * 2 ** 20
-/** The beginning looks so far before the last event, until it finds enough. */
+/** How far before the last event the first requests look, one after the other, until they find enough. */
 const spansMs = [50, 250, 1_000, 10_000, 120_000, 1_200_000, 4 * 3_600_000, 48 * 3_600_000, 480 * 3_600_000]
 const enoughEvents = 50
 /** Rates and the sampling are those of the last seconds. */

@@ -65,7 +65,7 @@ function nameOf(value: unknown): string {
 export interface EventFilter {
   type?: string | undefined
   buildId?: string | undefined
-  /** Anywhere in the text of the event, whatever the case. */
+  /** Anywhere in the text of the event, ignoring case. */
   text: string
 }
 

@@ -31,8 +31,8 @@ export function StreamState({ following: { follower, isPaused, setPaused } }: { 
         </strong>
         {isPaused ? (
           <span class="muted">
-            The stream continues. Resuming goes on here, or at its end if more than {formatCount(burstMax)} events are
-            behind.
+            Events are still stored. Resume continues from here, or from the newest events if more than{' '}
+            {formatCount(burstMax)} came in.
           </span>
         ) : (
           <>
@@ -45,7 +45,7 @@ export function StreamState({ following: { follower, isPaused, setPaused } }: { 
       </div>
       {refusedAt !== undefined && (
         <Notice kind="empty">
-          The server refused the cursor at <Time at={refusedAt} />, as after a restored backup. The page went on with
+          The server refused the cursor at <Time at={refusedAt} />, as after a restored backup. The page continued with
           the newest events: some may be missing, others appear twice.
         </Notice>
       )}

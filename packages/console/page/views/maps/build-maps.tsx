@@ -2,19 +2,19 @@ import { formatAddress } from '../../address.ts'
 import type { MapPage, MapStatus } from '../../api/bodies.ts'
 import { formatBytes } from '../../format.ts'
 import { Time } from '../../parts/time.tsx'
-import { MapState } from './map-contents.tsx'
+import { Breadcrumbs } from './breadcrumbs.tsx'
+import { MapState } from './map-status.tsx'
 import { PagedTable } from './paged-table.tsx'
 import { PublishHint } from './publish-hint.tsx'
-import { Trail } from './trail.tsx'
 
 /** The maps of one build. */
 export function BuildMaps({ buildId }: { buildId: string }) {
   return (
     <>
-      <Trail buildId={buildId} />
+      <Breadcrumbs buildId={buildId} />
       <h2>Maps of build {buildId}</h2>
       <p>
-        <a href={formatAddress(['where'], { build: buildId })}>Where its events happen</a>
+        <a href={formatAddress(['where'], { build: buildId })}>Where it happens</a>
       </p>
       <PagedTable
         caption="Maps in the byte order of their places"

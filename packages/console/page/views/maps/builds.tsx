@@ -32,7 +32,7 @@ export function Builds() {
         }}
         empty={
           <>
-            <p>No build yet: a build appears with its first event or its first map.</p>
+            <p>No builds yet: a build appears with its first event or its first map.</p>
             <PublishHint />
           </>
         }

@@ -16,13 +16,13 @@ const extensions = new Map(
 )
 
 /** Whether a content type is JSON, with parameters or without: `application/json`, `application/geo+json`. */
-export function isJson(contentType: string): boolean {
+export function isJsonType(contentType: string): boolean {
   return /^(application|text)\/([\w.-]+\+)?json$/.test(mediaType(contentType))
 }
 
 /** `2026.11.20-920587237.json`: what file systems do not allow in a name becomes `_`. */
 export function fileNameOf({ buildId, placeId, contentType }: Record<'buildId' | 'placeId' | 'contentType', string>) {
-  const extension = extensions.get(mediaType(contentType)) ?? (isJson(contentType) ? 'json' : 'bin')
+  const extension = extensions.get(mediaType(contentType)) ?? (isJsonType(contentType) ? 'json' : 'bin')
   const name = `${buildId}-${placeId}`.replace(/[\p{C}\s<>:"/\\|?*]/gu, '_').replace(/^\.+/, '_')
   // file systems limit names to 255 bytes
   return `${[...name].slice(0, 60).join('')}.${extension}`

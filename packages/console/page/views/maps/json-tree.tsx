@@ -3,6 +3,7 @@ import { RequestError } from '../../api/request-error.ts'
 import { formatBytes, formatCount } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
 import '../../parts/json-text.css'
+import { scrollToRow, visibleRows } from '../../parts/visible-rows.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { type JsonValue, sliceLength } from '../../worker/json-document.ts'
 import { describeCount, nameText, valueText } from './json-row.ts'
@@ -10,8 +11,6 @@ import { JsonValueDetails } from './json-value-details.tsx'
 import { createTree, isBranch, type Row, type Tree } from './tree.ts'
 
 const rowHeight = 26
-/** Rows above and below what is visible, so that scrolling does not uncover blank space at once. */
-const rowsBeyond = 8
 
 /** A JSON document of any size as a tree: only the rows in sight are in the page, the rest stays in the worker. */
 export function JsonTree({ root, callWorker }: { root: JsonValue; callWorker: CallWorker }) {
@@ -64,13 +63,17 @@ function PointerForm({ tree, callWorker }: { tree: Tree; callWorker: CallWorker 
 
 function TreeRows({ tree }: { tree: Tree }) {
   const box = useRef<HTMLDivElement>(null)
-  const { top, height } = useViewport(box)
+  const { scrollTop, height } = useScroll(box)
   const rows = tree.rows()
   const active = tree.active()
   const activeIndex = rows.indexOf(active)
   const hasFocus = box.current?.contains(document.activeElement)
   useLayoutEffect(() => {
-    if (box.current) bringIntoView(box.current, activeIndex)
+    const { current } = box
+    if (current) {
+      const { scrollTop, clientHeight } = current
+      current.scrollTop = scrollToRow({ scrollTop, height: clientHeight, rowHeight }, activeIndex)
+    }
     if (hasFocus) document.getElementById(active.id)?.focus()
   }, [active.id, activeIndex])
 
@@ -86,11 +89,10 @@ function TreeRows({ tree }: { tree: Tree }) {
     void tree.toggle(row)
   }
 
-  const first = Math.max(0, Math.floor(top / rowHeight) - rowsBeyond)
-  const last = Math.min(rows.length, Math.ceil((top + height) / rowHeight) + rowsBeyond)
-  const indexes = Array.from({ length: Math.max(0, last - first) }, (_, index) => first + index)
+  const { first, end } = visibleRows({ scrollTop, height, rowHeight }, rows.length)
+  const indexes = Array.from({ length: Math.max(0, end - first) }, (_, index) => first + index)
   // the row with the focus stays, or the keyboard would lose its place
-  if (activeIndex < first || activeIndex >= last) indexes.push(activeIndex)
+  if (activeIndex < first || activeIndex >= end) indexes.push(activeIndex)
   return (
     <div class="tree-box" ref={box}>
       <div
@@ -173,12 +175,12 @@ function ValueText({ row: { item } }: { row: Row }) {
   )
 }
 
-function useViewport(box: { current: HTMLElement | null }): { top: number; height: number } {
-  const [viewport, setViewport] = useState({ top: 0, height: 600 })
+function useScroll(box: { current: HTMLElement | null }): { scrollTop: number; height: number } {
+  const [scroll, setScroll] = useState({ scrollTop: 0, height: 600 })
   useEffect(() => {
     const element = box.current
     if (!element) return
-    const update = () => setViewport({ top: element.scrollTop, height: element.clientHeight })
+    const update = () => setScroll({ scrollTop: element.scrollTop, height: element.clientHeight })
     const observer = new ResizeObserver(update)
     observer.observe(element)
     element.addEventListener('scroll', update, { passive: true })
@@ -187,11 +189,5 @@ function useViewport(box: { current: HTMLElement | null }): { top: number; heigh
       element.removeEventListener('scroll', update)
     }
   }, [])
-  return viewport
-}
-
-function bringIntoView(box: HTMLElement, index: number): void {
-  const top = index * rowHeight
-  if (top < box.scrollTop) box.scrollTop = top
-  else if (top + rowHeight > box.scrollTop + box.clientHeight) box.scrollTop = top + rowHeight - box.clientHeight
+  return scroll
 }

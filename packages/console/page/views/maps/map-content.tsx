@@ -6,7 +6,7 @@ import { Content, Notice } from '../../parts/notice.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { LoadProgress } from '../../worker/read-body.ts'
 import { LoadBar } from './download.tsx'
-import { isJson } from './file-name.ts'
+import { isJsonType } from './file-name.ts'
 import { JsonTree } from './json-tree.tsx'
 
 /** What the project may read in one go: more is fetched only when asked for. */
@@ -17,16 +17,16 @@ const shownBytesMax = 1 << 30
 /** The content of a complete map: a tree if it is JSON. */
 export function MapContent({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
   const [isAskedFor, setAskedFor] = useState(map.size <= unaskedBytesMax)
-  if (!isJson(map.contentType)) {
-    return <Notice kind="empty">{map.contentType} is not shown here, only JSON is: download it.</Notice>
+  if (!isJsonType(map.contentType)) {
+    return <Notice kind="empty">Only JSON is shown here: download the map ({map.contentType}).</Notice>
   }
   if (map.size > shownBytesMax) {
-    return <Notice kind="empty">More than {formatBytes(shownBytesMax)} are not shown here: download them.</Notice>
+    return <Notice kind="empty">Only maps up to {formatBytes(shownBytesMax)} are shown here: download the map.</Notice>
   }
   if (isAskedFor) return <JsonContent map={map} callWorker={callWorker} />
   return (
     <button type="button" onClick={() => setAskedFor(true)}>
-      Fetch {formatBytes(map.size)} and show them
+      Show the map ({formatBytes(map.size)})
     </button>
   )
 }
@@ -37,7 +37,7 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
     async (_api, signal) => callWorker('openMap', map, { signal, onProgress: setProgress }),
     [map.digest],
   )
-  if (!opened.data && !opened.error && progress) return <LoadBar progress={progress} what="Fetching the map" />
+  if (!opened.data && !opened.error && progress) return <LoadBar progress={progress} what="Loading the map" />
   return (
     <Content loaded={opened}>
       {(result) =>
@@ -45,8 +45,8 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
           <JsonTree root={result.root} callWorker={callWorker} />
         ) : (
           <Notice kind="failed">
-            Its content type is JSON, but its bytes are not: see byte {formatCount(result.problem.at)}.{' '}
-            {result.problem.excerpt !== '' && <code>…{result.problem.excerpt}…</code>} Download it to look at it.
+            The map is not valid JSON, although its content type is: see byte {formatCount(result.problem.at)}.{' '}
+            {result.problem.excerpt !== '' && <code>…{result.problem.excerpt}…</code>}
           </Notice>
         )
       }

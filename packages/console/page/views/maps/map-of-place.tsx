@@ -8,11 +8,11 @@ import { Content } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { useWorker } from '../../worker/use-worker.ts'
+import { Breadcrumbs } from './breadcrumbs.tsx'
 import { Download } from './download.tsx'
 import { MapContent } from './map-content.tsx'
-import { ChunkBar, Digest, MapState } from './map-contents.tsx'
+import { ChunkBar, Digest, MapState } from './map-status.tsx'
 import { PublishHint } from './publish-hint.tsx'
-import { Trail } from './trail.tsx'
 
 const uploadPollMs = 5_000
 const openPollMs = 30_000
@@ -23,7 +23,7 @@ export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: str
   const status = useLoaded((api, signal) => loadStatus(api, { buildId, placeId }, signal), [buildId, placeId], pollMsOf)
   return (
     <>
-      <Trail buildId={buildId} placeId={placeId} />
+      <Breadcrumbs buildId={buildId} placeId={placeId} />
       <h2>Map of place {placeId}</h2>
       <Content loaded={status}>
         {(map) =>

@@ -4,8 +4,8 @@ import { type Loaded, useConnection } from '../../api/use-api.ts'
 import { Failure } from '../../parts/notice.tsx'
 import './now.css'
 
-/** Undefined if a batch could be stored now, else the problem that it would get. */
 export interface Health {
+  /** The problem that a batch would get now; undefined if it would be stored. */
   problem: Problem | undefined
 }
 
@@ -22,9 +22,9 @@ export async function loadHealth(api: Api, signal: AbortSignal): Promise<Health>
 
 const remedies: Readonly<Record<string, string>> = {
   draining: 'The server is stopping. Senders keep their batches and send them to the server that starts next.',
-  'disk-full': 'Free disk space on the server: it stores again as soon as there is room.',
-  'store-failed': 'The server ends by itself. Start it again; if it fails again, check the disk.',
-  'store-locked': 'End the other process that writes to the same directory.',
+  'disk-full': 'Free disk space on the server: it then stores events again by itself.',
+  'store-failed': 'The server exits. Start it again; if it fails again, check the disk.',
+  'store-locked': 'Stop the other process that writes to the same directory.',
   'store-unavailable': 'Check that the database runs and that the server can reach it.',
   'store-closed': 'The program that serves the API has closed its store: start it again.',
 }
@@ -32,7 +32,7 @@ const remedies: Readonly<Record<string, string>> = {
 /** Whether a batch could be stored now, and if not why and what to do. */
 export function HealthNotice({ health: { data, error } }: { health: Loaded<Health> }) {
   const { lostAt } = useConnection()
-  if (error?.kind === 'unsupported') return <Failure error={error} what="say whether it is ready" />
+  if (error?.kind === 'unsupported') return <Failure error={error} what="report whether it is ready" />
   // the banner of the page says that the server is gone
   if (!data || error || lostAt !== undefined)
     return <p class="health muted">Whether the server is ready is not known.</p>

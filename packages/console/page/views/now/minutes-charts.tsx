@@ -20,7 +20,7 @@ export function MinutesCharts({ loaded: { data, error } }: { loaded: Loaded<Acti
   const minutes = useMemo(() => data && fillMinutes(data, Date.now()), [data])
   return (
     <section aria-labelledby="minutes">
-      <h2 id="minutes">By minute, in the last hour</h2>
+      <h2 id="minutes">Outcomes by minute, in the last hour</h2>
       {error?.kind === 'unsupported' && <Failure error={error} what="count events by minute" />}
       {!data && !error && <Notice kind="loading">Loading…</Notice>}
       {data && minutes && <Charts activity={data} minutes={minutes} />}

@@ -40,7 +40,7 @@ export async function loadStatsAndRates(api: Api, signal: AbortSignal): Promise<
 /** A chart with less than this looks empty. */
 const windowMsMin = 30_000
 
-/** Events a second as a live chart. */
+/** Events per second as a live chart. */
 export function Rates({ loaded: { data, error } }: { loaded: Loaded<StatsAndRates> }) {
   const history = data?.history ?? emptyHistory
   const { points } = history
@@ -53,7 +53,7 @@ export function Rates({ loaded: { data, error } }: { loaded: Loaded<StatsAndRate
   const isKnown = !error && points.at(-1)?.perSecond != null
   return (
     <section aria-labelledby="rates">
-      <h2 id="rates">Events a second</h2>
+      <h2 id="rates">Events per second</h2>
       <p class="headline">
         <strong>{isKnown ? formatRate(summary?.last ?? 0) : '–'}</strong> {isKnown ? 'events/s now' : 'not known now'}
         {data && <span class="muted">{formatRate(data.stats.eventsPerSecond)}/s over the last minute</span>}
@@ -76,7 +76,7 @@ export function Rates({ loaded: { data, error } }: { loaded: Loaded<StatsAndRate
         Events stored by all servers, measured every 2 s while this tab is visible, for up to 10 minutes.
       </p>
       <DetailsTable
-        summary="Events a second by minute"
+        summary="Events per second by minute"
         head={['Minute', 'Mean', 'Peak']}
         rows={() => toRows(history)}
       />
@@ -87,9 +87,9 @@ export function Rates({ loaded: { data, error } }: { loaded: Loaded<StatsAndRate
 function describeRates(history: RateHistory): string {
   const summary = summarizeRates(history)
   const first = history.points[0]
-  if (!summary || !first) return 'Line chart of events a second: not measured yet.'
+  if (!summary || !first) return 'Line chart of events per second: not measured yet.'
   const { last, mean, peak } = summary
-  return `Line chart of events a second since ${formatTime(first.at)}: ${formatRate(last)} at its end, ${formatRate(mean)} on average, at most ${formatRate(peak.perSecond)} at ${formatTime(peak.at)}.`
+  return `Line chart of events per second since ${formatTime(first.at)}: ${formatRate(last)} at its end, ${formatRate(mean)} on average, at most ${formatRate(peak.perSecond)} at ${formatTime(peak.at)}.`
 }
 
 function toRows(history: RateHistory) {

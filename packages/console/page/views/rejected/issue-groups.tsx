@@ -1,14 +1,15 @@
 import { formatAddress } from '../../address.ts'
-import type { RejectedEvents } from '../../api/bodies.ts'
+import type { RecentRejections } from '../../api/bodies.ts'
 import { formatCount, formatCountOf } from '../../format.ts'
+import { IssueName } from '../../parts/issue-name.tsx'
 import { Time } from '../../parts/time.tsx'
-import { formatPath, type GroupName } from './rejections.ts'
+import type { GroupName } from './rejections.ts'
 import './rejected.css'
 
-type Group = RejectedEvents['groups'][number]
+type Group = RecentRejections['groups'][number]
 
 /** What is wrong with how many events, most frequent first. Each is a link that filters the events, or ends that. */
-export function IssueGroups({ groups, chosen }: { groups: RejectedEvents['groups']; chosen: GroupName | undefined }) {
+export function IssueGroups({ groups, chosen }: { groups: RecentRejections['groups']; chosen: GroupName | undefined }) {
   const most = groups[0]?.count ?? 1
   return (
     <ol class="issue-groups">
@@ -31,7 +32,7 @@ function GroupLink({ group, isChosen, most }: { group: Group; isChosen: boolean;
     >
       <strong class="number">{formatCount(count)}</strong>
       <span>
-        <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
+        <IssueName code={code} path={path} />
         <span class="message">{message}</span>
       </span>
       <span class="last">

@@ -1,38 +1,39 @@
 import { useState } from 'preact/hooks'
 import { formatAddress } from '../../address.ts'
-import type { Issue, Rejected } from '../../api/bodies.ts'
+import type { Issue, RecentRejection } from '../../api/bodies.ts'
 import { formatCount } from '../../format.ts'
 import { EventText } from '../../parts/event-detail.tsx'
+import { IssueName } from '../../parts/issue-name.tsx'
 import { Time } from '../../parts/time.tsx'
-import { formatPath, type NamedRejection } from './rejections.ts'
+import type { KeyedRejection } from './rejections.ts'
 import './rejected.css'
 
-/** So many appear without a noticeable pause. */
+/** More take a noticeable pause to render. */
 const pageSize = 100
 
 /** Rejected events, each of which opens. */
-export function RejectionList({ rejections }: { rejections: readonly NamedRejection[] }) {
+export function RejectionList({ rejections }: { rejections: readonly KeyedRejection[] }) {
   const [shown, setShown] = useState(pageSize)
   const rest = rejections.length - shown
   return (
     <>
       <ul class="rejections">
-        {rejections.slice(0, shown).map(({ name, rejection }) => (
-          <li key={name}>
+        {rejections.slice(0, shown).map(({ key, rejection }) => (
+          <li key={key}>
             <RejectionDetails rejection={rejection} />
           </li>
         ))}
       </ul>
       {rest > 0 && (
         <button type="button" onClick={() => setShown(shown + pageSize)}>
-          {rest > pageSize ? `Show ${pageSize} more of ${formatCount(rest)}` : `Show the last ${rest}`}
+          Show {Math.min(pageSize, rest)} more ({formatCount(rest)} left)
         </button>
       )}
     </>
   )
 }
 
-function RejectionDetails({ rejection }: { rejection: Rejected }) {
+function RejectionDetails({ rejection }: { rejection: RecentRejection }) {
   const { receivedAt, index, eventId, issues } = rejection
   const [isOpen, setOpen] = useState(false)
   return (
@@ -55,7 +56,7 @@ function IssueNames({ issues }: { issues: readonly Issue[] }) {
     <span class="names">
       {issues.slice(0, namesMax).map(({ code, path }) => (
         <span key={`${code} ${path}`}>
-          <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
+          <IssueName code={code} path={path} />
         </span>
       ))}
       {issues.length > namesMax && <span class="muted">and {issues.length - namesMax} more</span>}
@@ -63,13 +64,13 @@ function IssueNames({ issues }: { issues: readonly Issue[] }) {
   )
 }
 
-function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: Rejected }) {
+function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: RecentRejection }) {
   return (
     <div class="rejection">
       <ul class="issues">
         {issues.map(({ code, path, message }) => (
           <li key={`${code} ${path} ${message}`}>
-            <code class="issue-code">{code}</code> <code>{formatPath(path)}</code> {message}
+            <IssueName code={code} path={path} /> {message}
           </li>
         ))}
       </ul>

@@ -1,10 +1,10 @@
-import type { Issue, Rejected } from '../../api/bodies.ts'
+import type { Issue, RecentRejection } from '../../api/bodies.ts'
 
 /** What the server groups rejected events by. In the path, `*` stands in place of array indexes. */
 export type GroupName = Pick<Issue, 'code' | 'path'>
 
 /** Whether an issue of the event belongs to the group. */
-export function isInGroup({ issues }: Rejected, { code, path }: GroupName): boolean {
+export function isInGroup({ issues }: RecentRejection, { code, path }: GroupName): boolean {
   return issues.some((issue) => issue.code === code && generalPath(issue.path) === path)
 }
 
@@ -13,28 +13,23 @@ function generalPath(path: string): string {
   return path.replaceAll(/\/(?:0|[1-9]\d*)(?=\/|$)/g, '/*')
 }
 
-/** `/buildId`, and `the event` for the event itself, to which the empty JSON Pointer points. */
-export function formatPath(path: string): string {
-  return path === '' ? 'the event' : path
-}
-
-export interface NamedRejection {
+export interface KeyedRejection {
   /** Stays the same when newer events arrive. */
-  name: string
-  rejection: Rejected
+  key: string
+  rejection: RecentRejection
 }
 
-/** Names events, newest first, also those that were sent twice within a millisecond. */
-export function nameRejections(rejected: readonly Rejected[]): NamedRejection[] {
+/** Gives each event, newest first, a key of its own, also those that were sent twice within a millisecond. */
+export function keyRejections(rejected: readonly RecentRejection[]): KeyedRejection[] {
   const counts = new Map<string, number>()
   return rejected
     .toReversed()
     .map((rejection) => {
       const { receivedAt, index, eventId } = rejection
-      const name = JSON.stringify([receivedAt, index, eventId])
-      const count = counts.get(name) ?? 0
-      counts.set(name, count + 1)
-      return { name: `${name} ${count}`, rejection }
+      const content = JSON.stringify([receivedAt, index, eventId])
+      const count = counts.get(content) ?? 0
+      counts.set(content, count + 1)
+      return { key: `${content} ${count}`, rejection }
     })
     .toReversed()
 }

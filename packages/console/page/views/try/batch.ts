@@ -37,7 +37,7 @@ export function findBatchProblem(text: string): string | undefined {
   return undefined
 }
 
-/** The ids of the events of a batch by their index; null where there is none. */
+/** The ids of the events of a batch by their index; null for an event without one. */
 export function eventIdsOf(text: string): (string | null)[] {
   const { events } = JSON.parse(text) as { events: unknown[] }
   return events.map((event) => {

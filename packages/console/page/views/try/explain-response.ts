@@ -1,5 +1,6 @@
 import type { BatchResult } from '../../api/bodies.ts'
 import type { Problem } from '../../api/request-error.ts'
+import { explainRefusedKey } from '../../api/session.ts'
 import { formatCountOf } from '../../format.ts'
 import { eventIdsOf } from './batch.ts'
 
@@ -30,17 +31,17 @@ export function explainResponse({ status, body, retryAfter }: BatchResponse, pro
   if (status === 202) return explainResult(parse<BatchResult>(body))
   const { title, detail } = parse<Problem>(body) ?? {}
   const what = detail ?? title ?? 'The response is not from an Ingest server.'
-  const later = retryAfter === undefined ? 'with a growing pause' : `after ${formatCountOf(retryAfter, 'second')}`
+  const later = retryAfter === undefined ? 'with backoff' : `after ${formatCountOf(retryAfter, 'second')}`
   if (status === 401)
     return [
-      'The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope events:write.',
+      explainRefusedKey('events:write'),
       `Create one: ingest keys create --data DIRECTORY --project ${projectId} --scope events:write. Senders pause for 5 minutes and keep their queue.`,
     ]
   if (status === 429) return [what, `Nothing was stored. Senders send the same batch again ${later}.`]
   if (status === 400 || status === 413) return [what, 'Nothing was stored. Senders drop such a batch and log it.']
-  if (status === 408 || status === 503) return [what, `Senders send the same batch again ${later}; that is safe.`]
+  if (status === 408 || status === 503) return [what, `Senders send the same batch again ${later}: a retry is safe.`]
   if (status >= 500)
-    return [what, `The events may be stored or not. Senders send the same batch again ${later}; that is safe.`]
+    return [what, `The events may or may not be stored. Senders send the same batch again ${later}: a retry is safe.`]
   return [what]
 }
 

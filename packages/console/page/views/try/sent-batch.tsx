@@ -1,6 +1,7 @@
 import { formatAddress } from '../../address.ts'
 import { formatCount } from '../../format.ts'
 import { CopyButton } from '../../parts/copy-button.tsx'
+import { IssueName } from '../../parts/issue-name.tsx'
 import { JsonText } from '../../parts/json-text.tsx'
 import { type BatchResponse, type EventOutcome, explainResponse, isJson, outcomesOf } from './explain-response.ts'
 
@@ -68,7 +69,7 @@ function Outcomes({ outcomes }: { outcomes: EventOutcome[] }) {
               <strong class={`outcome-${outcome.split(' ')[0]}`}>{outcome}</strong>
               {issues.map(({ code, path, message }) => (
                 <div key={`${code} ${path}`}>
-                  <code>{path || '(the event)'}</code> {message} <span class="muted">{code}</span>
+                  <IssueName code={code} path={path} /> {message}
                 </div>
               ))}
             </td>

@@ -60,7 +60,7 @@ export function BuildEvents(props: BuildEventsProps) {
       </div>
       <ReadingLine reading={reading} />
       {progress?.events === 0 && reading.status === 'end' && (
-        <Notice kind="empty">No event of this build is stored any more, or none is yet.</Notice>
+        <Notice kind="empty">No events of this build are stored.</Notice>
       )}
       {progress && progress.events > 0 && !pair && (
         <NoCoordinates progress={progress} isReading={reading.status === 'reading'} onChoose={choosePair} />

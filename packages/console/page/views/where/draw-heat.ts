@@ -3,7 +3,7 @@ import { colorAt, fraction, type ScaleKind, ticks } from '../../heat/scale.ts'
 import { boxOf, type Size, type Viewport } from '../../heat/viewport.ts'
 import { formatUnits } from './format-units.ts'
 
-/** Room around the plot for the labels of its axes, in CSS pixels. */
+/** Space around the plot for the labels of its axes, in CSS pixels. */
 export const margins = { left: 58, right: 12, top: 10, bottom: 42 }
 
 /** The plot within the canvas. */

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { formatCount } from '../../format.ts'
 import type { EventSummary, Named } from '../../heat/heat-events.ts'
-import { parsePointer } from '../../heat/pointer.ts'
+import { parsePointer } from '../../json-pointer.ts'
 
 /** Chips: none pressed shows all types. */
 export function TypeFilter({

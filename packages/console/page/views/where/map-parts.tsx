@@ -13,8 +13,8 @@ const sizeMax = 32 * 2 ** 20
 
 export interface MapParts {
   map: MapStatus | undefined
-  /** 'asks': the map is large. */
-  status: 'none' | 'asks' | 'loading' | 'found' | 'not-json'
+  /** `large`: loaded by `load` alone. */
+  status: 'none' | 'large' | 'loading' | 'found' | 'not-json'
   found: FoundParts | undefined
   error: RequestError | undefined
   load(): void
@@ -63,7 +63,7 @@ export function useMapParts(
 
   function statusOf(): MapParts['status'] {
     if (digest === undefined) return 'none'
-    if (!isLoading) return 'asks'
+    if (!isLoading) return 'large'
     if (!isLoaded) return 'loading'
     return loaded?.isJson ? 'found' : 'not-json'
   }
@@ -72,8 +72,8 @@ export function useMapParts(
 /** What of the map is drawn, in a sentence. */
 export function MapPartsLine({ parts, placeId }: { parts: MapParts; placeId: string | undefined }) {
   const { map, status, error, load } = parts
-  if (error) return <Failure error={error} what="have maps" />
-  if (status === 'asks') {
+  if (error) return <Failure error={error} what="return maps" />
+  if (status === 'large') {
     return (
       <p class="hint">
         The map is large.{' '}
@@ -89,15 +89,15 @@ export function MapPartsLine({ parts, placeId }: { parts: MapParts; placeId: str
 }
 
 function describe({ map, status, found }: MapParts, placeId: string | undefined): string {
-  if (placeId === undefined) return 'Choose a place to see its map below the events.'
+  if (placeId === undefined) return 'Choose a place to see its map under the events.'
   if (!map) return 'This place has no map in this build.'
   if (status === 'none') return 'The map is incomplete, so it is not drawn.'
   if (status === 'loading') return `Drawing the map (${formatBytes(map.size)})…`
   if (status === 'not-json') return 'The map is not JSON, so it is not drawn.'
-  if (!found) return 'The map is drawn for members that are named as two of x, y and z.'
+  if (!found) return 'The map is drawn only for coordinates named x, y or z.'
   if (found.count === 0) return 'The map has no parts with positions and sizes.'
   const all = `${formatCountOf(found.count, 'part')} of the map`
   return found.drawn === found.count
-    ? `Below the events: ${all}.`
-    : `Below the events: the ${formatCount(found.drawn)} largest of ${found.isCut ? 'over ' : ''}${all}.`
+    ? `Under the events: ${all}.`
+    : `Under the events: the ${formatCount(found.drawn)} largest of ${found.isCut ? 'over ' : ''}${all}.`
 }

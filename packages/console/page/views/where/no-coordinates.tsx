@@ -17,7 +17,7 @@ export function NoCoordinates({
   return (
     <>
       <Notice kind="empty">
-        {formatCountOf(progress.events, 'event')} read{isReading && ' so far'}, none with coordinates as numbers. Looked
+        {formatCountOf(progress.events, 'event')} read{isReading && ' so far'}, none with numeric coordinates. Looked
         for: {lookedFor}.
       </Notice>
       <PointerForm pointers={progress.pointers} chosen={{ across: '', down: '' }} onChoose={onChoose} />

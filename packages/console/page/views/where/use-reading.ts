@@ -14,7 +14,7 @@ export interface Reading {
   error: RequestError | undefined
   stop(): void
   /** Reads on: what is left, or what came since the end. */
-  goOn(): void
+  readMore(): void
 }
 
 /** Events read before the view asks. */
@@ -62,7 +62,7 @@ export function useReading(
       setRun({ number, until: 0 })
       setState((before) => ({ ...before, status: 'stopped', error: undefined }))
     },
-    goOn: () => setRun({ number, until: Math.min(eventsMax, (state.progress?.events ?? 0) + eventsPerRun) }),
+    readMore: () => setRun({ number, until: Math.min(eventsMax, (state.progress?.events ?? 0) + eventsPerRun) }),
   }
 }
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { fileNameOf, isJson } from '../../../page/views/maps/file-name.ts'
+import { fileNameOf, isJsonType } from '../../../page/views/maps/file-name.ts'
 
 const nameOf = (contentType: string, buildId = '2026.11.20', placeId = '1') =>
   fileNameOf({ buildId, placeId, contentType })
@@ -19,6 +19,6 @@ t.test('what a file system refuses is left out', async (t) => {
 })
 
 t.test('JSON is known by its content type', async (t) => {
-  t.ok(['application/json', 'text/json', 'application/vnd.game+json;v=1'].every(isJson))
-  t.notOk(['application/jsonl', 'text/plain', 'json', ''].some(isJson))
+  t.ok(['application/json', 'text/json', 'application/vnd.game+json;v=1'].every(isJsonType))
+  t.notOk(['application/jsonl', 'text/plain', 'json', ''].some(isJsonType))
 })

@@ -48,3 +48,15 @@ t.test(
     }
   },
 )
+
+t.test(
+  'a body that is too long for an argument reaches the standard input of curl',
+  { skip: reasonOfNoShell() },
+  async (t) => {
+    const body = `{"note":"${"it's $HOME ".repeat(20_000)}"}`
+    const command = curlCommand('http://localhost:8787/v1/events/batch', 'demo', body)
+    const script = `curl() { shift $(($# - 1)); printf '%s ' "$1"; cat; }\n${command}`
+    const maxBuffer = 2 * body.length
+    t.equal(execFileSync(shell, { input: script, encoding: 'utf8', maxBuffer, env: process.env }), `@- ${body}`)
+  },
+)

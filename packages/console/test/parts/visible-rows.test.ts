@@ -1,5 +1,5 @@
 import t from 'tap'
-import { rowAfterKey, scrollToRow, visibleRows } from '../../../page/views/live/visible-rows.ts'
+import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
 
 t.test('only rows that are visible are rendered, and some around them', async (t) => {
   t.strictSame(visibleRows({ scrollTop: 0, height: 100, rowHeight: 10 }, 1000), { first: 0, end: 18 })

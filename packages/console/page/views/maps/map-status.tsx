@@ -35,11 +35,11 @@ export function ChunkBar({ contents: { chunks, missing } }: { contents: MapConte
         <strong>
           {formatCount(missing.length)} of {formatCountOf(chunks, 'chunk')} missing.
         </strong>{' '}
-        A chunk that repeats in the manifest is missing once.
+        A chunk that the manifest repeats counts once.
       </p>
       <progress max={chunks} value={present} aria-labelledby="chunks-text" />
       <details>
-        <summary>Digests of what is missing</summary>
+        <summary>Digests of the missing chunks</summary>
         <ol class="mono">
           {missing.slice(0, listedMax).map((digest) => (
             <li key={digest}>{digest}</li>

@@ -1,6 +1,6 @@
-// JSON Pointers (RFC 6901): where in an event its coordinates stand.
+// JSON Pointers: RFC 6901.
 
-/** The tokens of a pointer, undefined if it is none: `/a~1b/0` → `['a/b', '0']`. */
+/** The tokens of a pointer, `/a~1b/0` → `['a/b', '0']`; undefined for other text. */
 export function parsePointer(pointer: string): string[] | undefined {
   if (!/^(\/([^~]|~[01])*)?$/s.test(pointer)) return undefined
   return pointer

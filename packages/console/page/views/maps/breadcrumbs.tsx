@@ -1,10 +1,10 @@
 import { formatAddress } from '../../address.ts'
 
-/** Where a build or a map stands, with links to what is above it. */
-export function Trail({ buildId, placeId }: { buildId: string; placeId?: string }) {
+/** Links to the builds, to a build and to one of its maps: the last is the current page. */
+export function Breadcrumbs({ buildId, placeId }: { buildId: string; placeId?: string }) {
   const isBuild = placeId === undefined
   return (
-    <nav class="trail" aria-label="Builds and maps">
+    <nav class="breadcrumbs" aria-label="Builds and maps">
       <ol>
         <li>
           <a href={formatAddress(['maps'])}>Builds</a>
