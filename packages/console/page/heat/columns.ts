@@ -71,9 +71,10 @@ export function createColumns(wanted: readonly string[] = []): Columns {
     const pointer = formatPointer(node.tokens)
     // wanted pointers are resolved by themselves
     if (columns.has(pointer)) return undefined
-    const isCoordinate = coordinateName.test(node.tokens.at(-1) ?? '')
-    if (isCoordinate ? coordinateColumns >= coordinateColumnsMax : otherColumns >= otherColumnsMax) return undefined
-    if (isCoordinate) coordinateColumns++
+    const hasCoordinateName = coordinateName.test(node.tokens.at(-1) ?? '')
+    if (hasCoordinateName ? coordinateColumns >= coordinateColumnsMax : otherColumns >= otherColumnsMax)
+      return undefined
+    if (hasCoordinateName) coordinateColumns++
     else otherColumns++
     node.column = create(pointer)
     return node.column

@@ -8,7 +8,7 @@ import type { CallWorker } from '../../worker/call-worker.ts'
 import { type JsonValue, sliceLength } from '../../worker/json-document.ts'
 import { describeCount, nameText, valueText } from './json-row.ts'
 import { JsonValueDetails } from './json-value-details.tsx'
-import { createTree, isBranch, type Row, type Tree } from './tree.ts'
+import { createTree, isBranch, pressKey, type Row, type Tree } from './tree.ts'
 
 const rowHeight = 26
 
@@ -79,7 +79,7 @@ function TreeRows({ tree }: { tree: Tree }) {
 
   function press(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey) return
-    if (tree.press(event.key, Math.floor(height / rowHeight) - 1)) event.preventDefault()
+    if (pressKey(tree, event.key, Math.floor(height / rowHeight) - 1)) event.preventDefault()
   }
   function click({ target }: MouseEvent): void {
     const id = (target as Element).closest('[role=treeitem]')?.id

@@ -28,8 +28,6 @@ export interface Tree {
   activate(id: string): void
   /** Opens or closes a value, or shows more. */
   toggle(row: Row): Promise<void>
-  /** Moves, opens and closes as the tree pattern of ARIA has it. False for keys that mean nothing here. */
-  press(key: string, pageRows: number): boolean
   /** Opens what leads to the value at these positions, and makes it active. */
   reveal(path: readonly number[]): Promise<void>
 }
@@ -110,37 +108,35 @@ export function createTree(value: JsonValue, { load, sliceLength, onChange }: Tr
     return row.more ? showMore(row) : setOpen(row.item, !row.item.isOpen)
   }
 
-  function move(index: number): void {
-    const last = allRows().length - 1
-    activate((allRows()[Math.max(0, Math.min(last, index))] as Row).id)
-  }
+  return { rows: allRows, active: () => allRows()[activeIndex()] as Row, activate, toggle, reveal }
+}
 
-  function press(key: string, pageRows: number): boolean {
-    const index = activeIndex()
-    const row = allRows()[index] as Row
-    const { item } = row
-    const moves: Record<string, number> = {
-      ArrowDown: index + 1,
-      ArrowUp: index - 1,
-      Home: 0,
-      End: Number.POSITIVE_INFINITY,
-      PageDown: index + pageRows,
-      PageUp: index - pageRows,
-    }
-    const target = moves[key]
-    if (target !== undefined) move(target)
-    else if (key === 'Enter' || key === ' ') void toggle(row)
-    else if (key === 'ArrowRight' && !row.more) {
-      if (item.isOpen) move(index + 1)
-      else void setOpen(item, true)
-    } else if (key === 'ArrowLeft') {
-      if (item.isOpen && !row.more) void setOpen(item, false)
-      else activate(idOf(row.more ? item : (item.parent ?? item)))
-    } else return false
-    return true
+/** Moves, opens and closes as the tree pattern of ARIA has it. False for keys that mean nothing here. */
+export function pressKey(tree: Tree, key: string, pageRows: number): boolean {
+  const rows = tree.rows()
+  const row = tree.active()
+  const { item, more } = row
+  const index = rows.indexOf(row)
+  const move = (to: number) => tree.activate((rows[Math.max(0, Math.min(rows.length - 1, to))] as Row).id)
+  const moves: Record<string, number> = {
+    ArrowDown: index + 1,
+    ArrowUp: index - 1,
+    Home: 0,
+    End: Number.POSITIVE_INFINITY,
+    PageDown: index + pageRows,
+    PageUp: index - pageRows,
   }
-
-  return { rows: allRows, active: () => allRows()[activeIndex()] as Row, activate, toggle, press, reveal }
+  const target = moves[key]
+  if (target !== undefined) move(target)
+  else if (key === 'Enter' || key === ' ') void tree.toggle(row)
+  else if (key === 'ArrowRight' && !more) {
+    if (item.isOpen) move(index + 1)
+    else void tree.toggle(row)
+  } else if (key === 'ArrowLeft') {
+    if (item.isOpen && !more) void tree.toggle(row)
+    else tree.activate(idOf(more ? item : (item.parent ?? item)))
+  } else return false
+  return true
 }
 
 function createItem(value: JsonValue, parent: TreeItem | undefined, index: number): TreeItem {

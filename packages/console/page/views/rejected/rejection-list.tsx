@@ -40,7 +40,9 @@ function RejectionDetails({ rejection }: { rejection: RecentRejection }) {
     <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary>
         <Time at={receivedAt} />
-        <span class="muted">index {index}</span>
+        <span class="muted" title="Position in its batch, from 0">
+          index {index}
+        </span>
         {eventId === null ? <span class="muted">no valid id</span> : <code>{eventId}</code>}
         <IssueNames issues={issues} />
       </summary>

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createTree, type Row } from '../../../page/views/maps/tree.ts'
+import { createTree, pressKey, type Row } from '../../../page/views/maps/tree.ts'
 import { openDocument, readChildren, readRoot, sliceLength } from '../../../page/worker/json-document.ts'
 
 function plant(value: unknown) {
@@ -13,7 +13,7 @@ function plant(value: unknown) {
     /** What the key starts is over when this resolves: loading takes one turn. */
     async press(...keys: string[]) {
       for (const key of keys) {
-        t.ok(tree.press(key, 10), key)
+        t.ok(pressKey(tree, key, 10), key)
         await new Promise((resolve) => setImmediate(resolve))
       }
     },

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { RecentRejection } from '../page/api/bodies.ts'
-import { isInGroup, keyRejections } from '../page/views/rejected/rejections.ts'
+import type { RecentRejection } from '../../../page/api/bodies.ts'
+import { isInGroup, keyRejections } from '../../../page/views/rejected/rejections.ts'
 
 const rejectionAt = (path: string): RecentRejection => ({
   receivedAt: '2026-11-20T17:51:00.250Z',

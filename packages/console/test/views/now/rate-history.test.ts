@@ -1,5 +1,5 @@
 import t from 'tap'
-import { fillMinutes, minuteMs, totalsOf } from '../page/views/now/minutes.ts'
+import { minuteMs } from '../../../page/views/now/minutes.ts'
 import {
   addGap,
   addSample,
@@ -8,7 +8,7 @@ import {
   ratesByMinute,
   type Sample,
   summarizeRates,
-} from '../page/views/now/rate-history.ts'
+} from '../../../page/views/now/rate-history.ts'
 
 const historyOf = (...samples: Sample[]) => samples.reduce(addSample, emptyHistory)
 const at = 1_795_000_020_000
@@ -91,36 +91,4 @@ t.test('rates by minute of the clock', async (t) => {
     { at: minute - minuteMs, mean: 1, peak: 1 },
     { at: minute, mean: 7, peak: 10 },
   ])
-})
-
-t.test('minutes that the server leaves out had no events, unless it did not count yet', async (t) => {
-  const now = Math.floor(at / minuteMs) * minuteMs
-  const iso = (minutesAgo: number) => new Date(now - minutesAgo * minuteMs).toISOString()
-  const minutes = fillMinutes(
-    {
-      since: new Date(now - 2.5 * minuteMs).toISOString(),
-      servers: 1,
-      minutes: [
-        { at: iso(2), accepted: 5, duplicates: 1, rejected: 2 },
-        { at: iso(0), accepted: 7, duplicates: 0, rejected: 1 },
-      ],
-    },
-    now + 1_000,
-  )
-  t.equal(minutes.length, 60)
-  t.same(minutes.slice(-5), [
-    { at: now - 4 * minuteMs, counts: null },
-    { at: now - 3 * minuteMs, counts: { accepted: 0, duplicates: 0, rejected: 0 } },
-    { at: now - 2 * minuteMs, counts: { accepted: 5, duplicates: 1, rejected: 2 } },
-    { at: now - 1 * minuteMs, counts: { accepted: 0, duplicates: 0, rejected: 0 } },
-    { at: now, counts: { accepted: 7, duplicates: 0, rejected: 1 } },
-  ])
-  t.same(totalsOf(minutes), { accepted: 12, duplicates: 1, rejected: 3 })
-})
-
-t.test('the minutes end with those of a server whose clock is ahead', async (t) => {
-  const now = Math.floor(at / minuteMs) * minuteMs
-  const ahead = { at: new Date(now + 2 * minuteMs).toISOString(), accepted: 1, duplicates: 0, rejected: 0 }
-  const minutes = fillMinutes({ since: new Date(now).toISOString(), servers: 1, minutes: [ahead] }, now)
-  t.equal(minutes.at(-1)?.at, now + 2 * minuteMs)
 })
