@@ -1,6 +1,5 @@
 import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
@@ -57,8 +56,6 @@ export interface LmdbStoreInternals {
 const commitTimeoutMsDefault = 30_000
 /** How many file descriptors three environments, each opened in one or two threads, and the threads take at most. */
 const fileDescriptorsMin = 64
-/** How long a failed store may take to close; then it is left as it is. */
-const failedCloseMs = 2000
 
 /** Directories that are open in this process: a second handle would wait for the write lock of the first. */
 const openDirectories = new Set<string>()
@@ -143,19 +140,20 @@ async function openEnvironments(directory: string, neighbours: readonly string[]
     const chunkEnvironment = await openChunks(environment, directory, identity)
     return { environment, chunkEnvironment, identity }
   } catch (error) {
-    await environment.root.close()
+    environment.close()
     throw error
   }
 }
 
 async function openStore(
-  { environment, chunkEnvironment, identity }: Environments,
+  environments: Environments,
   directory: string,
   options: LmdbStoreOptions,
   { fingerprint = fingerprintDefault, entriesPerFlush = entriesPerFlushDefault }: LmdbStoreInternals,
   guards: ExitGuards,
   release: () => void,
 ): Promise<Store> {
+  const { environment, chunkEnvironment, identity } = environments
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
@@ -239,23 +237,20 @@ async function openStore(
     },
 
     close() {
-      closing ??= operations.drain().then(() => closeAll(environment, writer, blobs, release))
+      closing ??= operations.drain().then(() => closeAll(environments, writer, blobs, release))
       return closing
     },
   }
 }
 
 async function closeAll(
-  environment: Environment,
+  { environment, chunkEnvironment }: Environments,
   writer: Writer,
   blobs: ChunkBlobs,
   release: () => void,
 ): Promise<void> {
   await Promise.all([blobs.close(), writer.close()])
-  const closed = Promise.all([blobs.closeEnvironment(), environment.root.close()])
-  // after an I/O error, closing an LMDB environment may never return
-  await (writer.failure()
-    ? Promise.race([closed.catch(() => {}), sleep(failedCloseMs, undefined, { ref: false })])
-    : closed)
+  chunkEnvironment.close()
+  environment.close()
   release()
 }

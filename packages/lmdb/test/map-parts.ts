@@ -34,8 +34,9 @@ export async function openMapParts(directory: string) {
     environment.root.resetReadTxn()
     return read()
   }
+  const chunkEnvironment = openEnvironment(join(directory, 'chunks'))
   const blobs = openChunkBlobs({
-    environment: openEnvironment(join(directory, 'chunks')),
+    environment: chunkEnvironment,
     directory: join(directory, 'chunks'),
     tables: maps.chunks,
     writer,
@@ -53,7 +54,8 @@ export async function openMapParts(directory: string) {
     fatal,
     async close() {
       await Promise.all([blobs.close(), writer.close()])
-      await Promise.all([blobs.closeEnvironment(), environment.root.close()])
+      chunkEnvironment.close()
+      environment.close()
     },
   }
 }
@@ -153,6 +155,7 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
     const orphans = [...bytes.keys()].filter((each) => !kept.has(each) && !garbage.has(each))
     return { orphans: orphans.length, garbage: garbage.size }
   } finally {
-    await Promise.all([environment.root.close(), bytesEnvironment.root.close()])
+    await environment.close()
+    bytesEnvironment.close()
   }
 }

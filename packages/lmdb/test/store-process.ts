@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { BatchResult, Maps } from '@ingest/core'
@@ -29,8 +30,8 @@ export interface StoreProcess {
   submit(eventIds: string[]): Promise<BatchResult>
   known(eventIds: string[]): Promise<boolean[]>
   /**
-   * `hold` and `hold-ids` take the write lock of the log or of the index for as long as the process lives, and `look` a
-   * snapshot of the log; `count` adds 1 to when project `counted` was created; `revoke` revokes the keys of project `p`.
+   * `hold` and `hold-ids` stay inside of the gate of the log or of the index for as long as the process lives, and `look`
+   * takes a snapshot of the log; `count` adds 1 to when project `counted` was created; `revoke` revokes the keys of project `p`.
    */
   ask(ask: 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'revoke'): Promise<unknown>
   /** Calls a method of the maps of the Ingest for project `p`; a map's content is returned as its bytes. */
@@ -58,6 +59,15 @@ export const noStrace =
     ? 'strace is not on this machine'
     : false
 
+/**
+ * What runs a program with slow openings of the environments in these directories, as on a busy machine: LMDB is delayed
+ * between reading the header of a data file and using what it has read.
+ */
+export function slowOpenings(directories: string[]): string[] {
+  const paths = directories.flatMap((directory) => ['-P', join(directory, 'data.mdb')])
+  return ['strace', '-f', '-qq', '-o', '/dev/null', ...paths, '-e', 'trace=mmap', '-e', 'inject=mmap:delay_exit=20000']
+}
+
 const container = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
 
 /** Why a process cannot be given a PID namespace here, as a container has one; false if it can. */
@@ -74,11 +84,13 @@ export interface StartOptions {
   entriesPerFlush?: number
   /** Faults that strace injects into the process's system calls, such as `fdatasync:error=EIO:when=3+`. */
   inject?: string[]
+  /** As {@link slowOpenings} does. */
+  isSlowToOpen?: boolean
 }
 
 /** Starts a process on the store in `directory`; rejects with the code with which the store refuses to open. */
 export async function startStoreProcess(directory: string, options: StartOptions = {}): Promise<StoreProcess> {
-  const { commitTimeoutMs = 30_000, entriesPerFlush = '', inject = [], inContainer = false } = options
+  const { commitTimeoutMs = 30_000, entriesPerFlush = '', inject = [], inContainer = false, isSlowToOpen } = options
   const node = [process.execPath, program, directory, String(commitTimeoutMs), String(entriesPerFlush)]
   const faults = inject.flatMap((each) => ['-e', `inject=${each}`])
   const strace = ['strace', '-f', '-qq', '-o', '/dev/null', '-e', `trace=${names(inject)}`, ...faults]
@@ -86,6 +98,7 @@ export async function startStoreProcess(directory: string, options: StartOptions
     ...plain,
     ...(inContainer ? container : []),
     ...(inject.length > 0 ? strace : []),
+    ...(isSlowToOpen ? slowOpenings(['events', 'chunks', 'ids'].map((name) => join(directory, name))) : []),
     ...node,
   ]
   const child = spawn(command, args, {

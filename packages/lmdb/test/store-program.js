@@ -75,9 +75,9 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
     }
     case 'hold':
     case 'hold-ids':
-      // takes the write lock and never gives it back
+      // enters the gate and never leaves it
       return open({
-        path: `${directory}/${ask === 'hold' ? 'events' : 'ids'}`,
+        path: `${directory}/${ask === 'hold' ? 'events' : 'ids'}/gate`,
         noSubdir: false,
         overlappingSync: false,
       }).transactionSync(() => {

@@ -61,7 +61,7 @@ export async function readIndex(
     problem(`The id index cannot be read (${(error as Error).message})`)
     return undefined
   } finally {
-    await environment.root.close()
+    environment.close()
   }
 }
 

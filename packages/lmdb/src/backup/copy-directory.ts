@@ -29,10 +29,10 @@ export async function copyDirectory(directory: string, to: string): Promise<void
       if (chunkEnvironment) await copyEnvironment(chunkEnvironment, join(to, 'chunks'))
     } finally {
       release()
-      await chunkEnvironment?.root.close()
+      chunkEnvironment?.close()
     }
   } finally {
-    await environment.root.close()
+    environment.close()
   }
 }
 

@@ -58,8 +58,8 @@ async function saveAll(directory: string, staging: string, options: JobOptions):
     chunkEnvironment = await openChunks(environment, staging, identity)
     return await save({ pages, chunkPages, environment, chunkEnvironment, identity }, options)
   } finally {
-    await chunkEnvironment?.root.close()
-    await environment.root.close()
+    chunkEnvironment?.close()
+    environment.close()
     chunkPages?.close()
     pages.close()
   }

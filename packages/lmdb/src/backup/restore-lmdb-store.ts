@@ -64,9 +64,9 @@ async function startEpoch(staging: string): Promise<void> {
     const identity = openIdentity(events, directory, [staging])
     const chunks = await openChunks(events, staging, identity)
     beginEpoch(events, chunks)
-    await chunks.root.close()
+    chunks.close()
   } finally {
-    await events.root.close()
+    events.close()
   }
 }
 

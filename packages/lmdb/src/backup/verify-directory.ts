@@ -50,10 +50,10 @@ export async function verifyDirectory(
         bytes += more
         await show({ phase: 'maps', done: bytes })
       },
-    }).finally(() => chunkEnvironment.root.close())
+    }).finally(() => chunkEnvironment.close())
     return report
   } finally {
-    await environment.root.close()
+    environment.close()
   }
 }
 

@@ -17,7 +17,7 @@ const port = parentPort as MessagePort
 try {
   const environment = openEnvironment(data.directory, data)
   await runBlobWriter(port, environment, guard)
-  await environment.root.close()
+  environment.close()
 } catch (error) {
   port.postMessage({ type: 'failed', error: serializeError(error) } satisfies ThreadMessage)
 }

@@ -30,7 +30,6 @@ export interface ChunkBlobs {
   collectOrphans(): Promise<void>
   /** Refuses new requests, and resolves when the ones in flight are settled. */
   close(): Promise<void>
-  closeEnvironment(): Promise<void>
 }
 
 export interface BlobHash {
@@ -204,6 +203,5 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
         () => {},
       )
     },
-    closeEnvironment: () => environment.root.close(),
   }
 }

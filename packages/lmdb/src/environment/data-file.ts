@@ -37,6 +37,26 @@ export function checkDataFile(path: string): boolean {
   }
 }
 
+/** The headers of a data file that is in use. */
+export interface Headers {
+  /** The number of the last transaction that was committed, which the file itself holds. */
+  newestTransaction(): number
+  close(): void
+}
+
+export function openHeaders(path: string): Headers {
+  const file = openSync(path, 'r')
+  const bytes = Buffer.alloc(pageSize + metaBytes)
+  return {
+    newestTransaction() {
+      readSync(file, bytes, 0, bytes.length, 0)
+      const transactionOf = (page: number) => Number(bytes.readBigUInt64LE(page * pageSize + transactionOffset))
+      return Math.max(transactionOf(0), transactionOf(1))
+    },
+    close: () => closeSync(file),
+  }
+}
+
 /**
  * Checks an LMDB lock file before LMDB opens it, which crashes the process if it cannot. Returns whether the file
  * exists and has blocks on the disk. The file is not opened here: closing it would release the locks of this process on

@@ -2,10 +2,12 @@ import { closeSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs
 import { devNull } from 'node:os'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { type Database, openAsClass, type RootDatabase } from 'lmdb'
-import { checkDataFile, checkLockFile, pageSize } from './data-file.ts'
+import type { Database } from 'lmdb'
+import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
 import { makeDirectory, syncDirectory } from './directory.ts'
-import { findProcessMapping, type LockHolder, openLockProbe } from './write-lock.ts'
+import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
+import { closeRoot, openRoot, openTable, type Root } from './root.ts'
+import { findProcessMapping, type LockHolder, lockTimeoutMs } from './write-lock.ts'
 
 /** A table with binary keys and values. */
 export type Table = Database<Buffer, Buffer>
@@ -29,33 +31,37 @@ export interface Rows {
 
 /** An LMDB environment: a directory with one data file, written by one transaction at a time over all processes. */
 export interface Environment {
-  root: RootDatabase<Buffer, Buffer>
+  /** To read with. Writing and closing without the gate would harm commits of other processes. */
+  root: Omit<Root, 'close'>
   /**
-   * Opens a table. Creating a missing one takes the write lock, so open each table before the first request, and not in
-   * a transaction, whose rollback would remove it.
+   * Opens a table. Creating a missing one is a commit, so open each table before the first request, and not in a
+   * transaction, whose rollback would remove it.
+   *
+   * @throws {IngestError} `store-locked` when another process is inside of the gate for {@link lockTimeoutMs}
    */
   table(name: string): Table
   /**
    * Runs `work` in one write transaction, which is durable when this returns.
    *
-   * @throws {IngestError} `store-failed` when the data file or the lock file was deleted or replaced: the write went to
-   *   a file that no other process reads, or another process writes to the same pages
+   * @throws {IngestError} `store-failed` when a data file or lock file was deleted or replaced, as the write went to a
+   *   file that no other process reads, or another process writes to the same pages; or when the transaction began from
+   *   a snapshot in front of the last commit, and nothing was written
    */
   write<T>(work: () => T): T
-  /**
-   * The other process that holds the write lock; undefined when it is free, held by this process, or not known.
-   */
+  /** The other process that is inside of the gate; undefined when it is free, or not known. */
   lockHolder(): LockHolder | undefined
-  /** Set when the data file or the lock file was deleted or replaced: writes are lost, or no longer exclusive. */
+  /** Set when a data file or lock file was deleted or replaced: writes are lost, or no longer exclusive. */
   lossReason(): string | undefined
   /** How full the environment is, and its readers, from memory that is shared with other processes. */
   usage(): EnvironmentUsage
-  /** Identifies the two files. A thread that opens the environment later passes it to {@link openEnvironment}. */
+  /** Identifies the files. A thread that opens the environment later passes it to {@link openEnvironment}. */
   fileIds: string
   /** Whether less than 16 MiB of the disk are free. */
   isDiskFull(): boolean
   /** @throws {IngestError} `disk-full` when less than 16 MiB of the disk are free */
   checkSpace(): void
+  /** Closes it; left to the end of the process while another process is inside of the gate. */
+  close(): void
 }
 
 export interface EnvironmentUsage {
@@ -76,43 +82,72 @@ export interface EnvironmentOptions {
 const mapBytes = 2 ** 40
 /** Creating a data or lock file on a full disk is a SIGBUS, so this much must be free. */
 const freeBytesMin = 16 * 2 ** 20
-/** The most file descriptors that opening an environment takes: two data files, a lock file, a temporary one. */
-const fileDescriptorsMin = 8
+/** The most file descriptors that opening an environment and its gate takes, with temporary ones. */
+const fileDescriptorsMin = 16
 
 /**
  * Opens the environment in `directory`, and creates it when it is missing. LMDB crashes the process (SIGSEGV, SIGBUS)
  * when it fails to open, so the known causes are checked first.
  *
  * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when
- *   the lock file is missing and another process has the environment open, or when a process with the id of this one
- *   has it open in another container, `overloaded` when the process may open no more files, `store-failed` for files
- *   other than those of the options
+ *   the lock file is missing and another process has the environment open, when a process with the id of this one has
+ *   it open in another container, or when another process is inside of the gate for {@link lockTimeoutMs}, `overloaded`
+ *   when the process may open no more files, `store-failed` for files other than those of the options
  */
 export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
-  const [path, lockPath] = [join(directory, 'data.mdb'), join(directory, 'lock.mdb')]
-  const exists = checkBeforeOpening(directory, path, lockPath, options)
-  const { root, readOnly } = openRoot(directory)
-  // LMDB syncs the file, but not the directories that name it
-  if (!exists) for (const each of [directory, dirname(directory)]) syncDirectory(each)
-  const fileIds = options.fileIds ?? identify(path, lockPath)
-  const lossReason = () => lossOf(path, lockPath, fileIds)
-  checkFiles()
+  const files = filesOf(directory)
+  const exists = checkBeforeOpening(directory, files, options)
+  const gate = openGate(directory)
+  let root: Root | undefined
+  let headers: Headers | undefined
+  try {
+    root = gate.run(() => openRoot(directory, mapBytes), lockTimeoutMs)
+    // LMDB syncs the file, but not the directories that name it
+    if (!exists) for (const each of [directory, dirname(directory)]) syncDirectory(each)
+    headers = openHeaders(files[0])
+    return createEnvironment(directory, { root, gate, headers, fileIds: options.fileIds ?? identify(files) })
+  } catch (error) {
+    closeAll({ root, gate, headers })
+    throw error
+  }
+}
+
+interface Opened {
+  root: Root
+  gate: Gate
+  headers: Headers
+  fileIds: string
+}
+
+function createEnvironment(directory: string, opened: Opened): Environment {
+  const { root, gate, headers, fileIds } = opened
+  const files = filesOf(directory)
+  const lossReason = () => lossOf(files, fileIds)
   const tables = new Map<string, Table>()
+  /** The number of the last transaction of this thread. */
+  let lastCommitted = 0
+  checkFiles()
 
   function checkFiles(): void {
     const reason = lossReason()
     if (reason !== undefined) throw new IngestError('store-failed', `${reason}.`)
   }
 
-  function openTable(name: string): Table {
-    const options = { ...binary, create: false } as typeof binary
-    return readOnly(() => root.openDB<Buffer, Buffer>(name, options)) ?? root.openDB<Buffer, Buffer>(name, binary)
+  /** Checks that the transaction that has begun continues from the last commit, which it would replace otherwise. */
+  function checkSnapshot(): number {
+    const transaction = checkBegun(root)
+    const newest = Math.max(headers.newestTransaction(), lastCommitted)
+    if (transaction === newest + 1) return transaction
+    throw new IngestError(
+      'store-failed',
+      `${directory}: transaction ${transaction} would replace the last commit, which has number ${newest}. Nothing was written: end all processes that have the store open, then start them again.`,
+    )
   }
 
   return {
     root,
     table(name) {
-      const table = tables.get(name) ?? openTable(name)
+      const table = tables.get(name) ?? gate.run(() => openTable(root, name), lockTimeoutMs)
       tables.set(name, table)
       return table
     },
@@ -121,28 +156,54 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
       checkFiles()
       // a reader that was killed keeps all pages that were freed since its snapshot
       root.readerCheck()
-      const result = root.transactionSync(work)
+      const result = gate.run(() => {
+        let transaction = 0
+        const result = root.transactionSync(() => {
+          transaction = checkSnapshot()
+          return work()
+        })
+        lastCommitted = Math.min(transaction, headers.newestTransaction())
+        return result
+      })
       checkFiles()
       return result
     },
-    lockHolder: openLockProbe(lockPath),
+    lockHolder: gate.holder,
     lossReason,
     usage: () => usageOf(root),
     fileIds,
     checkSpace: () => checkFreeSpace(directory),
     isDiskFull: () => freeBytes(directory) < freeBytesMin,
+    close: () => closeAll(opened),
   }
+}
+
+function closeAll({ root, gate, headers }: { root: Root | undefined; gate: Gate; headers: Headers | undefined }): void {
+  headers?.close()
+  try {
+    if (root) gate.run(() => closeRoot(root), lockTimeoutMs)
+  } catch {
+    // the end of the process closes it, without destroying the mutexes that others use
+    return
+  }
+  gate.close()
+}
+
+/** The files that identify an environment: if one is replaced, processes no longer exclude each other. */
+function filesOf(directory: string): [data: string, lock: string, gate: string] {
+  const path = (...names: string[]) => join(directory, ...names)
+  return [path('data.mdb'), path('lock.mdb'), path(gateDirectory, 'lock.mdb')]
 }
 
 /** Checks what LMDB would crash over, and creates the directory. Returns whether there is a data file. */
 function checkBeforeOpening(
   directory: string,
-  path: string,
-  lockPath: string,
+  files: ReturnType<typeof filesOf>,
   { fileIds }: EnvironmentOptions,
 ): boolean {
+  const [path, lockPath] = files
   checkFileDescriptors(directory, fileDescriptorsMin)
-  const reason = fileIds === undefined ? undefined : lossOf(path, lockPath, fileIds)
+  const reason = fileIds === undefined ? undefined : lossOf(files, fileIds)
   if (reason !== undefined) throw new IngestError('store-failed', `${reason}.`)
   const exists = checkDataFile(path)
   const hasLockFile = checkLockFile(lockPath)
@@ -153,34 +214,7 @@ function checkBeforeOpening(
   return exists
 }
 
-function openRoot(directory: string) {
-  const settings = {
-    path: directory,
-    isRoot: true,
-    // lmdb takes a name with a dot for a file
-    noSubdir: false,
-    maxDbs: 32,
-    ...(process.platform === 'win32' ? {} : { mapSize: mapBytes }),
-    pageSize,
-    permissionsMode: 0o600,
-    // on, data is visible to others before it is durable, and stays visible when the sync fails
-    overlappingSync: false,
-    // on, a failed commit rejects a promise that cannot be caught, which ends the process
-    eventTurnBatching: false,
-    noMemInit: false,
-    cache: false,
-    ...binary,
-  }
-  // the types of lmdb call its constructor a method
-  const Store = openAsClass({ ...settings } as Parameters<typeof openAsClass>[0]) as unknown as new (
-    name: null,
-    options: object,
-  ) => RootDatabase<Buffer, Buffer>
-  const readOnly = <T>(open: () => T) => withoutLock(Store.prototype, open)
-  return { root: readOnly(() => new Store(null, settings)), readOnly }
-}
-
-function usageOf(root: RootDatabase<Buffer, Buffer>): EnvironmentUsage {
+function usageOf(root: Root): EnvironmentUsage {
   root.resetReadTxn()
   const { lastTxnId, mapSize } = root.getStats() as { lastTxnId: number; mapSize: number }
   // below a title, the process, the thread, and its transaction, or a dash without one
@@ -189,54 +223,14 @@ function usageOf(root: RootDatabase<Buffer, Buffer>): EnvironmentUsage {
   return { bytesMax: mapSize, readers: transactions.length, oldestReaderAge: lastTxnId - oldest }
 }
 
-function identify(path: string, lockPath: string): string {
-  return [path, lockPath].map(fileId).join()
+function identify(files: readonly string[]): string {
+  return files.map(fileId).join()
 }
 
-function lossOf(path: string, lockPath: string, fileIds: string): string | undefined {
-  return identify(path, lockPath) === fileIds
+function lossOf(files: readonly string[], fileIds: string): string | undefined {
+  return identify(files) === fileIds
     ? undefined
-    : `${path} or its lock.mdb was deleted or replaced while it was open`
-}
-
-const binary = { encoding: 'binary', keyEncoding: 'binary' } as const
-
-/** Opens tables in a read transaction: lmdb uses a write transaction even for a table that exists. */
-function withoutLock<T>(prototype: Database, openTable: () => T): T {
-  const { transactionSync } = prototype
-  prototype.transactionSync = function readTransaction<Value>(this: Database, work: () => Value) {
-    const { resetReadTxn, ensureReadTxn } = this as Database & { ensureReadTxn(): void }
-    const begin = () => ensureReadTxn.call(this)
-    const end = () => resetReadTxn.call(this)
-    end()
-    checkProcessId(begin, end)
-    begin()
-    return work()
-  } as Database['transactionSync']
-  try {
-    return openTable()
-  } finally {
-    prototype.transactionSync = transactionSync
-  }
-}
-
-/**
- * Before the first read, LMDB locks one byte of the lock file, at the offset of the process id. While another process
- * has that lock, lmdb tries for 10 seconds to begin a read transaction, and goes on without one.
- *
- * @throws {IngestError} `store-locked` for a process with the id of this one, in another PID namespace
- */
-function checkProcessId(begin: () => void, end: () => void): void {
-  begin()
-  try {
-    end()
-  } catch (cause) {
-    throw new IngestError(
-      'store-locked',
-      `Another process with process id ${process.pid}, in another container, has the store open: let the containers share one PID namespace (docker run --pid=host), or end the other process.`,
-      { cause, retryAfterSeconds: 5 },
-    )
-  }
+    : `${files[0]} or one of its lock files was deleted or replaced while it was open`
 }
 
 function fileId(path: string): string {

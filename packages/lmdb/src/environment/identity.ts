@@ -16,7 +16,7 @@ export interface LmdbIdentity extends StoreIdentity {
  * `events/` with its identity, `chunks/` with its identity, `ids/`. So `events/` is never missing beside one of the
  * others, and `chunks/` is missing only while the log names no chunk.
  */
-const formatVersion = 3
+const formatVersion = 4
 const hashKeyAt = 1
 const idAt = hashKeyAt + 16
 const idBytes = 8
@@ -132,7 +132,7 @@ export async function openChunks(
     if (!(known ?? writeOnce(chunks, own)).equals(own)) throw foreign(chunksDirectory, eventsDirectory)
     return chunks
   } catch (error) {
-    await chunks.root.close()
+    chunks.close()
     throw error
   }
 }

@@ -22,25 +22,36 @@ export function lockedError({ pid, isStopped }: LockHolder): IngestError {
   return new IngestError('store-locked', `${holder} ${problem}.`, { retryAfterSeconds: 5 })
 }
 
+/** Looks at a lock without waiting for it. */
+export interface LockProbe {
+  /** The other process that holds it; undefined when there is none, and always on systems other than Linux. */
+  holder(): LockHolder | undefined
+  /** Whether any thread holds it, also one of this process; always false on systems other than Linux. */
+  isHeld(): boolean
+}
+
 /**
- * Returns a function that returns the other process that holds the write lock; undefined when there is none, and always
- * on systems other than Linux.
+ * Opens the probe of the write lock of an environment that is open.
  *
  * The lock is a robust mutex of glibc in the lock file: its first word is the id of the thread that holds it. It is
  * read from the memory to which this process has mapped the file, as closing the file would release the process's locks
  * on it.
  */
-export function openLockProbe(lockPath: string): () => LockHolder | undefined {
+export function openLockProbe(lockPath: string): LockProbe {
   const address = process.platform === 'linux' ? mutexAddress(lockPath) : undefined
-  if (address === undefined) return () => undefined
-  return () => {
-    const thread = readMemory(address, 4).readUInt32LE() & threadIdMask
-    if (thread === 0 || readText(`/proc/self/task/${thread}/status`) !== undefined) return undefined
-    const status = readText(`/proc/${thread}/status`) ?? ''
-    const [, pid] = /^Tgid:\t(\d+)$/m.exec(status) ?? []
-    // an id from another container may be the id of an unrelated thread here
-    const isKnown = pid !== undefined && readText(`/proc/${pid}/maps`)?.includes('/lock.mdb')
-    return { pid: isKnown ? Number(pid) : undefined, isStopped: isKnown === true && /^State:\t[Tt]/m.test(status) }
+  if (address === undefined) return { holder: () => undefined, isHeld: () => false }
+  const readThread = () => readMemory(address, 4).readUInt32LE() & threadIdMask
+  return {
+    isHeld: () => readThread() !== 0,
+    holder() {
+      const thread = readThread()
+      if (thread === 0 || readText(`/proc/self/task/${thread}/status`) !== undefined) return undefined
+      const status = readText(`/proc/${thread}/status`) ?? ''
+      const [, pid] = /^Tgid:\t(\d+)$/m.exec(status) ?? []
+      // an id from another container may be the id of an unrelated thread here
+      const isKnown = pid !== undefined && readText(`/proc/${pid}/maps`)?.includes('/lock.mdb')
+      return { pid: isKnown ? Number(pid) : undefined, isStopped: isKnown === true && /^State:\t[Tt]/m.test(status) }
+    },
   }
 }
 

@@ -65,7 +65,7 @@ export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
     return await openIndexIn(environment, options)
   } catch (error) {
     if (!isDamage(error) && !existsSync(join(options.directory, damagedMark))) throw error
-    await environment?.root.close()
+    environment?.close()
     removeDirectory(options.directory)
     return openIndexIn(openEnvironment(options.directory), options)
   }
@@ -137,7 +137,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     async close() {
       clearTimeout(starting)
       await thread.close()
-      await environment.root.close()
+      environment.close()
     },
   }
 }

@@ -99,8 +99,8 @@ async function close(): Promise<void> {
   await working
   if (!isLocked()) attempt(() => indexer.release())
   guard.enterNative()
-  await tables.environment.root.close()
-  await logEnvironment.root.close()
+  tables.environment.close()
+  logEnvironment.close()
   port.close()
 }
 

@@ -13,7 +13,7 @@ const port = parentPort as MessagePort
 try {
   const environment = openEnvironment(data.directory, data)
   await runWriter(port, environment, data, guard)
-  await environment.root.close()
+  environment.close()
 } catch (error) {
   port.postMessage({ type: 'failed', error: serializeError(error) } satisfies ThreadMessage)
 }

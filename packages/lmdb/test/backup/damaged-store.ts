@@ -40,7 +40,8 @@ async function buildIndex(directory: string): Promise<void> {
   const log = createLogReader(events, events.table('log'))
   const indexer = createIndexer({ tables: openIdTables(ids), log, seed, entriesPerFlush: 16 })
   while (indexer.step() !== 'idle');
-  await Promise.all([events.root.close(), ids.root.close()])
+  events.close()
+  ids.close()
 }
 
 /** Flips a bit in the payload of a record of the log. */

@@ -24,7 +24,7 @@ async function change(directory: string, table: string, work: (rows: Table) => v
   const environment = openEnvironment(join(directory, 'events'))
   const rows = environment.table(table)
   environment.write(() => work(rows))
-  await environment.root.close()
+  environment.close()
 }
 
 t.test('a whole store has no problems, and its files are not changed', async (t) => {

@@ -27,5 +27,5 @@ t.test('blobs are written and removed, and each request has an outcome', async (
   port1.postMessage({ type: 'close' })
   await ended
   port1.close()
-  await environment.root.close()
+  environment.close()
 })

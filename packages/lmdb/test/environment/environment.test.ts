@@ -1,4 +1,15 @@
-import { copyFileSync, existsSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { makeDirectory } from '../../src/environment/directory.ts'
@@ -7,9 +18,9 @@ import { noContainer, startStoreProcess } from '../store-process.ts'
 
 t.test('a directory with a dot in its name is a directory', async (t) => {
   const directory = join(t.testdir(), 'v1.2')
-  const { root } = openEnvironment(directory)
+  const { root, close } = openEnvironment(directory)
   t.ok(statSync(directory).isDirectory())
-  await root.close()
+  close()
 })
 
 t.test(
@@ -17,15 +28,15 @@ t.test(
   { skip: process.platform === 'win32' && 'Windows has no modes' },
   async (t) => {
     const directory = join(t.testdir(), 'events')
-    const { root } = openEnvironment(directory)
+    const { root, close } = openEnvironment(directory)
     t.equal(statSync(directory).mode & 0o777, 0o700)
     t.equal(statSync(join(directory, 'data.mdb')).mode & 0o777, 0o600)
-    await root.close()
+    close()
   },
 )
 
 t.test('an exception rolls back a child transaction', async (t) => {
-  const { root, table } = openEnvironment(t.testdir())
+  const { root, table, close } = openEnvironment(t.testdir())
   const rows = table('rows')
   const key = Buffer.from('key')
   await root.childTransaction(() => rows.put(key, Buffer.from('before')))
@@ -37,11 +48,11 @@ t.test('an exception rolls back a child transaction', async (t) => {
     { message: 'no' },
   )
   t.equal(rows.getBinary(key)?.toString(), 'before')
-  await root.close()
+  close()
 })
 
 t.test('an exception rolls back a synchronous transaction, and is rethrown', async (t) => {
-  const { root, table } = openEnvironment(t.testdir())
+  const { root, table, close } = openEnvironment(t.testdir())
   const [rows, others] = [table('rows'), table('others')]
   const key = Buffer.from('key')
   root.transactionSync(() => void rows.put(key, Buffer.from('before')))
@@ -60,30 +71,30 @@ t.test('an exception rolls back a synchronous transaction, and is rethrown', asy
   t.equal(others.getBinary(key), undefined)
   root.transactionSync(() => void rows.put(key, Buffer.from('later')))
   t.equal(rows.getBinary(key)?.toString(), 'later')
-  await root.close()
+  close()
 })
 
 t.test('a table is opened once', async (t) => {
-  const { root, table } = openEnvironment(t.testdir())
+  const { root, table, close } = openEnvironment(t.testdir())
   t.equal(table('rows'), table('rows'))
   t.not(table('rows'), table('others'))
-  await root.close()
+  close()
 })
 
 t.test('an empty value is a value', async (t) => {
-  const { root, table } = openEnvironment(t.testdir())
+  const { root, table, close } = openEnvironment(t.testdir())
   const rows = table('rows')
   await root.childTransaction(() => rows.put(Buffer.from('key'), Buffer.alloc(0)))
   t.equal(rows.doesExist(Buffer.from('key')), true)
   t.equal(rows.getBinary(Buffer.from('key'))?.length, 0)
   t.equal(rows.doesExist(Buffer.from('other')), false)
-  await root.close()
+  close()
 })
 
 t.test('a data file that is deleted or replaced under an open environment is detected', async (t) => {
   const directory = t.testdir()
   const path = join(directory, 'data.mdb')
-  const { root, lossReason: lost } = openEnvironment(directory)
+  const { root, lossReason: lost, close } = openEnvironment(directory)
   t.equal(lost(), undefined)
   renameSync(path, `${path}.moved`)
   t.match(lost(), /deleted or replaced/)
@@ -92,7 +103,7 @@ t.test('a data file that is deleted or replaced under an open environment is det
   rmSync(path)
   renameSync(`${path}.moved`, path)
   t.equal(lost(), undefined)
-  await root.close()
+  close()
 })
 
 t.test(
@@ -100,7 +111,7 @@ t.test(
   async (t) => {
     const directory = t.testdir()
     const path = join(directory, 'lock.mdb')
-    const { root, lossReason: lost, fileIds: files, write } = openEnvironment(directory)
+    const { root, lossReason: lost, fileIds: files, write, close } = openEnvironment(directory)
     const later = openEnvironment(directory, { fileIds: files })
     t.equal(later.lossReason(), undefined)
     copyFileSync(path, `${path}.copy`)
@@ -109,15 +120,15 @@ t.test(
     t.match(later.lossReason(), /deleted or replaced/)
     t.throws(() => write(() => t.fail('nothing is written')), { code: 'store-failed' })
     t.throws(() => openEnvironment(directory, { fileIds: files }), { code: 'store-failed' })
-    await later.root.close()
-    await root.close()
+    later.close()
+    close()
   },
 )
 
 t.test('a write releases the snapshots of processes that were killed', async (t) => {
   const directory = t.testdir()
   const reader = await startStoreProcess(directory)
-  const { root, write } = openEnvironment(join(directory, 'events'))
+  const { root, write, close } = openEnvironment(join(directory, 'events'))
   await reader.ask('look')
   const readers = () => root.readerList().match(new RegExp(`^ *${reader.pid} `, 'gm'))?.length ?? 0
   t.ok(readers() > 0, 'a process that reads is in the table')
@@ -126,7 +137,7 @@ t.test('a write releases the snapshots of processes that were killed', async (t)
   await reader.kill()
   write(() => {})
   t.equal(readers(), 0)
-  await root.close()
+  close()
 })
 
 t.test(
@@ -162,3 +173,34 @@ t.test('a directory that cannot be created is an error, and not an endless loop'
   t.throws(() => makeDirectory(join(t.testdirName, 'file')), { code: 'EEXIST' })
   if (existsSync('/proc')) t.throws(() => makeDirectory('/proc/x/y'))
 })
+
+t.test('a transaction that would replace the last commit writes nothing', async (t) => {
+  const directory = t.testdir()
+  const { write, table, close } = openEnvironment(directory)
+  const rows = table('rows')
+  const key = Buffer.from('key')
+  write(() => void rows.put(key, Buffer.from('before')))
+  commitElsewhere(join(directory, 'data.mdb'))
+  t.throws(() => write(() => void rows.put(key, Buffer.from('after'))), {
+    code: 'store-failed',
+    message: /would replace the last commit/,
+  })
+  t.equal(rows.getBinary(key)?.toString(), 'before')
+  close()
+})
+
+/** Gives the older header the next number: what an opening leaves that takes the last commit back. */
+function commitElsewhere(path: string): void {
+  const file = openSync(path, 'r+')
+  const [pageBytes, numberAt] = [4096, 152]
+  const numbers = [0, 1].map((page) => {
+    const number = Buffer.alloc(8)
+    readSync(file, number, 0, 8, page * pageBytes + numberAt)
+    return number.readBigUInt64LE()
+  }) as [bigint, bigint]
+  const older = numbers[0] < numbers[1] ? 0 : 1
+  const next = Buffer.alloc(8)
+  next.writeBigUInt64LE((numbers[1 - older] as bigint) + 1n)
+  writeSync(file, next, 0, 8, older * pageBytes + numberAt)
+  closeSync(file)
+}

@@ -49,7 +49,7 @@ const losses: Record<string, (path: string) => void> = {
   'has an empty data file': (path) => writeFileSync(join(path, 'data.mdb'), ''),
   'has a new data file': (path) => {
     rmSync(path, { recursive: true })
-    return openEnvironment(path).root.close()
+    return openEnvironment(path).close()
   },
 }
 
@@ -143,7 +143,7 @@ t.test('chunks/ is recreated when it is lost and no map needs it', async (t) => 
 
 t.test('a store whose creation was interrupted at any step is created by the next opening', async (t) => {
   t.testdir()
-  const blank = (path: string) => openEnvironment(path).root.close()
+  const blank = (path: string) => openEnvironment(path).close()
   const emptyFile = (path: string) => {
     mkdirSync(path)
     writeFileSync(join(path, 'data.mdb'), '')
@@ -151,7 +151,7 @@ t.test('a store whose creation was interrupted at any step is created by the nex
   const withTable = async (path: string) => {
     const environment = openEnvironment(path)
     environment.table('meta')
-    await environment.root.close()
+    environment.close()
   }
   const copy = (path: string) => cpSync(join(templates.withoutMap, 'events'), path, { recursive: true })
   const states: Partial<Record<(typeof names)[number], (path: string) => unknown>>[] = [
@@ -184,6 +184,6 @@ t.test('a store of another format is refused, and not changed', async (t) => {
   const format = Buffer.from(meta.getBinary(key) as Buffer)
   format[0] = 99
   environment.root.transactionSync(() => void meta.put(key, format))
-  await environment.root.close()
+  environment.close()
   await isRefused(t, directory, 'is of format 99')
 })

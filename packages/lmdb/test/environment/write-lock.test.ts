@@ -27,7 +27,7 @@ async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
 t.test('the process that holds the write lock is known, and whether it is stopped', { skip: notLinux }, async (t) => {
   const directory = t.testdir()
   const holder = await startStoreProcess(directory)
-  const { root, lockHolder, write } = openEnvironment(join(directory, 'events'))
+  const { root, lockHolder, write, close } = openEnvironment(join(directory, 'events'))
   t.equal(lockHolder(), undefined)
   t.equal(write(lockHolder), undefined, 'it is not this process')
   await holder.ask('hold')
@@ -36,22 +36,31 @@ t.test('the process that holds the write lock is known, and whether it is stoppe
   t.strictSame(lockHolder(), { pid: holder.pid, isStopped: true })
   await holder.kill()
   t.equal(lockHolder(), undefined)
-  await root.close()
+  close()
 })
 
-t.test('a store opens and is read while a stopped process holds the write lock', { skip: notLinux }, async (t) => {
-  const { directory, ingest, holder } = await openHeld(t)
-  await ingest.close()
-  await holder.stop()
-  // in a process of its own: a thread that waits for the lock could not be ended
-  const reader = await startStoreProcess(directory)
-  t.strictSame(await reader.known(['before', 'none']), [true, false])
-  t.strictSame(await reader.call('listMaps', {}), { maps: [], next: null })
-  await t.rejects(reader.submit(['after']), { code: 'store-locked' })
-  await t.rejects(reader.ask('check'), { code: 'store-locked' })
-  t.strictSame(reader.fatal, [])
-  t.equal(await reader.end(), 0, 'it exits by itself')
-})
+t.test(
+  'a store is read, and not opened, while a stopped process holds the write lock',
+  { skip: notLinux },
+  async (t) => {
+    const { directory, ingest, holder } = await openHeld(t)
+    await ingest.close()
+    await holder.kill()
+    // in processes of their own: a thread that waits for the lock could not be ended
+    const reader = await startStoreProcess(directory)
+    const stopped = await startStoreProcess(directory)
+    t.teardown(stopped.kill)
+    await stopped.ask('hold')
+    await stopped.stop()
+    t.strictSame(await reader.known(['before', 'none']), [true, false])
+    t.strictSame(await reader.call('listMaps', {}), { maps: [], next: null })
+    await t.rejects(reader.submit(['after']), { code: 'store-locked' })
+    await t.rejects(reader.ask('check'), { code: 'store-locked' })
+    t.strictSame(reader.fatal, [])
+    await t.rejects(startStoreProcess(directory), { code: 'store-locked' }, 'an opening could take its commit back')
+    t.equal(await reader.end(), 0, 'it exits by itself')
+  },
+)
 
 t.test(
   'batches are rejected while another process holds the write lock, and accepted after',

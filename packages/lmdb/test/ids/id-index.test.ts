@@ -53,7 +53,7 @@ async function settled(directory: string, events: number, entriesPerFlush = 60):
   const tables = openIdTables(openEnvironment(join(directory, 'ids')))
   const { root } = tables.environment
   while (!isSettled()) await sleep(10)
-  await root.close()
+  tables.environment.close()
 
   function isSettled(): boolean {
     root.resetReadTxn()
@@ -210,7 +210,7 @@ t.test('an index that another process has emptied fails the store', async (t) =>
   })
   await t.rejects(ingest.project('p').submitBatch(batchOf('0')), { code: 'store-failed', message: 'has rebuilt' })
   t.strictSame(codes, ['store-failed'])
-  await tables.environment.root.close()
+  tables.environment.close()
   await ingest.close()
   const again = await open(directory)
   await checkAllKnown(t, again, 10)
@@ -333,7 +333,7 @@ t.test('a rollback reads no record again', async (t) => {
     t.equal(ids.search(fingerprintsFor(1, [eventId]), 1).length, 1)
   }
   await ids.close()
-  await environment.root.close()
+  environment.close()
 })
 
 t.test('an index in which LMDB finds damage is rebuilt while the store opens', async (t) => {

@@ -39,8 +39,8 @@ function openBed(directory: string, blockBits = 8): Bed {
     indexer: (options) =>
       createIndexer({ tables, log: reader, seed: 'seed', entriesPerFlush, blockBits, now: () => clock, ...options }),
     async close() {
-      await events.root.close()
-      await tables.environment.root.close()
+      events.close()
+      tables.environment.close()
     },
   }
 }

@@ -62,7 +62,7 @@ t.test('a part is read as it was written; a flipped bit, a truncated and a missi
     })
     t.throws(() => getPart(table, 7, 9), DamagedRun)
   }
-  await environment.root.close()
+  environment.close()
 })
 
 function flip(bytes: Buffer, at: number): Buffer {
@@ -131,7 +131,7 @@ t.test('a filter is read as it was written, in several parts', async (t) => {
   environment.root.transactionSync(() => putFilter(table, run, filter))
   t.ok([...table.getKeys()].length > 1, 'it takes more than one part')
   t.ok(Buffer.from(getFilter(table, run).buffer).equals(Buffer.from(filter.buffer)))
-  await environment.root.close()
+  environment.close()
 })
 
 t.test('a list is read as it was written, with its revision beside it', async (t) => {
@@ -151,7 +151,7 @@ t.test('a list is read as it was written, with its revision beside it', async (t
   const runs = [{ ...old, level: 1 }] as typeof list.runs
   tables.environment.root.transactionSync(() => writeRunList(tables, { ...list, runs }))
   t.equal(readRunList(tables)?.runs[0]?.blockBits, 13, 'a list of an earlier version has the default')
-  await tables.environment.root.close()
+  tables.environment.close()
 })
 
 t.test('one worker at a time has the claim', async (t) => {
@@ -180,7 +180,7 @@ t.test('one worker at a time has the claim', async (t) => {
   t.equal(hold(other), 'acquired', 'it expired')
   now -= 3_600_000
   t.equal(hold(one), 'acquired', 'a clock that was set back does not extend it')
-  await tables.environment.root.close()
+  tables.environment.close()
 })
 
 t.test('the claim of a process that has ended is free at once', async (t) => {
@@ -198,5 +198,5 @@ t.test('the claim of a process that has ended is free at once', async (t) => {
     tables.environment.root.transactionSync(() => claim.acquire()),
     'acquired',
   )
-  await tables.environment.root.close()
+  tables.environment.close()
 })

@@ -154,7 +154,7 @@ t.test('the log reader reads the fingerprints and the checksum of a record, and 
   t.equal(reader.checksum(2), 0, 'nothing')
   t.throws(() => reader.fingerprints(2), { code: 'store-damaged' })
   t.throws(() => reader.fingerprints(300), { code: 'store-damaged' }, 'cut')
-  await environment.root.close()
+  environment.close()
 })
 
 const sequences = [0, 1, 255, 256, 2 ** 32 - 1, 2 ** 32, 2 ** 40, Number.MAX_SAFE_INTEGER]

@@ -24,7 +24,7 @@ t.test('a project is numbered once, and round-trips', async (t) => {
   t.equal(projects.numberOf('third'), 3)
   t.strictSame(projects.get('one'), one)
   t.equal(projects.get('other'), undefined, 'a project that only has events')
-  await environment.root.close()
+  environment.close()
 })
 
 t.test('a number assigned in a failed transaction is assigned again', async (t) => {
@@ -40,7 +40,7 @@ t.test('a number assigned in a failed transaction is assigned again', async (t) 
     t.equal(projects.numberFor('kept'), 1)
   })
   t.equal(projects.numberOf('lost'), undefined)
-  await environment.root.close()
+  environment.close()
 })
 
 t.test('a key that another process revokes is invalid at once', async (t) => {

@@ -29,7 +29,7 @@ async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) 
   let lastId = 0
   t.teardown(async () => {
     await client.close()
-    await environment.root.close()
+    environment.close()
   })
   return {
     environment,

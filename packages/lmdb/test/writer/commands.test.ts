@@ -14,7 +14,7 @@ function open(t: Test) {
   const environment = openEnvironment(t.testdir())
   const marked: number[] = []
   const tables = openCommandTables(environment.table, () => marked.push(1))
-  t.teardown(() => environment.root.close())
+  t.teardown(() => environment.close())
   return {
     ...tables,
     marked,

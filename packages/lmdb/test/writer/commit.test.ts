@@ -12,7 +12,7 @@ let opened = 0
 function open(t: Test) {
   const directory = join(t.testdir(), String(++opened))
   const environment = openEnvironment(directory)
-  t.teardown(() => environment.root.close())
+  t.teardown(() => environment.close())
   const rows = environment.table('rows')
   return {
     directory,

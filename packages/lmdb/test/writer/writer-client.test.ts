@@ -36,7 +36,7 @@ async function start(t: Test, options: Partial<WriterOptions> = {}) {
     locate: (...eventIds: string[]) => writer.locate(1, eventIds, fingerprintsFor(1, eventIds)),
     async close() {
       await writer.close()
-      await bed.environment.root.close()
+      bed.environment.close()
     },
   }
 }
@@ -93,7 +93,7 @@ t.test('closing finishes queued requests, and refuses new ones', async (t) => {
   await closed
   t.strictSame(await Promise.all(before), ['all', 'all'])
   t.strictSame(sequences(), [1, 2])
-  await environment.root.close()
+  environment.close()
 })
 
 for (const [from, open] of Object.entries({ source: openFromSource, build: openLmdbStore })) {

@@ -70,7 +70,7 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
       port.postMessage({ type: 'close' } satisfies WriterRequest | CloseMessage)
       await ended
       port.close()
-      await root.close()
+      bed.environment.close()
     },
   }
 }
@@ -215,7 +215,7 @@ t.test('requests before a close are finished', async (t) => {
   await writer.ended
   t.strictSame(writer.sequences(), [1, 2])
   writer.port.close()
-  await writer.environment.root.close()
+  writer.environment.close()
 })
 
 t.test('nothing is acknowledged or written once the data file is gone', async (t) => {
@@ -283,7 +283,7 @@ t.test('an index that cannot be opened refuses the writer', async (t) => {
   await runWriter(port2, environment, data, openGate)
   t.match(await first, [{ type: 'failed', error: { code: 'store-failed' } }])
   port1.close()
-  await environment.root.close()
+  environment.close()
 })
 
 t.test('the writer reports the progress of catching up the index', async (t) => {
@@ -310,5 +310,5 @@ t.test('a malformed message ends the writer with a reason', async (t) => {
   await writer.ended
   t.match(await refused, [{ type: 'failed', error: { code: 'store-failed', message: /null/ } }])
   writer.port.close()
-  await writer.environment.root.close()
+  writer.environment.close()
 })

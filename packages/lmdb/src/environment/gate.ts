@@ -1,0 +1,85 @@
+import { join } from 'node:path'
+import { IngestError } from '@ingest/core'
+import { checkDataFile, checkLockFile } from './data-file.ts'
+import { makeDirectory } from './directory.ts'
+import { closeRoot, openRoot } from './root.ts'
+import { type LockHolder, lockedError, openLockProbe } from './write-lock.ts'
+
+/**
+ * A lock around every opening, commit and closing of an environment, over all processes and their threads.
+ *
+ * `mdb_env_open2` of LMDB sets the shared number of the last transaction to the one that it read from the file before,
+ * without a lock. A commit in between is taken back: the next writer begins from the snapshot in front of it, and
+ * replaces it (OpenLDAP ITS#9496, not mended in lmdb 3.5.6). The last process that closes an environment destroys
+ * mutexes that an opening one is about to use, and threads that open tables at the same time number them alike.
+ *
+ * The lock is the write lock of an environment of its own, which is never written to, so that its own openings have no
+ * commit to take back. It is released when its process is killed.
+ */
+export interface Gate {
+  /**
+   * Runs `work` inside of the gate.
+   *
+   * @param waitMs how long another thread may be inside, on Linux; not limited if undefined
+   * @throws {IngestError} `store-locked` when another thread stays inside longer; `work` did not run then
+   */
+  run<T>(work: () => T, waitMs?: number): T
+  /** The other process that is inside; undefined when there is none, or it is not known. */
+  holder(): LockHolder | undefined
+  close(): void
+}
+
+/** The directory of the gate within that of its environment. */
+export const gateDirectory = 'gate'
+
+const gateBytes = 2 ** 20
+const pollMs = 1
+
+/**
+ * Opens the gate of the environment in `directory`, and creates it when it is missing.
+ *
+ * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely; `store-locked`
+ */
+export function openGate(directory: string): Gate {
+  const path = join(directory, gateDirectory)
+  checkDataFile(join(path, 'data.mdb'))
+  checkLockFile(join(path, 'lock.mdb'))
+  makeDirectory(path)
+  const root = openRoot(path, gateBytes)
+  const { holder, isHeld } = openLockProbe(join(path, 'lock.mdb'))
+
+  /** A thread that waits inside of LMDB could not be ended, so this one polls. */
+  function waitUntilFree(waitMs: number): void {
+    const until = performance.now() + waitMs
+    while (isHeld()) {
+      if (performance.now() >= until) throw lockedError(holder() ?? { pid: process.pid, isStopped: false })
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, pollMs)
+    }
+  }
+
+  return {
+    run<T>(work: () => T, waitMs?: number): T {
+      if (waitMs !== undefined) waitUntilFree(waitMs)
+      let result: { value: T } | undefined
+      // it writes nothing, so nothing is synced
+      root.transactionSync(() => {
+        checkBegun(root)
+        result = { value: work() }
+      })
+      return (result as { value: T }).value
+    },
+    holder,
+    close: () => closeRoot(root),
+  }
+}
+
+/**
+ * Checks inside of a write transaction that LMDB has begun one, as lmdb ignores that it has not. Returns its number.
+ *
+ * @throws {IngestError} `store-failed`
+ */
+export function checkBegun(root: object): number {
+  const transaction = (root as { getWriteTxnId(): number }).getWriteTxnId()
+  if (transaction > 0) return transaction
+  throw new IngestError('store-failed', 'LMDB could not begin a write transaction: its lock file is damaged.')
+}

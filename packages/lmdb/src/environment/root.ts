@@ -1,0 +1,107 @@
+import { IngestError } from '@ingest/core'
+import { type Database, openAsClass, type RootDatabase } from 'lmdb'
+import { pageSize } from './data-file.ts'
+
+/** The handle of an LMDB environment. */
+export type Root = RootDatabase<Buffer, Buffer>
+
+export const binary = { encoding: 'binary', keyEncoding: 'binary' } as const
+
+/** Openings that met mutexes which a closing process had just destroyed, before the environment counts as unusable. */
+const attemptsMax = 100
+const EINVAL = 22
+
+/**
+ * Opens the environment in an existing directory without its write lock, and registers this process as a reader.
+ *
+ * @throws {IngestError} `store-locked` for a process with the id of this one in another container
+ */
+export function openRoot(directory: string, mapSize: number): Root {
+  for (let attempt = 1; ; attempt++) {
+    const settings = {
+      path: directory,
+      isRoot: true,
+      // lmdb takes a name with a dot for a file
+      noSubdir: false,
+      maxDbs: 32,
+      // on Windows the file would have this size; lmdb grows the map there
+      ...(process.platform === 'win32' ? {} : { mapSize }),
+      pageSize,
+      permissionsMode: 0o600,
+      // on, data is visible to others before it is durable, and stays visible when the sync fails
+      overlappingSync: false,
+      // on, a failed commit rejects a promise that cannot be caught, which ends the process
+      eventTurnBatching: false,
+      noMemInit: false,
+      cache: false,
+      ...binary,
+    }
+    // the types of lmdb call its constructor a method
+    const Store = openAsClass({ ...settings } as Parameters<typeof openAsClass>[0]) as unknown as StoreClass
+    try {
+      return withoutLock(Store.prototype, () => new Store(null, settings))
+    } catch (error) {
+      // its constructor failed, so there is no other handle
+      closeRoot(Object.assign(Object.create(Store.prototype), { isRoot: true }))
+      if ((error as { code?: unknown }).code !== EINVAL || attempt === attemptsMax) throw error
+    }
+  }
+}
+
+type StoreClass = { new (name: null, options: object): Root; prototype: Root }
+
+/** Closes the environment, unless other threads of this process have it open too. */
+export function closeRoot(root: Root): void {
+  // settled, as there are no asynchronous writes
+  void root.close()
+}
+
+/**
+ * Opens a table in a read transaction, and creates a missing one in a write transaction. Threads of a process number
+ * their tables together, and lmdb guards that with the write lock alone: call it inside of the gate.
+ */
+export function openTable(root: Root, name: string): Database<Buffer, Buffer> {
+  const prototype = Object.getPrototypeOf(root) as Root
+  const existing = withoutLock(prototype, () =>
+    root.openDB<Buffer, Buffer>(name, { ...binary, create: false } as typeof binary),
+  )
+  return existing ?? root.openDB<Buffer, Buffer>(name, binary)
+}
+
+/** Lets `open` use a read transaction: lmdb uses a write transaction even for a table that exists. */
+function withoutLock<T>(prototype: Database, open: () => T): T {
+  const { transactionSync } = prototype
+  prototype.transactionSync = function readTransaction<Value>(this: Database, work: () => Value) {
+    const { resetReadTxn, ensureReadTxn } = this as Database & { ensureReadTxn(): void }
+    const begin = () => ensureReadTxn.call(this)
+    const end = () => resetReadTxn.call(this)
+    end()
+    checkProcessId(begin, end)
+    begin()
+    return work()
+  } as Database['transactionSync']
+  try {
+    return open()
+  } finally {
+    prototype.transactionSync = transactionSync
+  }
+}
+
+/**
+ * Before the first read, LMDB locks one byte of the lock file, at the offset of the process id. While another process
+ * has that lock, lmdb tries for 10 seconds to begin a read transaction, and goes on without one.
+ *
+ * @throws {IngestError} `store-locked` for a process with the id of this one, in another PID namespace
+ */
+function checkProcessId(begin: () => void, end: () => void): void {
+  begin()
+  try {
+    end()
+  } catch (cause) {
+    throw new IngestError(
+      'store-locked',
+      `Another process with process id ${process.pid}, in another container, has the store open: let the containers share one PID namespace (docker run --pid=host), or end the other process.`,
+      { cause, retryAfterSeconds: 5 },
+    )
+  }
+}
