@@ -108,7 +108,6 @@ const floors: Record<string, string[][]> = {
     ['settings.ts', 'connect.ts', 'terminal'],
     ['exit-code.ts', 'files'],
     ['copy', 'export', 'serve'],
-    ['workers'],
     ['commands'],
     ['program.ts'],
     ['run.ts'],

@@ -1,11 +1,7 @@
 import { defineConfig } from 'tsup'
 
 export default defineConfig({
-  entry: {
-    bin: 'src/bin.ts',
-    // a process of its own, so a file of its own
-    worker: 'src/workers/worker.ts',
-  },
+  entry: { bin: 'src/bin.ts' },
   format: 'esm',
   target: 'node20',
   sourcemap: true,

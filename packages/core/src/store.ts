@@ -15,20 +15,13 @@ export interface StoreMetric {
   name: string
   help: string
   type: 'counter' | 'gauge'
-  /** How the values of several processes on the same store are combined. */
-  aggregate: 'sum' | 'max'
   values: readonly { labels?: Readonly<Record<string, string>>; value: number }[]
 }
 
 /** A gauge with one value, or with one for each set of labels. */
-export function storeGauge(
-  name: string,
-  help: string,
-  aggregate: StoreMetric['aggregate'],
-  value: number | StoreMetric['values'],
-): StoreMetric {
+export function storeGauge(name: string, help: string, value: number | StoreMetric['values']): StoreMetric {
   const values = typeof value === 'number' ? [{ value }] : value
-  return { name: `ingest_store_${name}`, help, type: 'gauge', aggregate, values }
+  return { name: `ingest_store_${name}`, help, type: 'gauge', values }
 }
 
 /**

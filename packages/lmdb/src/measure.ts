@@ -29,26 +29,23 @@ export function createMeasure({ directory, environments, writer }: MeasureOption
     const byEnvironment = (value: (usage: (typeof usages)[number]) => number) =>
       usages.map((usage) => ({ labels: { environment: usage.of }, value: value(usage) }))
     return [
-      storeGauge('queue_requests', 'Requests that the writer has not committed yet.', 'sum', queue.requests),
-      storeGauge('queue_bytes', 'Bytes of the requests that the writer has not committed yet.', 'sum', queue.bytes),
+      storeGauge('queue_requests', 'Requests that the writer has not committed yet.', queue.requests),
+      storeGauge('queue_bytes', 'Bytes of the requests that the writer has not committed yet.', queue.bytes),
       ...(inWriter ? writerMetrics(inWriter) : []),
-      storeGauge('file_bytes', 'Bytes of the data file of each environment.', 'max', files ?? []),
+      storeGauge('file_bytes', 'Bytes of the data file of each environment.', files ?? []),
       storeGauge(
         'file_max_bytes',
         'The most bytes that a data file may have.',
-        'max',
         byEnvironment((of) => of.bytesMax),
       ),
       storeGauge(
         'readers',
         'Slots for readers in use, of 126, in all processes.',
-        'max',
         byEnvironment((of) => of.readers),
       ),
       storeGauge(
         'oldest_reader_transactions',
         'Transactions since the oldest snapshot in use, whose pages cannot be reused.',
-        'max',
         byEnvironment((of) => of.oldestReaderAge),
       ),
       ...(filesystem ? filesystemMetrics(filesystem) : []),
@@ -62,27 +59,22 @@ function writerMetrics({ records, ids }: Awaited<ReturnType<Writer['measure']>>)
     value,
   }))
   return [
-    storeGauge('log_batches', 'Batches in the log, of all projects.', 'max', records),
-    storeGauge(
-      'id_index_ids',
-      'Event ids in the index, on disk or in memory.',
-      'max',
-      ids.indexedIds + ids.unflushedIds,
-    ),
-    storeGauge('id_index_unflushed_ids', 'Event ids in memory that no run on disk has yet.', 'max', ids.unflushedIds),
-    storeGauge('id_index_runs', 'Runs of the index on disk; 8 of a level are merged into one.', 'max', runs),
+    storeGauge('log_batches', 'Batches in the log, of all projects.', records),
+    storeGauge('id_index_ids', 'Event ids in the index, on disk or in memory.', ids.indexedIds + ids.unflushedIds),
+    storeGauge('id_index_unflushed_ids', 'Event ids in memory that no run on disk has yet.', ids.unflushedIds),
+    storeGauge('id_index_runs', 'Runs of the index on disk; 8 of a level are merged into one.', runs),
     {
-      ...storeGauge('id_index_merges_total', 'Merges of runs since the index was built.', 'max', ids.merges),
+      ...storeGauge('id_index_merges_total', 'Merges of runs since the index was built.', ids.merges),
       type: 'counter',
     },
-    storeGauge('id_index_memory_bytes', 'Memory of tables and filters of the index.', 'sum', ids.memoryBytes),
+    storeGauge('id_index_memory_bytes', 'Memory of tables and filters of the index.', ids.memoryBytes),
   ]
 }
 
 function filesystemMetrics({ bavail, blocks, bsize }: { bavail: number; blocks: number; bsize: number }) {
   return [
-    storeGauge('filesystem_free_bytes', 'Free bytes of the file system of the store.', 'max', bavail * bsize),
-    storeGauge('filesystem_size_bytes', 'Size of the file system of the store.', 'max', blocks * bsize),
+    storeGauge('filesystem_free_bytes', 'Free bytes of the file system of the store.', bavail * bsize),
+    storeGauge('filesystem_size_bytes', 'Size of the file system of the store.', blocks * bsize),
   ]
 }
 

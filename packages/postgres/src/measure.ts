@@ -29,19 +29,14 @@ export function createMeasure({ database, queue, servers, survivesPrimaryLoss }:
     ]
     const isDurable = survivesPrimaryLoss ? 1 : 0
     return [
-      storeGauge('queue_requests', 'Appends that have not been committed yet.', 'sum', requests),
-      storeGauge('queue_bytes', 'Bytes of the appends that have not been committed yet.', 'sum', queueBytes),
-      storeGauge('appends_in_flight', 'Statements of appends that run.', 'sum', statements),
-      storeGauge('connections', 'Connections to the database.', 'sum', byState),
-      storeGauge('waiting_statements', 'Statements that wait for a connection.', 'sum', waiting),
-      storeGauge('servers', 'Live servers of the store, as of the last heartbeat.', 'max', servers.count()),
-      storeGauge(
-        'survives_primary_loss',
-        'Whether commits waited for a standby when the store opened.',
-        'max',
-        isDurable,
-      ),
-      ...(bytes === undefined ? [] : [storeGauge('database_bytes', 'Bytes of all tables of the store.', 'max', bytes)]),
+      storeGauge('queue_requests', 'Appends that have not been committed yet.', requests),
+      storeGauge('queue_bytes', 'Bytes of the appends that have not been committed yet.', queueBytes),
+      storeGauge('appends_in_flight', 'Statements of appends that run.', statements),
+      storeGauge('connections', 'Connections to the database.', byState),
+      storeGauge('waiting_statements', 'Statements that wait for a connection.', waiting),
+      storeGauge('servers', 'Live servers of the store, as of the last heartbeat.', servers.count()),
+      storeGauge('survives_primary_loss', 'Whether commits waited for a standby when the store opened.', isDurable),
+      ...(bytes === undefined ? [] : [storeGauge('database_bytes', 'Bytes of all tables of the store.', bytes)]),
     ]
   }
 }

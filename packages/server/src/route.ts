@@ -18,8 +18,6 @@ export interface RouteContext {
   /** Headers of the response, even if the handler throws. */
   headers: Record<string, string>
   publicationBytesMax: number
-  /** The number of live servers; undefined without rate limits, which alone depend on it. */
-  serverCount: (() => number) | undefined
   /** Undefined for a request that is not measured, logged or traced. */
   record: ObservedRequest | undefined
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
@@ -49,7 +47,6 @@ export interface Services {
   concurrency: Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>>
   cancellation: Cancellation
   publicationBytesMax: number
-  serverCount: RouteContext['serverCount']
 }
 
 /**
@@ -66,7 +63,7 @@ export async function runRoute(
   headers: Record<string, string>,
   { record, onError }: { record: ObservedRequest | undefined; onError(error: unknown): void },
 ): Promise<HttpResponse> {
-  const { limiter, cancellation, publicationBytesMax, serverCount } = services
+  const { limiter, cancellation, publicationBytesMax } = services
   if (record?.isLogged) setKeyId(record, request)
   const projectId = await authenticateRequest(services, request.headers, scope)
   if (record) {
@@ -81,7 +78,7 @@ export async function runRoute(
     if (budget === 'reads') await limiter.admitRead(projectId)
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
-    const context = { request, ingest, limiter, headers, publicationBytesMax, serverCount, record, onCancel }
+    const context = { request, ingest, limiter, headers, publicationBytesMax, record, onCancel }
     const response = await handle(context)
     if (record) record.handledAt = performance.now()
     // a HEAD only saves the work of a stream

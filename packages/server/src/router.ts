@@ -144,7 +144,7 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
   const services = {
     ingest,
     logError,
-    ...chooseLimiter(ingest, options, logError),
+    limiter: chooseLimiter(ingest, options, logError),
     concurrency: createConcurrencyLimits(),
     cancellation: createCancellation(draining),
     publicationBytesMax,
@@ -202,14 +202,13 @@ function chooseLimiter(
   ingest: EmbeddedIngest,
   { rateLimits, rateLimiter }: HandlerOptions,
   logError: LogError,
-): Pick<Services, 'limiter' | 'serverCount'> {
+): RateLimiter {
   if (rateLimits && rateLimiter) {
     throw new IngestError('invalid-argument', 'Set rateLimits or rateLimiter, not both.')
   }
-  if (rateLimiter) return { limiter: guardRateLimiter(rateLimiter, logError), serverCount: undefined }
-  if (!rateLimits) return { limiter: unlimited, serverCount: undefined }
-  const serverCount = ingest.registerServer()
-  return { limiter: createRateLimiter(rateLimits, serverCount), serverCount }
+  if (rateLimiter) return guardRateLimiter(rateLimiter, logError)
+  if (!rateLimits) return unlimited
+  return createRateLimiter(rateLimits, ingest.registerServer())
 }
 
 /** By path and method. */

@@ -1,7 +1,7 @@
 import { createIngest, openMemoryStore, type StoreMetric } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { toFetchHandler } from '../src/fetch-handler.ts'
-import { createMetrics, renderMetrics } from '../src/metrics/metrics.ts'
+import { createMetrics } from '../src/metrics/metrics.ts'
 import type { HandlerOptions } from '../src/router.ts'
 import { headersOf, openTestIngest, projectId, withMethods } from './test-ingest.ts'
 
@@ -139,12 +139,11 @@ t.test('the clock of a sender is compared once a second, by new events only', as
 })
 
 const measured: StoreMetric[] = [
-  { name: 'ingest_store_a_bytes', help: 'A.', type: 'gauge', aggregate: 'max', values: [{ value: 5 }] },
+  { name: 'ingest_store_a_bytes', help: 'A.', type: 'gauge', values: [{ value: 5 }] },
   {
     name: 'ingest_store_b_total',
     help: 'B.',
     type: 'counter',
-    aggregate: 'sum',
     values: [{ labels: { of: 'x"\\\n' }, value: 7 }],
   },
 ]
@@ -171,7 +170,7 @@ t.test('a store that hangs or fails leaves the other metrics', async (t) => {
   has(t, await metrics.render(), { ingest_store_up: 0, ingest_store_a_bytes: undefined })
   measure = () => new Promise(() => {})
   calls = 0
-  const [text] = await Promise.all([metrics.render(), metrics.render(), metrics.toJson()])
+  const [text] = await Promise.all([metrics.render(), metrics.render()])
   has(t, text, { ingest_store_up: 0, ingest_http_requests_in_flight: 0 })
   t.equal(calls, 1)
 })
@@ -181,34 +180,6 @@ t.test('metrics can be read after the Ingest is closed', async (t) => {
   await sendEvents({ eventId: 'a' })
   await ingest.close()
   has(t, await metrics.render(), { 'ingest_events_total{project="game-1",outcome="accepted"}': 1 })
-})
-
-t.test('the metrics of several processes are one text', async (t) => {
-  const opened = await Promise.all([1, 2].map(() => openMeasured()))
-  for (const { sendEvents, ingest } of opened) {
-    await sendEvents({ eventId: 'a' }, { eventId: 'b' })
-    const { measure } = ingest
-    t.same(await measure(), [])
-  }
-  const processes = await Promise.all(opened.map(({ metrics }) => metrics.toJson()))
-  const text = await renderMetrics(JSON.parse(JSON.stringify(processes)))
-  has(t, text, {
-    'ingest_events_total{project="game-1",outcome="accepted"}': 4,
-    'ingest_batch_step_duration_seconds_count{step="append"}': 2,
-    'ingest_batch_step_duration_seconds_bucket{le="+Inf",step="append"}': 2,
-    ingest_store_up: 1,
-  })
-})
-
-t.test('metrics of a store are summed over processes, or their largest value is taken', async (t) => {
-  const processes = [5, 9].map((value) => {
-    const store = {
-      ...openMemoryStore(),
-      measure: async () => measured.map((each) => ({ ...each, values: [{ value }] })),
-    }
-    return createMetrics(createIngest({ store })).toJson()
-  })
-  has(t, await renderMetrics(await Promise.all(processes)), { ingest_store_a_bytes: 9, ingest_store_b_total: 14 })
 })
 
 t.test('a failure of the server is counted', async (t) => {

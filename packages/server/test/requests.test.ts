@@ -177,7 +177,7 @@ t.test('what needs a look is a warning, once a minute and project', async (t) =>
 
 t.test('a full disk is a warning below 10 percent, and again for each percent less', async (t) => {
   const gauge = (name: string, value: number): StoreMetric => {
-    return { name, help: '', type: 'gauge', aggregate: 'max', values: [{ value }] }
+    return { name, help: '', type: 'gauge', values: [{ value }] }
   }
   const metrics: StoreMetric[] = []
   const { lines, count, endWindow } = await openTraffic(metrics)

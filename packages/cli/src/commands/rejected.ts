@@ -30,7 +30,7 @@ export function rejectedCommand(io: Io): Command {
 
 const rejectedHelp = `
 A server has its last 1,000 rejected events of a project in memory, 1 MiB at most, and none after a restart. With several
-servers or workers, each has its own: the one that responds prints its own. COUNT counts all in memory. The events
+servers, each has its own: the one that responds prints its own. COUNT counts all in memory. The events
 themselves are in --json, if the server runs with --keep-rejected.
 
 Examples:

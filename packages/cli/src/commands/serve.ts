@@ -1,11 +1,9 @@
 import { Command } from 'commander'
 import type { Io } from '../io.ts'
 import { jsonOption } from '../options.ts'
-import { type Announced, announce } from '../serve/announce.ts'
 import { runServer } from '../serve/run-server.ts'
 import { serveOptions, settingsReader, toServeSettings } from '../serve/serve-options.ts'
 import { passwordWarning } from '../settings.ts'
-import { runWorkers } from '../workers/run-workers.ts'
 
 /** `ingest serve`. */
 export function serveCommand(io: Io): Command {
@@ -13,16 +11,7 @@ export function serveCommand(io: Io): Command {
   for (const option of [...serveOptions(), jsonOption()]) command.addOption(option)
   return command.addHelpText('after', serveHelp).action(() => {
     const reload = settingsReader(command, io.env)
-    const settings = toServeSettings(command)
-    const warning = passwordWarning(command)
-    const hooks = {
-      reload,
-      async onListening(running: Announced) {
-        await announce(io, settings, running)
-        if (warning !== undefined) running.log.warn(warning)
-      },
-    }
-    return settings.workers > 1 ? runWorkers(io, settings, hooks) : runServer(io, settings, hooks)
+    return runServer(io, toServeSettings(command), { reload, warning: passwordWarning(command) })
   })
 }
 
@@ -37,7 +26,6 @@ Any number of servers may have a store open: a directory on one machine, a datab
 
 Examples:
   ingest serve --data data/games
-  ingest serve --data data/games --workers 4
   ingest serve --data data/games --host 0.0.0.0 --port 8787 --rate-limit 200,40000
   ingest serve --store postgres://ingest@localhost/games
 `

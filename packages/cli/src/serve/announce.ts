@@ -6,14 +6,8 @@ import type { RunningServer } from './listen.ts'
 import type { Log } from './serve-log.ts'
 import type { ServeSettings } from './serve-settings.ts'
 
-/** What is announced. */
-export interface Announced extends Pick<RunningServer, 'ingest' | 'log'> {
-  served: { url: string; port: number }
-  admin?: { url: string }
-}
-
 /** Prints where the server listens, logs in one line what is in force, and warns of a store without keys. */
-export async function announce(io: Io, settings: ServeSettings, running: Announced): Promise<void> {
+export async function announce(io: Io, settings: ServeSettings, running: RunningServer): Promise<void> {
   const { served, admin, ingest, log } = running
   const { url, port } = served
   const named = toStoreMember(settings.store)
@@ -32,7 +26,7 @@ export async function announce(io: Io, settings: ServeSettings, running: Announc
   if (settings.json) {
     const addresses = { admin: admin?.url ?? null, console: consoleUrl ?? null }
     const members = { version: inForce.version, ...addresses, config: settings.config ?? null }
-    await writeJson(io, { ok: true, url, port, ...named, pid: process.pid, ...members, workers: settings.workers })
+    await writeJson(io, { ok: true, url, port, ...named, pid: process.pid, ...members })
   } else {
     await writeStdout(io, `listening on ${url}\n`)
     if (consoleUrl !== undefined) await writeStdout(io, `console at ${consoleUrl}\n`)
@@ -60,13 +54,12 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || host.startsWith('127.')
 }
 
-function describeSettings({ tls, rateLimits, retention, keepRejected, workers }: ServeSettings) {
+function describeSettings({ tls, rateLimits, retention, keepRejected }: ServeSettings) {
   return {
     tls: tls ? 'on' : 'off',
     rateLimit: rateLimits ? `${rateLimits.requests?.perSecond},${rateLimits.events?.perSecond}` : 'off',
     retain: formatRetention(retention),
     keepRejected: keepRejected ? 'on' : 'off',
-    workers,
   }
 }
 

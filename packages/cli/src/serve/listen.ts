@@ -12,7 +12,6 @@ export interface RunningServer {
   served: Served
   /** The server of {@link ServeSettings.admin}. */
   admin?: Served
-  metrics?: Metrics
   /** Drains the server; the admin server responds until the end. Resolves when both are closed. */
   close(): Promise<void>
 }
@@ -23,8 +22,6 @@ export interface ListenContext {
   log: Log
   /** Of the API of keys. Default: no such API. */
   adminToken?: string | undefined
-  /** Whether to measure without an admin server too. */
-  isMeasured?: boolean | undefined
 }
 
 /**
@@ -34,9 +31,9 @@ export interface ListenContext {
  * @throws {CommandFailure} `address-in-use`
  */
 export async function listen(context: ListenContext): Promise<RunningServer> {
-  const { ingest, settings, log, isMeasured = settings.admin !== undefined } = context
+  const { ingest, settings, log } = context
   const { createMetrics } = await import('@ingest/server')
-  const metrics = isMeasured ? createMetrics(ingest, { projectsMax: settings.metricsProjects }) : undefined
+  const metrics = settings.admin ? createMetrics(ingest, { projectsMax: settings.metricsProjects }) : undefined
   const draining = new AbortController()
   const admin = await listenForOperators(context, metrics, draining.signal)
   const served = await listenForClients(context, metrics).catch(async (error) => {
@@ -48,7 +45,6 @@ export async function listen(context: ListenContext): Promise<RunningServer> {
     log,
     served,
     ...(admin && { admin }),
-    ...(metrics && { metrics }),
     async close() {
       draining.abort()
       await served.close()
@@ -84,9 +80,9 @@ async function loadConsole(): Promise<ConsoleHandler> {
 }
 
 /** Listens on the operator's address, if there is one. */
-export async function listenForOperators(
+async function listenForOperators(
   { ingest, settings: { admin }, log, adminToken }: ListenContext,
-  metrics: Pick<Metrics, 'render'> | undefined,
+  metrics: Metrics | undefined,
   draining: AbortSignal,
 ): Promise<Served | undefined> {
   if (!admin) return undefined

@@ -15,10 +15,9 @@ export interface Reloaded {
  */
 export function reloadOnSignal(
   io: Io,
-  running: { served: Pick<RunningServer['served'], 'reloadTls'>; log: RunningServer['log']; hasTls: boolean },
-  read: () => Reloaded | Promise<Reloaded>,
+  { served, log, hasTls }: Pick<RunningServer, 'served' | 'log'> & { hasTls: boolean },
+  read: () => Reloaded,
 ): () => void {
-  const { served, log, hasTls } = running
   let last = Promise.resolve()
   return io.onReload(() => {
     last = last.then(reload)
@@ -26,7 +25,7 @@ export function reloadOnSignal(
 
   async function reload(): Promise<void> {
     try {
-      const { settings, needRestart } = await read()
+      const { settings, needRestart } = read()
       // the only one that can fail
       if (settings.tls && hasTls) served.reloadTls(await readTls(settings.tls))
       log.level = settings.logLevel

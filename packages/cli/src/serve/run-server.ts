@@ -1,50 +1,44 @@
-import type { EmbeddedIngest, IngestError } from '@ingest/core'
+import type { IngestError } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
 import { type OpenOptions, withIngest } from '../connect.ts'
 import { CommandFailure, toFailure } from '../exit-code.ts'
-import type { Io } from '../io.ts'
-import { isDatabase, toStoreMember } from '../store.ts'
+import { type Io, type StopSignal, signalExitCodes } from '../io.ts'
+import { toStoreMember } from '../store.ts'
 import { announce } from './announce.ts'
-import { listen, type RunningServer } from './listen.ts'
+import { listen } from './listen.ts'
 import { type Reloaded, reloadOnSignal } from './reload.ts'
 import { startRetention } from './retention.ts'
 import { createLog, type Log } from './serve-log.ts'
 import type { ServeSettings } from './serve-settings.ts'
-import { listenForSignals } from './signals.ts'
 
-export interface RunServerHooks {
-  /** Reads the settings again after SIGHUP. Default: nothing is reloaded. */
-  reload?: () => Reloaded | Promise<Reloaded>
-  /** Called once requests are accepted. Default: prints and logs what is in force. */
-  onListening?: (running: RunningServer) => Promise<void>
-  /** Whether to measure without an admin server too. Default: false. */
-  isMeasured?: boolean
-  /** Of several processes that share one address and one store: its number, in the log, and how many there are. */
-  worker?: { id: number; count: number }
+export interface RunServerOptions {
+  /** Reads the settings again after SIGHUP. */
+  reload: () => Reloaded
+  /** Logged once requests are accepted. */
+  warning?: string | undefined
 }
 
 /**
- * Runs one server process: opens the store, listens until `io` has a SIGTERM or SIGINT, and drains. Resolves when all is
- * closed. SIGHUP, which ends a process by default, is ignored where it reloads nothing.
+ * Opens the store, listens until `io` has a SIGTERM or SIGINT, and drains. Resolves when all is closed. SIGHUP reloads
+ * settings while it listens; before and after it is ignored, as it ends a process by default.
  *
  * @throws {IngestError} the codes of `withIngest`; `invalid-argument` for an address that cannot be listened on
  * @throws {CommandFailure} `address-in-use`
  */
-export async function runServer(io: Io, settings: ServeSettings, hooks: RunServerHooks = {}): Promise<void> {
-  const { onListening = (running) => announce(io, settings, running), isMeasured, reload, worker } = hooks
-  const serverLog = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
-  const log = worker ? serverLog.child({ worker: worker.id }) : serverLog
+export async function runServer(io: Io, settings: ServeSettings, options: RunServerOptions): Promise<void> {
+  const { reload, warning } = options
+  const log = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
   const ignoreHangups = io.onReload(() => {})
   let isListening = false
-  await withIngest(io, toOpenOptions(io, settings, log), async (opened) => {
-    const ingest = worker ? shareLimits(opened, settings, worker.count) : opened
+  await withIngest(io, toOpenOptions(io, settings, log), async (ingest) => {
     const signals = listenForSignals(io)
     const adminToken = io.env.INGEST_ADMIN_TOKEN || undefined
-    const running = await listen({ ingest, settings, log, adminToken, isMeasured })
+    const running = await listen({ ingest, settings, log, adminToken })
     isListening = true
     const hasTls = settings.tls !== undefined
-    const ignoreReloads = reload ? reloadOnSignal(io, { ...running, hasTls }, reload) : () => {}
-    await onListening(running)
+    const ignoreReloads = reloadOnSignal(io, { ...running, hasTls }, reload)
+    await announce(io, settings, running)
+    if (warning !== undefined) log.warn(warning)
     const endRetention = startRetention({ ingest, rules: settings.retention, log })
     log.info({ signal: await signals.first }, 'signalled')
     await Promise.all([running.close(), endRetention()])
@@ -58,13 +52,21 @@ export async function runServer(io: Io, settings: ServeSettings, hooks: RunServe
     .finally(ignoreHangups)
 }
 
-/** Divides the rate limits between the workers. A database counts them itself, with those of other machines. */
-function shareLimits(ingest: EmbeddedIngest, { store }: ServeSettings, count: number): EmbeddedIngest {
-  return isDatabase(store) ? ingest : { ...ingest, registerServer: () => () => count }
+/** Resolves `first` with the first SIGTERM or SIGINT. Later SIGTERMs are ignored; a second SIGINT ends the process. */
+function listenForSignals(io: Io): { first: Promise<StopSignal>; off: () => void } {
+  let off = () => {}
+  let interrupts = 0
+  const first = new Promise<StopSignal>((resolve) => {
+    off = io.onSignal((signal) => {
+      resolve(signal)
+      if (signal === 'SIGINT' && ++interrupts > 1) io.end(signalExitCodes.SIGINT)
+    })
+  })
+  return { first, off }
 }
 
 /** How a server opens its store. */
-export function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
+function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
   const { store, migrate, pendingMapBytesMax, keepRejected } = settings
   return {
     store,

@@ -31,7 +31,6 @@ interface ServeOptions {
   console: boolean
   keepRejected: boolean
   drainTimeout: number
-  workers: number
   adminHost: string
   adminPort?: number
   metricsProjects: number
@@ -136,10 +135,6 @@ function operationOptions(): Option[] {
     new Option('--keep-rejected', 'keep the text of the last rejected events in memory, which may be personal data')
       .env('INGEST_KEEP_REJECTED')
       .default(false),
-    new Option('--workers <n>', 'processes that share the address and the store')
-      .env('INGEST_WORKERS')
-      .default(1)
-      .argParser(wholeNumber(1, 64)),
     new Option('--drain-timeout <duration>', 'how long SIGTERM waits for requests in flight')
       .env('INGEST_DRAIN_TIMEOUT')
       .default(10_000, '10s')
@@ -275,7 +270,6 @@ export function toServeSettings(command: Command): ServeSettings {
     publicationBytesMax: options.publicationLimit,
     pendingMapBytesMax: options.pendingMapLimit,
     retention: retain,
-    workers: options.workers,
     logLevel: options.logLevel,
     logFormat: options.logFormat,
     ...(config !== undefined && { config }),

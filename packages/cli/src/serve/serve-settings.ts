@@ -1,10 +1,7 @@
 import type { RateLimits } from '@ingest/server'
 import type { LogFormat } from './serve-log.ts'
 
-/**
- * What `ingest serve` was asked for. It survives JSON, so that it can be passed to another process. It lacks
- * INGEST_ADMIN_TOKEN, which processes inherit.
- */
+/** The settings of `ingest serve`, without INGEST_ADMIN_TOKEN. */
 export interface ServeSettings {
   /** A directory, or the URL of a database, which may hold a password. */
   store: string
@@ -32,7 +29,6 @@ export interface ServeSettings {
   pendingMapBytesMax: number
   /** How long events are kept. Default: permanently. */
   retention: readonly RetentionRule[]
-  workers: number
   logLevel: string
   logFormat: LogFormat
   /** The file of settings. */

@@ -387,6 +387,39 @@ t.test('three servers on one directory accept each event once', async (t) => {
   t.strictSame(stored.toSorted(), pool.toSorted())
 })
 
+t.test('a server that is killed under load does not disturb another one on its directory', async (t) => {
+  const data = t.testdir()
+  const key = await createKey(data)
+  const start = () => startServe(t, ['--data', data, '--rate-limit', 'off', '--log-level', 'error'])
+  const [killed, other] = await Promise.all([start(), start()])
+  const ledger: Ledger = { sent: [], acknowledged: [], responses: [] }
+  let isRestarted = false
+  async function loadOther(sequence: string): Promise<void> {
+    for (let i = 0; !isRestarted; i++) {
+      const batch = idsOf(`${sequence}-${i}`, 20)
+      ledger.sent.push(...batch)
+      const { status, body } = await send({ ...other, key }, batch)
+      t.match({ status, body }, { status: 202, body: { rejected: [] } })
+      ledger.acknowledged.push(...batch)
+    }
+  }
+  async function loadKilled(): Promise<void> {
+    // the ids that the other server is sent, too
+    await load({ ...killed, key }, 'shared', ledger, () => {
+      if (ledger.responses.length === 20) killed.signal('SIGKILL')
+    })
+    t.match(await killed.exited, { signal: 'SIGKILL' })
+    const restarted = await start()
+    const again = await send({ ...restarted, key }, ledger.acknowledged.slice(0, 20))
+    t.match(again, { status: 202, body: { accepted: 0, duplicates: 20 } })
+    isRestarted = true
+  }
+  await Promise.all([...idsOf('shared', 4).map(loadOther), loadKilled()])
+  t.ok(ledger.responses.every(({ status }) => status === 202))
+  await isComplete(t, data, ledger)
+  t.strictSame(other.log(), [])
+})
+
 const cycles = Number(process.env.INGEST_KILL_CYCLES ?? 8)
 
 t.test(`a server that is killed ${cycles} times under load loses no acknowledged event`, async (t) => {

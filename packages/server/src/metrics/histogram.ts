@@ -51,7 +51,7 @@ export function createHistogram({ name, help, labelName, buckets }: HistogramOpt
   const metric = {
     name,
     async get() {
-      return { name, help, type: 'histogram', aggregator: 'sum', values: [...cells].flatMap(valuesOf) }
+      return { name, help, type: 'histogram', values: [...cells].flatMap(valuesOf) }
     },
   }
   return {
@@ -62,7 +62,7 @@ export function createHistogram({ name, help, labelName, buckets }: HistogramOpt
       cell.counts[at] = (cell.counts[at] as number) + 1
       cell.sum += value
     },
-    // what a registry needs of a metric, and what it aggregates over processes
+    // what a registry needs of a metric
     metric: metric as unknown as Metric,
   }
 }

@@ -1,5 +1,5 @@
 import type { EmbeddedIngest } from '@ingest/core'
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Registry } from 'prom-client'
 import type { RequestRecord } from '../http/request-record.ts'
 import { createSkewSampler } from './clock-skew.ts'
 import { createHistogram } from './histogram.ts'
@@ -14,9 +14,6 @@ export interface MetricsOptions {
   now?: () => number
 }
 
-/** Metrics of one process, which can be passed to another process as JSON. */
-export type MetricsJson = readonly object[]
-
 /** The metrics of one Ingest and the handlers that use them. */
 export interface Metrics {
   /**
@@ -24,8 +21,6 @@ export interface Metrics {
    * a response of the store, `ingest_store_up` is 0 and the other metrics of the store are missing.
    */
   render(): Promise<string>
-  /** The same as JSON, for {@link renderMetrics}. */
-  toJson(): Promise<MetricsJson>
   /** For the handlers. */
   requests: RequestMetrics
 }
@@ -62,10 +57,6 @@ export function createMetrics(
       await collect()
       return registry.metrics()
     },
-    async toJson() {
-      await collect()
-      return registry.getMetricsAsJSON()
-    },
     requests: {
       begin: http.begin,
       end(record) {
@@ -75,11 +66,6 @@ export function createMetrics(
       sampleSkew: createSkewSampler(projects.setSkew, now),
     },
   }
-}
-
-/** The metrics of several processes on one store as one text: sums, or the largest, the least or the mean value. */
-export function renderMetrics(processes: readonly MetricsJson[]): Promise<string> {
-  return AggregatorRegistry.aggregate([...processes] as object[][]).metrics()
 }
 
 function observeBatches(

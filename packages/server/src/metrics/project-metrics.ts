@@ -140,7 +140,6 @@ function registerCounters(registry: Registry, byProject: ReadonlyMap<string, Pro
     help: 'How far the newest timestamp of a sampled batch was behind the clock of the server; negative if ahead.',
     registers,
     labelNames: ['project'],
-    aggregator: 'average',
     collect() {
       this.reset()
       for (const [project, { skewSeconds }] of byProject) {

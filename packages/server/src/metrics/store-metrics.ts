@@ -18,7 +18,6 @@ export function createStoreMetrics(
     name: 'ingest_store_up',
     help: 'Whether the store responded to this scrape and could store a batch.',
     registers: [registry],
-    aggregator: 'min',
   })
   let registered: string[] = []
   let measuring: Promise<readonly StoreMetric[]> | undefined
@@ -60,9 +59,9 @@ async function settleWithin<T>(promise: Promise<T>, timeoutMs: number): Promise<
   }
 }
 
-function register(registry: Registry, { name, help, type, aggregate, values }: StoreMetric): void {
+function register(registry: Registry, { name, help, type, values }: StoreMetric): void {
   const labelNames = [...new Set(values.flatMap(({ labels }) => Object.keys(labels ?? {})))]
-  const options = { name, help, labelNames, registers: [registry], aggregator: aggregate }
+  const options = { name, help, labelNames, registers: [registry] }
   if (type === 'counter') {
     const counter = new Counter(options)
     for (const { labels = {}, value } of values) counter.inc(labels, value)

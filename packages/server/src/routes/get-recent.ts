@@ -13,12 +13,12 @@ export const rejectedReadBytes = 262_144
  *
  * @throws {IngestError} `invalid-argument`
  */
-export async function getActivity({ request, ingest, serverCount }: RouteContext): Promise<HttpResponse> {
+export async function getActivity({ request, ingest }: RouteContext): Promise<HttpResponse> {
   parseQuery(request.query, [])
   const { since, servers, minutes } = await ingest.getActivity()
   return jsonResponse<Body<typeof Activity>>(200, {
     since: toIsoTime(since),
-    servers: serverCount?.() ?? servers,
+    servers,
     minutes: minutes.map((minute) => ({ ...minute, at: toIsoTime(minute.at) })),
   })
 }

@@ -100,14 +100,6 @@ t.test('the servers of a store are those between which the rate limits are divid
       t.match(JSON.parse((await edge.send(get('/v1/activity', key))).body), { servers })
     }
   }
-  const ingest = createIngest({ store })
-  const { key } = await ingest.keys.create(projectId)
-  const worker = { ...ingest, registerServer: () => () => 4 }
-  for (const { open } of edges) {
-    const edge = await open(worker, { rateLimits: {} })
-    t.teardown(() => edge.close())
-    t.match(JSON.parse((await edge.send(get('/v1/activity', key))).body), { servers: 4 })
-  }
 })
 
 for (const { name, open } of edges) {
