@@ -18,7 +18,7 @@ import { noContainer, startStoreProcess } from '../store-process.ts'
 
 t.test('a directory with a dot in its name is a directory', async (t) => {
   const directory = join(t.testdir(), 'v1.2')
-  const { root, close } = openEnvironment(directory)
+  const { close } = openEnvironment(directory)
   t.ok(statSync(directory).isDirectory())
   close()
 })
@@ -28,7 +28,7 @@ t.test(
   { skip: process.platform === 'win32' && 'Windows has no modes' },
   async (t) => {
     const directory = join(t.testdir(), 'events')
-    const { root, close } = openEnvironment(directory)
+    const { close } = openEnvironment(directory)
     t.equal(statSync(directory).mode & 0o777, 0o700)
     t.equal(statSync(join(directory, 'data.mdb')).mode & 0o777, 0o600)
     close()
@@ -75,7 +75,7 @@ t.test('an exception rolls back a synchronous transaction, and is rethrown', asy
 })
 
 t.test('a table is opened once', async (t) => {
-  const { root, table, close } = openEnvironment(t.testdir())
+  const { table, close } = openEnvironment(t.testdir())
   t.equal(table('rows'), table('rows'))
   t.not(table('rows'), table('others'))
   close()
@@ -94,7 +94,7 @@ t.test('an empty value is a value', async (t) => {
 t.test('a data file that is deleted or replaced under an open environment is detected', async (t) => {
   const directory = t.testdir()
   const path = join(directory, 'data.mdb')
-  const { root, lossReason: lost, close } = openEnvironment(directory)
+  const { lossReason: lost, close } = openEnvironment(directory)
   t.equal(lost(), undefined)
   renameSync(path, `${path}.moved`)
   t.match(lost(), /deleted or replaced/)
@@ -111,7 +111,7 @@ t.test(
   async (t) => {
     const directory = t.testdir()
     const path = join(directory, 'lock.mdb')
-    const { root, lossReason: lost, fileIds: files, write, close } = openEnvironment(directory)
+    const { lossReason: lost, fileIds: files, write, close } = openEnvironment(directory)
     const later = openEnvironment(directory, { fileIds: files })
     t.equal(later.lossReason(), undefined)
     copyFileSync(path, `${path}.copy`)

@@ -27,7 +27,7 @@ async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
 t.test('the process that holds the write lock is known, and whether it is stopped', { skip: notLinux }, async (t) => {
   const directory = t.testdir()
   const holder = await startStoreProcess(directory)
-  const { root, lockHolder, write, close } = openEnvironment(join(directory, 'events'))
+  const { lockHolder, write, close } = openEnvironment(join(directory, 'events'))
   t.equal(lockHolder(), undefined)
   t.equal(write(lockHolder), undefined, 'it is not this process')
   await holder.ask('hold')
