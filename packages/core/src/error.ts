@@ -24,13 +24,14 @@ export interface Issue {
 
 /**
  * Title and retryability of every error code, grouped by origin. Codes are stable within a major version; the server
- * sends them as `code`, and the client throws them again.
+ * sends them as `code`, and the client throws them again. A rejected operation has changed nothing, except with the codes
+ * whose `outcome` is unknown: it may have been completed, and repeating it is safe.
  */
 const errors = {
   // Arguments and cursors of any call.
   'invalid-argument': { title: 'Invalid argument', retryable: false },
   'invalid-cursor': { title: 'Invalid cursor', retryable: false },
-  'internal-error': { title: 'Internal error', retryable: true },
+  'internal-error': { title: 'Internal error', retryable: true, outcome: 'unknown' },
   // Batches of events.
   'malformed-body': { title: 'Malformed body', retryable: false },
   'invalid-envelope': { title: 'Invalid envelope', retryable: false },
@@ -56,8 +57,8 @@ const errors = {
   'store-locked': { title: 'Store locked', retryable: true },
   'store-incompatible': { title: 'Store incompatible', retryable: false },
   'store-damaged': { title: 'Store damaged', retryable: false },
-  'store-unavailable': { title: 'Store unavailable', retryable: true },
-  'store-failed': { title: 'Store failed', retryable: true },
+  'store-unavailable': { title: 'Store unavailable', retryable: true, outcome: 'unknown' },
+  'store-failed': { title: 'Store failed', retryable: true, outcome: 'unknown' },
   'store-closed': { title: 'Store closed', retryable: true },
   'disk-full': { title: 'Disk full', retryable: true },
   overloaded: { title: 'Overloaded', retryable: true },
@@ -72,13 +73,13 @@ const errors = {
   'body-too-large': { title: 'Body too large', retryable: false },
   'range-not-satisfiable': { title: 'Range not satisfiable', retryable: false },
   'rate-limited': { title: 'Rate limited', retryable: true },
-  'request-timeout': { title: 'Request timeout', retryable: true },
+  'request-timeout': { title: 'Request timeout', retryable: true, outcome: 'unknown' },
   draining: { title: 'Draining', retryable: true },
   // Connections and sources, by the client.
-  'connection-failed': { title: 'Connection failed', retryable: true },
-  'unexpected-response': { title: 'Unexpected response', retryable: false },
-  'source-changed': { title: 'Source changed', retryable: true },
-} as const
+  'connection-failed': { title: 'Connection failed', retryable: true, outcome: 'unknown' },
+  'unexpected-response': { title: 'Unexpected response', retryable: false, outcome: 'unknown' },
+  'source-changed': { title: 'Source changed', retryable: true, outcome: 'unknown' },
+} as const satisfies Record<string, { title: string; retryable: boolean; outcome?: 'unknown' }>
 
 /** The stable name of an error. */
 export type ErrorCode = keyof typeof errors
@@ -130,5 +131,13 @@ export class IngestError extends Error {
   get retryable(): boolean {
     const { status } = this
     return status === undefined ? errors[this.code].retryable : status === 408 || status === 429 || status >= 500
+  }
+
+  /**
+   * Whether the rejected operation may have been completed all the same: repeating it is safe. With all other codes, it has
+   * changed nothing.
+   */
+  get isOutcomeUnknown(): boolean {
+    return 'outcome' in errors[this.code]
   }
 }

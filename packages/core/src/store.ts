@@ -1,3 +1,4 @@
+import type { IngestError } from './error.ts'
 import type { EventStore } from './events/event-store.ts'
 import type { MapStore } from './maps/map-store.ts'
 import type { ProjectStore } from './projects/project-store.ts'
@@ -27,11 +28,16 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
 /**
  * Keeps events, maps and projects. Each operation is atomic, and durable when it resolves.
  *
- * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing, except
- * with `store-unavailable`; it rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there
- * is no space, `overloaded` when too many requests are queued, `store-failed` when the store can no longer be trusted,
- * `store-unavailable` when what keeps the data cannot be reached: the operation may have been completed all the same,
- * and repeating it is safe. `storeChecks` of `@ingest/core/testing` checks this contract.
+ * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing and will
+ * not be completed later, unless the outcome of its code is unknown ({@link IngestError.isOutcomeUnknown}): then it may
+ * have been completed, and repeating it is safe. `erase`, `expire` and `expirePending` take several steps: what was done
+ * before the rejected step stays. One operation's error is not that of others.
+ *
+ * It rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space, `overloaded`
+ * when too many requests are queued, `store-locked` while another process blocks writes, `store-damaged` when it needs
+ * stored bytes that are damaged; with an unknown outcome `store-unavailable` when what keeps the data cannot be reached or
+ * the operation was done in part, `store-failed` when the store can no longer be trusted, and `internal-error` for a bug.
+ * `storeChecks` of `@ingest/core/testing` checks this contract.
  */
 export interface Store extends EventStore, MapStore, ProjectStore {
   /**

@@ -33,6 +33,22 @@ t.test('errors of the sender are permanent, and errors of the service are retrya
   }
 })
 
+t.test(
+  'an operation may have been completed only if the store, the server or the network failed during it',
+  async (t) => {
+    const unknown = errorCodes.filter((code) => new IngestError(code, '').isOutcomeUnknown)
+    t.strictSame(unknown, [
+      'internal-error',
+      'store-unavailable',
+      'store-failed',
+      'request-timeout',
+      'connection-failed',
+      'unexpected-response',
+      'source-changed',
+    ])
+  },
+)
+
 t.test('the status of a response decides retryability before the code', async (t) => {
   for (const code of errorCodes) {
     const retryable = [301, 400, 401, 404, 408, 409, 413, 428, 429, 430, 499, 500, 503, 599].filter(

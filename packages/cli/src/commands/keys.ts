@@ -62,10 +62,12 @@ function keysCreateCommand(io: Io): Command {
     .action(async ({ project, scope, expires, json }: CreateOptions, command: Command) => {
       const store = parseStore(command)
       const { key, record } = await withIngest(io, { store, project, create: true }, ({ keys }) =>
-        keys.create(project, {
-          ...(scope && { scopes: scope }),
-          ...(expires !== undefined && { expiresAt: expires }),
-        }),
+        keys
+          .create(project, {
+            ...(scope && { scopes: scope }),
+            ...(expires !== undefined && { expiresAt: expires }),
+          })
+          .catch((error) => explainUnknown(error, project)),
       )
       await printKey(io, key, { projectId: project, ...(await describe(record)) }, json)
     })
@@ -116,12 +118,22 @@ function keysRotateCommand(io: Io): Command {
     .action(async (keyId: string, { project, overlap, json }: KeysOptions & { overlap: number }, command: Command) => {
       const store = parseStore(command)
       const { key, record, old } = await withIngest(io, { store, project }, async ({ keys }) => {
-        const rotation = await keys.rotate(project, keyId, { overlapMs: overlap })
+        const rotation = await keys
+          .rotate(project, keyId, { overlapMs: overlap })
+          .catch((error) => explainUnknown(error, project))
         return { ...rotation, old: (await keys.list(project)).find((each) => each.keyId === keyId) }
       })
       const rotated = { keyId, expiresAt: old ? (await describe(old)).expiresAt : null }
       await printKey(io, key, { projectId: project, ...(await describe(record)), rotated }, json)
     })
+}
+
+/** Says what to do about a key that may have been created: its text, which nothing stores, is not printed. */
+async function explainUnknown(error: unknown, project: string): Promise<never> {
+  const { IngestError } = await import('@ingest/core')
+  if (!(error instanceof IngestError && error.isOutcomeUnknown)) throw error
+  const advice = `A key may have been created, and its text is lost: run the command again, then revoke the unused key that \`ingest keys list --project ${project}\` shows.`
+  throw new IngestError(error.code, `${error.message} ${advice}`, { cause: error })
 }
 
 function examples(...lines: string[]): string {

@@ -1,8 +1,9 @@
+import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { scopes } from '@ingest/core'
 import t from 'tap'
-import { spawnIngest, startServe } from '../ingest-process.ts'
+import { ended, ingestCommand, ownEnvironment, spawnIngest, startServe } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
 import { send } from '../served.ts'
 
@@ -45,6 +46,33 @@ t.test('create prints only the key, which is valid for its project', async (t) =
   t.equal(await status(stdout.trim()), 202)
   t.equal(await openKeys().status(stdout.trim()), 401, 'and no other project')
 })
+
+const noStrace =
+  process.platform !== 'linux' || spawnSync('strace', ['-o', '/dev/null', 'true']).status !== 0
+    ? 'strace is not installed'
+    : false
+
+t.test(
+  'a key that may have been created is not printed, and the error says what to do',
+  { skip: noStrace },
+  async (t) => {
+    const store = ['--data', t.testdir(), '--project', 'p']
+    const keyId = idOf((await ingest(['keys', 'create', ...store])).stdout)
+    for (const command of [['create'], ['rotate', keyId]]) {
+      const strace = ['-f', '-qq', '-o', '/dev/null', '-e', 'trace=fdatasync', '-e', 'inject=fdatasync:error=EIO']
+      const failed = spawn('strace', [...strace, ...ingestCommand(['keys', ...command, ...store])], {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: ownEnvironment(),
+      })
+      const { code, stdout, stderr } = await ended(failed)
+      t.match(
+        { code, stdout, stderr },
+        { code: 6, stdout: /^$/, stderr: /A key may have been created.*ingest keys list/ },
+      )
+    }
+    t.match(await ingest(['keys', 'list', ...store]), { code: 0, stdout: keyId })
+  },
+)
 
 t.test('concurrent creates in a new directory all succeed', async (t) => {
   const store = ['--data', t.testdir(), '--project', 'p']

@@ -14,7 +14,11 @@ export interface AppendBatch {
   mayTransfer?: boolean
   /** No id twice. `decodeEvents` turns them into objects. */
   events: BatchEvents
-  /** Milliseconds since 1970. If the last stored event was received later, that time is stored instead. */
+  /**
+   * Milliseconds since 1970. If the last stored event was received later, that time is stored instead. A time that is more
+   * than a second ahead of the store's clock is stored as one second ahead, so that a wrong one does not become that of
+   * all later events.
+   */
   receivedAt: number
 }
 

@@ -28,6 +28,8 @@ export function createProjectEvents(cursors: EventCursors): ProjectEvents {
 /** An event is an object and a tombstone is a string. */
 const quote = 0x22
 const expiryStepEvents = 100
+/** How far the time at which a batch was received may be ahead of the clock. */
+const aheadMsMax = 1000
 
 /** `eventsOf` throws once the store is closed; `onFreeze` is called for each build that freezes. */
 export function memoryEventStore(
@@ -107,7 +109,8 @@ export function memoryEventStore(
 function append(kept: ProjectEvents, batch: AppendBatch, onFreeze: (buildId: string) => void): AppendResult {
   let conflicts = 0
   const frozen: string[] = []
-  const receivedAt = Math.max(batch.receivedAt, kept.log.at(-1)?.receivedAt ?? Number.NEGATIVE_INFINITY)
+  const time = Math.min(batch.receivedAt, Date.now() + aheadMsMax)
+  const receivedAt = Math.max(time, kept.log.at(-1)?.receivedAt ?? Number.NEGATIVE_INFINITY)
   const stored = decodeEvents(batch.body, batch.events).map(({ eventId, buildId, start, end }) => {
     const bytes = Buffer.from(batch.body.subarray(start, end))
     const isTombstone = bytes[0] === quote

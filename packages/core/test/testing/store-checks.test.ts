@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import t from 'tap'
+import { IngestError } from '../../src/error.ts'
 import { decodeEvents } from '../../src/events/batch-events.ts'
 import type { AppendBatch, StoredEvent } from '../../src/events/event-store.ts'
 import { eventCursors } from '../../src/json/cursor.ts'
@@ -93,6 +94,22 @@ t.test('a store that forgets fails every durable check', async (t) => {
   }
 })
 
+t.test('a store that completes what it has rejected fails a durable check', async (t) => {
+  const failed: string[] = []
+  const kept = openMemoryStore()
+  const open = (): Store => ({
+    ...kept,
+    async updateProject(projectId, decide) {
+      await kept.updateProject(projectId, decide)
+      throw new IngestError('store-locked', 'Not now.')
+    },
+    async close() {},
+  })
+  const check = durableStoreChecks.find(({ name }) => name.includes('outcome is unknown'))
+  await check?.run(open, () => handleOf(kept)).catch(({ message }) => failed.push(message))
+  t.match(failed, [/^the key e-0/])
+})
+
 t.test('a store that erases nothing, or more than it says, fails the checks of erasure', async (t) => {
   const nothing = { events: 0, bytes: 0, isDone: true }
   const broken: ((store: Store) => Partial<Store>)[] = [
@@ -147,7 +164,7 @@ function openCheckThenActStore(): Store {
     const events = decodeEvents(body, rows)
     await memory.check()
     const project = of(projectId)
-    const receivedAt = Math.max(batch.receivedAt, project.log.at(-1)?.receivedAt ?? 0)
+    const receivedAt = Math.max(Math.min(batch.receivedAt, Date.now()), project.log.at(-1)?.receivedAt ?? 0)
     const existing = events.map(({ eventId }) => project.byId.get(eventId))
     const texts = events.map(({ start, end }) => Buffer.from(body.subarray(start, end)))
     const freezes: string[] = []

@@ -162,7 +162,8 @@ export const codesOfRoutes = (Object.keys(problems) as ErrorCode[]).filter((code
 
 /** What a code means and what to do, in Markdown. */
 export function meaningOf(code: ErrorCode): string {
-  return problems[code]?.meaning ?? ''
+  const { isOutcomeUnknown } = new IngestError(code, '')
+  return `${problems[code]?.meaning ?? ''}${isOutcomeUnknown ? '; outcome unknown' : ''}`
 }
 
 /** The problem document of a code, as the server writes it. */

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { IngestError } from '../../error.ts'
 import type { Cursor, StoredEvent } from '../../events/event-store.ts'
 import type { Store } from '../../store.ts'
 import {
+  addKey,
   appendSome,
   batchOf,
   event,
@@ -170,6 +172,30 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     },
   ),
 
+  durableCheck(
+    'after a close, what was rejected was not done, unless its outcome is unknown',
+    async (store, reopen) => {
+      const ids = range(8).map((i) => `e-${i}`)
+      await store.append('p', batchOf(ids.map((id) => event(id))))
+      const erasures = ids.map((id) => wasDone(store.erase('p', [id])))
+      const keys = ids.map((id) => wasDone(addKey(store, id)))
+      const closing = store.close()
+      keys.push(wasDone(addKey(store, 'late')))
+      await closing
+      const reopened = await reopen()
+      for (const [i, id] of ids.entries()) {
+        const isErased = (await reopened.find('p', id))?.erased !== undefined
+        assert.equal(isErased, (await erasures[i]) ?? isErased, `the erasure of ${id}`)
+      }
+      const keyIds = (await reopened.project('p'))?.keys.map(({ keyId }) => keyId) ?? []
+      for (const [i, id] of [...ids, 'late'].entries()) {
+        const isStored = keyIds.includes(id)
+        assert.equal(isStored, (await keys[i]) ?? isStored, `the key ${id}`)
+      }
+      assert.equal(await keys.at(-1), false)
+    },
+  ),
+
   durableCheck('maps, missing chunks and stored chunks survive a close', async (store, reopen) => {
     await publish(store, key(), 'a', 'b')
     await record(store, key(), 'b', 'c', 'd')
@@ -286,5 +312,15 @@ function restoreCheck(name: string, use: (state: Restored) => Promise<void>): Re
         await store.close()
       }
     },
+  }
+}
+
+/** Whether an operation was done; undefined if its outcome is unknown. */
+async function wasDone(operation: Promise<unknown>): Promise<boolean | undefined> {
+  try {
+    await operation
+    return true
+  } catch (error) {
+    return error instanceof IngestError && error.isOutcomeUnknown ? undefined : false
   }
 }

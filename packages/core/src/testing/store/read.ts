@@ -184,6 +184,18 @@ export const readChecks: readonly StoreCheck[] = [
     }
   }),
 
+  isolatedCheck('a time far ahead of the clock is not that of the event, nor of later ones', async (store) => {
+    const [dayMs, yearMs] = [24 * 3600 * 1000, 365 * 24 * 3600 * 1000]
+    const now = Date.now()
+    await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: now + yearMs }))
+    await store.append('p', batchOf([event('b')], { receivedAt: now }))
+    const times = (await readAll(store)).map(({ receivedAt }) => receivedAt)
+    for (const time of [...times, (await frozenAt(store, 'b')) ?? 0]) {
+      assert.ok(Math.abs(time - now) < dayMs, `${new Date(time).toISOString()} is the present`)
+    }
+    assert.ok((times[0] as number) <= (times[1] as number), 'and they do not decrease')
+  }),
+
   check('a read from a time returns the events received then or later', async (store) => {
     const times = range(40).map((i) => 1_000 + 10 * Math.floor(i / 3))
     for (const [i, receivedAt] of times.entries()) {
