@@ -1,4 +1,4 @@
-import type { ChunkUpload, Digest, NewChunk } from '@ingest/core'
+import { type ChunkUpload, type Digest, IngestError, type NewChunk } from '@ingest/core'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
@@ -24,7 +24,11 @@ export interface ChunkUploads {
   collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined
   /** Marks blobs as garbage whose chunks were not stored; those that cannot be marked are found at the next opening. */
   markUnused(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void>
-  /** Updates all pending manifests that miss a stored chunk, a bounded number in each transaction. */
+  /**
+   * Updates all pending manifests that miss a stored chunk, a bounded number in each transaction.
+   *
+   * @throws {IngestError} only with an unknown outcome, as the chunk is stored already
+   */
   resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void>
   /** @throws {IngestError} `map-quota-exceeded`, and the errors of the writer */
   putChunk(project: number, chunk: NewChunk): Promise<'stored' | 'existing' | 'undeclared'>
@@ -58,7 +62,11 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
 
   async function resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void> {
     const isAwaited = () => maps.pending.isAwaited(project, digest) && maps.chunks.isStored(project, digest)
-    while (readSnapshot(isAwaited)) await writer.run({ type: 'resolveAwaited', project, digest, touchedAt })
+    try {
+      while (readSnapshot(isAwaited)) await writer.run({ type: 'resolveAwaited', project, digest, touchedAt })
+    } catch (error) {
+      throw toPartError(error)
+    }
   }
 
   async function putChunk(project: number, chunk: NewChunk) {
@@ -94,4 +102,13 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
   }
 
   return { write, collectionsWith, markUnused, resolveAwaited, putChunk }
+}
+
+/** The error of an operation of which a part is done. */
+function toPartError(error: unknown): unknown {
+  if (!(error instanceof IngestError) || error.isOutcomeUnknown) return error
+  return new IngestError('store-unavailable', `The chunk is stored, but not all that it completes: ${error.message}`, {
+    cause: error,
+    retryAfterSeconds: error.retryAfterSeconds ?? 1,
+  })
 }

@@ -27,6 +27,7 @@ import { purge } from './purge.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
+import { createCommitState } from './threads/commit-state.ts'
 import { deserializeError, serializeError } from './threads/error-transfer.ts'
 import { type ExitGuards, openExitGuards } from './threads/exit-guard.ts'
 import { startWriter, type Writer } from './writer/writer-client.ts'
@@ -100,7 +101,10 @@ export async function openLmdbStoreWith(
   }
   try {
     const environments = await openEnvironments(directory, neighbours)
-    return await openStore(environments, directory, options, internals, guards, release)
+    return await openStore(environments, directory, options, internals, guards, release).catch((error) => {
+      closeEnvironments(environments)
+      throw error
+    })
   } catch (error) {
     release()
     throw deserializeError(serializeError(error))
@@ -158,7 +162,10 @@ async function openStore(
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
   const scratch = environment.table('scratch')
+  const maps = openMapTables(environment.table)
+  const blobTable = chunkEnvironment.table('bytes')
   const commitWatchers = new Set<(commit: StoreCommit) => void>()
+  // nothing below throws once the thread has started: it would have to be ended
   const writer = await startWriter({
     environment,
     data: {
@@ -168,6 +175,7 @@ async function openStore(
       seed: identity.hashKey.toString('hex'),
       entriesPerFlush,
       guards,
+      commitState: createCommitState(),
     },
     onFatal,
     onProgress: onRebuild,
@@ -179,9 +187,9 @@ async function openStore(
   })
   const reader = createSnapshotReader(environment, writer, projects)
   const { readSnapshot } = reader
-  const maps = openMapTables(environment.table)
   const blobs = openChunkBlobs({
     environment: chunkEnvironment,
+    blobs: blobTable,
     directory: join(directory, 'chunks'),
     tables: maps.chunks,
     writer,
@@ -243,14 +251,13 @@ async function openStore(
   }
 }
 
-async function closeAll(
-  { environment, chunkEnvironment }: Environments,
-  writer: Writer,
-  blobs: ChunkBlobs,
-  release: () => void,
-): Promise<void> {
+async function closeAll(environments: Environments, writer: Writer, blobs: ChunkBlobs, release: () => void) {
   await Promise.all([blobs.close(), writer.close()])
+  closeEnvironments(environments)
+  release()
+}
+
+function closeEnvironments({ environment, chunkEnvironment }: Environments): void {
   chunkEnvironment.close()
   environment.close()
-  release()
 }

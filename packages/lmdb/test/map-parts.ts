@@ -6,6 +6,7 @@ import { type Environment, openEnvironment } from '../src/environment/environmen
 import { decodeChunks, decodePending, decodeStored } from '../src/tables/map-records.ts'
 import { openMapTables } from '../src/tables/maps.ts'
 import { openProjects } from '../src/tables/projects.ts'
+import { createCommitState } from '../src/threads/commit-state.ts'
 import { startWriter } from '../src/writer/writer-client.ts'
 
 /** The parts of a store that keep maps, without the rest of it. */
@@ -22,6 +23,7 @@ export async function openMapParts(directory: string) {
       seed: '0102030405060708',
       entriesPerFlush: 1000,
       guards,
+      commitState: createCommitState(),
     },
     onFatal: ({ code }) => fatal.push(code),
     onProgress: () => {},
@@ -37,6 +39,7 @@ export async function openMapParts(directory: string) {
   const chunkEnvironment = openEnvironment(join(directory, 'chunks'))
   const blobs = openChunkBlobs({
     environment: chunkEnvironment,
+    blobs: chunkEnvironment.table('bytes'),
     directory: join(directory, 'chunks'),
     tables: maps.chunks,
     writer,

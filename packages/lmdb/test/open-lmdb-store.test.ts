@@ -102,6 +102,38 @@ t.test('a record with malformed content does not affect other records', async (t
   await again.close()
 })
 
+t.test('a batch that needs a damaged record does not affect those that share its commit', async (t) => {
+  const directory = t.testdir()
+  const fatal: string[] = []
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  const damaged = { events: [{ projectId: 'p', eventId: 'a', marker: 'undamaged' }] }
+  await ingest.project('p').submitBatch(damaged)
+  await ingest.close()
+  const path = join(directory, 'events', 'data.mdb')
+  writeFileSync(path, readFileSync(path, 'latin1').replaceAll('"undamaged"}', '"undamaged"{'), 'latin1')
+  const again = createIngest({
+    store: await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) }),
+  })
+  const project = again.project('p')
+  // not the batch that is stored: it needs the record of its event
+  const conflicting = { events: [{ projectId: 'p', eventId: 'a', marker: 'other' }] }
+  const others = Array.from({ length: 30 }, (_, i) =>
+    i % 10 === 5
+      ? project.submitBatch(conflicting)
+      : project.submitBatch({ events: [{ projectId: 'p', eventId: `${i}` }] }),
+  )
+  const created = again.keys.create('p')
+  const settled = await Promise.allSettled(others)
+  t.strictSame(
+    settled.map((each) => (each.status === 'fulfilled' ? each.value.accepted : each.reason.code)),
+    settled.map((_, i) => (i % 10 === 5 ? 'store-damaged' : 1)),
+  )
+  t.match(await again.keys.list('p'), [{ keyId: (await created).record.keyId }])
+  t.equal((await again.project('p').getStats()).events, 28)
+  t.strictSame(fatal, [])
+  await again.close()
+})
+
 t.test('three processes that submit overlapping ids store each once, even when they are killed', async (t) => {
   const directory = t.testdir()
   const accepted = new Map<string, number>()

@@ -6,6 +6,7 @@ import { readSequence } from '../src/environment/row-keys.ts'
 import { fingerprint } from '../src/ids/fingerprint.ts'
 import { encodeRecord, readFingerprints } from '../src/log/record.ts'
 import { openProjects } from '../src/tables/projects.ts'
+import { createCommitState } from '../src/threads/commit-state.ts'
 import type { BatchToAppend } from '../src/writer/append-batch.ts'
 import type { WriterData } from '../src/writer/writer.ts'
 
@@ -32,6 +33,7 @@ export function openWriterBed(directory: string, entriesPerFlush = 1000): Writer
       seed: hashKey.toString('hex'),
       entriesPerFlush,
       guards: new Int32Array(new SharedArrayBuffer(8)),
+      commitState: createCommitState(),
     },
     sequences() {
       environment.root.resetReadTxn()

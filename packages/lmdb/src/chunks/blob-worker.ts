@@ -16,8 +16,11 @@ const guard = exitGuardAt(data.guards, blobSlot)
 const port = parentPort as MessagePort
 try {
   const environment = openEnvironment(data.directory, data)
-  await runBlobWriter(port, environment, guard)
-  environment.close()
+  try {
+    await runBlobWriter(port, environment, data, guard)
+  } finally {
+    environment.close()
+  }
 } catch (error) {
   port.postMessage({ type: 'failed', error: serializeError(error) } satisfies ThreadMessage)
 }

@@ -1,9 +1,10 @@
 import { createHash, type Hash } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment, Table } from '../environment/environment.ts'
-import { serializeError } from '../threads/error-transfer.ts'
+import type { CommitState } from '../threads/commit-state.ts'
+import { serializeError, toRequestError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
-import { type Outcome, runRequestLoop } from '../threads/request-loop.ts'
+import { type Handled, type Outcome, runRequestLoop } from '../threads/request-loop.ts'
 import { asBuffer } from '../writer/commands.ts'
 import { createCommit } from '../writer/commit.ts'
 
@@ -12,6 +13,7 @@ export interface BlobWriterData {
   /** {@link Environment.fileIds} */
   fileIds: string
   guards: ExitGuards
+  commitState: CommitState
 }
 
 /** Blobs to write, the keys of blobs to delete, or a part of a hash. */
@@ -31,9 +33,14 @@ export type HashRequest =
 type WriteRequest = Exclude<BlobRequest, HashRequest>
 
 /** Writes and hashes the blobs of a process; many writes share one transaction and one sync. */
-export function runBlobWriter(port: MessagePort, environment: Environment, guard: ExitGuard): Promise<void> {
+export function runBlobWriter(
+  port: MessagePort,
+  environment: Environment,
+  { commitState }: BlobWriterData,
+  guard: ExitGuard,
+): Promise<void> {
   const blobs = environment.table('bytes')
-  const { commit, refuse, ready } = createCommit(environment)
+  const { commit, refuse, ready } = createCommit<WriteRequest, true>(environment, commitState, { write })
 
   const hasher = createBlobHasher(environment, blobs)
   /** Rows in shared memory are copied here, as LMDB's binding cannot read them there. */
@@ -54,21 +61,23 @@ export function runBlobWriter(port: MessagePort, environment: Environment, guard
 
   return runRequestLoop<BlobRequest>(port, guard, async () => ({
     requestBytes: (request) => (request.type === 'write' ? sizeOf(request) : 0),
-    async handle(requests) {
-      const hashed = requests.filter(isHash).map(hasher)
+    async handle(requests, settle) {
+      const hashes = requests.filter(isHash)
+      if (hashes.length > 0) settle({ outcomes: hashes.map(hasher) })
       const writes = requests.filter((request) => !isHash(request)) as WriteRequest[]
-      return { outcomes: writes.length === 0 ? hashed : [...hashed, ...(await writeAll(writes))] }
+      if (writes.length > 0) await writeAll(writes, settle)
     },
     async close() {},
   }))
 
-  async function writeAll(requests: readonly WriteRequest[]): Promise<Outcome[]> {
+  async function writeAll(requests: readonly WriteRequest[], settle: (handled: Handled) => void): Promise<void> {
     try {
       await ready()
     } catch (error) {
-      return refuse(requests, error)
+      settle({ outcomes: refuse(requests, error) })
+      return
     }
-    return commit(requests, () => requests.map(write))
+    commit(requests, settle)
   }
 }
 
@@ -101,7 +110,7 @@ function createBlobHasher({ root }: Environment, blobs: Table): (request: HashRe
       hashes.delete(hash)
       return { id, value: request.type === 'digest' ? `sha256:${whole.digest('hex')}` : true }
     } catch (error) {
-      return { id, error: serializeError(error) }
+      return { id, error: serializeError(toRequestError(error)) }
     }
   }
 }

@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
-import type { Environment } from '../environment/environment.ts'
+import type { Environment, Table } from '../environment/environment.ts'
 import { type BlobKey, type ChunkTables, chunkKey, holdMs, uploadBytes } from '../tables/chunks.ts'
+import { createCommitState } from '../threads/commit-state.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Writer } from '../writer/writer-client.ts'
@@ -44,6 +45,8 @@ export interface BlobHash {
 export interface ChunkBlobsOptions {
   /** Belongs to the store of the tables: blobs that these do not name are deleted. */
   environment: Environment
+  /** Its table of blobs. */
+  blobs: Table
   directory: string
   tables: ChunkTables
   /** Of the environment of the tables. */
@@ -57,8 +60,7 @@ export interface ChunkBlobsOptions {
 const batchKeysMax = 256
 
 export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
-  const { environment, directory, tables, writer, readSnapshot, guards, timeoutMs } = options
-  const blobs = environment.table('bytes')
+  const { environment, blobs, directory, tables, writer, readSnapshot, guards, timeoutMs } = options
   let thread: Promise<RequestClient<BlobRequest>> | undefined
   const memory = createSharedMemory()
   let lastId = 0
@@ -69,7 +71,12 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
 
   /** The thread that writes blobs, started with the first request. */
   function blobWriter(): Promise<RequestClient<BlobRequest>> {
-    const data: BlobWriterData = { directory, fileIds: environment.fileIds, guards }
+    const data: BlobWriterData = {
+      directory,
+      fileIds: environment.fileIds,
+      guards,
+      commitState: createCommitState(),
+    }
     if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
     thread ??= startRequestClient<BlobRequest>({
       module: new URL('./blob-worker.js', import.meta.url),

@@ -10,16 +10,16 @@ export interface LockHolder {
   isStopped: boolean
 }
 
-/** How long another process may hold the write lock before requests that wait for it are rejected. */
+/** How long requests wait for the write lock before they are rejected. */
 export const lockTimeoutMs = 5000
 
 /** The error of a request that waits for the write lock. */
-export function lockedError({ pid, isStopped }: LockHolder): IngestError {
-  const holder = pid === undefined ? 'A process that is not visible from here' : `Process ${pid}`
-  const problem = isStopped
-    ? `holds the write lock of the store and is stopped: continue it (kill -CONT ${pid}), or end it`
-    : `has held the write lock of the store for ${lockTimeoutMs / 1000} seconds: try again later, or end it`
-  return new IngestError('store-locked', `${holder} ${problem}.`, { retryAfterSeconds: 5 })
+export function lockedError(holder?: LockHolder): IngestError {
+  const name = holder?.pid === undefined ? 'a process that is not visible from here' : `process ${holder.pid}`
+  const message = holder?.isStopped
+    ? `The write lock of the store is held by ${name}, which is stopped: continue it (kill -CONT ${holder.pid}), or end it.`
+    : `The write lock of the store was not free for ${lockTimeoutMs / 1000} seconds${holder ? `: ${name} holds it` : ''}. Try again later.`
+  return new IngestError('store-locked', message, { retryAfterSeconds: 5 })
 }
 
 /** Looks at a lock without waiting for it. */

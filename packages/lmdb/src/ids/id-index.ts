@@ -59,15 +59,22 @@ const damagedMark = 'damaged'
 /** Opens the index in a directory, and rebuilds it from the log when it is missing, damaged, or of another log. */
 export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
   if (existsSync(join(options.directory, damagedMark))) removeDirectory(options.directory)
-  let environment: Environment | undefined
   try {
-    environment = openEnvironment(options.directory)
-    return await openIndexIn(environment, options)
+    return await openOnce(options)
   } catch (error) {
     if (!isDamage(error) && !existsSync(join(options.directory, damagedMark))) throw error
-    environment?.close()
     removeDirectory(options.directory)
-    return openIndexIn(openEnvironment(options.directory), options)
+    return openOnce(options)
+  }
+}
+
+async function openOnce(options: IdIndexOptions): Promise<IdIndex> {
+  const environment = openEnvironment(options.directory)
+  try {
+    return await openIndexIn(environment, options)
+  } catch (error) {
+    environment.close()
+    throw error
   }
 }
 

@@ -15,7 +15,9 @@ export interface SerializedError {
 export function serializeError(error: unknown, isDiskFull: () => boolean = () => false): SerializedError {
   if (error instanceof IngestError) {
     const { code, message, limit, actual, retryAfterSeconds } = error
-    return { code, message, details: withoutUndefined({ limit, actual, retryAfterSeconds }) }
+    // of a bug, for the log
+    const cause = code === 'internal-error' ? textOf(error.cause) : undefined
+    return { code, message, details: withoutUndefined({ limit, actual, retryAfterSeconds, cause }) }
   }
   const { code, message } = (error ?? {}) as { code?: number; message?: string }
   const text = message ?? String(error)
@@ -28,6 +30,22 @@ export function serializeError(error: unknown, isDiskFull: () => boolean = () =>
     }
   }
   return { code: 'store-failed', message: `The store failed: ${text}.`, details: {} }
+}
+
+/**
+ * The error of a request whose handling has thrown. An error of LMDB or of the system is the store's, and is returned as it
+ * is; any other one that is not expected becomes an `internal-error`.
+ */
+export function toRequestError(error: unknown): unknown {
+  const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown }
+  // errors of lmdb have a number as their code
+  if (error instanceof IngestError || typeof code === 'number' || syscall !== undefined) return error
+  // its message may quote stored events
+  return new IngestError('internal-error', 'The store failed unexpectedly: try again later.', { cause: error })
+}
+
+function textOf(cause: unknown): string | undefined {
+  return cause instanceof Error ? cause.stack : undefined
 }
 
 export function deserializeError({ code, message, details }: SerializedError): IngestError {

@@ -1,5 +1,6 @@
 import { IngestError } from '@ingest/core'
 import type { LockHolder } from '../environment/write-lock.ts'
+import { type CommitState, withdrawQueuedRequests } from './commit-state.ts'
 import { createCommitWatchdog } from './commit-watchdog.ts'
 import { deserializeError } from './error-transfer.ts'
 import type { Outcome } from './request-loop.ts'
@@ -23,10 +24,10 @@ export interface InFlightRequests {
   reject(id: number, error: unknown): void
   /** The thread is not stuck: what it waits for is not a commit. */
   keepAlive(): void
-  /** Rejects all requests for good; later calls have no effect. */
+  /** Rejects all requests permanently: those that are in no transaction are never committed. Later calls have no effect. */
   fail(error: IngestError): void
   failure(): IngestError | undefined
-  /** `store-locked` while another process has held the write lock for too long. */
+  /** `store-locked` while the thread has waited for the write lock for too long. */
   lockError(): IngestError | undefined
   size(): { requests: number; bytes: number }
   /** Resolves when all are settled, or rejected because of a failure or the write lock. */
@@ -36,9 +37,11 @@ export interface InFlightRequests {
 export interface InFlightOptions {
   /** Called once, with the failure. */
   onFatal: (error: IngestError) => void
+  /** Shared with the thread. */
+  state: CommitState
   /** The other process that holds the write lock. */
   lockHolder: () => LockHolder | undefined
-  /** A commit that takes longer has failed, unless another process holds the write lock. */
+  /** A commit that takes longer has failed. */
   timeoutMs: number
   /** Called when the first request is in flight, and when none is any more. */
   onBusy: () => void
@@ -46,12 +49,13 @@ export interface InFlightOptions {
 }
 
 export function createInFlightRequests(options: InFlightOptions): InFlightRequests {
-  const { onFatal, lockHolder, timeoutMs, onBusy, onIdle } = options
+  const { onFatal, state, lockHolder, timeoutMs, onBusy, onIdle } = options
   const requests = new Map<number, InFlightRequest>()
   let bytesInFlight = 0
   let failure: IngestError | undefined
   let onSettled = () => {}
   const watchdog = createCommitWatchdog({
+    state,
     lockHolder,
     timeoutMs,
     onLocked(error) {
@@ -65,6 +69,7 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
   function fail(error: IngestError): void {
     if (failure) return
     failure = error
+    withdrawQueuedRequests(state)
     for (const { reject } of requests.values()) reject(error)
     requests.clear()
     becomeIdle()

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError, type StoreCommit } from '@ingest/core'
 import type { LockHolder } from '../environment/write-lock.ts'
+import { type CommitState, roundOf } from './commit-state.ts'
 import { deserializeError } from './error-transfer.ts'
 import type { ExitGuards } from './exit-guard.ts'
 import { createInFlightRequests } from './in-flight-requests.ts'
@@ -34,18 +35,18 @@ export interface RequestClientOptions {
   /** The module that the thread runs. */
   module: URL
   /** Its `workerData`. */
-  data: { guards: ExitGuards }
+  data: { guards: ExitGuards; commitState: CommitState }
   /** The slot of its exit guard. */
   slot: number
   /** Called once when the store can no longer be trusted; every request is rejected from then on. */
   onFatal: (error: IngestError) => void
-  /** The other process that holds the write lock. */
+  /** The other process that holds the write lock, to name it. */
   lockHolder: () => LockHolder | undefined
   /** Called with messages of the thread other than {@link ThreadMessage}. */
   onMessage?: (message: never) => void
   /** Called after each commit that the thread reports, when its requests are settled. */
   onCommit?: (commit: StoreCommit) => void
-  /** A commit that takes longer has failed, unless another process holds the write lock. */
+  /** A commit that takes longer has failed; the time that it waits for the write lock does not count. */
   timeoutMs: number
 }
 
@@ -54,11 +55,12 @@ interface Post<Request> {
   transfer: ArrayBuffer[]
 }
 
-/** Starts a thread that writes, and resolves once it is ready. */
+/** Starts a thread that writes, and resolves once it is ready. Rejects once a thread that cannot start has ended. */
 export async function startRequestClient<Request extends { id: number }>(
   options: RequestClientOptions,
 ): Promise<RequestClient<Request>> {
   const { onMessage = () => {}, onCommit = () => {} } = options
+  const state = options.data.commitState
   let isReady = false
   let isClosed = false
   let onReady = () => {}
@@ -76,7 +78,7 @@ export async function startRequestClient<Request extends { id: number }>(
       else onMessage(message)
     },
   })
-  const inFlight = createInFlightRequests({ ...options, onBusy: thread.ref, onIdle: thread.unref })
+  const inFlight = createInFlightRequests({ ...options, state, onBusy: thread.ref, onIdle: thread.unref })
   thread.ended.then((reason) => onEnd(new IngestError('store-failed', `A thread that writes has ended: ${reason}.`)))
 
   function onEnd(error: IngestError): void {
@@ -118,10 +120,21 @@ export async function startRequestClient<Request extends { id: number }>(
     }
   }
 
-  await new Promise<void>((resolve, reject) => {
-    onReady = resolve
-    onUnready = reject
-  })
+  /** Resolves with whether the thread has ended; it may never end. */
+  async function endedSoon(): Promise<boolean> {
+    const timeout = sleep(failedCloseMs, false, { ref: false })
+    return Promise.race([thread.ended.then(() => true), timeout])
+  }
+
+  try {
+    await new Promise<void>((resolve, reject) => {
+      onReady = resolve
+      onUnready = reject
+    })
+  } catch (error) {
+    await endedSoon()
+    throw error
+  }
   isReady = true
   thread.unref()
   return {
@@ -132,7 +145,7 @@ export async function startRequestClient<Request extends { id: number }>(
         inFlight.checkLimit(bytes)
         inFlight.add(request.id, { bytes, resolve, reject })
         if (outbox.length === 0) setImmediate(flush)
-        outbox.push({ request, transfer })
+        outbox.push({ request: { ...request, round: roundOf(state) }, transfer })
       })
     },
 
@@ -147,8 +160,7 @@ export async function startRequestClient<Request extends { id: number }>(
       thread.ref()
       thread.post({ type: 'close' })
       if (inFlight.failure() || inFlight.lockError()) {
-        const timeout = sleep(failedCloseMs, false, { ref: false })
-        const hasEnded = await Promise.race([thread.ended.then(() => true), timeout])
+        const hasEnded = await endedSoon()
         const lockError = inFlight.lockError()
         if (!hasEnded && lockError) inFlight.fail(lockError)
       } else await thread.ended

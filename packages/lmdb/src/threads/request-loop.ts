@@ -7,9 +7,8 @@ import type { CloseMessage } from './worker-thread.ts'
 /** The result of one request. */
 export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { error: SerializedError })
 
-/** What became of a batch of requests. */
+/** What became of some requests. */
 export interface Handled<Value = unknown> {
-  /** One for each request. */
   outcomes: Outcome<Value>[]
   /** The commit of a transaction, if there was one. */
   commit?: StoreCommit
@@ -28,8 +27,8 @@ export type ThreadMessage<Value = unknown> =
 export interface RequestHandler<Request> {
   /** What a request counts towards the size of a batch, in bytes. */
   requestBytes(request: Request): number
-  /** Handles a batch of requests. */
-  handle(requests: readonly Request[]): Promise<Handled>
+  /** Handles a batch of requests, and settles each once, all at once or in parts. */
+  handle(requests: readonly Request[], settle: (handled: Handled) => void): Promise<void>
   close(): Promise<void>
 }
 
@@ -78,7 +77,7 @@ function listen<Request extends { type: string }>(
       if (queue.length === 0) return false
       const batch = takeBatch(queue, handler.requestBytes)
       if (batch.length === 0) return true
-      post({ type: 'settled', ...(await handler.handle(batch)) })
+      await handler.handle(batch, (handled) => post({ type: 'settled', ...handled }))
     }
   }
 

@@ -23,6 +23,9 @@ import {
   sealRecord,
 } from '../log/record.ts'
 
+/** How far the time at which a batch was received may be ahead of the clock of this machine. */
+const aheadMsMax = 1000
+
 /** What an append did. Mostly it stores all or nothing and freezes no build, which makes a short message. */
 export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number; frozen: string[] }
 
@@ -61,6 +64,8 @@ export function createAppender(
   let nextSequence = 0
   /** When the last record was received. Times never decrease, because readers search by time. */
   let lastAt = Number.NEGATIVE_INFINITY
+  /** The latest time that a record of this transaction may get: a wrong one would be that of all later records. */
+  let latestAt = Number.NEGATIVE_INFINITY
   /** By project, of those that this transaction has changed. */
   const changedTotals = new Map<number, Totals>()
 
@@ -127,7 +132,7 @@ export function createAppender(
     const { count, receivedAt } = readUnverified(record)
     const sequence = nextSequence++
     const key = sequenceKey(sequence)
-    lastAt = Math.max(lastAt, receivedAt)
+    lastAt = Math.max(lastAt, Math.min(receivedAt, latestAt))
     sealRecord(record, project, lastAt)
     // a page that is full is not split, which would leave copies of its records behind
     // the types of lmdb call the result void: false where the key is not behind the others
@@ -166,6 +171,7 @@ export function createAppender(
       const last = eventLog.lastSequence()
       ids.catchUp(last)
       nextSequence = last + 1
+      latestAt = Date.now() + aheadMsMax
       lastAt = last === 0 ? Number.NEGATIVE_INFINITY : eventLog.receivedAt(last)
     },
 

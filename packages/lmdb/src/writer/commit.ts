@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { type ErrorCode, IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
 import { lockedError, lockTimeoutMs } from '../environment/write-lock.ts'
-import { type SerializedError, serializeError } from '../threads/error-transfer.ts'
-import type { Outcome } from '../threads/request-loop.ts'
+import { beginCommit, beginWaiting, type CommitState, endCommit } from '../threads/commit-state.ts'
+import { type SerializedError, serializeError, toRequestError } from '../threads/error-transfer.ts'
+import type { Handled, Outcome } from '../threads/request-loop.ts'
 
 /** Commits many requests in one transaction; none after the disk has failed. */
-export interface Commit {
+export interface Commit<Request, Value> {
   /**
    * Resolves when a write can be tried: no stopped process holds the write lock, and a disk that was full has some
    * space again. Called before each commit, because a thread that waits inside LMDB cannot be ended: neither its
@@ -15,33 +17,86 @@ export interface Commit {
    */
   ready(): Promise<void>
   /**
-   * Runs `write` in one durable transaction, and returns an outcome with a value for each request. After an error the
-   * transaction is undone, `onUndone` is called, and every request is refused.
+   * Writes the requests in one durable transaction, and settles them. A request whose write throws is undone and refused
+   * alone: those before it and those behind it are committed in transactions of their own. An error of the disk or of
+   * the transaction refuses all requests that are not committed yet. Withdrawn requests are not written.
    */
-  commit<Value>(requests: readonly Asked[], write: () => Value[], onUndone?: () => void): Outcome<Value>[]
+  commit(requests: readonly Request[], settle: (handled: Handled<Value>) => void): void
   /** Refuses requests because of an error before the transaction. */
-  refuse(requests: readonly Asked[], error: unknown): Outcome<never>[]
+  refuse(requests: readonly Request[], error: unknown): Outcome<never>[]
   /** Set once the disk has failed: LMDB's next transaction may write nothing, or never end. */
   failure(): SerializedError | undefined
 }
 
-interface Asked {
+/** What is done in a transaction. */
+export interface Transaction<Request, Value> {
+  /** Called before the first request. */
+  begin?(): void
+  write(request: Request): Value
+  /** Called after the last request. */
+  end?(): void
+  /** Called when the transaction was undone. */
+  onUndone?(): void
+}
+
+interface CommitRequest {
   id: number
+  /** Of the {@link CommitState} when it was sent; without one, the request cannot be withdrawn. */
+  round?: number
 }
 
 /** How often the lock is polled while a stopped process holds it. */
 const pollMs = 50
 
-export function createCommit({ write: writeAll, lockHolder, isDiskFull: isFull, checkSpace }: Environment): Commit {
+export function createCommit<Request extends CommitRequest, Value>(
+  { write: writeAll, lockHolder, isDiskFull: isFull, checkSpace }: Environment,
+  state: CommitState,
+  { begin = () => {}, write, end = () => {}, onUndone = () => {} }: Transaction<Request, Value>,
+): Commit<Request, Value> {
   let failure: SerializedError | undefined
   let lockedSince: number | undefined
   let isDiskFull = false
 
-  function refuse(requests: readonly Asked[], error: unknown): Outcome<never>[] {
+  function refuse(requests: readonly Request[], error: unknown): Outcome<never>[] {
     const refusal = serializeError(error, isFull)
     if (refusal.code === 'store-failed') failure ??= refusal
     isDiskFull = refusal.code === 'disk-full'
-    return requests.map(({ id }) => ({ id, error: refusal }))
+    return rejectAll(requests, refusal)
+  }
+
+  /** Commits a group; throws a {@link RequestFailure} with nothing committed if the write of one request has failed. */
+  function commitGroup(group: readonly Request[]): Handled<Value> {
+    const startedAt = performance.now()
+    let written = 0
+
+    function writeOne(request: Request, index: number, round: number): Outcome<Value> {
+      const { id } = request
+      if (request.round !== undefined && request.round !== round) return { id, error: withdrawn }
+      try {
+        written++
+        return { id, value: write(request) }
+      } catch (error) {
+        throw toRequestFailure(error, index)
+      }
+    }
+
+    beginWaiting(state)
+    try {
+      const outcomes = writeAll(() => {
+        const round = beginCommit(state)
+        begin()
+        const all = group.map((request, index) => writeOne(request, index, round))
+        end()
+        return all
+      })
+      if (written === 0) return { outcomes }
+      return { outcomes, commit: { requests: written, durationMs: performance.now() - startedAt } }
+    } catch (error) {
+      onUndone()
+      throw error
+    } finally {
+      endCommit(state)
+    }
   }
 
   return {
@@ -56,17 +111,52 @@ export function createCommit({ write: writeAll, lockHolder, isDiskFull: isFull, 
       lockedSince = undefined
     },
 
-    commit(requests, write, onUndone = () => {}) {
-      if (failure) return requests.map(({ id }) => ({ id, error: failure as SerializedError }))
-      try {
-        const values = writeAll(write)
-        return requests.map(({ id }, i) => ({ id, value: values[i] as (typeof values)[number] }))
-      } catch (error) {
-        onUndone()
-        return refuse(requests, error)
+    commit(requests, settle) {
+      let rest = requests
+      for (let count = rest.length; rest.length > 0; ) {
+        if (failure) return settle({ outcomes: rejectAll(rest, failure) })
+        try {
+          settle(commitGroup(rest.slice(0, count)))
+          rest = rest.slice(count)
+          count = rest.length
+        } catch (error) {
+          if (!(error instanceof RequestFailure)) return settle({ outcomes: refuse(rest, error) })
+          // those before it are committed first, as it may have failed because of what they wrote
+          count = error.index
+          if (count > 0) continue
+          settle({ outcomes: refuse(rest.slice(0, 1), error.cause) })
+          rest = rest.slice(1)
+          count = rest.length
+        }
       }
     },
     refuse,
     failure: () => failure,
   }
+}
+
+/** The write of one request has thrown an error that others need not meet. */
+class RequestFailure extends Error {
+  readonly index: number
+
+  constructor(index: number, cause: IngestError) {
+    super(cause.message, { cause })
+    this.index = index
+  }
+}
+
+/** Codes of errors that any request would meet. */
+const sharedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-locked', 'overloaded'])
+
+/** What to throw for an error of the write of one request. */
+function toRequestFailure(thrown: unknown, index: number): unknown {
+  const error = toRequestError(thrown)
+  return error instanceof IngestError && !sharedCodes.has(error.code) ? new RequestFailure(index, error) : error
+}
+
+/** The outcome of a withdrawn request, whose caller has an error already. */
+const withdrawn: SerializedError = { code: 'store-locked', message: 'The request was withdrawn.', details: {} }
+
+function rejectAll(requests: readonly CommitRequest[], error: SerializedError): Outcome<never>[] {
+  return requests.map(({ id }) => ({ id, error }))
 }

@@ -12,8 +12,11 @@ const guard = exitGuardAt(data.guards, writerSlot)
 const port = parentPort as MessagePort
 try {
   const environment = openEnvironment(data.directory, data)
-  await runWriter(port, environment, data, guard)
-  environment.close()
+  try {
+    await runWriter(port, environment, data, guard)
+  } finally {
+    environment.close()
+  }
 } catch (error) {
   port.postMessage({ type: 'failed', error: serializeError(error) } satisfies ThreadMessage)
 }

@@ -6,7 +6,8 @@ import type { RebuildProgress } from '../ids/log-reader.ts'
 import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
-import { serializeError } from '../threads/error-transfer.ts'
+import type { CommitState } from '../threads/commit-state.ts'
+import { serializeError, toRequestError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
 import {
   batchBytesMax,
@@ -30,6 +31,7 @@ export interface WriterData {
   seed: string
   entriesPerFlush: number
   guards: ExitGuards
+  commitState: CommitState
 }
 
 export interface AppendRequest extends BatchToAppend {
@@ -77,6 +79,8 @@ export type WriterValue = ErasureResult | Appended | (Position | undefined)[] | 
 
 type WriteRequest = AppendRequest | CommandRequest | ErasureRequest
 
+type Settle = (handled: Handled<WriterValue>) => void
+
 /** A message from the writer. */
 export type FromWriter =
   | ThreadMessage<WriterValue>
@@ -89,7 +93,7 @@ const waitingMs = 100
 
 /**
  * The only writer of the log in a process: many requests, one transaction, one sync. Requests are settled once they are
- * durable; after an error the whole transaction is undone, and all of its requests are refused.
+ * durable. A request that fails is undone alone.
  */
 export function runWriter(
   port: MessagePort,
@@ -103,13 +107,19 @@ export function runWriter(
 
 async function openWriter(
   environment: Environment,
-  { directory, idsDirectory, seed, entriesPerFlush, guards }: WriterData,
+  { directory, idsDirectory, seed, entriesPerFlush, guards, commitState }: WriterData,
   post: (message: FromWriter) => void,
 ): Promise<RequestHandler<WriterRequest>> {
   const { root, table } = environment
   const tables = openEventLogTables(table)
   const eventLog = createEventLog(tables)
   const log = createLogReader(environment, tables.log)
+  let hasGarbage = false
+  const commandTables = openCommandTables(table, () => {
+    hasGarbage = true
+  })
+  const erasureTables = { ...tables, scratch: table('scratch') }
+  // last, as nothing closes it when something behind it fails
   const ids = await openIdIndex({
     directory: idsDirectory,
     log,
@@ -120,14 +130,15 @@ async function openWriter(
     guards,
     onProgress: (progress) => post({ type: 'progress', progress }),
   })
-  let hasGarbage = false
-  const commandTables = openCommandTables(table, () => {
-    hasGarbage = true
-  })
   const appender = createAppender(tables, eventLog, ids, commandTables.maps.freeze)
   const lastPage = () => (root.getStats() as { lastPageNumber: number }).lastPageNumber
-  const runErasure = createErasures({ ...tables, scratch: table('scratch') }, eventLog, appender, lastPage)
-  const { commit, refuse, failure, ready } = createCommit(environment)
+  const runErasure = createErasures(erasureTables, eventLog, appender, lastPage)
+  const { commit, refuse, failure, ready } = createCommit<WriteRequest, WriterValue>(environment, commitState, {
+    begin: appender.begin,
+    write,
+    end: appender.end,
+    onUndone: ids.rollback,
+  })
 
   function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
     root.resetReadTxn()
@@ -155,29 +166,19 @@ async function openWriter(
     }
   }
 
-  async function writeAll(requests: readonly WriteRequest[]): Promise<Handled<WriterValue>> {
+  async function writeAll(requests: readonly WriteRequest[], settle: Settle): Promise<void> {
     try {
       if (!failure()) await waitForCapacity()
     } catch (error) {
-      return { outcomes: refuse(requests, error) }
+      settle({ outcomes: refuse(requests, error) })
+      return
     }
-    const startedAt = performance.now()
-    const outcomes = commit(
-      requests,
-      () => {
-        appender.begin()
-        const values = requests.map(write)
-        appender.end()
-        return values
-      },
-      ids.rollback,
-    )
-    measureGrowth(requests, outcomes)
-    if (hasGarbage) post({ type: 'garbage' })
-    hasGarbage = false
-    const isCommitted = outcomes.some((outcome) => 'value' in outcome)
-    if (!isCommitted) return { outcomes }
-    return { outcomes, commit: { requests: requests.length, durationMs: performance.now() - startedAt } }
+    commit(requests, (handled) => {
+      measureGrowth(requests, handled.outcomes)
+      if (hasGarbage) post({ type: 'garbage' })
+      hasGarbage = false
+      settle(handled)
+    })
   }
 
   /** Of a request that fills pages, and is alone in its transaction: what others append says nothing about free pages. */
@@ -190,18 +191,17 @@ async function openWriter(
     try {
       return { id: request.id, value: request.type === 'locate' ? locate(request) : measure() }
     } catch (error) {
-      return { id: request.id, error: serializeError(error) }
+      return { id: request.id, error: serializeError(toRequestError(error)) }
     }
   }
 
   return {
     requestBytes: costOf,
-    async handle(requests) {
-      const outcomes = requests.filter(isRead).map(readNow)
+    async handle(requests, settle) {
+      const reads = requests.filter(isRead)
+      if (reads.length > 0) settle({ outcomes: reads.map(readNow) })
       const writes = requests.filter((request) => !isRead(request)) as WriteRequest[]
-      if (writes.length === 0) return { outcomes }
-      const written = await writeAll(writes)
-      return { ...written, outcomes: [...outcomes, ...written.outcomes] }
+      if (writes.length > 0) await writeAll(writes, settle)
     },
     close: () => ids.close(),
   }

@@ -1,13 +1,15 @@
 import { once } from 'node:events'
 import { MessageChannel } from 'node:worker_threads'
 import t from 'tap'
-import { type BlobRequest, runBlobWriter, sizeOf } from '../../src/chunks/blob-writer.ts'
+import { type BlobRequest, type BlobWriterData, runBlobWriter, sizeOf } from '../../src/chunks/blob-writer.ts'
 import { openEnvironment } from '../../src/environment/environment.ts'
+import { createCommitState } from '../../src/threads/commit-state.ts'
 
 t.test('blobs are written and removed, and each request has an outcome', async (t) => {
   const environment = openEnvironment(t.testdir())
   const { port1, port2 } = new MessageChannel()
-  const ended = runBlobWriter(port2, environment, { enterNative() {}, leaveNative() {} })
+  const data = { commitState: createCommitState() } as BlobWriterData
+  const ended = runBlobWriter(port2, environment, data, { enterNative() {}, leaveNative() {} })
   t.strictSame(await once(port1, 'message'), [{ type: 'ready' }])
   async function ask(request: BlobRequest) {
     port1.postMessage([request])

@@ -62,32 +62,38 @@ t.test(
   },
 )
 
-t.test(
-  'batches are rejected while another process holds the write lock, and accepted after',
-  { skip: notLinux },
-  async (t) => {
-    const { store, ingest, holder, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
-    const locked = { code: 'store-locked', message: new RegExp(`${holder.pid}`), retryAfterSeconds: 5 }
-    await t.rejects(ingest.project('p').submitBatch(batchOf('waiting')), locked)
-    await t.rejects(ingest.project('p').submitBatch(batchOf('later')), locked)
-    await t.rejects(store.updateProject('p', update), locked)
-    await t.rejects(store.check(), locked)
-    t.equal((await store.totals('p')).events, 1, 'reads work')
-    await holder.kill()
-    while (
-      !(await ingest
-        .project('p')
-        .submitBatch(batchOf('waiting'))
-        .catch(() => undefined))
+t.test('while another process holds the write lock, requests are rejected and never carried out', async (t) => {
+  const { store, ingest, holder, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
+  const project = ingest.project('p')
+  const locked = { code: 'store-locked', retryAfterSeconds: 5 }
+  const waiting: Promise<unknown>[] = [
+    project.submitBatch(batchOf('waiting')),
+    ingest.keys.create('p'),
+    store.erase('p', ['before']),
+    project.publishMap({ placeId: '1', buildId: 'b', map: {} }),
+  ]
+  for (const each of waiting) await t.rejects(each, locked)
+  await t.rejects(project.submitBatch(batchOf('later')), locked)
+  await t.rejects(store.updateProject('p', update), locked)
+  await t.rejects(store.check(), locked)
+  t.equal((await store.totals('p')).events, 1, 'reads work')
+  await holder.kill()
+  while (
+    await store.check().then(
+      () => false,
+      () => true,
     )
-      await nextTurn()
-    t.equal(await store.updateProject('p', update), 'done')
-    await store.check()
-    t.strictSame(fatal, [])
-    t.equal((await store.totals('p')).events, 2)
-    await ingest.close()
-  },
-)
+  )
+    await nextTurn()
+  await project.submitBatch(batchOf('after'))
+  t.strictSame(await store.known('p', ['before', 'waiting', 'later', 'after']), [true, false, false, true])
+  t.equal((await store.find('p', 'before'))?.erased, undefined)
+  t.strictSame(await ingest.keys.list('p'), [])
+  t.strictSame((await project.listMaps({})).maps, [])
+  t.equal(await store.updateProject('p', update), 'done')
+  t.strictSame(fatal, [])
+  await ingest.close()
+})
 
 t.test('a store closes while another process holds the write lock', { skip: notLinux }, async (t) => {
   const { ingest, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })

@@ -3,23 +3,47 @@ import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
-import { createCommit } from '../../src/writer/commit.ts'
+import { createCommitState, roundOf, withdrawRequests } from '../../src/threads/commit-state.ts'
+import type { Outcome } from '../../src/threads/request-loop.ts'
+import { createCommit, type Transaction } from '../../src/writer/commit.ts'
 
-const requests = [{ id: 7 }, { id: 8 }]
+/** A request that writes a row of a name, and then calls `run`. */
+interface Request {
+  id: number
+  name: string
+  run?: () => void
+  round?: number
+}
+
+const requests: Request[] = [
+  { id: 7, name: 'a' },
+  { id: 8, name: 'b' },
+]
 
 let opened = 0
 
-function open(t: Test) {
+function open(t: Test, steps: Partial<Transaction<Request, string>> = {}) {
   const directory = join(t.testdir(), String(++opened))
   const environment = openEnvironment(directory)
   t.teardown(() => environment.close())
   const rows = environment.table('rows')
+  const state = createCommitState()
+  const { commit, ...rest } = createCommit<Request, string>(environment, state, {
+    write({ name, run }) {
+      rows.put(Buffer.from(name), Buffer.from(name))
+      run?.()
+      return name
+    },
+    ...steps,
+  })
   return {
     directory,
-    ...createCommit(environment),
-    put(name: string) {
-      rows.put(Buffer.from(name), Buffer.from(name))
-      return name
+    state,
+    ...rest,
+    commit(requests: readonly Request[]) {
+      const outcomes: Outcome<string>[] = []
+      commit(requests, (handled) => outcomes.push(...handled.outcomes))
+      return outcomes
     },
     names: () => [...rows.getKeys()].map(String),
     /** How many transactions were committed. */
@@ -28,59 +52,124 @@ function open(t: Test) {
 }
 
 t.test('requests share one transaction, and each gets its value', async (t) => {
-  const { commit, put, names, transactions } = open(t)
+  const { commit, names, transactions } = open(t)
   const before = transactions()
-  t.strictSame(
-    commit(requests, () => [put('a'), put('b')]),
-    [
-      { id: 7, value: 'a' },
-      { id: 8, value: 'b' },
-    ],
-  )
+  t.strictSame(commit(requests), [
+    { id: 7, value: 'a' },
+    { id: 8, value: 'b' },
+  ])
   t.equal(transactions() - before, 1)
   t.strictSame(names(), ['a', 'b'])
 })
 
-t.test('an error rolls back the transaction, and refuses every request', async (t) => {
-  const { commit, put, names, failure } = open(t)
+const full = () => {
+  throw new IngestError('overloaded', 'Not now.')
+}
+
+t.test('an error that is not of one request undoes the transaction, and refuses every request', async (t) => {
   let undone = 0
-  const outcomes = commit(
-    requests,
-    () => {
-      put('a')
-      throw new IngestError('overloaded', 'Not now.')
-    },
-    () => undone++,
-  )
-  t.match(outcomes, [
+  const { commit, names, failure } = open(t, { onUndone: () => undone++ })
+  t.match(commit([...requests, { id: 9, name: 'c', run: full }]), [
     { id: 7, error: { code: 'overloaded' } },
     { id: 8, error: { code: 'overloaded' } },
+    { id: 9, error: { code: 'overloaded' } },
   ])
   t.equal(undone, 1)
   t.strictSame(names(), [])
   t.equal(failure(), undefined)
-  t.match(
-    commit([{ id: 9 }], () => [put('b')]),
-    [{ id: 9, value: 'b' }],
-    'a refusal is no failure of the store',
+  t.match(commit([{ id: 9, name: 'd' }]), [{ id: 9, value: 'd' }], 'a refusal is no failure of the store')
+})
+
+t.test('a request that throws is refused alone, and leaves nothing behind', async (t) => {
+  const { commit, names, failure, transactions } = open(t)
+  const damaged = () => {
+    throw new IngestError('store-damaged', 'A record is damaged.')
+  }
+  const bug = () => (undefined as unknown as { missing: () => void }).missing()
+  const before = transactions()
+  const outcomes = commit([
+    { id: 1, name: 'a' },
+    { id: 2, name: 'b', run: damaged },
+    { id: 3, name: 'c' },
+    { id: 4, name: 'd' },
+    { id: 5, name: 'e', run: bug },
+    { id: 6, name: 'f' },
+  ])
+  t.match(outcomes, [
+    { id: 1, value: 'a' },
+    { id: 2, error: { code: 'store-damaged' } },
+    { id: 3, value: 'c' },
+    { id: 4, value: 'd' },
+    { id: 5, error: { code: 'internal-error', details: { cause: /missing/ } } },
+    { id: 6, value: 'f' },
+  ])
+  t.strictSame(names(), ['a', 'c', 'd', 'f'])
+  t.equal(transactions() - before, 3, 'one for those before, between and behind them')
+  t.equal(failure(), undefined)
+})
+
+t.test('a request that fails because of another in its transaction is tried again after it', async (t) => {
+  let committed = 0
+  const { commit, names } = open(t, { begin: () => committed++ })
+  const conflict = () => {
+    if (committed === 1) throw new Error('It does not expect the other one.')
+  }
+  t.strictSame(
+    commit([...requests, { id: 9, name: 'c', run: conflict }]).map(({ id }) => id),
+    [7, 8, 9],
   )
+  t.strictSame(names(), ['a', 'b', 'c'])
+})
+
+t.test('every request may fail', async (t) => {
+  const { commit, names } = open(t)
+  const run = () => {
+    throw new RangeError('too far')
+  }
+  const all = Array.from({ length: 500 }, (_, id) => ({ id, name: String(id), ...(id % 5 > 0 && { run }) }))
+  const outcomes = commit(all)
+  t.strictSame(
+    outcomes.map(({ id }) => id),
+    all.map(({ id }) => id),
+  )
+  t.equal(outcomes.filter((outcome) => 'value' in outcome).length, 100)
+  t.equal(names().length, 100)
+})
+
+t.test('requests that were withdrawn before the transaction are not written', async (t) => {
+  const { commit, state, names } = open(t)
+  const round = roundOf(state)
+  t.ok(withdrawRequests(state))
+  const outcomes = commit([
+    { id: 1, name: 'a', round },
+    { id: 2, name: 'b', round: roundOf(state) },
+    { id: 3, name: 'c', round },
+  ])
+  t.match(outcomes, [{ error: { code: 'store-locked' } }, { value: 'b' }, { error: { code: 'store-locked' } }])
+  t.strictSame(names(), ['b'])
+})
+
+t.test('requests in a transaction cannot be withdrawn', async (t) => {
+  const { commit, state, names } = open(t)
+  let isWithdrawn: boolean | undefined
+  const run = () => {
+    isWithdrawn = withdrawRequests(state)
+  }
+  t.match(commit([{ id: 1, name: 'a', round: roundOf(state), run }]), [{ value: 'a' }])
+  t.equal(isWithdrawn, false)
+  t.strictSame(names(), ['a'])
 })
 
 for (const file of ['data.mdb', 'lock.mdb']) {
   t.test(`after ${file} is deleted, nothing is acknowledged or retried`, async (t) => {
-    const { directory, commit, put, failure } = open(t)
-    commit([{ id: 1 }], () => [put('before')])
+    let tried = 0
+    const { directory, commit, failure } = open(t, { begin: () => tried++ })
+    commit([{ id: 1, name: 'before' }])
     renameSync(join(directory, file), join(directory, 'gone.mdb'))
     const refused = [{ id: 2, error: { code: 'store-failed', message: /deleted or replaced/ } }]
-    t.match(
-      commit([{ id: 2 }], () => [put('after')]),
-      refused,
-    )
+    for (const name of ['after', 'later']) t.match(commit([{ id: 2, name }]), refused)
     t.match(failure(), { code: 'store-failed' })
-    t.match(
-      commit([{ id: 2 }], () => t.fail('it is not tried') as never),
-      refused,
-    )
+    t.equal(tried, 1, 'nothing was tried')
   })
 }
 
@@ -88,24 +177,19 @@ for (const file of ['data.mdb', 'lock.mdb']) {
   t.test(
     `what is written while ${file} is replaced is not acknowledged, and a write after that is not tried`,
     async (t) => {
-      const { directory, commit, put } = open(t)
+      const { directory, commit } = open(t)
       const replace = () => {
         copyFileSync(join(directory, file), join(directory, 'copy'))
         renameSync(join(directory, 'copy'), join(directory, file))
       }
       const refused = [{ id: 1, error: { code: 'store-failed', message: /deleted or replaced/ } }]
-      const during = commit([{ id: 1 }], () => {
-        replace()
-        return [put('during')]
-      })
-      t.match(during, refused)
-      const other = open(t)
+      t.match(commit([{ id: 1, name: 'during', run: replace }]), refused)
+      let tried = 0
+      const other = open(t, { begin: () => tried++ })
       copyFileSync(join(other.directory, file), join(other.directory, 'copy'))
       renameSync(join(other.directory, 'copy'), join(other.directory, file))
-      t.match(
-        other.commit([{ id: 1 }], () => t.fail('it is not tried') as never),
-        refused,
-      )
+      t.match(other.commit([{ id: 1, name: 'after' }]), refused)
+      t.equal(tried, 0)
     },
   )
 }

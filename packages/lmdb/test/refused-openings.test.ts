@@ -1,0 +1,97 @@
+import { copyFileSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createIngest } from '@ingest/core'
+import t from 'tap'
+import { openEnvironment } from '../src/environment/environment.ts'
+import { openLmdbStore } from '../src/open-lmdb-store.ts'
+
+const notLinux = process.platform !== 'linux' && 'the files of a process are listed on Linux only'
+
+/** How often each store is opened; a leak shows with every opening. */
+const openings = Number(process.env.INGEST_OPENINGS ?? 5)
+
+async function makeStore(directory: string): Promise<void> {
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  const project = ingest.project('p')
+  const pad = 'x'.repeat(400)
+  await project.submitBatch({
+    events: Array.from({ length: 20 }, (_, i) => ({ projectId: 'p', eventId: `e${i}`, pad })),
+  })
+  await project.publishMap({ placeId: '1', buildId: 'b', map: { walls: 1 } })
+  await ingest.close()
+}
+
+/** Makes a store that refuses to open. */
+type Spoil = (directory: string) => Promise<void> | void
+
+const refusals: Record<string, { code: string; spoil: Spoil }> = {
+  'without its events': {
+    code: 'store-incompatible',
+    spoil: (directory) => rmSync(join(directory, 'events'), { recursive: true }),
+  },
+  'with events of another format': {
+    code: 'store-incompatible',
+    async spoil(directory) {
+      const { table, write, close } = openEnvironment(join(directory, 'events'))
+      const key = Buffer.from('format')
+      const format = Buffer.from(table('meta').getBinary(key) as Buffer)
+      format[0] = 99
+      write(() => void table('meta').put(key, format))
+      close()
+    },
+  },
+  'without its chunks': {
+    code: 'store-incompatible',
+    spoil: (directory) => rmSync(join(directory, 'chunks'), { recursive: true }),
+  },
+  'with chunks of another store': {
+    code: 'store-incompatible',
+    async spoil(directory) {
+      await makeStore(`${directory}-other`)
+      copyFileSync(join(`${directory}-other`, 'chunks', 'data.mdb'), join(directory, 'chunks', 'data.mdb'))
+    },
+  },
+  'with truncated chunks': {
+    code: 'store-incompatible',
+    spoil: (directory) => truncateSync(join(directory, 'chunks', 'data.mdb'), 8192),
+  },
+  'with a file in place of its ids': {
+    code: 'store-failed',
+    spoil(directory) {
+      rmSync(join(directory, 'ids'), { recursive: true })
+      writeFileSync(join(directory, 'ids'), 'a file')
+    },
+  },
+  'with a damaged record that its ids need': {
+    code: 'store-damaged',
+    spoil(directory) {
+      const path = join(directory, 'events', 'data.mdb')
+      const bytes = readFileSync(path)
+      const page = bytes.indexOf('"eventId":"e0"') & ~4095
+      bytes.fill(0, page, page + 4096)
+      writeFileSync(path, bytes)
+    },
+  },
+}
+
+for (const [name, { code, spoil }] of Object.entries(refusals)) {
+  t.test(`a store ${name} is refused, and nothing of it stays open`, { skip: notLinux }, async (t) => {
+    const directory = join(t.testdir({ store: {} }), 'store')
+    await makeStore(directory)
+    await spoil(directory)
+    const refuse = () => t.rejects(openLmdbStore(directory), { code })
+    await refuse()
+    const before = openFiles()
+    for (let i = 0; i < openings; i++) await refuse()
+    t.strictSame(openFiles(), before)
+  })
+}
+
+/** How many files this process has open, and how many mappings of the files of stores. */
+function openFiles() {
+  return {
+    descriptors: readdirSync('/proc/self/fd').length,
+    mappings: readFileSync('/proc/self/maps', 'utf8').match(/\.mdb$/gm)?.length ?? 0,
+    threads: readdirSync('/proc/self/task').length,
+  }
+}
