@@ -300,7 +300,8 @@ t.test('disk errors', { skip: noStrace }, async (t) => {
 
   await t.test('a disk that fails while the header is written fails every request', async (t) => {
     const directory = t.testdir()
-    const inject = ['pwrite64:error=EIO:when=40+']
+    await (await openLmdbStore(directory)).close()
+    const inject = ['pwrite64:error=EIO:when=20+']
     const child = await startStoreProcess(directory, { inject, commitTimeoutMs: 2000 })
     const acknowledged: string[] = []
     const codes = new Set<string>()
