@@ -149,17 +149,20 @@ interface Timed {
   durationMs: number
 }
 
-/** What another run would do. */
+const unsent = 'events are left unsent'
+
+/** What is left to do, and what another run would do. */
 function rerunAdvice({ makeIds }: SendOptions): string {
   return makeIds
-    ? 'another run stores events without an eventId again'
-    : 'run it again to resume: stored events are reported as duplicates'
+    ? `${unsent}; another run stores events without an eventId again`
+    : `${unsent}; run it again to resume: stored events are reported as duplicates`
 }
 
 async function toSendFailure(error: unknown, options: SendOptions): Promise<Failure> {
   const failure = await toFailure(error)
-  if (failure.exitCode !== exitCode.temporary) return failure
-  const [first = '', ...rest] = rerunAdvice(options)
+  const isEarly = failure.exitCode === exitCode.usage || failure.exitCode === exitCode.bug
+  if (isEarly || failure.code === 'interrupted') return failure
+  const [first = '', ...rest] = failure.exitCode === exitCode.temporary ? rerunAdvice(options) : unsent
   return { ...failure, message: `${failure.message} ${first.toUpperCase()}${rest.join('')}.` }
 }
 

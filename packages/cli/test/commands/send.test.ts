@@ -202,7 +202,7 @@ t.test('wrong credentials end the command at once: exit code 4', async (t) => {
   const wrong = `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`
   for (const INGEST_KEY of ['', wrong]) {
     const { code, stdout, stderr } = await ingest(['send', file], { env: { ...env, INGEST_KEY } })
-    t.match({ code, stdout, stderr }, { code: 4, stdout: /^$/, stderr: /^ingest: .*\n$/ })
+    t.match({ code, stdout, stderr }, { code: 4, stdout: /^$/, stderr: /^ingest: .* Events are left unsent\.\n$/ })
   }
   const stdin = new PassThrough()
   stdin.write(`${linesOf('keys', 1)[0]}\n`)
@@ -215,7 +215,7 @@ t.test('an unreachable server: exit code 6, and advice to run it again', async (
   t.match(await sendFile(args[0] ?? '', ...args.slice(1)), {
     code: 6,
     stdout: /^$/,
-    stderr: /^ingest: .* Run it again to resume: stored events are reported as duplicates\.\n$/,
+    stderr: /^ingest: .* Events are left unsent; run it again to resume: stored events are reported as duplicates\.\n$/,
   })
   t.match(await sendJson(args[0] ?? '', ...args.slice(1), '--make-ids'), {
     code: 6,
@@ -223,7 +223,7 @@ t.test('an unreachable server: exit code 6, and advice to run it again', async (
     accepted: 0,
     error: {
       code: 'connection-failed',
-      message: /Another run stores events without an eventId again/,
+      message: /Events are left unsent; another run stores events without an eventId again/,
       retryable: true,
     },
   })
@@ -253,7 +253,10 @@ for (const [signal, code] of [
     )
     const running = startRun([...args, proxy.url], { env })
     const end = await running.exited
-    t.match(end, { code, stderr: new RegExp(`^ingest: ${signal}: run it again to resume: .*\\n$`) })
+    t.match(end, {
+      code,
+      stderr: new RegExp(`^ingest: ${signal}: events are left unsent; run it again to resume: .*\\n$`),
+    })
     const { accepted, ...result } = JSON.parse(end.stdout)
     t.match(result, { ok: false, error: { code: 'interrupted', retryable: true } })
     t.ok(accepted > 0 && accepted < 3000, String(accepted))
