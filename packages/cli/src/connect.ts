@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import type { EmbeddedIngest, Ingest, IngestOptions, MapRules } from '@ingest/core'
 import { type Command, Option } from 'commander'
+import { CommandFailure, exitCode } from './exit-code.ts'
 import type { Io } from './io.ts'
 import { nonEmpty, parseDuration, projectOption, wholeNumber } from './options.ts'
 import { chooseTarget, type OpenStoreOptions, openStore, storeOptions } from './store.ts'
@@ -112,6 +113,18 @@ export async function connect<T>(
   } finally {
     await client.close()
   }
+}
+
+/**
+ * Refuses a project without events and keys, which is most likely a typo. A server has accepted a key, so it knows the
+ * project: there, `embedded` is undefined.
+ *
+ * @throws {CommandFailure} `project-not-found`
+ */
+export async function requireProject(embedded: EmbeddedIngest | undefined, project: string): Promise<void> {
+  if (embedded === undefined || (await embedded.listProjects()).includes(project)) return
+  const message = `The project ${project} is unknown: it has no events and no keys.`
+  throw new CommandFailure({ exitCode: exitCode.refused, code: 'project-not-found', message, retryable: false })
 }
 
 /** Rewords errors of a server in terms of the command line. */

@@ -75,7 +75,7 @@ Exit codes:
   0  done
   1  a bug: please report it
   2  wrong usage: an option, an argument, a directory without a store, or an unsupported version of Node
-  3  refused because of the stored data: an unknown key, a frozen build, or a missing map or event
+  3  refused because of the stored data: an unknown key, a frozen build, or a missing project, map or event
   4  missing or invalid credentials
   5  invalid input, rejected events, or a damaged or foreign store
   6  temporary failure: the same command may succeed later

@@ -1,11 +1,11 @@
 import { join } from 'node:path'
-import type { EmbeddedIngest, ReadEventsOptions } from '@ingest/core'
+import type { ReadEventsOptions } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, requireProject, type Target } from '../connect.ts'
 import type { Period } from '../export/cut-events.ts'
 import type { EventSource, FilesExport } from '../export/export-files.ts'
 import type { Io } from '../io.ts'
-import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { writeJson, writeStdout } from '../io.ts'
 import { byteCount, nonEmpty, parseTimeOption, wholeNumber } from '../options.ts'
 import { formatBytes, formatCount, toIsoTime } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
@@ -133,8 +133,8 @@ async function exportToStdout(io: Io, options: SelectionOptions, target: Target)
     async function* lines() {
       for await (const event of ingest.readEvents(selection)) yield { line: eventLine(event) }
     }
+    await requireProject(embedded, target.project)
     for await (const chunk of encodeNdjson(lines())) if (!(await writeStdout(io, chunk))) return
-    await warnUnknownProject(io, embedded, target.project)
   })
 }
 
@@ -145,8 +145,9 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
   const selection = await parseSelection(options)
   const result = await abortOnSignal(io, 'run it again to continue after the existing files', (signal) =>
     connect(io, target, async (ingest, embedded) => {
+      await requireProject(embedded, target.project)
       const source: EventSource = ingest
-      const result = await exportFiles(source, {
+      return exportFiles(source, {
         project: target.project,
         selection,
         output,
@@ -165,8 +166,6 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
             )
         },
       })
-      if (result.cursor === undefined) await warnUnknownProject(io, embedded, target.project)
-      return result
     }),
   )
   const durationMs = Math.round(performance.now() - startedAt)
@@ -206,13 +205,4 @@ function sumFiles(files: FilesExport['files']): { events: number; bytes: number 
     events: 0,
     bytes: 0,
   })
-}
-
-/** Warns of a project without events and keys, which is most likely a typo. */
-async function warnUnknownProject(io: Io, ingest: EmbeddedIngest | undefined, project: string): Promise<void> {
-  // a server accepted the key, so it knows the project
-  if (!ingest) return
-  for await (const _ of ingest.project(project).readEvents({ limit: 1 })) return
-  if ((await ingest.keys.list(project)).length > 0) return
-  printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
 }

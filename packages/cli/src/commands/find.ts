@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { addTargetOptions, connect, parseTarget } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, requireProject } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
@@ -19,7 +19,8 @@ export function findCommand(io: Io): Command {
     .action(async (eventId: string, { json }: { json?: true }) => {
       const { eventLine } = await import('@ingest/core')
       const target = parseTarget(command)
-      await connect(io, target, async (ingest) => {
+      await connect(io, target, async (ingest, embedded) => {
+        await requireProject(embedded, target.project)
         const event = await ingest.findEvent(eventId)
         if (!event) {
           const message = `The project ${target.project} has no event ${eventId}.`
@@ -55,7 +56,8 @@ export function findCommand(io: Io): Command {
 }
 
 const findHelp = `
-Exit code 3: the event is not stored. An erased event prints no bytes; with --json, its id is in "erased".
+Exit code 3: the event is not stored, or the project is unknown. An erased event prints no bytes; with --json, its id is
+in "erased".
 
 Examples:
   ingest find e-1 --data data/games --project demo

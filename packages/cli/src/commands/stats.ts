@@ -1,8 +1,8 @@
 import type { BuildStatus, Ingest, ProjectStats } from '@ingest/core'
 import { Command } from 'commander'
-import { addTargetOptions, connect, parseTarget, type Target, withIngest } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, requireProject, type Target, withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
-import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, projectOption } from '../options.ts'
 import { missingError } from '../settings.ts'
 import { formatBytes, formatTable, toIsoTime } from '../terminal/format.ts'
@@ -62,12 +62,9 @@ function withProjects<T>(io: Io, target: StatsTarget, use: (ingests: Ingest[]) =
   if (project === undefined) {
     return withIngest(io, { store }, async (ingest) => use((await ingest.listProjects()).map(ingest.project)))
   }
-  if (target.url !== undefined) return connect(io, { ...target, project }, (ingest) => use([ingest]))
-  return withIngest(io, { store, project }, async (ingest) => {
-    if (!(await ingest.listProjects()).includes(project)) {
-      printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
-    }
-    return use([ingest.project(project)])
+  return connect(io, { ...target, project }, async (ingest, embedded) => {
+    await requireProject(embedded, project)
+    return use([ingest])
   })
 }
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { CallOptions } from '@ingest/client'
 import type { Cursor, FollowOptions, Ingest, IngestError, StoredEvent } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, requireProject, type Target } from '../connect.ts'
 import { hasColors, type Io, printMessage, writeStdout } from '../io.ts'
 import { nonEmpty, parseTimeOption } from '../options.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
@@ -40,7 +40,10 @@ export function tailCommand(io: Io): Command {
     const start = await parseStart(options)
     const write = await createEventWriter(io, options.json ?? false)
     await abortOnSignal(io, '', (signal) =>
-      connect(io, target, (ingest) => follow(io, ingest, { target, start, signal, write })),
+      connect(io, target, async (ingest, embedded) => {
+        await requireProject(embedded, target.project)
+        await follow(io, ingest, { target, start, signal, write })
+      }),
     )
   })
 }

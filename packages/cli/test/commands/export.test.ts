@@ -4,7 +4,7 @@ import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
 import { spawnIngest } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
-import { createKey, idsOf, openServed, parseExport, projectId, send } from '../served.ts'
+import { createKey, idsOf, openServed, parseExport, projectId, send, unknownProject } from '../served.ts'
 
 const served = await openServed(t)
 const { env, embedded } = served
@@ -127,14 +127,19 @@ t.test('an invalid limit or cursor is wrong usage', async (t) => {
   }
 })
 
-t.test('an unknown project in a store prints a warning, and is not a failure', async (t) => {
+t.test('an unknown project in a store: exit code 3, and no files', async (t) => {
   const path = t.testdir()
   const data = join(path, 'data')
   await createKey(data)
-  const stderr = 'ingest: the project gmae-1 is unknown: it has no events and no keys\n'
+  const failure = { code: 3, signal: null, stdout: '', stderr: unknownProject }
   const unknown = ['export', '--data', data, '--project', 'gmae-1']
-  t.strictSame(await ingest(unknown), { code: 0, signal: null, stdout: '', stderr })
-  t.match(await ingest([...unknown, '--output', join(path, 'files')]), { code: 0, stdout: /^exported nothing/, stderr })
+  t.strictSame(await ingest(unknown), failure)
+  t.strictSame(await ingest([...unknown, '--output', join(path, 'files')]), failure)
+  t.notOk(existsSync(join(path, 'files')))
+  t.match(JSON.parse((await ingest([...unknown, '--json'])).stdout), {
+    ok: false,
+    error: { code: 'project-not-found' },
+  })
   t.strictSame(
     await ingest(['export', '--data', data, '--project', projectId]),
     { code: 0, signal: null, stdout: '', stderr: '' },

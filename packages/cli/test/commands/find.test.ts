@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { ingestCommand, startServe } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
-import { createKey, projectId, send } from '../served.ts'
+import { createKey, projectId, send, unknownProject } from '../served.ts'
 
 const data = join(t.testdir(), 'data')
 const key = await createKey(data)
@@ -43,6 +43,12 @@ for (const [name, env] of [
     await isWrongUsage(t, ['find', 'x'.repeat(257)], /Expected at most 256 bytes/, { env })
   })
 }
+
+t.test('an unknown project in a store: exit code 3', async (t) => {
+  const unknown = ['find', 'first', '--data', data, '--project', 'gmae-1']
+  t.strictSame(await ingest(unknown), { code: 3, signal: null, stdout: '', stderr: unknownProject })
+  t.match(JSON.parse((await ingest([...unknown, '--json'])).stdout), { error: { code: 'project-not-found' } })
+})
 
 t.test('an event of a store is printed byte for byte', async (t) => {
   const { stdout } = await ingest(['find', 'a b/é', '--data', data, '--project', projectId])

@@ -5,7 +5,7 @@ import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
 import { startServe } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
-import { createKey, projectId, send } from '../served.ts'
+import { createKey, projectId, send, unknownProject } from '../served.ts'
 
 const directory = t.testdir()
 const data = join(directory, 'data')
@@ -94,11 +94,13 @@ t.test('without a project, all projects of a store are printed', async (t) => {
   ])
 })
 
-t.test('an unknown project is named in the message', async (t) => {
-  const { code, stdout, stderr } = await ingest(['stats', '--data', data, '--project', 'gmae-1', '--json'])
-  t.equal(code, 0)
-  t.match(JSON.parse(stdout), { projects: [{ projectId: 'gmae-1', events: 0 }] })
-  t.equal(stderr, 'ingest: the project gmae-1 is unknown: it has no events and no keys\n')
+t.test('an unknown project: exit code 3', async (t) => {
+  for (const more of [[], ['--builds']]) {
+    const unknown = ['stats', '--data', data, '--project', 'gmae-1', ...more]
+    t.strictSame(await ingest(unknown), { code: 3, signal: null, stdout: '', stderr: unknownProject })
+    const { stdout } = await ingest([...unknown, '--json'])
+    t.match(JSON.parse(stdout), { ok: false, error: { code: 'project-not-found', retryable: false } })
+  }
 })
 
 t.test('a server requires --project', async (t) => {

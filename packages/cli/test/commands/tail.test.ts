@@ -2,11 +2,12 @@ import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ended, ingestCommand, ownTerminal, startIngest, startServe } from '../ingest-process.ts'
 import { readLines } from '../read-lines.ts'
 import { ingest, isWrongUsage, startRun } from '../run-ingest.ts'
-import { createKey, openServed, projectId, send, startProxy } from '../served.ts'
+import { createKey, openServed, projectId, send, startProxy, unknownProject } from '../served.ts'
 
 const { url, env, project } = await openServed(t)
 
@@ -111,6 +112,13 @@ t.test('an unreachable server is reported once, and tail resumes when it is reac
     tail.signal('SIGTERM')
     t.match(await tail.exited, { code: 143 })
   }
+})
+
+t.test('an unknown project in a store: exit code 3', async (t) => {
+  const data = join(t.testdir(), 'data')
+  await createKey(data)
+  const unknown = ['tail', '--data', data, '--project', 'gmae-1']
+  t.strictSame(await ingest(unknown), { code: 3, signal: null, stdout: '', stderr: unknownProject })
 })
 
 t.test('invalid options and credentials fail immediately', async (t) => {
