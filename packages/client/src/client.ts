@@ -47,7 +47,10 @@ export interface ClientOptions {
   key: string | undefined
   /** How often a call is retried after a 408, 429, 5xx, failed connection or time-out. Default 4. */
   retries?: number | undefined
-  /** How long one attempt may take, in milliseconds; for a stream, until its next chunk. Default 30,000. */
+  /**
+   * How long one attempt may take, in milliseconds; for a stream, until its next complete event or chunk of a map.
+   * Default 30,000.
+   */
   tryTimeoutMs?: number | undefined
   /** How long a call with all its retries may take, in milliseconds; for a stream, between two items. Default 120,000. */
   timeoutMs?: number | undefined
@@ -66,7 +69,8 @@ export interface Client<E = IngestEvent> extends Ingest<E> {
   submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
   /**
    * Reads page by page, with backpressure. A line break between the tokens of an event becomes a space. A long poll lasts
-   * whole seconds, rounded up.
+   * whole seconds, rounded up. A server that sends no complete event within `tryTimeoutMs` is a `request-timeout`, even
+   * if bytes keep coming.
    */
   readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
   lastCursor(options?: CallOptions): Promise<Cursor>
@@ -80,6 +84,7 @@ export interface Client<E = IngestEvent> extends Ingest<E> {
   listMaps(options?: MapPageOptions & CallOptions): Promise<MapPage>
   /** The signal also ends the download of the bytes. */
   getMapContent(id: MapId, options?: CallOptions): Promise<MapContent | undefined>
+  /** @throws {IngestError} `digest-mismatch` for received bytes that do not match the digest */
   getChunk(digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
   getStats(options?: CallOptions): Promise<ProjectStats>
   listBuilds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>

@@ -34,7 +34,11 @@ export function createApi(connection: Connection, retry: Retry): Api {
     stream(next, read, options = {}) {
       const { signal } = options
       return retry.runStream(async function* (timeoutMs) {
-        yield* read(await connection.stream(next(), { timeoutMs, signal }))
+        const response = await connection.stream(next(), { timeoutMs, signal })
+        for await (const item of read(response)) {
+          response.restartTimeout()
+          yield item
+        }
       }, options)
     },
   }

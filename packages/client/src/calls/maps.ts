@@ -1,6 +1,7 @@
 import {
   type ChunkUpload,
   type Digest,
+  digestOf,
   IngestError,
   type MapContent,
   type MapId,
@@ -124,7 +125,14 @@ export function mapCalls(api: Api): MapCalls {
     async getChunk(digest, options) {
       checkDigest(digest)
       const request = { method: 'GET', path: '/v1/maps/chunks', query: { digest }, expect: [200] } as const
-      return (await undefinedOn('chunk-not-found', api.call(request, options)))?.body
+      const bytes = (await undefinedOn('chunk-not-found', api.call(request, options)))?.body
+      if (bytes === undefined) return undefined
+      const actual = digestOf(bytes)
+      if (actual === digest) return bytes
+      throw new IngestError(
+        'digest-mismatch',
+        `The received chunk does not match its digest: expected ${digest}, but received ${bytes.length} bytes of ${actual}.`,
+      )
     },
   }
 }

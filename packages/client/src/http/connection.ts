@@ -19,7 +19,7 @@ export interface ApiRequest {
 }
 
 export interface SendOptions {
-  /** How long the whole response may take; of a stream, how long each chunk of it may take. */
+  /** How long the whole response may take; of a stream, how long until its first item, and from one item to the next. */
   timeoutMs: number
   signal?: AbortSignal | undefined
 }
@@ -31,6 +31,8 @@ export interface HttpResponse {
   headers: Readonly<Record<string, string | undefined>>
   /** Holds a connection until it is read to its end or discarded. */
   body: AsyncIterable<Uint8Array>
+  /** Restarts the time-out: an item of the stream is complete. Bytes alone are no progress, as a server may drip them. */
+  restartTimeout(): void
   /** Releases the connection without reading the rest of the body. */
   discard(): void
 }
@@ -46,7 +48,10 @@ export interface Connection {
    *   the reason of the signal
    */
   call(request: ApiRequest, options: SendOptions): Promise<{ status: number; body: Uint8Array }>
-  /** As `call`, for a response of any length. Reading the body may throw the same. */
+  /**
+   * As `call`, for a response of any length. Reading the body may throw the same. The time in which the reader works does
+   * not count towards the time-out.
+   */
   stream(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
   /** Aborts requests in flight. */
   close(): Promise<void>
@@ -125,7 +130,11 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   }
 }
 
-function openBody(stream: Readable, watchdog: Watchdog, origin: string): Pick<HttpResponse, 'body' | 'discard'> {
+function openBody(
+  stream: Readable,
+  watchdog: Watchdog,
+  origin: string,
+): Pick<HttpResponse, 'body' | 'discard' | 'restartTimeout'> {
   function discard(): void {
     watchdog.stop()
     stream.destroy()
@@ -148,16 +157,18 @@ function openBody(stream: Readable, watchdog: Watchdog, origin: string): Pick<Ht
   }
   // without a listener, an error of a body that is not being read would end the process
   stream.on('error', () => {})
-  return { body: read(), discard }
+  return { body: read(), restartTimeout: watchdog.restart, discard }
 }
 
 /** Aborts a request at its time-out, or with the signal of its caller. */
 interface Watchdog {
   signal: AbortSignal
-  /** Restarts the time-out of a stream, before its next chunk is read. */
+  /** Continues the time-out of a stream, before its next chunk is read. */
   resume(): void
-  /** Stops the time-out of a stream while its reader works. */
+  /** Pauses the time-out of a stream while its reader works. */
   pause(): void
+  /** Restarts the paused time-out of a stream. */
+  restart(): void
   stop(): void
 }
 
@@ -167,16 +178,26 @@ function startWatchdog(timeoutMs: number, signal: AbortSignal | undefined): Watc
   const expire = () => {
     controller.abort(new IngestError('request-timeout', `There was no response within ${Math.ceil(timeoutMs)} ms.`))
   }
+  let leftMs = timeoutMs
+  let startedAt = performance.now()
   let timer = setTimeout(expire, timeoutMs)
   signal?.addEventListener('abort', abort)
+
+  function pause(): void {
+    clearTimeout(timer)
+    leftMs -= performance.now() - startedAt
+  }
+
   return {
     signal: controller.signal,
     resume() {
       clearTimeout(timer)
-      timer = setTimeout(expire, timeoutMs)
+      startedAt = performance.now()
+      timer = setTimeout(expire, leftMs)
     },
-    pause() {
-      clearTimeout(timer)
+    pause,
+    restart() {
+      leftMs = timeoutMs
     },
     stop() {
       clearTimeout(timer)

@@ -1,14 +1,21 @@
 import { type ErrorCode, errorCodes, IngestError, type Issue } from '@ingest/core'
 
+/** The longest pause that a server may ask for: a faulty gateway must not silence a client for years. */
+const retryAfterSecondsMax = 3600
+
 /**
- * `Retry-After` in whole seconds from `now`, rounded up: it is sent as seconds or as an HTTP date (RFC 9110 section
- * 10.2.3). Undefined for anything else.
+ * `Retry-After` in whole seconds from `now`, rounded up, at most an hour: it is sent as seconds or as an HTTP date
+ * (RFC 9110 section 10.2.3). Undefined for anything else.
  */
 export function parseRetryAfter(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined
-  if (/^\d{1,9}$/.test(value)) return Number(value)
+  if (/^\d+$/.test(value)) return limitRetryAfter(Number(value))
   const at = datePattern.test(value) ? Date.parse(value) : Number.NaN
-  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now) / 1000))
+  return Number.isNaN(at) ? undefined : limitRetryAfter(Math.ceil((at - now) / 1000))
+}
+
+function limitRetryAfter(seconds: number): number {
+  return Math.min(Math.max(0, seconds), retryAfterSecondsMax)
 }
 
 /** IMF-fixdate, the only format that senders may generate (RFC 9110 section 5.6.7). */
@@ -58,7 +65,7 @@ export function errorFromResponse({ status, headers, body }: FailedResponse, now
   const retryAfter = headerSeconds ?? problem.retryAfter
   return new IngestError(code, message, {
     status,
-    ...(isWhole(retryAfter) && { retryAfterSeconds: retryAfter }),
+    ...(isWhole(retryAfter) && { retryAfterSeconds: limitRetryAfter(retryAfter) }),
     ...(isWhole(problem.limit) && { limit: problem.limit }),
     ...(isWhole(problem.actual) && { actual: problem.actual }),
     ...(Array.isArray(problem.issues) && { issues: problem.issues.filter(isIssue) }),

@@ -258,6 +258,43 @@ t.test('an empty page without a long poll is the end', async (t) => {
   t.equal(received.length, 1)
 })
 
+/** Sends a byte every millisecond, without an end. */
+const drip =
+  (status: number): Step =>
+  (res) => {
+    res.writeHead(status)
+    const timer = setInterval(() => res.write('x'), 1)
+    res.once('close', () => clearInterval(timer))
+  }
+
+for (const [name, status, retries] of [
+  ['a line', 200, 1],
+  ['an error', 503, 0],
+] as const) {
+  t.test(`readEvents ends when a server drips ${name}`, { timeout: 20_000 }, async (t) => {
+    const { client, received } = await openScriptedClient(t, { tryTimeoutMs: 100, retries }, drip(status))
+    await t.rejects(read(client.readEvents()), { code: 'request-timeout' })
+    t.equal(received.length, 1 + retries)
+  })
+}
+
+t.test('a page may take any time in which each of its lines is complete soon', async (t) => {
+  const count = 25
+  let sent = 0
+  const slow: Step = (res) => {
+    res.writeHead(200)
+    const timer = setInterval(() => {
+      res.write(linesOf(sent, sent + 1))
+      if (++sent < count) return
+      clearInterval(timer)
+      res.end()
+    }, 50)
+  }
+  const { client, received } = await openScriptedClient(t, { tryTimeoutMs: 1000, retries: 0 }, slow, page(0, 0))
+  t.equal((await read(client.readEvents())).length, count)
+  t.equal(received.length, 2)
+})
+
 t.test('errors after the last wanted event are ignored', async (t) => {
   const broken = cutAfter(linesOf(0, 2), { 'Content-Length': '1000' })
   const { client, received } = await openScriptedClient(t, {}, broken, problem(400, 'invalid-argument'))

@@ -1,6 +1,7 @@
+import { digestOf } from '@ingest/core'
 import t from 'tap'
 import { groupBytesMax, groupChunks, groupChunksMax } from '../../src/calls/maps.ts'
-import { cut, json, openScriptedClient, problem, text } from '../scripted-server.ts'
+import { cut, json, openScriptedClient, problem, type Step, text } from '../scripted-server.ts'
 
 const id = { placeId: '1', buildId: 'b' }
 const digest = `sha256:${'0a'.repeat(32)}`
@@ -171,6 +172,7 @@ t.test('getMapContent returns only complete maps', async (t) => {
 })
 
 t.test('getChunk returns the bytes of a chunk, or undefined', async (t) => {
+  const digest = digestOf(bytes)
   const { client, received } = await openScriptedClient(
     t,
     {},
@@ -183,6 +185,18 @@ t.test('getChunk returns the bytes of a chunk, or undefined', async (t) => {
   await t.rejects(client.getChunk(digest), { code: 'not-found' })
   t.match(received[0], { method: 'GET', path: '/v1/maps/chunks', query: { digest } })
   await t.rejects(client.getChunk('../'), { code: 'invalid-argument' })
+})
+
+t.test('getChunk throws for bytes that do not match the digest', async (t) => {
+  const steps = [bytes.subarray(1), Buffer.alloc(0), Buffer.from('<html>')].map(
+    (body): Step =>
+      (res) =>
+        void res.end(body),
+  )
+  const { client, received } = await openScriptedClient(t, {}, ...steps)
+  const message = new RegExp(digestOf(bytes))
+  for (const _ of steps) await t.rejects(client.getChunk(digestOf(bytes)), { code: 'digest-mismatch', message })
+  t.equal(received.length, steps.length, 'not retried')
 })
 
 t.test('a signal aborts a call with its reason', async (t) => {

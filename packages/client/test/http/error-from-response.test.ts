@@ -35,6 +35,17 @@ t.test('the Retry-After header takes precedence over the body', async (t) => {
   t.equal(errorFromResponse({ status: 429, headers, body }, now).retryAfterSeconds, 9)
 })
 
+t.test('the retryAfter of the body is at most an hour', async (t) => {
+  const headers = { 'content-type': 'application/problem+json' }
+  for (const [retryAfter, seconds] of [
+    [3600, 3600],
+    [999_999_999, 3600],
+  ]) {
+    const body = JSON.stringify({ code: 'rate-limited', retryAfter })
+    t.equal(errorFromResponse({ status: 429, headers, body }, 0).retryAfterSeconds, seconds)
+  }
+})
+
 const page = '<html>Bad Gateway</html>'
 const statuses: [number, string, boolean][] = [
   [400, 'malformed-request', false],
@@ -105,7 +116,12 @@ const values: [string | undefined, number | undefined][] = [
   ['1.5', undefined],
   ['soon', undefined],
   ['2026-11-20', undefined],
-  ['99999999999', undefined],
+  ['3600', 3600],
+  ['3601', 3600],
+  ['99999999999', 3600],
+  ['Fri, 20 Nov 2026 18:51:00 GMT', 3600],
+  ['Fri, 20 Nov 2026 18:51:01 GMT', 3600],
+  ['Tue, 20 Nov 2057 17:51:00 GMT', 3600],
   ['Fri, 99 Nov 2026 17:51:10 GMT', undefined],
 ]
 
