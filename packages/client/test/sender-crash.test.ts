@@ -78,23 +78,55 @@ t.test(`a sender that is killed ${kills} times loses no event that send has retu
   await server.close()
 })
 
-t.test('queued events do not keep the process alive, and are in the spool at the next start', async (t) => {
-  const spool = join(t.testdir(), 'spool')
-  const source = `
+t.test(
+  'queued events do not keep the process alive; it says so, and they are in the spool at the next start',
+  async (t) => {
+    const spool = join(t.testdir(), 'spool')
+    const source = `
     import { createClient, createSender } from '@ingest/client'
     const client = createClient({ url: 'http://127.0.0.1:1', projectId: 'p', key: 'k' })
     const sender = createSender(client, { spool: ${JSON.stringify(spool)}, flushMs: 3_600_000 })
     console.log(sender.stats().queuedEvents)
     sender.send({})
   `
-  for (const queued of ['0\n', '1\n']) {
-    const { NODE_OPTIONS: _, ...env } = process.env
-    const child = spawn(process.execPath, ['--input-type=module', '-e', source], {
-      cwd: fileURLToPath(new URL('..', import.meta.url)),
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env,
-    })
-    const [output, errors, exit] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
-    t.strictSame([output, errors, exit], [queued, '', [0, null]])
-  }
+    for (const [queued, left] of [
+      ['0\n', '1 unsent event: 1 kept'],
+      ['1\n', '2 unsent events: 2 kept'],
+    ]) {
+      const { NODE_OPTIONS: _, ...env } = process.env
+      const child = spawn(process.execPath, ['--input-type=module', '-e', source], {
+        cwd: fileURLToPath(new URL('..', import.meta.url)),
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env,
+      })
+      const [output, errors, exit] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
+      t.strictSame([output, exit], [queued, [0, null]])
+      t.match(
+        errors,
+        `Warning: The process ended before the sender of p was closed, with ${left} in ${spool} for the next sender.`,
+      )
+    }
+  },
+)
+
+t.test('a client that is closed before its sender ends the process, with a warning', async (t) => {
+  const source = `
+    import { createClient, createSender } from '@ingest/client'
+    const client = createClient({ url: 'http://127.0.0.1:1', projectId: 'p', key: 'k' })
+    const sender = createSender(client)
+    sender.send({})
+    await client.close()
+    await sender.flush()
+    console.log(JSON.stringify(sender.stats().dropped.closed))
+  `
+  const { NODE_OPTIONS: _, ...env } = process.env
+  const child = spawn(process.execPath, ['--input-type=module', '-e', source], {
+    cwd: fileURLToPath(new URL('..', import.meta.url)),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 20_000,
+    env,
+  })
+  const [output, errors, exit] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
+  t.strictSame([output, exit], ['1\n', [0, null]])
+  t.match(errors, 'Warning: The sender of p ended with 1 unsent event: 1 dropped.')
 })

@@ -9,6 +9,8 @@ export type Next =
   | { action: 'drop'; reason: 'bad_request' | 'too_large' }
   /** Sends nothing for that long, then the same batch. */
   | { action: 'pause'; ms: number }
+  /** Sends nothing any more. */
+  | { action: 'end' }
   /** Sends the same batch after a backoff of at least `floorMs`. */
   | { action: 'back-off'; floorMs: number }
 
@@ -28,12 +30,14 @@ const nextByStatus: Readonly<Record<FinalStatus, Next>> = {
 /**
  * The rules for clients, by HTTP status alone, as a gateway may send any `code`. 202 settles the batch, 400 and 413 drop
  * it, 401 and 403 pause the sender for five minutes. Anything else is retried: 429, 5xx, no response, and statuses outside
- * of the contract, such as the 404 of a wrong url, a redirect or the page of a proxy, which operators can repair.
+ * of the contract, such as the 404 of a wrong url, a redirect or the page of a proxy, which operators can repair. Only a closed client, which
+ * cannot send any more, ends the sender.
  */
 export function decideNext(outcome: Outcome): Next {
   if ('result' in outcome) return { action: 'settle', result: outcome.result }
-  const { status, retryAfterSeconds = 0 } = outcome.error instanceof IngestError ? outcome.error : {}
+  const { status, code, retryAfterSeconds = 0 } = outcome.error instanceof IngestError ? outcome.error : {}
   if (isFinal(status)) return nextByStatus[status]
+  if (status === undefined && code === 'store-closed') return { action: 'end' }
   return { action: 'back-off', floorMs: retryAfterSeconds * 1000 }
 }
 

@@ -1,4 +1,4 @@
-import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, lstatSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
 
@@ -7,7 +7,8 @@ import { IngestError } from '@ingest/core'
  * stale and is taken over: the file `name` holds the process id and, on Linux, the start time of that process, since
  * process ids are reused, in a container at every start.
  *
- * @throws {IngestError} `invalid-argument` while another process, or this one, holds the lock
+ * @throws {IngestError} `invalid-argument` while another process, or this one, holds the lock, and for a foreign file in
+ *   its place
  */
 export function lockDirectory(directory: string, name = 'lock'): () => void {
   const path = join(directory, name)
@@ -53,12 +54,24 @@ function removeStale(path: string, directory: string): void {
   rmSync(stale, { force: true })
 }
 
+/** Undefined for a lock that has gone meanwhile. */
 function readHolder(path: string): string | undefined {
+  const entry = lstatSync(path, { throwIfNoEntry: false })
+  if (entry && !entry.isFile()) throw notALock(path, 'it is not a regular file')
   try {
     return readFileSync(path, 'utf8')
-  } catch {
-    return undefined
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw notALock(path, message)
   }
+}
+
+function notALock(path: string, reason: string): IngestError {
+  return new IngestError(
+    'invalid-argument',
+    `${path} is not a lock: ${reason}. Move it away, or name another directory.`,
+  )
 }
 
 function isAlive(holder: string): boolean {

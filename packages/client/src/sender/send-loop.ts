@@ -13,6 +13,8 @@ export interface SendLoopOptions {
   onSettle(result: BatchResult, count: number): void
   onDrop(reason: 'bad_request' | 'too_large', count: number): void
   onRetry(error: unknown, pauseMs: number): void
+  /** Called when the loop has ended by itself, as the client is closed. */
+  onEnd(): void
   effects: Required<RetryEffects>
 }
 
@@ -32,7 +34,15 @@ export interface SendLoop {
   abort(): void
 }
 
-export function createSendLoop({ queue, submit, onSettle, onDrop, onRetry, effects }: SendLoopOptions): SendLoop {
+export function createSendLoop({
+  queue,
+  submit,
+  onSettle,
+  onDrop,
+  onRetry,
+  onEnd,
+  effects,
+}: SendLoopOptions): SendLoop {
   const { now, random, sleep } = effects
   const backoff = createBackoff({ random })
   const ending = new AbortController()
@@ -69,6 +79,11 @@ export function createSendLoop({ queue, submit, onSettle, onDrop, onRetry, effec
         failure = 'error' in outcome ? outcome.error : undefined
         queue.remove(count)
         return
+      }
+      if (next.action === 'end') {
+        failure = 'error' in outcome && outcome.error
+        ending.abort()
+        return onEnd()
       }
       if (next.action === 'pause') backoff.reset()
       await pause('error' in outcome && outcome.error, next.action === 'pause' ? next.ms : backoff.next(next.floorMs))

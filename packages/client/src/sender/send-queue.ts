@@ -10,6 +10,12 @@ export interface SendQueueOptions {
   spool: string | undefined
 }
 
+/** How many events a spool keeps for the next process, and how many are in memory only. */
+export interface UnsentCounts {
+  kept: number
+  lost: number
+}
+
 /** The unsent events of a sender, oldest first, in memory and in its spool. */
 export interface SendQueue {
   /** Events of an earlier process that were damaged, or are larger than a batch. */
@@ -30,6 +36,7 @@ export interface SendQueue {
   firstBatch(): FilledBatch
   /** The first events. */
   first(count: number): SpooledEvent[]
+  unsent(): UnsentCounts
   /** Removes the first events, which are stored or dropped. */
   remove(count: number): void
   /** Closes the spool; returns the events that are not in it, which are lost. */
@@ -77,6 +84,11 @@ export function openSendQueue({ projectId, eventsMax, bytesMax, spool: directory
 
     firstBatch: () => fillBatch(queue),
     first: (count) => queue.slice(0, count),
+
+    unsent() {
+      const kept = queue.filter(({ spooledTo }) => spooledTo).length
+      return { kept, lost: queue.length - kept }
+    },
 
     remove(count) {
       const events = queue.splice(0, count)

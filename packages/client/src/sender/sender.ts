@@ -6,7 +6,7 @@ import { serializeEvent } from '../batch/serialize-event.ts'
 import type { Client } from '../client.ts'
 import type { RetryEffects } from '../http/retry.ts'
 import { createSendLoop } from './send-loop.ts'
-import { openSendQueue } from './send-queue.ts'
+import { openSendQueue, type UnsentCounts } from './send-queue.ts'
 
 /**
  * Why an event was dropped: the queue was full (`queue_overflow`); the server rejected it (`rejected`); it is larger than
@@ -73,7 +73,7 @@ export interface Sender {
   /**
    * Sends all queued events and closes the sender, after `deadlineMs` at the latest (default 10,000), or earlier if the
    * next retry would come after the deadline. Events that are left stay in the spool, or are dropped as `closed`; those in
-   * flight may have been stored. The client stays open.
+   * flight may have been stored. A process warning counts them. The client stays open.
    */
   close(options?: { deadlineMs?: number }): Promise<SenderStats>
 }
@@ -88,7 +88,8 @@ export interface Sender {
  * ```
  *
  * One batch is in flight at a time, so events are stored in the order in which they were sent. Only a pending `flush` or
- * `close` keeps the process alive.
+ * `close` keeps the process alive. Close the sender before its client: on a closed client, the next attempt ends the
+ * sender as `close({ deadlineMs: 0 })` does.
  *
  * @throws {IngestError} `invalid-argument`, also if another process uses the spool, or for a spool of another project
  */
@@ -115,6 +116,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
     onSettle: (result, count) => counts.settle(result, queue.first(count)),
     onDrop: (reason, count) => counts.drop(reason, queue.first(count)),
     onRetry: (error, ms) => notify(options.onRetry, error, ms),
+    onEnd: abort,
     effects: { now, random, sleep },
   })
   const startTimer = createTimer(flushMs, sleep, loop.signal, () => {
@@ -137,8 +139,16 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
     queue.makeDue()
     await loop.finish(deadlineMs)
     signal?.removeEventListener('abort', abort)
+    openSenders.delete(warnUnclosed)
+    const unsent = describeUnsent(queue.unsent(), options.spool)
     counts.drop('closed', queue.close())
+    if (unsent) process.emitWarning(`The sender of ${projectId} ended with ${unsent}${describeFailure(loop.failure())}`)
     return stats()
+  }
+
+  function warnUnclosed(): void {
+    const unsent = describeUnsent(queue.unsent(), options.spool)
+    if (unsent) process.emitWarning(`The process ended before the sender of ${projectId} was closed, with ${unsent}`)
   }
 
   function abort(): void {
@@ -176,10 +186,30 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
   }
 
   signal?.addEventListener('abort', abort)
+  openSenders.add(warnUnclosed)
   counts.drop('damaged', [], queue.damaged)
   counts.drop('too_large', queue.tooLarge)
   if (queue.events() > 0) loop.wake()
   return sender
+}
+
+/** Called for the senders that are still open when the process ends. A signal or `process.exit` calls none. */
+const openSenders = new Set<() => void>()
+process.on('beforeExit', () => {
+  for (const warnUnclosed of openSenders) warnUnclosed()
+  openSenders.clear()
+})
+
+/** `3 unsent events: 2 kept in data/spool for the next sender, 1 dropped.` Empty without unsent events. */
+function describeUnsent({ kept, lost }: UnsentCounts, spool: string | undefined): string {
+  const count = kept + lost
+  if (count === 0) return ''
+  const parts = [kept > 0 && `${kept} kept in ${spool} for the next sender`, lost > 0 && `${lost} dropped`]
+  return `${count} unsent event${count === 1 ? '' : 's'}: ${parts.filter(Boolean).join(', ')}.`
+}
+
+function describeFailure(failure: unknown): string {
+  return failure === undefined ? '' : ` The last attempt failed: ${(failure as Error).message}`
 }
 
 /** Returns the function that starts a timer, unless it is running. */

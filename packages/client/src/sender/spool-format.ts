@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
+import { IngestError } from '@ingest/core'
 
 /** The end of an event in the spool. */
 export interface SpoolPosition {
@@ -22,7 +23,6 @@ export interface SettledPosition extends SpoolPosition {
 /** The content of a segment. */
 export interface SegmentContent {
   segment: number
-  size: number
   /** Undefined if the first line is damaged or truncated. */
   header: { id: string; projectId: string } | undefined
   events: SpooledEvent[]
@@ -30,8 +30,8 @@ export interface SegmentContent {
   damaged: number[]
 }
 
-const namePattern = /^(\d{16})\.spool$/
 const lineFeed = 0x0a
+const carriageReturn = 0x0d
 /** Events are separated by an empty line, so that a damaged line feed costs one event and not two. */
 const lineEnd = Buffer.from('\n\n')
 /** Eight hex digits and a space. */
@@ -41,6 +41,11 @@ const settledBytes = 80
 
 export function segmentPath(directory: string, segment: number): string {
   return join(directory, `${String(segment).padStart(16, '0')}.spool`)
+}
+
+/** Where a damaged segment is kept. */
+export function damagedPath(directory: string, segment: number): string {
+  return `${segmentPath(directory, segment)}.damaged`
 }
 
 export function settledPath(directory: string): string {
@@ -74,13 +79,9 @@ function decodeLine(line: Buffer): Buffer | undefined {
 
 /** Undefined for a file that is missing, truncated or damaged. */
 export function readSettled(directory: string): SettledPosition | undefined {
-  let line: Buffer
-  try {
-    line = readFileSync(settledPath(directory))
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    return undefined
-  }
+  const path = settledPath(directory)
+  if (!existsSync(path)) return undefined
+  const line = readRegularFile(path)
   const text = decodeLine(line.subarray(0, checksumLength + settledBytes))?.toString()
   const [, id, segment, offset] = /^([0-9a-f]{16}) (\d+) (\d+) *$/.exec(text ?? '') ?? []
   return id === undefined ? undefined : { id, segment: Number(segment), offset: Number(offset) }
@@ -88,28 +89,78 @@ export function readSettled(directory: string): SettledPosition | undefined {
 
 /** All segments of a directory, in their order. */
 export function readSegments(directory: string): SegmentContent[] {
-  return readdirSync(directory)
-    .map((name) => Number(namePattern.exec(name)?.[1] ?? Number.NaN))
-    .filter((segment) => !Number.isNaN(segment))
-    .sort((a, b) => a - b)
-    .map((segment) => parseSegment(readFileSync(segmentPath(directory, segment)), segment))
+  return segmentNumbers(directory, '.spool').map((segment) =>
+    parseSegment(readRegularFile(segmentPath(directory, segment)), segment),
+  )
 }
 
+/** The numbers of the files with this extension, ascending. */
+export function segmentNumbers(directory: string, extension: '.spool' | '.spool.damaged'): number[] {
+  return readdirSync(directory)
+    .filter((name) => /^\d{16}$/.test(name.slice(0, 16)) && name.slice(16) === extension)
+    .map((name) => Number(name.slice(0, 16)))
+    .sort((a, b) => a - b)
+}
+
+/** Refuses what a spool does not write; reading a directory or a pipe would fail without a name, or block. */
+function readRegularFile(path: string): Buffer {
+  if (statSync(path).isFile()) return readFileSync(path)
+  throw foreignFile(path, 'it is not a regular file')
+}
+
+export function foreignFile(path: string, reason: string, cause?: unknown): IngestError {
+  const message = `The spool cannot use ${path}: ${reason}. Move it away, or name another directory.`
+  return new IngestError('invalid-argument', message, { cause })
+}
+
+/** How a line of an event starts. */
+const eventPattern = /^[0-9a-f]{8} +\{/
+/** A line that was not written to its end, from its checksum on. */
+const truncatedPattern = /^([^\0]{0,8}|[0-9a-f]{8} [^\0]*)$/
+
 function parseSegment(bytes: Buffer, segment: number): SegmentContent {
-  const content: SegmentContent = { segment, size: bytes.length, header: undefined, events: [], damaged: [] }
-  let start = 0
+  const content: SegmentContent = { segment, header: undefined, events: [], damaged: [] }
   let isAfterDamage = false
-  for (let end = bytes.indexOf(lineFeed); end !== -1; end = bytes.indexOf(lineFeed, start)) {
-    const text = decodeLine(bytes.subarray(start, end))
-    const isEmpty = start === end
-    // damage that splits a line into two costs one event
-    if (text === undefined && !isEmpty && !isAfterDamage && start > 0) content.damaged.push(end + 1)
-    isAfterDamage = text === undefined && (!isEmpty || start === 0)
-    if (text && start === 0) content.header = parseHeader(text)
-    else if (text) content.events.push({ bytes: text, spooledTo: { segment, offset: end + 1 } })
+  let isDamaged = false
+  for (const { start, end, isTerminated } of splitLines(bytes)) {
+    const line = bytes.subarray(start, end)
+    const text = decodeLine(line)
+    const isFirst = start === 0
+    if (text) {
+      const header = isFirst ? parseHeader(text) : undefined
+      if (header) content.header = header
+      else content.events.push({ bytes: text, spooledTo: { segment, offset: end + 1 } })
+      isAfterDamage = false
+    } else if (line.length === 0) isAfterDamage = isFirst
+    else if (isTerminated || !truncatedPattern.test(line.toString('latin1'))) {
+      isDamaged = true
+      // a damaged first line is the header, and damage that splits a line into two costs one event
+      const isEvent = eventPattern.test(line.toString('latin1', 0, 64))
+      if (isEvent || !(isFirst || isAfterDamage)) content.damaged.push(end + 1)
+      isAfterDamage = true
+    }
+  }
+  // such as a file of zeros, in which events cannot be counted
+  if (isDamaged && content.events.length === 0 && content.damaged.length === 0) content.damaged.push(bytes.length)
+  return content
+}
+
+interface Line {
+  start: number
+  end: number
+  /** Whether a line end follows. */
+  isTerminated: boolean
+}
+
+/** Splits at LF, and at the CR or CRLF of a file that another program has converted: neither occurs inside of a line. */
+function* splitLines(bytes: Buffer): Generator<Line> {
+  let start = 0
+  for (let end = 0; end < bytes.length; end++) {
+    if (bytes[end] !== lineFeed && bytes[end] !== carriageReturn) continue
+    yield { start, end, isTerminated: true }
     start = end + 1
   }
-  return content
+  if (start < bytes.length) yield { start, end: bytes.length, isTerminated: false }
 }
 
 function parseHeader(text: Buffer): SegmentContent['header'] {

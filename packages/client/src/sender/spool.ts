@@ -5,6 +5,7 @@ import {
   fdatasync,
   fdatasyncSync,
   ftruncateSync,
+  linkSync,
   mkdirSync,
   openSync,
   rmSync,
@@ -14,15 +15,18 @@ import { IngestError } from '@ingest/core'
 import { eventBytesMax } from '../batch/fill-batch.ts'
 import { lockDirectory } from './lock-directory.ts'
 import {
+  damagedPath,
   encodeHeader,
   encodeLine,
   encodeSettled,
+  foreignFile,
   readSegments,
   readSettled,
   type SegmentContent,
   type SettledPosition,
   type SpooledEvent,
   type SpoolPosition,
+  segmentNumbers,
   segmentPath,
   settledPath,
 } from './spool-format.ts'
@@ -46,12 +50,15 @@ export interface Spool {
 
 /** A segment of this size is full. */
 export const segmentBytesMax = 1024 * 1024
+/** The most damaged segments that are kept, each of about `segmentBytesMax`. */
+export const damagedSegmentsMax = 16
 
 /**
  * Opens a directory of segments, `0000000000000001.spool` and so on, with one event a line, in the order of `append`. The
  * first line of a segment names its spool and project. The file `settled` holds the position up to which events are stored
  * or dropped; segments before it are deleted. Each line starts with the CRC-32 of its rest, so that damage is detected and
- * only costs the damaged events.
+ * only costs the damaged events. A segment with damaged events is kept as `0000000000000001.spool.damaged`, with a process
+ * warning; of more than {@link damagedSegmentsMax}, the oldest are deleted.
  *
  * Plain files suffice because events are only appended at the end and deleted at the start. A line is one `write`, a
  * thousandth of the cost of a durable transaction; nothing has to be compiled on a game server; and operators can read,
@@ -63,8 +70,8 @@ export const segmentBytesMax = 1024 * 1024
  *
  * On a full disk nothing is read or written, and the process gets a warning.
  *
- * @throws {IngestError} `invalid-argument` if another process uses the spool, or for events of another project. Also
- *   errors of the file system.
+ * @throws {IngestError} `invalid-argument` if another process uses the spool, for events of another project, and for files
+ *   that cannot be used, such as a directory in place of a segment
  */
 export function openSpool(directory: string, projectId: string): Spool {
   let unlock: () => void
@@ -72,7 +79,7 @@ export function openSpool(directory: string, projectId: string): Spool {
     mkdirSync(directory, { recursive: true, mode: 0o700 })
     unlock = lockDirectory(directory)
   } catch (error) {
-    if (!isDiskFull(error)) throw error
+    if (!isDiskFull(error)) throw toIngestError(error, directory)
     const { message } = error as Error
     process.emitWarning(`${directory} cannot be used, events are in memory only until a restart: ${message}`)
     return { left: [], damaged: 0, tooLarge: [], append: () => undefined, settle() {}, close() {} }
@@ -81,8 +88,14 @@ export function openSpool(directory: string, projectId: string): Spool {
     return openLocked(directory, projectId, unlock)
   } catch (error) {
     unlock()
-    throw error
+    throw toIngestError(error, directory)
   }
+}
+
+/** Names the file at fault. */
+function toIngestError(error: unknown, directory: string): unknown {
+  const { path = directory, code, message } = error as NodeJS.ErrnoException
+  return error instanceof IngestError || code === undefined ? error : foreignFile(path, message, error)
 }
 
 function isDiskFull(error: unknown): boolean {
@@ -96,7 +109,9 @@ function openLocked(directory: string, projectId: string, unlock: () => void): S
   // the segments name the spool; `settled` may be of another one
   const id = found.findLast(({ header }) => header)?.header?.id ?? known?.id ?? randomBytes(8).toString('hex')
   const { left, damaged, tooLarge, segments } = takeUnsettled(directory, found, known)
-  const last = Math.max(known?.id === id ? known.segment : 0, ...found.map(({ segment }) => segment))
+  // a kept segment also keeps its number
+  const numbers = [...found.map(({ segment }) => segment), ...segmentNumbers(directory, '.spool.damaged')]
+  const last = Math.max(known?.id === id ? known.segment : 0, ...numbers)
   const writer = createSegmentWriter(directory, encodeHeader(id, projectId), last, segments)
   let settledFd: number | undefined
   let settled: SpoolPosition | undefined
@@ -245,15 +260,14 @@ function takeUnsettled(directory: string, found: readonly SegmentContent[], know
   /** The end of the last event of each segment. */
   const segments: SpoolPosition[] = []
   let damaged = 0
-  // a position of another spool, or one ahead of the data, would delete events that were never stored
-  const isUsable = found.some(
-    ({ segment, header, size }) => segment === known?.segment && header?.id === known.id && size >= known.offset,
-  )
+  const isUsable = known !== undefined && found.some((content) => isEventEnd(content, known))
   for (const { segment, header, events, damaged: damagedAt } of found) {
     const settled = isUsable && header?.id === known?.id ? known : undefined
     const isLeft = (offset: number) =>
       settled === undefined || segment > settled.segment || (segment === settled.segment && offset > settled.offset)
-    damaged += damagedAt.filter(isLeft).length
+    const lost = damagedAt.filter(isLeft).length
+    if (lost > 0) keepDamaged(directory, segment, lost)
+    damaged += lost
     const unsettled = events.filter(({ spooledTo }) => isLeft(spooledTo?.offset ?? 0))
     const sendable = unsettled.filter(({ bytes }) => bytes.length <= eventBytesMax)
     left.push(...sendable)
@@ -262,5 +276,40 @@ function takeUnsettled(directory: string, found: readonly SegmentContent[], know
     if (end) segments.push(end)
     else rmSync(segmentPath(directory, segment))
   }
+  if (damaged > 0) removeOldDamaged(directory)
   return { left, damaged, tooLarge, segments }
+}
+
+/**
+ * Whether a position is the end of an event of this segment. A position of another spool, one ahead of the data, or one
+ * from before another program converted the line ends would delete events that were never stored.
+ */
+function isEventEnd({ segment, header, events }: SegmentContent, { id, ...position }: SettledPosition): boolean {
+  if (segment !== position.segment || header?.id !== id) return false
+  // after one or both of the line feeds
+  return events.some(
+    ({ spooledTo }) => spooledTo && (position.offset === spooledTo.offset || position.offset === spooledTo.offset + 1),
+  )
+}
+
+/** Keeps a segment under another name; its own name is deleted when its intact events are settled. */
+function keepDamaged(directory: string, segment: number, lost: number): void {
+  const path = segmentPath(directory, segment)
+  const kept = damagedPath(directory, segment)
+  try {
+    linkSync(path, kept)
+  } catch (error) {
+    // kept by an earlier process, which did not settle its intact events
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+  const events = `${lost} event${lost === 1 ? '' : 's'}`
+  process.emitWarning(`${path} is damaged: ${events} dropped, intact events are sent, the file is kept as ${kept}`)
+}
+
+function removeOldDamaged(directory: string): void {
+  for (const segment of segmentNumbers(directory, '.spool.damaged').slice(0, -damagedSegmentsMax)) {
+    const path = damagedPath(directory, segment)
+    rmSync(path)
+    process.emitWarning(`${path} is deleted: at most ${damagedSegmentsMax} damaged files are kept`)
+  }
 }

@@ -34,8 +34,11 @@ t.test('the status alone decides, whatever the code', async (t) => {
   }
 })
 
-t.test('errors without a status are retried, whatever their code', async (t) => {
-  for (const code of errorCodes) t.strictSame(decideNext({ error: new IngestError(code, '') }), backOff(), code)
+t.test('errors without a status are retried, whatever their code, unless the client is closed', async (t) => {
+  for (const code of errorCodes) {
+    const next: Next = code === 'store-closed' ? { action: 'end' } : backOff()
+    t.strictSame(decideNext({ error: new IngestError(code, '') }), next, code)
+  }
 })
 
 t.test('the status of each server code decides as in the contract', async (t) => {

@@ -59,6 +59,15 @@ async function open(t: Test, options: SenderOptions, ...steps: Step[]) {
   return { ...scripted, client, sender, sendAll, start, time, drops, pauses }
 }
 
+/** The process warnings until the end of the test. */
+function warningsOf(t: Test): string[] {
+  const warnings: string[] = []
+  const onWarning = ({ message }: Error) => warnings.push(message)
+  process.on('warning', onWarning)
+  t.teardown(() => process.off('warning', onWarning))
+  return warnings
+}
+
 const upTo = (count: number, from = 0) => Array.from({ length: count }, (_, i) => from + i)
 const none = { bad_request: 0, closed: 0, damaged: 0, queue_overflow: 0, rejected: 0, too_large: 0 }
 
@@ -248,14 +257,14 @@ t.test('pauses after 429 and 503 grow, and are never shorter than Retry-After', 
   t.strictSame(numbersOf(received), [...Array(4).fill(upTo(100)), ...Array(2).fill(upTo(100, 100))])
 })
 
-t.test('a Retry-After of years is respected', async (t) => {
-  const step = problem(429, 'rate-limited', {}, { 'Retry-After': '99999999' })
-  const { sendAll, received, time } = await open(t, {}, step, accept)
+t.test('a Retry-After of years pauses the sender for an hour', async (t) => {
+  const limited = (retryAfter: string) => problem(429, 'rate-limited', {}, { 'Retry-After': retryAfter })
+  const inYears = limited('Tue, 20 Nov 2057 17:51:00 GMT')
+  const { sendAll, received, pauses, time } = await open(t, {}, limited('999999999'), inYears, accept)
   sendAll(1)
-  await time.pass(90_000_000_000)
-  t.equal(received.length, 1)
-  await time.pass(11_000_000_000)
-  t.equal(received.length, 2)
+  await time.pass(8_000_000)
+  t.strictSame(pauses, [3_600_500, 3_601_000])
+  t.equal(received.length, 3)
 })
 
 const passing: [string, Step][] = [
@@ -364,6 +373,59 @@ t.test('close aborts a request in flight', async (t) => {
   void sender.flush()
   await isInFlight
   t.match(await sender.close({ deadlineMs: 0 }), { dropped: { ...none, closed: 1 } })
+})
+
+t.test('a client that is closed first ends the sender', async (t) => {
+  const warnings = warningsOf(t)
+  const { sender, sendAll, client, drops, pauses, time } = await open(t, {})
+  await client.close()
+  sendAll(1, 2)
+  const flushed = sender.flush()
+  await time.pass(0)
+  await flushed
+  t.throws(() => sender.send({}), { code: 'store-closed' })
+  t.match(await sender.close(), {
+    queuedEvents: 0,
+    dropped: { ...none, closed: 2 },
+    failure: { code: 'store-closed' },
+  })
+  t.strictSame({ drops, pauses }, { drops: [['closed', [1, 2]]], pauses: [] })
+  t.strictSame(warnings, [
+    'The sender of game-1 ended with 2 unsent events: 2 dropped. The last attempt failed: This client is closed.',
+  ])
+})
+
+t.test('a client that is closed first leaves the events in the spool', async (t) => {
+  const spool = t.testdir()
+  const { sender, sendAll, client, drops } = await open(t, { spool })
+  await client.close()
+  const ids = sendAll(1, 2)
+  await sender.flush()
+  t.match(await sender.close(), { queuedEvents: 2, dropped: none })
+  t.strictSame(drops, [])
+  const next = await openToServer(t, { spool })
+  await next.sender.flush()
+  t.match(await next.sender.close(), { accepted: ids.length })
+})
+
+t.test('a sender that ends with unsent events is a process warning', async (t) => {
+  const warnings = warningsOf(t)
+  const spool = t.testdir()
+  for (const [options, kept] of [
+    [{}, '1 dropped'],
+    [{ spool }, `1 kept in ${spool} for the next sender`],
+  ] as const) {
+    const { sender, sendAll } = await open(t, options)
+    sendAll(1)
+    await sender.close({ deadlineMs: 0 })
+    await new Promise(setImmediate)
+    t.strictSame(warnings.splice(0), [`The sender of game-1 ended with 1 unsent event: ${kept}.`])
+  }
+  const { sender, sendAll } = await open(t, {})
+  sendAll(1)
+  t.match(await sender.close(), { accepted: 1 })
+  await new Promise(setImmediate)
+  t.strictSame(warnings, [], 'without unsent events')
 })
 
 t.test('a signal closes the sender, also during close', async (t) => {
@@ -501,18 +563,15 @@ t.test(
     skip: !hasFullDevice && 'no /dev/full here',
   },
   async (t) => {
-    const warnings: string[] = []
-    const onWarning = ({ message }: Error) => warnings.push(message)
-    process.on('warning', onWarning)
-    t.teardown(() => process.off('warning', onWarning))
     const { spool } = await leaveSpool(t, 3)
+    const warnings = warningsOf(t)
     const ownLock = join(spool, `lock.${process.pid}`)
     symlinkSync('/dev/full', ownLock)
     const { sender } = await openToServer(t, { spool })
     sender.send({ n: 4 })
     await sender.flush()
     t.match(await sender.close(), { accepted: 1, queuedEvents: 0 })
-    t.match(warnings, [/ENOSPC/])
+    t.match(warnings, [/ended with 3 unsent events: 3 kept/, /ENOSPC/])
     rmSync(ownLock, { force: true })
     const next = await openToServer(t, { spool })
     await next.sender.flush()
@@ -521,10 +580,7 @@ t.test(
 )
 
 t.test('an error in a callback is a warning', async (t) => {
-  const warnings: string[] = []
-  const onWarning = ({ message }: Error) => warnings.push(message)
-  process.on('warning', onWarning)
-  t.teardown(() => process.off('warning', onWarning))
+  const warnings = warningsOf(t)
   const fail = () => {
     throw new Error('in a callback')
   }

@@ -7,6 +7,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs'
@@ -14,7 +15,13 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { eventBytesMax } from '../../src/batch/fill-batch.ts'
 import { lockDirectory } from '../../src/sender/lock-directory.ts'
-import { openSpool as open, type Spool, type SpoolPosition, segmentBytesMax } from '../../src/sender/spool.ts'
+import {
+  damagedSegmentsMax,
+  openSpool as open,
+  type Spool,
+  type SpoolPosition,
+  segmentBytesMax,
+} from '../../src/sender/spool.ts'
 
 const textsOf = (spool: Spool) => spool.left.map(({ bytes }) => bytes.toString())
 const line = (n: number, more = '') => Buffer.from(`{"n":${n},"more":"${more}"}`)
@@ -107,8 +114,8 @@ t.test('an event that is truncated at any offset is ignored', async (t) => {
     mkdirSync(directory)
     writeFileSync(path, bytes.subarray(0, length))
     const spool = openSpool(directory)
-    // an event is complete with the first of its two line feeds
-    const lines = [line(0, 'é'), line(1, 'é')].filter((_, n) => length >= (ends[n] as SpoolPosition).offset - 1)
+    // an event is complete without its two line feeds
+    const lines = [line(0, 'é'), line(1, 'é')].filter((_, n) => length >= (ends[n] as SpoolPosition).offset - 2)
     t.strictSame(textsOf(spool), lines.map(String))
     t.equal(spool.damaged, 0)
     spool.append(line(3))
@@ -120,6 +127,7 @@ t.test('an event that is truncated at any offset is ignored', async (t) => {
 })
 
 t.test('a damaged byte at any offset costs at most its event, and is counted', async (t) => {
+  t.capture(process, 'emitWarning')
   const { directory, path, bytes } = leave(t, 3)
   const all = [0, 1, 2].map((n) => line(n, 'é').toString())
   const costs = new Set<number>()
@@ -156,6 +164,183 @@ t.test('foreign content in a segment is counted as damage, and the segment is de
   spool.close()
   t.ok(existsSync(join(directory, 'notes.txt')))
 })
+
+/** The warnings of the process, which are not printed. */
+function captureWarnings(t: Test): () => string[] {
+  const captured = t.capture(process, 'emitWarning')
+  return () => captured().map(({ args }) => String(args[0]))
+}
+
+const asCrLf = (text: string) => text.replaceAll('\n', '\r\n')
+const lineEnds: [string, (text: string) => string][] = [
+  ['CRLF', asCrLf],
+  ['CR', (text) => text.replaceAll('\n', '\r')],
+  ['CRLF after a byte order mark', (text) => `\ufeff${asCrLf(text)}`],
+  ['a lone CR at the end', (text) => `${text.trimEnd()}\r`],
+  ['no line end at the end', (text) => text.trimEnd()],
+  ['no empty lines', (text) => text.replaceAll('\n\n', '\n')],
+  ['no header', (text) => text.slice(headerBytes)],
+]
+for (const [name, convert] of lineEnds) {
+  t.test(`a segment with ${name} loses no event`, async (t) => {
+    const { directory, path, bytes, ends } = leave(t, 250)
+    writeFileSync(path, convert(bytes.toString()))
+    const warnings = captureWarnings(t)
+    const spool = openSpool(directory)
+    t.equal(textsOf(spool).join(), ends.map((_, n) => line(n, 'é')).join())
+    t.equal(spool.damaged, 0)
+    // a settled position of the file as it was does not hide events
+    spool.close()
+    const settling = openSpool(directory)
+    settling.settle(ends[100] as SpoolPosition)
+    settling.close()
+    const again = openSpool(directory)
+    const texts = textsOf(again)
+    t.ok(ends.slice(101).every((_, n) => texts.includes(line(n + 101, 'é').toString())))
+    again.close()
+    t.strictSame(warnings(), [])
+  })
+}
+
+t.test('a damaged segment is kept, and its intact events are left', async (t) => {
+  const { directory, path, bytes } = leave(t, 3)
+  bytes[bytes.indexOf('{"n":1') + 2] = 0xff
+  writeFileSync(path, bytes)
+  const kept = `${path}.damaged`
+  const warnings = captureWarnings(t)
+  const warning = `${path} is damaged: 1 event dropped, intact events are sent, the file is kept as ${kept}`
+  for (const round of [1, 2]) {
+    const spool = openSpool(directory)
+    t.strictSame(textsOf(spool), [line(0, 'é').toString(), line(2, 'é').toString()])
+    t.equal(spool.damaged, 1)
+    t.strictSame(warnings(), [warning], `start ${round}`)
+    t.strictSame(readFileSync(kept), bytes)
+    if (round === 2) spool.settle(spool.left[1]?.spooledTo as SpoolPosition)
+    spool.close()
+  }
+  t.strictSame(readdirSync(directory).sort(), [`${segmentName(1)}.damaged`, 'settled'])
+  rmSync(join(directory, 'settled'))
+  const last = openSpool(directory)
+  t.match(last, { left: [], damaged: 0 })
+  t.match(last.append(line(3)), { segment: 2 }, 'its number is not reused')
+  last.close()
+  t.strictSame(readFileSync(kept), bytes)
+  t.strictSame(warnings(), [])
+})
+
+t.test('each damaged line counts, whatever the line ends', async (t) => {
+  const count = 250
+  for (const [name, convert] of lineEnds) {
+    // the last line looks truncated
+    if (name === 'no line end at the end') continue
+    const { directory, path, bytes } = leave(t, count)
+    t.capture(process, 'emitWarning')
+    // like a conversion to another encoding
+    writeFileSync(path, convert(bytes.toString().replaceAll('é', 'e')))
+    const spool = openSpool(directory)
+    t.match(spool, { left: [], damaged: count }, name)
+    t.notOk(existsSync(path))
+    t.ok(existsSync(`${path}.damaged`))
+    spool.close()
+  }
+})
+
+t.test('a foreign file in place of a segment is kept, and counts as damaged', async (t) => {
+  for (const text of ['notes', 'notes of\nan operator\n', Buffer.alloc(1000)]) {
+    const directory = t.testdir({ [segmentName(1)]: text })
+    const warnings = captureWarnings(t)
+    const spool = openSpool(directory)
+    const isTruncated = text === 'notes'
+    t.equal(spool.damaged, isTruncated ? 0 : 1)
+    t.equal(warnings().length, isTruncated ? 0 : 1)
+    t.equal(existsSync(join(directory, `${segmentName(1)}.damaged`)), !isTruncated)
+    spool.close()
+  }
+})
+
+t.test('the oldest damaged segments are deleted, with a warning', async (t) => {
+  const directory = t.testdir(
+    Object.fromEntries(Array.from({ length: damagedSegmentsMax + 2 }, (_, n) => [segmentName(n + 1), `\n\nno ${n}\n`])),
+  )
+  const warnings = captureWarnings(t)
+  const spool = openSpool(directory)
+  t.equal(spool.damaged, damagedSegmentsMax + 2)
+  spool.close()
+  t.strictSame(
+    warnings().slice(-2),
+    [1, 2].map(
+      (n) =>
+        `${join(directory, segmentName(n))}.damaged is deleted: at most ${damagedSegmentsMax} damaged files are kept`,
+    ),
+  )
+  t.equal(readdirSync(directory).length, damagedSegmentsMax)
+})
+
+const foreign: [string, (directory: string) => string][] = [
+  [
+    'a directory in place of a segment',
+    (directory) => {
+      mkdirSync(join(directory, segmentName(9)))
+      return segmentName(9)
+    },
+  ],
+  [
+    'a dangling link in place of a segment',
+    (directory) => {
+      symlinkSync('nowhere', join(directory, segmentName(9)))
+      return segmentName(9)
+    },
+  ],
+  [
+    'a directory in place of settled',
+    (directory) => {
+      mkdirSync(join(directory, 'settled'))
+      return 'settled'
+    },
+  ],
+  [
+    'a directory in place of the lock',
+    (directory) => {
+      mkdirSync(join(directory, 'lock'))
+      return 'lock'
+    },
+  ],
+  [
+    'a dangling link in place of the lock',
+    (directory) => {
+      symlinkSync('nowhere', join(directory, 'lock'))
+      return 'lock'
+    },
+  ],
+  [
+    'a file in place of the spool',
+    (directory) => {
+      rmSync(directory, { recursive: true })
+      writeFileSync(directory, '')
+      return ''
+    },
+  ],
+]
+for (const [name, put] of foreign) {
+  t.test(`${name} is named, and what to do`, async (t) => {
+    const directory = join(t.testdir(), 'spool')
+    openSpool(directory).close()
+    const path = join(directory, put(directory))
+    const error = (() => {
+      try {
+        openSpool(directory)
+      } catch (error) {
+        return error as Error
+      }
+    })()
+    t.match(error, { name: 'IngestError', code: 'invalid-argument' })
+    t.match(error?.message, path)
+    t.match(error?.message, /\. Move it away, or name another directory\.$/)
+    rmSync(path, { recursive: true })
+    openSpool(directory).close()
+    t.strictSame(readdirSync(directory), [])
+  })
+}
 
 t.test('a settled position that is missing, truncated, damaged or of another spool is ignored', async (t) => {
   const other = openAt(t, t.testdir({ other: {} }))
@@ -295,7 +480,7 @@ t.test('a spool is locked, and a failed opening unlocks it', async (t) => {
   t.throws(() => openSpool(directory), { code: 'invalid-argument' })
   spool.close()
   mkdirSync(join(directory, segmentName(9)))
-  t.throws(() => openSpool(directory), { code: 'EISDIR' })
+  t.throws(() => openSpool(directory), { code: 'invalid-argument' })
   rmSync(join(directory, segmentName(9)), { recursive: true })
   openSpool(directory).close()
 })
