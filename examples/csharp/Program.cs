@@ -6,6 +6,7 @@ using System.Collections.Generic;
 using System.Net.Http;
 using System.Net.Http.Headers;
 using System.Text;
+using System.Text.Json;
 using System.Threading.Tasks;
 
 public static class Program
@@ -13,7 +14,10 @@ public static class Program
     private const int BatchEventsMax = 100;
     private const int BatchBytesMax = 262144;
     private static readonly TimeSpan UnauthorizedPause = TimeSpan.FromMinutes(5);
-    private static readonly HttpClient Client = new HttpClient { Timeout = TimeSpan.FromSeconds(30) };
+    private static readonly TimeSpan RetryAfterMax = TimeSpan.FromHours(1);
+    // following a redirect would send the key to another host
+    private static readonly HttpClient Client =
+        new HttpClient(new HttpClientHandler { AllowAutoRedirect = false }) { Timeout = TimeSpan.FromSeconds(30) };
     private static readonly Random Jitter = new Random();
     private static readonly Encoding Utf8 = new UTF8Encoding(false);
 
@@ -41,7 +45,7 @@ public static class Program
     }
 
     /// <summary>Sends a batch until it is stored or refused. Every retry has the same bytes.</summary>
-    private static async Task<bool> Send(IEnumerable<string> events)
+    private static async Task<bool> Send(IReadOnlyCollection<string> events)
     {
         var body = Utf8.GetBytes("{\"events\":[" + string.Join(",", events) + "]}");
         for (var boundSeconds = 1.0; ; boundSeconds = Math.Min(boundSeconds * 2, 60))
@@ -53,7 +57,7 @@ public static class Program
                 {
                     var status = (int)response.StatusCode;
                     var text = await response.Content.ReadAsStringAsync();
-                    if (status == 202)
+                    if (status == 202 && IsResult(text, events.Count))
                     {
                         Console.WriteLine(text);
                         return true;
@@ -63,18 +67,44 @@ public static class Program
                         Console.Error.WriteLine($"dropped: {status} {text}");
                         return false;
                     }
-                    if (status != 401 && status != 408 && status != 429 && status < 500)
-                        throw new InvalidOperationException($"{status}: check INGEST_URL");
-                    if (status == 401) Console.Error.WriteLine("401: sending pauses for 5 minutes");
-                    retryAfter = status == 401 ? UnauthorizedPause : response.Headers.RetryAfter?.Delta ?? TimeSpan.Zero;
+                    Console.Error.WriteLine(status == 401 ? "401: sending pauses for 5 minutes" : $"retrying: {status}");
+                    retryAfter = status == 401 ? UnauthorizedPause : RetryAfter(response.Headers.RetryAfter);
                 }
             }
             catch (Exception error) when (error is HttpRequestException || error is TaskCanceledException)
             {
-                // no response: retry
+                Console.Error.WriteLine($"retrying: {error.Message}");
             }
             var backoff = TimeSpan.FromSeconds(Jitter.NextDouble() * boundSeconds);
             await Task.Delay(backoff > retryAfter ? backoff : retryAfter);
+        }
+    }
+
+    /// <summary>Seconds or a date, at most an hour; zero for anything else.</summary>
+    private static TimeSpan RetryAfter(RetryConditionHeaderValue value)
+    {
+        var wait = value?.Delta ?? value?.Date - DateTimeOffset.UtcNow ?? TimeSpan.Zero;
+        return wait < TimeSpan.Zero ? TimeSpan.Zero : wait > RetryAfterMax ? RetryAfterMax : wait;
+    }
+
+    /// <summary>Whether a response accounts for each event of a batch. That of a proxy does not.</summary>
+    private static bool IsResult(string text, int count)
+    {
+        try
+        {
+            using (var result = JsonDocument.Parse(text))
+            {
+                var root = result.RootElement;
+                var accepted = root.GetProperty("accepted").GetInt32();
+                var duplicates = root.GetProperty("duplicates").GetInt32();
+                var rejected = root.GetProperty("rejected").GetArrayLength();
+                return accepted >= 0 && duplicates >= 0 && accepted + duplicates + rejected == count;
+            }
+        }
+        catch (Exception error)
+            when (error is JsonException || error is KeyNotFoundException || error is InvalidOperationException || error is FormatException)
+        {
+            return false;
         }
     }
 

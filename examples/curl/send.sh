@@ -3,7 +3,8 @@
 #
 #   INGEST_URL=http://127.0.0.1:8787 INGEST_PROJECT_ID=demo INGEST_KEY=ik_… ./send.sh < batch.json
 #
-# curl retries 408, 429, 5xx and connection errors, not before Retry-After. Its backoff doubles without jitter.
+# curl follows no redirect unless it is asked to: the key stays with this host. The response must have the three members
+# of a result; adding them up needs a JSON parser, as the other examples have.
 set -eu
 : "${INGEST_URL:?}" "${INGEST_PROJECT_ID:?}" "${INGEST_KEY:?}"
 
@@ -15,17 +16,33 @@ cat > "$directory/batch.json"
 # not an argument, which other users of the machine could read
 printf 'header = "X-Ingestion-Key: %s"\n' "$INGEST_KEY" > "$directory/key"
 
+bound=1
 while :; do
-  status=$(curl --silent --show-error --config "$directory/key" \
-    --max-time 30 --retry 8 --retry-max-time 300 --retry-connrefused \
+  status=$(curl --silent --show-error --config "$directory/key" --max-time 30 \
     --header "X-Project-Id: $INGEST_PROJECT_ID" --header 'Content-Type: application/json' \
-    --data-binary "@$directory/batch.json" --output "$directory/response" --write-out '%{http_code}' \
+    --data-binary "@$directory/batch.json" --dump-header "$directory/headers" \
+    --output "$directory/response" --write-out '%{http_code}' \
     "$INGEST_URL/v1/events/batch") || status=000
   case $status in
-    202) cat "$directory/response" && echo && exit 0 ;;
-    400 | 413) echo "dropped: $status $(cat "$directory/response")" >&2 && exit 1 ;;
-    401) echo '401: sending pauses for 5 minutes' >&2 && sleep 300 ;;
-    000 | 408 | 429 | 5??) sleep 1 ;;
-    *) echo "$status: check INGEST_URL" >&2 && exit 1 ;;
+  202)
+    if grep -Eqx '\{"accepted":[0-9]+,"duplicates":[0-9]+,"rejected":\[.*\]\}' "$directory/response"; then
+      cat "$directory/response" && echo && exit 0
+    fi
+    ;;
+  400 | 413) echo "dropped: $status $(cat "$directory/response")" >&2 && exit 1 ;;
+  401)
+    echo '401: sending pauses for 5 minutes' >&2
+    sleep 300
+    bound=1
+    continue
+    ;;
   esac
+  echo "retrying: $status" >&2
+  # Retry-After in seconds, at most an hour, or a random time up to a bound that doubles from 1 s to 60 s
+  pause=$(awk -v bound="$bound" -v seed="$$$(date +%s)" '
+    tolower($1) == "retry-after:" { after = $2 + 0 }
+    END { srand(seed); pause = rand() * bound; if (after > pause) pause = after; if (pause > 3600) pause = 3600; print pause }
+  ' "$directory/headers") || pause=$bound
+  sleep "$pause"
+  bound=$((bound * 2 < 60 ? bound * 2 : 60))
 done

@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -21,9 +22,14 @@ const (
 	batchBytesMax     = 262_144
 	unauthorizedPause = 5 * time.Minute
 	backoffMax        = time.Minute
+	retryAfterMax     = time.Hour
 )
 
-var client = &http.Client{Timeout: 30 * time.Second}
+var client = &http.Client{
+	Timeout: 30 * time.Second,
+	// following a redirect would send the key to another host
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // post returns the status, Retry-After and body of the response.
 func post(body []byte) (int, time.Duration, []byte, error) {
@@ -40,8 +46,44 @@ func post(body []byte) (int, time.Duration, []byte, error) {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	retryAfter, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	return response.StatusCode, time.Duration(retryAfter) * time.Second, text, err
+	return response.StatusCode, parseRetryAfter(response.Header.Get("Retry-After")), text, err
+}
+
+// parseRetryAfter takes seconds or a date, at most an hour; 0 for anything else.
+func parseRetryAfter(value string) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
+		if seconds > uint64(retryAfterMax/time.Second) {
+			return retryAfterMax
+		}
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(value); err == nil {
+		wait = time.Until(at)
+	}
+	if wait < 0 {
+		return 0
+	}
+	if wait > retryAfterMax {
+		return retryAfterMax
+	}
+	return wait
+}
+
+// isResult returns whether a response accounts for each event of a batch. That of a proxy does not.
+func isResult(text []byte, count int) bool {
+	var result struct {
+		Accepted   *int               `json:"accepted"`
+		Duplicates *int               `json:"duplicates"`
+		Rejected   *[]json.RawMessage `json:"rejected"`
+	}
+	if json.Unmarshal(text, &result) != nil {
+		return false
+	}
+	if result.Accepted == nil || result.Duplicates == nil || result.Rejected == nil {
+		return false
+	}
+	accepted, duplicates := *result.Accepted, *result.Duplicates
+	return accepted >= 0 && duplicates >= 0 && accepted+duplicates+len(*result.Rejected) == count
 }
 
 // send sends a batch until it is stored or refused. Every retry has the same bytes.
@@ -50,7 +92,7 @@ func send(events [][]byte) bool {
 	for bound := time.Second; ; {
 		status, retryAfter, text, err := post(body)
 		switch {
-		case err == nil && status == http.StatusAccepted:
+		case err == nil && status == http.StatusAccepted && isResult(text, len(events)):
 			fmt.Println(string(text))
 			return true
 		case status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge:
@@ -59,7 +101,9 @@ func send(events [][]byte) bool {
 		case status == http.StatusUnauthorized:
 			log.Print("401: sending pauses for 5 minutes")
 			time.Sleep(unauthorizedPause)
-		case err != nil || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500:
+			bound = time.Second
+		default:
+			log.Printf("retrying: %d %.200s %v", status, text, err)
 			wait := time.Duration(rand.Int63n(int64(bound)))
 			if wait < retryAfter {
 				wait = retryAfter
@@ -68,8 +112,6 @@ func send(events [][]byte) bool {
 			if bound *= 2; bound > backoffMax {
 				bound = backoffMax
 			}
-		default:
-			log.Fatalf("%d: check INGEST_URL", status)
 		}
 	}
 }

@@ -56,6 +56,38 @@ for (const { name, command, probe, input } of programs) {
     t.equal(new Set(server.bodies.map(String)).size, 1)
   })
 
+  t.test(`${name} follows no redirect`, options, async (t) => {
+    const other = await startServer([])
+    t.teardown(() => other.close())
+    const redirect = (status: number) => (response: ServerResponse) =>
+      response.writeHead(status, { Location: `${other.env.INGEST_URL}/v1/events/batch` }).end()
+    const server = await startServer([redirect(302), redirect(307)])
+    t.teardown(() => server.close())
+    const child = start(server, t.testdir())
+    child.stdin.end(input)
+    const [[code], errors] = await Promise.all([once(child, 'exit'), text(child.stderr)])
+    t.equal(code, 0, errors)
+    t.equal(server.bodies.length, 3)
+    t.equal(other.bodies.length, 0, 'the other host gets no request, and no key')
+  })
+
+  t.test(`${name} believes a 202 only if it accounts for each event`, options, async (t) => {
+    const foreign = ['<html>welcome', '{"accepted":2}', '{"accepted":1,"duplicates":0,"rejected":[]}']
+    // without a JSON parser, the sum is not checked
+    if (name.startsWith('curl')) foreign.pop()
+    const server = await startServer(
+      foreign.map((body) => (response) => response.writeHead(202, { 'Content-Type': 'application/json' }).end(body)),
+    )
+    t.teardown(() => server.close())
+    const child = start(server, t.testdir())
+    child.stdin.end(input)
+    const [[code], output, errors] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)])
+    t.equal(code, 0, errors)
+    t.strictSame(JSON.parse(output), { accepted: 2, duplicates: 0, rejected: [] })
+    t.equal(server.bodies.length, foreign.length + 1)
+    t.equal(new Set(server.bodies.map(String)).size, 1)
+  })
+
   t.test(`${name} drops a batch that is refused`, options, async (t) => {
     const server = await startServer([(response) => response.writeHead(413).end()])
     t.teardown(() => server.close())

@@ -355,6 +355,19 @@ t.test('pauses grow, and are never shorter than Retry-After', async (t) => {
   t.strictSame(numbers(), [...Array(7).fill(upTo(100)), ...Array(2).fill(upTo(100, 100))])
 })
 
+t.test('a Retry-After of years pauses the sender for an hour', async (t) => {
+  const { sendAll, flush, pauses } = await open(
+    t,
+    {},
+    answer(429, { 'Retry-After': '99999999999' }),
+    answer(503, { 'Retry-After': 'Wed, 21 Nov 2057 00:00:40 GMT' }),
+    accept,
+  )
+  await sendAll([1])
+  await flush()
+  t.strictSame(await pauses(), [3600.5, 3601])
+})
+
 const passing: [string, Step][] = [
   ['500', answer(500, {}, '<html>')],
   ['502 of a proxy', answer(502)],
@@ -367,6 +380,7 @@ const passing: [string, Step][] = [
   ['a 202 of fewer events', json({ accepted: 1, duplicates: 0, rejected: [] })],
   ['a 202 of other events', json({ accepted: 99, duplicates: 0, rejected: [{ index: 100, issues: [] }] })],
   ['a 202 of half an event', json({ accepted: 99, duplicates: 0, rejected: [{ index: 0.5, issues: [] }] })],
+  ['a 202 of a negative count', json({ accepted: 101, duplicates: -1, rejected: [] })],
   ['a reset', cut],
   ['half an answer', cutAfter('{"acc')],
 ]
