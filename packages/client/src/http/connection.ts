@@ -182,12 +182,6 @@ function startWatchdog(timeoutMs: number, signal: AbortSignal | undefined): Watc
   let startedAt = performance.now()
   let timer = setTimeout(expire, timeoutMs)
   signal?.addEventListener('abort', abort)
-
-  function pause(): void {
-    clearTimeout(timer)
-    leftMs -= performance.now() - startedAt
-  }
-
   return {
     signal: controller.signal,
     resume() {
@@ -195,7 +189,10 @@ function startWatchdog(timeoutMs: number, signal: AbortSignal | undefined): Watc
       startedAt = performance.now()
       timer = setTimeout(expire, leftMs)
     },
-    pause,
+    pause() {
+      clearTimeout(timer)
+      leftMs -= performance.now() - startedAt
+    },
     restart() {
       leftMs = timeoutMs
     },

@@ -30,8 +30,8 @@ const nextByStatus: Readonly<Record<FinalStatus, Next>> = {
 /**
  * The rules for clients, by HTTP status alone, as a gateway may send any `code`. 202 settles the batch, 400 and 413 drop
  * it, 401 and 403 pause the sender for five minutes. Anything else is retried: 429, 5xx, no response, and statuses outside
- * of the contract, such as the 404 of a wrong url, a redirect or the page of a proxy, which operators can repair. Only a closed client, which
- * cannot send any more, ends the sender.
+ * of the contract, such as the 404 of a wrong url, a redirect or the page of a proxy, which operators can repair. Only a
+ * closed client, which cannot send any more, ends the sender.
  */
 export function decideNext(outcome: Outcome): Next {
   if ('result' in outcome) return { action: 'settle', result: outcome.result }

@@ -25,6 +25,8 @@ export interface SegmentContent {
   segment: number
   /** Undefined if the first line is damaged or truncated. */
   header: { id: string; projectId: string } | undefined
+  /** Whether an empty line follows the header, as written: without empty lines, offsets are too small. */
+  hasEmptyLines: boolean
   events: SpooledEvent[]
   /** The ends of damaged events. */
   damaged: number[]
@@ -119,7 +121,7 @@ const eventPattern = /^[0-9a-f]{8} +\{/
 const truncatedPattern = /^([^\0]{0,8}|[0-9a-f]{8} [^\0]*)$/
 
 function parseSegment(bytes: Buffer, segment: number): SegmentContent {
-  const content: SegmentContent = { segment, header: undefined, events: [], damaged: [] }
+  const content: SegmentContent = { segment, header: undefined, hasEmptyLines: false, events: [], damaged: [] }
   let isAfterDamage = false
   let isDamaged = false
   for (const { start, end, isTerminated } of splitLines(bytes)) {
@@ -128,8 +130,10 @@ function parseSegment(bytes: Buffer, segment: number): SegmentContent {
     const isFirst = start === 0
     if (text) {
       const header = isFirst ? parseHeader(text) : undefined
-      if (header) content.header = header
-      else content.events.push({ bytes: text, spooledTo: { segment, offset: end + 1 } })
+      if (header) {
+        content.header = header
+        content.hasEmptyLines = isLineEnd(bytes[end + 1])
+      } else content.events.push({ bytes: text, spooledTo: { segment, offset: end + 1 } })
       isAfterDamage = false
     } else if (line.length === 0) isAfterDamage = isFirst
     else if (isTerminated || !truncatedPattern.test(line.toString('latin1'))) {
@@ -156,11 +160,15 @@ interface Line {
 function* splitLines(bytes: Buffer): Generator<Line> {
   let start = 0
   for (let end = 0; end < bytes.length; end++) {
-    if (bytes[end] !== lineFeed && bytes[end] !== carriageReturn) continue
+    if (!isLineEnd(bytes[end])) continue
     yield { start, end, isTerminated: true }
     start = end + 1
   }
   if (start < bytes.length) yield { start, end: bytes.length, isTerminated: false }
+}
+
+function isLineEnd(byte: number | undefined): boolean {
+  return byte === lineFeed || byte === carriageReturn
 }
 
 function parseHeader(text: Buffer): SegmentContent['header'] {

@@ -284,12 +284,10 @@ function takeUnsettled(directory: string, found: readonly SegmentContent[], know
  * Whether a position is the end of an event of this segment. A position of another spool, one ahead of the data, or one
  * from before another program converted the line ends would delete events that were never stored.
  */
-function isEventEnd({ segment, header, events }: SegmentContent, { id, ...position }: SettledPosition): boolean {
-  if (segment !== position.segment || header?.id !== id) return false
+function isEventEnd({ segment, header, hasEmptyLines, events }: SegmentContent, known: SettledPosition): boolean {
+  if (segment !== known.segment || header?.id !== known.id || !hasEmptyLines) return false
   // after one or both of the line feeds
-  return events.some(
-    ({ spooledTo }) => spooledTo && (position.offset === spooledTo.offset || position.offset === spooledTo.offset + 1),
-  )
+  return events.some(({ spooledTo }) => spooledTo?.offset === known.offset || spooledTo?.offset === known.offset - 1)
 }
 
 /** Keeps a segment under another name; its own name is deleted when its intact events are settled. */
