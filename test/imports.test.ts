@@ -192,7 +192,11 @@ t.test('within a package, arrows point down', async (t) => {
 })
 
 /** What the tests of several packages need. */
-const sharedByTests = ['packages/postgres/test/database.ts', 'packages/server/test/certificates.ts']
+const sharedByTests = [
+  'packages/postgres/test/database.ts',
+  'packages/server/test/certificates.ts',
+  'scripts/compile-tests.js',
+]
 
 t.test('packages import each other by name only, but for what their tests share', async (t) => {
   const across = imports.filter((each) => {

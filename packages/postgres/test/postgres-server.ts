@@ -132,7 +132,7 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-function childrenOf(parent: number): number[] {
+export function childrenOf(parent: number): number[] {
   if (process.platform === 'linux') {
     return readdirSync('/proc')
       .filter((name) => /^\d+$/.test(name) && parentOf(name) === parent)
@@ -163,7 +163,7 @@ function isRunning(pid: number): boolean {
   }
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
@@ -262,7 +262,7 @@ async function runAsUser(command: string, args: string[]): Promise<void> {
 }
 
 /** As root, the user that runs the server. */
-function serverUser(): User | undefined {
+export function serverUser(): User | undefined {
   if (process.getuid?.() !== 0) return undefined
   for (const name of ['postgres', 'nobody']) {
     try {
@@ -277,7 +277,7 @@ function serverUser(): User | undefined {
   return undefined
 }
 
-function takeOver(path: string): void {
+export function takeOver(path: string): void {
   const user = serverUser()
   if (user) execFileSync('chown', ['-R', `${user.uid}:${user.gid}`, path])
 }

@@ -32,7 +32,6 @@ const values: Record<string, unknown[]> = {
   projects: [],
   'project-id': [project],
   'project-state': [project],
-  known: [project, byteaArray(Array.from({ length: 10 }, (_, i) => eventKey(`e-${i}`)))],
   find: [project, eventKey('e-7')],
   'batches-from': [project, 3, 4, false],
   'batches-of': [project, byteaArray([eventKey('e-1'), eventKey('none')])],

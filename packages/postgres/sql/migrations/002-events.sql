@@ -209,3 +209,18 @@ BEGIN
     SELECT array_agg(coalesce(d.events, 0) ORDER BY b.no)
     FROM generate_subscripts(bodies, 1) AS b(no) LEFT JOIN different d ON d.batch_no = b.no - 1);
 END $$;
+
+-- The numbers (from 0) of the keys that are stored. Their events are acknowledged as duplicates.
+CREATE FUNCTION ingest.known_1(project int, keys bytea[]) RETURNS SETOF int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN QUERY
+    SELECT e.no::int - 1
+    FROM unnest(keys) WITH ORDINALITY AS e(key, no),
+      LATERAL (SELECT FROM ingest.event_keys k WHERE k.project = project AND k.key = e.key LIMIT 1) k;
+  IF FOUND THEN
+    PERFORM ingest.require_durability_1();
+    PERFORM ingest.await_standby_1();
+  END IF;
+END $$;

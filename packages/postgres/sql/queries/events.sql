@@ -2,9 +2,7 @@
 SELECT fresh, conflicts, frozen FROM ingest.append_1($1::int, $2::bigint, $3::boolean, $4, $5, $6, $7, $8, $9, $10, $11)
 
 -- name: known
-SELECT e.no::int - 1 AS index
-FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no),
-  LATERAL (SELECT FROM ingest.event_keys k WHERE k.project = $1::int AND k.key = e.key LIMIT 1) k
+SELECT k.index FROM ingest.known_1($1::int, $2) AS k(index)
 
 -- name: find
 SELECT b.seq, b.id::text, b.received_at, k.idx, b.body

@@ -1,12 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg, { type PoolClient, type PoolConfig } from 'pg'
 import { createCurrentHost } from './current-host.ts'
-import { parseUrl } from './hosts.ts'
+import { type Host, parseUrl } from './hosts.ts'
 
 /** Connections to the host that accepts writes. */
 export interface Connections {
   /** A connection, which must be released; a new one within {@link connectTimeoutMs}. */
   connect(): Promise<PoolClient>
+  /**
+   * Call this before the result of a statement is used.
+   *
+   * @throws an error with the SQLSTATE of an unknown outcome if the commit did not wait for the synchronous standby, or
+   *   the connection leads to a former primary
+   */
+  checkOutcome(client: PoolClient): void
   size(): { connections: number; idle: number }
   /** Closes all connections; those in use within {@link closeTimeoutMs}. */
   close(): Promise<void>
@@ -14,8 +21,12 @@ export interface Connections {
 
 export const connectTimeoutMs = 2000
 const closeTimeoutMs = 2000
+/** How long a former primary that keeps running gets writes after a promotion, and up to {@link connectTimeoutMs}. */
+const visitMs = 2000
 /** `int8`: those that are read are below 2^53. */
 const int8 = 20
+/** `warning`: PostgreSQL ends a cancelled wait for the standby with one, in a commit, where it raises no other. */
+const warning = '01000'
 
 /** Opens a pool, which connects on demand. */
 export function openConnections(
@@ -23,11 +34,15 @@ export function openConnections(
   { connectionsMax, statementTimeoutMs }: { connectionsMax: number; statementTimeoutMs: number },
 ): Connections {
   const { config, hosts } = typeof target === 'string' ? parseUrl(target) : { config: target, hosts: [] }
-  const current = createCurrentHost(hosts)
+  const current = createCurrentHost(hosts, closeFormer)
   // PgBouncer refuses startup parameters that it does not know
   let mayStartWithTimeouts = true
   let visited: Promise<void> | undefined
+  let visitTimer: NodeJS.Timeout | undefined
+  let isClosed = false
   const clients = new Set<pg.Client>()
+  /** Those whose last commit had a warning. */
+  const warned = new WeakSet<pg.Client>()
   const pool = new pg.Pool({
     application_name: 'ingest',
     ...config,
@@ -35,17 +50,11 @@ export function openConnections(
     connectionTimeoutMillis: connectTimeoutMs,
     query_timeout: statementTimeoutMs + connectTimeoutMs,
     keepAlive: true,
-    Client: function createClient(settings: PoolConfig) {
+    Client: function createPooled(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
       // the pool hides the password from copies of its settings
       const { password } = settings
-      const client = new pg.Client({ ...settings, password, ...timeouts, ...current.get() } as PoolConfig)
-      clients.add(client)
-      client.on('end', () => clients.delete(client))
-      // an error while connecting, such as a missing password, leaves the socket open
-      client.connection.on('error', () => client.connection.stream.destroy())
-      // the statement that is running reports the error
-      return client.on('error', () => {})
+      return createClient({ ...settings, password, ...timeouts, ...current.get() } as PoolConfig)
     } as unknown as typeof pg.Client,
     types: { getTypeParser },
     onConnect: current.check,
@@ -53,20 +62,52 @@ export function openConnections(
   // idle connections end when the database restarts
   pool.on('error', () => {})
 
-  /** Connects to each host once, so that a former primary is known from the start. */
+  function createClient(settings: PoolConfig): pg.Client {
+    const client = new pg.Client(settings)
+    clients.add(client)
+    client.on('end', () => clients.delete(client))
+    // an error while connecting, such as a missing password, leaves the socket open
+    client.connection.on('error', () => client.connection.stream.destroy())
+    // warnings of the statement itself, such as those before a wraparound of transaction ids, come before its end
+    client.connection.on('commandComplete', () => warned.delete(client))
+    client.on('notice', ({ code }) => {
+      if (code === warning) warned.add(client)
+    })
+    // the statement that is running reports the error
+    return client.on('error', () => {})
+  }
+
+  function closeFormer(): void {
+    for (const client of clients) if (current.isFormer(client)) client.connection.stream.destroy()
+  }
+
+  /**
+   * Connects to each host, to learn of a promotion. A single host is a proxy or a virtual address as well: a new
+   * connection leads to the new primary while those of the pool stay on the former one.
+   */
   async function visitHosts(): Promise<void> {
     const timeouts = { connectionTimeoutMillis: connectTimeoutMs, query_timeout: connectTimeoutMs }
-    const visits = hosts.map(async (host) => {
-      const client = new pg.Client({ ...config, ...timeouts, ...host }).on('error', () => {})
+    const visits = (hosts.length > 0 ? hosts : [undefined]).map(async (host?: Host) => {
+      const client = createClient({ ...config, ...timeouts, ...host })
       await client.connect()
       await current.check(client).finally(() => client.end())
     })
     await Promise.allSettled(visits)
+    scheduleVisit()
+  }
+
+  function scheduleVisit(): void {
+    if (!isClosed) visitTimer = setTimeout(visitHosts, visitMs).unref()
+  }
+
+  /** Of several hosts, a former primary is known from the start. */
+  async function firstVisit(): Promise<void> {
+    return hosts.length > 1 ? visitHosts() : scheduleVisit()
   }
 
   return {
     async connect() {
-      if (hosts.length > 1) visited ??= visitHosts()
+      visited ??= firstVisit()
       await visited
       const tried = current.get()
       try {
@@ -81,9 +122,16 @@ export function openConnections(
       }
     },
 
+    checkOutcome(client) {
+      if (current.isFormer(client)) throw unknownOutcome('another server was promoted')
+      if (warned.has(client)) throw unknownOutcome('the wait for the synchronous standby was cancelled')
+    },
+
     size: () => ({ connections: pool.totalCount, idle: pool.idleCount }),
 
     async close() {
+      isClosed = true
+      clearTimeout(visitTimer)
       await Promise.race([pool.end(), sleep(closeTimeoutMs, undefined, { ref: false })])
       // a database that does not respond must not keep the process from ending
       for (const client of clients) client.connection.stream.destroy()
@@ -93,4 +141,9 @@ export function openConnections(
 
 function getTypeParser(oid: number, format?: 'text' | 'binary') {
   return oid === int8 ? Number : pg.types.getTypeParser(oid, format as 'text')
+}
+
+/** `statement_completion_unknown`. */
+function unknownOutcome(message: string): Error {
+  return Object.assign(new Error(message), { code: '40003' })
 }

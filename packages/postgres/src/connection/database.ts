@@ -43,7 +43,7 @@ const retryDelayMsMax = 500
 
 /** Opens a pool of connections; connects with the first statement. */
 export function openDatabase(target: string | PoolConfig, options: DatabaseOptions): Database {
-  const { connect, size, close } = openConnections(target, options)
+  const { connect, checkOutcome, size, close } = openConnections(target, options)
   const slots = createSlots(options.connectionsMax)
 
   async function attempt<Row>(text: string, values: readonly unknown[], deadline: number): Promise<Row[]> {
@@ -51,7 +51,10 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     let failure: Error | undefined
     try {
       const timeLeftMs = Math.max(1, Math.ceil(deadline - performance.now()))
-      return (await client.query({ text, values: values as unknown[], query_timeout: timeLeftMs } as QueryConfig)).rows
+      const query = { text, values: values as unknown[], query_timeout: timeLeftMs } as QueryConfig
+      const { rows } = await client.query(query)
+      checkOutcome(client)
+      return rows
     } catch (error) {
       // only an error of PostgreSQL itself leaves the connection usable
       if (kindOf(error) === 'lost') failure = error as Error

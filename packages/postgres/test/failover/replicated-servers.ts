@@ -9,8 +9,8 @@ export interface ReplicatedServers {
   standby: PostgresServer
   /** Names both. */
   url: string
-  /** Of one of them. */
-  urlOf(server: PostgresServer): string
+  /** Of one of them, or of a proxy. */
+  urlOf(server: { port: number }): string
   /** Start one again that was stopped or killed. */
   startPrimary(): Promise<PostgresServer>
   startStandby(): Promise<PostgresServer>
