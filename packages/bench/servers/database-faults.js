@@ -1,0 +1,35 @@
+import pg from 'pg'
+import { answerCalls } from '../src/answer-calls.js'
+
+// Ends connections of servers and commands to their database, as an administrator or a failing network does.
+
+/** @type {pg.Client} */
+let client
+
+answerCalls({
+  /** @param {{ url: string }} options */
+  async start({ url }) {
+    client = new pg.Client({ connectionString: url })
+    await client.connect()
+    return null
+  },
+
+  /** @returns {Promise<number[]>} the process ids of the other connections to the database */
+  async backends() {
+    const { rows } = await client.query(
+      'SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY pid',
+    )
+    return rows.map(({ pid }) => pid)
+  },
+
+  /** @param {{ pids: number[] }} options */
+  async terminate({ pids }) {
+    await client.query('SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) AS pid', [pids])
+    return null
+  },
+
+  async stop() {
+    await client.end()
+    return null
+  },
+})

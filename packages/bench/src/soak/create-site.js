@@ -1,0 +1,87 @@
+import { execFileSync } from 'node:child_process'
+import { join } from 'node:path'
+import { openLedger } from './ledger.js'
+import { createProcesses } from './processes.js'
+import { createServerSlot } from './servers.js'
+import { mountSmallDisk } from './small-disk.js'
+
+/** @typedef {import('./site.js').Site} Site */
+
+const serverNames = ['a', 'b']
+const diskBytesMax = 3e9
+
+/**
+ * Finds out what the machine has, and creates what the actors share. Nothing runs yet.
+ *
+ * @param {import('./run.js').Run} run
+ * @param {{ hours: number, databaseUrl: string | undefined }} options
+ * @returns {{ site: Site, skipped: string[], ledgerPath: string, release: () => void }} `release` kills what still runs;
+ *   it is also called at the end of this process
+ */
+export function createSite(run, { hours, databaseUrl }) {
+  const { directory } = run
+  /** @type {string[]} */
+  const skipped = []
+  const disk = databaseUrl === undefined ? trySmallDisk(directory, skipped) : undefined
+  const store = databaseUrl ?? join(disk?.directory ?? directory, 'store')
+  const processes = createProcesses(run, store)
+  const ledgerPath = join(directory, 'ledger.ndjson')
+  const ledger = openLedger({ seed: run.seed, path: ledgerPath })
+  const canSlow = hasStrace(skipped)
+  if (databaseUrl !== undefined) skipped.push('backup, verify, the search for erased bytes: of a directory only')
+  const suffix = Date.now().toString(36)
+  const projects = { erased: `erased-${suffix}`, plain: `plain-${suffix}`, aged: `aged-${suffix}` }
+  const olderThanMs = Math.max(10, Math.round(hours * 360)) * 1000
+  const rules = ['--retain', `${projects.aged}=${olderThanMs / 1000}s`]
+  const args = ['--rate-limit', 'off', '--log-format', 'json', '--log-level', 'warn']
+  const serve = { args: [...args, ...rules], note: ledger.note }
+  /** @type {Site} */
+  const site = {
+    run,
+    ledger,
+    processes,
+    servers: serverNames.map((name) => createServerSlot(run, processes, { name, ...serve })),
+    store,
+    isPostgres: databaseUrl !== undefined,
+    canSlow,
+    disk,
+    projects,
+    keys: new Map(),
+    retention: { olderThanMs, isErasedBefore: -Infinity },
+    isFull: false,
+    lastPlayer: 0,
+    maps: [],
+  }
+  let isReleased = false
+  // also at the end of the process, in whatever way it comes
+  function release() {
+    if (isReleased) return
+    isReleased = true
+    processes.killAll()
+    disk?.unmount()
+  }
+  process.once('exit', release)
+  return { site, skipped, ledgerPath, release }
+}
+
+/** @param {string} directory @param {string[]} skipped */
+function trySmallDisk(directory, skipped) {
+  try {
+    return mountSmallDisk(directory, diskBytesMax)
+  } catch (error) {
+    const reason = (error instanceof Error ? error.message : `${error}`).trim().split('\n').at(-1)
+    skipped.push(`the full disk, which needs root and loop devices: ${reason}`)
+    return undefined
+  }
+}
+
+/** @param {string[]} skipped */
+function hasStrace(skipped) {
+  try {
+    execFileSync('strace', ['-f', '-o', '/dev/null', '-e', 'inject=mmap:delay_exit=1', 'true'], { stdio: 'ignore' })
+    return true
+  } catch {
+    skipped.push('slowed openings, which need strace')
+    return false
+  }
+}

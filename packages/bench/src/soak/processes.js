@@ -1,0 +1,131 @@
+import { spawn } from 'node:child_process'
+import { createWriteStream } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+/**
+ * Starts the built command in process groups of their own, and says of each how it ended.
+ *
+ * @typedef {object} Processes
+ * @property {(args: readonly string[], options?: StartOptions) => Started} start
+ * @property {() => void} killAll at once, also what is stopped
+ */
+
+/**
+ * @typedef {object} StartOptions
+ * @property {number} [slowMicroseconds] delays each mmap, so that an opening of a store takes longer
+ * @property {Record<string, string>} [env]
+ * @property {(line: string) => void} [onLine] receives stdout line by line, which is collected otherwise
+ */
+
+/**
+ * @typedef {object} Started
+ * @property {string} name
+ * @property {number} pid
+ * @property {NodeJS.Signals[]} signals that were sent to it
+ * @property {(signal: NodeJS.Signals) => void} signal
+ * @property {Promise<Ended>} exited
+ * @property {string} logPath of stderr
+ */
+
+/** @typedef {{ code: number | null, signal: NodeJS.Signals | null, stdout: string, stderr: string }} Ended */
+
+const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
+const outputBytesMax = 1_000_000
+const stderrBytesMax = 4000
+
+/**
+ * @param {import('./run.js').Run} run
+ * @param {string} store of all commands, unless their arguments name another
+ * @returns {Processes}
+ */
+export function createProcesses(run, store) {
+  /** @type {Set<Started>} */
+  const live = new Set()
+  let lastNumber = 0
+
+  /** @type {Processes['start']} */
+  function start(args, { slowMicroseconds, env, onLine } = {}) {
+    const name = args[0] === 'keys' || args[0] === 'maps' ? `${args[0]} ${args[1]}` : `${args[0]}`
+    const slow = slowMicroseconds === undefined ? [] : slowOpening(slowMicroseconds)
+    const [file = '', ...rest] = [...slow, process.execPath, command, ...args]
+    const child = spawn(file, rest, {
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...ownEnvironment(), INGEST_STORE: store, ...env },
+    })
+    const logPath = join(run.directory, 'logs', `${++lastNumber}-${name.replace(' ', '-')}.log`)
+    const log = createWriteStream(logPath)
+    log.write(`${new Date().toISOString()} ${file} ${rest.join(' ')}\n`)
+    let stdout = ''
+    let stderr = ''
+    if (onLine) createInterface({ input: child.stdout }).on('line', onLine)
+    else {
+      child.stdout.on('data', (text) => {
+        if (stdout.length < outputBytesMax) stdout += text
+      })
+    }
+    child.stderr.on('data', (text) => {
+      log.write(text)
+      stderr = (stderr + text).slice(-stderrBytesMax)
+    })
+    /** @type {Started} */
+    const started = {
+      name,
+      pid: child.pid ?? -1,
+      signals: [],
+      signal(signal) {
+        if (!live.has(started)) return
+        started.signals.push(signal)
+        run.count('signals', `${signal} ${name}`)
+        signalGroup(started.pid, signal)
+      },
+      exited: new Promise((resolve) => {
+        child.once('error', (error) => {
+          live.delete(started)
+          resolve({ code: 127, signal: null, stdout, stderr: error.message })
+        })
+        child.once('close', (code, signal) => {
+          live.delete(started)
+          log.end(`${new Date().toISOString()} ended with ${signal ?? code}\n`)
+          resolve({ code, signal, stdout, stderr })
+        })
+      }),
+      logPath,
+    }
+    live.add(started)
+    return started
+  }
+
+  return {
+    start,
+    killAll() {
+      for (const { pid, signals } of live) {
+        signals.push('SIGKILL')
+        signalGroup(pid, 'SIGKILL')
+      }
+    },
+  }
+}
+
+/** @param {number} pid @param {NodeJS.Signals} signal */
+function signalGroup(pid, signal) {
+  try {
+    process.kill(-pid, signal)
+  } catch (error) {
+    // it has ended meanwhile
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'ESRCH') throw error
+  }
+}
+
+/** LMDB maps its file in the middle of an opening. @param {number} microseconds */
+function slowOpening(microseconds) {
+  const inject = `inject=mmap:delay_exit=${microseconds}`
+  return ['strace', '-f', '-o', '/dev/null', '-e', 'trace=mmap', '-e', inject]
+}
+
+/** Without the settings of the user, and without what a test runner adds. */
+function ownEnvironment() {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(INGEST_|NODE_)/.test(name)))
+}

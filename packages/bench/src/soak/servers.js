@@ -1,0 +1,114 @@
+/**
+ * One of the servers on the store: a name under which one process runs after the other.
+ *
+ * @typedef {object} ServerSlot
+ * @property {string} name
+ * @property {Incarnation | undefined} current undefined while it is down
+ * @property {() => Promise<void>} start resolves when it listens, or when it cannot be started
+ * @property {(signal: NodeJS.Signals) => void} signal
+ * @property {(signal: 'SIGKILL' | 'SIGTERM') => Promise<void>} stop resolves when the process has ended
+ */
+
+/**
+ * @typedef {object} Incarnation
+ * @property {string} id of the slot, with the process id
+ * @property {number} port
+ * @property {boolean} isEnding whether it was signalled to end: only then may its connections break
+ */
+
+const startMsMax = 90_000
+const retryMs = 500
+const logLevelFatal = 60
+
+/**
+ * @param {import('./run.js').Run} run
+ * @param {import('./processes.js').Processes} processes
+ * @param {{ name: string, args: readonly string[], note: (record: object) => void }} options
+ * @returns {ServerSlot}
+ */
+export function createServerSlot(run, processes, { name, args, note }) {
+  /** @type {import('./processes.js').Started | undefined} */
+  let started
+  /** @type {ServerSlot} */
+  const slot = {
+    name,
+    current: undefined,
+
+    async start() {
+      const latest = Date.now() + startMsMax
+      for (;;) {
+        const ended = await startOnce(latest)
+        if (!ended) return
+        // 6 is temporary: the disk is full, or a stopped process holds a lock
+        if (ended.code !== 6 || Date.now() > latest) {
+          run.violate('a server starts', { server: name, ...ended, log: started?.logPath })
+          return
+        }
+        run.count('starts that failed', ended.stderr.trim().slice(0, 100))
+        await new Promise((resolve) => setTimeout(resolve, retryMs))
+      }
+    },
+
+    signal(signal) {
+      if (!started || !slot.current) return
+      if (signal === 'SIGKILL' || signal === 'SIGTERM') slot.current.isEnding = true
+      note({ process: slot.current.id, signal })
+      started.signal(signal)
+    },
+
+    async stop(signal) {
+      const ending = started
+      slot.signal(signal)
+      await ending?.exited
+    },
+  }
+
+  /** Resolves to how it ended if it did not come to listen. @param {number} latest */
+  async function startOnce(latest) {
+    /** @type {(line: string) => void} */
+    let onLine = () => {}
+    const firstLine = new Promise((resolve) => {
+      onLine = resolve
+    })
+    const startedAt = Date.now()
+    run.count('openings', 'serve')
+    const server = processes.start(['serve', '--port', '0', '--json', ...args], { onLine })
+    started = server
+    const timer = setTimeout(() => {
+      run.violate('a server starts in time', { server: name, log: server.logPath })
+      server.signal('SIGKILL')
+    }, latest - Date.now())
+    const line = await Promise.race([firstLine, server.exited.then(() => undefined)])
+    clearTimeout(timer)
+    const { ok, port } = line === undefined ? { ok: false, port: 0 } : JSON.parse(line)
+    if (!ok) return server.exited
+    run.keepMax('start of a server, ms', Date.now() - startedAt)
+    /** @type {Incarnation} */
+    const incarnation = {
+      id: `${name}:${server.pid}`,
+      port,
+      isEnding: false,
+    }
+    slot.current = incarnation
+    note({ process: incarnation.id, event: 'listens' })
+    void server.exited.then((ended) => {
+      if (slot.current === incarnation) slot.current = undefined
+      note({ process: incarnation.id, event: 'ended', code: ended.code, signal: ended.signal })
+      judgeEnd(incarnation, server, ended)
+    })
+    return undefined
+  }
+
+  /** @param {Incarnation} incarnation @param {import('./processes.js').Started} server @param {import('./processes.js').Ended} ended */
+  function judgeEnd({ id }, { signals, logPath }, { code, signal, stderr }) {
+    const details = { server: id, code, signal, sent: signals, log: logPath, stderr }
+    const isEnding = signals.some((sent) => sent === 'SIGKILL' || sent === 'SIGTERM')
+    if (!isEnding) run.violate('a server ends only when it is signalled', details)
+    else if (signal !== null && !signals.includes(signal)) run.violate('no signal but those that were sent', details)
+    else if (signal === null && code !== 0) run.violate('SIGTERM drains a server, which ends with 0', details)
+    const fatal = stderr.split('\n').find((line) => Number(/"level":(\d+)/.exec(line)?.[1]) >= logLevelFatal)
+    if (fatal !== undefined) run.violate('a server logs nothing fatal', { ...details, fatal })
+  }
+
+  return slot
+}
