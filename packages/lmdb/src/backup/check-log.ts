@@ -159,11 +159,21 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     // a damaged record may be of any project
     if (isDamaged) return
     for (const [project, { projectId, totals }] of projects) {
+      if (!isExpiryIntact(project)) problem('The end of the expired events of a project is damaged.', projectId)
       const stored = eventLog.totals(project)
       for (const name of ['events', 'batches', 'bytes'] as const) {
         if (stored[name] === totals[name] || (name === 'bytes' && isErasing)) continue
         problem(`The totals of a project say ${stored[name]} ${name}, and the log has ${totals[name]}.`, projectId)
       }
+    }
+  }
+
+  function isExpiryIntact(project: number): boolean {
+    try {
+      return eventLog.expiredBefore(project) >= 0
+    } catch (error) {
+      if (error instanceof IngestError && error.code === 'store-damaged') return false
+      throw error
     }
   }
 

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib'
 import { IngestError, type Totals } from '@ingest/core'
 import type { Rows, Table } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
@@ -12,7 +13,7 @@ export interface EventLogTables {
   freezes: Table
   /** project → its totals */
   totals: Table
-  /** project → its first record that an expiry has not erased */
+  /** project → its first record that an expiry has not erased, and a CRC32 of both: readers begin there */
   expiries: Table
   /**
    * What a purge has left to do: a count of erasures, and the records in leaf pages that an erasure has rewritten, by
@@ -90,8 +91,14 @@ export interface EventLog {
    */
   events(project: number, record: { sequence: number; ordinal?: number }): LoggedEvent[]
   frozenAt(project: number, buildId: string): number | undefined
-  /** All events of the project in records before this one were erased. */
+  /**
+   * All events of the project in records before this one were erased.
+   *
+   * @throws {IngestError} `store-damaged`
+   */
   expiredBefore(project: number): number
+  /** Only inside a write transaction. */
+  putExpiredBefore(project: number, sequence: number): void
   totals(project: number): Totals
   /** Only inside a write transaction. */
   putTotals(project: number, totals: Totals): void
@@ -176,7 +183,15 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
 
     frozenAt: (project, buildId) => readFrozenAt(freezes, project, buildId),
 
-    expiredBefore: (project) => expiries.getBinary(projectKey(project))?.readDoubleLE() ?? 0,
+    expiredBefore(project) {
+      const value = expiries.getBinary(projectKey(project))
+      if (!value) return 0
+      const sequence = value.length === expiryBytes ? value.readDoubleLE() : 0
+      if (encodeExpiry(project, sequence).equals(value)) return sequence
+      throw new IngestError('store-damaged', `The end of the expired events of a project is damaged: ${remedy}`)
+    },
+
+    putExpiredBefore: (project, sequence) => void expiries.put(projectKey(project), encodeExpiry(project, sequence)),
 
     totals: readTotals,
 
@@ -188,6 +203,15 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
       totals.put(projectKey(project), value)
     },
   }
+}
+
+const expiryBytes = 12
+
+function encodeExpiry(project: number, sequence: number): Buffer {
+  const value = Buffer.alloc(expiryBytes)
+  value.writeDoubleLE(sequence)
+  value.writeUInt32LE(crc32(value.subarray(0, 8), crc32(projectKey(project))), 8)
+  return value
 }
 
 /** After the sequence number of each record. */

@@ -1,6 +1,6 @@
 import type { ExpiryStep } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
-import { projectKey, sequenceKey } from '../environment/row-keys.ts'
+import { sequenceKey } from '../environment/row-keys.ts'
 import { checkListed, type EventLog, type EventLogTables } from '../log/event-log.ts'
 import { eraseFromRecord, inlineBytesMax, readHeader } from '../log/record.ts'
 import type { Appender } from './append-batch.ts'
@@ -51,7 +51,7 @@ export function createErasures(
   appender: Appender,
   lastPage: () => number,
 ): (step: ErasureStep) => ErasureResult {
-  const { log, expiries, unpurged, scratch } = tables
+  const { log, unpurged, scratch } = tables
 
   /** `record` of a project's list, or found by an id in it. */
   function eraseIn(
@@ -100,7 +100,7 @@ export function createErasures(
       bytesLeft -= recordBytes
       next = record.sequence + 1
     }
-    if (next > first) putExpired(expiries, project, next)
+    if (next > first) eventLog.putExpiredBefore(project, next)
     if (step.events > 0) countErasure(unpurged)
     const [left] = eventLog.records(project, next, 1)
     return { ...step, isDone: left === undefined || !isOld(left.sequence) }
@@ -156,10 +156,6 @@ export function readErasures(unpurged: Table): number {
 function countErasure(unpurged: Table): void {
   // continues from the clock, as a count that starts at 0 again could equal an earlier one
   unpurged.put(countKey, double(Math.max(Date.now(), readErasures(unpurged) + 1)))
-}
-
-function putExpired(expiries: Table, project: number, next: number): void {
-  expiries.put(projectKey(project), double(next))
 }
 
 function double(value: number): Buffer {

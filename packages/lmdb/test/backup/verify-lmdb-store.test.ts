@@ -50,6 +50,11 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
     (directory) => changeRows(directory, 'totals', (rows) => void rows.put(projectKey(1), Buffer.alloc(24))),
     { part: 'counters', projectId, message: /say 0 events, and the log has 80/ },
   ],
+  'an end of expired events that is damaged': [
+    (directory) =>
+      changeRows(directory, 'expiries', (rows) => void rows.put(projectKey(1), Buffer.from('0000000000c04240', 'hex'))),
+    { part: 'counters', projectId, message: /expired events/ },
+  ],
   'a build that is not frozen': [
     (directory) => changeRows(directory, 'freezes', (rows) => void rows.remove(projectKey(1, Buffer.from('b2')))),
     { part: 'freezes', record: 2, projectId },

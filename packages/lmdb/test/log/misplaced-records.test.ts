@@ -157,6 +157,14 @@ t.test('a cursor before a gap does not lead across it', async (t) => {
   await again.close()
 })
 
+t.test('a damaged end of the expired events does not hide events', async (t) => {
+  const store = await open(
+    await damaged('expiries', (rows) => rows.put(projectKey(1), Buffer.from('0000000000c04240', 'hex'))),
+  )
+  t.strictSame(await readAll(store, 'p'), { ids: [], code: 'store-damaged' })
+  await store.close()
+})
+
 t.test('a list that names a record of another project ends reads with store-damaged', async (t) => {
   const directory = await damaged('project-log', (rows) => {
     remove(30)(rows)
