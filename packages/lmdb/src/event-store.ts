@@ -13,7 +13,7 @@ import { column, countEvents, encodeEvents, hashId, wordsPerEvent } from '@inges
 import type { LmdbIdentity } from './environment/identity.ts'
 import type { Fingerprint } from './ids/fingerprint.ts'
 import { countSince, readActivity } from './log/activity.ts'
-import { createEventLog, type EventLogTables, type LoggedEvent, type SlicedReads } from './log/event-log.ts'
+import type { EventLog, EventLogTables, ListedRecord, LoggedEvent, SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-turns.ts'
 import { isTombstone, type Position, parseEventId } from './log/record.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
@@ -23,6 +23,7 @@ export interface EventStoreOptions {
   identity: LmdbIdentity
   fingerprint: Fingerprint
   tables: EventLogTables
+  log: EventLog
   writer: Writer
   reader: SnapshotReader
   /** Resolves with the next step in which a reader of the project may read. */
@@ -42,9 +43,8 @@ const recordBytesMin = 256
 const erasuresPerStep = 64
 
 export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'hashKey'> {
-  const { identity, fingerprint, tables, writer, reader, slicedReads } = options
-  const { readSnapshot, readProject, numberOf } = reader
-  const log = createEventLog(tables)
+  const { identity, fingerprint, tables, log, writer, reader, slicedReads } = options
+  const { readLog, numberOf } = reader
 
   function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
     const fingerprints = new Uint32Array(eventIds.length * 2)
@@ -100,21 +100,21 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     async find(projectId, eventId) {
       const [position] = await locate(projectId, [eventId])
       if (!position) return undefined
-      const event = readSnapshot(() => log.events(position.sequence)[position.index] as LoggedEvent)
-      return toStoredEvent(event, eventCursors(identity, projectId))
+      const event = readLog(projectId, undefined, (project) => log.events(project, position)[position.index])
+      return event && toStoredEvent(event, eventCursors(identity, projectId))
     },
 
-    read: createRead(options, log),
+    read: createRead(options),
 
     async lastCursor(projectId) {
-      const last = readProject(projectId, undefined, (project) => log.last(project))
+      const last = readLog(projectId, undefined, (project) => log.last(project))
       return toCursor(last ?? { position: beginning, checksum: 0 }, eventCursors(identity, projectId))
     },
 
     async totals(projectId) {
-      return readProject(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => ({
+      return readLog(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => ({
         ...log.totals(project),
-        ...readActivity(tables, project),
+        ...readActivity(log, project),
       }))
     },
 
@@ -138,21 +138,18 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     async countSince(projectId, since, batchesMax) {
       const project = numberOf(projectId)
       if (project === undefined) return { events: 0, since }
-      return countSince(tables, slicedReads(projectId), project, since, batchesMax)
+      return countSince(tables, log, slicedReads(projectId), { project, since, batchesMax })
     },
   }
 }
 
-function createRead(
-  { identity, reader, nextReadStep, checkOpen }: EventStoreOptions,
-  log: ReturnType<typeof createEventLog>,
-): EventStore['read'] {
-  const { readSnapshot, readProject } = reader
+function createRead({ identity, log, reader, nextReadStep, checkOpen }: EventStoreOptions): EventStore['read'] {
+  const { readProject, readLog } = reader
 
   function decodeCursor(cursors: EventCursors, projectId: string, cursor: string): Position {
     const position = cursors.decode(cursor)
     const at = positionOf(position)
-    const stored = () => readProject(projectId, undefined, (project) => log.checksumAt(project, at))
+    const stored = () => readLog(projectId, undefined, (project) => log.checksumAt(project, at))
     cursors.check(cursor, position, position === 0 ? 0 : stored())
     return at
   }
@@ -165,18 +162,18 @@ function createRead(
     let left = limit
     let step: ReadStep = { isOver: true }
     let stepBytesLeft = 0
-    const first = from === undefined ? 0 : readProject(projectId, 0, () => log.firstSince(from))
+    const first = from === undefined ? 0 : readLog(projectId, 0, () => log.firstSince(from))
     let next = Math.max(start.sequence, first)
     while (left > 0) {
       checkOpen()
-      const sequences = readProject<number[]>(projectId, [], (project) => {
+      const records = readLog<ListedRecord[]>(projectId, [], (project) => {
         if (!erased) next = Math.max(next, log.expiredBefore(project))
-        return log.sequences(project, next, readAhead)
+        return log.records(project, next, readAhead)
       })
-      for (const sequence of sequences) {
+      for (const record of records) {
         if (isStepOver()) await beginStep()
-        for (const event of readSnapshot(() => log.events(sequence))) {
-          if (sequence === start.sequence && event.position.index <= start.index) continue
+        for (const event of readProject<LoggedEvent[]>(projectId, [], (project) => log.events(project, record))) {
+          if (record.sequence === start.sequence && event.position.index <= start.index) continue
           // for a time in the future: this record was stored after the search for it
           if (from !== undefined && event.receivedAt < from) continue
           if (isTombstone(event.bytes) && !erased) {
@@ -188,9 +185,9 @@ function createRead(
           stepBytesLeft -= event.bytes.length
           yield toStoredEvent(event, cursors)
         }
-        next = sequence + 1
+        next = record.sequence + 1
       }
-      if (sequences.length === 0) return
+      if (records.length === 0) return
     }
 
     function isStepOver(): boolean {

@@ -54,5 +54,5 @@ export async function hashChunks(
 }
 
 export function chunkDamaged(digest: Digest): IngestError {
-  return new IngestError('store-damaged', `The bytes of chunk ${digest} are missing: restore a backup.`)
+  return new IngestError('store-damaged', `The bytes of chunk ${digest} are lost or damaged: restore a backup.`)
 }

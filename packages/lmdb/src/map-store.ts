@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   type Digest,
+  digestOf,
   type Manifest,
   type MapChunks,
   type MapContents,
@@ -98,8 +99,10 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
         const blobKey = readProject<BlobKey | undefined>(projectId, undefined, (project) =>
           maps.chunks.blobKeyOf(project, digest),
         )
-        const bytes = blobKey && readSnapshot(() => blobs.read(blobKey))
-        if (!blobKey || bytes) return bytes
+        if (!blobKey) return undefined
+        const bytes = readSnapshot(() => blobs.read(blobKey))
+        // on this thread, at most a millisecond: the thread that hashes maps also waits for the disk
+        if (bytes && digestOf(bytes) === digest) return bytes
         // a chunk may be deleted between the two reads, but then the next read has another blob or none
         if (missed?.equals(blobKey)) {
           throw chunkDamaged(digest)

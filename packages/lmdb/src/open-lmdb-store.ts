@@ -18,7 +18,7 @@ import { lockedError } from './environment/write-lock.ts'
 import { createEventStore } from './event-store.ts'
 import { type Fingerprint, fingerprint as fingerprintDefault } from './ids/fingerprint.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
-import { openEventLogTables } from './log/event-log.ts'
+import { createEventLog, openEventLogTables } from './log/event-log.ts'
 import { createReadTurns } from './log/read-turns.ts'
 import { createMapStore } from './map-store.ts'
 import { createMeasure } from './measure.ts'
@@ -185,7 +185,8 @@ async function openStore(
     },
     timeoutMs,
   })
-  const reader = createSnapshotReader(environment, writer, projects)
+  const log = createEventLog(tables)
+  const reader = createSnapshotReader(environment, writer, projects, log)
   const { readSnapshot } = reader
   const blobs = openChunkBlobs({
     environment: chunkEnvironment,
@@ -206,6 +207,7 @@ async function openStore(
     identity,
     fingerprint,
     tables,
+    log,
     writer,
     reader,
     nextReadStep,

@@ -1,5 +1,7 @@
 import { IngestError } from '@ingest/core'
 import type { Environment } from './environment/environment.ts'
+import type { EventLog } from './log/event-log.ts'
+import { lossBetween } from './log/log-end.ts'
 import type { Projects } from './tables/projects.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -9,11 +11,22 @@ export interface SnapshotReader {
   readSnapshot<T>(read: () => T): T
   /** Reads with the number of a project; `none` for a project that has stored nothing. */
   readProject<T>(projectId: string, none: T, read: (project: number) => T): T
+  /**
+   * As {@link readProject}, of the log.
+   *
+   * @throws {IngestError} `store-failed`, also if the log has lost records that this process has seen
+   */
+  readLog<T>(projectId: string, none: T, read: (project: number) => T): T
   /** The number of a project, which never changes once it is assigned. */
   numberOf(projectId: string): number | undefined
 }
 
-export function createSnapshotReader({ root }: Environment, writer: Writer, projects: Projects): SnapshotReader {
+export function createSnapshotReader(
+  { root }: Environment,
+  writer: Writer,
+  projects: Projects,
+  log: EventLog,
+): SnapshotReader {
   const numbers = new Map<string, number>()
 
   function readSnapshot<T>(read: () => T): T {
@@ -37,12 +50,26 @@ export function createSnapshotReader({ root }: Environment, writer: Writer, proj
     return number
   }
 
+  function readProject<T>(projectId: string, none: T, read: (project: number) => T): T {
+    return readSnapshot(() => {
+      const project = storedNumber(projectId)
+      return project === undefined ? none : read(project)
+    })
+  }
+
   return {
     readSnapshot,
-    readProject(projectId, none, read) {
-      return readSnapshot(() => {
-        const project = storedNumber(projectId)
-        return project === undefined ? none : read(project)
+    readProject,
+    readLog(projectId, none, read) {
+      // before the snapshot, which has it then
+      const seen = writer.lastSeen()
+      return readProject(projectId, none, (project) => {
+        const loss = lossBetween(seen, log.lastSequence())
+        if (loss) {
+          writer.fail(loss)
+          throw loss
+        }
+        return read(project)
       })
     },
     numberOf: (projectId) => numbers.get(projectId) ?? readSnapshot(() => storedNumber(projectId)),

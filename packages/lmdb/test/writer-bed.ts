@@ -4,7 +4,7 @@ import { column, hashId, scanBatch, wordsPerEvent } from '@ingest/core/internal'
 import { type Environment, openEnvironment } from '../src/environment/environment.ts'
 import { readSequence } from '../src/environment/row-keys.ts'
 import { fingerprint } from '../src/ids/fingerprint.ts'
-import { encodeRecord, readFingerprints } from '../src/log/record.ts'
+import { encodeRecord, fingerprintsIn, sealRecord } from '../src/log/record.ts'
 import { openProjects } from '../src/tables/projects.ts'
 import { createCommitState } from '../src/threads/commit-state.ts'
 import type { BatchToAppend } from '../src/writer/append-batch.ts'
@@ -34,6 +34,7 @@ export function openWriterBed(directory: string, entriesPerFlush = 1000): Writer
       entriesPerFlush,
       guards: new Int32Array(new SharedArrayBuffer(8)),
       commitState: createCommitState(),
+      seen: new BigInt64Array(new SharedArrayBuffer(8)),
     },
     sequences() {
       environment.root.resetReadTxn()
@@ -68,19 +69,22 @@ export function batchToAppend(project: number, eventIds: readonly string[]): Bat
   return { project, body, rows, builds, receivedAt: 1_000 }
 }
 
-/** The record of {@link batchToAppend}, not sealed. */
-export function recordOf(project: number, eventIds: readonly string[]): Buffer {
-  const { body, rows, receivedAt } = batchToAppend(project, eventIds)
-  return encodeRecord(body, rows, receivedAt)
+/** The record of a batch of project 1, which has all records before it. */
+export function recordAt(sequence: number, eventIds: readonly string[], receivedAt = 1_000): Buffer {
+  const { body, rows } = batchToAppend(1, eventIds)
+  const record = encodeRecord(body, rows, receivedAt)
+  sealRecord(record, { sequence, project: 1, ordinal: sequence }, receivedAt)
+  return record
 }
 
-/** A record of events with these fingerprints. */
-export function recordWith(fingerprints: Uint32Array): Buffer {
-  const record = recordOf(
-    1,
+/** As {@link recordAt}, of events with these fingerprints. */
+export function recordWith(sequence: number, fingerprints: Uint32Array): Buffer {
+  const record = recordAt(
+    sequence,
     Array.from(fingerprints.subarray(fingerprints.length / 2), (_, i) => `${i}`),
   )
-  readFingerprints(record, 0).set(fingerprints)
+  fingerprintsIn(record).set(fingerprints)
+  sealRecord(record, { sequence, project: 1, ordinal: sequence }, 1_000)
   return record
 }
 

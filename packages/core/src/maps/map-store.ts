@@ -122,7 +122,11 @@ export interface MapStore {
   ): Promise<T>
   /** Stores a chunk that a map of the project names, complete or pending. */
   putChunk(projectId: string, chunk: NewChunk): Promise<PutChunkOutcome>
-  /** The bytes of a chunk of this project; they belong to the caller and must not be changed. */
+  /**
+   * The bytes of a chunk of this project; they belong to the caller and must not be changed.
+   *
+   * @throws {IngestError} `store-damaged` for bytes that do not have this digest
+   */
   readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
   /**
    * Hashes chunks one after another, outside of the event loop. Resolves to their digest; to the first chunk that has

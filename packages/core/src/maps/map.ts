@@ -129,7 +129,7 @@ export interface MapContent extends MapId {
   /**
    * The bytes from `start` up to, not including, `end`. Default: all. Read chunk by chunk.
    *
-   * @throws {IngestError} while reading: `map-replaced`, never for a frozen map
+   * @throws {IngestError} while reading: `map-replaced`, never for a frozen map, and `store-damaged`
    */
   bytes(start?: number, end?: number): AsyncIterable<Uint8Array>
 }

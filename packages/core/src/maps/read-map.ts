@@ -2,7 +2,17 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import { decodeListCursor, encodeListCursor } from '../json/cursor.ts'
 import type { DecidedPublication } from './decide-publication.ts'
-import type { Manifest, MapContent, MapId, MapKey, MapPage, MapPageOptions, MapStatus, PublishedMap } from './map.ts'
+import type {
+  ChunkRef,
+  Manifest,
+  MapContent,
+  MapId,
+  MapKey,
+  MapPage,
+  MapPageOptions,
+  MapStatus,
+  PublishedMap,
+} from './map.ts'
 import type { MapEntry, MapSlot, MapStore } from './map-store.ts'
 import { parseMapId } from './publication.ts'
 
@@ -110,6 +120,21 @@ export function mapContent(store: MapStore, key: MapKey, { complete, frozenAt }:
   if (!complete) return undefined
   const { digest, size, contentType, chunks } = complete.manifest
 
+  async function readChunk({ digest: chunkDigest, size }: ChunkRef): Promise<Uint8Array> {
+    const found = await store.readChunk(key.projectId, chunkDigest)
+    if (found?.length === size) return found
+    const { complete: current } = await store.map(key)
+    if (current?.manifest.digest !== digest) {
+      const message = `The map of place "${key.placeId}" in build "${key.buildId}" was replaced while it was read: read it again.`
+      throw new IngestError('map-replaced', message)
+    }
+    // may have been replaced twice
+    const again = await store.readChunk(key.projectId, chunkDigest)
+    if (again?.length === size) return again
+    const message = `The map of place "${key.placeId}" in build "${key.buildId}" has lost chunk ${chunkDigest}: restore a backup.`
+    throw new IngestError('store-damaged', message)
+  }
+
   async function* bytes(start = 0, end = size): AsyncGenerator<Uint8Array> {
     let at = 0
     for (const chunk of chunks) {
@@ -117,11 +142,7 @@ export function mapContent(store: MapStore, key: MapKey, { complete, frozenAt }:
       const to = Math.min(end - at, chunk.size)
       at += chunk.size
       if (from >= to) continue
-      const found = await store.readChunk(key.projectId, chunk.digest)
-      if (!found) {
-        const message = `The map of place "${key.placeId}" in build "${key.buildId}" was replaced while it was read: read it again.`
-        throw new IngestError('map-replaced', message)
-      }
+      const found = await readChunk(chunk)
       yield found.subarray(from, to)
     }
   }

@@ -3,7 +3,7 @@ import type { Environment, Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { fingerprint } from '../ids/fingerprint.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
-import { countedBytes, decodeRecord, payloadOf, readChecksum, readFingerprints } from '../log/record.ts'
+import { countedBytes, decodeRecord, fingerprintsIn, payloadOf, readChecksum, storedOrdinal } from '../log/record.ts'
 import { readErasures } from '../writer/erasures.ts'
 import { compareIndex, type IndexedIds } from './check-index.ts'
 import { createIdSums, type IdSums } from './id-sums.ts'
@@ -105,9 +105,9 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
   function checkRecord(bytes: Buffer | undefined, sequence: number, problem: (message: string, of?: string) => void) {
     // reading other tables overwrites the view
     const record = bytes && Buffer.from(bytes)
-    const { project, receivedAt, events } = decodeRecord(record, sequence)
+    const { project, ordinal, receivedAt, events } = decodeRecord(record, sequence)
     const { projectId, totals, frozen } = stateOf(project)
-    const fingerprints = readFingerprints(record, sequence)
+    const fingerprints = fingerprintsIn(record as Buffer)
     if (indexed && sequence <= indexed.watermark) addFingerprints(sums, fingerprints, sequence)
     if (receivedAt < lastAt) problem(`Record ${sequence} was received before the one in front of it.`, projectId)
     lastAt = Math.max(lastAt, receivedAt)
@@ -117,6 +117,13 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     }
     totals.events += events.length
     totals.batches++
+    // a damaged record may be of any project
+    if (!isDamaged && ordinal !== storedOrdinal(totals.batches)) {
+      problem(
+        `Record ${sequence} is batch ${ordinal} of its project, and the log has ${totals.batches} up to it.`,
+        projectId,
+      )
+    }
     const counted = countedBytes(events)
     totals.bytes += counted
     report.events += events.length
@@ -152,11 +159,21 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     // a damaged record may be of any project
     if (isDamaged) return
     for (const [project, { projectId, totals }] of projects) {
+      if (!isExpiryIntact(project)) problem('The end of the expired events of a project is damaged.', projectId)
       const stored = eventLog.totals(project)
       for (const name of ['events', 'batches', 'bytes'] as const) {
         if (stored[name] === totals[name] || (name === 'bytes' && isErasing)) continue
         problem(`The totals of a project say ${stored[name]} ${name}, and the log has ${totals[name]}.`, projectId)
       }
+    }
+  }
+
+  function isExpiryIntact(project: number): boolean {
+    try {
+      return eventLog.expiredBefore(project) >= 0
+    } catch (error) {
+      if (error instanceof IngestError && error.code === 'store-damaged') return false
+      throw error
     }
   }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type Digest, digestOf } from '@ingest/core'
+import { type Digest, digestOf, IngestError } from '@ingest/core'
 import type { Environment, Rows, Table } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
 import { type ChunkTables, chunkKey, openChunkTables } from '../tables/chunks.ts'
@@ -128,9 +128,10 @@ function findMap(reader: MapReader, project: number, id: { placeId: string; buil
   try {
     return reader.find(project, id)
   } catch (error) {
-    // a row that is no JSON, or a manifest or pending row that is missing
+    if (error instanceof IngestError && error.code === 'store-damaged') return 'has lost its manifest'
+    // a row that is no JSON, or a pending row that is missing
     if (error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError) {
-      return 'has a row or a manifest that is damaged'
+      return 'has a row that is damaged'
     }
     throw error
   }

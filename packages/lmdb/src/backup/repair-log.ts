@@ -4,7 +4,7 @@ import type { Environment } from '../environment/environment.ts'
 import type { LmdbIdentity } from '../environment/identity.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
-import { countedBytes, decodeRecord, type LogRecord, payloadOf } from '../log/record.ts'
+import { countedBytes, decodeRecord, type LogRecord, moveRecord, payloadOf } from '../log/record.ts'
 import type { DataPages, FoundRow, RowLocation } from './data-pages.ts'
 import { readEvents } from './read-events.ts'
 import type { LostRecords } from './repair-report.ts'
@@ -133,15 +133,16 @@ function createRecordWriter({ environment, identity, names }: SaveLogOptions, sa
 
   function write(value: Buffer, sequence: number): number {
     const { project, receivedAt, events } = decodeRecord(value, sequence)
+    const before = saved.totals.get(project) ?? { events: 0, batches: 0, bytes: 0 }
     const projectId = names.get(project) ?? nameIn(events)
     if (projectId !== undefined) names.set(project, projectId)
     const own = ++saved.records
     // as the writer does, a full page is not split
-    tables.log.putSync(sequenceKey(own), value, { append: true })
+    const record = moveRecord(value, { sequence: own, project, ordinal: before.batches + 1 })
+    tables.log.putSync(sequenceKey(own), record, { append: true })
     tables.projectLog.put(projectKey(project, sequenceKey(own)), Buffer.alloc(0))
     const { builds } = readEvents(identity.hashKey, projectId, events, payloadOf(value))
     for (const buildId of builds) addFreeze(projectKey(project, Buffer.from(buildId)), receivedAt)
-    const before = saved.totals.get(project) ?? { events: 0, batches: 0, bytes: 0 }
     saved.totals.set(project, {
       events: before.events + events.length,
       batches: before.batches + 1,

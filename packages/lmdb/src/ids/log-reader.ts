@@ -11,9 +11,13 @@ export interface LogReader {
   refresh(): void
   /** The number of the last record, 0 for an empty log. */
   lastSequence(): number
-  /** The fingerprints of the events of a record, high and low halves. */
+  /**
+   * The fingerprints of the events of a record, high and low halves.
+   *
+   * @throws {IngestError} `store-damaged`
+   */
   fingerprints(sequence: number): Uint32Array
-  /** The checksum of a record; 0 for a missing one. */
+  /** The checksum of a record, not verified; 0 for a missing one. */
   checksum(sequence: number): number
 }
 
@@ -21,7 +25,7 @@ export interface LogReader {
 const entriesPerRecordMax = 256
 
 export function createLogReader(environment: Environment, log: Table): LogReader {
-  function get(sequence: number): Buffer | undefined {
+  function get(sequence: number): Uint8Array | undefined {
     try {
       return log.getBinaryFast(sequenceKey(sequence))
     } catch (cause) {

@@ -1,9 +1,14 @@
 import type { RecentEvents } from '@ingest/core'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
-import type { EventLogTables, SlicedReads } from './event-log.ts'
-import { readHeader } from './record.ts'
-
-type LogTables = Pick<EventLogTables, 'log' | 'projectLog'>
+import {
+  checkListed,
+  type EventLog,
+  type EventLogTables,
+  type ListedRecord,
+  type SlicedReads,
+  unlistedRecords,
+} from './event-log.ts'
+import { type RecordHeader, storedOrdinal } from './record.ts'
 
 /** The most records that are read in one turn of the event loop. */
 const turnRecordsMax = 64
@@ -13,10 +18,13 @@ const turnRecordsMax = 64
  *
  * @throws {IngestError} `store-damaged`
  */
-export function readActivity(tables: LogTables, project: number): { firstAt: number; lastAt: number } | undefined {
-  const [first] = tables.projectLog.getKeys({ start: projectKey(project), end: projectKey(project + 1), limit: 1 })
-  const [last] = headersBefore(tables, project, projectKey(project + 1), 1)
-  return first && last && { firstAt: headerAt(tables, readSequence(first)).receivedAt, lastAt: last.receivedAt }
+export function readActivity(log: EventLog, project: number): { firstAt: number; lastAt: number } | undefined {
+  const last = log.last(project)
+  const [first] = log.records(project, 0, 1)
+  if (!first || !last) return undefined
+  const header = log.header(first.sequence)
+  checkListed(header, project, first)
+  return { firstAt: header.receivedAt, lastAt: log.header(last.position.sequence).receivedAt }
 }
 
 /**
@@ -25,16 +33,34 @@ export function readActivity(tables: LogTables, project: number): { firstAt: num
  * @throws {IngestError} `store-damaged`
  */
 export async function countSince(
-  tables: LogTables,
+  { projectLog }: Pick<EventLogTables, 'projectLog'>,
+  log: EventLog,
   { readSnapshot, nextStep }: SlicedReads,
-  project: number,
-  since: number,
-  batchesMax: number,
+  { project, since, batchesMax }: { project: number; since: number; batchesMax: number },
 ): Promise<RecentEvents> {
+  /** The headers of the next records, newest first. */
+  function headersFrom({ sequence, ordinal }: ListedRecord, limit: number): (RecordHeader & ListedRecord)[] {
+    // in reverse, the start is the later end, and is in the range
+    const start = projectKey(project, sequenceKey(sequence))
+    const keys = projectLog.getKeys({ start, end: projectKey(project), reverse: true, limit })
+    const headers = Array.from(keys, readSequence).map((sequence, i) => {
+      const header = log.header(sequence)
+      checkListed(header, project, { sequence, ordinal: storedOrdinal(ordinal - i) })
+      return { sequence, ...header }
+    })
+    const left = storedOrdinal(ordinal - headers.length)
+    if (headers.length < limit && left > 0)
+      throw unlistedRecords(`before record ${headers.at(-1)?.sequence ?? sequence}`)
+    return headers
+  }
+
   const recent = { events: 0, since }
-  let before: Uint8Array = projectKey(project + 1)
+  let next: ListedRecord | undefined
   for (let left = batchesMax; left > 0; ) {
-    const headers = readSnapshot(() => headersBefore(tables, project, before, Math.min(left, turnRecordsMax)))
+    const headers = readSnapshot(() => {
+      next ??= { sequence: Number.MAX_SAFE_INTEGER, ordinal: log.totals(project).batches }
+      return headersFrom(next, Math.min(left, turnRecordsMax))
+    })
     for (const { receivedAt, count } of headers) {
       if (receivedAt < since) return recent
       recent.events += count
@@ -42,20 +68,8 @@ export async function countSince(
     }
     const oldest = headers.at(-1)
     if (!oldest) break
-    before = projectKey(project, sequenceKey(oldest.sequence - 1))
+    next = { sequence: oldest.sequence - 1, ordinal: oldest.ordinal - 1 }
     await nextStep()
   }
   return recent
-}
-
-function headerAt({ log }: LogTables, sequence: number) {
-  // the payload behind the header is not copied
-  return readHeader(log.getBinaryFast(sequenceKey(sequence)), sequence)
-}
-
-/** The headers of the records before `before`, newest first. */
-function headersBefore(tables: LogTables, project: number, before: Uint8Array, limit: number) {
-  // in reverse, the start is the later end, and is in the range
-  const keys = tables.projectLog.getKeys({ start: before, end: projectKey(project), reverse: true, limit })
-  return Array.from(keys, readSequence).map((sequence) => ({ sequence, ...headerAt(tables, sequence) }))
 }

@@ -1,7 +1,8 @@
-import type { Totals } from '@ingest/core'
+import { crc32 } from 'node:zlib'
+import { IngestError, type Totals } from '@ingest/core'
 import type { Rows, Table } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
-import { decodeRecord, type Position, readChecksum, readHeader } from './record.ts'
+import { decodeRecord, type Position, type RecordHeader, readHeader, storedOrdinal } from './record.ts'
 
 export interface EventLogTables {
   /** sequence → record */
@@ -12,7 +13,7 @@ export interface EventLogTables {
   freezes: Table
   /** project → its totals */
   totals: Table
-  /** project → its first record that an expiry has not erased */
+  /** project → its first record that an expiry has not erased, and a CRC32 of both: readers begin there */
   expiries: Table
   /**
    * What a purge has left to do: a count of erasures, and the records in leaf pages that an erasure has rewritten, by
@@ -50,29 +51,54 @@ export interface LoggedEvent {
   bytes: Buffer
 }
 
+/** A record of a project, by its list of records. */
+export interface ListedRecord {
+  sequence: number
+  /** What the record says if no record is missing from the list before it. */
+  ordinal: number
+}
+
 /** Reads the log of batches, and the tables of frozen builds and totals. Projects are identified by number. */
 export interface EventLog {
   /** The number of the last record, 0 for an empty log. */
   lastSequence(): number
-  /** When this record was received, in milliseconds since 1970. Never decreases along the log. */
-  receivedAt(sequence: number): number
-  /** The first record received at or after this time; the number of the next record if there is none. */
-  firstSince(receivedAt: number): number
-  /** The project's last event, if it has any. */
-  last(project: number): Pick<LoggedEvent, 'position' | 'checksum'> | undefined
-  /** The checksum of the record of the project's event at this position; undefined if there is none. */
-  checksumAt(project: number, position: Position): number | undefined
-  /** The sequence numbers of up to `limit` of the project's records, from `sequence` on. */
-  sequences(project: number, sequence: number, limit: number): number[]
   /**
-   * The events of one record.
+   * The header of a record. Its `receivedAt` never decreases along the log.
    *
    * @throws {IngestError} `store-damaged`
    */
-  events(sequence: number): LoggedEvent[]
+  header(sequence: number): RecordHeader
+  /** The first record received at or after this time; the number of the next record if there is none. */
+  firstSince(receivedAt: number): number
+  /**
+   * The project's last event, if it has any.
+   *
+   * @throws {IngestError} `store-damaged`, also if the list of its records lacks the last one
+   */
+  last(project: number): Pick<LoggedEvent, 'position' | 'checksum'> | undefined
+  /** The checksum of the record of the project's event at this position; undefined if there is none. */
+  checksumAt(project: number, position: Position): number | undefined
+  /**
+   * Up to `limit` of the project's records, from `sequence` on.
+   *
+   * @throws {IngestError} `store-damaged` if the list lacks the last records; {@link checkListed} finds other gaps
+   */
+  records(project: number, sequence: number, limit: number): ListedRecord[]
+  /**
+   * The events of a record of the project.
+   *
+   * @throws {IngestError} `store-damaged`, also for a record of another project, or one that has another ordinal
+   */
+  events(project: number, record: { sequence: number; ordinal?: number }): LoggedEvent[]
   frozenAt(project: number, buildId: string): number | undefined
-  /** All events of the project in records before this one were erased. */
+  /**
+   * All events of the project in records before this one were erased.
+   *
+   * @throws {IngestError} `store-damaged`
+   */
   expiredBefore(project: number): number
+  /** Only inside a write transaction. */
+  putExpiredBefore(project: number, sequence: number): void
   totals(project: number): Totals
   /** Only inside a write transaction. */
   putTotals(project: number, totals: Totals): void
@@ -84,66 +110,90 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
     return last ? readSequence(last) : 0
   }
 
-  function receivedAtIn(sequence: number): number {
-    return readHeader(log.getBinaryFast(sequenceKey(sequence)), sequence).receivedAt
+  function header(sequence: number): RecordHeader {
+    return readHeader(log.getBinaryFast(sequenceKey(sequence)), sequence)
+  }
+
+  /** The project's last record before this one. */
+  function lastBefore(project: number, sequence: number): ListedRecord | undefined {
+    if (sequence < 1) return undefined
+    // in reverse, the start is the later end, and is in the range
+    const start = projectKey(project, sequenceKey(sequence - 1))
+    const [key] = projectLog.getKeys({ start, end: projectKey(project), limit: 1, reverse: true })
+    return key && { sequence: readSequence(key), ordinal: header(readSequence(key)).ordinal }
+  }
+
+  function checkEnd(project: number, lastOrdinal: number): void {
+    const { batches } = readTotals(project)
+    if (storedOrdinal(lastOrdinal) !== storedOrdinal(batches))
+      throw unlistedRecords(`after record ${lastOrdinal} of the project`)
+  }
+
+  function readTotals(project: number): Totals {
+    const value = totals.getBinary(projectKey(project))
+    if (!value) return { events: 0, batches: 0, bytes: 0 }
+    return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
   }
 
   return {
     lastSequence,
-    receivedAt: receivedAtIn,
+    header,
 
     firstSince(receivedAt) {
       // a binary search: the log has no gaps, and its times never decrease
       let [first, behind] = [1, lastSequence() + 1]
       while (first < behind) {
         const middle = Math.floor((first + behind) / 2)
-        if (receivedAtIn(middle) < receivedAt) first = middle + 1
+        if (header(middle).receivedAt < receivedAt) first = middle + 1
         else behind = middle
       }
       return first
     },
 
     last(project) {
-      const range = { start: projectKey(project + 1), end: projectKey(project), limit: 1, reverse: true }
-      const [last] = Array.from(projectLog.getKeys(range), readSequence)
-      if (last === undefined) return undefined
-      const bytes = log.getBinary(sequenceKey(last))
-      const { events } = decodeRecord(bytes, last)
-      return { position: { sequence: last, index: events.length - 1 }, checksum: readChecksum(bytes) }
+      const last = lastBefore(project, afterAll)
+      checkEnd(project, last?.ordinal ?? 0)
+      if (!last) return undefined
+      const { count, checksum } = header(last.sequence)
+      return { position: { sequence: last.sequence, index: count - 1 }, checksum }
     },
 
     checksumAt(project, { sequence, index }) {
       if (!projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) return undefined
-      const bytes = log.getBinaryFast(sequenceKey(sequence))
-      return index < readHeader(bytes, sequence).count ? readChecksum(bytes) : undefined
+      const { count, checksum } = header(sequence)
+      return index < count ? checksum : undefined
     },
 
-    sequences(project, sequence, limit) {
+    records(project, sequence, limit) {
       const range = { start: projectKey(project, sequenceKey(sequence)), end: projectKey(project + 1), limit }
-      return Array.from(projectLog.getKeys(range), readSequence)
+      const before = lastBefore(project, sequence)?.ordinal ?? 0
+      const records = Array.from(projectLog.getKeys(range), (key, i) => ({
+        sequence: readSequence(key),
+        ordinal: storedOrdinal(before + i + 1),
+      }))
+      if (records.length < limit) checkEnd(project, before + records.length)
+      return records
     },
 
-    events(sequence) {
-      const record = log.getBinary(sequenceKey(sequence))
-      const { receivedAt, events } = decodeRecord(record, sequence)
-      const checksum = readChecksum(record)
-      return events.map((bytes, index) => ({
-        position: { sequence, index },
-        checksum,
-        receivedAt,
-        bytes,
-      }))
+    events(project, { sequence, ordinal }) {
+      const { receivedAt, checksum, events, ...record } = decodeRecord(log.getBinary(sequenceKey(sequence)), sequence)
+      checkListed(record, project, { sequence, ordinal: ordinal ?? record.ordinal })
+      return events.map((bytes, index) => ({ position: { sequence, index }, checksum, receivedAt, bytes }))
     },
 
     frozenAt: (project, buildId) => readFrozenAt(freezes, project, buildId),
 
-    expiredBefore: (project) => expiries.getBinary(projectKey(project))?.readDoubleLE() ?? 0,
-
-    totals(project) {
-      const value = totals.getBinary(projectKey(project))
-      if (!value) return { events: 0, batches: 0, bytes: 0 }
-      return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
+    expiredBefore(project) {
+      const value = expiries.getBinary(projectKey(project))
+      if (!value) return 0
+      const sequence = value.length === expiryBytes ? value.readDoubleLE() : 0
+      if (encodeExpiry(project, sequence).equals(value)) return sequence
+      throw new IngestError('store-damaged', `The end of the expired events of a project is damaged: ${remedy}`)
     },
+
+    putExpiredBefore: (project, sequence) => void expiries.put(projectKey(project), encodeExpiry(project, sequence)),
+
+    totals: readTotals,
 
     putTotals(project, { events, batches, bytes }) {
       const value = Buffer.allocUnsafe(24)
@@ -153,6 +203,43 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
       totals.put(projectKey(project), value)
     },
   }
+}
+
+const expiryBytes = 12
+
+function encodeExpiry(project: number, sequence: number): Buffer {
+  const value = Buffer.alloc(expiryBytes)
+  value.writeDoubleLE(sequence)
+  value.writeUInt32LE(crc32(value.subarray(0, 8), crc32(projectKey(project))), 8)
+  return value
+}
+
+/** After the sequence number of each record. */
+const afterAll = Number.MAX_SAFE_INTEGER
+
+/**
+ * Checks that a record is the one that the list of a project's records names: of this project, with no record missing
+ * from the list before it.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
+export function checkListed(
+  record: Pick<RecordHeader, 'project' | 'ordinal'>,
+  project: number,
+  { sequence, ordinal }: ListedRecord,
+): void {
+  if (record.project !== project) {
+    const message = `Record ${sequence} of the log is of another project than the list that names it: ${remedy}`
+    throw new IngestError('store-damaged', message)
+  }
+  if (record.ordinal !== ordinal) throw unlistedRecords(`before record ${sequence}`)
+}
+
+const remedy = 'save the store with `ingest repair`.'
+
+/** `store-damaged` for a list of a project that lacks records. */
+export function unlistedRecords(where: string): IngestError {
+  return new IngestError('store-damaged', `The list of a project's records lacks records ${where}: ${remedy}`)
 }
 
 /** When a build froze, in milliseconds since 1970, from the table of freezes. */

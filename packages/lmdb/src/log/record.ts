@@ -11,18 +11,19 @@ import { column, sliceMember, wordsPerEvent } from '@ingest/core/internal'
  * | 1–3 | number of events |
  * | 4–7 | project number |
  * | 8–15 | received at, milliseconds since 1970 |
- * | 16–19 | CRC32 of all other bytes |
- * | 20–23 | the checksum before events were erased, which cursors hold; otherwise 0 |
- * | 24– | a fingerprint of 8 bytes for each event |
+ * | 16–19 | the checksum before events were erased, which cursors hold; otherwise 0 |
+ * | 20–23 | its number among the records of its project, from 1, modulo 2^32 |
+ * | 24–27 | CRC32 of the head: the sequence number of the record, the bytes above, and those up to the payload |
+ * | 28–31 | CRC32 of the head and the payload |
+ * | 32– | a fingerprint of 8 bytes for each event |
  * | then | where each event ends in the payload, 4 bytes |
  * | then | the payload: the exact bytes of each event, or the JSON string of the id of an erased one, with a comma between two |
  * | then | zeros, after an erasure |
  *
- * Numbers are little-endian.
+ * Numbers are little-endian. The sequence number is not in the record, but in its checksums: a record that stands in the
+ * place of another is damaged.
  */
-export interface LogRecord {
-  project: number
-  receivedAt: number
+export interface LogRecord extends Omit<RecordHeader, 'count'> {
   /** The exact bytes of each event, or the JSON string of the id of an erased one. */
   events: Buffer[]
 }
@@ -34,9 +35,11 @@ export interface Position {
 }
 
 const version = 1
-const headerBytes = 24
-const crcOffset = 16
-const originalOffset = 20
+const originalOffset = 16
+const ordinalOffset = 20
+const headCrcOffset = 24
+const crcOffset = 28
+const headerBytes = 32
 const fingerprintBytes = 8
 const endBytes = 4
 const comma = 0x2c
@@ -112,66 +115,129 @@ function endOf(record: Buffer, count: number, index: number): number {
   return payloadOffsetFor(count) + record.readUInt32LE(headerBytes + count * fingerprintBytes + index * endBytes)
 }
 
-/**
- * Completes a record before it is stored: sets its project, the time at which it was received, and its checksum, which
- * must still be 0.
- */
-export function sealRecord(record: Buffer, project: number, receivedAt: number): void {
+/** The place of a record, which it is sealed for. */
+export interface RecordPlace {
+  sequence: number
+  project: number
+  /** Its number among the records of its project, from 1. */
+  ordinal: number
+}
+
+/** Completes a record before it is stored: sets its place, the time at which it was received, and its checksums. */
+export function sealRecord(record: Buffer, { sequence, project, ordinal }: RecordPlace, receivedAt: number): void {
   record.writeUInt32LE(project, 4)
   record.writeDoubleLE(receivedAt, 8)
-  record.writeUInt32LE(crc32(record), crcOffset)
+  record.writeUInt32LE(storedOrdinal(ordinal), ordinalOffset)
+  writeChecksums(record, sequence)
+}
+
+/** A copy of an intact record for another sequence number and ordinal. */
+export function moveRecord(record: Buffer, place: RecordPlace): Buffer {
+  const moved = Buffer.from(record)
+  sealRecord(moved, place, readUnverified(record).receivedAt)
+  return moved
+}
+
+/** An ordinal as it is in a record. */
+export function storedOrdinal(ordinal: number): number {
+  return ordinal >>> 0
+}
+
+function writeChecksums(record: Buffer, sequence: number): void {
+  const { head, whole } = checksumsOf(record, sequence)
+  record.writeUInt32LE(head, headCrcOffset)
+  record.writeUInt32LE(whole, crcOffset)
 }
 
 /**
- * Decodes a record and verifies its checksum. Returns a view of `bytes`, which must not change.
+ * Decodes a record and verifies its checksums. Returns a view of `bytes`, which must not change.
  *
  * @throws {IngestError} `store-damaged`
  */
 export function decodeRecord(bytes: Buffer | undefined, sequence: number): LogRecord {
+  const { count, ...header } = verifyRecord(bytes, sequence)
+  return { ...header, events: Array.from({ length: count }, (_, i) => eventAt(bytes as Buffer, i)) }
+}
+
+/**
+ * Verifies the checksums of a record.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
+export function verifyRecord(bytes: Buffer | undefined, sequence: number): RecordHeader {
   if (!isRecord(bytes)) throw damagedRecord(sequence)
-  if (crcOf(bytes) !== bytes.readUInt32LE(crcOffset)) throw damagedRecord(sequence)
-  const { project, receivedAt, count } = readUnverified(bytes)
-  return { project, receivedAt, events: Array.from({ length: count }, (_, i) => eventAt(bytes, i)) }
+  const { head, whole } = checksumsOf(bytes, sequence)
+  if (head !== bytes.readUInt32LE(headCrcOffset) || whole !== bytes.readUInt32LE(crcOffset)) {
+    throw damagedRecord(sequence)
+  }
+  return readUnverified(bytes)
 }
 
-/** Checks the length and the version. */
-function isRecord<Bytes extends Uint8Array>(bytes: Bytes | undefined): bytes is Bytes {
-  return bytes !== undefined && bytes.length >= headerBytes && bytes[0] === version
+/** Checks the version, and that there is a payload. */
+function isRecord(bytes: Buffer | undefined): bytes is Buffer {
+  return (
+    bytes !== undefined && bytes.length >= headerBytes && bytes[0] === version && payloadOffsetOf(bytes) < bytes.length
+  )
 }
 
-const zeros = Buffer.alloc(originalOffset - crcOffset)
+function countIn(bytes: Buffer): number {
+  return bytes.readUInt32LE(0) >>> 8
+}
 
-/** The CRC of all bytes but those of the CRC. */
-function crcOf(bytes: Buffer): number {
-  return crc32(bytes.subarray(originalOffset), crc32(zeros, crc32(bytes.subarray(0, crcOffset))))
+function payloadOffsetOf(bytes: Buffer): number {
+  return payloadOffsetFor(countIn(bytes))
+}
+
+function headChecksum(bytes: Buffer, sequence: number): number {
+  const header = crc32(bytes.subarray(0, headCrcOffset), sequence % 2 ** 32)
+  return crc32(bytes.subarray(headerBytes, payloadOffsetOf(bytes)), header)
+}
+
+function checksumsOf(bytes: Buffer, sequence: number): { head: number; whole: number } {
+  const head = headChecksum(bytes, sequence)
+  return { head, whole: crc32(bytes.subarray(payloadOffsetOf(bytes)), head) }
 }
 
 function damagedRecord(sequence: number): IngestError {
-  return new IngestError('store-damaged', `Record ${sequence} of the log is damaged: restore it from a backup.`)
+  return new IngestError(
+    'store-damaged',
+    `Record ${sequence} of the log is damaged: save the rest with \`ingest repair\`, or restore a backup.`,
+  )
 }
 
 /** The header of a record. */
 export interface RecordHeader {
   project: number
+  /** Its number among the records of its project, from 1, modulo 2^32. */
+  ordinal: number
   receivedAt: number
+  /** How many events it has. */
   count: number
+  /** Of the record as it was stored, also after an erasure; never 0. */
+  checksum: number
 }
 
-/** Decodes the header of a record without verifying the checksum. */
+/** Decodes the header of a record without verifying its checksum. */
 export function readUnverified(bytes: Buffer): RecordHeader {
-  return { project: bytes.readUInt32LE(4), receivedAt: bytes.readDoubleLE(8), count: bytes.readUInt32LE(0) >>> 8 }
+  return {
+    project: bytes.readUInt32LE(4),
+    ordinal: bytes.readUInt32LE(ordinalOffset),
+    receivedAt: bytes.readDoubleLE(8),
+    count: countIn(bytes),
+    checksum: readChecksum(bytes),
+  }
 }
 
 /** The exact bytes of an event, from a record that may be damaged: empty or truncated then. */
 export function eventAt(bytes: Buffer, index: number): Buffer {
-  const { count } = readUnverified(bytes)
+  const count = bytes.length < headerBytes ? 0 : countIn(bytes)
   if (payloadOffsetFor(count) > bytes.length || index >= count) return bytes.subarray(0, 0)
   return bytes.subarray(startOf(bytes, count, index), endOf(bytes, count, index))
 }
 
 /** The bytes of all events, from a record that may be damaged. */
 export function payloadOf(bytes: Buffer): Buffer {
-  const { count } = readUnverified(bytes)
+  const count = bytes.length < headerBytes ? 0 : countIn(bytes)
   const offset = payloadOffsetFor(count)
   return count === 0 || offset > bytes.length
     ? bytes.subarray(0, 0)
@@ -232,7 +298,7 @@ export function eraseFromRecord(
     if (i + 1 < left.length) record[offset + end] = comma
   }
   record.writeUInt32LE(readChecksum(before), originalOffset)
-  record.writeUInt32LE(crcOf(record), crcOffset)
+  writeChecksums(record, sequence)
   return { record, events: erased, bytes: countedBytes(events) - countedBytes(left) }
 }
 
@@ -248,37 +314,50 @@ function throwDamaged(sequence: number): never {
 }
 
 /**
- * Decodes the header of a record without verifying the checksum.
- *
- * @throws {IngestError} `store-damaged` for a record that is missing or no record
- */
-export function readHeader(bytes: Uint8Array | undefined, sequence: number): RecordHeader {
-  if (!isRecord(bytes)) throw damagedRecord(sequence)
-  return readUnverified(Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes))
-}
-
-/**
- * The high and the low half of the fingerprint of each event of a record: a view of it, where it is aligned.
+ * Decodes the header of a record and verifies its checksum, which does not cover the payload.
  *
  * @throws {IngestError} `store-damaged`
  */
-export function readFingerprints(bytes: Buffer | undefined, sequence: number): Uint32Array {
-  const count = isRecord(bytes) ? bytes.readUInt32LE(0) >>> 8 : 0
-  // no record is empty: a page of zeros would hide the ids of its events
-  if (!bytes || count === 0 || headerBytes + count * fingerprintBytes > bytes.length) throw damagedRecord(sequence)
-  const at = bytes.byteOffset + headerBytes
+export function readHeader(bytes: Uint8Array | undefined, sequence: number): RecordHeader {
+  return readUnverified(verifiedHead(bytes, sequence))
+}
+
+/**
+ * The high and the low half of the fingerprint of each event of a record, verified as by {@link readHeader}: a view of
+ * it, where it is aligned.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
+export function readFingerprints(bytes: Uint8Array | undefined, sequence: number): Uint32Array {
+  return fingerprintsIn(verifiedHead(bytes, sequence))
+}
+
+function verifiedHead(bytes: Uint8Array | undefined, sequence: number): Buffer {
+  // lmdb returns a buffer that is larger than it says
+  const record = bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+  if (!isRecord(record) || headChecksum(record, sequence) !== record.readUInt32LE(headCrcOffset)) {
+    throw damagedRecord(sequence)
+  }
+  return record
+}
+
+/** As {@link readFingerprints}, of a record that is not sealed or was verified. */
+export function fingerprintsIn(record: Buffer): Uint32Array {
+  const count = countIn(record)
+  const at = record.byteOffset + headerBytes
   // words of a view must be aligned
-  if (at % 4 === 0) return new Uint32Array(bytes.buffer, at, count * 2)
+  if (at % 4 === 0) return new Uint32Array(record.buffer, at, count * 2)
   return new Uint32Array(
-    Uint8Array.prototype.slice.call(bytes, headerBytes, headerBytes + count * fingerprintBytes).buffer,
+    Uint8Array.prototype.slice.call(record, headerBytes, headerBytes + count * fingerprintBytes).buffer,
   )
 }
 
 /** The checksum of a record as it was stored, which identifies it also after an erasure; 0 for a missing record. */
-export function readChecksum(bytes: Buffer | undefined): number {
+export function readChecksum(bytes: Uint8Array | undefined): number {
   if (!bytes || bytes.length < headerBytes) return 0
+  const header = Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes)
   // 0 says that nothing was erased
-  return bytes.readUInt32LE(originalOffset) || bytes.readUInt32LE(crcOffset) || 1
+  return header.readUInt32LE(originalOffset) || header.readUInt32LE(crcOffset) || 1
 }
 
 /**

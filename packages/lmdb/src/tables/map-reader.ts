@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib'
 import {
   type Digest,
   digestsOf,
+  IngestError,
   type Manifest,
   type MapContents,
   type MapEntry,
@@ -63,6 +64,12 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
   const manifests = table('manifests')
   const freezes = table('freezes')
 
+  function chunksOf({ number }: { number: number }): Buffer {
+    const bytes = manifests.getBinary(sequenceKey(number))
+    if (!bytes) throw new IngestError('store-damaged', 'A map has lost its manifest: restore a backup.')
+    return bytes
+  }
+
   function find(project: number, id: MapId): FoundMap {
     const bytes = maps.getBinary(projectKey(project, encodeMapName(id)))
     const row: MapRow = bytes ? JSON.parse(bytes.toString()) : {}
@@ -70,13 +77,13 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
     const contents: MapContents = {}
     const version: unknown[] = [bytes?.toString(), frozenAt]
     if (row.complete) {
-      const chunkBytes = manifests.getBinary(sequenceKey(row.complete.number)) as Buffer
+      const chunkBytes = chunksOf(row.complete)
       const { publishedAt } = row.complete
       contents.complete = { manifest: manifestOf(row.complete, chunkBytes), publishedAt }
       version.push(crc32(chunkBytes))
     }
     if (row.pending) {
-      const chunkBytes = manifests.getBinary(sequenceKey(row.pending.number)) as Buffer
+      const chunkBytes = chunksOf(row.pending)
       const { touchedAt, missing } = pending.get(project, row.pending.number)
       contents.pending = { manifest: manifestOf(row.pending, chunkBytes), touchedAt }
       version.push(crc32(chunkBytes), touchedAt, missing)

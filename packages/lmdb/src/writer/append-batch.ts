@@ -5,22 +5,24 @@ import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { Candidate } from '../ids/entry.ts'
 import type { IdIndex } from '../ids/id-index.ts'
 import type { EventLog, EventLogTables } from '../log/event-log.ts'
+import { checkSeen, type LogEnd, readLogEnd } from '../log/log-end.ts'
 import type { Position } from '../log/record.ts'
 import {
   countedBytes,
   decodeRecord,
   encodeRecord,
   eventAt,
+  fingerprintsIn,
   idBytes,
   isTombstone,
   type LogRecord,
   parseEventId,
   payloadOf,
-  readFingerprints,
-  readHeader,
+  readChecksum,
   readUnverified,
   recordBytes,
   sealRecord,
+  verifyRecord,
 } from '../log/record.ts'
 
 /** How far the time at which a batch was received may be ahead of the clock of this machine. */
@@ -41,7 +43,11 @@ export interface BatchToAppend {
 
 /** Appends batches to the log, and locates events in it. Projects are identified by number. */
 export interface Appender {
-  /** Finds the end of the log, to which other processes append too. Call it first in each write transaction. */
+  /**
+   * Finds the end of the log, to which other processes append too. Call it first in each write transaction.
+   *
+   * @throws {IngestError} `store-failed` if the log has lost a record that this process has seen
+   */
   begin(): void
   /** Stores the new events of a batch. Only inside a write transaction. */
   append(batch: BatchToAppend): Appended
@@ -49,20 +55,35 @@ export interface Appender {
   reduceBytes(project: number, bytes: number): void
   /** Writes the totals of the projects that changed. Call it last in each write transaction. */
   end(): void
-  /** The positions of the events with these ids. */
+  /** Call it when the transaction is committed. */
+  committed(): void
+  /**
+   * The positions of the events with these ids.
+   *
+   * @throws {IngestError} as {@link begin}
+   */
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
 }
 
-/** @param onFreeze called in the transaction that freezes a build */
+export interface AppenderEvents {
+  /** Called in the transaction that freezes a build. */
+  onFreeze(project: number, buildId: string): void
+  /** Called with the number of the last record of the log, once it is known to be committed. */
+  onSeen(sequence: number): void
+}
+
 export function createAppender(
   tables: EventLogTables,
   eventLog: EventLog,
   ids: IdIndex,
-  onFreeze: (project: number, buildId: string) => void,
+  { onFreeze, onSeen }: AppenderEvents,
 ): Appender {
   const { log, projectLog, freezes } = tables
-  let nextSequence = 0
-  /** When the last record was received. Times never decrease, because readers search by time. */
+  /** The last committed record that this process has seen. */
+  let seen: LogEnd = readLogEnd(eventLog)
+  /** The last record in this transaction. */
+  let last = seen
+  /** When it was received. Times never decrease, because readers search by time. */
   let lastAt = Number.NEGATIVE_INFINITY
   /** The latest time that a record of this transaction may get: a wrong one would be that of all later records. */
   let latestAt = Number.NEGATIVE_INFINITY
@@ -81,7 +102,7 @@ export function createAppender(
   function append(batch: BatchToAppend): Appended {
     const { project, rows, builds } = batch
     const record = encode(batch, rows)
-    const fingerprints = readFingerprints(record, nextSequence)
+    const fingerprints = fingerprintsIn(record)
     const count = fingerprints.length / 2
     if (isRetry(project, record, ids.search(fingerprints, 1))) return 'none'
     const candidates = ids.search(fingerprints, count)
@@ -101,12 +122,16 @@ export function createAppender(
   function isRetry(project: number, record: Buffer, candidates: readonly Candidate[]): boolean {
     const earlier = createReader(log)
     return candidates.some(({ position }) => {
-      const { project: of, bytes } = earlier(position.sequence)
-      return of === project && payloadOf(bytes).equals(payloadOf(record))
+      const { bytes } = earlier(position.sequence)
+      return payloadOf(bytes).equals(payloadOf(record)) && verifyRecord(bytes, position.sequence).project === project
     })
   }
 
-  /** The events of a record that are stored, by index. */
+  /**
+   * The events of a record that are stored, by index.
+   *
+   * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown
+   */
   function compareAll(batch: BatchToAppend, record: Buffer, candidates: readonly Candidate[]): Map<number, Match> {
     const earlier = createReader(log)
     const matches = new Map<number, Match>()
@@ -119,7 +144,7 @@ export function createAppender(
         batch.project,
         eventAt(record, queryIndex),
         idAt(batch, queryIndex),
-        earlier(sequence),
+        earlier(sequence).verified(),
         index,
       )
       if (match) matches.set(queryIndex, match)
@@ -130,10 +155,12 @@ export function createAppender(
   /** Returns the builds that it froze. */
   function write(project: number, record: Buffer, rows: Uint32Array, builds: readonly string[]): string[] {
     const { count, receivedAt } = readUnverified(record)
-    const sequence = nextSequence++
+    const { events, batches, bytes } = totalsOf(project)
+    const sequence = last.sequence + 1
     const key = sequenceKey(sequence)
     lastAt = Math.max(lastAt, Math.min(receivedAt, latestAt))
-    sealRecord(record, project, lastAt)
+    sealRecord(record, { sequence, project, ordinal: batches + 1 }, lastAt)
+    last = { sequence, checksum: readChecksum(record) }
     // a page that is full is not split, which would leave copies of its records behind
     // the types of lmdb call the result void: false where the key is not behind the others
     const isStored = log.putSync(key, record, { append: true }) as unknown
@@ -141,8 +168,7 @@ export function createAppender(
       throw new IngestError('internal-error', `Record ${sequence} is not behind the end of the log.`)
     }
     projectLog.put(projectKey(project, key), nothing)
-    ids.addRecord(sequence, readFingerprints(record, sequence), count)
-    const { events, batches, bytes } = totalsOf(project)
+    ids.addRecord(sequence, fingerprintsIn(record), count)
     const payloadBytes = hasTombstones(rows)
       ? countedBytes(decodeRecord(record, sequence).events)
       : payloadOf(record).length
@@ -165,14 +191,27 @@ export function createAppender(
     return true
   }
 
+  /** Takes in the records that other processes have appended. */
+  function catchUp(): LogEnd & { receivedAt: number } {
+    const end = readLogEnd(eventLog)
+    checkSeen(eventLog, seen, end)
+    ids.catchUp(end.sequence)
+    see(end)
+    return end
+  }
+
+  function see({ sequence, checksum }: LogEnd): void {
+    seen = { sequence, checksum }
+    onSeen(sequence)
+  }
+
   return {
     begin() {
       changedTotals.clear()
-      const last = eventLog.lastSequence()
-      ids.catchUp(last)
-      nextSequence = last + 1
+      const end = catchUp()
+      last = end
       latestAt = Date.now() + aheadMsMax
-      lastAt = last === 0 ? Number.NEGATIVE_INFINITY : eventLog.receivedAt(last)
+      lastAt = end.receivedAt
     },
 
     append,
@@ -186,8 +225,10 @@ export function createAppender(
       for (const [project, totals] of changedTotals) eventLog.putTotals(project, totals)
     },
 
+    committed: () => see(last),
+
     locate(project, eventIds, fingerprints) {
-      ids.catchUp(eventLog.lastSequence())
+      catchUp()
       const earlier = createReader(log)
       const positions: (Position | undefined)[] = eventIds.map(() => undefined)
       for (const { queryIndex: of, position } of ids.search(fingerprints, eventIds.length)) {
@@ -203,8 +244,7 @@ export function createAppender(
 const nothing = Buffer.alloc(0)
 
 interface EarlierRecord {
-  project: number
-  /** Not verified. */
+  /** Not verified; empty if the record is missing. */
   bytes: Buffer
   /** @throws {IngestError} `store-damaged` */
   verified(): LogRecord
@@ -228,12 +268,9 @@ function createReader(log: Table): Reader {
 }
 
 function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierRecord {
-  // the index names no record that is missing or empty
-  const { project } = readHeader(bytes, sequence)
   let verified: LogRecord | undefined
   return {
-    project,
-    bytes: bytes as Buffer,
+    bytes: bytes ?? nothing,
     verified() {
       verified ??= decodeRecord(bytes, sequence)
       return verified
@@ -281,25 +318,18 @@ type Match = 'same' | 'conflict'
 /**
  * Compares an event, with the JSON string of its id, with the one at an index of an earlier record; undefined if that has
  * another id or project.
- *
- * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown.
  */
 function compare(
   project: number,
   event: Buffer,
   eventId: Buffer,
-  earlier: EarlierRecord,
+  earlier: LogRecord,
   index: number,
 ): Match | undefined {
-  if (earlier.project === project) {
-    const stored = eventAt(earlier.bytes, index)
-    if (stored.equals(event)) return 'same'
-    // damage does not produce the same id
-    if (hasEventId(stored, eventId)) return differ(stored, event)
-  }
-  const verified = earlier.verified()
-  const stored = verified.project === project ? verified.events[index] : undefined
-  return stored && hasEventId(stored, eventId) ? differ(stored, event) : undefined
+  const stored = earlier.project === project ? earlier.events[index] : undefined
+  if (!stored) return undefined
+  if (stored.equals(event)) return 'same'
+  return hasEventId(stored, eventId) ? differ(stored, event) : undefined
 }
 
 /** What two events of one id with other bytes are. */

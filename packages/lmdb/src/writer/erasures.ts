@@ -1,8 +1,8 @@
 import type { ExpiryStep } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
-import { projectKey, sequenceKey } from '../environment/row-keys.ts'
-import type { EventLog, EventLogTables } from '../log/event-log.ts'
-import { eraseFromRecord, inlineBytesMax } from '../log/record.ts'
+import { sequenceKey } from '../environment/row-keys.ts'
+import { checkListed, type EventLog, type EventLogTables } from '../log/event-log.ts'
+import { eraseFromRecord, inlineBytesMax, readHeader } from '../log/record.ts'
 import type { Appender } from './append-batch.ts'
 
 /** The steps of erasing, and what each returns. */
@@ -51,11 +51,18 @@ export function createErasures(
   appender: Appender,
   lastPage: () => number,
 ): (step: ErasureStep) => ErasureResult {
-  const { log, expiries, unpurged, scratch } = tables
+  const { log, unpurged, scratch } = tables
 
-  function eraseIn(project: number, sequence: number, isErased: (index: number) => boolean) {
+  /** `record` of a project's list, or found by an id in it. */
+  function eraseIn(
+    project: number,
+    record: { sequence: number; ordinal?: number },
+    isErased: (index: number) => boolean,
+  ) {
+    const { sequence, ordinal } = record
     const key = sequenceKey(sequence)
     const before = log.getBinary(key)
+    if (ordinal !== undefined) checkListed(readHeader(before, sequence), project, { sequence, ordinal })
     const erased = eraseFromRecord(before, sequence, isErased)
     if (!erased) return { events: 0, bytes: 0, recordBytes: before?.length ?? 0 }
     log.put(key, erased.record)
@@ -73,30 +80,30 @@ export function createErasures(
     }
     let events = 0
     for (const [sequence, inRecord] of indexes) {
-      events += eraseIn(project, sequence, (index) => inRecord.has(index)).events
+      events += eraseIn(project, { sequence }, (index) => inRecord.has(index)).events
     }
     if (events > 0) countErasure(unpurged)
     return events
   }
 
   function expire({ project, before }: ErasureResults['expire']['step']): ExpiryStep {
-    const isOld = (sequence: number) => eventLog.receivedAt(sequence) < before
+    const isOld = (sequence: number) => eventLog.header(sequence).receivedAt < before
     const step = { events: 0, bytes: 0 }
     const first = eventLog.expiredBefore(project)
     let next = first
     let bytesLeft = expiryBytesMax
-    for (const sequence of eventLog.sequences(project, first, expiryRecordsMax)) {
-      if (bytesLeft <= 0 || !isOld(sequence)) break
-      const { events, bytes, recordBytes } = eraseIn(project, sequence, () => true)
+    for (const record of eventLog.records(project, first, expiryRecordsMax)) {
+      if (bytesLeft <= 0 || !isOld(record.sequence)) break
+      const { events, bytes, recordBytes } = eraseIn(project, record, () => true)
       step.events += events
       step.bytes += bytes
       bytesLeft -= recordBytes
-      next = sequence + 1
+      next = record.sequence + 1
     }
-    if (next > first) putExpired(expiries, project, next)
+    if (next > first) eventLog.putExpiredBefore(project, next)
     if (step.events > 0) countErasure(unpurged)
-    const [left] = eventLog.sequences(project, next, 1)
-    return { ...step, isDone: left === undefined || !isOld(left) }
+    const [left] = eventLog.records(project, next, 1)
+    return { ...step, isDone: left === undefined || !isOld(left.sequence) }
   }
 
   function cleanLeaves(): boolean {
@@ -149,10 +156,6 @@ export function readErasures(unpurged: Table): number {
 function countErasure(unpurged: Table): void {
   // continues from the clock, as a count that starts at 0 again could equal an earlier one
   unpurged.put(countKey, double(Math.max(Date.now(), readErasures(unpurged) + 1)))
-}
-
-function putExpired(expiries: Table, project: number, next: number): void {
-  expiries.put(projectKey(project), double(next))
 }
 
 function double(value: number): Buffer {

@@ -23,6 +23,8 @@ export interface Writer {
   run<Type extends CommandType>(
     command: CommandResults[Type]['command'] & { type: Type },
   ): Promise<CommandResults[Type]['result']>
+  /** The number of the last record of the log that was committed as far as this process has seen. */
+  lastSeen(): number
   /** What the log and its index hold; after the requests that are queued. */
   measure(): Promise<WriterSize>
   /** The requests that are queued or being handled. */
@@ -43,7 +45,7 @@ export interface Writer {
 
 export interface WriterOptions {
   environment: Environment
-  data: WriterData
+  data: Omit<WriterData, 'seen'>
   /** Called once when the store can no longer be trusted; everything is refused from then on. */
   onFatal: (error: IngestError) => void
   onProgress: (progress: RebuildProgress) => void
@@ -57,7 +59,9 @@ export interface WriterOptions {
 
 /** Starts the thread that writes, and resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
-  const { environment, data, onFatal, onProgress, onGarbage, onCommit, timeoutMs } = options
+  const { environment, onFatal, onProgress, onGarbage, onCommit, timeoutMs } = options
+  const seen = new BigInt64Array(new SharedArrayBuffer(8))
+  const data: WriterData = { ...options.data, seen }
   const thread: RequestClient<WriterRequest> = await startRequestClient({
     module: new URL('./write-worker.js', import.meta.url),
     data,
@@ -90,6 +94,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       return thread.request({ type: 'command', id: ++lastId, command }, bytes)
     },
 
+    lastSeen: () => Number(Atomics.load(seen, 0)),
     measure: () => thread.request({ type: 'measure', id: ++lastId }, 0),
     inFlight: thread.inFlight,
     erasure: (step) => thread.request({ type: 'erasure', id: ++lastId, step }, commandBytes),

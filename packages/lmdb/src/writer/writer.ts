@@ -32,6 +32,8 @@ export interface WriterData {
   entriesPerFlush: number
   guards: ExitGuards
   commitState: CommitState
+  /** Memory of both threads: the last record of the log that the writer has seen. */
+  seen: BigInt64Array
 }
 
 export interface AppendRequest extends BatchToAppend {
@@ -107,7 +109,7 @@ export function runWriter(
 
 async function openWriter(
   environment: Environment,
-  { directory, idsDirectory, seed, entriesPerFlush, guards, commitState }: WriterData,
+  { directory, idsDirectory, seed, entriesPerFlush, guards, commitState, seen }: WriterData,
   post: (message: FromWriter) => void,
 ): Promise<RequestHandler<WriterRequest>> {
   const { root, table } = environment
@@ -130,7 +132,10 @@ async function openWriter(
     guards,
     onProgress: (progress) => post({ type: 'progress', progress }),
   })
-  const appender = createAppender(tables, eventLog, ids, commandTables.maps.freeze)
+  const appender = createAppender(tables, eventLog, ids, {
+    onFreeze: commandTables.maps.freeze,
+    onSeen: (sequence) => Atomics.store(seen, 0, BigInt(sequence)),
+  })
   const lastPage = () => (root.getStats() as { lastPageNumber: number }).lastPageNumber
   const runErasure = createErasures(erasureTables, eventLog, appender, lastPage)
   const { commit, refuse, failure, ready } = createCommit<WriteRequest, WriterValue>(environment, commitState, {
@@ -174,6 +179,7 @@ async function openWriter(
       return
     }
     commit(requests, (handled) => {
+      if (handled.commit) appender.committed()
       measureGrowth(requests, handled.outcomes)
       if (hasGarbage) post({ type: 'garbage' })
       hasGarbage = false

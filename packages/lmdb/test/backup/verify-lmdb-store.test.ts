@@ -2,10 +2,9 @@ import { cpSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { openDataPages } from '../../src/backup/data-pages.ts'
-import { openEnvironment, type Table } from '../../src/environment/environment.ts'
 import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
 import { builtStore } from '../built-store.ts'
-import { damageRecord, flipIn, makeStore, projectId, zeroPages } from './damaged-store.ts'
+import { changeRows, damageRecord, flipIn, makeStore, projectId, zeroPages } from './damaged-store.ts'
 
 const { verifyLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
 
@@ -17,14 +16,6 @@ function copy(name: string): string {
   const directory = join(path, name)
   cpSync(whole, directory, { recursive: true })
   return directory
-}
-
-/** Changes rows of a table of `events/`. */
-async function change(directory: string, table: string, work: (rows: Table) => void): Promise<void> {
-  const environment = openEnvironment(join(directory, 'events'))
-  const rows = environment.table(table)
-  environment.write(() => work(rows))
-  environment.close()
 }
 
 t.test('a whole store has no problems, and its files are not changed', async (t) => {
@@ -43,49 +34,54 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
   ],
   'a flipped bit in a large record': [(directory) => damageRecord(directory, 8), { part: 'log', record: 8 }],
   'a missing record': [
-    (directory) => change(directory, 'log', (rows) => void rows.remove(sequenceKey(9))),
+    (directory) => changeRows(directory, 'log', (rows) => void rows.remove(sequenceKey(9))),
     { part: 'log', record: 9 },
   ],
   'an entry of a project that is missing': [
-    (directory) => change(directory, 'project-log', (rows) => void rows.remove(projectKey(1, sequenceKey(5)))),
+    (directory) => changeRows(directory, 'project-log', (rows) => void rows.remove(projectKey(1, sequenceKey(5)))),
     { part: 'log', record: 5, projectId, message: /is not in the log of its project/ },
   ],
   'an entry of a project without a record': [
     (directory) =>
-      change(directory, 'project-log', (rows) => void rows.put(projectKey(1, sequenceKey(99)), Buffer.alloc(0))),
+      changeRows(directory, 'project-log', (rows) => void rows.put(projectKey(1, sequenceKey(99)), Buffer.alloc(0))),
     { part: 'counters', message: /40 records, and 41 entries/ },
   ],
   'wrong totals': [
-    (directory) => change(directory, 'totals', (rows) => void rows.put(projectKey(1), Buffer.alloc(24))),
+    (directory) => changeRows(directory, 'totals', (rows) => void rows.put(projectKey(1), Buffer.alloc(24))),
     { part: 'counters', projectId, message: /say 0 events, and the log has 80/ },
   ],
+  'an end of expired events that is damaged': [
+    (directory) =>
+      changeRows(directory, 'expiries', (rows) => void rows.put(projectKey(1), Buffer.from('0000000000c04240', 'hex'))),
+    { part: 'counters', projectId, message: /expired events/ },
+  ],
   'a build that is not frozen': [
-    (directory) => change(directory, 'freezes', (rows) => void rows.remove(projectKey(1, Buffer.from('b2')))),
+    (directory) => changeRows(directory, 'freezes', (rows) => void rows.remove(projectKey(1, Buffer.from('b2')))),
     { part: 'freezes', record: 2, projectId },
   ],
   'a project without a name': [
-    (directory) => change(directory, 'project-numbers', (rows) => void rows.remove(projectKey(1))),
+    (directory) => changeRows(directory, 'project-numbers', (rows) => void rows.remove(projectKey(1))),
     { part: 'log', record: 1, message: /which has no name/ },
   ],
   'two records in the wrong order': [
     (directory) =>
-      change(directory, 'log', (rows) => {
+      changeRows(directory, 'log', (rows) => {
         const [first, last] = [rows.getBinary(sequenceKey(1)), rows.getBinary(sequenceKey(40))] as [Buffer, Buffer]
         rows.put(sequenceKey(1), last)
         rows.put(sequenceKey(40), first)
       }),
-    { part: 'index', message: /are not the same in [1-4] of 4,096 parts/ },
+    { part: 'log', record: 1, message: 'Record 1 of the log is damaged.' },
   ],
   'a flipped bit in the bytes of a map': [
     (directory) => flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
     { part: 'maps', projectId, message: /^Chunk sha256:\w+ has other bytes than its digest says/ },
   ],
   'a map without its manifest': [
-    (directory) => change(directory, 'manifests', (rows) => void rows.remove(sequenceKey(1))),
-    { part: 'maps', projectId, message: /map of place 1 and build b has a row or a manifest that is damaged/ },
+    (directory) => changeRows(directory, 'manifests', (rows) => void rows.remove(sequenceKey(1))),
+    { part: 'maps', projectId, message: /map of place 1 and build b has lost its manifest/ },
   ],
   'a chunk without its reference': [
-    (directory) => change(directory, 'chunk-references', (rows) => void rows.clearSync()),
+    (directory) => changeRows(directory, 'chunk-references', (rows) => void rows.clearSync()),
     { part: 'maps', message: /without its reference/ },
   ],
   'a marked id index': [

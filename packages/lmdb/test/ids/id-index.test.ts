@@ -21,7 +21,7 @@ import { mergeWidth } from '../../src/ids/run.ts'
 import { emptyRunList, openIdTables, readRevision, readRunList, writeRunList } from '../../src/ids/run-list.ts'
 import { type BuiltStoreOptions, builtInternals, openLmdbStore } from '../built-store.ts'
 import { startStoreProcess } from '../store-process.ts'
-import { fingerprintsFor, openWriterBed, recordOf } from '../writer-bed.ts'
+import { fingerprintsFor, openWriterBed, recordAt } from '../writer-bed.ts'
 
 // the index as a store uses it: with its thread, on disk, over restarts
 
@@ -301,7 +301,7 @@ t.test('a rollback reads no record again', async (t) => {
   const { environment, data } = openWriterBed(t.testdir())
   const log = environment.table('log')
   const put = (sequence: number, ...eventIds: string[]) =>
-    environment.write(() => void log.put(sequenceKey(sequence), recordOf(1, eventIds)))
+    environment.write(() => void log.put(sequenceKey(sequence), recordAt(sequence, eventIds)))
   for (let i = 1; i <= 10; i++) put(i, `${i}`)
   const reader = createLogReader(environment, log)
   let reads = 0

@@ -9,7 +9,6 @@ import { createIndexer, type Indexer, type IndexerOptions } from '../../src/ids/
 import { createLogReader } from '../../src/ids/log-reader.ts'
 import { blockOf, getPart, type Run } from '../../src/ids/run.ts'
 import { emptyRunList, type IdTables, openIdTables, readRunList } from '../../src/ids/run-list.ts'
-import { sealRecord } from '../../src/log/record.ts'
 import { recordWith } from '../writer-bed.ts'
 
 interface Bed {
@@ -50,9 +49,7 @@ function appendRecords({ events, log, fingerprints }: Bed, count: number): void 
     for (let i = 0; i < count; i++) {
       const own = randomFillSync(new Uint32Array(eventsPerRecord * 2))
       fingerprints.push(own)
-      const record = recordWith(own)
-      sealRecord(record, 1, 0)
-      log.put(sequenceKey(fingerprints.length), record)
+      log.put(sequenceKey(fingerprints.length), recordWith(fingerprints.length, own))
     }
   })
 }

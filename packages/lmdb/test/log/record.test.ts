@@ -9,6 +9,8 @@ import {
   decodeRecord,
   encodeRecord,
   eventAt,
+  fingerprintsIn,
+  moveRecord,
   parseEventId,
   payloadOf,
   readChecksum,
@@ -22,7 +24,7 @@ const texts = ['{"projectId":"p","eventId":"a"}', '{"projectId":"p", "eventId":"
 const body = Buffer.from(` { "events": [ ${texts.join(' , ')} ] }`)
 const hashKey = Buffer.alloc(16, 'key')
 const batch = scanBatch(body, 'p', hashKey) as BatchEvents
-const header = { project: 7, receivedAt: 1_795_203_225_083.0, count: 2 }
+const header = { project: 7, ordinal: 3, receivedAt: 1_795_203_225_083.0, count: 2 }
 const fingerprints = Uint32Array.of(1, 2, 0xffffffff, 4)
 for (const i of [0, 1]) batch.rows.set(fingerprints.subarray(i * 2, i * 2 + 2), i * wordsPerEvent + column.hashHigh)
 
@@ -30,19 +32,21 @@ function encode(receivedAt = 1): Buffer {
   return encodeRecord(body, batch.rows, receivedAt)
 }
 
-function sealed(project = header.project): Buffer {
+const place = { sequence: 5, project: header.project, ordinal: header.ordinal }
+
+function sealed(own: Partial<typeof place> = {}): Buffer {
   const bytes = encode()
-  sealRecord(bytes, project, header.receivedAt)
+  sealRecord(bytes, { ...place, ...own }, header.receivedAt)
   return bytes
 }
 
 t.test('a record is read as it was written', async (t) => {
   const bytes = sealed()
-  const { project, receivedAt, events } = decodeRecord(bytes, 1)
-  t.strictSame([project, receivedAt, events.map(String)], [7, header.receivedAt, texts])
-  t.same(readUnverified(bytes), header)
-  t.strictSame(readFingerprints(bytes, 1), fingerprints)
-  t.strictSame(readHeader(bytes, 1), header)
+  const { project, ordinal, receivedAt, events } = decodeRecord(bytes, 5)
+  t.strictSame([project, ordinal, receivedAt, events.map(String)], [7, 3, header.receivedAt, texts])
+  t.match(readUnverified(bytes), header)
+  t.strictSame(readFingerprints(bytes, 5), fingerprints)
+  t.strictSame(readHeader(bytes, 5), { ...header, checksum: readChecksum(bytes) })
   t.equal(String(payloadOf(bytes)), texts.join(','))
   t.strictSame(
     [0, 1, 2].map((index) => String(eventAt(bytes, index))),
@@ -50,9 +54,31 @@ t.test('a record is read as it was written', async (t) => {
   )
 })
 
-t.test('a record that is not sealed has all but its project, and fails verification', async (t) => {
+t.test('a record that stands in the place of another is damaged', async (t) => {
+  for (const sequence of [1, 4, 6, 5 + 2 ** 31]) {
+    const expected = { code: 'store-damaged', message: `Record ${sequence}` }
+    t.throws(() => decodeRecord(sealed(), sequence), expected)
+    t.throws(() => readHeader(sealed(), sequence), expected)
+    t.throws(() => readFingerprints(sealed(), sequence), expected)
+  }
+  const moved = moveRecord(sealed(), { ...place, sequence: 4, ordinal: 2 })
+  t.match(decodeRecord(moved, 4), { ...decodeRecord(sealed(), 5), ordinal: 2, checksum: readChecksum(moved) })
+})
+
+t.test('the head of a record is verified without its payload', async (t) => {
+  const bytes = sealed()
+  for (let at = 0; at < bytes.length - texts.join().length; at++) {
+    if (at >= 28 && at < 32) continue // the checksum of the whole
+    const damaged = Buffer.from(bytes)
+    damaged[at] = (damaged[at] as number) ^ (1 << (at & 7))
+    t.throws(() => readHeader(damaged, 5), { code: 'store-damaged' }, `byte ${at}`)
+  }
+})
+
+t.test('a record that is not sealed has all but its place, and fails verification', async (t) => {
   const bytes = encode(header.receivedAt)
-  t.strictSame({ ...readUnverified(bytes), project: 7 }, header)
+  t.match({ ...readUnverified(bytes), project: 7, ordinal: 3 }, header)
+  t.strictSame(fingerprintsIn(bytes), fingerprints)
   t.throws(() => decodeRecord(bytes, 5), { code: 'store-damaged' })
 })
 
@@ -65,30 +91,29 @@ t.test('a record has memory of its own, which can be transferred to another thre
 t.test('fingerprints are read at any alignment', async (t) => {
   for (let shift = 0; shift < 8; shift++) {
     const shifted = Buffer.concat([Buffer.alloc(shift), sealed()]).subarray(shift)
-    t.strictSame(readFingerprints(shifted, 1), fingerprints)
+    t.strictSame(readFingerprints(shifted, 5), fingerprints)
   }
 })
 
 t.test('the header of a record is read without the rest', async (t) => {
   // as lmdb returns it: in memory that is reused, and that extends past the record
   const shared = new Uint8Array(Buffer.concat([Buffer.from('before'), sealed(), Buffer.from('after')]))
-  t.strictSame(readHeader(shared.subarray(6), 5), header)
-  for (const bytes of [undefined, sealed().subarray(0, 23), Buffer.alloc(100)]) {
+  t.match(readHeader(shared.subarray(6, -5), 5), header)
+  for (const bytes of [undefined, sealed().subarray(0, 31), Buffer.alloc(100)]) {
     t.throws(() => readHeader(bytes, 5), { code: 'store-damaged', message: 'Record 5' })
   }
 })
 
 t.test('records differ in their checksums', async (t) => {
-  t.not(readChecksum(sealed()), readChecksum(sealed(8)))
+  t.not(readChecksum(sealed()), readChecksum(sealed({ project: 8 })))
   t.equal(readChecksum(sealed()), readChecksum(sealed()))
   t.equal(readChecksum(undefined), 0)
-  t.equal(readChecksum(sealed().subarray(0, 20)), 0)
+  t.equal(readChecksum(sealed().subarray(0, 31)), 0)
 })
 
 t.test('one flipped bit anywhere is detected', async (t) => {
   const bytes = sealed()
   for (let at = 0; at < bytes.length; at++) {
-    if (at >= 20 && at < 24) continue // no meaning yet
     const damaged = Buffer.from(bytes)
     damaged[at] = (damaged[at] as number) ^ (1 << (at & 7))
     t.throws(() => decodeRecord(damaged, 5), { code: 'store-damaged', message: 'Record 5' }, `byte ${at}`)
@@ -100,7 +125,7 @@ t.test('a record that is missing, empty or truncated is damaged', async (t) => {
   t.throws(() => decodeRecord(undefined, 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(Buffer.alloc(0), 5), { code: 'store-damaged' })
   t.throws(() => readHeader(undefined, 5), { code: 'store-damaged' })
-  t.throws(() => readHeader(bytes.subarray(0, 23), 5), { code: 'store-damaged' })
+  t.throws(() => readHeader(bytes.subarray(0, 31), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(randomBytes(20), 5), { code: 'store-damaged' })
   t.throws(() => decodeRecord(bytes.subarray(0, -1), 5), { code: 'store-damaged' })
 })
@@ -142,7 +167,7 @@ t.test('the log reader reads the fingerprints and the checksum of a record, and 
   const log = environment.table('log')
   const reader = createLogReader(environment, log)
   t.equal(reader.lastSequence(), 0)
-  const record = sealed()
+  const record = sealed({ sequence: 1 })
   environment.root.transactionSync(() => {
     log.put(sequenceKey(1), record)
     log.put(sequenceKey(300), record.subarray(0, 30))
@@ -150,7 +175,7 @@ t.test('the log reader reads the fingerprints and the checksum of a record, and 
   reader.refresh()
   t.equal(reader.lastSequence(), 300)
   t.strictSame([...reader.fingerprints(1)], [...fingerprints])
-  t.equal(reader.checksum(1), record.readUInt32LE(16))
+  t.equal(reader.checksum(1), record.readUInt32LE(28))
   t.equal(reader.checksum(2), 0, 'nothing')
   t.throws(() => reader.fingerprints(2), { code: 'store-damaged' })
   t.throws(() => reader.fingerprints(300), { code: 'store-damaged' }, 'cut')

@@ -5,7 +5,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { digestOf } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
-import { decodeRecord, sealRecord } from '../../src/log/record.ts'
+import { decodeRecord } from '../../src/log/record.ts'
 import { versionOfNone } from '../../src/tables/map-reader.ts'
 import { encodeChunks } from '../../src/tables/map-records.ts'
 import type { Outcome } from '../../src/threads/request-loop.ts'
@@ -13,7 +13,7 @@ import type { CloseMessage } from '../../src/threads/worker-thread.ts'
 import type { PutMap } from '../../src/writer/commands.ts'
 import { type FromWriter, runWriter, type WriterRequest } from '../../src/writer/writer.ts'
 import { startStoreProcess } from '../store-process.ts'
-import { batchToAppend, fingerprintsFor, openWriterBed, putProject, recordOf, type WriterBed } from '../writer-bed.ts'
+import { batchToAppend, fingerprintsFor, openWriterBed, putProject, recordAt, type WriterBed } from '../writer-bed.ts'
 
 type Request = WriterRequest
 
@@ -156,8 +156,7 @@ t.test('an event that another process appends at a rolled-back sequence is known
   const { root, table } = writer.environment
   await writer.ask(append(['before']))
   t.strictSame(valuesOf(await writer.ask(append(['x'], broken()))), ['internal-error'])
-  const others = recordOf(1, ['b'])
-  sealRecord(others, 1, 2_000)
+  const others = recordAt(2, ['b'], 2_000)
   root.transactionSync(() => void table('log').put(sequenceKey(2), others))
   t.strictSame(valuesOf(await writer.ask(locate(['x', 'b']))), [[undefined, { sequence: 2, index: 0 }]])
   t.strictSame(valuesOf(await writer.ask(append(['b']))), ['none'])

@@ -123,7 +123,7 @@ const problems: Readonly<Record<ErrorCode, Problem | null>> = {
     meaning: 'a bug, or a body parser before the handler: see the log',
     detail: 'The server failed unexpectedly: try again later.',
   },
-  'store-damaged': { meaning: 'a corrupt record: restore a backup', detail: '' },
+  'store-damaged': { meaning: 'a corrupt record or chunk: restore a backup', detail: '' },
   'disk-full': { meaning: 'free disk space', detail: '' },
   draining: {
     meaning: 'the server is stopping',
