@@ -161,7 +161,6 @@ async function openStore(
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
-  const scratch = environment.table('scratch')
   const maps = openMapTables(environment.table)
   const blobTable = chunkEnvironment.table('bytes')
   const commitWatchers = new Set<(commit: StoreCommit) => void>()
@@ -221,7 +220,15 @@ async function openStore(
 
   const tracked: Omit<Store, 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
     ...events,
-    purge: () => purge({ environment, writer, reader, unpurged: tables.unpurged, scratch, checkOpen }),
+    purge: () =>
+      purge({
+        environment,
+        path: join(directory, 'events', 'data.mdb'),
+        writer,
+        reader,
+        unpurged: tables.unpurged,
+        checkOpen,
+      }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createProjectStore({ projects, writer, reader }),
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),
@@ -235,6 +242,9 @@ async function openStore(
       checkFreeSpace(join(directory, 'events'))
     },
   })
+
+  // what a process has left that was killed; if it fails, the next opening or purge does it
+  void tracked.purge?.().catch(() => {})
 
   return {
     ...tracked,

@@ -22,8 +22,11 @@ async function run(job: Job): Promise<void> {
 
 async function resultOf(job: Job): Promise<JobMessage> {
   if (job.to !== undefined) {
-    send({ type: 'progress', progress: { phase: 'copy' } })
-    await copyDirectory(job.directory, job.to)
+    let done = 0
+    await copyDirectory(job.directory, job.to, (bytes) => {
+      done += bytes
+      send({ type: 'progress', progress: { phase: 'copy', done } })
+    })
   }
   const report = await verifyDirectory(job.to ?? job.directory, (progress) => send({ type: 'progress', progress }))
   return { type: 'done', report }
