@@ -28,7 +28,7 @@ import { createSnapshotReader } from './read-snapshot.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
 import { createCommitState } from './threads/commit-state.ts'
-import { deserializeError, serializeError } from './threads/error-transfer.ts'
+import { asDamage, deserializeError, serializeError } from './threads/error-transfer.ts'
 import { type ExitGuards, openExitGuards } from './threads/exit-guard.ts'
 import { startWriter, type Writer } from './writer/writer-client.ts'
 
@@ -107,7 +107,7 @@ export async function openLmdbStoreWith(
     })
   } catch (error) {
     release()
-    throw deserializeError(serializeError(error))
+    throw deserializeError(serializeError(asDamage(error)))
   }
 }
 

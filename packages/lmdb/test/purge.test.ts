@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { appendFileSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { createIngest, type Store } from '@ingest/core'
+import { createIngest, type IngestEvent, type Store } from '@ingest/core'
 import t from 'tap'
 import { builtStore, openLmdbStore } from './built-store.ts'
 import { startStoreProcess } from './store-process.ts'
@@ -162,7 +162,7 @@ for (const seed of range(seeds).map((i) => firstSeed + i)) {
     const whole = new Set<number>()
     const erased = new Set<number>()
     let next = 0
-    const append = async (submit: (events: object[]) => Promise<unknown>) => {
+    const append = async (submit: (events: IngestEvent[]) => Promise<unknown>) => {
       const numbers = range(random(6) === 0 ? 1 + random(100) : 1 + random(3)).map(() => next++)
       const pad = 'x'.repeat(random(3) === 0 && numbers.length < 10 ? random(9_000) : random(400))
       await submit(numbers.map((number) => ({ projectId: 'p', eventId: idOf(number), secret: secretOf(number) + pad })))
@@ -174,7 +174,7 @@ for (const seed of range(seeds).map((i) => firstSeed + i)) {
       const victim = await startStoreProcess(directory)
       const store = await openLmdbStore(directory)
       const project = createIngest({ store }).project('p')
-      const submit = (events: object[]) => project.submitBatch({ events })
+      const submit = (events: IngestEvent[]) => project.submitBatch({ events })
       for (let i = 0; i < 60; i++) await append(submit)
       let isOver = false
       const appending = range(2).map(async () => {

@@ -9,8 +9,8 @@ export interface SerializedError {
 }
 
 /**
- * Classifies an error of the store: `disk-full`, which is temporary, `store-damaged`, which is permanent, or else
- * `store-failed`, after which the store cannot be trusted. An {@link IngestError} keeps its code. `isDiskFull` is called for an I/O error only.
+ * Classifies an error of a write: `disk-full`, which is temporary, or else `store-failed`, after which the store cannot
+ * be trusted. An {@link IngestError} keeps its code. `isDiskFull` is called for an I/O error only.
  */
 export function serializeError(error: unknown, isDiskFull: () => boolean = () => false): SerializedError {
   if (error instanceof IngestError) {
@@ -26,13 +26,6 @@ export function serializeError(error: unknown, isDiskFull: () => boolean = () =>
       code: 'disk-full',
       message: `The disk is full: ${text}. Free some space; writes resume without a restart.`,
       details: { retryAfterSeconds: 5 },
-    }
-  }
-  if (damageCodes.has((error as { code?: unknown } | undefined)?.code)) {
-    return {
-      code: 'store-damaged',
-      message: `The store is damaged: ${text}. Restore a backup, or repair it.`,
-      details: {},
     }
   }
   return { code: 'store-failed', message: `The store failed: ${text}.`, details: {} }
@@ -61,6 +54,14 @@ export function deserializeError({ code, message, details }: SerializedError): I
 /** A `disk-full` for an error of a write of files or of LMDB that says so; any other error as it is. */
 export function asDiskFull(error: unknown, isDiskFull: () => boolean): unknown {
   return isDiskFullError(error, isDiskFull) ? deserializeError(serializeError(error, isDiskFull)) : error
+}
+
+/** A `store-damaged`, which is permanent, for an error of LMDB that says so; any other error as it is. */
+export function asDamage(error: unknown): unknown {
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: string }
+  if (!damageCodes.has(code)) return error
+  const text = `The store is damaged: ${message}. Restore a backup, or save what is left with \`ingest repair\`.`
+  return new IngestError('store-damaged', text, { cause: error })
 }
 
 // MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_INVALID: a page is not what a tree says

@@ -8,7 +8,7 @@ import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { createIndexer } from '../../src/ids/indexer.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
 import { openIdTables } from '../../src/ids/run-list.ts'
-import { openPageFile, rowsOf } from '../../src/pages/page-file.ts'
+import { openPageFile, readTable, rowsOf } from '../../src/pages/page-file.ts'
 import { openLmdbStore } from '../built-store.ts'
 
 export const projectId = 'p'
@@ -64,6 +64,22 @@ export function damageRecord(directory: string, sequence: number): void {
   // a page begins with its number
   const page = Number(Buffer.from(row.value.buffer, 0, 8).readBigUInt64LE())
   flipBit(path, page * 4096 + row.value.byteOffset + 60)
+}
+
+/** Makes the first branch of a table lead to a page behind the end of the file. */
+export function loseFirstPage(path: string, table: string): void {
+  const file = openPageFile(path)
+  const [meta] = file.metas()
+  const tables = Array.from(rowsOf(file, meta?.main as bigint, { onDamage: () => {} }), readTable)
+  const root = Number(tables.find((each) => each?.name === table)?.root)
+  const page = file.page(root)
+  file.close()
+  if (!page || page.isLeaf) throw new Error(`the table ${table} has no branch`)
+  const bytes = Buffer.alloc(4, 0x7f)
+  const target = openSync(path, 'r+')
+  // of its first node, which begins with the number of its page
+  writeSync(target, bytes, 0, 4, root * 4096 + 24 + page.bytes.readUInt16LE(24))
+  closeSync(target)
 }
 
 /** A single free page of a data file, and where the list of free pages names it. */

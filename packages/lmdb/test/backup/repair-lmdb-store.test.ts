@@ -183,8 +183,9 @@ t.test('a full disk is one, also for repair and restore', { skip: noMount }, asy
       })
     }
     await ingest.close()
-    for (const name of [repairLmdbStore, restoreLmdbStore]) {
-      await t.rejects(name(large, join(disk, name.name)), { code: 'disk-full' }, name.name)
+    for (const command of [repairLmdbStore, restoreLmdbStore]) {
+      const saved: Promise<unknown> = command(large, join(disk, command.name))
+      await t.rejects(saved, { code: 'disk-full' }, command.name)
     }
   } finally {
     spawnSync('umount', [disk])

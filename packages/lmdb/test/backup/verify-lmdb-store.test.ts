@@ -1,22 +1,24 @@
 import { cpSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Store } from '@ingest/core'
 import t from 'tap'
 import { openDataPages } from '../../src/backup/data-pages.ts'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
-import { builtStore } from '../built-store.ts'
+import { builtStore, openLmdbStore } from '../built-store.ts'
 import {
   changeRows,
   damageRecord,
   flipIn,
   freeUsedPage,
   leakPage,
+  loseFirstPage,
   makeStore,
   projectId,
   zeroPages,
 } from './damaged-store.ts'
 
-const { verifyLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
+const { backUpLmdbStore, verifyLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
 
 const path = t.testdir()
 const whole = join(path, 'whole')
@@ -181,6 +183,26 @@ t.test('damaged pages are a report or an error, and never end this process', asy
     t.equal(outcome, true, what)
   }
 })
+
+t.test('a page that LMDB does not find is damage, which no repetition of a command puts right', async (t) => {
+  const directory = copy('lost page')
+  loseFirstPage(join(directory, 'events', 'data.mdb'), 'log')
+  const store = await openLmdbStore(directory)
+  await t.rejects(readAll(store), { code: 'store-damaged' })
+  await store.close()
+  const isFound = await verifyLmdbStore(directory).then(
+    ({ problems }) => problems.length > 0,
+    ({ code }) => code === 'store-damaged',
+  )
+  t.equal(isFound, true)
+  await t.rejects(backUpLmdbStore(directory, join(path, 'of damage')), { code: 'store-damaged' })
+})
+
+async function readAll(store: Store): Promise<void> {
+  for await (const _ of store.read(projectId)) {
+    // until it throws
+  }
+}
 
 t.test('a missing store is refused', async (t) => {
   await t.rejects(verifyLmdbStore(join(path, 'none')), { code: 'store-missing' })
