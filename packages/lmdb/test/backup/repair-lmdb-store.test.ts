@@ -123,7 +123,7 @@ t.test(
         for (const sequence of [20, 21]) {
           const key = sequenceKey(sequence)
           const place = { sequence, project: 1, ordinal: sequence }
-        table('log').put(key, moveRecord(table('log').getBinary(key) as Buffer, place, 1_000))
+          table('log').put(key, moveRecord(table('log').getBinary(key) as Buffer, place, 1_000))
         }
       }),
     )
