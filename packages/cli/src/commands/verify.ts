@@ -42,7 +42,8 @@ export function verifyCommand(io: Io): Command {
 const verifyHelp = `
 Reads checksums of events, the order of the log, the id index, totals, frozen builds, and the digests of maps, and counts
 the pages of the files, with a low priority and beside running servers. Nothing is changed.
-Exit code 5: something is damaged. Warnings, such as leaked pages, do not change the exit code. \`ingest repair\` saves what is left.
+Exit code 5: something is damaged. \`ingest repair\` saves what is left. Warnings, such as of leaked pages, do not change
+the exit code.
 
 Example:
   ingest verify --data data/games

@@ -73,9 +73,12 @@ const depthMax = 32
 export function openPageFile(path: string): PageFile {
   const file = openSync(path, 'r')
   const size = () => Math.floor(fstatSync(file).size / pageSize)
+  let knownSize = size()
 
   function read(number: number, count = 1): Buffer | undefined {
-    if (!Number.isSafeInteger(number) || number < 0 || count < 1 || number + count > size()) return undefined
+    if (!Number.isSafeInteger(number) || number < 0 || count < 1) return undefined
+    if (number + count > knownSize) knownSize = size()
+    if (number + count > knownSize) return undefined
     const bytes = Buffer.allocUnsafeSlow(count * pageSize)
     try {
       return readSync(file, bytes, 0, bytes.length, number * pageSize) === bytes.length ? bytes : undefined
