@@ -47,7 +47,7 @@ const floors: Record<string, string[][]> = {
   ],
   'packages/lmdb/src': [
     ['environment'],
-    ['threads', 'log'],
+    ['threads', 'log', 'pages'],
     ['ids', 'tables'],
     ['writer'],
     ['chunks', 'read-snapshot.ts'],

@@ -28,7 +28,7 @@ import { createSnapshotReader } from './read-snapshot.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
 import { createCommitState } from './threads/commit-state.ts'
-import { deserializeError, serializeError } from './threads/error-transfer.ts'
+import { asDamage, deserializeError, serializeError } from './threads/error-transfer.ts'
 import { type ExitGuards, openExitGuards } from './threads/exit-guard.ts'
 import { startWriter, type Writer } from './writer/writer-client.ts'
 
@@ -107,7 +107,7 @@ export async function openLmdbStoreWith(
     })
   } catch (error) {
     release()
-    throw deserializeError(serializeError(error))
+    throw deserializeError(serializeError(asDamage(error)))
   }
 }
 
@@ -161,7 +161,6 @@ async function openStore(
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
-  const scratch = environment.table('scratch')
   const maps = openMapTables(environment.table)
   const blobTable = chunkEnvironment.table('bytes')
   const commitWatchers = new Set<(commit: StoreCommit) => void>()
@@ -221,7 +220,15 @@ async function openStore(
 
   const tracked: Omit<Store, 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
     ...events,
-    purge: () => purge({ environment, writer, reader, unpurged: tables.unpurged, scratch, checkOpen }),
+    purge: () =>
+      purge({
+        environment,
+        path: join(directory, 'events', 'data.mdb'),
+        writer,
+        reader,
+        unpurged: tables.unpurged,
+        checkOpen,
+      }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createProjectStore({ projects, writer, reader }),
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),
@@ -235,6 +242,9 @@ async function openStore(
       checkFreeSpace(join(directory, 'events'))
     },
   })
+
+  // what a process has left that was killed; if it fails, the next opening or purge does it
+  void tracked.purge?.().catch(() => {})
 
   return {
     ...tracked,

@@ -3,11 +3,12 @@ import type { Environment } from './environment/environment.ts'
 import type { EventLog } from './log/event-log.ts'
 import { lossBetween } from './log/log-end.ts'
 import type { Projects } from './tables/projects.ts'
+import { asDamage } from './threads/error-transfer.ts'
 import type { Writer } from './writer/writer-client.ts'
 
 /** Reads of the log's environment, each on the latest snapshot: it has everything that any process has committed. */
 export interface SnapshotReader {
-  /** @throws {IngestError} `store-failed` when the store can no longer be read */
+  /** @throws {IngestError} `store-failed` or `store-damaged` when the store can no longer be read */
   readSnapshot<T>(read: () => T): T
   /** Reads with the number of a project; `none` for a project that has stored nothing. */
   readProject<T>(projectId: string, none: T, read: (project: number) => T): T
@@ -38,7 +39,11 @@ export function createSnapshotReader(
     } catch (cause) {
       // errors of lmdb have a number as their code; any other error is the caller's
       if (typeof (cause as { code?: unknown }).code !== 'number') throw cause
-      const failed = new IngestError('store-failed', `A read failed: ${(cause as Error).message}.`, { cause })
+      const damage = asDamage(cause)
+      const failed =
+        damage instanceof IngestError
+          ? damage
+          : new IngestError('store-failed', `A read failed: ${(cause as Error).message}.`, { cause })
       writer.fail(failed)
       throw failed
     }

@@ -75,9 +75,10 @@ export async function runJob<T>(
 }
 
 function toProgress(progress: JobProgress): Progress {
-  if (progress.phase === 'copy') return { label: 'copying', done: 0, total: null, text: '', isAnnounced: false }
   const { phase, done, total = null } = progress
-  const read = phase === 'maps' ? formatBytes(done) : formatCount(done, phase === 'log' ? 'record' : 'id')
+  if (phase === 'copy') return { label: 'copying', done, total, text: formatBytes(done), isAnnounced: false }
+  const units = { log: 'record', index: 'id', pages: 'page' }
+  const read = phase === 'maps' ? formatBytes(done) : formatCount(done, units[phase])
   const of = total === null ? '' : ` of ${total}`
   return { label: 'verifying', done, total, text: `${phase}: ${read}${of}`, isAnnounced: false }
 }

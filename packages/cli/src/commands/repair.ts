@@ -37,20 +37,30 @@ Example:
   ingest repair --data data/games --to data/games.repaired
 `
 
-function formatReport({ lost, mayHaveErased, ...saved }: RepairReport, to: string): string[] {
+function formatReport({ lost, clampedRecords, mayHaveErased, ...saved }: RepairReport, to: string): string[] {
   const lines = lost.records.map(({ from, to, projectId }) => {
     const which = from === to ? `record ${from}` : `records ${from} to ${to}`
     return `lost: ${which}${projectId === undefined ? '' : ` of ${projectId}`}`
   })
+  const listed = lost.records.reduce((sum, { from, to }) => sum + to - from + 1, 0)
+  if (lost.recordCount > listed) lines.push(`lost: ${formatCount(lost.recordCount - listed, 'further record')}`)
+  if (lost.bytes > 0) lines.push(`lost: the last ${formatBytes(lost.bytes)} of the file of the log, which is truncated`)
+  if (lost.until !== undefined) {
+    lines.push(`lost: what was received up to ${new Date(lost.until).toISOString()}: a build froze then`)
+  }
   for (const { projectId, events } of lost.events) lines.push(`lost: ${formatCount(events, 'event')} of ${projectId}`)
   for (const { projectId = 'an unknown project', placeId, buildId } of lost.maps) {
     lines.push(`lost: the map of place ${placeId} and build ${buildId} of ${projectId}, or a version of it`)
   }
   for (const projectId of lost.keysOf) lines.push(`lost: the keys of ${projectId}`)
   for (const table of lost.tables) lines.push(`lost: rows of the table ${table} that nothing else names`)
+  const isAll = lines.length === 0 ? '; nothing is lost' : ''
+  if (clampedRecords > 0) {
+    const which = formatCount(clampedRecords, 'record')
+    lines.push(`${which} had a time before that of the record in front: it was replaced by the later one`)
+  }
   if (mayHaveErased) lines.push('the list of free pages is damaged: erase again what was erased')
   const { records, events, maps, projects, fileBytes } = saved
   const what = `${formatCount(events, 'event')} in ${formatCount(records, 'record')}, ${formatCount(maps, 'map')} and ${formatCount(projects, 'project')}`
-  const isAll = lines.length === 0 ? '; nothing is lost' : ''
   return [...lines, `saved ${what} (${formatBytes(fileBytes)}) in ${to}, verified${isAll}`]
 }

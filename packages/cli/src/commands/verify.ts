@@ -25,7 +25,8 @@ export function verifyCommand(io: Io): Command {
       const details = { data, ...report, durationMs: Math.round(performance.now() - startedAt) }
       const { problems, problemCount } = report
       if (json && problemCount === 0) await writeJson(io, { ok: true, ...details })
-      if (!json && (!quiet || problemCount > 0)) await writeStdout(io, formatReport(report, details.durationMs))
+      if (!json && (!quiet || problemCount + report.warnings.length > 0))
+        await writeStdout(io, formatReport(report, details.durationMs))
       if (problemCount === 0) return
       const message = `${formatCount(problemCount, 'problem')}: ${problems[0]?.message}`
       throw new CommandFailure({
@@ -39,18 +40,20 @@ export function verifyCommand(io: Io): Command {
 }
 
 const verifyHelp = `
-Reads checksums of events, the order of the log, the id index, totals, frozen builds, and the digests of maps, with a
-low priority and beside running servers. Nothing is changed.
-Exit code 5: something is damaged. \`ingest repair\` saves what is left.
+Reads checksums of events, the order of the log, the id index, totals, frozen builds, and the digests of maps, and counts
+the pages of the files, with a low priority and beside running servers. Nothing is changed.
+Exit code 5: something is damaged. \`ingest repair\` saves what is left. Warnings, such as of leaked pages, do not change
+the exit code.
 
 Example:
   ingest verify --data data/games
 `
 
-function formatReport({ problems, problemCount, ...report }: StoreReport, durationMs: number): string {
+function formatReport({ problems, problemCount, warnings, ...report }: StoreReport, durationMs: number): string {
   const lines = problems.map(({ message, projectId }) => {
     return escapeControlCharacters(projectId === undefined ? message : `${projectId}: ${message}`)
   })
+  for (const { message } of warnings) lines.push(`warning: ${escapeControlCharacters(message)}`)
   if (problemCount > problems.length) lines.push(`and ${problemCount - problems.length} more`)
   const { records, events, bytes, maps, chunkBytes, indexedIds } = report
   const log = `${formatCount(events, 'event')} in ${formatCount(records, 'record')} (${formatBytes(bytes)})`

@@ -76,6 +76,8 @@ export async function copyStores(stores: CopyStores, options: CopyOptions): Prom
     const digest = await verifyEvents(stores, copy, onVerified)
     results.push({ ...(await copyRest(stores, copy, onProgress)), digest })
   }
+  // of what was erased in the source since an earlier copy
+  await stores.target.purge?.()
   return results
 }
 

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { startServe } from '../ingest-process.ts'
@@ -50,11 +51,17 @@ t.test('a copy carries erased ids and the builds that they froze, and later eras
   t.match((await ingest(['find', 'a'], { env: into })).stdout, /\nerased /)
   const { stdout } = await ingest(['stats', '--builds', '--json'], { env: into })
   t.equal(JSON.parse(stdout).builds.length, 3)
+  t.equal(bytesIn(copy).includes('"playerId":"8"'), true)
   const later = ['erase', '--where', '/eventId="c"', '--yes', '--json']
   t.match(await ingest(later, { env }), { code: 0, stdout: /"events":1/ })
   t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
   t.match((await ingest(['find', 'c'], { env: into })).stdout, /\nerased /)
+  t.equal(bytesIn(copy).includes('"playerId":"8"'), false)
 })
+
+function bytesIn(directory: string): Buffer {
+  return readFileSync(join(directory, 'events', 'data.mdb'))
+}
 
 t.test('retain needs an age', async (t) => {
   await isWrongUsage(t, ['retain'], /--older-than/, { env })

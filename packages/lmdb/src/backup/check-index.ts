@@ -7,6 +7,7 @@ import { getFilter, mayHave } from '../ids/bloom-filter.ts'
 import { positionAt, wordsPerEntry } from '../ids/entry.ts'
 import { blockOf, isDamage, type Run, viewPart } from '../ids/run.ts'
 import { openIdTables, readRunList } from '../ids/run-list.ts'
+import { checkPages } from './check-pages.ts'
 import { addEntries, createIdSums, type IdSums } from './id-sums.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
 
@@ -35,8 +36,10 @@ export async function readIndex(
     return undefined
   }
   if (!checkDataFile(join(directory, 'data.mdb'))) return undefined
-  const environment = openEnvironment(directory)
+  const environment = openEnvironment(directory, { readOnly: true })
   try {
+    const leakRemedy = `To get rid of them, ${remedy}`
+    await checkPages({ environment, directory, report, part: 'index', remedy: leakRemedy, onSlice: async () => {} })
     const tables = openIdTables(environment)
     environment.root.resetReadTxn()
     // merges that end meanwhile remove runs, but not from this snapshot

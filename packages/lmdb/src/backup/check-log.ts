@@ -98,6 +98,8 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     } catch (error) {
       isDamaged = true
       problem(describeReadError(error, sequence))
+      // LMDB reads nothing more in a transaction in which it has found damage
+      environment.root.resetReadTxn()
     }
     if (sequence === indexed?.watermark) watermarkChecksum = readChecksum(bytes)
   }

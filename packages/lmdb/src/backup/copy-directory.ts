@@ -1,19 +1,25 @@
-import { chmod } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { checkDataFile } from '../environment/data-file.ts'
-import { makeDirectory } from '../environment/directory.ts'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import { checkEventsPresent, findSiblings, openChunks, openIdentity } from '../environment/identity.ts'
 import { lockedError } from '../environment/write-lock.ts'
+import { readRows, readTables, type Snapshot, takeSnapshot } from '../pages/snapshot.ts'
 import { holdMs, openChunkTables } from '../tables/chunks.ts'
+import { asDiskFull } from '../threads/error-transfer.ts'
+
+/** The most bytes of rows that one transaction of the copy writes. */
+const transactionBytes = 16 * 2 ** 20
 
 /**
- * Copies `events/` and `chunks/` of a store that other processes use to an empty directory, in this process: LMDB's
- * compacting copy of one snapshot each, made in a thread of its own. Blobs of chunks are written before the rows that
- * name them, so `chunks/` is copied last; and no garbage is deleted meanwhile, so it has every blob that the copy of
- * `events/` names. Neither copy is synced.
+ * Copies `events/` and `chunks/` of a store that other processes use to an empty directory, in this process: the rows of
+ * one snapshot each, in the order of their keys, so that the copy has no free pages and nothing of what was erased. Blobs
+ * of chunks are written before the rows that name them, so `chunks/` is copied last; and no garbage is deleted meanwhile,
+ * so it has every blob that the copy of `events/` names. `onBytes` is called with how many more bytes are copied.
+ *
+ * @throws {IngestError} `store-damaged` for a page that cannot be read; `disk-full`
  */
-export async function copyDirectory(directory: string, to: string): Promise<void> {
+export async function copyDirectory(directory: string, to: string, onBytes: (bytes: number) => void): Promise<void> {
   const eventsDirectory = join(directory, 'events')
   const environment = openEnvironment(eventsDirectory)
   try {
@@ -24,9 +30,11 @@ export async function copyDirectory(directory: string, to: string): Promise<void
       ? await openChunks(environment, directory, identity)
       : undefined
     const release = holdGarbage(environment)
+    const copy = (from: Environment, name: string) =>
+      copyEnvironment(from, join(directory, name), join(to, name), onBytes)
     try {
-      await copyEnvironment(environment, join(to, 'events'))
-      if (chunkEnvironment) await copyEnvironment(chunkEnvironment, join(to, 'chunks'))
+      await copy(environment, 'events')
+      if (chunkEnvironment) await copy(chunkEnvironment, 'chunks')
     } finally {
       release()
       chunkEnvironment?.close()
@@ -36,10 +44,58 @@ export async function copyDirectory(directory: string, to: string): Promise<void
   }
 }
 
-async function copyEnvironment({ root }: Environment, to: string): Promise<void> {
-  makeDirectory(to)
-  await root.backup(to, true)
-  await chmod(join(to, 'data.mdb'), 0o600)
+async function copyEnvironment(
+  from: Environment,
+  directory: string,
+  to: string,
+  onBytes: (bytes: number) => void,
+): Promise<void> {
+  const snapshot = takeSnapshot(from, directory)
+  try {
+    const target = openEnvironment(to)
+    try {
+      for (const [name, root] of readTables(snapshot, directory)) {
+        for (const bytes of copyTable(snapshot, directory, root, target, name)) {
+          onBytes(bytes)
+          // the hold on garbage is renewed by a timer
+          await nextTurn()
+        }
+      }
+    } catch (error) {
+      throw asDiskFull(error, target.isDiskFull)
+    } finally {
+      target.close()
+    }
+  } finally {
+    snapshot.release()
+  }
+}
+
+/** Copies a table; yields after each transaction how many bytes it has written. */
+function* copyTable(
+  snapshot: Snapshot,
+  directory: string,
+  root: bigint,
+  target: Environment,
+  name: string,
+): Generator<number> {
+  const table = target.table(name)
+  const rows = readRows(snapshot, root, directory)
+  for (let isDone = false; !isDone; ) {
+    let bytes = 0
+    target.write(() => {
+      while (bytes < transactionBytes) {
+        const { value: row, done } = rows.next()
+        if (done) {
+          isDone = true
+          return
+        }
+        table.putSync(row.key, row.value, { append: true })
+        bytes += row.key.length + row.value.length
+      }
+    })
+    yield bytes
+  }
 }
 
 /** Holds garbage back until the returned function is called. */

@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { setPriority } from 'node:os'
-import { serializeError } from '../threads/error-transfer.ts'
+import { asDamage, serializeError } from '../threads/error-transfer.ts'
 import { copyDirectory } from './copy-directory.ts'
 import type { Job, JobMessage } from './run-job.ts'
 import { verifyDirectory } from './verify-directory.ts'
@@ -17,13 +17,16 @@ process.once('message', (job: Job) => void run(job))
 
 async function run(job: Job): Promise<void> {
   lowerPriority()
-  send(await resultOf(job).catch((error): JobMessage => ({ type: 'failed', error: serializeError(error) })))
+  send(await resultOf(job).catch((error): JobMessage => ({ type: 'failed', error: serializeError(asDamage(error)) })))
 }
 
 async function resultOf(job: Job): Promise<JobMessage> {
   if (job.to !== undefined) {
-    send({ type: 'progress', progress: { phase: 'copy' } })
-    await copyDirectory(job.directory, job.to)
+    let done = 0
+    await copyDirectory(job.directory, job.to, (bytes) => {
+      done += bytes
+      send({ type: 'progress', progress: { phase: 'copy', done } })
+    })
   }
   const report = await verifyDirectory(job.to ?? job.directory, (progress) => send({ type: 'progress', progress }))
   return { type: 'done', report }

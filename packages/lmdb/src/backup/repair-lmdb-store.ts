@@ -2,10 +2,12 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError, type Project, type Totals } from '@ingest/core'
+import { pageSize } from '../environment/data-file.ts'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import { adoptIdentity, type LmdbIdentity, openChunks, parseIdentity } from '../environment/identity.ts'
 import { projectKey } from '../environment/row-keys.ts'
 import { findProcessMapping } from '../environment/write-lock.ts'
+import { asDiskFull } from '../threads/error-transfer.ts'
 import { type DataPages, openDataPages } from './data-pages.ts'
 import { saveLog } from './repair-log.ts'
 import { saveMaps } from './repair-maps.ts'
@@ -13,6 +15,9 @@ import type { RepairReport } from './repair-report.ts'
 import { type JobOptions, runJob } from './run-job.ts'
 import { fillDirectory } from './staging.ts'
 import { checkReport } from './store-report.ts'
+
+/** A later time is damaged: in milliseconds since 1970, the year 3000. */
+const timeMax = Date.UTC(3000, 0)
 
 /** Tables whose lost rows nothing else names. */
 const unlistedTables = ['projects', 'freezes', 'maps']
@@ -51,12 +56,15 @@ type Saved = Omit<RepairReport, 'fileBytes'>
 async function saveAll(directory: string, staging: string, options: JobOptions): Promise<Saved> {
   const pages = openDataPages(join(directory, 'events', 'data.mdb'))
   const chunkPages = openIfPresent(join(directory, 'chunks', 'data.mdb'))
+  const index = readIndexHead(join(directory, 'ids', 'data.mdb'))
   const environment = openEnvironment(join(staging, 'events'))
   let chunkEnvironment: Environment | undefined
   try {
-    const identity = adoptIdentity(environment, findIdentity(directory, pages, chunkPages))
+    const identity = adoptIdentity(environment, findIdentity(directory, pages, chunkPages, index))
     chunkEnvironment = await openChunks(environment, staging, identity)
-    return await save({ pages, chunkPages, environment, chunkEnvironment, identity }, options)
+    return await save({ pages, chunkPages, environment, chunkEnvironment, identity, index }, options)
+  } catch (error) {
+    throw asDiskFull(error, environment.isDiskFull)
   } finally {
     chunkEnvironment?.close()
     environment.close()
@@ -71,6 +79,7 @@ interface Files {
   environment: Environment
   chunkEnvironment: Environment
   identity: LmdbIdentity
+  index: IndexHead | undefined
 }
 
 async function save(files: Files, { signal, onProgress = () => {} }: JobOptions): Promise<Saved> {
@@ -81,7 +90,9 @@ async function save(files: Files, { signal, onProgress = () => {} }: JobOptions)
     signal?.throwIfAborted()
   }
   const names = readNames(pages)
-  const log = await saveLog({ ...files, names, onRecord: (done, total) => step('log', done, total) })
+  const expected = expectedRecords(files)
+  const log = await saveLog({ ...files, names, expected, onRecord: (done, total) => step('log', done, total) })
+  const frozenAt = lastFreeze(pages)
   const withKeys = saveProjects(pages, environment, names)
   const maps = await saveMaps({ ...files, names }, (done) => step('maps', done))
   return {
@@ -92,13 +103,40 @@ async function save(files: Files, { signal, onProgress = () => {} }: JobOptions)
     lost: {
       records: log.lost,
       recordCount: log.lostRecords,
+      ...(frozenAt > log.lastAt && { until: frozenAt }),
+      bytes: Math.max(0, pages.pages.expected - pages.pages.actual) * pageSize,
       events: lostEvents(pages, names, log.totals),
       maps: maps.lost,
       keysOf: [...names.values()].filter((projectId) => !withKeys.has(projectId)),
       tables: unlistedTables.filter((table) => pages.damagedPages(table) > 0),
     },
+    clampedRecords: log.clampedRecords,
     mayHaveErased: pages.isFreeListDamaged,
   }
+}
+
+/** How many records the log had: by the header, the totals of projects, and the id index. */
+function expectedRecords({ pages, index }: Files): number {
+  let batches = 0
+  for (const { key, value } of pages.rows('totals')) {
+    if (key.length === 4 && value.length === 24) batches += toCount(value.readDoubleLE(8))
+  }
+  return Math.max(batches, toCount(pages.rowCount('log')), toCount(index?.watermark))
+}
+
+/** A number of rows; 0 for a damaged one. */
+function toCount(value: unknown): number {
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 48 ? (value as number) : 0
+}
+
+/** When the last build froze that is known. */
+function lastFreeze(pages: DataPages): number {
+  let last = Number.NEGATIVE_INFINITY
+  for (const { value } of pages.rows('freezes')) {
+    const at = value.length === 8 ? value.readDoubleLE() : Number.NaN
+    if (at > last && at < timeMax) last = at
+  }
+  return last
 }
 
 function openIfPresent(path: string): DataPages | undefined {
@@ -110,6 +148,7 @@ function findIdentity(
   directory: string,
   pages: DataPages,
   chunkPages: DataPages | undefined,
+  index: IndexHead | undefined,
 ): Pick<LmdbIdentity, 'hashKey' | 'id'> {
   for (const rows of [pages.rows('meta'), pages.scan()]) {
     for (const { key, value } of rows) {
@@ -117,7 +156,7 @@ function findIdentity(
       if (identity) return { hashKey: Buffer.from(identity.hashKey), id: Buffer.from(identity.id) }
     }
   }
-  const hashKey = readSeed(join(directory, 'ids', 'data.mdb'))
+  const hashKey = index?.seed
   const store = chunkPages && [...chunkPages.rows('meta')].find(({ key }) => key.toString() === 'store')?.value
   if (hashKey && store) return { hashKey, id: Buffer.from(store.subarray(0, 8)) }
   throw new IngestError(
@@ -126,13 +165,20 @@ function findIdentity(
   )
 }
 
-function readSeed(path: string): Buffer | undefined {
+/** What the id index says of the log. */
+interface IndexHead {
+  seed: Buffer | undefined
+  watermark: unknown
+}
+
+function readIndexHead(path: string): IndexHead | undefined {
   const pages = openIfPresent(path)
   if (!pages) return undefined
   try {
     const list = [...pages.rows('meta')].find(({ key }) => key.toString() === 'list')?.value
-    const { seed } = list ? JSON.parse(list.toString()) : {}
-    return typeof seed === 'string' && /^[\da-f]{32}$/.test(seed) ? Buffer.from(seed, 'hex') : undefined
+    const { seed, watermark } = list ? JSON.parse(list.toString()) : {}
+    const isSeed = typeof seed === 'string' && /^[\da-f]{32}$/.test(seed)
+    return { seed: isSeed ? Buffer.from(seed, 'hex') : undefined, watermark }
   } catch {
     return undefined
   } finally {

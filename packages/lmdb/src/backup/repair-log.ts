@@ -5,8 +5,9 @@ import type { LmdbIdentity } from '../environment/identity.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, type LogRecord, moveRecord, payloadOf } from '../log/record.ts'
-import type { DataPages, FoundRow, RowLocation } from './data-pages.ts'
+import type { DataPages, FoundRow } from './data-pages.ts'
 import { readEvents } from './read-events.ts'
+import { createRecordLocations, type RecordLocations } from './record-locations.ts'
 import type { LostRecords } from './repair-report.ts'
 
 /** What is saved of a log. */
@@ -15,8 +16,13 @@ export interface SavedLog {
   events: number
   /** By project number. */
   totals: Map<number, Totals>
+  /** The first {@link lostRangesMax} ranges. */
   lost: LostRecords[]
   lostRecords: number
+  /** When the last record was received. */
+  lastAt: number
+  /** Records that were received before the one in front of them, by their times, and have its time now. */
+  clampedRecords: number
 }
 
 /** What a record takes of its file at least. */
@@ -24,30 +30,34 @@ const recordBytesMin = 32
 /** The most bytes of records that one transaction writes. */
 const transactionBytes = 8 * 2 ** 20
 
+/** The most ranges of lost records that a report lists. */
+const lostRangesMax = 1000
+
 /** Finds each intact record: in the log, else in pages that nothing leads to any more. */
-function findRecords(pages: DataPages): { locations: Map<number, RowLocation>; last: number } {
-  const locations = new Map<number, RowLocation>()
+function findRecords(pages: DataPages): { locations: RecordLocations; last: number } {
+  const locations = createRecordLocations()
   // a damaged key may say any number
-  const recordsMax = (pages.pages.actual * pageSize) / recordBytesMin
+  const recordsMax = (Math.max(pages.pages.actual, pages.pages.expected) * pageSize) / recordBytesMin
   let last = 0
   for (const row of pages.rows('log')) {
     const sequence = sequenceIn(row, recordsMax)
     if (sequence === undefined) continue
     last = Math.max(last, sequence)
-    if (isIntact(row, sequence)) locations.set(sequence, { page: row.page, index: row.index })
+    if (isIntact(row, sequence)) locations.set(sequence, row, 0)
   }
   for (const { key } of pages.rows('project-log')) {
-    if (key.length === 12 && readSequence(key) <= recordsMax) last = Math.max(last, readSequence(key))
+    if (key.length !== 12 || readSequence(key) > recordsMax) continue
+    last = Math.max(last, readSequence(key))
+    if (!locations.has(readSequence(key))) locations.setProject(readSequence(key), key.readUInt32BE())
   }
-  if (pages.damagedPages('log') === 0 && locations.size === last) return { locations, last }
-  const newest = new Map<number, number>()
+  if (pages.damagedPages('log') === 0 && locations.size() === last) return { locations, last }
   for (const row of pages.scan()) {
     const sequence = sequenceIn(row, recordsMax)
-    if (sequence === undefined || (locations.has(sequence) && !newest.has(sequence))) continue
+    if (sequence === undefined) continue
     // a page may be that of an earlier version
-    if ((newest.get(sequence) ?? -1) >= row.transaction || !isIntact(row, sequence)) continue
-    newest.set(sequence, row.transaction)
-    locations.set(sequence, { page: row.page, index: row.index })
+    if (locations.has(sequence) && locations.transactionOf(sequence) === 0) continue
+    if (locations.transactionOf(sequence) >= row.transaction || !isIntact(row, sequence)) continue
+    locations.set(sequence, row, row.transaction)
     last = Math.max(last, sequence)
   }
   return { locations, last }
@@ -77,46 +87,48 @@ export interface SaveLogOptions {
   identity: LmdbIdentity
   /** The id of a project by its number; those that are missing are added. */
   names: Map<number, string>
+  /** How many records the log had, by what else names them; less if it is not known. */
+  expected: number
   onRecord(done: number, total: number): Promise<void>
 }
 
 /** Writes the intact records as a log without gaps, with the tables that follow from it. */
 export async function saveLog(options: SaveLogOptions): Promise<SavedLog> {
-  const { pages, environment, names, onRecord } = options
+  const { pages, environment, names, expected, onRecord } = options
   const { locations, last } = findRecords(pages)
-  const saved: SavedLog = { records: 0, events: 0, totals: new Map(), lost: [], lostRecords: 0 }
+  const saved: SavedLog = {
+    records: 0,
+    events: 0,
+    totals: new Map(),
+    lost: [],
+    lostRecords: 0,
+    lastAt: Number.NEGATIVE_INFINITY,
+    clampedRecords: 0,
+  }
   const writer = createRecordWriter(options, saved)
   for (const row of pages.rows('freezes')) writer.freeze(row)
-  const damaged = projectsOfLost(pages, locations)
   for (let sequence = 1; sequence <= last; ) {
     environment.write(() => {
       for (let bytes = 0; bytes < transactionBytes && sequence <= last; sequence++) {
         const location = locations.get(sequence)
         const value = location && pages.row(location)?.value
         if (value) bytes += writer.write(value, sequence)
-        else noteLost(saved, sequence, names.get(damaged.get(sequence) ?? -1))
+        else noteLost(saved, sequence, sequence, names.get(locations.projectOf(sequence) ?? -1))
       }
       writer.flush()
     })
     await onRecord(sequence - 1, last)
   }
+  if (expected > last) noteLost(saved, last + 1, expected, undefined)
   return saved
 }
 
-/** The number of the project of each lost record, where it is known. */
-function projectsOfLost(pages: DataPages, locations: ReadonlyMap<number, RowLocation>): Map<number, number> {
-  const projects = new Map<number, number>()
-  for (const { key } of pages.rows('project-log')) {
-    if (key.length === 12 && !locations.has(readSequence(key))) projects.set(readSequence(key), key.readUInt32BE())
-  }
-  return projects
-}
-
-function noteLost(saved: SavedLog, sequence: number, projectId: string | undefined): void {
-  saved.lostRecords++
+function noteLost(saved: SavedLog, from: number, to: number, projectId: string | undefined): void {
+  saved.lostRecords += to - from + 1
   const previous = saved.lost.at(-1)
-  if (previous?.to === sequence - 1 && previous.projectId === projectId) previous.to = sequence
-  else saved.lost.push({ from: sequence, to: sequence, ...(projectId !== undefined && { projectId }) })
+  if (previous?.to === from - 1 && previous.projectId === projectId) previous.to = to
+  else if (saved.lost.length < lostRangesMax)
+    saved.lost.push({ from, to, ...(projectId !== undefined && { projectId }) })
 }
 
 function createRecordWriter({ environment, identity, names }: SaveLogOptions, saved: SavedLog) {
@@ -134,15 +146,18 @@ function createRecordWriter({ environment, identity, names }: SaveLogOptions, sa
   function write(value: Buffer, sequence: number): number {
     const { project, receivedAt, events } = decodeRecord(value, sequence)
     const before = saved.totals.get(project) ?? { events: 0, batches: 0, bytes: 0 }
+    // the times of a log never decrease: a clock that was set back gave this one
+    if (receivedAt < saved.lastAt) saved.clampedRecords++
+    saved.lastAt = Math.max(saved.lastAt, receivedAt)
     const projectId = names.get(project) ?? nameIn(events)
     if (projectId !== undefined) names.set(project, projectId)
     const own = ++saved.records
     // as the writer does, a full page is not split
-    const record = moveRecord(value, { sequence: own, project, ordinal: before.batches + 1 })
+    const record = moveRecord(value, { sequence: own, project, ordinal: before.batches + 1 }, saved.lastAt)
     tables.log.putSync(sequenceKey(own), record, { append: true })
     tables.projectLog.put(projectKey(project, sequenceKey(own)), Buffer.alloc(0))
     const { builds } = readEvents(identity.hashKey, projectId, events, payloadOf(value))
-    for (const buildId of builds) addFreeze(projectKey(project, Buffer.from(buildId)), receivedAt)
+    for (const buildId of builds) addFreeze(projectKey(project, Buffer.from(buildId)), saved.lastAt)
     saved.totals.set(project, {
       events: before.events + events.length,
       batches: before.batches + 1,

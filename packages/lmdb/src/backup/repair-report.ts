@@ -6,9 +6,13 @@ export interface RepairReport {
   projects: number
   fileBytes: number
   lost: {
-    /** By their numbers in the damaged store. */
+    /** The first ranges, by their numbers in the damaged store. */
     records: LostRecords[]
     recordCount: number
+    /** A build froze at this time, and no saved record is as late: those up to it are lost. Milliseconds since 1970. */
+    until?: number
+    /** By how much the file of the log is truncated, if its header can be read. */
+    bytes: number
     /** By the totals of each project, if those can be read. */
     events: { projectId: string; events: number }[]
     maps: LostMap[]
@@ -17,6 +21,8 @@ export interface RepairReport {
     /** Tables with damaged pages, whose lost rows are not known. */
     tables: string[]
   }
+  /** Records whose time was before that of the one in front of them, which they have now. */
+  clampedRecords: number
   /** Events that were erased may be back: erase them again. */
   mayHaveErased: boolean
 }

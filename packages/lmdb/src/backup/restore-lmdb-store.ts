@@ -6,6 +6,7 @@ import { checkDataFile } from '../environment/data-file.ts'
 import { makeDirectory } from '../environment/directory.ts'
 import { openEnvironment } from '../environment/environment.ts'
 import { beginEpoch, checkEventsPresent, findSiblings, openChunks, openIdentity } from '../environment/identity.ts'
+import { asDiskFull } from '../threads/error-transfer.ts'
 import { type JobOptions, runJob } from './run-job.ts'
 import { checkReport } from './store-report.ts'
 
@@ -44,8 +45,16 @@ export async function restoreLmdbStore(backup: string, directory: string, option
   if (readdirSync(directory).length > 0) {
     throw new IngestError('invalid-argument', `${directory} is not empty: move it away first.`)
   }
+  try {
+    await restoreInto(backup, directory, staging, options)
+  } catch (error) {
+    throw asDiskFull(error, () => false)
+  }
+}
+
+async function restoreInto(backup: string, directory: string, staging: string, options: JobOptions): Promise<void> {
   for (const path of [staging, join(staging, 'events'), join(staging, 'chunks')]) makeDirectory(path)
-  await copyData(from, join(staging, 'events'))
+  await copyData(join(backup, 'events'), join(staging, 'events'))
   // a store without maps may lack it; opening the copy checks it
   if (checkDataFile(join(backup, 'chunks', 'data.mdb'))) await copyData(join(backup, 'chunks'), join(staging, 'chunks'))
   checkReport(backup, await runJob({ directory: staging }, options))

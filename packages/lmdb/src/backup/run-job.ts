@@ -11,7 +11,8 @@ export interface Job {
   to?: string
 }
 
-export type JobProgress = VerifyProgress | { phase: 'copy' }
+/** Bytes of rows are copied. */
+export type JobProgress = VerifyProgress | { phase: 'copy'; done: number; total?: undefined }
 
 export type JobMessage =
   | { type: 'progress'; progress: JobProgress }
@@ -71,7 +72,9 @@ export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOpt
 }
 
 function describe(progress: JobProgress): string {
-  return progress.phase === 'copy' ? 'copying' : `reading the ${progress.phase}, at ${progress.done}`
+  return progress.phase === 'copy'
+    ? `copying, at ${progress.done}`
+    : `reading the ${progress.phase}, at ${progress.done}`
 }
 
 function crashed(directory: string, phase: string, how: string): IngestError {

@@ -1,23 +1,26 @@
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { checkDataFile } from '../environment/data-file.ts'
-import { openEnvironment } from '../environment/environment.ts'
-import { openChunks, openIdentity } from '../environment/identity.ts'
+import { type Environment, openEnvironment } from '../environment/environment.ts'
+import { openChunksToRead, openIdentity } from '../environment/identity.ts'
 import { readIndex } from './check-index.ts'
 import { checkLog } from './check-log.ts'
 import { checkMaps } from './check-maps.ts'
+import { checkPages } from './check-pages.ts'
 import { emptyReport, type StoreReport } from './store-report.ts'
 
 /** How far verifying is. */
 export interface VerifyProgress {
-  phase: 'index' | 'log' | 'maps'
-  /** Ids, records, or bytes of chunks. */
+  phase: 'index' | 'log' | 'maps' | 'pages'
+  /** Ids, records, bytes of chunks, or pages. */
   done: number
   /** Undefined if it is not known. */
   total?: number
 }
 
 const progressIntervalMs = 200
+const remedy =
+  'They may hold bytes of erased events. `ingest backup` and then `ingest restore` make a directory without them'
 
 /** Verifies the store in a directory, in this process, which LMDB may crash over a damaged file. Writes nothing. */
 export async function verifyDirectory(
@@ -26,8 +29,21 @@ export async function verifyDirectory(
 ): Promise<StoreReport> {
   const report = emptyReport()
   const show = createThrottle(onProgress)
+  let pages = 0
+  const countPagesOf = (name: string, environment: Environment) =>
+    checkPages({
+      environment,
+      directory: join(directory, name),
+      report,
+      part: 'pages',
+      remedy,
+      async onSlice(more) {
+        pages += more
+        await show({ phase: 'pages', done: pages })
+      },
+    })
   const eventsDirectory = join(directory, 'events')
-  const environment = openEnvironment(eventsDirectory)
+  const environment = openEnvironment(eventsDirectory, { readOnly: true })
   try {
     const identity = openIdentity(environment, eventsDirectory, [directory])
     const seed = identity.hashKey.toString('hex')
@@ -39,9 +55,12 @@ export async function verifyDirectory(
     const hashKey = identity.hashKey
     const onSlice = (done: number, total: number) => show({ phase: 'log', done, total })
     await checkLog({ environment, hashKey, report, indexed, onSlice })
+    await countPagesOf('events', environment)
     if (!checkDataFile(join(directory, 'chunks', 'data.mdb'))) return report
-    const chunkEnvironment = await openChunks(environment, directory, identity)
+    const chunkEnvironment = await openChunksToRead(environment, directory, identity)
+    if (!chunkEnvironment) return report
     let bytes = 0
+    await countPagesOf('chunks', chunkEnvironment)
     await checkMaps({
       environment,
       chunkEnvironment,

@@ -6,7 +6,7 @@ import type { Database } from 'lmdb'
 import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
 import { makeDirectory, syncDirectory } from './directory.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
-import { closeRoot, openRoot, openTable, type Root } from './root.ts'
+import { closeRoot, findTable, openRoot, openTable, type Root } from './root.ts'
 import { findProcessMapping, type LockHolder, lockTimeoutMs } from './write-lock.ts'
 
 /** A table with binary keys and values. */
@@ -76,6 +76,8 @@ export interface EnvironmentUsage {
 export interface EnvironmentOptions {
   /** The files that another thread of this process has open. */
   fileIds?: string
+  /** Creates no table: a missing one is empty. */
+  readOnly?: boolean
 }
 
 // address space, not disk: the file grows with its content, except on Windows, where lmdb grows the map instead
@@ -105,7 +107,8 @@ export function openEnvironment(directory: string, options: EnvironmentOptions =
     // LMDB syncs the file, but not the directories that name it
     if (!exists) for (const each of [directory, dirname(directory)]) syncDirectory(each)
     headers = openHeaders(files[0])
-    return createEnvironment(directory, { root, gate, headers, fileIds: options.fileIds ?? identify(files) })
+    const { fileIds = identify(files), readOnly = false } = options
+    return createEnvironment(directory, { root, gate, headers, fileIds, readOnly })
   } catch (error) {
     closeAll({ root, gate, headers })
     throw error
@@ -117,10 +120,11 @@ interface Opened {
   gate: Gate
   headers: Headers
   fileIds: string
+  readOnly: boolean
 }
 
 function createEnvironment(directory: string, opened: Opened): Environment {
-  const { root, gate, headers, fileIds } = opened
+  const { root, gate, headers, fileIds, readOnly } = opened
   const files = filesOf(directory)
   const lossReason = () => lossOf(files, fileIds)
   const tables = new Map<string, Table>()
@@ -147,7 +151,8 @@ function createEnvironment(directory: string, opened: Opened): Environment {
   return {
     root,
     table(name) {
-      const table = tables.get(name) ?? gate.run(() => openTable(root, name), lockTimeoutMs)
+      const open = () => (readOnly ? (findTable(root, name) ?? emptyTable) : openTable(root, name))
+      const table = tables.get(name) ?? gate.run(open, lockTimeoutMs)
       tables.set(name, table)
       return table
     },
@@ -177,6 +182,15 @@ function createEnvironment(directory: string, opened: Opened): Environment {
     close: () => closeAll(opened),
   }
 }
+
+/** The reads of a table that does not exist. */
+const emptyTable = {
+  getBinary: () => undefined,
+  getBinaryFast: () => undefined,
+  doesExist: () => false,
+  getKeys: () => [],
+  getStats: () => ({ entryCount: 0 }),
+} as unknown as Table
 
 function closeAll({ root, gate, headers }: { root: Root | undefined; gate: Gate; headers: Headers | undefined }): void {
   headers?.close()

@@ -119,22 +119,64 @@ export async function openChunks(
 ): Promise<Environment> {
   const chunksDirectory = join(directory, 'chunks')
   const eventsDirectory = join(directory, 'events')
-  const own = Buffer.concat([identity.id, identity.epoch])
+  const own = ownIdentity(identity)
   if (!checkDataFile(join(chunksDirectory, 'data.mdb')) && namesChunks(events)) {
     throw lost(chunksDirectory, eventsDirectory)
   }
   const chunks = openEnvironment(chunksDirectory)
   try {
-    const tables = listTables(chunks)
-    const known = tables.includes(metaTable) ? chunks.table(metaTable).getBinary(storeKey) : undefined
-    if (!known && tables.some((name) => name !== metaTable)) throw foreign(chunksDirectory, eventsDirectory)
-    if (!known && namesChunks(events)) throw lost(chunksDirectory, eventsDirectory)
+    const known = readChunksIdentity(chunks, events, chunksDirectory, eventsDirectory)
     if (!(known ?? writeOnce(chunks, own)).equals(own)) throw foreign(chunksDirectory, eventsDirectory)
     return chunks
   } catch (error) {
     chunks.close()
     throw error
   }
+}
+
+/**
+ * Opens an existing `chunks/` to read it, and checks that it belongs to the store of `events/`. Returns undefined for one
+ * that a process was killed over while it created it: it holds nothing.
+ *
+ * @throws {IngestError} `store-incompatible`
+ */
+export async function openChunksToRead(
+  events: Environment,
+  directory: string,
+  identity: StoreIdentity,
+): Promise<Environment | undefined> {
+  const chunksDirectory = join(directory, 'chunks')
+  const eventsDirectory = join(directory, 'events')
+  const chunks = openEnvironment(chunksDirectory, { readOnly: true })
+  try {
+    const known = readChunksIdentity(chunks, events, chunksDirectory, eventsDirectory)
+    if (known?.equals(ownIdentity(identity))) return chunks
+    if (known) throw foreign(chunksDirectory, eventsDirectory)
+  } catch (error) {
+    chunks.close()
+    throw error
+  }
+  chunks.close()
+  return undefined
+}
+
+/** The identity in `chunks/`; undefined for a new one. */
+function readChunksIdentity(
+  chunks: Environment,
+  events: Environment,
+  chunksDirectory: string,
+  eventsDirectory: string,
+): Buffer | undefined {
+  const tables = listTables(chunks)
+  const known = tables.includes(metaTable) ? chunks.table(metaTable).getBinary(storeKey) : undefined
+  if (!known && tables.some((name) => name !== metaTable)) throw foreign(chunksDirectory, eventsDirectory)
+  if (!known && namesChunks(events)) throw lost(chunksDirectory, eventsDirectory)
+  return known
+}
+
+/** What `chunks/` has of the identity. */
+function ownIdentity({ id, epoch }: StoreIdentity): Buffer {
+  return Buffer.concat([id, epoch])
 }
 
 /** Begins a new epoch, which invalidates all earlier cursors. The store must not be in use. */

@@ -61,11 +61,13 @@ export function closeRoot(root: Root): void {
  * their tables together, and lmdb guards that with the write lock alone: call it inside of the gate.
  */
 export function openTable(root: Root, name: string): Database<Buffer, Buffer> {
-  const prototype = Object.getPrototypeOf(root) as Root
-  const existing = withoutLock(prototype, () =>
-    root.openDB<Buffer, Buffer>(name, { ...binary, create: false } as typeof binary),
-  )
-  return existing ?? root.openDB<Buffer, Buffer>(name, binary)
+  return findTable(root, name) ?? root.openDB<Buffer, Buffer>(name, binary)
+}
+
+/** Opens a table in a read transaction; undefined for a missing one. Call it inside of the gate. */
+export function findTable(root: Root, name: string): Database<Buffer, Buffer> | undefined {
+  const options = { ...binary, create: false } as typeof binary
+  return withoutLock(Object.getPrototypeOf(root) as Root, () => root.openDB<Buffer, Buffer>(name, options))
 }
 
 /** Lets `open` use a read transaction: lmdb uses a write transaction even for a table that exists. */

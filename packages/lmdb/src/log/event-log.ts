@@ -15,10 +15,7 @@ export interface EventLogTables {
   totals: Table
   /** project → its first record that an expiry has not erased, and a CRC32 of both: readers begin there */
   expiries: Table
-  /**
-   * What a purge has left to do: a count of erasures, and the records in leaf pages that an erasure has rewritten, by
-   * sequence.
-   */
+  /** The count of erasures, while their bytes may be in the data file. */
   unpurged: Table
 }
 

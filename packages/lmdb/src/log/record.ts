@@ -131,10 +131,10 @@ export function sealRecord(record: Buffer, { sequence, project, ordinal }: Recor
   writeChecksums(record, sequence)
 }
 
-/** A copy of an intact record for another sequence number and ordinal. */
-export function moveRecord(record: Buffer, place: RecordPlace): Buffer {
+/** A copy of an intact record for another sequence number, ordinal and time of receipt. */
+export function moveRecord(record: Buffer, place: RecordPlace, receivedAt: number): Buffer {
   const moved = Buffer.from(record)
-  sealRecord(moved, place, readUnverified(record).receivedAt)
+  sealRecord(moved, place, receivedAt)
   return moved
 }
 
@@ -266,8 +266,9 @@ export interface ErasedRecord {
 }
 
 /**
- * A copy of a record without the bytes of some events; undefined if these are erased already. A value that was too
- * long for a leaf page stays so: moving it there could move others, and leave copies of them behind.
+ * A copy of a record without the bytes of some events; undefined if these are erased already. A value in a leaf page
+ * keeps its length, and a longer one stays too long for a leaf page: LMDB would move others in the page, and leave copies
+ * of them behind.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -287,7 +288,7 @@ export function eraseFromRecord(
   if (erased === 0) return undefined
   const offset = payloadOffsetFor(events.length)
   const payloadBytes = left.reduce((sum, { length }) => sum + length + 1, -1)
-  const bytesMin = before.length > inlineBytesMax ? inlineBytesMax + 1 : 0
+  const bytesMin = Math.min(before.length, inlineBytesMax + 1)
   const record = Buffer.alloc(Math.max(bytesMin, offset + payloadBytes))
   before.copy(record, 0, 0, headerBytes + events.length * fingerprintBytes)
   let end = -1

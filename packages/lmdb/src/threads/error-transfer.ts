@@ -19,10 +19,9 @@ export function serializeError(error: unknown, isDiskFull: () => boolean = () =>
     const cause = code === 'internal-error' ? textOf(error.cause) : undefined
     return { code, message, details: withoutUndefined({ limit, actual, retryAfterSeconds, cause }) }
   }
-  const { code, message } = (error ?? {}) as { code?: number; message?: string }
+  const { message } = (error ?? {}) as { message?: string }
   const text = message ?? String(error)
-  // a disk that fills up in the middle of a write makes that write a short one, which LMDB reports as EIO
-  if ((code !== undefined && diskFullCodes.has(code)) || (code === EIO && isDiskFull())) {
+  if (isDiskFullError(error, isDiskFull)) {
     return {
       code: 'disk-full',
       message: `The disk is full: ${text}. Free some space; writes resume without a restart.`,
@@ -52,9 +51,32 @@ export function deserializeError({ code, message, details }: SerializedError): I
   return new IngestError(code, message, details)
 }
 
+/** A `disk-full` for an error of a write of files or of LMDB that says so; any other error as it is. */
+export function asDiskFull(error: unknown, isDiskFull: () => boolean): unknown {
+  return isDiskFullError(error, isDiskFull) ? deserializeError(serializeError(error, isDiskFull)) : error
+}
+
+/** A `store-damaged`, which is permanent, for an error of LMDB that says so; any other error as it is. */
+export function asDamage(error: unknown): unknown {
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: string }
+  if (!damageCodes.has(code)) return error
+  const text = `The store is damaged: ${message}. Restore a backup, or save what is left with \`ingest repair\`.`
+  return new IngestError('store-damaged', text, { cause: error })
+}
+
+// MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_INVALID: a page is not what a tree says
+const damageCodes = new Set<unknown>([-30797, -30796, -30793])
 const MDB_MAP_FULL = -30792
 const { EIO, ENOSPC, EDQUOT, EFBIG } = constants.errno
-const diskFullCodes = new Set([ENOSPC, EDQUOT, EFBIG, MDB_MAP_FULL])
+/** LMDB has numbers, and Node names. */
+const diskFullCodes = new Set<unknown>([ENOSPC, EDQUOT, EFBIG, MDB_MAP_FULL, 'ENOSPC', 'EDQUOT', 'EFBIG'])
+
+function isDiskFullError(error: unknown, isDiskFull: () => boolean): boolean {
+  if (error instanceof IngestError) return false
+  const { code } = (error ?? {}) as { code?: unknown }
+  // a disk that fills up in the middle of a write makes that write a short one, which LMDB reports as EIO
+  return diskFullCodes.has(code) || (code === EIO && isDiskFull())
+}
 
 function withoutUndefined(details: { [name in keyof ErrorDetails]: ErrorDetails[name] | undefined }): ErrorDetails {
   return Object.fromEntries(Object.entries(details).filter(([, value]) => value !== undefined))

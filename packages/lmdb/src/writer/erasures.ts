@@ -2,7 +2,8 @@ import type { ExpiryStep } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
 import { sequenceKey } from '../environment/row-keys.ts'
 import { checkListed, type EventLog, type EventLogTables } from '../log/event-log.ts'
-import { eraseFromRecord, inlineBytesMax, readHeader } from '../log/record.ts'
+import { eraseFromRecord, readHeader } from '../log/record.ts'
+import type { Overwritten } from '../pages/free-pages.ts'
 import type { Appender } from './append-batch.ts'
 
 /** The steps of erasing, and what each returns. */
@@ -13,12 +14,9 @@ export interface ErasureResults {
     result: number
   }
   expire: { step: { type: 'expire'; project: number; before: number }; result: ExpiryStep }
-  /** Cleans leaf pages that an erasure has rewritten; returns whether some are left. */
-  cleanLeaves: { step: { type: 'cleanLeaves' }; result: boolean }
-  /** Takes free pages, and fills them with zeros. The writer returns by how many pages this made the file grow. */
-  fillPages: { step: { type: 'fillPages'; prefix: Uint8Array; from: number; count: number }; result: number }
-  /** Frees some pages that were filled; returns whether some are left. */
-  freePages: { step: { type: 'freePages'; prefix: Uint8Array }; result: boolean }
+  /** Commits, so that the pages which the last erasure freed are not those of the last snapshot. */
+  beginPurge: { step: { type: 'beginPurge' }; result: true }
+  overwriteFreePages: { step: { type: 'overwriteFreePages'; before: number; from: number }; result: Overwritten }
   /** Records that a purge is complete, if nothing was erased since it began. */
   endPurge: { step: { type: 'endPurge'; erasures: number }; result: true }
 }
@@ -30,29 +28,17 @@ export type ErasureResult = ErasureResults[ErasureType]['result']
 /** Limits of one expiry, which takes a few milliseconds. */
 const expiryRecordsMax = 256
 const expiryBytesMax = 2 ** 20
-/** The most leaf records that one transaction rewrites, and the most filled pages that one frees. */
-const leavesPerStep = 512
-const freesPerStep = 2048
-/** A value that takes a whole page of its own. */
-const pageOfZeros = Buffer.alloc(4064)
-
-export interface ErasureTables extends EventLogTables {
-  /** Values that fill free pages while a purge runs. */
-  scratch: Table
-}
 
 /**
  * Runs the steps of erasing; only inside a write transaction, alone: what is rewritten twice in a transaction leaves old
  * bytes behind in its pages.
  */
 export function createErasures(
-  tables: ErasureTables,
+  { log, unpurged }: EventLogTables,
   eventLog: EventLog,
   appender: Appender,
-  lastPage: () => number,
+  overwrite: (before: number, from: number) => Overwritten,
 ): (step: ErasureStep) => ErasureResult {
-  const { log, unpurged, scratch } = tables
-
   /** `record` of a project's list, or found by an id in it. */
   function eraseIn(
     project: number,
@@ -66,7 +52,6 @@ export function createErasures(
     const erased = eraseFromRecord(before, sequence, isErased)
     if (!erased) return { events: 0, bytes: 0, recordBytes: before?.length ?? 0 }
     log.put(key, erased.record)
-    if (erased.record.length <= inlineBytesMax) unpurged.put(key, nothing)
     appender.reduceBytes(project, erased.bytes)
     return { events: erased.events, bytes: erased.bytes, recordBytes: before?.length ?? 0 }
   }
@@ -106,37 +91,17 @@ export function createErasures(
     return { ...step, isDone: left === undefined || !isOld(left.sequence) }
   }
 
-  function cleanLeaves(): boolean {
-    const keys = [...unpurged.getKeys({ start: sequenceKey(1), limit: leavesPerStep })]
-    for (const key of keys) {
-      // copying a page on write leaves out what is not in use
-      const record = log.getBinary(key)
-      if (record) log.put(key, record)
-      unpurged.remove(key)
-    }
-    return keys.length === leavesPerStep
-  }
-
-  function freePages(prefix: Buffer): boolean {
-    const keys = [...scratch.getKeys({ start: prefix, end: endOfPrefix(prefix), limit: freesPerStep })]
-    for (const key of keys) scratch.remove(key)
-    return keys.length === freesPerStep
-  }
-
   return (step) => {
     switch (step.type) {
       case 'erase':
         return erase(step)
       case 'expire':
         return expire(step)
-      case 'cleanLeaves':
-        return cleanLeaves()
-      case 'fillPages':
-        for (let i = 0; i < step.count; i++) scratch.put(scratchKey(step.prefix, step.from + i), pageOfZeros)
-        // of the last commit
-        return lastPage()
-      case 'freePages':
-        return freePages(Buffer.from(step.prefix))
+      case 'beginPurge':
+        unpurged.put(countKey, double(readErasures(unpurged)))
+        return true
+      case 'overwriteFreePages':
+        return overwrite(step.before, step.from)
       case 'endPurge':
         if (readErasures(unpurged) === step.erasures) unpurged.remove(countKey)
         return true
@@ -144,9 +109,7 @@ export function createErasures(
   }
 }
 
-const nothing = Buffer.alloc(0)
-/** No record has this number. */
-const countKey = sequenceKey(0)
+const countKey = Buffer.from('erasures')
 
 /** How often something was erased since the last complete purge; 0 if there is nothing to purge. */
 export function readErasures(unpurged: Table): number {
@@ -162,16 +125,4 @@ function double(value: number): Buffer {
   const bytes = Buffer.allocUnsafe(8)
   bytes.writeDoubleLE(value)
   return bytes
-}
-
-function scratchKey(prefix: Uint8Array, index: number): Buffer {
-  const key = Buffer.allocUnsafe(prefix.length + 4)
-  key.set(prefix)
-  key.writeUInt32BE(index, prefix.length)
-  return key
-}
-
-/** The end of the keys with this prefix. */
-export function endOfPrefix(prefix: Buffer): Buffer {
-  return Buffer.concat([prefix, Buffer.alloc(4, 0xff)])
 }

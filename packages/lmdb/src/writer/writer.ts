@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
 import { openIdIndex } from '../ids/id-index.ts'
@@ -6,6 +7,7 @@ import type { RebuildProgress } from '../ids/log-reader.ts'
 import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
+import { overwriteFreePages } from '../pages/free-pages.ts'
 import type { CommitState } from '../threads/commit-state.ts'
 import { serializeError, toRequestError } from '../threads/error-transfer.ts'
 import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
@@ -120,7 +122,6 @@ async function openWriter(
   const commandTables = openCommandTables(table, () => {
     hasGarbage = true
   })
-  const erasureTables = { ...tables, scratch: table('scratch') }
   // last, as nothing closes it when something behind it fails
   const ids = await openIdIndex({
     directory: idsDirectory,
@@ -136,8 +137,10 @@ async function openWriter(
     onFreeze: commandTables.maps.freeze,
     onSeen: (sequence) => Atomics.store(seen, 0, BigInt(sequence)),
   })
-  const lastPage = () => (root.getStats() as { lastPageNumber: number }).lastPageNumber
-  const runErasure = createErasures(erasureTables, eventLog, appender, lastPage)
+  const dataFile = join(directory, 'data.mdb')
+  const runErasure = createErasures(tables, eventLog, appender, (before, from) =>
+    overwriteFreePages(environment, dataFile, before, from),
+  )
   const { commit, refuse, failure, ready } = createCommit<WriteRequest, WriterValue>(environment, commitState, {
     begin: appender.begin,
     write,
@@ -180,17 +183,10 @@ async function openWriter(
     }
     commit(requests, (handled) => {
       if (handled.commit) appender.committed()
-      measureGrowth(requests, handled.outcomes)
       if (hasGarbage) post({ type: 'garbage' })
       hasGarbage = false
       settle(handled)
     })
-  }
-
-  /** Of a request that fills pages, and is alone in its transaction: what others append says nothing about free pages. */
-  function measureGrowth([request]: readonly WriteRequest[], [outcome]: Outcome<WriterValue>[]): void {
-    if (request?.type !== 'erasure' || request.step.type !== 'fillPages') return
-    if (outcome && 'value' in outcome) outcome.value = lastPage() - (outcome.value as number)
   }
 
   function readNow(request: LocateRequest | MeasureRequest): Outcome<WriterValue> {

@@ -6,9 +6,11 @@ import { createIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { builtStore, openLmdbStore } from '../built-store.ts'
 import { openMapParts } from '../map-parts.ts'
-import { damageRecord, makeStore, projectId } from './damaged-store.ts'
+import { damageRecord, leakPage, makeStore, projectId } from './damaged-store.ts'
 
-const { backUpLmdbStore, restoreLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
+const { backUpLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
+  builtStore
+)) as typeof import('../../src/index.ts')
 
 const path = t.testdir()
 
@@ -126,6 +128,15 @@ t.test('a damaged store, a stopped backup and a wrong target leave nothing with 
   writeFileSync(join(path, 'full', 'x'), '')
   await t.rejects(backUpLmdbStore(store, join(path, 'full')), { code: 'invalid-argument', message: 'not an empty' })
   hasNoBackup(t, target)
+})
+
+t.test('a backup of a store with leaked pages has none', async (t) => {
+  const leaky = join(path, 'leaky')
+  await makeStore(leaky, 20)
+  for (const name of ['events', 'chunks']) leakPage(join(leaky, name, 'data.mdb'))
+  const target = join(path, 'without leaks')
+  t.match(await backUpLmdbStore(leaky, target), { events: 40, maps: 2 })
+  t.match(await verifyLmdbStore(target), { problems: [], warnings: [] })
 })
 
 t.test('a process that is killed in the middle of a backup leaves nothing with the name', async (t) => {

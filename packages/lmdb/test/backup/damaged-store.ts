@@ -8,6 +8,7 @@ import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { createIndexer } from '../../src/ids/indexer.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
 import { openIdTables } from '../../src/ids/run-list.ts'
+import { openPageFile, readTable, rowsOf } from '../../src/pages/page-file.ts'
 import { openLmdbStore } from '../built-store.ts'
 
 export const projectId = 'p'
@@ -63,6 +64,57 @@ export function damageRecord(directory: string, sequence: number): void {
   // a page begins with its number
   const page = Number(Buffer.from(row.value.buffer, 0, 8).readBigUInt64LE())
   flipBit(path, page * 4096 + row.value.byteOffset + 60)
+}
+
+/** Makes the first branch of a table lead to a page behind the end of the file. */
+export function loseFirstPage(path: string, table: string): void {
+  const file = openPageFile(path)
+  const [meta] = file.metas()
+  const tables = Array.from(rowsOf(file, meta?.main as bigint, { onDamage: () => {} }), readTable)
+  const root = Number(tables.find((each) => each?.name === table)?.root)
+  const page = file.page(root)
+  file.close()
+  if (!page || page.isLeaf) throw new Error(`the table ${table} has no branch`)
+  const bytes = Buffer.alloc(4, 0x7f)
+  const target = openSync(path, 'r+')
+  // of its first node, which begins with the number of its page
+  writeSync(target, bytes, 0, 4, root * 4096 + 24 + page.bytes.readUInt16LE(24))
+  closeSync(target)
+}
+
+/** A single free page of a data file, and where the list of free pages names it. */
+function findFreePage(path: string): { page: number; at: number } {
+  const file = openPageFile(path)
+  const [meta] = file.metas()
+  for (const { page, value } of rowsOf(file, meta?.free as bigint, { onDamage: () => {} })) {
+    for (let at = 8; at < value.length; at += 8) {
+      const entry = Number(value.readBigInt64LE(at))
+      const previous = Number(value.readBigInt64LE(at - 8))
+      // the start of a run follows its negative length
+      if (entry <= 0 || (at > 8 && previous < 0)) continue
+      file.close()
+      return { page: entry, at: page * 4096 + value.byteOffset + at }
+    }
+  }
+  throw new Error('the list has no single free page')
+}
+
+/** Takes a page out of the list of free pages. */
+export function leakPage(path: string): void {
+  writeNumber(path, findFreePage(path).at, 0)
+}
+
+/** Puts a page that is in use into the list of free pages, in place of one that is free. */
+export function freeUsedPage(path: string, page: number): void {
+  writeNumber(path, findFreePage(path).at, page)
+}
+
+function writeNumber(path: string, at: number, value: number): void {
+  const bytes = Buffer.alloc(8)
+  bytes.writeBigInt64LE(BigInt(value))
+  const file = openSync(path, 'r+')
+  writeSync(file, bytes, 0, 8, at)
+  closeSync(file)
 }
 
 /** Flips a bit of these bytes, which are in a file once. */

@@ -1,14 +1,23 @@
-import { cpSync, readdirSync, readFileSync, truncateSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { type FoundRow, openDataPages } from '../../src/backup/data-pages.ts'
+import { type Environment, openEnvironment } from '../../src/environment/environment.ts'
+import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
+import { moveRecord } from '../../src/log/record.ts'
 import { builtStore } from '../built-store.ts'
 import { damageRecord, flipBit, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
 
-const { openLmdbStore, repairLmdbStore, verifyLmdbStore } = (await import(
+const { openLmdbStore, repairLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
   builtStore
 )) as typeof import('../../src/index.ts')
+
+const noMount =
+  process.platform !== 'linux' || spawnSync('unshare', ['--mount', 'true']).status !== 0
+    ? 'a filesystem of its own takes Linux and its root'
+    : false
 
 const path = t.testdir()
 const whole = join(path, 'whole')
@@ -72,7 +81,7 @@ t.test('of a store without damage everything is saved, and earlier cursors are r
   await store.close()
   const { report, ingest, project, ids } = await repair('no damage', () => {})
   t.match(report, { records: batches, events: batches * 2, maps: 2, projects: 1, mayHaveErased: false })
-  t.strictSame(report.lost, { records: [], recordCount: 0, events: [], maps: [], keysOf: [], tables: [] })
+  t.strictSame(report.lost, { records: [], recordCount: 0, bytes: 0, events: [], maps: [], keysOf: [], tables: [] })
   t.strictSame(ids, allIds)
   t.equal(await ingest.authenticate({ projectId, key, scope: 'read' }), true)
   t.match(await project.getMap(map), { frozen: false })
@@ -96,6 +105,91 @@ t.test('flipped bits lose their records only, and are listed', async (t) => {
     events: [{ projectId, events: 6 }],
   })
   await ingest.close()
+})
+
+/** Changes rows of `events/`. */
+function change(directory: string, work: (table: Environment['table']) => void): void {
+  const environment = openEnvironment(join(directory, 'events'))
+  for (const name of ['log', 'project-log', 'totals', 'freezes']) environment.table(name)
+  environment.write(() => work(environment.table))
+  environment.close()
+}
+
+t.test(
+  'records of a clock that was set back are saved in their order, with the time of the one in front',
+  async (t) => {
+    const { report, ingest, project, ids } = await repair('times that decrease', (directory) =>
+      change(directory, (table) => {
+        for (const sequence of [20, 21]) {
+          const key = sequenceKey(sequence)
+          const place = { sequence, project: 1, ordinal: sequence }
+          table('log').put(key, moveRecord(table('log').getBinary(key) as Buffer, place, 1_000))
+        }
+      }),
+    )
+    t.match(report, { clampedRecords: 2, lost: { recordCount: 0, events: [] } })
+    t.strictSame(ids, allIds)
+    let last = 0
+    for await (const { receivedAt } of project.readEvents()) {
+      t.ok(receivedAt >= last)
+      last = receivedAt
+    }
+    await ingest.close()
+  },
+)
+
+const records = { 'the id index': [], 'the totals of projects': ['ids'] }
+
+for (const [what, removed] of Object.entries(records)) {
+  t.test(`records that only ${what} know of are lost`, async (t) => {
+    const { report, ingest } = await repair(`without its end, ${what}`, (directory) => {
+      for (const name of removed) rmSync(join(directory, name, 'data.mdb'))
+      if (removed.length > 0) writeFileSync(join(directory, 'ids', 'data.mdb'), '')
+      change(directory, (table) => {
+        for (let sequence = batches - 9; sequence <= batches; sequence++) {
+          table('log').remove(sequenceKey(sequence))
+          table('project-log').remove(projectKey(1, sequenceKey(sequence)))
+        }
+        if (removed.length === 0) table('totals').remove(projectKey(1))
+      })
+    })
+    t.match(report.lost, { records: [{ from: batches - 9, to: batches }], recordCount: 10 })
+    await ingest.close()
+  })
+}
+
+t.test('a build that froze after the last record says that later ones are lost', async (t) => {
+  const until = Date.now() + 3_600_000
+  const { report, ingest } = await repair('a later freeze', (directory) => {
+    const at = Buffer.alloc(8)
+    at.writeDoubleLE(until)
+    change(directory, (table) => void table('freezes').put(projectKey(1, Buffer.from('later')), at))
+  })
+  t.equal(report.lost.until, until)
+  await ingest.close()
+})
+
+t.test('a full disk is one, also for repair and restore', { skip: noMount }, async (t) => {
+  const disk = join(path, 'disk')
+  mkdirSync(disk)
+  spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=40m', 'tmpfs', disk])
+  try {
+    spawnSync('dd', ['if=/dev/zero', `of=${join(disk, 'filler')}`, 'bs=1M', 'count=22'])
+    const large = join(path, 'large')
+    const ingest = createIngest({ store: await openLmdbStore(large) })
+    for (let batch = 0; batch < 240; batch++) {
+      await ingest.project(projectId).submitBatch({
+        events: [{ projectId, eventId: `e-${batch}`, filler: 'f'.repeat(200_000) }],
+      })
+    }
+    await ingest.close()
+    for (const command of [repairLmdbStore, restoreLmdbStore]) {
+      const saved: Promise<unknown> = command(large, join(disk, command.name))
+      await t.rejects(saved, { code: 'disk-full' }, command.name)
+    }
+  } finally {
+    spawnSync('umount', [disk])
+  }
 })
 
 t.test('a map whose bytes are damaged is listed, the others are saved', async (t) => {
@@ -146,6 +240,8 @@ t.test('of a truncated file the front is saved', async (t) => {
   const { report, ingest, ids } = await repair('a truncated file', (directory) => {
     truncateSync(join(directory, 'events', 'data.mdb'), 2 ** 20)
   })
+  t.ok(report.lost.bytes > 0)
+  t.equal(report.records + report.lost.recordCount, batches)
   t.ok(ids.length > 0 && ids.length < allIds.length)
   t.equal(report.events, ids.length)
   await ingest.close()

@@ -1,12 +1,24 @@
 import { cpSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Store } from '@ingest/core'
 import t from 'tap'
 import { openDataPages } from '../../src/backup/data-pages.ts'
+import { openEnvironment } from '../../src/environment/environment.ts'
 import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
-import { builtStore } from '../built-store.ts'
-import { changeRows, damageRecord, flipIn, makeStore, projectId, zeroPages } from './damaged-store.ts'
+import { builtStore, openLmdbStore } from '../built-store.ts'
+import {
+  changeRows,
+  damageRecord,
+  flipIn,
+  freeUsedPage,
+  leakPage,
+  loseFirstPage,
+  makeStore,
+  projectId,
+  zeroPages,
+} from './damaged-store.ts'
 
-const { verifyLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
+const { backUpLmdbStore, verifyLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
 
 const path = t.testdir()
 const whole = join(path, 'whole')
@@ -24,6 +36,28 @@ t.test('a whole store has no problems, and its files are not changed', async (t)
   const report = await verifyLmdbStore(whole)
   t.match(report, { problems: [], problemCount: 0, records: 40, events: 80, maps: 2, chunks: 2, indexedIds: 80 })
   t.strictSame(files(), before)
+})
+
+t.test('leaked pages are a warning, and no damage', async (t) => {
+  const directory = copy('leaked')
+  for (const name of ['events', 'chunks']) leakPage(join(directory, name, 'data.mdb'))
+  const { problems, warnings } = await verifyLmdbStore(directory)
+  t.strictSame(problems, [])
+  t.match(
+    warnings,
+    ['events', 'chunks'].map((name) => ({ part: 'pages', message: new RegExp(`${name}.data.mdb has 1 pages`) })),
+  )
+})
+
+t.test('verifying creates no table', async (t) => {
+  const directory = copy('without tables')
+  const environment = openEnvironment(join(directory, 'events'))
+  for (const name of ['expiries', 'pending-manifests', 'unpurged']) environment.table(name).dropSync()
+  environment.close()
+  const file = join(directory, 'events', 'data.mdb')
+  const before = readFileSync(file)
+  t.match(await verifyLmdbStore(directory), { problems: [], records: 40 })
+  t.ok(readFileSync(file).equals(before))
 })
 
 /** Damage, and what the report says of it. */
@@ -84,6 +118,16 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
     (directory) => changeRows(directory, 'chunk-references', (rows) => void rows.clearSync()),
     { part: 'maps', message: /without its reference/ },
   ],
+  'a page that is free and in use': [
+    (directory) => {
+      const path = join(directory, 'events', 'data.mdb')
+      const pages = openDataPages(path)
+      const [row] = pages.rows('log')
+      pages.close()
+      freeUsedPage(path, row?.page as number)
+    },
+    { part: 'pages', message: /has 1 pages, page \d+ is the first, that are used twice, or are free and in use/ },
+  ],
   'a marked id index': [
     (directory) => cpSync(join(directory, 'events', 'lock.mdb'), join(directory, 'ids', 'damaged')),
     { part: 'index', message: /marked as damaged/ },
@@ -139,6 +183,26 @@ t.test('damaged pages are a report or an error, and never end this process', asy
     t.equal(outcome, true, what)
   }
 })
+
+t.test('a page that LMDB does not find is damage, which no repetition of a command puts right', async (t) => {
+  const directory = copy('lost page')
+  loseFirstPage(join(directory, 'events', 'data.mdb'), 'log')
+  const store = await openLmdbStore(directory)
+  await t.rejects(readAll(store), { code: 'store-damaged' })
+  await store.close()
+  const isFound = await verifyLmdbStore(directory).then(
+    ({ problems }) => problems.length > 0,
+    ({ code }) => code === 'store-damaged',
+  )
+  t.equal(isFound, true)
+  await t.rejects(backUpLmdbStore(directory, join(path, 'of damage')), { code: 'store-damaged' })
+})
+
+async function readAll(store: Store): Promise<void> {
+  for await (const _ of store.read(projectId)) {
+    // until it throws
+  }
+}
 
 t.test('a missing store is refused', async (t) => {
   await t.rejects(verifyLmdbStore(join(path, 'none')), { code: 'store-missing' })

@@ -61,8 +61,13 @@ t.test('a record that stands in the place of another is damaged', async (t) => {
     t.throws(() => readHeader(sealed(), sequence), expected)
     t.throws(() => readFingerprints(sealed(), sequence), expected)
   }
-  const moved = moveRecord(sealed(), { ...place, sequence: 4, ordinal: 2 })
-  t.match(decodeRecord(moved, 4), { ...decodeRecord(sealed(), 5), ordinal: 2, checksum: readChecksum(moved) })
+  const moved = moveRecord(sealed(), { ...place, sequence: 4, ordinal: 2 }, 1)
+  t.match(decodeRecord(moved, 4), {
+    ...decodeRecord(sealed(), 5),
+    ordinal: 2,
+    receivedAt: 1,
+    checksum: readChecksum(moved),
+  })
 })
 
 t.test('the head of a record is verified without its payload', async (t) => {

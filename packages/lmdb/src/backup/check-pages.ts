@@ -1,0 +1,44 @@
+import { join } from 'node:path'
+import { pageSize } from '../environment/data-file.ts'
+import type { Environment } from '../environment/environment.ts'
+import { countPages } from '../pages/count-pages.ts'
+import { takeSnapshot } from '../pages/snapshot.ts'
+import { addProblem, type StoreReport } from './store-report.ts'
+
+export interface PageCheckOptions {
+  environment: Environment
+  /** Of the environment. */
+  directory: string
+  report: StoreReport
+  part: 'pages' | 'index'
+  /** What to do about leaked pages. */
+  remedy: string
+  /** Called now and then with how many more pages are counted. */
+  onSlice(pages: number): Promise<void>
+}
+
+/**
+ * Counts the pages of a data file on one snapshot, which is kept for as long as it takes to read the branches and leaves
+ * of its trees. Leaked pages are a warning, because they lose nothing.
+ */
+export async function checkPages(options: PageCheckOptions): Promise<void> {
+  const { environment, directory, report, part, remedy, onSlice } = options
+  const snapshot = takeSnapshot(environment, directory)
+  try {
+    const { leaked, conflicts, firstConflict, damaged } = await countPages(snapshot, onSlice)
+    const path = join(directory, 'data.mdb')
+    const problem = (message: string) => addProblem(report, { part, message: `${path} has ${message}` })
+    if (conflicts > 0) {
+      problem(`${conflicts} pages, page ${firstConflict} is the first, that are used twice, or are free and in use.`)
+    }
+    if (damaged > 0) problem(`${damaged} pages that cannot be read.`)
+    // what is below a damaged page is not counted
+    if (leaked === 0 || damaged > 0) return
+    report.warnings.push({
+      part,
+      message: `${path} has ${leaked} pages (${leaked * pageSize} bytes) that are neither used nor free: nothing is lost, but they are never used again. ${remedy}.`,
+    })
+  } finally {
+    snapshot.release()
+  }
+}
