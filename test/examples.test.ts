@@ -42,7 +42,10 @@ for (const [name, words] of Object.entries(lastWords)) {
   t.test(`${name} works`, async (t) => {
     const { exit, output, errors } = start([name])
     t.strictSame(await exit, [0, null])
-    t.equal(await errors, '')
+    // it shows a sender that ends while its server is away
+    if (name === 'sender-life.js')
+      t.match(await errors, /Warning: The sender of demo ended with 1 unsent event: 1 kept in /)
+    else t.equal(await errors, '')
     t.ok((await output).trimEnd().endsWith(words))
   })
 }
