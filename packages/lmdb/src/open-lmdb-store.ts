@@ -38,7 +38,8 @@ export interface LmdbStoreOptions {
   /**
    * Called once when the store can no longer be trusted: the disk failed, or a data file is gone. Every operation is
    * refused with `store-failed` from then on; end the process with SIGKILL and start it again. Also called, with
-   * `store-locked`, when `close` leaves a thread behind that waits for another process: an orderly exit waits too.
+   * `store-locked`, when `close` leaves a thread behind that waits for another process: an exit waits
+   * for two seconds, then kills the process.
    */
   onFatal?: (error: IngestError) => void
   /** A commit that takes longer, in milliseconds, fails the store: it may never end. Default 30,000. */
@@ -101,8 +102,8 @@ export async function openLmdbStoreWith(
   }
   try {
     const environments = await openEnvironments(directory, neighbours)
-    return await openStore(environments, directory, options, internals, guards, release).catch((error) => {
-      closeEnvironments(environments)
+    return await openStore(environments, directory, options, internals, guards, release).catch(async (error) => {
+      await closeEnvironments(environments)
       throw error
     })
   } catch (error) {
@@ -138,13 +139,13 @@ interface Environments {
 
 async function openEnvironments(directory: string, neighbours: readonly string[]): Promise<Environments> {
   const eventsDirectory = join(directory, 'events')
-  const environment = openEnvironment(eventsDirectory)
+  const environment = await openEnvironment(eventsDirectory)
   try {
     const identity = openIdentity(environment, eventsDirectory, neighbours)
     const chunkEnvironment = await openChunks(environment, directory, identity)
     return { environment, chunkEnvironment, identity }
   } catch (error) {
-    environment.close()
+    await environment.close()
     throw error
   }
 }
@@ -265,11 +266,11 @@ async function openStore(
 
 async function closeAll(environments: Environments, writer: Writer, blobs: ChunkBlobs, release: () => void) {
   await Promise.all([blobs.close(), writer.close()])
-  closeEnvironments(environments)
+  await closeEnvironments(environments)
   release()
 }
 
-function closeEnvironments({ environment, chunkEnvironment }: Environments): void {
-  chunkEnvironment.close()
-  environment.close()
+async function closeEnvironments({ environment, chunkEnvironment }: Environments): Promise<void> {
+  await chunkEnvironment.close()
+  await environment.close()
 }

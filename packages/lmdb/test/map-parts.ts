@@ -11,7 +11,7 @@ import { startWriter } from '../src/writer/writer-client.ts'
 
 /** The parts of a store that keep maps, without the rest of it. */
 export async function openMapParts(directory: string) {
-  const environment = openEnvironment(join(directory, 'events'))
+  const environment = await openEnvironment(join(directory, 'events'))
   const fatal: string[] = []
   const guards = new Int32Array(new SharedArrayBuffer(12))
   const writer = await startWriter({
@@ -36,7 +36,7 @@ export async function openMapParts(directory: string) {
     environment.root.resetReadTxn()
     return read()
   }
-  const chunkEnvironment = openEnvironment(join(directory, 'chunks'))
+  const chunkEnvironment = await openEnvironment(join(directory, 'chunks'))
   const blobs = openChunkBlobs({
     environment: chunkEnvironment,
     blobs: chunkEnvironment.table('bytes'),
@@ -57,8 +57,8 @@ export async function openMapParts(directory: string) {
     fatal,
     async close() {
       await Promise.all([blobs.close(), writer.close()])
-      chunkEnvironment.close()
-      environment.close()
+      await chunkEnvironment.close()
+      await environment.close()
     },
   }
 }
@@ -73,8 +73,8 @@ const keysOf = (environment: Environment, name: string) =>
 
 /** Reads every row of a closed store, and asserts that they agree; returns how many blobs are unused. */
 export async function inspectMaps(directory: string): Promise<{ orphans: number; garbage: number }> {
-  const environment = openEnvironment(join(directory, 'events'))
-  const bytesEnvironment = openEnvironment(join(directory, 'chunks'))
+  const environment = await openEnvironment(join(directory, 'events'))
+  const bytesEnvironment = await openEnvironment(join(directory, 'chunks'))
   try {
     const bytes = new Map(rowsOf(bytesEnvironment, 'bytes').map(({ key, value }) => [key.toString('hex'), value]))
     const manifests = new Map(rowsOf(environment, 'manifests').map(({ key, value }) => [key.toString('hex'), value]))
@@ -159,6 +159,6 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
     return { orphans: orphans.length, garbage: garbage.size }
   } finally {
     await environment.close()
-    bytesEnvironment.close()
+    await bytesEnvironment.close()
   }
 }

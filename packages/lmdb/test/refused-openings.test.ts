@@ -32,12 +32,12 @@ const refusals: Record<string, { code: string; spoil: Spoil }> = {
   'with events of another format': {
     code: 'store-incompatible',
     async spoil(directory) {
-      const { table, write, close } = openEnvironment(join(directory, 'events'))
+      const { table, write, close } = await openEnvironment(join(directory, 'events'))
       const key = Buffer.from('format')
       const format = Buffer.from(table('meta').getBinary(key) as Buffer)
       format[0] = 99
       write(() => void table('meta').put(key, format))
-      close()
+      await close()
     },
   },
   'without its chunks': {

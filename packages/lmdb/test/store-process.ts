@@ -8,7 +8,19 @@ import type { BatchResult, Maps } from '@ingest/core'
 
 export interface Question {
   id: number
-  ask: 'submit' | 'known' | 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'revoke' | 'call' | 'operate' | 'close'
+  ask:
+    | 'submit'
+    | 'known'
+    | 'check'
+    | 'hold'
+    | 'hold-ids'
+    | 'look'
+    | 'count'
+    | 'revoke'
+    | 'call'
+    | 'operate'
+    | 'close'
+    | 'exit'
   eventIds?: string[]
   /** What is called of the Ingest, for project `p`, or of the store. */
   method?: string
@@ -42,6 +54,8 @@ export interface StoreProcess {
   /** Stops the process (SIGSTOP), and resolves when it is stopped. */
   stop(): Promise<void>
   pid: number
+  /** Exits with the store open; resolves with its exit code, or the signal that ended it. */
+  exit(): Promise<number | NodeJS.Signals>
   /** Closes the store and lets the process end by itself; resolves with its exit code. */
   end(): Promise<number>
   /** The codes passed to `onFatal`, and unhandled rejections. */
@@ -167,6 +181,11 @@ async function talkTo(child: ChildProcess): Promise<StoreProcess> {
       while (!/^State:\tT/m.test(readFileSync(`/proc/${child.pid}/status`, 'utf8'))) await nextTurn()
     },
     pid: child.pid as number,
+    async exit() {
+      request('exit').catch(() => {})
+      const [code, signal] = await exited
+      return code ?? signal
+    },
     async end() {
       await request('close')
       child.disconnect()

@@ -55,6 +55,8 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
     case 'close':
       isClosed = true
       return ingest.close()
+    case 'exit':
+      return process.exit(0)
     case 'check':
       return store.check()
     case 'count':

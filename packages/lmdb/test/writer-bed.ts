@@ -20,8 +20,8 @@ export interface WriterBed {
   projects(): Record<string, number>
 }
 
-export function openWriterBed(directory: string, entriesPerFlush = 1000): WriterBed {
-  const environment = openEnvironment(join(directory, 'events'))
+export async function openWriterBed(directory: string, entriesPerFlush = 1000): Promise<WriterBed> {
+  const environment = await openEnvironment(join(directory, 'events'))
   const log = environment.table('log')
   const projects = openProjects(environment.table)
   return {

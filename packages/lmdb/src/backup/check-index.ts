@@ -36,7 +36,7 @@ export async function readIndex(
     return undefined
   }
   if (!checkDataFile(join(directory, 'data.mdb'))) return undefined
-  const environment = openEnvironment(directory, { readOnly: true })
+  const environment = await openEnvironment(directory, { readOnly: true })
   try {
     const leakRemedy = `To get rid of them, ${remedy}`
     await checkPages({ environment, directory, report, part: 'index', remedy: leakRemedy, onSlice: async () => {} })
@@ -64,7 +64,7 @@ export async function readIndex(
     problem(`The id index cannot be read (${(error as Error).message})`)
     return undefined
   } finally {
-    environment.close()
+    await environment.close()
   }
 }
 

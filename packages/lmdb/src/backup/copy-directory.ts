@@ -21,7 +21,7 @@ const transactionBytes = 16 * 2 ** 20
  */
 export async function copyDirectory(directory: string, to: string, onBytes: (bytes: number) => void): Promise<void> {
   const eventsDirectory = join(directory, 'events')
-  const environment = openEnvironment(eventsDirectory)
+  const environment = await openEnvironment(eventsDirectory)
   try {
     const siblings = findSiblings(directory)
     const identity = openIdentity(environment, eventsDirectory, siblings)
@@ -37,10 +37,10 @@ export async function copyDirectory(directory: string, to: string, onBytes: (byt
       if (chunkEnvironment) await copy(chunkEnvironment, 'chunks')
     } finally {
       release()
-      chunkEnvironment?.close()
+      await chunkEnvironment?.close()
     }
   } finally {
-    environment.close()
+    await environment.close()
   }
 }
 
@@ -52,7 +52,7 @@ async function copyEnvironment(
 ): Promise<void> {
   const snapshot = takeSnapshot(from, directory)
   try {
-    const target = openEnvironment(to)
+    const target = await openEnvironment(to)
     try {
       for (const [name, root] of readTables(snapshot, directory)) {
         for (const bytes of copyTable(snapshot, directory, root, target, name)) {
@@ -64,7 +64,7 @@ async function copyEnvironment(
     } catch (error) {
       throw asDiskFull(error, target.isDiskFull)
     } finally {
-      target.close()
+      await target.close()
     }
   } finally {
     snapshot.release()

@@ -57,7 +57,7 @@ async function saveAll(directory: string, staging: string, options: JobOptions):
   const pages = openDataPages(join(directory, 'events', 'data.mdb'))
   const chunkPages = openIfPresent(join(directory, 'chunks', 'data.mdb'))
   const index = readIndexHead(join(directory, 'ids', 'data.mdb'))
-  const environment = openEnvironment(join(staging, 'events'))
+  const environment = await openEnvironment(join(staging, 'events'))
   let chunkEnvironment: Environment | undefined
   try {
     const identity = adoptIdentity(environment, findIdentity(directory, pages, chunkPages, index))
@@ -66,8 +66,8 @@ async function saveAll(directory: string, staging: string, options: JobOptions):
   } catch (error) {
     throw asDiskFull(error, environment.isDiskFull)
   } finally {
-    chunkEnvironment?.close()
-    environment.close()
+    await chunkEnvironment?.close()
+    await environment.close()
     chunkPages?.close()
     pages.close()
   }

@@ -68,14 +68,14 @@ async function restoreInto(backup: string, directory: string, staging: string, o
 /** Checks that the parts of the copy belong to each other, and begins its new epoch. */
 async function startEpoch(staging: string): Promise<void> {
   const directory = join(staging, 'events')
-  const events = openEnvironment(directory)
+  const events = await openEnvironment(directory)
   try {
     const identity = openIdentity(events, directory, [staging])
     const chunks = await openChunks(events, staging, identity)
     beginEpoch(events, chunks)
-    chunks.close()
+    await chunks.close()
   } finally {
-    events.close()
+    await events.close()
   }
 }
 

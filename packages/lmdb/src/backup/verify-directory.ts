@@ -43,7 +43,7 @@ export async function verifyDirectory(
       },
     })
   const eventsDirectory = join(directory, 'events')
-  const environment = openEnvironment(eventsDirectory, { readOnly: true })
+  const environment = await openEnvironment(eventsDirectory, { readOnly: true })
   try {
     const identity = openIdentity(environment, eventsDirectory, [directory])
     const seed = identity.hashKey.toString('hex')
@@ -72,7 +72,7 @@ export async function verifyDirectory(
     }).finally(() => chunkEnvironment.close())
     return report
   } finally {
-    environment.close()
+    await environment.close()
   }
 }
 

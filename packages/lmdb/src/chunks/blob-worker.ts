@@ -15,11 +15,11 @@ const data = workerData as BlobWriterData
 const guard = exitGuardAt(data.guards, blobSlot)
 const port = parentPort as MessagePort
 try {
-  const environment = openEnvironment(data.directory, data)
+  const environment = await openEnvironment(data.directory, data)
   try {
     await runBlobWriter(port, environment, data, guard)
   } finally {
-    environment.close()
+    await environment.close()
   }
 } catch (error) {
   port.postMessage({ type: 'failed', error: serializeError(error) } satisfies ThreadMessage)

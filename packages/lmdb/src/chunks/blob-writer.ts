@@ -72,7 +72,7 @@ export function runBlobWriter(
 
   async function writeAll(requests: readonly WriteRequest[], settle: (handled: Handled) => void): Promise<void> {
     try {
-      await ready()
+      await ready(guard)
     } catch (error) {
       settle({ outcomes: refuse(requests, error) })
       return

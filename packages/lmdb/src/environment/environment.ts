@@ -2,15 +2,13 @@ import { closeSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs
 import { devNull } from 'node:os'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
-import type { Database } from 'lmdb'
 import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
 import { makeDirectory, syncDirectory } from './directory.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
-import { closeRoot, findTable, openRoot, openTable, type Root } from './root.ts'
-import { findProcessMapping, type LockHolder, lockTimeoutMs } from './write-lock.ts'
+import { closeRoot, openRoot, openTable, openTables, type Root, type Table } from './root.ts'
+import { findProcessMapping, type LockHolder, lockedError, lockTimeoutMs } from './write-lock.ts'
 
-/** A table with binary keys and values. */
-export type Table = Database<Buffer, Buffer>
+export type { Table }
 
 export interface KeyRange {
   start?: Uint8Array
@@ -34,10 +32,10 @@ export interface Environment {
   /** To read with. Writing and closing without the gate would harm commits of other processes. */
   root: Omit<Root, 'close'>
   /**
-   * Opens a table. Creating a missing one is a commit, so open each table before the first request, and not in a
+   * A table. Creating a missing one is a commit, so ask for each table before the first request, and not in a
    * transaction, whose rollback would remove it.
    *
-   * @throws {IngestError} `store-locked` when another process is inside of the gate for {@link lockTimeoutMs}
+   * @throws {IngestError} `store-locked` when it is missing, and a process inside of the gate is stopped
    */
   table(name: string): Table
   /**
@@ -60,8 +58,8 @@ export interface Environment {
   isDiskFull(): boolean
   /** @throws {IngestError} `disk-full` when less than 16 MiB of the disk are free */
   checkSpace(): void
-  /** Closes it; left to the end of the process while another process is inside of the gate. */
-  close(): void
+  /** Closes it; left to the end of the process when another process stays inside of the gate. */
+  close(): Promise<void>
 }
 
 export interface EnvironmentUsage {
@@ -96,27 +94,33 @@ const fileDescriptorsMin = 16
  *   it open in another container, or when another process is inside of the gate for {@link lockTimeoutMs}, `overloaded`
  *   when the process may open no more files, `store-failed` for files other than those of the options
  */
-export function openEnvironment(directory: string, options: EnvironmentOptions = {}): Environment {
+export async function openEnvironment(directory: string, options: EnvironmentOptions = {}): Promise<Environment> {
   const files = filesOf(directory)
   const exists = checkBeforeOpening(directory, files, options)
   const gate = openGate(directory)
   let root: Root | undefined
   let headers: Headers | undefined
   try {
-    root = gate.run(() => openRoot(directory, mapBytes), lockTimeoutMs)
+    const tables = await gate.enter(() => {
+      root = openRoot(directory, mapBytes)
+      return openTables(root)
+    })
     // LMDB syncs the file, but not the directories that name it
     if (!exists) for (const each of [directory, dirname(directory)]) syncDirectory(each)
     headers = openHeaders(files[0])
     const { fileIds = identify(files), readOnly = false } = options
-    return createEnvironment(directory, { root, gate, headers, fileIds, readOnly })
+    // set by the work in the gate, which TypeScript does not see
+    return createEnvironment(directory, { root: root as unknown as Root, tables, gate, headers, fileIds, readOnly })
   } catch (error) {
-    closeAll({ root, gate, headers })
+    await closeAll({ root, gate, headers })
     throw error
   }
 }
 
 interface Opened {
   root: Root
+  /** Those that exist, by name. */
+  tables: Map<string, Table>
   gate: Gate
   headers: Headers
   fileIds: string
@@ -124,10 +128,9 @@ interface Opened {
 }
 
 function createEnvironment(directory: string, opened: Opened): Environment {
-  const { root, gate, headers, fileIds, readOnly } = opened
+  const { root, tables, gate, headers, fileIds, readOnly } = opened
   const files = filesOf(directory)
   const lossReason = () => lossOf(files, fileIds)
-  const tables = new Map<string, Table>()
   /** The number of the last transaction of this thread. */
   let lastCommitted = 0
   checkFiles()
@@ -135,6 +138,12 @@ function createEnvironment(directory: string, opened: Opened): Environment {
   function checkFiles(): void {
     const reason = lossReason()
     if (reason !== undefined) throw new IngestError('store-failed', `${reason}.`)
+  }
+
+  function create(name: string): Table {
+    const holder = gate.holder()
+    if (holder?.isStopped) throw lockedError(holder)
+    return gate.run(() => openTable(root, name))
   }
 
   /** Checks that the transaction that has begun continues from the last commit, which it would replace otherwise. */
@@ -151,8 +160,7 @@ function createEnvironment(directory: string, opened: Opened): Environment {
   return {
     root,
     table(name) {
-      const open = () => (readOnly ? (findTable(root, name) ?? emptyTable) : openTable(root, name))
-      const table = tables.get(name) ?? gate.run(open, lockTimeoutMs)
+      const table = tables.get(name) ?? (readOnly ? emptyTable : create(name))
       tables.set(name, table)
       return table
     },
@@ -192,10 +200,16 @@ const emptyTable = {
   getStats: () => ({ entryCount: 0 }),
 } as unknown as Table
 
-function closeAll({ root, gate, headers }: { root: Root | undefined; gate: Gate; headers: Headers | undefined }): void {
+interface Handles {
+  root: Root | undefined
+  gate: Gate
+  headers: Headers | undefined
+}
+
+async function closeAll({ root, gate, headers }: Handles): Promise<void> {
   headers?.close()
   try {
-    if (root) gate.run(() => closeRoot(root), lockTimeoutMs)
+    if (root) await gate.enter(() => closeRoot(root))
   } catch {
     // the end of the process closes it, without destroying the mutexes that others use
     return

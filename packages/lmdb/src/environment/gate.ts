@@ -1,9 +1,10 @@
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 import { checkDataFile, checkLockFile } from './data-file.ts'
 import { makeDirectory } from './directory.ts'
 import { closeRoot, openRoot } from './root.ts'
-import { type LockHolder, lockedError, openLockProbe } from './write-lock.ts'
+import { type LockHolder, lockedError, lockTimeoutMs, openLockProbe } from './write-lock.ts'
 
 /**
  * A lock around every opening, commit and closing of an environment, over all processes and their threads.
@@ -17,13 +18,14 @@ import { type LockHolder, lockedError, openLockProbe } from './write-lock.ts'
  * commit to take back. It is released when its process is killed.
  */
 export interface Gate {
+  /** Runs `work` inside of the gate. Blocks this thread while another one is inside. */
+  run<T>(work: () => T): T
   /**
-   * Runs `work` inside of the gate.
+   * Runs `work` inside of the gate. Does not block this thread while another one is inside, on Linux.
    *
-   * @param waitMs how long another thread may be inside, on Linux; not limited if undefined
-   * @throws {IngestError} `store-locked` when another thread stays inside longer; `work` did not run then
+   * @throws {IngestError} `store-locked` when another thread stays inside for {@link lockTimeoutMs}; `work` did not run
    */
-  run<T>(work: () => T, waitMs?: number): T
+  enter<T>(work: () => T): Promise<T>
   /** The other process that is inside; undefined when there is none, or it is not known. */
   holder(): LockHolder | undefined
   close(): void
@@ -48,25 +50,23 @@ export function openGate(directory: string): Gate {
   const root = openRoot(path, gateBytes)
   const { holder, isHeld } = openLockProbe(join(path, 'lock.mdb'))
 
-  /** A thread that waits inside of LMDB could not be ended, so this one polls. */
-  function waitUntilFree(waitMs: number): void {
-    const until = performance.now() + waitMs
-    while (isHeld()) {
-      if (performance.now() >= until) throw lockedError(holder() ?? { pid: process.pid, isStopped: false })
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, pollMs)
-    }
+  function run<T>(work: () => T): T {
+    let result: { value: T } | undefined
+    // it writes nothing, so nothing is synced
+    root.transactionSync(() => {
+      checkBegun(root)
+      result = { value: work() }
+    })
+    return (result as { value: T }).value
   }
 
   return {
-    run<T>(work: () => T, waitMs?: number): T {
-      if (waitMs !== undefined) waitUntilFree(waitMs)
-      let result: { value: T } | undefined
-      // it writes nothing, so nothing is synced
-      root.transactionSync(() => {
-        checkBegun(root)
-        result = { value: work() }
-      })
-      return (result as { value: T }).value
+    run,
+    async enter(work) {
+      for (const until = performance.now() + lockTimeoutMs; isHeld(); await sleep(pollMs)) {
+        if (performance.now() >= until) throw lockedError(holder() ?? { pid: process.pid, isStopped: false })
+      }
+      return run(work)
     },
     holder,
     close: () => closeRoot(root),

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { IngestError, type StoreIdentity } from '@ingest/core'
 import { checkDataFile } from './data-file.ts'
 import { type Environment, openEnvironment } from './environment.ts'
+import { listTables } from './root.ts'
 
 /** The identity of a store. `events/` holds all of it, `chunks/` a copy of the id and the epoch, `ids/` of the key. */
 export interface LmdbIdentity extends StoreIdentity {
@@ -59,7 +60,7 @@ export function openIdentity(
   eventsDirectory: string,
   neighbours: readonly string[],
 ): LmdbIdentity {
-  if (!listTables(events).includes(metaTable)) checkEventsPresent(eventsDirectory, neighbours)
+  if (!listTables(events.root).includes(metaTable)) checkEventsPresent(eventsDirectory, neighbours)
   const meta = events.table(metaTable)
   // an existing store opens without the write lock
   const format = meta.getBinary(formatKey) ?? (neighbours.length > 0 ? undefined : events.write(makeFormat))
@@ -123,13 +124,13 @@ export async function openChunks(
   if (!checkDataFile(join(chunksDirectory, 'data.mdb')) && namesChunks(events)) {
     throw lost(chunksDirectory, eventsDirectory)
   }
-  const chunks = openEnvironment(chunksDirectory)
+  const chunks = await openEnvironment(chunksDirectory)
   try {
     const known = readChunksIdentity(chunks, events, chunksDirectory, eventsDirectory)
     if (!(known ?? writeOnce(chunks, own)).equals(own)) throw foreign(chunksDirectory, eventsDirectory)
     return chunks
   } catch (error) {
-    chunks.close()
+    await chunks.close()
     throw error
   }
 }
@@ -147,16 +148,16 @@ export async function openChunksToRead(
 ): Promise<Environment | undefined> {
   const chunksDirectory = join(directory, 'chunks')
   const eventsDirectory = join(directory, 'events')
-  const chunks = openEnvironment(chunksDirectory, { readOnly: true })
+  const chunks = await openEnvironment(chunksDirectory, { readOnly: true })
   try {
     const known = readChunksIdentity(chunks, events, chunksDirectory, eventsDirectory)
     if (known?.equals(ownIdentity(identity))) return chunks
     if (known) throw foreign(chunksDirectory, eventsDirectory)
   } catch (error) {
-    chunks.close()
+    await chunks.close()
     throw error
   }
-  chunks.close()
+  await chunks.close()
   return undefined
 }
 
@@ -167,7 +168,7 @@ function readChunksIdentity(
   chunksDirectory: string,
   eventsDirectory: string,
 ): Buffer | undefined {
-  const tables = listTables(chunks)
+  const tables = listTables(chunks.root)
   const known = tables.includes(metaTable) ? chunks.table(metaTable).getBinary(storeKey) : undefined
   if (!known && tables.some((name) => name !== metaTable)) throw foreign(chunksDirectory, eventsDirectory)
   if (!known && namesChunks(events)) throw lost(chunksDirectory, eventsDirectory)
@@ -203,14 +204,8 @@ function writeOnce(chunks: Environment, own: Buffer): Buffer {
 /** Whether the log names any chunk as stored. */
 function namesChunks(events: Environment): boolean {
   events.root.resetReadTxn()
-  if (!listTables(events).includes('chunks')) return false
+  if (!listTables(events.root).includes('chunks')) return false
   return [...events.table('chunks').getKeys({ limit: 1 })].length > 0
-}
-
-/** The names of the existing tables. */
-function listTables({ root }: Environment): string[] {
-  // lmdb ends their names with a NUL
-  return Array.from(root.getKeys({}), (key) => key.toString().replace(/\0$/, ''))
 }
 
 const remedy = 'Nothing was changed. Put back what was moved away, or restore the whole directory from a backup.'

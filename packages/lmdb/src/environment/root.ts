@@ -4,9 +4,12 @@ import { pageSize } from './data-file.ts'
 
 /** The handle of an LMDB environment. */
 export type Root = RootDatabase<Buffer, Buffer>
+/** A table with binary keys and values. */
+export type Table = Database<Buffer, Buffer>
 
 export const binary = { encoding: 'binary', keyEncoding: 'binary' } as const
 
+const tablesMax = 32
 /** Openings that met mutexes which a closing process had just destroyed, before the environment counts as unusable. */
 const attemptsMax = 100
 const EINVAL = 22
@@ -23,7 +26,7 @@ export function openRoot(directory: string, mapSize: number): Root {
       isRoot: true,
       // lmdb takes a name with a dot for a file
       noSubdir: false,
-      maxDbs: 32,
+      maxDbs: tablesMax,
       // on Windows the file would have this size; lmdb grows the map there
       ...(process.platform === 'win32' ? {} : { mapSize }),
       pageSize,
@@ -57,15 +60,33 @@ export function closeRoot(root: Root): void {
 }
 
 /**
- * Opens a table in a read transaction, and creates a missing one in a write transaction. Threads of a process number
- * their tables together, and lmdb guards that with the write lock alone: call it inside of the gate.
+ * Opens all tables that exist, by name. Threads of a process number their tables together, and lmdb guards that with the
+ * write lock alone: call it inside of the gate, as {@link openTable}.
  */
-export function openTable(root: Root, name: string): Database<Buffer, Buffer> {
+export function openTables(root: Root): Map<string, Table> {
+  const tables = new Map<string, Table>()
+  for (const name of listTables(root).slice(0, tablesMax)) {
+    try {
+      tables.set(name, findTable(root, name) as Table)
+    } catch {
+      // a row of a foreign environment
+    }
+  }
+  return tables
+}
+
+/** Opens a table in a read transaction, and creates a missing one in a write transaction. */
+export function openTable(root: Root, name: string): Table {
   return findTable(root, name) ?? root.openDB<Buffer, Buffer>(name, binary)
 }
 
-/** Opens a table in a read transaction; undefined for a missing one. Call it inside of the gate. */
-export function findTable(root: Root, name: string): Database<Buffer, Buffer> | undefined {
+/** The names of the tables that exist. */
+export function listTables(root: Omit<Root, 'close'>): string[] {
+  // lmdb ends their names with a NUL
+  return Array.from(root.getKeys({}), (key) => key.toString().replace(/\0$/, ''))
+}
+
+function findTable(root: Root, name: string): Table | undefined {
   const options = { ...binary, create: false } as typeof binary
   return withoutLock(Object.getPrototypeOf(root) as Root, () => root.openDB<Buffer, Buffer>(name, options))
 }

@@ -69,11 +69,11 @@ export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
 }
 
 async function openOnce(options: IdIndexOptions): Promise<IdIndex> {
-  const environment = openEnvironment(options.directory)
+  const environment = await openEnvironment(options.directory)
   try {
     return await openIndexIn(environment, options)
   } catch (error) {
-    environment.close()
+    await environment.close()
     throw error
   }
 }
@@ -144,7 +144,7 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
     async close() {
       clearTimeout(starting)
       await thread.close()
-      environment.close()
+      await environment.close()
     },
   }
 }

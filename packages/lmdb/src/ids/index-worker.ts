@@ -45,8 +45,8 @@ lowerThreadPriority(10)
 const data = workerData as IndexWorkerData
 const port = parentPort as MessagePort
 const guard = exitGuardAt(data.guards, indexerSlot)
-const logEnvironment = openEnvironment(data.logDirectory, { fileIds: data.logFileIds })
-const tables = openIdTables(openEnvironment(data.directory, { fileIds: data.fileIds }))
+const logEnvironment = await openEnvironment(data.logDirectory, { fileIds: data.logFileIds })
+const tables = openIdTables(await openEnvironment(data.directory, { fileIds: data.fileIds }))
 const indexer = createIndexer({
   tables,
   log: createLogReader(logEnvironment, logEnvironment.table('log')),
@@ -99,8 +99,8 @@ async function close(): Promise<void> {
   await working
   if (!isLocked()) attempt(() => indexer.release())
   guard.enterNative()
-  tables.environment.close()
-  logEnvironment.close()
+  await tables.environment.close()
+  await logEnvironment.close()
   port.close()
 }
 

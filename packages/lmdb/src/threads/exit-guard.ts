@@ -1,7 +1,10 @@
+import { killProcess } from '@ingest/core/internal'
+
 /**
  * Ending a thread inside LMDB's native code ends the process or leaves a lock behind that is never released, and a
  * process that exits ends its threads. So each thread passes its guard before it calls LMDB, and an exiting process
- * first blocks the guards, then waits for the threads that are inside.
+ * first blocks the guards, then waits for the threads that are inside. If they stay, it kills itself, so that the kernel
+ * releases their locks.
  */
 export interface ExitGuard {
   /** From here on the thread must not be ended. Never returns once the process exits. */
@@ -22,7 +25,7 @@ export const writerSlot = 0
 export const indexerSlot = 1
 export const blobSlot = 2
 
-/** How long an exit waits for all threads: a disk may never respond. */
+/** How long an exit waits for all threads: a disk may never respond, and another process may keep the write lock. */
 const exitTimeoutMs = 2000
 
 /** The guards of the stores that are open in this process. */
@@ -36,6 +39,8 @@ export function openExitGuards(): { guards: ExitGuards; release(): void } {
   return {
     guards,
     release() {
+      // a thread that is still inside was left behind by a closing
+      if (guards.some((guard) => guard & inNative)) return
       openGuards.delete(guards)
       if (openGuards.size === 0) process.off('exit', blockAll)
     },
@@ -48,6 +53,7 @@ function blockAll(): void {
     for (let slot = 0; slot < guards.length; slot++) {
       Atomics.or(guards, slot, exiting)
       if (Atomics.load(guards, slot) & inNative) Atomics.wait(guards, slot, inNative | exiting, end - Date.now())
+      if (Atomics.load(guards, slot) & inNative) killProcess()
     }
   }
 }

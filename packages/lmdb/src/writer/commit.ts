@@ -4,6 +4,7 @@ import type { Environment } from '../environment/environment.ts'
 import { lockedError, lockTimeoutMs } from '../environment/write-lock.ts'
 import { beginCommit, beginWaiting, type CommitState, endCommit } from '../threads/commit-state.ts'
 import { type SerializedError, serializeError, toRequestError } from '../threads/error-transfer.ts'
+import type { ExitGuard } from '../threads/exit-guard.ts'
 import type { Handled, Outcome } from '../threads/request-loop.ts'
 
 /** Commits many requests in one transaction; none after the disk has failed. */
@@ -15,7 +16,7 @@ export interface Commit<Request, Value> {
    *
    * @throws {IngestError} `disk-full`, `store-locked` when it takes longer than {@link lockTimeoutMs}
    */
-  ready(): Promise<void>
+  ready(guard: ExitGuard): Promise<void>
   /**
    * Writes the requests in one durable transaction, and settles them. A request whose write throws is undone and refused
    * alone: those before it and those behind it are committed in transactions of their own. An error of the disk or of
@@ -100,13 +101,15 @@ export function createCommit<Request extends CommitRequest, Value>(
   }
 
   return {
-    async ready() {
+    async ready(guard) {
       // a commit that fails is expensive
       if (isDiskFull) checkSpace()
       for (let holder = lockHolder(); holder?.isStopped; holder = lockHolder()) {
         lockedSince ??= performance.now()
         if (performance.now() - lockedSince > lockTimeoutMs) throw lockedError(holder)
+        guard.leaveNative()
         await sleep(pollMs)
+        guard.enterNative()
       }
       lockedSince = undefined
     },

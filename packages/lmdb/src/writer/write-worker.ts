@@ -11,11 +11,11 @@ const data = workerData as WriterData
 const guard = exitGuardAt(data.guards, writerSlot)
 const port = parentPort as MessagePort
 try {
-  const environment = openEnvironment(data.directory, data)
+  const environment = await openEnvironment(data.directory, data)
   try {
     await runWriter(port, environment, data, guard)
   } finally {
-    environment.close()
+    await environment.close()
   }
 } catch (error) {
   port.postMessage({ type: 'failed', error: serializeError(error) } satisfies ThreadMessage)

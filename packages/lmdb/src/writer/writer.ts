@@ -106,12 +106,13 @@ export function runWriter(
   guard: ExitGuard,
 ): Promise<void> {
   const post = (message: FromWriter) => port.postMessage(message)
-  return runRequestLoop(port, guard, () => openWriter(environment, data, post))
+  return runRequestLoop(port, guard, () => openWriter(environment, data, guard, post))
 }
 
 async function openWriter(
   environment: Environment,
   { directory, idsDirectory, seed, entriesPerFlush, guards, commitState, seen }: WriterData,
+  guard: ExitGuard,
   post: (message: FromWriter) => void,
 ): Promise<RequestHandler<WriterRequest>> {
   const { root, table } = environment
@@ -167,7 +168,7 @@ async function openWriter(
   async function waitForCapacity(): Promise<void> {
     const timer = setInterval(() => post({ type: 'alive' }), waitingMs)
     try {
-      await ready()
+      await ready(guard)
       await ids.waitForCapacity()
     } finally {
       clearInterval(timer)

@@ -2,7 +2,7 @@ import { closeSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import { openDataPages } from '../../src/backup/data-pages.ts'
-import { type Environment, openEnvironment, type Table } from '../../src/environment/environment.ts'
+import { openEnvironment, type Table } from '../../src/environment/environment.ts'
 import { openIdentity } from '../../src/environment/identity.ts'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { createIndexer } from '../../src/ids/indexer.ts'
@@ -33,25 +33,23 @@ export async function makeStore(directory: string, batches: number): Promise<str
 
 /** Moves the ids of a closed store into runs, as the thread of an open one does in time. */
 export async function buildIndex(directory: string): Promise<void> {
-  const [events, ids] = ['events', 'ids'].map((name) => openEnvironment(join(directory, name))) as [
-    Environment,
-    Environment,
-  ]
+  const events = await openEnvironment(join(directory, 'events'))
+  const ids = await openEnvironment(join(directory, 'ids'))
   const seed = openIdentity(events, directory, []).hashKey.toString('hex')
   const log = createLogReader(events, events.table('log'))
   const indexer = createIndexer({ tables: openIdTables(ids), log, seed, entriesPerFlush: 16 })
   while (indexer.step() !== 'idle');
-  events.close()
-  ids.close()
+  await events.close()
+  await ids.close()
 }
 
 /** Changes rows of a table of `events/` in a closed store. */
 export async function changeRows(directory: string, table: string, work: (rows: Table) => unknown): Promise<void> {
-  const environment = openEnvironment(join(directory, 'events'))
+  const environment = await openEnvironment(join(directory, 'events'))
   const rows = environment.table(table)
   // a transaction whose callback returns a promise, as put does, would wait for it
   environment.write(() => void work(rows))
-  environment.close()
+  await environment.close()
 }
 
 /** Flips a bit in the payload of a record of the log. */

@@ -35,9 +35,9 @@ const bytesOf = (directory: string) =>
   ['events', 'chunks', 'ids'].map((name) => readFileSync(join(directory, name, 'data.mdb'), 'base64'))
 
 /** Repairs a copy of the store after some damage, and opens the result. */
-async function repair(name: string, damage: (directory: string) => void) {
+async function repair(name: string, damage: (directory: string) => Promise<void> | void) {
   const directory = copy(name)
-  damage(directory)
+  await damage(directory)
   const before = bytesOf(directory)
   const target = join(path, `${name}, repaired`)
   const report = await repairLmdbStore(directory, target)
@@ -108,11 +108,11 @@ t.test('flipped bits lose their records only, and are listed', async (t) => {
 })
 
 /** Changes rows of `events/`. */
-function change(directory: string, work: (table: Environment['table']) => void): void {
-  const environment = openEnvironment(join(directory, 'events'))
+async function change(directory: string, work: (table: Environment['table']) => void): Promise<void> {
+  const environment = await openEnvironment(join(directory, 'events'))
   for (const name of ['log', 'project-log', 'totals', 'freezes']) environment.table(name)
   environment.write(() => work(environment.table))
-  environment.close()
+  await environment.close()
 }
 
 t.test(
@@ -142,10 +142,10 @@ const records = { 'the id index': [], 'the totals of projects': ['ids'] }
 
 for (const [what, removed] of Object.entries(records)) {
   t.test(`records that only ${what} know of are lost`, async (t) => {
-    const { report, ingest } = await repair(`without its end, ${what}`, (directory) => {
+    const { report, ingest } = await repair(`without its end, ${what}`, async (directory) => {
       for (const name of removed) rmSync(join(directory, name, 'data.mdb'))
       if (removed.length > 0) writeFileSync(join(directory, 'ids', 'data.mdb'), '')
-      change(directory, (table) => {
+      await change(directory, (table) => {
         for (let sequence = batches - 9; sequence <= batches; sequence++) {
           table('log').remove(sequenceKey(sequence))
           table('project-log').remove(projectKey(1, sequenceKey(sequence)))
@@ -160,10 +160,10 @@ for (const [what, removed] of Object.entries(records)) {
 
 t.test('a build that froze after the last record says that later ones are lost', async (t) => {
   const until = Date.now() + 3_600_000
-  const { report, ingest } = await repair('a later freeze', (directory) => {
+  const { report, ingest } = await repair('a later freeze', async (directory) => {
     const at = Buffer.alloc(8)
     at.writeDoubleLE(until)
-    change(directory, (table) => void table('freezes').put(projectKey(1, Buffer.from('later')), at))
+    await change(directory, (table) => void table('freezes').put(projectKey(1, Buffer.from('later')), at))
   })
   t.equal(report.lost.until, until)
   await ingest.close()

@@ -51,9 +51,9 @@ t.test('leaked pages are a warning, and no damage', async (t) => {
 
 t.test('verifying creates no table', async (t) => {
   const directory = copy('without tables')
-  const environment = openEnvironment(join(directory, 'events'))
+  const environment = await openEnvironment(join(directory, 'events'))
   for (const name of ['expiries', 'pending-manifests', 'unpurged']) environment.table(name).dropSync()
-  environment.close()
+  await environment.close()
   const file = join(directory, 'events', 'data.mdb')
   const before = readFileSync(file)
   t.match(await verifyLmdbStore(directory), { problems: [], records: 40 })

@@ -6,7 +6,7 @@ import { openEnvironment } from '../../src/environment/environment.ts'
 import { createCommitState } from '../../src/threads/commit-state.ts'
 
 t.test('blobs are written and removed, and each request has an outcome', async (t) => {
-  const environment = openEnvironment(t.testdir())
+  const environment = await openEnvironment(t.testdir())
   const { port1, port2 } = new MessageChannel()
   const data = { commitState: createCommitState() } as BlobWriterData
   const ended = runBlobWriter(port2, environment, data, { enterNative() {}, leaveNative() {} })
@@ -29,5 +29,5 @@ t.test('blobs are written and removed, and each request has an outcome', async (
   port1.postMessage({ type: 'close' })
   await ended
   port1.close()
-  environment.close()
+  await environment.close()
 })

@@ -6,13 +6,13 @@ import { openEnvironment } from '@ingest/lmdb/internal'
 const [directory = '', times = '0'] = process.argv.slice(2)
 const key = Buffer.from('count')
 for (let i = 0; i < Number(times); i++) {
-  const { table, write, close } = openEnvironment(directory)
+  const { table, write, close } = await openEnvironment(directory)
   const rows = table('rows')
   write(() => {
     const value = Buffer.alloc(8)
     value.writeDoubleLE((rows.getBinary(key)?.readDoubleLE() ?? 0) + 1)
     rows.put(key, value)
   })
-  close()
+  await close()
 }
 process.stdout.write(times)

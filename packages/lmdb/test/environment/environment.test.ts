@@ -18,9 +18,9 @@ import { noContainer, startStoreProcess } from '../store-process.ts'
 
 t.test('a directory with a dot in its name is a directory', async (t) => {
   const directory = join(t.testdir(), 'v1.2')
-  const { close } = openEnvironment(directory)
+  const { close } = await openEnvironment(directory)
   t.ok(statSync(directory).isDirectory())
-  close()
+  await close()
 })
 
 t.test(
@@ -28,15 +28,15 @@ t.test(
   { skip: process.platform === 'win32' && 'Windows has no modes' },
   async (t) => {
     const directory = join(t.testdir(), 'events')
-    const { close } = openEnvironment(directory)
+    const { close } = await openEnvironment(directory)
     t.equal(statSync(directory).mode & 0o777, 0o700)
     t.equal(statSync(join(directory, 'data.mdb')).mode & 0o777, 0o600)
-    close()
+    await close()
   },
 )
 
 t.test('an exception rolls back a child transaction', async (t) => {
-  const { root, table, close } = openEnvironment(t.testdir())
+  const { root, table, close } = await openEnvironment(t.testdir())
   const rows = table('rows')
   const key = Buffer.from('key')
   await root.childTransaction(() => rows.put(key, Buffer.from('before')))
@@ -48,11 +48,11 @@ t.test('an exception rolls back a child transaction', async (t) => {
     { message: 'no' },
   )
   t.equal(rows.getBinary(key)?.toString(), 'before')
-  close()
+  await close()
 })
 
 t.test('an exception rolls back a synchronous transaction, and is rethrown', async (t) => {
-  const { root, table, close } = openEnvironment(t.testdir())
+  const { root, table, close } = await openEnvironment(t.testdir())
   const [rows, others] = [table('rows'), table('others')]
   const key = Buffer.from('key')
   root.transactionSync(() => void rows.put(key, Buffer.from('before')))
@@ -71,30 +71,30 @@ t.test('an exception rolls back a synchronous transaction, and is rethrown', asy
   t.equal(others.getBinary(key), undefined)
   root.transactionSync(() => void rows.put(key, Buffer.from('later')))
   t.equal(rows.getBinary(key)?.toString(), 'later')
-  close()
+  await close()
 })
 
 t.test('a table is opened once', async (t) => {
-  const { table, close } = openEnvironment(t.testdir())
+  const { table, close } = await openEnvironment(t.testdir())
   t.equal(table('rows'), table('rows'))
   t.not(table('rows'), table('others'))
-  close()
+  await close()
 })
 
 t.test('an empty value is a value', async (t) => {
-  const { root, table, close } = openEnvironment(t.testdir())
+  const { root, table, close } = await openEnvironment(t.testdir())
   const rows = table('rows')
   await root.childTransaction(() => rows.put(Buffer.from('key'), Buffer.alloc(0)))
   t.equal(rows.doesExist(Buffer.from('key')), true)
   t.equal(rows.getBinary(Buffer.from('key'))?.length, 0)
   t.equal(rows.doesExist(Buffer.from('other')), false)
-  close()
+  await close()
 })
 
 t.test('a data file that is deleted or replaced under an open environment is detected', async (t) => {
   const directory = t.testdir()
   const path = join(directory, 'data.mdb')
-  const { lossReason: lost, close } = openEnvironment(directory)
+  const { lossReason: lost, close } = await openEnvironment(directory)
   t.equal(lost(), undefined)
   renameSync(path, `${path}.moved`)
   t.match(lost(), /deleted or replaced/)
@@ -103,7 +103,7 @@ t.test('a data file that is deleted or replaced under an open environment is det
   rmSync(path)
   renameSync(`${path}.moved`, path)
   t.equal(lost(), undefined)
-  close()
+  await close()
 })
 
 t.test(
@@ -111,24 +111,24 @@ t.test(
   async (t) => {
     const directory = t.testdir()
     const path = join(directory, 'lock.mdb')
-    const { lossReason: lost, fileIds: files, write, close } = openEnvironment(directory)
-    const later = openEnvironment(directory, { fileIds: files })
+    const { lossReason: lost, fileIds: files, write, close } = await openEnvironment(directory)
+    const later = await openEnvironment(directory, { fileIds: files })
     t.equal(later.lossReason(), undefined)
     copyFileSync(path, `${path}.copy`)
     renameSync(`${path}.copy`, path)
     t.match(lost(), /deleted or replaced/)
     t.match(later.lossReason(), /deleted or replaced/)
     t.throws(() => write(() => t.fail('nothing is written')), { code: 'store-failed' })
-    t.throws(() => openEnvironment(directory, { fileIds: files }), { code: 'store-failed' })
-    later.close()
-    close()
+    await t.rejects(openEnvironment(directory, { fileIds: files }), { code: 'store-failed' })
+    await later.close()
+    await close()
   },
 )
 
 t.test('a write releases the snapshots of processes that were killed', async (t) => {
   const directory = t.testdir()
   const reader = await startStoreProcess(directory)
-  const { root, write, close } = openEnvironment(join(directory, 'events'))
+  const { root, write, close } = await openEnvironment(join(directory, 'events'))
   await reader.ask('look')
   const readers = () => root.readerList().match(new RegExp(`^ *${reader.pid} `, 'gm'))?.length ?? 0
   t.ok(readers() > 0, 'a process that reads is in the table')
@@ -137,7 +137,7 @@ t.test('a write releases the snapshots of processes that were killed', async (t)
   await reader.kill()
   write(() => {})
   t.equal(readers(), 0)
-  close()
+  await close()
 })
 
 t.test(
@@ -176,7 +176,7 @@ t.test('a directory that cannot be created is an error, and not an endless loop'
 
 t.test('a transaction that would replace the last commit writes nothing', async (t) => {
   const directory = t.testdir()
-  const { write, table, close } = openEnvironment(directory)
+  const { write, table, close } = await openEnvironment(directory)
   const rows = table('rows')
   const key = Buffer.from('key')
   write(() => void rows.put(key, Buffer.from('before')))
@@ -186,7 +186,7 @@ t.test('a transaction that would replace the last commit writes nothing', async 
     message: /would replace the last commit/,
   })
   t.equal(rows.getBinary(key)?.toString(), 'before')
-  close()
+  await close()
 })
 
 /** Gives the older header the next number: what an opening leaves that takes the last commit back. */

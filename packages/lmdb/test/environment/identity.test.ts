@@ -38,8 +38,10 @@ function filesOf(directory: string): Record<string, string> {
   return Object.fromEntries(paths.sort().map((path) => [path, readFileSync(path, 'base64')]))
 }
 
+const makeEmpty = async (path: string) => (await openEnvironment(path)).close()
+
 /** Losses of one directory. */
-const losses: Record<string, (path: string) => void> = {
+const losses: Record<string, (path: string) => Promise<void> | void> = {
   'is missing': (path) => rmSync(path, { recursive: true }),
   'is an empty directory': (path) => {
     rmSync(path, { recursive: true })
@@ -49,7 +51,7 @@ const losses: Record<string, (path: string) => void> = {
   'has an empty data file': (path) => writeFileSync(join(path, 'data.mdb'), ''),
   'has a new data file': (path) => {
     rmSync(path, { recursive: true })
-    return openEnvironment(path).close()
+    return makeEmpty(path)
   },
 }
 
@@ -143,27 +145,26 @@ t.test('chunks/ is recreated when it is lost and no map needs it', async (t) => 
 
 t.test('a store whose creation was interrupted at any step is created by the next opening', async (t) => {
   t.testdir()
-  const blank = (path: string) => openEnvironment(path).close()
   const emptyFile = (path: string) => {
     mkdirSync(path)
     writeFileSync(join(path, 'data.mdb'), '')
   }
   const withTable = async (path: string) => {
-    const environment = openEnvironment(path)
+    const environment = await openEnvironment(path)
     environment.table('meta')
-    environment.close()
+    await environment.close()
   }
   const copy = (path: string) => cpSync(join(templates.withoutMap, 'events'), path, { recursive: true })
   const states: Partial<Record<(typeof names)[number], (path: string) => unknown>>[] = [
     {},
     { events: (path) => mkdirSync(path) },
     { events: emptyFile },
-    { events: blank },
+    { events: makeEmpty },
     { events: withTable },
     { events: copy },
     { events: copy, chunks: (path) => mkdirSync(path) },
     { events: copy, chunks: emptyFile },
-    { events: copy, chunks: blank },
+    { events: copy, chunks: makeEmpty },
     { events: copy, chunks: withTable },
   ]
   const create = async (state: (typeof states)[number], i: number) => {
@@ -178,12 +179,12 @@ t.test('a store whose creation was interrupted at any step is created by the nex
 
 t.test('a store of another format is refused, and not changed', async (t) => {
   const directory = copyStore(join(t.testdir(), 'data'))
-  const environment = openEnvironment(join(directory, 'events'))
+  const environment = await openEnvironment(join(directory, 'events'))
   const meta = environment.table('meta')
   const key = Buffer.from('format')
   const format = Buffer.from(meta.getBinary(key) as Buffer)
   format[0] = 99
   environment.root.transactionSync(() => void meta.put(key, format))
-  environment.close()
+  await environment.close()
   await isRefused(t, directory, 'is of format 99')
 })

@@ -52,16 +52,16 @@ t.test('openings beside commits take none of them back', { skip: noStrace }, asy
 
 t.test('processes that open, commit and close at the same time count every commit', { skip: noStrace }, async (t) => {
   const directory = join(t.testdir(), 'events')
-  openEnvironment(directory).close()
+  await (await openEnvironment(directory)).close()
   const counted = await Promise.all([count(directory), count(directory), count(directory, slowOpenings([directory]))])
-  const { table, close } = openEnvironment(directory)
+  const { table, close } = await openEnvironment(directory)
   const total = table('rows').getBinary(Buffer.from('count'))?.readDoubleLE()
   t.equal(
     total,
     counted.reduce((sum, each) => sum + each),
   )
   t.ok(counted.every((each) => each >= openings))
-  close()
+  await close()
 })
 
 /** How often a process opened the environment, added 1 to a count, and closed it. */

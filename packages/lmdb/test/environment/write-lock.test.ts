@@ -27,7 +27,7 @@ async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
 t.test('the process that holds the write lock is known, and whether it is stopped', { skip: notLinux }, async (t) => {
   const directory = t.testdir()
   const holder = await startStoreProcess(directory)
-  const { lockHolder, write, close } = openEnvironment(join(directory, 'events'))
+  const { lockHolder, write, close } = await openEnvironment(join(directory, 'events'))
   t.equal(lockHolder(), undefined)
   t.equal(write(lockHolder), undefined, 'it is not this process')
   await holder.ask('hold')
@@ -36,7 +36,7 @@ t.test('the process that holds the write lock is known, and whether it is stoppe
   t.strictSame(lockHolder(), { pid: holder.pid, isStopped: true })
   await holder.kill()
   t.equal(lockHolder(), undefined)
-  close()
+  await close()
 })
 
 t.test(
@@ -102,6 +102,49 @@ t.test('a store closes while another process holds the write lock', { skip: notL
   await t.rejects(waiting, { code: 'store-locked' })
   await closed
   t.strictSame(fatal, ['store-locked'], 'the process cannot exit by itself')
+})
+
+t.test(
+  'openings and closings do not block the event loop while another process is inside of the gate',
+  {
+    skip: notLinux,
+  },
+  async (t) => {
+    const { directory, ingest, holder } = await openHeld(t)
+    await holder.kill()
+    const environment = await openEnvironment(join(directory, 'events'))
+    const next = await startStoreProcess(directory)
+    t.teardown(next.kill)
+    await next.ask('hold')
+    t.ok(environment.table('log').getCount(), 'its tables were opened with it')
+    let turns = 0
+    const timer = setInterval(() => turns++, 1)
+    await t.rejects(openEnvironment(join(directory, 'events')), { code: 'store-locked' })
+    t.ok(turns > 100)
+    turns = 0
+    await environment.close()
+    t.ok(turns > 100)
+    clearInterval(timer)
+    await next.kill()
+    await ingest.close()
+  },
+)
+
+t.test('a process that exits while its thread waits for the gate ends', { skip: notLinux }, async (t) => {
+  const { directory, ingest, holder } = await openHeld(t)
+  await ingest.close()
+  await holder.kill()
+  const waiting = await startStoreProcess(directory)
+  const next = await startStoreProcess(directory)
+  t.teardown(next.kill)
+  await next.ask('hold')
+  await t.rejects(waiting.submit(['waiting']), { code: 'store-locked' })
+  t.equal(await waiting.exit(), 'SIGKILL')
+  await next.kill()
+  const last = await startStoreProcess(directory)
+  t.strictSame(await last.known(['before', 'waiting']), [true, false])
+  await last.submit(['after'])
+  t.equal(await last.exit(), 0)
 })
 
 t.test('a commit that hangs fails the store', { skip: noStrace }, async (t) => {

@@ -50,10 +50,10 @@ async function checkAllKnown(t: Test, ingest: EmbeddedIngest, batches: number, p
 
 /** Resolves when the indexer thread has nothing left to flush, merge or remove. */
 async function settled(directory: string, events: number, entriesPerFlush = 60): Promise<void> {
-  const tables = openIdTables(openEnvironment(join(directory, 'ids')))
+  const tables = openIdTables(await openEnvironment(join(directory, 'ids')))
   const { root } = tables.environment
   while (!isSettled()) await sleep(10)
-  tables.environment.close()
+  await tables.environment.close()
 
   function isSettled(): boolean {
     root.resetReadTxn()
@@ -203,14 +203,14 @@ t.test('an index that another process has emptied fails the store', async (t) =>
   await fill(ingest, 10)
   await settled(directory, 500)
   await ingest.project('p').submitBatch(batchOf('last'))
-  const tables = openIdTables(openEnvironment(join(directory, 'ids')))
+  const tables = openIdTables(await openEnvironment(join(directory, 'ids')))
   tables.environment.root.transactionSync(() => {
     const revision = readRevision(tables) + 1
     writeRunList(tables, { ...emptyRunList('other'), revision })
   })
   await t.rejects(ingest.project('p').submitBatch(batchOf('0')), { code: 'store-failed', message: 'has rebuilt' })
   t.strictSame(codes, ['store-failed'])
-  tables.environment.close()
+  await tables.environment.close()
   await ingest.close()
   const again = await open(directory)
   await checkAllKnown(t, again, 10)
@@ -298,7 +298,7 @@ t.test('appends wait while the index cannot keep up, and none fails', async (t) 
 })
 
 t.test('a rollback reads no record again', async (t) => {
-  const { environment, data } = openWriterBed(t.testdir())
+  const { environment, data } = await openWriterBed(t.testdir())
   const log = environment.table('log')
   const put = (sequence: number, ...eventIds: string[]) =>
     environment.write(() => void log.put(sequenceKey(sequence), recordAt(sequence, eventIds)))
@@ -333,7 +333,7 @@ t.test('a rollback reads no record again', async (t) => {
     t.equal(ids.search(fingerprintsFor(1, [eventId]), 1).length, 1)
   }
   await ids.close()
-  environment.close()
+  await environment.close()
 })
 
 t.test('an index in which LMDB finds damage is rebuilt while the store opens', async (t) => {

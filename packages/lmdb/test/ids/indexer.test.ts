@@ -25,10 +25,10 @@ const entriesPerFlush = 20
 let clock = 1_000_000
 
 /** With 2^8 blocks in a run of level 0, a merge takes 8 steps. */
-function openBed(directory: string, blockBits = 8): Bed {
-  const events = openEnvironment(join(directory, 'events'))
+async function openBed(directory: string, blockBits = 8): Promise<Bed> {
+  const events = await openEnvironment(join(directory, 'events'))
   const log = events.table('log')
-  const tables = openIdTables(openEnvironment(join(directory, 'ids')))
+  const tables = openIdTables(await openEnvironment(join(directory, 'ids')))
   const reader = createLogReader(events, log)
   return {
     events,
@@ -38,8 +38,8 @@ function openBed(directory: string, blockBits = 8): Bed {
     indexer: (options) =>
       createIndexer({ tables, log: reader, seed: 'seed', entriesPerFlush, blockBits, now: () => clock, ...options }),
     async close() {
-      events.close()
-      tables.environment.close()
+      await events.close()
+      await tables.environment.close()
     },
   }
 }
@@ -97,7 +97,7 @@ function runsOnDisk({ tables }: Bed): Set<number> {
 }
 
 t.test('too few ids for a run are not flushed', async (t) => {
-  const bed = openBed(t.testdir())
+  const bed = await openBed(t.testdir())
   const indexer = bed.indexer()
   work(indexer)
   appendRecords(bed, 3)
@@ -108,7 +108,7 @@ t.test('too few ids for a run are not flushed', async (t) => {
 })
 
 t.test('no id is lost at a flush or at a merge, over three levels', async (t) => {
-  const bed = openBed(t.testdir(), 4)
+  const bed = await openBed(t.testdir(), 4)
   const indexer = bed.indexer()
   for (const records of [4, 28, 1, 100, 123]) {
     appendRecords(bed, records)
@@ -126,7 +126,7 @@ t.test('no id is lost at a flush or at a merge, over three levels', async (t) =>
 })
 
 t.test('the next worker removes what a worker killed after any step left', async (t) => {
-  const bed = openBed(t.testdir())
+  const bed = await openBed(t.testdir())
   appendRecords(bed, 4 * 8 + 8)
   let steps = 0
   for (; ; steps++) {
@@ -156,7 +156,7 @@ t.test('the next worker removes what a worker killed after any step left', async
 t.test('a merge that a worker did not finish is started over by the next one', async (t) => {
   const directory = t.testdir()
   for (let lives = 1; lives < 16; lives += 2) {
-    const bed = openBed(join(directory, String(lives)))
+    const bed = await openBed(join(directory, String(lives)))
     appendRecords(bed, 4 * 8)
     const first = bed.indexer()
     for (let step = 0; step < 8 + lives; step++) first.step()
@@ -175,7 +175,7 @@ t.test('a merge that a worker did not finish is started over by the next one', a
 })
 
 t.test('two alternating workers continue from what the other has published', async (t) => {
-  const bed = openBed(t.testdir())
+  const bed = await openBed(t.testdir())
   const [one, other] = [bed.indexer(), bed.indexer()]
   for (let round = 0; round < 20; round++) {
     appendRecords(bed, 3 + (round % 5))
@@ -195,7 +195,7 @@ t.test('two alternating workers continue from what the other has published', asy
 })
 
 t.test('a worker is busy while another one has the claim', async (t) => {
-  const bed = openBed(t.testdir())
+  const bed = await openBed(t.testdir())
   appendRecords(bed, 4 * 8)
   const one = bed.indexer()
   one.step()
@@ -204,7 +204,7 @@ t.test('a worker is busy while another one has the claim', async (t) => {
 })
 
 t.test('ids are flushed in the middle of a merge', async (t) => {
-  const bed = openBed(t.testdir())
+  const bed = await openBed(t.testdir())
   const indexer = bed.indexer()
   appendRecords(bed, 4 * 8)
   for (let step = 0; step < 14; step++) indexer.step()
@@ -220,7 +220,7 @@ t.test('ids are flushed in the middle of a merge', async (t) => {
 })
 
 t.test('a run that was never published has another nonce than the run that gets its id', async (t) => {
-  const bed = openBed(t.testdir())
+  const bed = await openBed(t.testdir())
   appendRecords(bed, 4)
   const handedOut: Run[] = []
   const failing = bed.indexer({
@@ -256,7 +256,7 @@ function failCommit({ tables }: Bed, nth: number): void {
 t.test('a commit that fails at any step of a flush, a merge or garbage collection loses nothing', async (t) => {
   const directory = t.testdir()
   for (let nth = 1; nth <= 35; nth += 2) {
-    const bed = openBed(join(directory, String(nth)))
+    const bed = await openBed(join(directory, String(nth)))
     appendRecords(bed, 4 * 7)
     const indexer = bed.indexer()
     failCommit(bed, nth)

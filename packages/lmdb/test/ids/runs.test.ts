@@ -43,7 +43,7 @@ t.test(
 )
 
 t.test('a part is read as it was written; a flipped bit, a truncated and a missing part are damage', async (t) => {
-  const environment = openEnvironment(t.testdir())
+  const environment = await openEnvironment(t.testdir())
   const table = environment.table('blocks')
   const words = randomFillSync(new Uint32Array(896))
   environment.root.transactionSync(() => putPart(table, 7, 9, words))
@@ -62,7 +62,7 @@ t.test('a part is read as it was written; a flipped bit, a truncated and a missi
     })
     t.throws(() => getPart(table, 7, 9), DamagedRun)
   }
-  environment.close()
+  await environment.close()
 })
 
 function flip(bytes: Buffer, at: number): Buffer {
@@ -123,7 +123,7 @@ t.test('an empty filter has no id', async (t) => {
 })
 
 t.test('a filter is read as it was written, in several parts', async (t) => {
-  const environment = openEnvironment(t.testdir())
+  const environment = await openEnvironment(t.testdir())
   const table = environment.table('filters')
   const count = 600_000
   const { filter } = filled(count)
@@ -131,11 +131,11 @@ t.test('a filter is read as it was written, in several parts', async (t) => {
   environment.root.transactionSync(() => putFilter(table, run, filter))
   t.ok([...table.getKeys()].length > 1, 'it takes more than one part')
   t.ok(Buffer.from(getFilter(table, run).buffer).equals(Buffer.from(filter.buffer)))
-  environment.close()
+  await environment.close()
 })
 
 t.test('a list is read as it was written, with its revision beside it', async (t) => {
-  const tables = openIdTables(openEnvironment(t.testdir()))
+  const tables = openIdTables(await openEnvironment(t.testdir()))
   t.equal(readRunList(tables), undefined)
   t.equal(readRevision(tables), 0)
   const list = {
@@ -151,11 +151,11 @@ t.test('a list is read as it was written, with its revision beside it', async (t
   const runs = [{ ...old, level: 1 }] as typeof list.runs
   tables.environment.root.transactionSync(() => writeRunList(tables, { ...list, runs }))
   t.equal(readRunList(tables)?.runs[0]?.blockBits, 13, 'a list of an earlier version has the default')
-  tables.environment.close()
+  await tables.environment.close()
 })
 
 t.test('one worker at a time has the claim', async (t) => {
-  const tables = openIdTables(openEnvironment(t.testdir()))
+  const tables = openIdTables(await openEnvironment(t.testdir()))
   let now = 1_000_000
   const clock = () => now
   const [one, other] = [createClaim(tables, clock), createClaim(tables, clock)]
@@ -180,11 +180,11 @@ t.test('one worker at a time has the claim', async (t) => {
   t.equal(hold(other), 'acquired', 'it expired')
   now -= 3_600_000
   t.equal(hold(one), 'acquired', 'a clock that was set back does not extend it')
-  tables.environment.close()
+  await tables.environment.close()
 })
 
 t.test('the claim of a process that has ended is free at once', async (t) => {
-  const tables = openIdTables(openEnvironment(t.testdir()))
+  const tables = openIdTables(await openEnvironment(t.testdir()))
   const { pid } = spawnSync(process.execPath, ['--version'])
   tables.environment.root.transactionSync(() => {
     const bytes = Buffer.alloc(24)
@@ -198,5 +198,5 @@ t.test('the claim of a process that has ended is free at once', async (t) => {
     tables.environment.root.transactionSync(() => claim.acquire()),
     'acquired',
   )
-  tables.environment.close()
+  await tables.environment.close()
 })

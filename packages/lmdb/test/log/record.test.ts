@@ -168,7 +168,7 @@ t.test('an event that is not JSON is damaged, whatever its checksum says', async
 })
 
 t.test('the log reader reads the fingerprints and the checksum of a record, and the end of the log', async (t) => {
-  const environment = openEnvironment(t.testdir())
+  const environment = await openEnvironment(t.testdir())
   const log = environment.table('log')
   const reader = createLogReader(environment, log)
   t.equal(reader.lastSequence(), 0)
@@ -184,7 +184,7 @@ t.test('the log reader reads the fingerprints and the checksum of a record, and 
   t.equal(reader.checksum(2), 0, 'nothing')
   t.throws(() => reader.fingerprints(2), { code: 'store-damaged' })
   t.throws(() => reader.fingerprints(300), { code: 'store-damaged' }, 'cut')
-  environment.close()
+  await environment.close()
 })
 
 const sequences = [0, 1, 255, 256, 2 ** 32 - 1, 2 ** 32, 2 ** 40, Number.MAX_SAFE_INTEGER]

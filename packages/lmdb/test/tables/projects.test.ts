@@ -6,7 +6,7 @@ import { createParsedProjects, openProjects } from '../../src/tables/projects.ts
 import { startStoreProcess } from '../store-process.ts'
 
 t.test('a project is numbered once, and round-trips', async (t) => {
-  const environment = openEnvironment(t.testdir())
+  const environment = await openEnvironment(t.testdir())
   const projects = openProjects(environment.table)
   const one = { projectId: 'one', createdAt: 1, keys: [] }
   t.equal(projects.numberOf('one'), undefined)
@@ -24,11 +24,11 @@ t.test('a project is numbered once, and round-trips', async (t) => {
   t.equal(projects.numberOf('third'), 3)
   t.strictSame(projects.get('one'), one)
   t.equal(projects.get('other'), undefined, 'a project that only has events')
-  environment.close()
+  await environment.close()
 })
 
 t.test('a number assigned in a failed transaction is assigned again', async (t) => {
-  const environment = openEnvironment(t.testdir())
+  const environment = await openEnvironment(t.testdir())
   const projects = openProjects(environment.table)
   t.throws(() =>
     environment.root.transactionSync(() => {
@@ -40,7 +40,7 @@ t.test('a number assigned in a failed transaction is assigned again', async (t) 
     t.equal(projects.numberFor('kept'), 1)
   })
   t.equal(projects.numberOf('lost'), undefined)
-  environment.close()
+  await environment.close()
 })
 
 t.test('a key that another process revokes is invalid at once', async (t) => {

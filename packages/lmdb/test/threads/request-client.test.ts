@@ -14,7 +14,7 @@ import { runRequestLoop, type ThreadMessage } from '../../src/threads/request-lo
 /** A client of the thread that writes the content of chunks. */
 async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) {
   const directory = t.testdir()
-  const environment = openEnvironment(directory)
+  const environment = await openEnvironment(directory)
   const contents = environment.table('bytes')
   const fatal: string[] = []
   const guards = new Int32Array(new SharedArrayBuffer(12))
@@ -35,7 +35,7 @@ async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) 
   let lastId = 0
   t.teardown(async () => {
     await client.close()
-    environment.close()
+    await environment.close()
   })
   return {
     environment,

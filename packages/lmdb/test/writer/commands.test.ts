@@ -10,8 +10,8 @@ import { putProject } from '../writer-bed.ts'
 const map = { placeId: '1', buildId: 'b' }
 const digest = (text: string) => digestOf(Buffer.from(text))
 
-function open(t: Test) {
-  const environment = openEnvironment(t.testdir())
+async function open(t: Test) {
+  const environment = await openEnvironment(t.testdir())
   const marked: number[] = []
   const tables = openCommandTables(environment.table, () => marked.push(1))
   t.teardown(() => environment.close())
@@ -65,7 +65,7 @@ function putChunk(text: string, more: { collections?: number; pendingBytesMax?: 
 }
 
 t.test('a project is written if its version has not changed', async (t) => {
-  const { run, projects } = open(t)
+  const { run, projects } = await open(t)
   t.equal(run(putProject('p', 1)), true)
   t.equal(run(putProject('p', 2)), false)
   t.equal(run(putProject('p', 2, 1)), true)
@@ -74,14 +74,14 @@ t.test('a project is written if its version has not changed', async (t) => {
 })
 
 t.test('a project is numbered once', async (t) => {
-  const { run } = open(t)
+  const { run } = await open(t)
   t.equal(run({ type: 'createProject', projectId: 'p' }), 1)
   t.equal(run({ type: 'createProject', projectId: 'q' }), 2)
   t.equal(run({ type: 'createProject', projectId: 'p' }), 1)
 })
 
 t.test('a map is written if its slot has not changed', async (t) => {
-  const { run, found } = open(t)
+  const { run, found } = await open(t)
   t.equal(run(putMap({})), 'written')
   t.equal(run(putMap({ pending: undefined })), 'changed')
   const { version } = found()
@@ -94,7 +94,7 @@ t.test('a map is written if its slot has not changed', async (t) => {
 })
 
 t.test('a map is written if the presence of its chunks has not changed', async (t) => {
-  const { run } = open(t)
+  const { run } = await open(t)
   run(putMap({ map: { placeId: '2', buildId: 'b' } }))
   run(putChunk('a'))
   const digests = encodeDigests([digest('a'), digest('b')])
@@ -104,7 +104,7 @@ t.test('a map is written if the presence of its chunks has not changed', async (
 })
 
 t.test('a blob that may have been deleted is not referenced', async (t) => {
-  const { run, maps, found } = open(t)
+  const { run, maps, found } = await open(t)
   const uploads = new Map<Digest, ReturnType<typeof chunkOf>>([[digest('a'), chunkOf('a')]])
   run({ type: 'markGarbage', blobKeys: [chunkOf('a').blobKey] })
   t.equal(run(putMap({ uploads })), 'changed', 'it is marked as garbage')
@@ -118,7 +118,7 @@ t.test('a blob that may have been deleted is not referenced', async (t) => {
 })
 
 t.test('a used blob is not marked as garbage', async (t) => {
-  const { run, maps, marked } = open(t)
+  const { run, maps, marked } = await open(t)
   run(putMap({}))
   run(putChunk('a'))
   run({ type: 'markGarbage', blobKeys: [chunkOf('a').blobKey, chunkOf('a', 'orphaned').blobKey] })
@@ -127,7 +127,7 @@ t.test('a used blob is not marked as garbage', async (t) => {
 })
 
 t.test('a command above the quota is refused, and writes nothing', async (t) => {
-  const { run, maps, found } = open(t)
+  const { run, maps, found } = await open(t)
   const quota = { code: 'map-quota-exceeded', details: { limit: 575, actual: 576 } }
   t.match(run(putMap({ pendingBytesMax: 575 })), { refusal: quota })
   t.strictSame(found().row, {})

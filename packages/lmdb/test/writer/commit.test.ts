@@ -22,9 +22,9 @@ const requests: Request[] = [
 
 let opened = 0
 
-function open(t: Test, steps: Partial<Transaction<Request, string>> = {}) {
+async function open(t: Test, steps: Partial<Transaction<Request, string>> = {}) {
   const directory = join(t.testdir(), String(++opened))
-  const environment = openEnvironment(directory)
+  const environment = await openEnvironment(directory)
   t.teardown(() => environment.close())
   const rows = environment.table('rows')
   const state = createCommitState()
@@ -52,7 +52,7 @@ function open(t: Test, steps: Partial<Transaction<Request, string>> = {}) {
 }
 
 t.test('requests share one transaction, and each gets its value', async (t) => {
-  const { commit, names, transactions } = open(t)
+  const { commit, names, transactions } = await open(t)
   const before = transactions()
   t.strictSame(commit(requests), [
     { id: 7, value: 'a' },
@@ -68,7 +68,7 @@ const full = () => {
 
 t.test('an error that is not of one request undoes the transaction, and refuses every request', async (t) => {
   let undone = 0
-  const { commit, names, failure } = open(t, { onUndone: () => undone++ })
+  const { commit, names, failure } = await open(t, { onUndone: () => undone++ })
   t.match(commit([...requests, { id: 9, name: 'c', run: full }]), [
     { id: 7, error: { code: 'overloaded' } },
     { id: 8, error: { code: 'overloaded' } },
@@ -81,7 +81,7 @@ t.test('an error that is not of one request undoes the transaction, and refuses 
 })
 
 t.test('a request that throws is refused alone, and leaves nothing behind', async (t) => {
-  const { commit, names, failure, transactions } = open(t)
+  const { commit, names, failure, transactions } = await open(t)
   const damaged = () => {
     throw new IngestError('store-damaged', 'A record is damaged.')
   }
@@ -110,7 +110,7 @@ t.test('a request that throws is refused alone, and leaves nothing behind', asyn
 
 t.test('a request that fails because of another in its transaction is tried again after it', async (t) => {
   let committed = 0
-  const { commit, names } = open(t, { begin: () => committed++ })
+  const { commit, names } = await open(t, { begin: () => committed++ })
   const conflict = () => {
     if (committed === 1) throw new Error('It does not expect the other one.')
   }
@@ -122,7 +122,7 @@ t.test('a request that fails because of another in its transaction is tried agai
 })
 
 t.test('every request may fail', async (t) => {
-  const { commit, names } = open(t)
+  const { commit, names } = await open(t)
   const run = () => {
     throw new RangeError('too far')
   }
@@ -137,7 +137,7 @@ t.test('every request may fail', async (t) => {
 })
 
 t.test('requests that were withdrawn before the transaction are not written', async (t) => {
-  const { commit, state, names } = open(t)
+  const { commit, state, names } = await open(t)
   const round = roundOf(state)
   t.ok(withdrawRequests(state))
   const outcomes = commit([
@@ -150,7 +150,7 @@ t.test('requests that were withdrawn before the transaction are not written', as
 })
 
 t.test('requests in a transaction cannot be withdrawn', async (t) => {
-  const { commit, state, names } = open(t)
+  const { commit, state, names } = await open(t)
   let isWithdrawn: boolean | undefined
   const run = () => {
     isWithdrawn = withdrawRequests(state)
@@ -163,7 +163,7 @@ t.test('requests in a transaction cannot be withdrawn', async (t) => {
 for (const file of ['data.mdb', 'lock.mdb']) {
   t.test(`after ${file} is deleted, nothing is acknowledged or retried`, async (t) => {
     let tried = 0
-    const { directory, commit, failure } = open(t, { begin: () => tried++ })
+    const { directory, commit, failure } = await open(t, { begin: () => tried++ })
     commit([{ id: 1, name: 'before' }])
     renameSync(join(directory, file), join(directory, 'gone.mdb'))
     const refused = [{ id: 2, error: { code: 'store-failed', message: /deleted or replaced/ } }]
@@ -177,7 +177,7 @@ for (const file of ['data.mdb', 'lock.mdb']) {
   t.test(
     `what is written while ${file} is replaced is not acknowledged, and a write after that is not tried`,
     async (t) => {
-      const { directory, commit } = open(t)
+      const { directory, commit } = await open(t)
       const replace = () => {
         copyFileSync(join(directory, file), join(directory, 'copy'))
         renameSync(join(directory, 'copy'), join(directory, file))
@@ -185,7 +185,7 @@ for (const file of ['data.mdb', 'lock.mdb']) {
       const refused = [{ id: 1, error: { code: 'store-failed', message: /deleted or replaced/ } }]
       t.match(commit([{ id: 1, name: 'during', run: replace }]), refused)
       let tried = 0
-      const other = open(t, { begin: () => tried++ })
+      const other = await open(t, { begin: () => tried++ })
       copyFileSync(join(other.directory, file), join(other.directory, 'copy'))
       renameSync(join(other.directory, 'copy'), join(other.directory, file))
       t.match(other.commit([{ id: 1, name: 'after' }]), refused)
@@ -195,7 +195,7 @@ for (const file of ['data.mdb', 'lock.mdb']) {
 }
 
 t.test('an error before the transaction refuses the requests', async (t) => {
-  const { refuse, failure } = open(t)
+  const { refuse, failure } = await open(t)
   t.match(refuse(requests, new IngestError('disk-full', 'Full.')), [
     { id: 7, error: { code: 'disk-full' } },
     { id: 8, error: { code: 'disk-full' } },

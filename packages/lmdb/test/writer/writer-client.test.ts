@@ -16,7 +16,7 @@ const batchOf = (...eventIds: string[]) => ({ events: eventIds.map((eventId) => 
 const project = (createdAt: number) => ({ projectId: 'p', createdAt, keys: [] })
 
 async function start(t: Test, options: Partial<WriterOptions> = {}) {
-  const bed = openWriterBed(t.testdir())
+  const bed = await openWriterBed(t.testdir())
   const fatal: string[] = []
   const writer = await startWriter({
     environment: bed.environment,
@@ -36,7 +36,7 @@ async function start(t: Test, options: Partial<WriterOptions> = {}) {
     locate: (...eventIds: string[]) => writer.locate(1, eventIds, fingerprintsFor(1, eventIds)),
     async close() {
       await writer.close()
-      bed.environment.close()
+      await bed.environment.close()
     },
   }
 }
@@ -93,7 +93,7 @@ t.test('closing finishes queued requests, and refuses new ones', async (t) => {
   await closed
   t.strictSame(await Promise.all(before), ['all', 'all'])
   t.strictSame(sequences(), [1, 2])
-  environment.close()
+  await environment.close()
 })
 
 for (const [from, open] of Object.entries({ source: openFromSource, build: openLmdbStore })) {

@@ -33,7 +33,7 @@ interface Talk extends WriterBed {
 const openGate = { enterNative() {}, leaveNative() {} }
 
 async function start(directory: string, entriesPerFlush?: number): Promise<Talk> {
-  const bed = openWriterBed(directory, entriesPerFlush)
+  const bed = await openWriterBed(directory, entriesPerFlush)
   const { root } = bed.environment
   const { port1: port, port2 } = new MessageChannel()
   const said: FromWriter[] = []
@@ -70,7 +70,7 @@ async function start(directory: string, entriesPerFlush?: number): Promise<Talk>
       port.postMessage({ type: 'close' } satisfies WriterRequest | CloseMessage)
       await ended
       port.close()
-      bed.environment.close()
+      await bed.environment.close()
     },
   }
 }
@@ -218,7 +218,7 @@ t.test('requests before a close are finished', async (t) => {
   await writer.ended
   t.strictSame(writer.sequences(), [1, 2])
   writer.port.close()
-  writer.environment.close()
+  await writer.environment.close()
 })
 
 t.test('nothing is acknowledged or written once the data file is gone', async (t) => {
@@ -279,14 +279,14 @@ t.test('requests that wait too long for the index are refused, and the writer co
 })
 
 t.test('an index that cannot be opened refuses the writer', async (t) => {
-  const { environment, data } = openWriterBed(t.testdir())
+  const { environment, data } = await openWriterBed(t.testdir())
   writeFileSync(data.idsDirectory, 'a file')
   const { port1, port2 } = new MessageChannel()
   const first = once(port1, 'message')
   await runWriter(port2, environment, data, openGate)
   t.match(await first, [{ type: 'failed', error: { code: 'store-failed' } }])
   port1.close()
-  environment.close()
+  await environment.close()
 })
 
 t.test('the writer reports the progress of catching up the index', async (t) => {
@@ -313,5 +313,5 @@ t.test('a malformed message ends the writer with a reason', async (t) => {
   await writer.ended
   t.match(await refused, [{ type: 'failed', error: { code: 'store-failed', message: /null/ } }])
   writer.port.close()
-  writer.environment.close()
+  await writer.environment.close()
 })
