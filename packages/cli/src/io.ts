@@ -1,6 +1,5 @@
 import type { Readable } from 'node:stream'
 import type { WriteStream } from 'node:tty'
-import { killProcess } from '@ingest/core/internal'
 
 /** The streams, environment and signals of a command, so that it can run outside a process of its own. */
 export interface Io {
@@ -55,7 +54,9 @@ export function processIo(): Io {
     },
     end(how) {
       if (typeof how === 'number') process.exit(how)
-      killProcess()
+      process.kill(process.pid, how)
+      // process 1 of a container does not receive its own SIGKILL
+      process.abort()
     },
   }
 }

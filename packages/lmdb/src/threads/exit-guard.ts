@@ -1,5 +1,3 @@
-import { killProcess } from '@ingest/core/internal'
-
 /**
  * Ending a thread inside LMDB's native code ends the process or leaves a lock behind that is never released, and a
  * process that exits ends its threads. So each thread passes its guard before it calls LMDB, and an exiting process
@@ -53,7 +51,11 @@ function blockAll(): void {
     for (let slot = 0; slot < guards.length; slot++) {
       Atomics.or(guards, slot, exiting)
       if (Atomics.load(guards, slot) & inNative) Atomics.wait(guards, slot, inNative | exiting, end - Date.now())
-      if (Atomics.load(guards, slot) & inNative) killProcess()
+      if (Atomics.load(guards, slot) & inNative) {
+        process.kill(process.pid, 'SIGKILL')
+        // process 1 of a container does not receive its own SIGKILL
+        process.abort()
+      }
     }
   }
 }
