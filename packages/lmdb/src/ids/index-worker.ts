@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
-import { openEnvironment } from '../environment/environment.ts'
+import { type Environment, openEnvironment } from '../environment/environment.ts'
 import { type ExitGuards, exitGuardAt, indexerSlot } from '../threads/exit-guard.ts'
 import { lowerThreadPriority } from '../threads/thread-priority.ts'
 import type { CloseMessage } from '../threads/worker-thread.ts'
@@ -46,7 +46,7 @@ const data = workerData as IndexWorkerData
 const port = parentPort as MessagePort
 const guard = exitGuardAt(data.guards, indexerSlot)
 const logEnvironment = await openEnvironment(data.logDirectory, { fileIds: data.logFileIds })
-const tables = openIdTables(await openEnvironment(data.directory, { fileIds: data.fileIds }))
+const tables = openIdTables(await openIds())
 const indexer = createIndexer({
   tables,
   log: createLogReader(logEnvironment, logEnvironment.table('log')),
@@ -56,6 +56,15 @@ const indexer = createIndexer({
 })
 let working: Promise<void> | undefined
 let isClosing = false
+
+async function openIds(): Promise<Environment> {
+  try {
+    return await openEnvironment(data.directory, { fileIds: data.fileIds })
+  } catch (error) {
+    await logEnvironment.close()
+    throw error
+  }
+}
 
 function post(message: IndexWorkerMessage): void {
   port.postMessage(message)

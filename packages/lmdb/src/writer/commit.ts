@@ -31,7 +31,7 @@ export interface Commit<Request, Value> {
 
 /** What is done in a transaction. */
 export interface Transaction<Request, Value> {
-  /** Called before the first request. */
+  /** Called before the first request. A `store-damaged` that it throws fails the store. */
   begin?(): void
   write(request: Request): Value
   /** Called after the last request. */
@@ -85,7 +85,7 @@ export function createCommit<Request extends CommitRequest, Value>(
     try {
       const outcomes = writeAll(() => {
         const round = beginCommit(state)
-        begin()
+        beginAll(begin)
         const all = group.map((request, index) => writeOne(request, index, round))
         end()
         return all
@@ -145,6 +145,16 @@ class RequestFailure extends Error {
   constructor(index: number, cause: IngestError) {
     super(cause.message, { cause })
     this.index = index
+  }
+}
+
+/** Calls `begin`, whose error is of no request: none can be written, and none must be dropped for it. */
+function beginAll(begin: () => void): void {
+  try {
+    begin()
+  } catch (cause) {
+    const { code, message } = cause as Partial<IngestError>
+    throw code === 'store-damaged' ? new IngestError('store-failed', `${message}`, { cause }) : cause
   }
 }
 

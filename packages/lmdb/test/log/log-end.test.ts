@@ -78,6 +78,27 @@ t.test('a log whose last record was replaced fails the store', async (t) => {
   await other.kill()
 })
 
+t.test('a damaged last record fails the store at the next write, and refuses no batch for good', async (t) => {
+  const { directory, fatal, submit } = await openStore(t)
+  await submit('a')
+  damageHeads(join(directory, 'events', 'data.mdb'), 'a')
+  const error = { code: 'store-failed', message: /^Record 1 of the log is damaged/ }
+  await t.rejects(submit('b'), error)
+  t.match(fatal, [error.message])
+})
+
+/** Changes the project number of each record whose only event has this id. */
+function damageHeads(path: string, eventId: string): void {
+  const bytes = readFileSync(path)
+  const payload = JSON.stringify({ projectId: 'p', eventId })
+  const file = openSync(path, 'r+')
+  for (let at = bytes.indexOf(payload); at !== -1; at = bytes.indexOf(payload, at + 1)) {
+    // of the 44 bytes before the payload, the fifth
+    writeSync(file, 'x', at - 40)
+  }
+  closeSync(file)
+}
+
 t.test('an erasure of the last event, and appends of other processes, are no loss', async (t) => {
   const { directory, store, fatal, submit } = await openStore(t)
   await submit('a')
