@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createRandom } from './random.js'
 
@@ -31,6 +32,8 @@ const violationsMax = 200
  */
 export function createRun({ seed, directory, print = console.error }) {
   const controller = new AbortController()
+  // one listener for each pause
+  setMaxListeners(0, controller.signal)
   /** @type {Run['counts']} */
   const counts = {}
   /** @type {Run['maxima']} */
