@@ -126,7 +126,8 @@ export interface EventStore {
    * counts it.
    *
    * At most 1,000 ids; an id may occur twice. Each event is erased atomically, in one or more transactions: repeat a
-   * rejected call. Returns how many events it erased, without ids that are unknown or erased already.
+   * rejected call. Resolves, also without ids, once the erasures that readers see are durable. Returns how many events it
+   * erased, without ids that are unknown or erased already.
    */
   erase(projectId: string, eventIds: readonly string[]): Promise<number>
   /**

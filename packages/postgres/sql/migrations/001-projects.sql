@@ -53,8 +53,19 @@ $$;
 CREATE FUNCTION ingest.await_standby_1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF ingest.has_standby_1() THEN
+    PERFORM ingest.require_durability_1();
     PERFORM pg_logical_emit_message(true, 'ingest', '');
   END IF;
+END $$;
+
+-- The same for a transaction that has locked nothing of the project: while the standby is away, one session of a project
+-- waits for it, and the others for the lock.
+CREATE FUNCTION ingest.await_project_1(project int) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+#variable_conflict use_variable
+BEGIN
+  IF ingest.has_standby_1() THEN PERFORM FROM ingest.heads h WHERE h.project = project FOR NO KEY UPDATE; END IF;
+  PERFORM ingest.await_standby_1();
 END $$;
 
 -- Returns the id of the project with this number: another one if two ids have the same hash.

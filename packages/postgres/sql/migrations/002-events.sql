@@ -105,9 +105,7 @@ BEGIN
     conflicts := ingest.count_conflicts_1(project, first_id, bodies, batch_nos, stored_batches, stored_idxs);
     -- nothing is new, or this call is repeated
     IF inserted = 0 THEN
-      -- while the standby is away, one session of a project waits for it, and the others for the lock
-      IF ingest.has_standby_1() THEN PERFORM FROM ingest.heads h WHERE h.project = project FOR NO KEY UPDATE; END IF;
-      PERFORM ingest.await_standby_1();
+      PERFORM ingest.await_project_1(project);
       RETURN;
     END IF;
     SELECT array_agg(b.body ORDER BY b.batch_no), array_agg(b.events ORDER BY b.batch_no) INTO bodies, counts
@@ -219,8 +217,5 @@ BEGIN
     SELECT e.no::int - 1
     FROM unnest(keys) WITH ORDINALITY AS e(key, no),
       LATERAL (SELECT FROM ingest.event_keys k WHERE k.project = project AND k.key = e.key LIMIT 1) k;
-  IF FOUND THEN
-    PERFORM ingest.require_durability_1();
-    PERFORM ingest.await_standby_1();
-  END IF;
+  IF FOUND THEN PERFORM ingest.await_standby_1(); END IF;
 END $$;

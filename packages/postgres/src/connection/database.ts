@@ -23,6 +23,11 @@ export interface Database {
    * @throws {IngestError} `store-unavailable`, `disk-full`, `overloaded`, `store-failed`
    */
   query<Row>(name: string, values?: readonly unknown[], deadline?: number): Promise<Row[]>
+  /**
+   * As {@link query}, once the synchronous standby has what the rows show: a cancelled wait for it makes rows visible that
+   * it does not have. The first of `values` is the number of the project. Without rows, it may not wait.
+   */
+  queryConfirmed<Row>(name: string, values: readonly unknown[]): Promise<Row[]>
   /** The deadline of a statement that is requested now. */
   deadline(): number
   /**
@@ -77,21 +82,25 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     }
   }
 
+  async function run<Row>(text: string, values: readonly unknown[], deadline: number): Promise<Row[]> {
+    await slots.take(deadline)
+    try {
+      return await repeat(() => attempt<Row>(text, values, deadline), deadline)
+    } finally {
+      slots.release()
+    }
+  }
+
   const newDeadline = () => performance.now() + options.statementTimeoutMs + connectTimeoutMs
 
   return {
     deadline: newDeadline,
 
-    async query<Row>(name: string, values: readonly unknown[] = [], deadline = newDeadline()) {
-      const text = queries.get(name)
-      if (text === undefined) throw new Error(`sql/queries has no ${name}`)
-      await slots.take(deadline)
-      try {
-        return await repeat(() => attempt<Row>(text, values, deadline), deadline)
-      } finally {
-        slots.release()
-      }
-    },
+    query: async (name, values = [], deadline = newDeadline()) => run(textOf(name), values, deadline),
+
+    // one statement, so that a failover cannot come between the read and the wait
+    queryConfirmed: async (name, values) =>
+      run(`SELECT q.* FROM (${textOf(name)}) q, ingest.await_project_1($1::int)`, values, newDeadline()),
 
     async withConnection(use) {
       const client = await repeat(connect, newDeadline(), toOpeningError)
@@ -108,4 +117,10 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     size: () => ({ ...size(), waiting: slots.waiting() }),
     close,
   }
+}
+
+function textOf(name: string): string {
+  const text = queries.get(name)
+  if (text === undefined) throw new Error(`sql/queries has no ${name}`)
+  return text
 }

@@ -81,7 +81,7 @@ export function createEventStore(options: EventStoreOptions): EventStore {
 
     watch: watch.watch,
 
-    ...createErasure(query),
+    ...createErasure(query, createProjectQuery({ query: database.queryConfirmed }, numbers)),
 
     async totals(projectId) {
       const [row] = await query<TotalsRow>(projectId, 'totals')
@@ -198,7 +198,10 @@ function toEvent(
   return { cursor, receivedAt, bytes: Buffer.alloc(0), erased: JSON.parse(bytes.toString()) }
 }
 
-function createErasure(query: ProjectQuery): Pick<EventStore, 'erase' | 'expire'> {
+function createErasure(query: ProjectQuery, queryConfirmed: ProjectQuery): Pick<EventStore, 'erase' | 'expire'> {
+  /** Resolves once earlier erasures are on the synchronous standby. */
+  const confirm = (projectId: string) => queryConfirmed(projectId, 'totals')
+
   async function eraseKeys(projectId: string, keys: readonly Buffer[], through?: number) {
     // a repeated statement has the same id
     const values = [randomUUID(), byteaArray(keys), through]
@@ -213,6 +216,7 @@ function createErasure(query: ProjectQuery): Pick<EventStore, 'erase' | 'expire'
       const byBatch = new Map<string, Buffer[]>()
       for (const { index, batch } of rows) byBatch.set(batch, [...(byBatch.get(batch) ?? []), keys[index] as Buffer])
       const groups = [...byBatch.values()]
+      if (groups.length === 0) await confirm(projectId)
       let erased = 0
       for (let at = 0; at < groups.length; at += erasedBatchesMax) {
         erased += (await eraseKeys(projectId, groups.slice(at, at + erasedBatchesMax).flat())).events
@@ -224,7 +228,10 @@ function createErasure(query: ProjectQuery): Pick<EventStore, 'erase' | 'expire'
       const rows = await query<BatchRow>(projectId, 'batches-to-expire', wholeMs(before), erasedBatchesMax)
       const events = rows.flatMap(({ body }) => splitEvents(body)).filter(({ bytes }) => !isTombstone(bytes))
       const isDone = rows.length < erasedBatchesMax
-      if (rows.length === 0) return { events: 0, bytes: 0, isDone }
+      if (rows.length === 0) {
+        await confirm(projectId)
+        return { events: 0, bytes: 0, isDone }
+      }
       const keys = events.map(({ bytes }) => keyOf(bytes))
       return { ...(await eraseKeys(projectId, keys, rows.at(-1)?.seq)), isDone }
     },

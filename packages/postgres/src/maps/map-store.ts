@@ -35,7 +35,7 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
 
   return {
     async map({ projectId, ...id }) {
-      return toSlot(await readMap(database, await numbers.find(projectId), id))
+      return toSlot(await readMap(database.query, await numbers.find(projectId), id))
     },
 
     async maps(projectId, { buildId, placeId, after, limit }) {

@@ -50,16 +50,16 @@ const emptyRow: FoundRow = {
   present: null,
 }
 
-/** A map as it was read, and which of the requested chunks were stored. */
+/** A map as it was read, with `query`, and which of the requested chunks were stored. */
 export async function readMap(
-  database: Database,
+  query: Database['query'],
   project: number | undefined,
   { buildId, placeId }: Omit<MapKey, 'projectId'>,
   digests: readonly Buffer[] = [],
 ): Promise<FoundRow> {
   if (project === undefined) return emptyRow
   const values = [project, buildId, Buffer.from(placeId), byteaArray(digests)]
-  const [row] = await database.query<FoundRow>('map-slot', values)
+  const [row] = await query<FoundRow>('map-slot', values)
   return row as FoundRow
 }
 
@@ -72,13 +72,18 @@ export async function updateMap<T>(
 ): Promise<T> {
   const digests = [...new Set(requested)]
   const encoded = digests.map(encodeDigest)
+  let { query } = database
   for (let races = 0; ; races++) {
-    const found = await readMap(database, await numbers.find(key.projectId), key, encoded)
+    const found = await readMap(query, await numbers.find(key.projectId), key, encoded)
     const isPresent = (_: unknown, i: number) => found.present?.[i] === '1'
     const isAbsent = (_: unknown, i: number) => found.present?.[i] !== '1'
     const slot = toSlot(found)
     const { contents, result } = decide(slot, new Set(digests.filter(isPresent)))
-    if (!contents) return result
+    if (!contents) {
+      if (query === database.queryConfirmed) return result
+      query = database.queryConfirmed
+      continue
+    }
     const absent = races < exactRacesMax ? encoded.filter(isAbsent) : []
     const [put] = await database.query<PutRow>('put-map', [
       await numbers.create(key.projectId),

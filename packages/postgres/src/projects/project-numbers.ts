@@ -57,10 +57,13 @@ export function createProjectNumbers(database: Database): ProjectNumbers {
 /** Runs a query of `sql/queries` whose first value is the number of a project. Without the project, no rows. */
 export type ProjectQuery = <Row>(projectId: string, name: string, ...values: unknown[]) => Promise<Row[]>
 
-export function createProjectQuery(database: Database, numbers: ProjectNumbers): ProjectQuery {
+export function createProjectQuery(
+  { query }: Pick<Database, 'query'>,
+  numbers: Pick<ProjectNumbers, 'find'>,
+): ProjectQuery {
   return async <Row>(projectId: string, name: string, ...values: unknown[]) => {
     const project = await numbers.find(projectId)
-    return project === undefined ? [] : database.query<Row>(name, [project, ...values])
+    return project === undefined ? [] : query<Row>(name, [project, ...values])
   }
 }
 

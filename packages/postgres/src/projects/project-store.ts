@@ -18,8 +18,8 @@ interface StateRow {
 export function createProjectStore({ database, numbers, projectAgeMs }: ProjectStoreOptions): ProjectStore {
   const inTurn = createTurns()
 
-  async function readState(project: number): Promise<StateRow> {
-    const [row] = await database.query<StateRow>('project-state', [project])
+  async function readState(query: Database['query'], project: number | undefined): Promise<StateRow> {
+    const [row] = project === undefined ? [] : await query<StateRow>('project-state', [project])
     return row ?? { version: null, state: null }
   }
 
@@ -27,8 +27,7 @@ export function createProjectStore({ database, numbers, projectAgeMs }: ProjectS
     projectAgeMs,
 
     async project(projectId) {
-      const project = await numbers.find(projectId)
-      return project === undefined ? undefined : parseState((await readState(project)).state)
+      return parseState((await readState(database.query, await numbers.find(projectId))).state)
     },
 
     async projects() {
@@ -38,11 +37,16 @@ export function createProjectStore({ database, numbers, projectAgeMs }: ProjectS
 
     updateProject(projectId, decide) {
       return inTurn(projectId, async () => {
+        let { query } = database
         for (;;) {
           const existing = await numbers.find(projectId)
-          const { version, state } = existing === undefined ? { version: null, state: null } : await readState(existing)
+          const { version, state } = await readState(query, existing)
           const { project, result } = decide(parseState(state))
-          if (!project) return result
+          if (!project) {
+            if (query === database.queryConfirmed) return result
+            query = database.queryConfirmed
+            continue
+          }
           const number = existing ?? (await numbers.create(projectId))
           const values = [number, version, randomUUID(), JSON.stringify(project)]
           const [row] = await database.query<{ written: boolean }>('put-project', values)
