@@ -122,7 +122,12 @@ export async function connect<T>(
  * @throws {CommandFailure} `project-not-found`
  */
 export async function requireProject(embedded: EmbeddedIngest | undefined, project: string): Promise<void> {
-  if (embedded === undefined || (await embedded.listProjects()).includes(project)) return
+  if (embedded !== undefined) checkKnown(await embedded.listProjects(), project)
+}
+
+/** @throws {CommandFailure} `project-not-found` for a project that is not one of `known` */
+export function checkKnown(known: readonly string[], project: string): void {
+  if (known.includes(project)) return
   const message = `The project ${project} is unknown: it has no events and no keys.`
   throw new CommandFailure({ exitCode: exitCode.refused, code: 'project-not-found', message, retryable: false })
 }

@@ -1,8 +1,9 @@
 import { Command, Option } from 'commander'
+import { checkKnown } from '../connect.ts'
 import type { CopiedProject, CopyProgress } from '../copy/copy-stores.ts'
 import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
 import type { Io } from '../io.ts'
-import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, projectOption, quietOption } from '../options.ts'
 import { checkStoreOption, describeStore, isDatabase, openStore, parseStoreName } from '../store.ts'
 import { formatBytes, formatCount, formatTable } from '../terminal/format.ts'
@@ -50,7 +51,8 @@ compares both stores: DIGEST is the SHA-256 of the exported lines without cursor
 the other.
 The source may be in use: what it stores after the beginning is left to another run. Stop its servers before the last
 run. No server may use the target before that.
-Exit code 3: the target has events, maps or keys that the source does not have. Exit code 5: both differ after the copy.
+Exit code 3: an unknown project, or the target has events, maps or keys that the source does not have. Exit code 5: both
+differ after the copy.
 
 Examples:
   ingest copy --from data/games --to postgres://ingest@localhost/games
@@ -78,18 +80,15 @@ async function copyBetween(io: Io, options: CopyCommandOptions, signal: AbortSig
   const { copyStores } = await import('../copy/copy-stores.ts')
   const source = await openStore(io, from, {})
   try {
-    const projectIds = await source.projects()
-    if (project !== undefined && !projectIds.includes(project)) {
-      printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
-    }
-    const selected = projectIds.filter((each) => project === undefined || each === project)
+    const all = await source.projects()
+    if (project !== undefined) checkKnown(all, project)
     const target = await openStore(io, to, { create: true })
     const progress = quiet ? undefined : await createProgressDisplay(io.stderr)
     try {
       return await copyStores(
         { source, target, signal },
         {
-          projectIds: selected,
+          projectIds: project === undefined ? all : [project],
           hasOneOrder: !isDatabase(to),
           onProgress: (copied) => progress?.show(toProgress(copied)),
         },

@@ -1,10 +1,10 @@
 import { createInterface } from 'node:readline/promises'
 import type { EraseSelection } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { withIngest } from '../connect.ts'
+import { requireProject, withIngest } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
-import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, nonEmpty, projectOption } from '../options.ts'
 import { parseStore, storeOptions } from '../store.ts'
 import { formatCount } from '../terminal/format.ts'
@@ -44,9 +44,7 @@ export function eraseCommand(io: Io): Command {
       if (!dryRun && !options.yes && !isTerminal) command.error('erasing cannot be undone: confirm it with --yes')
       const totals = await abortOnSignal(io, eraseAdvice, (signal) =>
         withIngest(io, { store: parseStore(command), project }, async (ingest) => {
-          if (!(await ingest.listProjects()).includes(project)) {
-            printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
-          }
+          await requireProject(ingest, project)
           if (!dryRun && !options.yes) {
             const { events } = await ingest.eraseEvents(project, selection, { dryRun: true, signal })
             await confirm(
@@ -69,7 +67,7 @@ const eraseHelp = `
 Servers may have the store open. Events that are stored after the command began are not erased. Erased events cannot be
 restored; their ids stay known, so that a retry stores nothing. Maps, backups, exports and spools are not changed.
 The value after = is JSON if it parses, otherwise a string.
-Exit code 3: not confirmed.
+Exit code 3: not confirmed, or an unknown project.
 
 Examples:
   ingest erase --player 7 --project demo --data data/games --dry-run

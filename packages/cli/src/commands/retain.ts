@@ -1,8 +1,8 @@
 import type { ErasedTotals } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { withIngest } from '../connect.ts'
+import { checkKnown, withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
-import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, parseDuration, projectOption } from '../options.ts'
 import { parseStore, storeOptions } from '../store.ts'
 import { formatBytes, formatTable } from '../terminal/format.ts'
@@ -37,10 +37,8 @@ export function retainCommand(io: Io): Command {
       await abortOnSignal(io, eraseAdvice, (signal) =>
         withIngest(io, { store: parseStore(command), ...(project !== undefined && { project }) }, async (ingest) => {
           const all = await ingest.listProjects()
-          if (project !== undefined && !all.includes(project)) {
-            printMessage(io, `the project ${project} is unknown: it has no events and no keys`)
-          }
-          for (const projectId of all.filter((each) => project === undefined || each === project)) {
+          if (project !== undefined) checkKnown(all, project)
+          for (const projectId of project === undefined ? all : [project]) {
             rows.push({ projectId, ...(await ingest.retainEvents(projectId, before, { dryRun, signal })) })
           }
           if (!dryRun) await ingest.purgeErased()
@@ -54,6 +52,7 @@ export function retainCommand(io: Io): Command {
 const retainHelp = `
 Servers may have the store open. Without --project, all projects are meant. \`ingest serve --retain 90d\` does the same
 once an hour. Erased events cannot be restored; their ids stay known, so that a retry stores nothing.
+Exit code 3: an unknown project.
 
 Examples:
   ingest retain --older-than 90d --data data/games --dry-run

@@ -7,7 +7,7 @@ import t from 'tap'
 import { allContentsOf, alpha, beta, createClock, fillStore, storeEvents } from '../copy/filled-store.ts'
 import { ended, spawnIngest, startIngest } from '../ingest-process.ts'
 import { ingest, isWrongUsage, startRun } from '../run-ingest.ts'
-import { exportedWithoutCursors, idsOf, projectId, submitIds, withStore } from '../served.ts'
+import { exportedWithoutCursors, idsOf, projectId, submitIds, unknownProject, withStore } from '../served.ts'
 
 const path = t.testdir()
 const source = join(path, 'source')
@@ -63,11 +63,16 @@ t.test('a directory is copied to another one, byte by byte', async (t) => {
     })
     t.strictSame(JSON.parse(stdout).projects.length, 1)
     t.match(await ingest(args.slice(0, -2)), { code: 0, stdout: /^PROJECT/ })
-    t.match(await ingest(['copy', '--quiet', '--project', 'none'], { env: { INGEST_FROM: source, INGEST_TO: to } }), {
-      code: 0,
-      stdout: '',
-      stderr: 'ingest: the project none is unknown: it has no events and no keys\n',
-    })
+  })
+
+  await t.test('an unknown project: exit code 3, and no target', async (t) => {
+    const to = join(path, 'unknown')
+    const env = { INGEST_FROM: source, INGEST_TO: to }
+    const failure = await ingest(['copy', '--project', 'gmae-1'], { env })
+    t.strictSame(failure, { code: 3, signal: null, stdout: '', stderr: unknownProject })
+    const { stdout } = await ingest(['copy', '--project', 'gmae-1', '--json'], { env })
+    t.match(JSON.parse(stdout), { ok: false, error: { code: 'project-not-found' } })
+    t.notOk(existsSync(to))
   })
 })
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { startServe } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
-import { createKey, projectId, send } from '../served.ts'
+import { createKey, projectId, send, submitIds, unknownProject, withStore } from '../served.ts'
 
 const data = join(t.testdir(), 'data')
 const key = await createKey(data)
@@ -57,6 +57,28 @@ t.test('a copy carries erased ids and the builds that they froze, and later eras
   t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
   t.match((await ingest(['find', 'c'], { env: into })).stdout, /\nerased /)
   t.equal(bytesIn(copy).includes('"playerId":"8"'), false)
+})
+
+t.test('erasing again finds nothing, also in a project without a key and events', async (t) => {
+  const own = join(t.testdir(), 'data')
+  await withStore(own, (project) => submitIds(project, ['a']))
+  const args = ['erase', '--where', '/eventId="a"', '--yes', '--json', '--data', own, '--project', projectId]
+  t.match(await ingest(args), { code: 0, stdout: /"events":1/ })
+  t.match(await ingest(args), { code: 0, stdout: /"events":0/ })
+})
+
+t.test('an unknown project: exit code 3', async (t) => {
+  const unknown = [
+    ['erase', '--player', '7', '--yes'],
+    ['erase', '--player', '7', '--dry-run'],
+    ['retain', '--older-than', '90d'],
+  ]
+  for (const args of unknown) {
+    const failure = await ingest([...args, '--project', 'gmae-1'], { env })
+    t.strictSame(failure, { code: 3, signal: null, stdout: '', stderr: unknownProject })
+    const { stdout } = await ingest([...args, '--project', 'gmae-1', '--json'], { env })
+    t.match(JSON.parse(stdout), { ok: false, error: { code: 'project-not-found' } })
+  }
 })
 
 function bytesIn(directory: string): Buffer {
