@@ -13,6 +13,11 @@ export const queries: ReadonlyMap<string, string> = new Map(
   ),
 )
 
+/** A statement that waits for the synchronous standby if it returns rows. `$1` is the number of the project. */
+export function confirmed(statement: string): string {
+  return `SELECT q.* FROM (${statement}) q, ingest.await_project_1($1::int)`
+}
+
 /** The numbered steps of `sql/migrations`, in their order. */
 export const migrations: readonly { version: number; name: string; sql: string }[] = readFolder('migrations').map(
   ({ file, text }) => ({ version: Number.parseInt(file, 10), name: file, sql: text }),

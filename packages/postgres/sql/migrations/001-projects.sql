@@ -53,7 +53,6 @@ $$;
 CREATE FUNCTION ingest.await_standby_1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF ingest.has_standby_1() THEN
-    PERFORM ingest.require_durability_1();
     PERFORM pg_logical_emit_message(true, 'ingest', '');
   END IF;
 END $$;
@@ -64,6 +63,7 @@ CREATE FUNCTION ingest.await_project_1(project int) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 BEGIN
+  PERFORM ingest.require_durability_1();
   IF ingest.has_standby_1() THEN PERFORM FROM ingest.heads h WHERE h.project = project FOR NO KEY UPDATE; END IF;
   PERFORM ingest.await_standby_1();
 END $$;

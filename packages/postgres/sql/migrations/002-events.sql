@@ -217,5 +217,8 @@ BEGIN
     SELECT e.no::int - 1
     FROM unnest(keys) WITH ORDINALITY AS e(key, no),
       LATERAL (SELECT FROM ingest.event_keys k WHERE k.project = project AND k.key = e.key LIMIT 1) k;
-  IF FOUND THEN PERFORM ingest.await_standby_1(); END IF;
+  IF FOUND THEN
+    PERFORM ingest.require_durability_1();
+    PERFORM ingest.await_standby_1();
+  END IF;
 END $$;

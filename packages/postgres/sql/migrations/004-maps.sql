@@ -365,11 +365,11 @@ CREATE FUNCTION ingest.put_chunk_1(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 BEGIN
+  PERFORM ingest.require_durability_1();
   builds := '{}';
   places := '{}';
   outcome := ingest.chunk_outcome_1(project, digest);
   IF outcome IS NULL THEN
-    PERFORM ingest.require_durability_1();
     bytes_before := ingest.lock_maps_1(project);
     -- it may have been stored, or its map replaced, before the lock was granted
     outcome := ingest.chunk_outcome_1(project, digest);

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PoolClient, PoolConfig, QueryConfig } from 'pg'
-import { queries } from '../sql.ts'
+import { confirmed, queries } from '../sql.ts'
 import { connectTimeoutMs, openConnections } from './connections.ts'
 import { kindOf, toIngestError, toOpeningError } from './database-error.ts'
 import { createSlots } from './slots.ts'
@@ -99,8 +99,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
     query: async (name, values = [], deadline = newDeadline()) => run(textOf(name), values, deadline),
 
     // one statement, so that a failover cannot come between the read and the wait
-    queryConfirmed: async (name, values) =>
-      run(`SELECT q.* FROM (${textOf(name)}) q, ingest.await_project_1($1::int)`, values, newDeadline()),
+    queryConfirmed: async (name, values) => run(confirmed(textOf(name)), values, newDeadline()),
 
     async withConnection(use) {
       const client = await repeat(connect, newDeadline(), toOpeningError)

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { migratePostgres } from '../../src/schema/migrate.ts'
-import { queries } from '../../src/sql.ts'
+import { confirmed, queries } from '../../src/sql.ts'
 import { createDatabase, noPostgres, runSql } from '../database.ts'
 import { crossings } from './crossings.ts'
 
@@ -31,7 +31,7 @@ t.test('the schema can be distributed by project', { skip: noPostgres }, async (
   )
   /** Only these may write: PostgreSQL refuses it in others. */
   const volatile = routines.filter(({ volatility }) => volatility === 'v')
-  const called = new Set([...queries.values()].flatMap((sql) => calledIn(sql)))
+  const called = new Set([...queries.values(), confirmed('')].flatMap((sql) => calledIn(sql)))
 
   t.test('project leads every primary key and every index', async (t) => {
     const indexes = await runSql<{ table: string; columns: string[] }>(
