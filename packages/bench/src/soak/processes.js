@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { createWriteStream } from 'node:fs'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
 /**
@@ -16,7 +15,7 @@ import { fileURLToPath } from 'node:url'
  * @typedef {object} StartOptions
  * @property {number} [slowMicroseconds] delays each mmap, so that an opening of a store takes longer
  * @property {Record<string, string>} [env]
- * @property {(line: string) => void} [onLine] receives stdout line by line, which is collected otherwise
+ * @property {(line: string) => void} [onLine] receives each whole line of stdout, which is collected otherwise
  */
 
 /**
@@ -60,7 +59,7 @@ export function createProcesses(run, store) {
     log.write(`${new Date().toISOString()} ${file} ${rest.join(' ')}\n`)
     let stdout = ''
     let stderr = ''
-    if (onLine) createInterface({ input: child.stdout }).on('line', onLine)
+    if (onLine) readLines(child.stdout, onLine)
     else {
       child.stdout.on('data', (text) => {
         if (stdout.length < outputBytesMax) stdout += text
@@ -107,6 +106,20 @@ export function createProcesses(run, store) {
       }
     },
   }
+}
+
+/**
+ * A killed command may end in the middle of a line, which is left out.
+ *
+ * @param {import('node:stream').Readable} stream @param {(line: string) => void} onLine
+ */
+function readLines(stream, onLine) {
+  let rest = ''
+  stream.setEncoding('utf8').on('data', (text) => {
+    const lines = `${rest}${text}`.split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) onLine(line)
+  })
 }
 
 /** @param {number} pid @param {NodeJS.Signals} signal */
