@@ -22,6 +22,9 @@ export interface AppendBatch {
   receivedAt: number
 }
 
+/** How far the time of a batch may be ahead of the store's clock, in milliseconds. */
+export const aheadMsMax = 1000
+
 export interface AppendResult {
   /** For each event of the batch, whether this append stored it; false for one that was stored before. */
   stored: boolean[]

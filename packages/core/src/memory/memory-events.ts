@@ -1,6 +1,12 @@
 import { crc32 } from 'node:zlib'
 import { decodeEvents } from '../events/batch-events.ts'
-import type { AppendBatch, AppendResult, EventStore, StoredEvent } from '../events/event-store.ts'
+import {
+  type AppendBatch,
+  type AppendResult,
+  aheadMsMax,
+  type EventStore,
+  type StoredEvent,
+} from '../events/event-store.ts'
 import type { EventCursors } from '../json/cursor.ts'
 
 /** The events of one project. */
@@ -28,8 +34,6 @@ export function createProjectEvents(cursors: EventCursors): ProjectEvents {
 /** An event is an object and a tombstone is a string. */
 const quote = 0x22
 const expiryStepEvents = 100
-/** How far the time at which a batch was received may be ahead of the clock. */
-const aheadMsMax = 1000
 
 /** `eventsOf` throws once the store is closed; `onFreeze` is called for each build that freezes. */
 export function memoryEventStore(

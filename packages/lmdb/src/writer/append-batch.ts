@@ -1,5 +1,5 @@
 import { IngestError, type Totals } from '@ingest/core'
-import { column, wordsPerEvent } from '@ingest/core/internal'
+import { aheadMsMax, column, wordsPerEvent } from '@ingest/core/internal'
 import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { Candidate } from '../ids/entry.ts'
@@ -24,9 +24,6 @@ import {
   sealRecord,
   verifyRecord,
 } from '../log/record.ts'
-
-/** How far the time at which a batch was received may be ahead of the clock of this machine. */
-const aheadMsMax = 1000
 
 /** What an append did. Mostly it stores all or nothing and freezes no build, which makes a short message. */
 export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number; frozen: string[] }
@@ -85,7 +82,7 @@ export function createAppender(
   let last = seen
   /** When it was received. Times never decrease, because readers search by time. */
   let lastAt = Number.NEGATIVE_INFINITY
-  /** The latest time that a record of this transaction may get: a wrong one would be that of all later records. */
+  /** The latest time that a record of this transaction may get. */
   let latestAt = Number.NEGATIVE_INFINITY
   /** By project, of those that this transaction has changed. */
   const changedTotals = new Map<number, Totals>()
@@ -161,11 +158,11 @@ export function createAppender(
     lastAt = Math.max(lastAt, Math.min(receivedAt, latestAt))
     sealRecord(record, { sequence, project, ordinal: batches + 1 }, lastAt)
     last = { sequence, checksum: readChecksum(record) }
-    // a page that is full is not split, which would leave copies of its records behind
-    // the types of lmdb call the result void: false where the key is not behind the others
+    // appended, as a full page is then not split, which would leave copies of its records behind. The types of lmdb call
+    // the result void; it is false for a key that is not after all others
     const isStored = log.putSync(key, record, { append: true }) as unknown
     if (isStored !== true) {
-      throw new IngestError('internal-error', `Record ${sequence} is not behind the end of the log.`)
+      throw new IngestError('internal-error', `Record ${sequence} is not after the end of the log.`)
     }
     projectLog.put(projectKey(project, key), nothing)
     ids.addRecord(sequence, fingerprintsIn(record), count)
