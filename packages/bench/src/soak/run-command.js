@@ -5,7 +5,6 @@
  * @property {number | null} code null if a signal ended it
  * @property {any} json the object that `--json` printed last, or undefined
  * @property {boolean} isDone exit code 0
- * @property {boolean} isDisturbed whether it was signalled to end
  * @property {string} stderr
  */
 
@@ -53,7 +52,7 @@ export async function runCommand({ run, processes, ledger, canSlow }, args, opti
     const check = signal === null ? 'commands end with an exit code of theirs' : 'no signal but those that were sent'
     run.violate(check, { args, code, signal, sent: command.signals, stdout: stdout.slice(0, 2000), stderr, slow })
   } else if (code === temporary) run.count('temporary failures', `${command.name}: ${stderr.trim().slice(0, 120)}`)
-  return { code, json: lastObject(stdout), isDone: code === 0, isDisturbed, stderr }
+  return { code, json: lastObject(stdout), isDone: code === 0, stderr }
 }
 
 /**

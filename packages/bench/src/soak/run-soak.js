@@ -30,6 +30,8 @@ const publishers = 2
 const storeBytesMax = 2e9
 /** Of the disk on which the run is: the store, its copies and the ledger fit in. */
 const freeBytesMin = 4 * storeBytesMax
+/** What an event takes of a database, roughly. */
+const eventBytes = 250
 const sizeEveryMs = 1000
 const progressEveryMs = 60_000
 
@@ -118,7 +120,7 @@ async function runLoad(site, { hours, database }) {
 
 /** Ends new events at a size, so that hours of load fit on the disk. @param {Site} site */
 function limitSize(site) {
-  if (site.isPostgres) site.isFull = site.ledger.countsOf(site.projects.plain).sent * 250 > storeBytesMax
+  if (site.isPostgres) site.isFull = site.ledger.countsOf(site.projects.plain).sent * eventBytes > storeBytesMax
   else {
     const free = freeDiskBytes(site.run.directory)
     site.isFull = diskBytes(site.store) > storeBytesMax || free < freeBytesMin

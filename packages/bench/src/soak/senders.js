@@ -46,7 +46,7 @@ export async function runSender(site, slot, name) {
 }
 
 /** @param {Site} site @param {import('./random.js').Random} random */
-export function newBatch(site, random) {
+function newBatch(site, random) {
   const { erased, plain, aged } = site.projects
   const projectId = random.weighted([
     [erased, 5],
@@ -64,8 +64,8 @@ export function newBatch(site, random) {
  * @typedef {{ server: import('./servers.js').Incarnation, random: import('./random.js').Random }} Options
  */
 
-/** A batch whose storing is unknown. @param {Site} site @param {Options & { purpose: string }} options */
-export async function sendUnknown(site, options) {
+/** Repeats a batch whose outcome is unknown. @param {Site} site @param {Options & { purpose: string }} options */
+async function sendUnknown(site, options) {
   const batch = site.ledger.unknown.shift()
   if (!batch || batch.acknowledgedAt < Infinity || site.ledger.players.get(batch.player)?.isRetired)
     return { accepted: 0 }
@@ -114,14 +114,10 @@ async function sendVoid(site, { server, random }) {
   const body = Buffer.from(`{"events":[${events}]${kind === 'body' ? '' : '}'}`)
   const expected = { credentials: 401, body: 400, events: 413 }[kind]
   site.ledger.note({ process: server.id, void: kind, event })
-  const { status, body: answer } = await request(site.run, server, {
-    method: 'POST',
-    path: '/v1/events/batch',
-    headers,
-    body,
-  })
+  const response = await request(site.run, server, { method: 'POST', path: '/v1/events/batch', headers, body })
+  const { status } = response
   if (![0, expected, 408, 503].includes(status)) {
-    const text = answer.toString().slice(0, 500)
+    const text = response.body.toString().slice(0, 500)
     site.run.violate('an invalid request is refused', { kind, status, code: codeOf(text), text })
   }
   return status === expected ? { accepted: 0 } : undefined
