@@ -113,7 +113,7 @@ export function toStoreArgument(store: string): string {
 export interface OpenStoreOptions {
   /** Default: false. Creates a missing store, and upgrades the schema of a database. */
   create?: boolean
-  /** Called once the disk of a directory has failed. */
+  /** As `onFatal` of `openLmdbStore`; not called for a database. */
   onFatal?: (error: IngestError) => void
   /** Called at most once a second while the id index of a directory is rebuilt. Default: a line on standard error. */
   onRebuild?: (percent: number) => void

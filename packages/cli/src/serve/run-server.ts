@@ -83,7 +83,7 @@ function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
     log.info({ ...toStoreMember(store), postgres: version, ...report }, `the database is open, ${durability}`)
   }
 
-  /** After an I/O error of the disk, a graceful exit may hang. */
+  /** A graceful exit would wait for the disk. */
   function killProcess(error: IngestError): void {
     log.fatal({ code: error.code, err: error }, 'the store has failed: the process ends immediately')
     io.end('SIGKILL')

@@ -1,6 +1,6 @@
 import { type ErrorCode, errorCodes, IngestError, type Issue } from '@ingest/core'
 
-/** The longest pause that a server may ask for: a faulty gateway must not silence a client for years. */
+/** The longest pause that a server may ask for: a misconfigured gateway must not silence a client for years. */
 const retryAfterSecondsMax = 3600
 
 /**

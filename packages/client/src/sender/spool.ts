@@ -92,7 +92,7 @@ export function openSpool(directory: string, projectId: string): Spool {
   }
 }
 
-/** Names the file at fault. */
+/** Names the file in an error of the file system. */
 function toIngestError(error: unknown, directory: string): unknown {
   const { path = directory, code, message } = error as NodeJS.ErrnoException
   return error instanceof IngestError || code === undefined ? error : foreignFile(path, message, error)
