@@ -42,7 +42,7 @@ export interface StoreProcess {
   submit(eventIds: string[]): Promise<BatchResult>
   known(eventIds: string[]): Promise<boolean[]>
   /**
-   * `hold` and `hold-ids` stay inside of the gate of the log or of the index for as long as the process lives, and `look`
+   * `hold` and `hold-ids` stay inside the gate of the log or of the index for as long as the process lives, and `look`
    * takes a snapshot of the log; `count` adds 1 to when project `counted` was created; `revoke` revokes the keys of project `p`.
    */
   ask(ask: 'check' | 'hold' | 'hold-ids' | 'look' | 'count' | 'revoke'): Promise<unknown>

@@ -77,7 +77,7 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
     }
     case 'hold':
     case 'hold-ids':
-      // enters the gate and never leaves it
+      // inside the gate until the process ends
       return open({
         path: `${directory}/${ask === 'hold' ? 'events' : 'ids'}/gate`,
         noSubdir: false,

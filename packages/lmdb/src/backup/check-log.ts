@@ -69,8 +69,9 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
   let lastAt = Number.NEGATIVE_INFINITY
   let isDamaged = false
   let watermarkChecksum = 0
-  /** Events are erased meanwhile, which changes records that were read. */
+  /** As of the last slice. */
   let erasures: number | undefined
+  /** Whether events are erased meanwhile, which changes the bytes of records that were read. */
   let isErasing = false
 
   function beginSlice(): void {

@@ -11,7 +11,7 @@ export interface Job {
   to?: string
 }
 
-/** Bytes of rows are copied. */
+/** In the phase `copy`, `done` counts bytes of rows. */
 export type JobProgress = VerifyProgress | { phase: 'copy'; done: number; total?: undefined }
 
 export type JobMessage =

@@ -1,6 +1,6 @@
 import { IngestError } from '@ingest/core'
 
-/** Something that is wrong with a stored directory. */
+/** Something that is wrong with the directory of a store. */
 export interface StoreProblem {
   /** What it was found in. */
   part: 'log' | 'index' | 'counters' | 'freezes' | 'maps' | 'pages'
@@ -16,7 +16,7 @@ export interface StoreReport {
   /** The first {@link problemsMax} problems. */
   problems: StoreProblem[]
   problemCount: number
-  /** What loses nothing, and should be put right. */
+  /** What loses nothing, such as leaked pages. */
   warnings: StoreProblem[]
   /** Batches in the log, each a record. */
   records: number

@@ -35,7 +35,7 @@ export interface Environment {
    * A table. Creating a missing one is a commit, so ask for each table before the first request, and not in a
    * transaction, whose rollback would remove it.
    *
-   * @throws {IngestError} `store-locked` when it is missing, and a process inside of the gate is stopped
+   * @throws {IngestError} `store-locked` when it is missing, and a process inside the gate is stopped
    */
   table(name: string): Table
   /**
@@ -43,10 +43,10 @@ export interface Environment {
    *
    * @throws {IngestError} `store-failed` when a data file or lock file was deleted or replaced, as the write went to a
    *   file that no other process reads, or another process writes to the same pages; or when the transaction began from
-   *   a snapshot in front of the last commit, and nothing was written
+   *   a snapshot before the last commit, and nothing was written
    */
   write<T>(work: () => T): T
-  /** The other process that is inside of the gate; undefined when it is free, or not known. */
+  /** The other process that is inside the gate; undefined when it is free, or not known. */
   lockHolder(): LockHolder | undefined
   /** Set when a data file or lock file was deleted or replaced: writes are lost, or no longer exclusive. */
   lossReason(): string | undefined
@@ -58,7 +58,7 @@ export interface Environment {
   isDiskFull(): boolean
   /** @throws {IngestError} `disk-full` when less than 16 MiB of the disk are free */
   checkSpace(): void
-  /** Closes it; left to the end of the process when another process stays inside of the gate. */
+  /** Closes it; when another process stays inside the gate for {@link lockTimeoutMs}, the end of this process does. */
   close(): Promise<void>
 }
 
@@ -91,7 +91,7 @@ const fileDescriptorsMin = 16
  *
  * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely, `disk-full`, `store-locked` when
  *   the lock file is missing and another process has the environment open, when a process with the id of this one has
- *   it open in another container, or when another process is inside of the gate for {@link lockTimeoutMs}, `overloaded`
+ *   it open in another container, or when another process is inside the gate for {@link lockTimeoutMs}, `overloaded`
  *   when the process may open no more files, `store-failed` for files other than those of the options
  */
 export async function openEnvironment(directory: string, options: EnvironmentOptions = {}): Promise<Environment> {
@@ -109,7 +109,7 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
     if (!exists) for (const each of [directory, dirname(directory)]) syncDirectory(each)
     headers = openHeaders(files[0])
     const { fileIds = identify(files), readOnly = false } = options
-    // set by the work in the gate, which TypeScript does not see
+    // set inside the gate, which TypeScript does not see
     return createEnvironment(directory, { root: root as unknown as Root, tables, gate, headers, fileIds, readOnly })
   } catch (error) {
     await closeAll({ root, gate, headers })

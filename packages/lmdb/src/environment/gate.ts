@@ -10,18 +10,18 @@ import { type LockHolder, lockedError, lockTimeoutMs, openLockProbe } from './wr
  * A lock around every opening, commit and closing of an environment, over all processes and their threads.
  *
  * `mdb_env_open2` of LMDB sets the shared number of the last transaction to the one that it read from the file before,
- * without a lock. A commit in between is taken back: the next writer begins from the snapshot in front of it, and
- * replaces it (OpenLDAP ITS#9496, not mended in lmdb 3.5.6). The last process that closes an environment destroys
- * mutexes that an opening one is about to use, and threads that open tables at the same time number them alike.
+ * without a lock. A commit in between is undone: the next writer begins from the snapshot before it, and replaces it
+ * (OpenLDAP ITS#9496, not fixed in lmdb 3.5.6). The last process that closes an environment destroys mutexes that an
+ * opening one is about to use, and threads that open tables at the same time give them the same numbers.
  *
  * The lock is the write lock of an environment of its own, which is never written to, so that its own openings have no
- * commit to take back. It is released when its process is killed.
+ * commit to undo. The kernel releases it when its process is killed.
  */
 export interface Gate {
-  /** Runs `work` inside of the gate. Blocks this thread while another one is inside. */
+  /** Runs `work` inside the gate. Blocks this thread while another one is inside. */
   run<T>(work: () => T): T
   /**
-   * Runs `work` inside of the gate. Does not block this thread while another one is inside, on Linux.
+   * Runs `work` inside the gate. Does not block this thread while another one is inside, on Linux.
    *
    * @throws {IngestError} `store-locked` when another thread stays inside for {@link lockTimeoutMs}; `work` did not run
    */

@@ -45,26 +45,22 @@ function holdsData(path: string): boolean {
  *
  * @throws {IngestError} `store-incompatible` for one beside directories that hold data
  */
-export function checkEventsPresent(eventsDirectory: string, neighbours: readonly string[]): void {
-  const [neighbour] = neighbours
-  if (neighbour !== undefined) throw lost(eventsDirectory, neighbour)
+export function checkEventsPresent(eventsDirectory: string, siblings: readonly string[]): void {
+  const [sibling] = siblings
+  if (sibling !== undefined) throw lost(eventsDirectory, sibling)
 }
 
 /**
  * The identity in `events/`; created if there is none and no other directory holds data.
  *
- * @throws {IngestError} `store-incompatible`
+ * @throws {IngestError} `store-incompatible`, and the codes of {@link Environment.write}
  */
-export function openIdentity(
-  events: Environment,
-  eventsDirectory: string,
-  neighbours: readonly string[],
-): LmdbIdentity {
-  if (!listTables(events.root).includes(metaTable)) checkEventsPresent(eventsDirectory, neighbours)
+export function openIdentity(events: Environment, eventsDirectory: string, siblings: readonly string[]): LmdbIdentity {
+  if (!listTables(events.root).includes(metaTable)) checkEventsPresent(eventsDirectory, siblings)
   const meta = events.table(metaTable)
   // an existing store opens without the write lock
-  const format = meta.getBinary(formatKey) ?? (neighbours.length > 0 ? undefined : events.write(makeFormat))
-  if (!format) throw lost(eventsDirectory, neighbours[0] as string)
+  const format = meta.getBinary(formatKey) ?? (siblings.length > 0 ? undefined : events.write(makeFormat))
+  if (!format) throw lost(eventsDirectory, siblings[0] as string)
   if (format[0] !== formatVersion) {
     throw new IngestError(
       'store-incompatible',
@@ -111,7 +107,7 @@ export function adoptIdentity(
  * Opens `chunks/` and checks that it belongs to the store of `events/`. A missing one is created if the log names no
  * chunk, so that nothing is lost.
  *
- * @throws {IngestError} `store-incompatible`, with nothing changed
+ * @throws {IngestError} `store-incompatible`, with nothing changed, and the codes of {@link openEnvironment}
  */
 export async function openChunks(
   events: Environment,
@@ -139,7 +135,7 @@ export async function openChunks(
  * Opens an existing `chunks/` to read it, and checks that it belongs to the store of `events/`. Returns undefined for one
  * that a process was killed over while it created it: it holds nothing.
  *
- * @throws {IngestError} `store-incompatible`
+ * @throws {IngestError} `store-incompatible`, and the codes of {@link openEnvironment}
  */
 export async function openChunksToRead(
   events: Environment,
@@ -210,16 +206,16 @@ function namesChunks(events: Environment): boolean {
 
 const remedy = 'Nothing was changed. Put back what was moved away, or restore the whole directory from a backup.'
 
-function lost(path: string, neighbour: string): IngestError {
+function lost(path: string, sibling: string): IngestError {
   return new IngestError(
     'store-incompatible',
-    `${path} is missing or empty, and ${neighbour} beside it belongs to a store: continuing without it would lose data. ${remedy}`,
+    `${path} is missing or empty, and ${sibling} beside it belongs to a store: continuing without it would lose data. ${remedy}`,
   )
 }
 
-function foreign(path: string, neighbour: string): IngestError {
+function foreign(path: string, sibling: string): IngestError {
   return new IngestError(
     'store-incompatible',
-    `${path} does not belong to the same store as ${neighbour}, or is of another backup of it. ${remedy}`,
+    `${path} does not belong to the same store as ${sibling}, or is of another backup of it. ${remedy}`,
   )
 }

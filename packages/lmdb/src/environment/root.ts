@@ -61,7 +61,7 @@ export function closeRoot(root: Root): void {
 
 /**
  * Opens all tables that exist, by name. Threads of a process number their tables together, and lmdb guards that with the
- * write lock alone: call it inside of the gate, as {@link openTable}.
+ * write lock alone: call it inside the gate, as {@link openTable}.
  */
 export function openTables(root: Root): Map<string, Table> {
   const tables = new Map<string, Table>()

@@ -6,7 +6,7 @@ import { IngestError } from '@ingest/core'
 export interface LockHolder {
   /** Undefined for a process that is not visible from here, such as one in another container. */
   pid: number | undefined
-  /** Stopped by a signal or a debugger: it may hold the lock forever. */
+  /** Stopped by a signal or a debugger: it holds the lock until it is continued or ended. */
   isStopped: boolean
 }
 

@@ -20,8 +20,8 @@ import { column, sliceMember, wordsPerEvent } from '@ingest/core/internal'
  * | then | the payload: the exact bytes of each event, or the JSON string of the id of an erased one, with a comma between two |
  * | then | zeros, after an erasure |
  *
- * Numbers are little-endian. The sequence number is not in the record, but in its checksums: a record that stands in the
- * place of another is damaged.
+ * Numbers are little-endian. The sequence number is not in the record, but in its checksums: a record in the position of
+ * another one is damaged.
  */
 export interface LogRecord extends Omit<RecordHeader, 'count'> {
   /** The exact bytes of each event, or the JSON string of the id of an erased one. */
@@ -45,7 +45,7 @@ const endBytes = 4
 const comma = 0x2c
 const quote = 0x22
 /** LMDB keeps a longer value on pages of its own, a shorter one in the leaf page of its key. */
-export const inlineBytesMax = 2018
+const inlineBytesMax = 2018
 
 /** The size of the record of these events, in bytes. */
 export function recordBytes(rows: Uint32Array): number {
@@ -115,30 +115,30 @@ function endOf(record: Buffer, count: number, index: number): number {
   return payloadOffsetFor(count) + record.readUInt32LE(headerBytes + count * fingerprintBytes + index * endBytes)
 }
 
-/** The place of a record, which it is sealed for. */
-export interface RecordPlace {
+/** What identifies a record; its checksums cover all of it. */
+export interface RecordIdentity {
   sequence: number
   project: number
   /** Its number among the records of its project, from 1. */
   ordinal: number
 }
 
-/** Completes a record before it is stored: sets its place, the time at which it was received, and its checksums. */
-export function sealRecord(record: Buffer, { sequence, project, ordinal }: RecordPlace, receivedAt: number): void {
+/** Completes a record before it is stored: sets its identity, the time at which it was received, and its checksums. */
+export function sealRecord(record: Buffer, { sequence, project, ordinal }: RecordIdentity, receivedAt: number): void {
   record.writeUInt32LE(project, 4)
   record.writeDoubleLE(receivedAt, 8)
   record.writeUInt32LE(storedOrdinal(ordinal), ordinalOffset)
   writeChecksums(record, sequence)
 }
 
-/** A copy of an intact record for another sequence number, ordinal and time of receipt. */
-export function moveRecord(record: Buffer, place: RecordPlace, receivedAt: number): Buffer {
+/** A copy of an intact record with another identity and time of receipt. */
+export function moveRecord(record: Buffer, identity: RecordIdentity, receivedAt: number): Buffer {
   const moved = Buffer.from(record)
-  sealRecord(moved, place, receivedAt)
+  sealRecord(moved, identity, receivedAt)
   return moved
 }
 
-/** An ordinal as it is in a record. */
+/** An ordinal as a record stores it: modulo 2^32. */
 export function storedOrdinal(ordinal: number): number {
   return ordinal >>> 0
 }

@@ -38,7 +38,10 @@ export interface RequestClientOptions {
   data: { guards: ExitGuards; commitState: CommitState }
   /** The slot of its exit guard. */
   slot: number
-  /** Called once when the store can no longer be trusted; every request is rejected from then on. */
+  /**
+   * Called once when the store can no longer be trusted: every request is rejected from then on. Also called, with
+   * `store-locked`, when {@link RequestClient.close} leaves the thread behind.
+   */
   onFatal: (error: IngestError) => void
   /** The other process that holds the write lock, to name it. */
   lockHolder: () => LockHolder | undefined

@@ -14,7 +14,7 @@ export interface Writer {
   /**
    * Transfers the memory of the body and of the rows to the writer.
    *
-   * @throws {IngestError} `overloaded`, `disk-full`, `store-failed`, `store-closed`
+   * @throws {IngestError} the codes of {@link RequestClient.request}, `store-damaged`
    */
   append(batch: BatchToAppend): Promise<Appended>
   /** The positions of the events with these ids, in all that was committed before the call. */
@@ -46,7 +46,7 @@ export interface Writer {
 export interface WriterOptions {
   environment: Environment
   data: Omit<WriterData, 'seen'>
-  /** Called once when the store can no longer be trusted; everything is refused from then on. */
+  /** As that of a {@link RequestClient}. */
   onFatal: (error: IngestError) => void
   onProgress: (progress: RebuildProgress) => void
   /** Blobs were marked as garbage. */

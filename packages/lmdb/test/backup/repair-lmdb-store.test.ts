@@ -122,8 +122,8 @@ t.test(
       change(directory, (table) => {
         for (const sequence of [20, 21]) {
           const key = sequenceKey(sequence)
-          const place = { sequence, project: 1, ordinal: sequence }
-          table('log').put(key, moveRecord(table('log').getBinary(key) as Buffer, place, 1_000))
+          const identity = { sequence, project: 1, ordinal: sequence }
+          table('log').put(key, moveRecord(table('log').getBinary(key) as Buffer, identity, 1_000))
         }
       }),
     )

@@ -9,7 +9,7 @@ import { noStrace, slowOpenings, startStoreProcess } from '../store-process.ts'
 const program = fileURLToPath(new URL('counting-program.js', import.meta.url))
 const openings = Number(process.env.INGEST_OPENINGS ?? 6)
 
-t.test('openings beside commits take none of them back', { skip: noStrace }, async (t) => {
+t.test('openings beside commits undo none of them', { skip: noStrace }, async (t) => {
   const directory = t.testdir()
   // small runs, so that the index commits often
   const writer = await startStoreProcess(directory, { entriesPerFlush: 100 })

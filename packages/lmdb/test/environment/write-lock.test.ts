@@ -57,7 +57,7 @@ t.test(
     await t.rejects(reader.submit(['after']), { code: 'store-locked' })
     await t.rejects(reader.ask('check'), { code: 'store-locked' })
     t.strictSame(reader.fatal, [])
-    await t.rejects(startStoreProcess(directory), { code: 'store-locked' }, 'an opening could take its commit back')
+    await t.rejects(startStoreProcess(directory), { code: 'store-locked' }, 'an opening could undo its commit')
     t.equal(await reader.end(), 0, 'it exits by itself')
   },
 )
@@ -105,10 +105,8 @@ t.test('a store closes while another process holds the write lock', { skip: notL
 })
 
 t.test(
-  'openings and closings do not block the event loop while another process is inside of the gate',
-  {
-    skip: notLinux,
-  },
+  'openings and closings do not block the event loop while another process is inside the gate',
+  { skip: notLinux },
   async (t) => {
     const { directory, ingest, holder } = await openHeld(t)
     await holder.kill()

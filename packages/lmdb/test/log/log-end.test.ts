@@ -12,10 +12,10 @@ async function openStore(t: Test) {
   const ingest = createIngest({ store })
   t.teardown(() => ingest.close())
   const submit = (eventId: string) => ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId }] })
-  return { directory, store, fatal, submit, takeBack: () => keepBytes(join(directory, 'events', 'data.mdb')) }
+  return { directory, store, fatal, submit, keepContent: () => keepBytes(join(directory, 'events', 'data.mdb')) }
 }
 
-/** Returns a function that writes the bytes that the file has now to the same file again. */
+/** Returns a function that restores what the file holds now. */
 function keepBytes(path: string): () => void {
   const bytes = readFileSync(path)
   return () => {
@@ -28,9 +28,9 @@ function keepBytes(path: string): () => void {
 const gone = /^Records [34] to 4 of the log were stored and are lost: stop every process/
 
 t.test('a log that loses commits fails the store at the next write, which stores nothing', async (t) => {
-  const { directory, store, fatal, submit, takeBack } = await openStore(t)
+  const { directory, store, fatal, submit, keepContent } = await openStore(t)
   for (const eventId of ['a', 'b', 'c']) await submit(eventId)
-  const lose = takeBack()
+  const lose = keepContent()
   await submit('d')
   lose()
   await t.rejects(submit('e'), { code: 'store-failed', message: gone })
@@ -52,9 +52,9 @@ const reads: Record<string, (store: Awaited<ReturnType<typeof openStore>>['store
 
 for (const [name, read] of Object.entries(reads)) {
   t.test(`a log that loses commits fails the store at the next read: ${name}`, async (t) => {
-    const { store, fatal, submit, takeBack } = await openStore(t)
+    const { store, fatal, submit, keepContent } = await openStore(t)
     for (const eventId of ['a', 'b', 'c']) await submit(eventId)
-    const lose = takeBack()
+    const lose = keepContent()
     await submit('d')
     lose()
     await t.rejects(Promise.resolve(read(store)), { code: 'store-failed', message: gone })
@@ -64,9 +64,9 @@ for (const [name, read] of Object.entries(reads)) {
 }
 
 t.test('a log whose last record was replaced fails the store', async (t) => {
-  const { directory, store, fatal, submit, takeBack } = await openStore(t)
+  const { directory, store, fatal, submit, keepContent } = await openStore(t)
   for (const eventId of ['a', 'b', 'c']) await submit(eventId)
-  const lose = takeBack()
+  const lose = keepContent()
   await submit('d')
   lose()
   const other = await startStoreProcess(directory)
@@ -78,7 +78,7 @@ t.test('a log whose last record was replaced fails the store', async (t) => {
   await other.kill()
 })
 
-t.test('a damaged last record fails the store at the next write, and refuses no batch for good', async (t) => {
+t.test('a damaged last record fails the store at the next write, and refuses no batch permanently', async (t) => {
   const { directory, fatal, submit } = await openStore(t)
   await submit('a')
   damageHeads(join(directory, 'events', 'data.mdb'), 'a')

@@ -53,7 +53,7 @@ const idsBefore = (record: number) =>
     .filter((each) => each < record)
     .flatMap(idsOf)
 
-/** Puts the bytes of a record in the place of another. */
+/** Puts the bytes of a record in the position of another one. */
 const put = (rows: Table, record: number, bytes: Buffer | undefined) => rows.put(sequenceKey(record), bytes as Buffer)
 const get = (rows: Table, record: number) => rows.getBinary(sequenceKey(record))
 

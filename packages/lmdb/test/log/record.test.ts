@@ -32,11 +32,11 @@ function encode(receivedAt = 1): Buffer {
   return encodeRecord(body, batch.rows, receivedAt)
 }
 
-const place = { sequence: 5, project: header.project, ordinal: header.ordinal }
+const identity = { sequence: 5, project: header.project, ordinal: header.ordinal }
 
-function sealed(own: Partial<typeof place> = {}): Buffer {
+function sealed(own: Partial<typeof identity> = {}): Buffer {
   const bytes = encode()
-  sealRecord(bytes, { ...place, ...own }, header.receivedAt)
+  sealRecord(bytes, { ...identity, ...own }, header.receivedAt)
   return bytes
 }
 
@@ -54,14 +54,14 @@ t.test('a record is read as it was written', async (t) => {
   )
 })
 
-t.test('a record that stands in the place of another is damaged', async (t) => {
+t.test('a record in the position of another one is damaged', async (t) => {
   for (const sequence of [1, 4, 6, 5 + 2 ** 31]) {
     const expected = { code: 'store-damaged', message: `Record ${sequence}` }
     t.throws(() => decodeRecord(sealed(), sequence), expected)
     t.throws(() => readHeader(sealed(), sequence), expected)
     t.throws(() => readFingerprints(sealed(), sequence), expected)
   }
-  const moved = moveRecord(sealed(), { ...place, sequence: 4, ordinal: 2 }, 1)
+  const moved = moveRecord(sealed(), { ...identity, sequence: 4, ordinal: 2 }, 1)
   t.match(decodeRecord(moved, 4), {
     ...decodeRecord(sealed(), 5),
     ordinal: 2,
@@ -80,7 +80,7 @@ t.test('the head of a record is verified without its payload', async (t) => {
   }
 })
 
-t.test('a record that is not sealed has all but its place, and fails verification', async (t) => {
+t.test('a record that is not sealed has all but its identity, and fails verification', async (t) => {
   const bytes = encode(header.receivedAt)
   t.match({ ...readUnverified(bytes), project: 7, ordinal: 3 }, header)
   t.strictSame(fingerprintsIn(bytes), fingerprints)
