@@ -49,7 +49,7 @@ export async function runCommand({ run, processes, ledger, canSlow }, args, opti
   const isExpected = code === 0 || code === temporary || allowed.includes(code ?? -1)
   const isEnded = isDisturbed && (signal === null ? code === 143 : command.signals.includes(signal))
   if (!isExpected && !isEnded) {
-    const check = signal === null ? 'commands end with an exit code of theirs' : 'no signal but those that were sent'
+    const check = signal === null ? 'a command ends with an expected exit code' : 'no signal but those that were sent'
     run.violate(check, { args, code, signal, sent: command.signals, stdout: stdout.slice(0, 2000), stderr, slow })
   } else if (code === temporary) run.count('temporary failures', `${command.name}: ${stderr.trim().slice(0, 120)}`)
   return { code, json: lastObject(stdout), isDone: code === 0, stderr }

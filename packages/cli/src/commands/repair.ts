@@ -57,7 +57,7 @@ function formatReport({ lost, clampedRecords, mayHaveErased, ...saved }: RepairR
   const isAll = lines.length === 0 ? '; nothing is lost' : ''
   if (clampedRecords > 0) {
     const which = formatCount(clampedRecords, 'record')
-    lines.push(`${which} had a time before that of the record in front: it was replaced by the later one`)
+    lines.push(`${which} had a time before that of the previous record, and got the latter`)
   }
   if (mayHaveErased) lines.push('the list of free pages is damaged: erase again what was erased')
   const { records, events, maps, projects, fileBytes } = saved

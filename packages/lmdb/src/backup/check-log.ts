@@ -112,7 +112,7 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     const { projectId, totals, frozen } = stateOf(project)
     const fingerprints = fingerprintsIn(record as Buffer)
     if (indexed && sequence <= indexed.watermark) addFingerprints(sums, fingerprints, sequence)
-    if (receivedAt < lastAt) problem(`Record ${sequence} was received before the one in front of it.`, projectId)
+    if (receivedAt < lastAt) problem(`Record ${sequence} was received before the previous one.`, projectId)
     lastAt = Math.max(lastAt, receivedAt)
     if (projectId === undefined) problem(`Record ${sequence} is of project number ${project}, which has no name.`)
     if (!tables.projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) {

@@ -21,7 +21,7 @@ export interface SavedLog {
   lostRecords: number
   /** When the last record was received. */
   lastAt: number
-  /** Records that were received before the one in front of them, by their times, and have its time now. */
+  /** Records whose time was before that of the previous record, and was replaced by the latter. */
   clampedRecords: number
 }
 

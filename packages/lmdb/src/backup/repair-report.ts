@@ -21,7 +21,7 @@ export interface RepairReport {
     /** Tables with damaged pages, whose lost rows are not known. */
     tables: string[]
   }
-  /** Records whose time was before that of the one in front of them, which they have now. */
+  /** Records whose time was before that of the previous record, and was replaced by the latter. */
   clampedRecords: number
   /** Events that were erased may be back: erase them again. */
   mayHaveErased: boolean

@@ -116,7 +116,7 @@ async function change(directory: string, work: (table: Environment['table']) => 
 }
 
 t.test(
-  'records of a clock that was set back are saved in their order, with the time of the one in front',
+  'records of a clock that was set back are saved in their order, with the time of the previous one',
   async (t) => {
     const { report, ingest, project, ids } = await repair('times that decrease', (directory) =>
       change(directory, (table) => {
