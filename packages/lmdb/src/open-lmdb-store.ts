@@ -37,9 +37,9 @@ export interface LmdbStoreOptions {
   create?: boolean
   /**
    * Called once when the store can no longer be trusted: the disk failed, or a data file is gone. Every operation is
-   * refused with `store-failed` from then on; end the process with SIGKILL and start it again. Also called, with
-   * `store-locked`, when `close` leaves a thread behind that waits for another process: an exit waits
-   * for two seconds, then kills the process.
+   * refused with `store-failed` from then on; end the process with SIGKILL and start it again. Also called with
+   * `store-locked` when `close` leaves a thread behind that waits for another process: the process would exit two
+   * seconds later at most, and by SIGKILL.
    */
   onFatal?: (error: IngestError) => void
   /** A commit that takes longer, in milliseconds, fails the store: it may never end. Default 30,000. */
@@ -86,9 +86,9 @@ export async function openLmdbStoreWith(
   checkFileDescriptors(directory, fileDescriptorsMin)
   const eventsDirectory = join(directory, 'events')
   checkRestoreFinished(directory)
-  const neighbours = findSiblings(directory)
+  const siblings = findSiblings(directory)
   if (!checkDataFile(join(eventsDirectory, 'data.mdb'))) {
-    checkEventsPresent(eventsDirectory, neighbours)
+    checkEventsPresent(eventsDirectory, siblings)
     if (!create) {
       throw new IngestError('store-missing', `There is no store in ${directory}: making a key or serving makes one.`)
     }
@@ -101,7 +101,7 @@ export async function openLmdbStoreWith(
     unclaim()
   }
   try {
-    const environments = await openEnvironments(directory, neighbours)
+    const environments = await openEnvironments(directory, siblings)
     return await openStore(environments, directory, options, internals, guards, release).catch(async (error) => {
       await closeEnvironments(environments)
       throw error
@@ -137,11 +137,11 @@ interface Environments {
   identity: LmdbIdentity
 }
 
-async function openEnvironments(directory: string, neighbours: readonly string[]): Promise<Environments> {
+async function openEnvironments(directory: string, siblings: readonly string[]): Promise<Environments> {
   const eventsDirectory = join(directory, 'events')
   const environment = await openEnvironment(eventsDirectory)
   try {
-    const identity = openIdentity(environment, eventsDirectory, neighbours)
+    const identity = openIdentity(environment, eventsDirectory, siblings)
     const chunkEnvironment = await openChunks(environment, directory, identity)
     return { environment, chunkEnvironment, identity }
   } catch (error) {

@@ -23,8 +23,8 @@ const pollMs = 20
 
 /**
  * Overwrites what erased events left in the data file, which is in free pages: an erasure leaves no old bytes in pages
- * that are in use. Writes only pages that hold something, and never makes the file larger. Nothing is done if nothing was
- * erased since the last purge. One that was interrupted is completed by the next one.
+ * that are in use. Writes only pages that hold something, and nothing behind the end of the file. Nothing is done if
+ * nothing was erased since the last purge. One that was interrupted is completed by the next one.
  *
  * @throws {IngestError} `overloaded` if a read of an earlier snapshot does not end
  */

@@ -85,7 +85,8 @@ function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
 
   /** A graceful exit would wait for the disk. */
   function killProcess(error: IngestError): void {
-    log.fatal({ code: error.code, err: error }, 'the store has failed: the process ends immediately')
+    const reason = error.code === 'store-locked' ? 'the store cannot be closed' : 'the store has failed'
+    log.fatal({ code: error.code, err: error }, `${reason}: the process ends immediately`)
     io.end('SIGKILL')
   }
 }

@@ -29,14 +29,14 @@ export async function checkPages(options: PageCheckOptions): Promise<void> {
     const path = join(directory, 'data.mdb')
     const problem = (message: string) => addProblem(report, { part, message: `${path} has ${message}` })
     if (conflicts > 0) {
-      problem(`${conflicts} pages, page ${firstConflict} is the first, that are used twice, or are free and in use.`)
+      problem(`pages (${conflicts}, the first is ${firstConflict}) that are used twice, or are free and in use.`)
     }
-    if (damaged > 0) problem(`${damaged} pages that cannot be read.`)
+    if (damaged > 0) problem(`pages (${damaged}) that cannot be read.`)
     // what is below a damaged page is not counted
     if (leaked === 0 || damaged > 0) return
     report.warnings.push({
       part,
-      message: `${path} has ${leaked} pages (${leaked * pageSize} bytes) that are neither used nor free: nothing is lost, but they are never used again. ${remedy}.`,
+      message: `${path} has leaked pages (${leaked}, ${leaked * pageSize} bytes), which are neither used nor free: nothing is lost, but they are never used again. ${remedy}.`,
     })
   } finally {
     snapshot.release()

@@ -126,7 +126,7 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
       pages.close()
       freeUsedPage(path, row?.page as number)
     },
-    { part: 'pages', message: /has 1 pages, page \d+ is the first, that are used twice, or are free and in use/ },
+    { part: 'pages', message: /has pages \(1, the first is \d+\) that are used twice, or are free and in use/ },
   ],
   'a marked id index': [
     (directory) => cpSync(join(directory, 'events', 'lock.mdb'), join(directory, 'ids', 'damaged')),

@@ -1,7 +1,7 @@
 import { kindOf } from './database-error.ts'
 import type { Host } from './hosts.ts'
 
-export interface Connection {
+interface Connection {
   query(text: string): Promise<{ rows: { read_only: string; wal_file?: string | null }[] }>
 }
 
