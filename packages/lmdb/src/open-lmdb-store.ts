@@ -1,5 +1,5 @@
 import { realpathSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
@@ -78,10 +78,12 @@ export function openLmdbStore(directory: string, options: LmdbStoreOptions = {})
 
 /** {@link openLmdbStore} with other internals. */
 export async function openLmdbStoreWith(
-  directory: string,
+  path: string,
   options: LmdbStoreOptions,
   internals: LmdbStoreInternals,
 ): Promise<Store> {
+  // the process may change its working directory later
+  const directory = resolve(path)
   const { create = true } = options
   checkFileDescriptors(directory, fileDescriptorsMin)
   const eventsDirectory = join(directory, 'events')

@@ -34,6 +34,17 @@ t.test('a directory without a store is refused with `create: false`', async (t) 
   await t.rejects(openLmdbStore(empty, { create: false }), { code: 'store-missing' })
 })
 
+t.test('a process that changes its working directory keeps its store', async (t) => {
+  const before = process.cwd()
+  const directory = t.testdir({ elsewhere: {} })
+  t.teardown(() => process.chdir(before))
+  process.chdir(directory)
+  const ingest = createIngest({ store: await openLmdbStore('data') })
+  t.teardown(() => ingest.close())
+  process.chdir('elsewhere')
+  t.equal((await ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e-1' }] })).accepted, 1)
+})
+
 t.test('a directory that cannot be created is refused', async (t) => {
   const directory = t.testdir({ file: '' })
   await t.rejects(openLmdbStore(join(directory, 'file', 'data')), { code: 'invalid-argument' })

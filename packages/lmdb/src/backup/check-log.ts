@@ -63,6 +63,7 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
   const tables = openEventLogTables(environment.table)
   const eventLog = createEventLog(tables)
   const numbers = environment.table('project-numbers')
+  const entries = environment.table('projects')
   const projects = new Map<number, ProjectState>()
   const sums = createIdSums()
   const own = new Uint32Array(2)
@@ -159,6 +160,7 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     if (counts.some((count) => count !== last)) {
       problem(`The log ends with record ${last}, has ${counts[0]} records, and ${counts[1]} entries of projects.`)
     }
+    if (!areNumbersIntact()) problem('The ids and the numbers of projects do not match.')
     // a damaged record may be of any project
     if (isDamaged) return
     for (const [project, { projectId, totals }] of projects) {
@@ -169,6 +171,16 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
         problem(`The totals of a project say ${stored[name]} ${name}, and the log has ${totals[name]}.`, projectId)
       }
     }
+  }
+
+  /** Whether the two tables of projects name the same ids and numbers. */
+  function areNumbersIntact(): boolean {
+    if (countRows(entries) !== countRows(numbers)) return false
+    for (const key of entries.getKeys({})) {
+      const number = entries.getBinary(key)?.subarray(0, 4)
+      if (number?.length !== 4 || !numbers.getBinary(number)?.equals(key)) return false
+    }
+    return true
   }
 
   function isExpiryIntact(project: number): boolean {

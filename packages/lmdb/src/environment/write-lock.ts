@@ -1,4 +1,4 @@
-import { openSync, readdirSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs'
+import { openSync, readdirSync, readFileSync, readSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
 
@@ -66,9 +66,25 @@ const mutexKind = 16 | 128
 /** Another process that has mapped the data file at `path`, if one is visible from here. */
 export function findProcessMapping(path: string): number | undefined {
   if (process.platform !== 'linux') return undefined
-  const mapping = new RegExp(` ${statSync(path).ino} +.*data\\.mdb`)
+  const file = statSync(path)
+  const mapping = new RegExp(` ${file.ino} +.*data\\.mdb`)
   const pids = readdirSync('/proc').map(Number)
-  return pids.find((pid) => pid > 0 && pid !== process.pid && mapping.test(readText(`/proc/${pid}/maps`) ?? ''))
+  return pids.find(
+    (pid) =>
+      pid > 0 && pid !== process.pid && mapping.test(readText(`/proc/${pid}/maps`) ?? '') && mayHaveOpen(pid, file),
+  )
+}
+
+/** Whether a process has a file open, or may have: another disk has the same inode numbers. */
+function mayHaveOpen(pid: number, { dev, ino }: Stats): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => {
+      const file = statSync(`/proc/${pid}/fd/${fd}`, { throwIfNoEntry: false })
+      return file?.dev === dev && file.ino === ino
+    })
+  } catch {
+    return true
+  }
 }
 
 function mutexAddress(lockPath: string): number | undefined {

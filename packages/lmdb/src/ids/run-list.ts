@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto'
+import { crc32 } from 'node:zlib'
 import type { Environment, Table } from '../environment/environment.ts'
-import { defaultBlockBits, type Run } from './run.ts'
+import { DamagedRun, defaultBlockBits, type Run } from './run.ts'
 
 /** The published runs, newest first, and how much of the log they hold. Replaced as a whole, in one transaction. */
 export interface RunList {
@@ -50,10 +51,11 @@ export function readRevision({ meta }: IdTables): number {
   return meta.getBinary(revisionKey)?.readDoubleLE() ?? 0
 }
 
+/** @throws {DamagedRun} for a list that is not what was written */
 export function readRunList({ meta }: IdTables): RunList | undefined {
   const bytes = meta.getBinary(listKey)
   if (!bytes) return undefined
-  const list: RunList = JSON.parse(bytes.toString())
+  const list = parseList(bytes.toString())
   // earlier versions wrote neither
   return {
     ...list,
@@ -62,12 +64,25 @@ export function readRunList({ meta }: IdTables): RunList | undefined {
   }
 }
 
+/** The list, whose last member is a CRC32 of the others. */
+function parseList(json: string): RunList {
+  try {
+    const { checksum, ...list }: RunList & { checksum?: number } = JSON.parse(json)
+    // earlier versions wrote none
+    if (checksum === undefined || checksum === crc32(JSON.stringify(list))) return list
+  } catch {
+    // not JSON
+  }
+  throw new DamagedRun('The list of the runs of the id index is damaged.')
+}
+
 /** Replaces the list. Only inside a write transaction. */
 export function writeRunList({ meta }: IdTables, list: RunList): void {
   const revision = Buffer.allocUnsafe(8)
   revision.writeDoubleLE(list.revision)
   meta.put(revisionKey, revision)
-  meta.put(listKey, Buffer.from(JSON.stringify(list)))
+  const checksum = crc32(JSON.stringify(list))
+  meta.put(listKey, Buffer.from(JSON.stringify({ ...list, checksum })))
 }
 
 /** How long a claim lasts unless it is renewed: its process may be stopped, or in another PID namespace. */

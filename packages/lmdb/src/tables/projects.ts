@@ -1,12 +1,23 @@
-import type { Project } from '@ingest/core'
+import { IngestError, type Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
 
-/** Projects by id, and the number that identifies each in the other tables. */
+/**
+ * Projects by id, and the number that identifies each in the other tables. The number is in two tables, which must agree:
+ * a damaged one is that of another project.
+ */
 export interface Projects {
-  /** The number of a project; undefined if it has stored nothing. */
+  /**
+   * The number of a project; undefined if it has stored nothing.
+   *
+   * @throws {IngestError} `store-damaged`
+   */
   numberOf(projectId: string): number | undefined
-  /** The number of a project, assigned at its first use. Only inside a write transaction. */
+  /**
+   * The number of a project, assigned at its first use. Only inside a write transaction.
+   *
+   * @throws {IngestError} `store-damaged`
+   */
   numberFor(projectId: string): number
   /** The stored project, frozen. */
   get(projectId: string): Project | undefined
@@ -31,12 +42,24 @@ export function openProjects(table: (name: string) => Rows): Projects {
   }
 
   function numberOf(projectId: string): number | undefined {
-    return entryOf(projectId)?.readUInt32BE()
+    const entry = entryOf(projectId)
+    if (!entry) return undefined
+    const number = entry.length < numberBytes ? 0 : entry.readUInt32BE()
+    if (!numbers.getBinary(projectKey(number))?.equals(Buffer.from(projectId))) throw damagedProject()
+    return number
+  }
+
+  /** Checks the entries on both sides: the entry of the project is one of these if its key is damaged. */
+  function checkNew(projectId: string): void {
+    for (const reverse of [false, true]) {
+      for (const key of entries.getKeys({ start: Buffer.from(projectId), limit: 1, reverse })) numberOf(key.toString())
+    }
   }
 
   function numberFor(projectId: string): number {
     const known = numberOf(projectId)
     if (known !== undefined) return known
+    checkNew(projectId)
     const [last] = [...numbers.getKeys({ reverse: true, limit: 1 })]
     const number = (last?.readUInt32BE() ?? 0) + 1
     numbers.put(projectKey(number), Buffer.from(projectId))
@@ -58,6 +81,14 @@ export function openProjects(table: (name: string) => Rows): Projects {
       entries.put(Buffer.from(project.projectId), entry)
     },
   }
+}
+
+/** Without the id, as it may be that of another tenant. */
+function damagedProject(): IngestError {
+  return new IngestError(
+    'store-damaged',
+    'The number of a project is damaged: save the store with `ingest repair`, or restore a backup.',
+  )
 }
 
 /** Limits of the cache of parsed projects: their number, and the bytes of their entries. */

@@ -33,10 +33,17 @@ export function serializeError(error: unknown, isDiskFull: () => boolean = () =>
 
 /**
  * The error of a request whose handling has thrown. An error of LMDB or of the system is the store's, and is returned as it
- * is; any other one that is not expected becomes an `internal-error`.
+ * is; one of a process that has too many files open is `overloaded`; any other one that is not expected becomes an
+ * `internal-error`.
  */
 export function toRequestError(error: unknown): unknown {
-  const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown }
+  const { code, syscall, message } = (error ?? {}) as { code?: unknown; syscall?: unknown; message?: string }
+  if (code === 'EMFILE' || code === 'ENFILE') {
+    return new IngestError('overloaded', `The store cannot open a file: ${message}. Raise the limit (ulimit -n).`, {
+      cause: error,
+      retryAfterSeconds: 5,
+    })
+  }
   // errors of lmdb have a number as their code
   if (error instanceof IngestError || typeof code === 'number' || syscall !== undefined) return error
   // its message may quote stored events

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
@@ -8,6 +8,7 @@ import { type Environment, openEnvironment } from '../../src/environment/environ
 import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
 import { moveRecord } from '../../src/log/record.ts'
 import { builtStore } from '../built-store.ts'
+import { startStoreProcess } from '../store-process.ts'
 import { damageRecord, flipBit, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
 
 const { openLmdbStore, repairLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
@@ -191,6 +192,29 @@ t.test('a full disk is one, also for repair and restore', { skip: noMount }, asy
     spawnSync('umount', [disk])
   }
 })
+
+t.test(
+  'a store whose file has the inode number of an open one on another disk is repaired',
+  { skip: noMount },
+  async (t) => {
+    const disks = ['one', 'other'].map((name) => join(path, `disk-${name}`))
+    for (const disk of disks) {
+      mkdirSync(disk)
+      spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=60m', 'tmpfs', disk])
+    }
+    try {
+      const [open = '', damaged = ''] = disks.map((disk) => join(disk, 'data'))
+      await (await openLmdbStore(damaged)).close()
+      const other = await startStoreProcess(open)
+      const inodes = [open, damaged].map((data) => statSync(join(data, 'events', 'data.mdb')).ino)
+      t.equal(inodes[0], inodes[1])
+      t.match(await repairLmdbStore(damaged, join(path, 'repaired beside another')), { records: 0 })
+      await other.end()
+    } finally {
+      for (const disk of disks) spawnSync('umount', [disk])
+    }
+  },
+)
 
 t.test('a map whose bytes are damaged is listed, the others are saved', async (t) => {
   const { report, ingest, project } = await repair('a damaged map', (directory) =>

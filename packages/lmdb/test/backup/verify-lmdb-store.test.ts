@@ -74,6 +74,14 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
     (directory) => changeRows(directory, 'log', (rows) => void rows.remove(sequenceKey(9))),
     { part: 'log', record: 9 },
   ],
+  'a project with the number of another': [
+    (directory) =>
+      changeRows(directory, 'projects', (rows) => {
+        rows.put(Buffer.from('other'), projectKey(1))
+        rows.remove(Buffer.from(projectId))
+      }),
+    { part: 'counters', message: 'The ids and the numbers of projects do not match.' },
+  ],
   'an entry of a project that is missing': [
     (directory) => changeRows(directory, 'project-log', (rows) => void rows.remove(projectKey(1, sequenceKey(5)))),
     { part: 'log', record: 5, projectId, message: /is not in the log of its project/ },

@@ -152,6 +152,28 @@ t.test('a damaged run fails the store, and the next opening rebuilds the index',
   await again.close()
 })
 
+t.test('an index with a damaged list of runs is rebuilt, and finds every id', async (t) => {
+  const directory = t.testdir()
+  const ingest = await open(directory, oneBlock)
+  await fill(ingest, 30)
+  await settled(directory, 1500, 300)
+  await ingest.close()
+  const path = join(directory, 'ids', 'data.mdb')
+  const file = readFileSync(path, 'latin1')
+  for (const [written, damaged] of [
+    ['"id":5,', '"id":4,'],
+    ['"runs":[', '"runr":['],
+    ['{"revision"', '["revision"'],
+  ] as const) {
+    t.ok(file.includes(written))
+    writeFileSync(path, file.replaceAll(written, damaged), 'latin1')
+    const again = await open(directory, oneBlock)
+    await checkAllKnown(t, again, 30)
+    await again.close()
+    writeFileSync(path, file, 'latin1')
+  }
+})
+
 t.test('an index of another log, or of a later state of the log, is rebuilt', async (t) => {
   const one = await makeStore(join(t.testdir(), 'one'), 30, 'a')
   const other = await makeStore(join(t.testdirName, 'other'), 30, 'b')

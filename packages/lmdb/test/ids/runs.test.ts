@@ -154,6 +154,30 @@ t.test('a list is read as it was written, with its revision beside it', async (t
   await tables.environment.close()
 })
 
+t.test('a list with a flipped bit is damage, or still the one that was written', async (t) => {
+  const tables = openIdTables(await openEnvironment(t.testdir()))
+  const runs = [1, 2].map((id) => ({ id, nonce: 2, level: 0, blockBits: 10, count: 5 }))
+  const list = { ...emptyRunList('seed'), revision: 4, watermark: 9, runs }
+  const change = (work: () => unknown) => {
+    tables.environment.write(() => void work())
+    tables.environment.root.resetReadTxn()
+  }
+  change(() => writeRunList(tables, list))
+  const key = Buffer.from('list')
+  const bytes = Buffer.from(tables.meta.getBinary(key) as Buffer)
+  for (let at = 0; at < bytes.length; at++) {
+    const flipped = Buffer.from(bytes)
+    flipped.writeUInt8(flipped.readUInt8(at) ^ (1 << (at & 7)), at)
+    change(() => tables.meta.put(key, flipped))
+    try {
+      t.match(readRunList(tables), list)
+    } catch (error) {
+      t.type(error, DamagedRun)
+    }
+  }
+  await tables.environment.close()
+})
+
 t.test('one worker at a time has the claim', async (t) => {
   const tables = openIdTables(await openEnvironment(t.testdir()))
   let now = 1_000_000

@@ -1,6 +1,7 @@
 import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
+import { projectKey } from '../../src/environment/row-keys.ts'
 import { openLmdbStore } from '../../src/open-lmdb-store.ts'
 import { createParsedProjects, openProjects } from '../../src/tables/projects.ts'
 import { startStoreProcess } from '../store-process.ts'
@@ -24,6 +25,35 @@ t.test('a project is numbered once, and round-trips', async (t) => {
   t.equal(projects.numberOf('third'), 3)
   t.strictSame(projects.get('one'), one)
   t.equal(projects.get('other'), undefined, 'a project that only has events')
+  await environment.close()
+})
+
+t.test('a project whose number or key is damaged is refused, and never takes the number of another', async (t) => {
+  const environment = await openEnvironment(t.testdir())
+  const entries = environment.table('projects')
+  const projects = openProjects(environment.table)
+  const ids = ['alpha', 'beta', 'gamma']
+  const damaged = { code: 'store-damaged' }
+  const change = (work: () => unknown) => {
+    environment.write(() => void work())
+    environment.root.resetReadTxn()
+  }
+  change(() => ids.map((projectId) => projects.numberFor(projectId)))
+  change(() => entries.put(Buffer.from('beta'), projectKey(3)))
+  t.throws(() => projects.numberOf('beta'), damaged)
+  t.throws(() => environment.write(() => projects.numberFor('beta')), damaged)
+  change(() => entries.put(Buffer.from('beta'), Buffer.of(0)))
+  t.throws(() => projects.numberOf('beta'), damaged)
+  t.strictSame([projects.numberOf('alpha'), projects.numberOf('gamma')], [1, 3])
+  for (const key of ['betb', 'bet!']) {
+    change(() => {
+      entries.remove(Buffer.from('beta'))
+      entries.put(Buffer.from(key), projectKey(2))
+    })
+    t.throws(() => environment.write(() => projects.numberFor('beta')), damaged, key)
+    t.throws(() => projects.numberOf(key), damaged)
+    change(() => entries.remove(Buffer.from(key)))
+  }
   await environment.close()
 })
 

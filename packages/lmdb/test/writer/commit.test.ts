@@ -80,6 +80,16 @@ t.test('an error that is not of one request undoes the transaction, and refuses 
   t.match(commit([{ id: 9, name: 'd' }]), [{ id: 9, value: 'd' }], 'a refusal is no failure of the store')
 })
 
+t.test('a process that may open no more files refuses requests for now', async (t) => {
+  const { commit, failure } = await open(t)
+  const run = () => {
+    throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE', syscall: 'open' })
+  }
+  t.match(commit([{ id: 7, name: 'a', run }]), [{ id: 7, error: { code: 'overloaded', message: 'ulimit -n' } }])
+  t.equal(failure(), undefined)
+  t.match(commit([{ id: 8, name: 'b' }]), [{ id: 8, value: 'b' }])
+})
+
 t.test('a request that throws is refused alone, and leaves nothing behind', async (t) => {
   const { commit, names, failure, transactions } = await open(t)
   const damaged = () => {
