@@ -263,7 +263,7 @@ export function allowedMethods(methods: readonly string[]): string {
 }
 
 /** Failures of the store that are a 503 and need the attention of its operator. */
-const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-unavailable'])
+const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-locked', 'store-unavailable'])
 
 /** The error of the response. Errors of the server are logged, with the id of the request. */
 export function toIngestError(

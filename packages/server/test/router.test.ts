@@ -494,6 +494,17 @@ t.test('errors of the store keep their code', async (t) => {
   }
 })
 
+t.test('a store that fails, is full or is locked by another process is in the log', async (t) => {
+  for (const code of ['disk-full', 'store-failed', 'store-locked', 'store-unavailable'] as const) {
+    const error = new IngestError(code, 'Process 7 holds it.')
+    const store = { ...openMemoryStore(), append: () => Promise.reject(error) }
+    const { log, errors } = collectErrors()
+    const router = createRouter(createIngest({ store, authenticate: () => true }), { log })
+    await router.respond(request({ body: Buffer.from(batchOf(1)) }))
+    t.match(errors, [{ err: error }])
+  }
+})
+
 t.test('batches in flight are bounded, and release their slots when they succeed or fail', async (t) => {
   const router = createRouter(createIngest({ store: openMemoryStore(), authenticate: ({ key }) => key !== 'wrong' }))
   for (const [body, status] of [

@@ -1,8 +1,7 @@
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { checkDataFile } from '../environment/data-file.ts'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
-import { checkEventsPresent, findSiblings, openChunks, openIdentity } from '../environment/identity.ts'
+import { checkEventsPresent, findSiblings, hasChunksFile, openChunks, openIdentity } from '../environment/identity.ts'
 import { lockedError } from '../environment/write-lock.ts'
 import { readRows, readTables, type Snapshot, takeSnapshot } from '../pages/snapshot.ts'
 import { holdMs, openChunkTables } from '../tables/chunks.ts'
@@ -26,7 +25,7 @@ export async function copyDirectory(directory: string, to: string, onBytes: (byt
     const siblings = findSiblings(directory)
     const identity = openIdentity(environment, eventsDirectory, siblings)
     checkEventsPresent(eventsDirectory, [])
-    const chunkEnvironment = checkDataFile(join(directory, 'chunks', 'data.mdb'))
+    const chunkEnvironment = hasChunksFile(environment, directory)
       ? await openChunks(environment, directory, identity)
       : undefined
     const release = holdGarbage(environment)

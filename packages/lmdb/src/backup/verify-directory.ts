@@ -1,8 +1,7 @@
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { checkDataFile } from '../environment/data-file.ts'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
-import { openChunksToRead, openIdentity } from '../environment/identity.ts'
+import { hasChunksFile, openChunksToRead, openIdentity } from '../environment/identity.ts'
 import { readIndex } from './check-index.ts'
 import { checkLog } from './check-log.ts'
 import { checkMaps } from './check-maps.ts'
@@ -56,7 +55,7 @@ export async function verifyDirectory(
     const onSlice = (done: number, total: number) => show({ phase: 'log', done, total })
     await checkLog({ environment, hashKey, report, indexed, onSlice })
     await countPagesOf('events', environment)
-    if (!checkDataFile(join(directory, 'chunks', 'data.mdb'))) return report
+    if (!hasChunksFile(environment, directory)) return report
     const chunkEnvironment = await openChunksToRead(environment, directory, identity)
     if (!chunkEnvironment) return report
     let bytes = 0

@@ -104,6 +104,18 @@ export function adoptIdentity(
 }
 
 /**
+ * Whether `chunks/` has a data file; without one, the store has no chunk.
+ *
+ * @throws {IngestError} `store-incompatible` for a missing file if the log names a chunk, and for a damaged one
+ */
+export function hasChunksFile(events: Environment, directory: string): boolean {
+  const chunksDirectory = join(directory, 'chunks')
+  if (checkDataFile(join(chunksDirectory, 'data.mdb'))) return true
+  if (namesChunks(events)) throw lost(chunksDirectory, join(directory, 'events'))
+  return false
+}
+
+/**
  * Opens `chunks/` and checks that it belongs to the store of `events/`. A missing one is created if the log names no
  * chunk, so that nothing is lost.
  *
@@ -117,9 +129,7 @@ export async function openChunks(
   const chunksDirectory = join(directory, 'chunks')
   const eventsDirectory = join(directory, 'events')
   const own = ownIdentity(identity)
-  if (!checkDataFile(join(chunksDirectory, 'data.mdb')) && namesChunks(events)) {
-    throw lost(chunksDirectory, eventsDirectory)
-  }
+  hasChunksFile(events, directory)
   const chunks = await openEnvironment(chunksDirectory)
   try {
     const known = readChunksIdentity(chunks, events, chunksDirectory, eventsDirectory)

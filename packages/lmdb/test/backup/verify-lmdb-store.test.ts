@@ -52,6 +52,14 @@ t.test('leaked pages are a warning, and no damage', async (t) => {
   )
 })
 
+t.test('a directory without its chunks is refused, and not backed up', async (t) => {
+  const directory = copy('without chunks')
+  rmSync(join(directory, 'chunks'), { recursive: true })
+  const refused = { code: 'store-incompatible', message: /chunks is missing or empty/ }
+  await t.rejects(verifyLmdbStore(directory), refused)
+  await t.rejects(backUpLmdbStore(directory, join(path, 'no-backup')), refused)
+})
+
 t.test('verifying creates no table', async (t) => {
   const directory = copy('without tables')
   const environment = await openEnvironment(join(directory, 'events'))
