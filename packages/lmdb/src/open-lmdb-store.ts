@@ -1,5 +1,6 @@
 import { realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { isMainThread } from 'node:worker_threads'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
@@ -82,6 +83,12 @@ export async function openLmdbStoreWith(
   options: LmdbStoreOptions,
   internals: LmdbStoreInternals,
 ): Promise<Store> {
+  if (!isMainThread) {
+    throw new IngestError(
+      'invalid-argument',
+      'Open the store in the main thread: a worker thread that ends inside LMDB keeps its locks, which stops all processes.',
+    )
+  }
   // the process may change its working directory later
   const directory = resolve(path)
   const { create = true } = options

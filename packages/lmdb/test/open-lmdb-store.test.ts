@@ -1,7 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openLmdbStore, openLmdbStoreWith } from '../src/open-lmdb-store.ts'
@@ -56,6 +58,22 @@ t.test('a process can have a directory open only once', async (t) => {
   await t.rejects(openLmdbStore(join(directory, '.')), { code: 'invalid-argument' })
   await store.close()
   await (await openLmdbStore(directory)).close()
+})
+
+t.test('a worker thread cannot open a store', async (t) => {
+  const url = JSON.stringify(new URL('../src/open-lmdb-store.js', import.meta.url).href)
+  const source = `
+    const { parentPort, workerData } = require('node:worker_threads')
+    import(${url})
+      .then(({ openLmdbStore }) => openLmdbStore(workerData))
+      .then(() => 'opened', ({ code }) => code)
+      .then((outcome) => parentPort.postMessage(outcome))`
+  const directory = join(t.testdir(), 'data')
+  const worker = new Worker(source, { eval: true, workerData: directory, execArgv: [] })
+  const [outcome] = await once(worker, 'message')
+  t.equal(outcome, 'invalid-argument')
+  t.notOk(existsSync(directory))
+  await worker.terminate()
 })
 
 t.test('a damaged record is an error, and is not returned', async (t) => {

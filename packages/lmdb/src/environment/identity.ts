@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
 import { IngestError, type StoreIdentity } from '@ingest/core'
 import { checkDataFile } from './data-file.ts'
 import { type Environment, openEnvironment } from './environment.ts'
@@ -17,11 +18,12 @@ export interface LmdbIdentity extends StoreIdentity {
  * `events/` with its identity, `chunks/` with its identity, `ids/`. So `events/` is never missing beside one of the
  * others, and `chunks/` is missing only while the log names no chunk.
  */
-const formatVersion = 4
+const formatVersion = 5
 const hashKeyAt = 1
 const idAt = hashKeyAt + 16
 const idBytes = 8
 const epochAt = idAt + idBytes
+const checksumAt = epochAt + idBytes
 const metaTable = 'meta'
 const formatKey = Buffer.from('format')
 const storeKey = Buffer.from('store')
@@ -53,7 +55,8 @@ export function checkEventsPresent(eventsDirectory: string, siblings: readonly s
 /**
  * The identity in `events/`; created if there is none and no other directory holds data.
  *
- * @throws {IngestError} `store-incompatible`, and the codes of {@link Environment.write}
+ * @throws {IngestError} `store-incompatible`; `store-damaged`, as with another key every event would be new; and the codes
+ *   of {@link Environment.write}
  */
 export function openIdentity(events: Environment, eventsDirectory: string, siblings: readonly string[]): LmdbIdentity {
   if (!listTables(events.root).includes(metaTable)) checkEventsPresent(eventsDirectory, siblings)
@@ -67,11 +70,17 @@ export function openIdentity(events: Environment, eventsDirectory: string, sibli
       `${eventsDirectory} is of format ${format[0]}, and this version reads format ${formatVersion}: use the version that created it.`,
     )
   }
+  if (!isIntact(format)) {
+    throw new IngestError(
+      'store-damaged',
+      `The identity of the store in ${eventsDirectory} is damaged: save the store with \`ingest repair\`, or restore a backup.`,
+    )
+  }
   return readIdentity(format)
 
   function makeFormat(): Buffer {
     const existing = meta.getBinary(formatKey)
-    const format = existing ?? Buffer.concat([Buffer.of(formatVersion), randomBytes(epochAt + idBytes - 1)])
+    const format = existing ?? makeRow({ hashKey: randomBytes(idAt - hashKeyAt), id: randomBytes(idBytes) })
     if (!existing) meta.put(formatKey, format)
     return format
   }
@@ -82,13 +91,28 @@ function readIdentity(format: Buffer): LmdbIdentity {
   return {
     hashKey: format.subarray(hashKeyAt, idAt),
     id: format.subarray(idAt, epochAt),
-    epoch: format.subarray(epochAt, epochAt + idBytes),
+    epoch: format.subarray(epochAt, checksumAt),
   }
+}
+
+/** The row of a store in a new epoch. */
+function makeRow({ hashKey, id }: Pick<LmdbIdentity, 'hashKey' | 'id'>): Buffer {
+  return withChecksum(Buffer.concat([Buffer.of(formatVersion), hashKey, id, randomBytes(idBytes)]))
+}
+
+function withChecksum(identity: Buffer): Buffer {
+  const checksum = Buffer.alloc(4)
+  checksum.writeUInt32LE(crc32(identity))
+  return Buffer.concat([identity, checksum])
+}
+
+function isIntact(row: Buffer): boolean {
+  return row.equals(withChecksum(row.subarray(0, checksumAt)))
 }
 
 /** The identity that a row of the table `meta` holds; undefined for another row, and for a damaged one. */
 export function parseIdentity(key: Buffer, value: Buffer): LmdbIdentity | undefined {
-  const isIdentity = key.equals(formatKey) && value.length === epochAt + idBytes && value[0] === formatVersion
+  const isIdentity = key.equals(formatKey) && value[0] === formatVersion && isIntact(value)
   return isIdentity ? readIdentity(value) : undefined
 }
 
@@ -98,7 +122,7 @@ export function adoptIdentity(
   { hashKey, id }: Pick<LmdbIdentity, 'hashKey' | 'id'>,
 ): LmdbIdentity {
   const meta = events.table(metaTable)
-  const format = Buffer.concat([Buffer.of(formatVersion), hashKey, id, randomBytes(idBytes)])
+  const format = makeRow({ hashKey, id })
   events.write(() => void meta.put(formatKey, format))
   return readIdentity(format)
 }
@@ -189,12 +213,11 @@ function ownIdentity({ id, epoch }: StoreIdentity): Buffer {
 /** Begins a new epoch, which invalidates all earlier cursors. The store must not be in use. */
 export function beginEpoch(events: Environment, chunks: Environment): void {
   const meta = events.table(metaTable)
-  const format = Buffer.from(meta.getBinary(formatKey) as Buffer)
-  format.set(randomBytes(idBytes), epochAt)
+  const format = makeRow(readIdentity(meta.getBinary(formatKey) as Buffer))
   const chunksMeta = chunks.table(metaTable)
   // a transaction whose callback returns a promise, as put does, would wait for it
   events.write(() => void meta.put(formatKey, format))
-  chunks.write(() => void chunksMeta.put(storeKey, format.subarray(idAt)))
+  chunks.write(() => void chunksMeta.put(storeKey, ownIdentity(readIdentity(format))))
 }
 
 /** Returns the identity in `chunks/`, after writing `own` unless another process has created it meanwhile. */

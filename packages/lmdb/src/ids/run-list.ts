@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import type { Environment, Table } from '../environment/environment.ts'
-import { DamagedRun, defaultBlockBits, type Run } from './run.ts'
+import { DamagedRun, type Run } from './run.ts'
 
 /** The published runs, newest first, and how much of the log they hold. Replaced as a whole, in one transaction. */
 export interface RunList {
@@ -55,28 +55,16 @@ export function readRevision({ meta }: IdTables): number {
 export function readRunList({ meta }: IdTables): RunList | undefined {
   const bytes = meta.getBinary(listKey)
   if (!bytes) return undefined
-  const list = parseList(bytes.toString())
-  // earlier versions wrote neither
-  return {
-    ...list,
-    merges: list.merges ?? 0,
-    runs: list.runs.map((run) => ({ ...run, blockBits: run.blockBits ?? defaultBlockBits(run.level) })),
-  }
-}
-
-/** The list, whose last member is a CRC32 of the others. */
-function parseList(json: string): RunList {
   try {
-    const { checksum, ...list }: RunList & { checksum?: number } = JSON.parse(json)
-    // earlier versions wrote none
-    if (checksum === undefined || checksum === crc32(JSON.stringify(list))) return list
+    const { checksum, ...list }: RunList & { checksum: number } = JSON.parse(bytes.toString())
+    if (checksum === crc32(JSON.stringify(list))) return list
   } catch {
     // not JSON
   }
   throw new DamagedRun('The list of the runs of the id index is damaged.')
 }
 
-/** Replaces the list. Only inside a write transaction. */
+/** Replaces the list, whose last member is a CRC32 of the others. Only inside a write transaction. */
 export function writeRunList({ meta }: IdTables, list: RunList): void {
   const revision = Buffer.allocUnsafe(8)
   revision.writeDoubleLE(list.revision)

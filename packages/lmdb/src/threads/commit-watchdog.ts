@@ -6,6 +6,8 @@ import { type CommitState, isWaitingForLock, withdrawRequests } from './commit-s
 const readTimeoutMs = 20
 /** How often the thread is checked once the first time-out has passed. */
 const checkMs = 1000
+/** A check that is as late proves nothing of the thread. */
+const lateMs = 1000
 
 /** Watches a thread that commits. After an I/O error an LMDB commit may never return. */
 export interface CommitWatchdog {
@@ -32,10 +34,12 @@ export function createCommitWatchdog(options: CommitWatchdogOptions): CommitWatc
   const { state, lockHolder, timeoutMs, onLocked, onTimeout } = options
   let timer: NodeJS.Timeout | undefined
   let progressAt = 0
+  let dueAt = 0
   let lockError: IngestError | undefined
 
   function checkIn(ms: number): void {
     clearTimeout(timer)
+    dueAt = performance.now() + ms
     // this thread may have been busy: responses that were sent in time are read first
     timer = setTimeout(() => {
       timer = setTimeout(check, readTimeoutMs)
@@ -44,6 +48,8 @@ export function createCommitWatchdog(options: CommitWatchdogOptions): CommitWatc
 
   function check(): void {
     const now = performance.now()
+    // this process was stopped, and so was the thread
+    if (now - dueAt > lateMs) progressAt = now
     if (isWaitingForLock(state) && withdrawRequests(state)) {
       lockError = lockedError(lockHolder())
       progressAt = now

@@ -9,7 +9,7 @@ import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
 import { moveRecord } from '../../src/log/record.ts'
 import { builtStore } from '../built-store.ts'
 import { startStoreProcess } from '../store-process.ts'
-import { damageRecord, flipBit, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
+import { changeRows, damageRecord, flipBit, flipIn, makeStore, map, projectId, zeroPages } from './damaged-store.ts'
 
 const { openLmdbStore, repairLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
   builtStore
@@ -278,6 +278,19 @@ t.test('without its header and its projects, a store is saved by what is in its 
   t.strictSame(ids, allIds)
   t.strictSame(report.lost.keysOf, [projectId])
   t.equal(report.mayHaveErased, true)
+  await ingest.close()
+})
+
+t.test('a damaged identity is that of the directories beside it', async (t) => {
+  const { ingest, project, ids } = await repair('identity', (directory) =>
+    changeRows(directory, 'meta', (rows) => {
+      const format = Buffer.from(rows.getBinary(Buffer.from('format')) as Buffer)
+      format[1] = (format[1] as number) ^ 1
+      rows.putSync(Buffer.from('format'), format)
+    }),
+  )
+  t.strictSame(ids, allIds)
+  t.match(await project.submitBatch({ events: [{ projectId, eventId: 'e-1-0' }] }), { duplicates: 1 })
   await ingest.close()
 })
 

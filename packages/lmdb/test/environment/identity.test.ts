@@ -188,3 +188,19 @@ t.test('a store of another format is refused, and not changed', async (t) => {
   await environment.close()
   await isRefused(t, directory, 'is of format 99')
 })
+
+t.test('a damaged identity is refused, and not changed: with another key each event would be new', async (t) => {
+  for (const at of [1, 16, 17, 25, 33]) {
+    const directory = copyStore(join(t.testdir(), 'data'))
+    const environment = await openEnvironment(join(directory, 'events'))
+    const meta = environment.table('meta')
+    const key = Buffer.from('format')
+    const format = Buffer.from(meta.getBinary(key) as Buffer)
+    format[at] = (format[at] as number) ^ 1
+    environment.write(() => void meta.put(key, format))
+    await environment.close()
+    const before = readFileSync(join(directory, 'events', 'data.mdb'))
+    await t.rejects(openLmdbStore(directory), { code: 'store-damaged', message: 'The identity of the store' })
+    t.ok(readFileSync(join(directory, 'events', 'data.mdb')).equals(before))
+  }
+})

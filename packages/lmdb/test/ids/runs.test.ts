@@ -147,14 +147,10 @@ t.test('a list is read as it was written, with its revision beside it', async (t
   tables.environment.root.transactionSync(() => writeRunList(tables, list))
   t.strictSame(readRunList(tables), list)
   t.equal(readRevision(tables), 4)
-  const { blockBits: _, ...old } = list.runs[0] as (typeof list.runs)[number]
-  const runs = [{ ...old, level: 1 }] as typeof list.runs
-  tables.environment.root.transactionSync(() => writeRunList(tables, { ...list, runs }))
-  t.equal(readRunList(tables)?.runs[0]?.blockBits, 13, 'a list of an earlier version has the default')
   await tables.environment.close()
 })
 
-t.test('a list with a flipped bit is damage, or still the one that was written', async (t) => {
+t.test('a list with a flipped bit is damage', async (t) => {
   const tables = openIdTables(await openEnvironment(t.testdir()))
   const runs = [1, 2].map((id) => ({ id, nonce: 2, level: 0, blockBits: 10, count: 5 }))
   const list = { ...emptyRunList('seed'), revision: 4, watermark: 9, runs }
@@ -169,11 +165,7 @@ t.test('a list with a flipped bit is damage, or still the one that was written',
     const flipped = Buffer.from(bytes)
     flipped.writeUInt8(flipped.readUInt8(at) ^ (1 << (at & 7)), at)
     change(() => tables.meta.put(key, flipped))
-    try {
-      t.match(readRunList(tables), list)
-    } catch (error) {
-      t.type(error, DamagedRun)
-    }
+    t.throws(() => readRunList(tables), DamagedRun, flipped.toString())
   }
   await tables.environment.close()
 })
