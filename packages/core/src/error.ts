@@ -24,8 +24,9 @@ export interface Issue {
 
 /**
  * Title and retryability of every error code, grouped by origin. Codes are stable within a major version; the server
- * sends them as `code`, and the client throws them again. A rejected operation has changed nothing, except with the codes
- * whose `outcome` is unknown: it may have been completed, and repeating it is safe.
+ * sends them as `code`, and the client throws them again. A rejected operation has changed nothing, but
+ * that a publication may have recorded or dropped its manifest, except with the codes whose `outcome` is unknown: it may
+ * have been completed, and repeating it is safe.
  */
 const errors = {
   // Arguments and cursors of any call.
@@ -135,7 +136,7 @@ export class IngestError extends Error {
 
   /**
    * Whether the rejected operation may have been completed all the same: repeating it is safe. With all other codes, it has
-   * changed nothing.
+   * changed nothing but an unfinished manifest.
    */
   get isOutcomeUnknown(): boolean {
     return 'outcome' in errors[this.code]

@@ -70,8 +70,8 @@ const openDirectories = new Set<string>()
  *
  * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or missing beside
  *   others; `store-missing`; `disk-full`; `store-locked` and `overloaded`, which are temporary; `store-damaged` for a
- *   log that cannot be read; `invalid-argument` for a directory that cannot be created, or that this process has open
- *   already.
+ *   log or an identity that cannot be read; `invalid-argument` for a directory that cannot be created, or that this
+ *   process has open already, and in a worker thread.
  */
 export function openLmdbStore(directory: string, options: LmdbStoreOptions = {}): Promise<Store> {
   return openLmdbStoreWith(directory, options, {})
