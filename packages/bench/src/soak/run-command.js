@@ -41,7 +41,7 @@ export async function runCommand({ run, processes, ledger, canSlow }, args, opti
     run.violate('every command ends', { args, log: command.logPath })
     command.signal('SIGKILL')
   }, deadlineMs)
-  const timers = random ? disturb(command, { random, killProbability, canStop: !slow }) : []
+  const timers = random ? disturb(command, { random, killProbability, isTraced: Boolean(slow) }) : []
   const { code, signal, stdout, stderr } = await command.exited
   for (const timer of [deadline, ...timers]) clearTimeout(timer)
   const isDisturbed = command.signals.some((sent) => sent === 'SIGKILL' || sent === 'SIGTERM')
@@ -58,19 +58,20 @@ export async function runCommand({ run, processes, ledger, canSlow }, args, opti
 
 /**
  * @param {import('./processes.js').Started} command
- * @param {{ random: import('./random.js').Random, killProbability: number, canStop: boolean }} options
+ * @param {{ random: import('./random.js').Random, killProbability: number, isTraced: boolean }} options of a traced
+ *   command, strace may leave a stopped process behind when it gets a signal other than SIGKILL
  */
-function disturb(command, { random, killProbability, canStop }) {
+function disturb(command, { random, killProbability, isTraced }) {
   const afterMs = random.integer(0, killAfterMsMax)
   if (random.chance(killProbability)) {
     const signal = random.weighted([
       [/** @type {NodeJS.Signals} */ ('SIGKILL'), 4],
-      [/** @type {NodeJS.Signals} */ ('SIGTERM'), 1],
+      [/** @type {NodeJS.Signals} */ ('SIGTERM'), isTraced ? 0 : 1],
     ])
     return [setTimeout(() => command.signal(signal), afterMs)]
   }
   const stoppedMs = random.integer(50, 1500)
-  if (!canStop || !random.chance(0.1)) return []
+  if (isTraced || !random.chance(0.1)) return []
   setTimeout(() => command.signal('SIGCONT'), afterMs + stoppedMs)
   return [setTimeout(() => command.signal('SIGSTOP'), afterMs)]
 }
