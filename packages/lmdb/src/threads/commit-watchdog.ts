@@ -6,7 +6,7 @@ import { type CommitState, isWaitingForLock, withdrawRequests } from './commit-s
 const readTimeoutMs = 20
 /** How often the thread is checked once the first time-out has passed. */
 const checkMs = 1000
-/** A check that is as late proves nothing of the thread. */
+/** A check that is later than this starts over: the process was stopped, or its main thread busy. */
 const lateMs = 1000
 
 /** Watches a thread that commits. After an I/O error an LMDB commit may never return. */
@@ -48,7 +48,6 @@ export function createCommitWatchdog(options: CommitWatchdogOptions): CommitWatc
 
   function check(): void {
     const now = performance.now()
-    // this process was stopped, and so was the thread
     if (now - dueAt > lateMs) progressAt = now
     if (isWaitingForLock(state) && withdrawRequests(state)) {
       lockError = lockedError(lockHolder())
