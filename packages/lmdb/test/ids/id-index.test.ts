@@ -125,13 +125,18 @@ const oneBlock: BuiltStoreOptions = {
   },
 }
 
-t.test('a damaged run fails the store, and the next opening rebuilds the index', async (t) => {
-  const directory = t.testdir()
+/** Fills a store, and returns the path of its index. */
+async function makeIndex(directory: string): Promise<string> {
   const ingest = await open(directory, oneBlock)
   await fill(ingest, 30)
   await settled(directory, 1500, 300)
   await ingest.close()
-  const path = join(directory, 'ids', 'data.mdb')
+  return join(directory, 'ids', 'data.mdb')
+}
+
+t.test('a damaged run fails the store, and the next opening rebuilds the index', async (t) => {
+  const directory = t.testdir()
+  const path = await makeIndex(directory)
   const bytes = readFileSync(path)
   for (let at = 2 * 4096; at < bytes.length; at += 4096) {
     // pages of one value, which LMDB calls overflow pages
@@ -154,11 +159,7 @@ t.test('a damaged run fails the store, and the next opening rebuilds the index',
 
 t.test('an index with a damaged list of runs is rebuilt, and finds every id', async (t) => {
   const directory = t.testdir()
-  const ingest = await open(directory, oneBlock)
-  await fill(ingest, 30)
-  await settled(directory, 1500, 300)
-  await ingest.close()
-  const path = join(directory, 'ids', 'data.mdb')
+  const path = await makeIndex(directory)
   const file = readFileSync(path, 'latin1')
   for (const [written, damaged] of [
     ['"id":5,', '"id":4,'],
