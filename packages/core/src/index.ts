@@ -85,7 +85,7 @@ export type {
 } from './events/event-store.ts'
 export type { EventCursors, StoreIdentity } from './json/cursor.ts'
 export { eventCursors } from './json/cursor.ts'
-export { checkPendingBytes, manifestBytes } from './maps/map-quota.ts'
+export { checkPendingBytes, declaredBytes } from './maps/map-quota.ts'
 export type {
   BuildEntry,
   BuildSelection,
@@ -104,7 +104,7 @@ export type {
   PutChunkOutcome,
 } from './maps/map-store.ts'
 export { readyMapsMax } from './maps/map-store.ts'
-export { contentsAfterExpiry, contentsAfterFreeze, digestsOf, isExpired, isPinned } from './maps/pending-map.ts'
+export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid, pendingBytesOf } from './maps/pending-map.ts'
 export { openMemoryStore } from './memory/memory-store.ts'
 export type { ProjectDecision, ProjectStore } from './projects/project-store.ts'
 export type { Store, StoreCommit, StoreMetric } from './store.ts'

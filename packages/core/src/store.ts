@@ -30,7 +30,7 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
  *
  * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing and will
  * not be completed later, unless the outcome of its code is unknown ({@link IngestError.isOutcomeUnknown}): then it may
- * have been completed, and repeating it is safe. `erase`, `expire` and `expirePending` take several steps: what was done
+ * have been completed, and repeating it is safe. `erase`, `expire` and `sweepMaps` take several steps: what was done
  * before the rejected step stays. One operation's error is not that of others.
  *
  * It rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space, `overloaded`

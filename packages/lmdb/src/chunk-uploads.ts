@@ -3,7 +3,6 @@ import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
 import type { MapTables } from './tables/maps.ts'
-import { deserializeError } from './threads/error-transfer.ts'
 import type { Writer } from './writer/writer-client.ts'
 
 export interface ChunkUploadsOptions {
@@ -30,7 +29,7 @@ export interface ChunkUploads {
    * @throws {IngestError} only with an unknown outcome, as the chunk is stored already
    */
   resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void>
-  /** @throws {IngestError} `map-quota-exceeded`, and the errors of the writer */
+  /** @throws {IngestError} the errors of the writer */
   putChunk(project: number, chunk: NewChunk): Promise<'stored' | 'existing' | 'undeclared'>
 }
 
@@ -70,34 +69,24 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
   }
 
   async function putChunk(project: number, chunk: NewChunk) {
-    const { digest, receivedAt, pendingBytesMax } = chunk
+    const { digest, receivedAt } = chunk
     for (;;) {
-      const [isNamed, isStored] = readSnapshot(() => [
-        maps.chunks.isNamed(project, digest),
-        maps.chunks.isStored(project, digest),
-      ])
-      if (!isNamed) return 'undeclared'
-      if (isStored) return 'existing'
+      const existing = readSnapshot(() => {
+        if (maps.chunks.isStored(project, digest)) return 'existing'
+        return maps.isDeclared(project, digest, chunk.bytes.length) ? undefined : 'undeclared'
+      })
+      if (existing) return existing
       const written = await write(project, [chunk])
       const collections = collectionsWith(written)
       if (collections === undefined) continue
       const own = written.get(digest) as WrittenChunk
-      const command = {
-        type: 'putChunk',
-        project,
-        digest,
-        chunk: own,
-        collections,
-        receivedAt,
-        pendingBytesMax,
-      } as const
+      const command = { type: 'putChunk', project, digest, chunk: own, collections, receivedAt } as const
       const outcome = await writer.run(command).catch(async (error) => {
         await markUnused(written)
         throw error
       })
-      if (outcome === 'stored' || outcome === 'existing' || outcome === 'undeclared') return outcome
+      if (outcome !== 'changed') return outcome
       await markUnused(written)
-      if (outcome !== 'changed') throw deserializeError(outcome.refusal)
     }
   }
 

@@ -19,6 +19,7 @@ import type { Rows } from './environment/environment.ts'
 import { chunkDamaged, hashChunks } from './hash-chunks.ts'
 import type { SlicedReads } from './log/event-log.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
+import { releaseChunks, sweepMaps } from './sweep-maps.ts'
 import { listBuilds } from './tables/builds.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
 import { versionOfNone } from './tables/map-reader.ts'
@@ -114,11 +115,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
     hashChunks: (projectId, refs, signal) =>
       hashChunks({ chunks: maps.chunks, blobs, reader }, projectId, refs, signal),
 
-    async expirePending(touchedBefore) {
-      for (const { project, id } of readSnapshot(() => maps.expired(touchedBefore))) {
-        await writer.run({ type: 'expirePending', project, map: id, touchedBefore })
-      }
-    },
+    sweepMaps: (touchedBefore) => sweepMaps({ maps, blobs, writer, reader }, touchedBefore),
 
     async pendingBytes(projectId) {
       return readProject(projectId, 0, (project) => maps.pending.pendingBytes(project))
@@ -177,7 +174,8 @@ async function updateMap<T>(
         pendingBytesMax,
       })
       if (outcome === 'changed') continue
-      if (outcome !== 'written') throw deserializeError(outcome.refusal)
+      if (outcome === 'unreleased') await releaseChunks(writer)
+      else if (outcome !== 'written') throw deserializeError(outcome.refusal)
       const uploaded = [...written.keys()]
       written = noUploads
       for (const digest of uploaded) await uploads.resolveAwaited(project, digest)

@@ -225,9 +225,6 @@ async function openStore(
   })
   let closing: Promise<void> | undefined
 
-  // orphans of a crash are harmless, so they are collected while the store is used
-  void blobs.collectOrphans().catch(() => {})
-
   const tracked: Omit<Store, 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
     ...events,
     purge: () =>

@@ -7,9 +7,9 @@ export const pendingBytesMaxDefault = 16 * 2 ** 30
 const manifestRowBytes = 256
 const chunkRowsBytes = 160
 
-/** What a pending manifest adds to the pending bytes besides its chunks: about the size of its rows in a store. */
-export function manifestBytes({ chunks }: Manifest): number {
-  return manifestRowBytes + chunkRowsBytes * chunks.length
+/** What a pending manifest adds to the pending bytes: the size of its map, and about that of its rows in a store. */
+export function declaredBytes({ size, chunks }: Manifest): number {
+  return size + manifestRowBytes + chunkRowsBytes * chunks.length
 }
 
 /**

@@ -67,12 +67,10 @@ export interface MapEntry extends MapId {
 export interface NewChunk extends ChunkUpload {
   /** Milliseconds since 1970. */
   receivedAt: number
-  /** A chunk that raises the project's pending bytes above this is refused with `map-quota-exceeded`. */
-  pendingBytesMax?: number
 }
 
 export interface PutChunkOutcome {
-  /** `undeclared` when no map of the project names the chunk. */
+  /** `undeclared` when no map of the project names the chunk, or each with a smaller size. */
   outcome: 'stored' | 'existing' | 'undeclared'
   /** Pending maps of the project that miss no chunk, at most 16: those that name the chunk first. */
   ready: readonly MapId[]
@@ -113,7 +111,7 @@ export interface MapStore {
    * it throws, `updateMap` rejects with the same error and nothing is written. A decision without contents costs a read.
    *
    * Chunks that the new contents name are kept as long as they do; chunks that no map of the project names any more are
-   * deleted.
+   * deleted, at the latest by {@link sweepMaps}.
    */
   updateMap<T>(
     key: MapKey,
@@ -134,11 +132,11 @@ export interface MapStore {
    * A store without it is read chunk by chunk.
    */
   hashChunks?(projectId: string, chunks: readonly ChunkRef[], signal: AbortSignal): Promise<HashedChunks | undefined>
-  /** Drops the pending maps of all projects that are expired by `isExpired`. */
-  expirePending(touchedBefore: number): Promise<void>
   /**
-   * The bytes that unfinished uploads of a project hold: `manifestBytes` of each pending manifest, and the sizes of the
-   * chunks that no other manifest names. Complete maps and pinned pending maps (`isPinned`) are not counted.
+   * Drops what the maps of all projects need no more: pending maps that are expired by `isExpired`, those that a freeze
+   * has made void, and what a crash has left of chunks. In short steps, between which other operations run.
    */
+  sweepMaps(touchedBefore: number): Promise<void>
+  /** The sum of `pendingBytesOf` of the maps of a project: what its unfinished uploads may come to hold. */
   pendingBytes(projectId: string): Promise<number>
 }

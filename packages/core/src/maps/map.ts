@@ -153,14 +153,12 @@ export interface Maps {
    * until this resolves. One call completes at most 16 maps, verifies none while another one of the project is
    * verified, and begins no further one after 64 MiB.
    *
-   * @throws {IngestError} `map-quota-exceeded` (with `limit` and `actual`)
    */
   putChunks(chunks: readonly ChunkUpload[], options?: VerificationOptions): Promise<PutChunksResult>
   /**
    * Stores one chunk, as `putChunks` does.
    *
-   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `map-quota-exceeded` (with `limit`
-   *   and `actual`), `invalid-argument`
+   * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `invalid-argument`
    */
   putChunk(digest: Digest, bytes: Uint8Array, options?: VerificationOptions): Promise<PutChunkResult>
   /** The status of a map; undefined when nothing is published for it. */

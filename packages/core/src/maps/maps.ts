@@ -17,8 +17,8 @@ export interface MapRules {
    */
   latePublish?: LatePublish
   /**
-   * The most bytes that the unfinished uploads of a project may hold: their manifests, and the chunks that no complete
-   * map names. Default 17,179,869,184 (16 GiB).
+   * The most bytes that the unfinished uploads of a project may come to hold: the sizes of their maps, and 256 bytes for
+   * each manifest and 160 for each of its chunks. Default 17,179,869,184 (16 GiB).
    */
   pendingBytesMax?: number
 }
@@ -32,8 +32,10 @@ export interface MapsOptions {
 
 /** Pending manifests that were not touched for this long expire. */
 const idleMs = 7 * 24 * 3_600_000
-/** How often pending manifests are checked for expiry. */
-const expireEveryMs = 3_600_000
+/** How often maps are swept. */
+const sweepEveryMs = 3_600_000
+/** When they are first swept: short commands have ended before. */
+const firstSweepMs = 60_000
 
 /**
  * The maps of each project of a store.
@@ -46,35 +48,30 @@ export function createMaps({ store, rules, now }: MapsOptions): (projectId: stri
     throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
   }
   const context = { store, verifier: createMapVerifier(store, now), latePublish, pendingBytesMax, now }
-  const expirePending = createExpiry(store, now)
+  startSweeping(store, now)
 
   return (projectId) => ({
     async publishMap(publication, options = {}) {
       checkPublishOptions(options)
       const parsed = parsePublication(publication)
-      await expirePending()
       const key = { projectId, placeId: parsed.placeId, buildId: parsed.buildId }
       return (options.dryRun ? tryPublication : publishMap)(context, key, parsed, options)
     },
 
     async putChunks(chunks, options = {}) {
-      await expirePending()
       return putChunks(context, projectId, chunks, options)
     },
 
     async putChunk(digest, bytes, options = {}) {
-      await expirePending()
       return putChunk(context, projectId, { digest, bytes }, options)
     },
 
     async getMap(id) {
       const key = { projectId, ...parseMapId(id) }
-      await expirePending()
       return mapStatus(key, await store.map(key))
     },
 
     async listMaps(options = {}) {
-      await expirePending()
       return listMaps(store, projectId, options)
     },
 
@@ -91,14 +88,21 @@ export function createMaps({ store, rules, now }: MapsOptions): (projectId: stri
   })
 }
 
-/** Drops idle pending maps, once every {@link expireEveryMs}. */
-function createExpiry(store: MapStore, now: () => number): () => Promise<void> {
-  let checkedAt = Number.NEGATIVE_INFINITY
-  return async () => {
-    const at = now()
-    if (at < checkedAt + expireEveryMs) return
-    checkedAt = at
-    // a failure, such as a full disk, must not fail the request: the next check retries
-    await store.expirePending(at - idleMs).catch(() => {})
+/** Sweeps the maps in the background, once every {@link sweepEveryMs}, until the store is closed. */
+function startSweeping(store: MapStore, now: () => number): void {
+  async function sweep(): Promise<void> {
+    try {
+      await store.sweepMaps(now() - idleMs)
+    } catch (error) {
+      if (error instanceof IngestError && error.code === 'store-closed') return
+      // another failure, such as a full disk, may be over at the next sweep
+    }
+    sweepAfter(sweepEveryMs)
   }
+
+  function sweepAfter(ms: number): void {
+    setTimeout(sweep, ms).unref()
+  }
+
+  sweepAfter(firstSweepMs)
 }

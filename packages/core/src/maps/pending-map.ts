@@ -1,11 +1,18 @@
 import type { Digest, Manifest } from './map.ts'
-import type { MapContents, MapSlot } from './map-store.ts'
+import { declaredBytes } from './map-quota.ts'
+import type { MapContents } from './map-store.ts'
 
-/** What a freeze leaves of a map: it voids the pending replacement of a complete map, and pins everything else. */
-export function contentsAfterFreeze<Contents extends MapContents>(contents: Contents): Contents {
-  if (!contents.complete) return contents
-  const { pending: _, ...rest } = contents
-  return rest as Contents
+/**
+ * Whether a freeze has made a pending map void: the replacement of a complete one. This is all that a freeze means for
+ * what is stored of a map, so a store freezes a build without touching its maps, and leaves out what is void in reading.
+ */
+export function isPendingVoid({ complete, pending }: StoredMap, frozenAt: number | undefined): boolean {
+  return frozenAt !== undefined && complete !== undefined && pending !== undefined
+}
+
+interface StoredMap {
+  complete?: unknown
+  pending?: unknown
 }
 
 /** What expiry leaves of an expired map. */
@@ -23,13 +30,9 @@ interface ExpirySubject {
   frozenAt?: number | undefined
 }
 
-/** Whether the pending manifest is pinned by a freeze: the first map of a frozen build, which can only be completed. */
-export function isPinned({
-  complete,
-  pending,
-  frozenAt,
-}: { [Key in keyof MapSlot]?: MapSlot[Key] | MapContents['pending'] | undefined }): boolean {
-  return frozenAt !== undefined && complete === undefined && pending !== undefined
+/** What a map adds to the pending bytes of its project: nothing once its build is frozen, as it can only be completed. */
+export function pendingBytesOf({ pending }: MapContents, frozenAt: number | undefined): number {
+  return pending && frozenAt === undefined ? declaredBytes(pending.manifest) : 0
 }
 
 /** Cached, as one decision needs them several times and a manifest has up to 11,155 chunks. */

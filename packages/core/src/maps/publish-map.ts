@@ -4,9 +4,9 @@ import { type MapVerifier, withContents } from './complete-map.ts'
 import { decidePublication, type LatePublish, type Proposal } from './decide-publication.ts'
 import { isDigest } from './digest.ts'
 import type { MapKey, PublishedMap, PublishOptions } from './map.ts'
-import { checkPendingBytes, manifestBytes } from './map-quota.ts'
+import { checkPendingBytes, declaredBytes } from './map-quota.ts'
 import type { MapStore } from './map-store.ts'
-import { digestsOf } from './pending-map.ts'
+import { digestsOf, pendingBytesOf } from './pending-map.ts'
 import type { ParsedPublication } from './publication.ts'
 import { publishedMap } from './read-map.ts'
 
@@ -59,11 +59,10 @@ export async function tryPublication(
     return { result: { slot, outcome: decided.outcome, published } }
   })
   const isPending = outcome === 'incomplete' || outcome === 'verify'
-  const wouldBePinned = slot.frozenAt !== undefined && !slot.complete
-  // only the store knows how much replacing a pending manifest would release
-  if (isPending && !slot.pending && !wouldBePinned) {
+  if (isPending && slot.frozenAt === undefined) {
     const before = await store.pendingBytes(key.projectId)
-    checkPendingBytes(before, before + manifestBytes(manifest), pendingBytesMax)
+    const after = before - pendingBytesOf(slot, slot.frozenAt) + declaredBytes(manifest)
+    checkPendingBytes(before, after, pendingBytesMax)
   }
   if (outcome !== 'verify') return published
   const issues = await verifier.verify(key.projectId, manifest, options)

@@ -20,7 +20,6 @@ export const completionBytesMax = 64 * 2 ** 20
 export interface PutChunksContext {
   store: MapStore
   verifier: MapVerifier
-  pendingBytesMax: number
   /** Milliseconds since 1970. */
   now(): number
 }
@@ -65,7 +64,7 @@ type ChunkOutcome = 'stored' | 'existing' | Issue
 
 /** Verifies the digest of each chunk and stores the valid ones; one outcome each, and the maps that miss no chunk now. */
 async function storeChunks(
-  { store, now, pendingBytesMax }: PutChunksContext,
+  { store, now }: PutChunksContext,
   projectId: string,
   chunks: readonly ChunkUpload[],
 ): Promise<{ outcomes: ChunkOutcome[]; ready: MapId[] }> {
@@ -84,7 +83,7 @@ async function storeChunks(
     for (const chunk of chunks.slice(at, at + concurrency)) {
       const issue = chunkIssue(chunk)
       const { digest, bytes } = chunk ?? {}
-      const put = issue ? Promise.resolve(issue) : putOne({ digest, bytes, receivedAt: now(), pendingBytesMax })
+      const put = issue ? Promise.resolve(issue) : putOne({ digest, bytes, receivedAt: now() })
       // rejections are handled below; until then Node must not report them as unhandled
       put.catch(() => {})
       puts.push(put)
@@ -143,7 +142,7 @@ function tryAdmit(bytes: number, admit: VerificationOptions['admit']): boolean |
 const undeclared: Issue = {
   code: 'undeclared',
   path: '/digest',
-  message: 'No manifest of the project names this chunk: publish the manifest first.',
+  message: 'No manifest of the project names this chunk with this size: publish the manifest first.',
 }
 
 const mismatch: Issue = { code: 'digest_mismatch', path: '/digest', message: 'Expected the digest of the bytes.' }

@@ -35,14 +35,11 @@ export function createProjectEvents(cursors: EventCursors): ProjectEvents {
 const quote = 0x22
 const expiryStepEvents = 100
 
-/** `eventsOf` throws once the store is closed; `onFreeze` is called for each build that freezes. */
-export function memoryEventStore(
-  eventsOf: (projectId: string) => ProjectEvents,
-  onFreeze: (projectId: string, buildId: string) => void,
-): EventStore {
+/** `eventsOf` throws once the store is closed. */
+export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents): EventStore {
   return {
     async append(projectId, batch) {
-      return append(eventsOf(projectId), batch, (buildId) => onFreeze(projectId, buildId))
+      return append(eventsOf(projectId), batch)
     },
 
     async known(projectId, eventIds) {
@@ -110,7 +107,7 @@ export function memoryEventStore(
   }
 }
 
-function append(kept: ProjectEvents, batch: AppendBatch, onFreeze: (buildId: string) => void): AppendResult {
+function append(kept: ProjectEvents, batch: AppendBatch): AppendResult {
   let conflicts = 0
   const frozen: string[] = []
   const time = Math.min(batch.receivedAt, Date.now() + aheadMsMax)
@@ -134,7 +131,6 @@ function append(kept: ProjectEvents, batch: AppendBatch, onFreeze: (buildId: str
     if (buildId !== undefined && !kept.frozenAt.has(buildId)) {
       kept.frozenAt.set(buildId, receivedAt)
       frozen.push(buildId)
-      onFreeze(buildId)
     }
     return true
   })

@@ -1,7 +1,7 @@
 import type { Digest, Manifest, MapId } from '../maps/map.ts'
-import { checkPendingBytes, manifestBytes } from '../maps/map-quota.ts'
+import { checkPendingBytes } from '../maps/map-quota.ts'
 import { type BuildEntry, type MapContents, type MapSlot, type MapStore, readyMapsMax } from '../maps/map-store.ts'
-import { contentsAfterExpiry, contentsAfterFreeze, digestsOf, isExpired, isPinned } from '../maps/pending-map.ts'
+import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid, pendingBytesOf } from '../maps/pending-map.ts'
 
 interface KeptMap {
   id: MapId
@@ -64,21 +64,21 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
         const maps = new Map(project.maps).set(nameOf(id), { id, contents: storedContents(contents) })
         const chunks = new Map(project.chunks)
         for (const { digest, bytes } of uploads) chunks.set(digest, Buffer.from(bytes))
-        const after = pendingBytesOf({ ...project, maps, chunks })
-        checkPendingBytes(pendingBytesOf(project), after, pendingBytesMax)
+        checkPendingBytes(sumPendingBytes(project), sumPendingBytes({ ...project, maps }), pendingBytesMax)
         Object.assign(project, { maps, chunks })
         collectGarbage(project)
       }
       return result
     },
 
-    async putChunk(projectId, { digest, bytes, receivedAt, pendingBytesMax }) {
+    async putChunk(projectId, { digest, bytes, receivedAt }) {
       const project = mapsOf(projectId)
-      if (!namedChunks(project).has(digest)) return { outcome: 'undeclared', ready: [] }
-      if (project.chunks.has(digest)) return { outcome: 'existing', ready: readyMaps(project, digest) }
-      const chunks = new Map(project.chunks).set(digest, Buffer.from(bytes))
-      checkPendingBytes(pendingBytesOf(project), pendingBytesOf({ ...project, chunks }), pendingBytesMax)
-      project.chunks = chunks
+      const size = namedChunks(project).get(digest)
+      if (size !== undefined && project.chunks.has(digest)) {
+        return { outcome: 'existing', ready: readyMaps(project, digest) }
+      }
+      if (size === undefined || size < bytes.length) return { outcome: 'undeclared', ready: [] }
+      project.chunks = new Map(project.chunks).set(digest, Buffer.from(bytes))
       for (const { contents } of project.maps.values()) {
         const { pending } = contents
         if (pending && names(pending.manifest, digest)) contents.pending = { ...pending, touchedAt: receivedAt }
@@ -92,12 +92,13 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
     },
 
     async pendingBytes(projectId) {
-      return pendingBytesOf(mapsOf(projectId))
+      return sumPendingBytes(mapsOf(projectId))
     },
 
-    async expirePending(touchedBefore) {
+    async sweepMaps(touchedBefore) {
       for (const project of all()) {
         for (const map of project.maps.values()) {
+          map.contents = contentsOf(project, map)
           const { pending } = map.contents
           const frozenAt = project.frozenAt.get(map.id.buildId)
           if (isExpired({ pending, frozenAt }, touchedBefore)) map.contents = contentsAfterExpiry(map.contents)
@@ -106,14 +107,6 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
       }
     },
   }
-}
-
-/** Applies the freeze of a build to its maps. */
-export function freezeMaps(project: ProjectMaps, buildId: string): void {
-  const maps = [...project.maps.values()].filter(({ id }) => id.buildId === buildId)
-  if (maps.length === 0) return
-  for (const map of maps) map.contents = contentsAfterFreeze(map.contents)
-  collectGarbage(project)
 }
 
 function nameOf({ placeId, buildId }: MapId): string {
@@ -129,9 +122,18 @@ function storedContents({ complete, pending }: MapContents): MapContents {
   }
 }
 
-function slotOf({ maps, frozenAt, chunks }: ProjectMaps, id: MapId): MapSlot {
+/** The contents of a map without what a freeze has made void. */
+function contentsOf({ frozenAt }: ProjectMaps, { id, contents }: KeptMap): MapContents {
+  if (!isPendingVoid(contents, frozenAt.get(id.buildId))) return contents
+  const { pending: _, ...rest } = contents
+  return rest
+}
+
+function slotOf(project: ProjectMaps, id: MapId): MapSlot {
+  const { maps, frozenAt, chunks } = project
   const at = frozenAt.get(id.buildId)
-  const { complete, pending } = maps.get(nameOf(id))?.contents ?? {}
+  const map = maps.get(nameOf(id))
+  const { complete, pending } = map ? contentsOf(project, map) : {}
   const missing = pending && digestsOf(pending.manifest).filter((digest) => !chunks.has(digest))
   return {
     ...(at !== undefined && { frozenAt: at }),
@@ -145,35 +147,32 @@ function names({ chunks }: Manifest, digest: Digest): boolean {
 }
 
 /** The pending maps that miss no chunk: those that name this chunk first. */
-function readyMaps({ maps, chunks }: ProjectMaps, digest: Digest): MapId[] {
-  const ready = [...maps.values()].flatMap(({ id, contents: { pending } }) =>
-    pending?.manifest.chunks.every((chunk) => chunks.has(chunk.digest))
-      ? [{ id, isNaming: names(pending.manifest, digest) }]
-      : [],
-  )
+function readyMaps(project: ProjectMaps, digest: Digest): MapId[] {
+  const ready = [...project.maps.values()].flatMap((map) => {
+    const { pending } = contentsOf(project, map)
+    return pending?.manifest.chunks.every((chunk) => project.chunks.has(chunk.digest))
+      ? [{ id: map.id, isNaming: names(pending.manifest, digest) }]
+      : []
+  })
   ready.sort((a, b) => Number(b.isNaming) - Number(a.isNaming))
   return ready.slice(0, readyMapsMax).map(({ id }) => id)
 }
 
-/** The chunks that the maps of a project name. */
-function namedChunks({ maps }: ProjectMaps): Set<Digest> {
-  const manifests = [...maps.values()].flatMap(({ contents: { complete, pending } }) => [complete, pending])
-  return new Set(manifests.flatMap((each) => each?.manifest.chunks ?? []).map(({ digest }) => digest))
+/** The chunks that the maps of a project name, with the largest size that one gives. */
+function namedChunks(project: ProjectMaps): Map<Digest, number> {
+  const named = new Map<Digest, number>()
+  for (const map of project.maps.values()) {
+    const { complete, pending } = contentsOf(project, map)
+    for (const { digest, size } of [complete, pending].flatMap((each) => each?.manifest.chunks ?? [])) {
+      named.set(digest, Math.max(size, named.get(digest) ?? 0))
+    }
+  }
+  return named
 }
 
-/** The pending bytes of a project, counted from scratch. */
-function pendingBytesOf({ maps, chunks, frozenAt }: ProjectMaps): number {
-  const isKept = ({ id, contents }: KeptMap) => isPinned({ ...contents, frozenAt: frozenAt.get(id.buildId) })
-  const kept = new Set(
-    [...maps.values()]
-      .flatMap((map) => [map.contents.complete, isKept(map) ? map.contents.pending : undefined])
-      .flatMap((each) => each?.manifest.chunks ?? [])
-      .map(({ digest }) => digest),
-  )
-  const counted = [...maps.values()].flatMap((map) => (isKept(map) ? [] : (map.contents.pending ?? [])))
-  const named = new Set(counted.flatMap(({ manifest }) => manifest.chunks).map(({ digest }) => digest))
-  const sizes = [...named].filter((digest) => !kept.has(digest)).map((digest) => chunks.get(digest)?.length ?? 0)
-  return [...sizes, ...counted.map(({ manifest }) => manifestBytes(manifest))].reduce((sum, size) => sum + size, 0)
+function sumPendingBytes({ maps, frozenAt }: ProjectMaps): number {
+  const each = [...maps.values()].map(({ id, contents }) => pendingBytesOf(contents, frozenAt.get(id.buildId)))
+  return each.reduce((sum, bytes) => sum + bytes, 0)
 }
 
 /** Deletes empty maps, and chunks that no map names. */

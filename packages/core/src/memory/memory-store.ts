@@ -5,7 +5,7 @@ import type { Project } from '../projects/project.ts'
 import type { ProjectStore } from '../projects/project-store.ts'
 import type { Store } from '../store.ts'
 import { createProjectEvents, memoryEventStore, type ProjectEvents } from './memory-events.ts'
-import { compareBytes, createProjectMaps, freezeMaps, memoryMapStore, type ProjectMaps } from './memory-maps.ts'
+import { compareBytes, createProjectMaps, memoryMapStore, type ProjectMaps } from './memory-maps.ts'
 
 interface KeptProject {
   events: ProjectEvents
@@ -47,10 +47,7 @@ export function openMemoryStore(): Store {
   }
 
   return {
-    ...memoryEventStore(
-      (projectId) => projectOf(projectId).events,
-      (projectId, buildId) => freezeMaps(projectOf(projectId).maps, buildId),
-    ),
+    ...memoryEventStore((projectId) => projectOf(projectId).events),
     ...memoryMapStore((projectId) => projectOf(projectId).maps, allMaps),
     ...memoryProjectStore(checkOpen, usedProjects),
 

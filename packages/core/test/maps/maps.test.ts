@@ -1,12 +1,14 @@
-import t from 'tap'
-import { IngestError } from '../../src/error.ts'
+import { mock } from 'node:test'
+import t, { type Test } from 'tap'
+import { type ErrorCode, IngestError } from '../../src/error.ts'
 import { createIngest, type IngestOptions } from '../../src/ingest.ts'
 import { digestOf } from '../../src/maps/digest.ts'
 import type { Digest, Manifest } from '../../src/maps/map.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 
 const id = { placeId: '1', buildId: 'b' }
-const hour = 3_600_000
+const minute = 60_000
+const hour = 60 * minute
 const day = 24 * hour
 
 function setUp(options: Partial<IngestOptions> = {}) {
@@ -27,6 +29,16 @@ function manifestOf(...texts: string[]): Manifest {
   return { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks }
 }
 
+/** Replaces timers; the result lets so many milliseconds pass. */
+function mockTimers(t: Test): (ms: number) => Promise<void> {
+  mock.timers.enable({ apis: ['setTimeout'] })
+  t.teardown(() => mock.timers.reset())
+  return async (ms) => {
+    mock.timers.tick(ms)
+    await new Promise(setImmediate)
+  }
+}
+
 const chunk = (text: string): [Digest, Buffer] => [digestOf(Buffer.from(text)), Buffer.from(text)]
 
 t.test('latePublish: reject refuses a first map for a frozen build', async (t) => {
@@ -36,15 +48,35 @@ t.test('latePublish: reject refuses a first map for a frozen build', async (t) =
   t.equal(await ingest.project('p').getMap(id), undefined)
 })
 
-t.test('a failed expiry of pending maps fails no request', async (t) => {
-  const { store } = setUp()
-  const expirePending = () => Promise.reject(new IngestError('disk-full', 'Full.'))
-  const { ingest } = setUp({ store: { ...store, expirePending } })
-  t.equal(await ingest.project('p').getMap(id), undefined)
-  t.match(await ingest.project('p').listMaps(), { maps: [] })
-})
+t.test(
+  'maps are swept a minute after the start and then every hour, also after a failure, until the store is closed',
+  async (t) => {
+    const pass = mockTimers(t)
+    const { store, clock } = setUp()
+    const swept: number[] = []
+    let code: ErrorCode = 'disk-full'
+    async function sweepMaps(touchedBefore: number): Promise<void> {
+      swept.push(clock.now - touchedBefore)
+      throw new IngestError(code, 'Refused.')
+    }
+    setUp({ store: { ...store, sweepMaps }, now: () => clock.now })
+    const sweepsAfter = async (ms: number) => {
+      await pass(ms)
+      return swept.length
+    }
+    t.equal(await sweepsAfter(minute - 1), 0)
+    t.equal(await sweepsAfter(1), 1)
+    t.equal(await sweepsAfter(hour - 1), 1)
+    t.equal(await sweepsAfter(1), 2)
+    code = 'store-closed'
+    t.equal(await sweepsAfter(hour), 3)
+    t.equal(await sweepsAfter(10 * hour), 3)
+    t.strictSame(swept, [7 * day, 7 * day, 7 * day])
+  },
+)
 
 t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) => {
+  const pass = mockTimers(t)
   const { ingest, clock } = setUp()
   await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b', 'c') })
   clock.now += 6 * day
@@ -52,20 +84,21 @@ t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) =
   clock.now += 6 * day
   await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b', 'c') })
   clock.now += 7 * day
+  await pass(minute)
   t.match(await ingest.project('p').getMap(id), { state: 'incomplete' }, 'touched at that time is not before it')
   clock.now += 1
-  t.match(await ingest.project('p').getMap(id), { state: 'incomplete' }, 'expiry runs once an hour')
-  clock.now += hour
+  await pass(hour)
   t.equal(await ingest.project('p').getMap(id), undefined)
   await t.rejects(ingest.project('p').putChunk(...chunk('b')), { code: 'chunk-undeclared' })
 })
 
 t.test('a pending map that a freeze has pinned does not expire', async (t) => {
+  const pass = mockTimers(t)
   const { ingest, clock, freeze } = setUp()
   await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b') })
   await freeze()
   clock.now += 700 * day
-  await ingest.project('p').putChunks([])
+  await pass(minute)
   t.match(await ingest.project('p').getMap(id), { state: 'incomplete', frozen: true })
 })
 
@@ -616,13 +649,13 @@ t.test('a map that is replaced, frozen or dropped while it is verified is decide
 t.test('unfinished uploads of a project are limited in bytes, and a refusal has limit and actual', async (t) => {
   const { ingest, freeze } = setUp({ maps: { pendingBytesMax: 256 + 160 + 10 } })
   const over = { code: 'map-quota-exceeded', limit: 426, retryable: false }
-  const large = manifestOf('x'.repeat(11))
+  const large = manifestOf('x'.repeat(10))
   await ingest.project('p').publishMap({ ...id, manifest: large })
-  await t.rejects(ingest.project('p').putChunk(...chunk('x'.repeat(11))), { ...over, actual: 427 })
-  t.match(await ingest.project('p').getMap(id), { missing: [large.chunks[0]?.digest] })
   const other = { placeId: '2', buildId: 'b', manifest: manifestOf('y') }
+  const larger = { ...id, manifest: manifestOf('x'.repeat(11)) }
   for (const dryRun of [true, false]) {
-    await t.rejects(ingest.project('p').publishMap(other, { dryRun }), { ...over, actual: 832 })
+    await t.rejects(ingest.project('p').publishMap(other, { dryRun }), { ...over, actual: 426 + 417 })
+    await t.rejects(ingest.project('p').publishMap(larger, { dryRun }), { ...over, actual: 427 })
   }
   t.equal(await ingest.project('p').getMap(other), undefined)
   t.match(
@@ -638,9 +671,9 @@ t.test('unfinished uploads of a project are limited in bytes, and a refusal has 
   )
   await freeze()
   t.match(
-    await ingest.project('p').putChunk(...chunk('x'.repeat(11))),
-    { completed: [{ frozen: true }] },
-    'it is pinned',
+    await ingest.project('p').publishMap({ ...larger, placeId: '3' }),
+    { outcome: 'incomplete' },
+    'a frozen build is not counted',
   )
 })
 

@@ -27,7 +27,10 @@ export interface ChunkBlobs {
   openHash(): BlobHash
   /** Deletes garbage; resolves when there is none, or when it cannot be deleted now, as during a backup. */
   collectGarbage(): Promise<void>
-  /** Deletes the blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. */
+  /**
+   * Deletes blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. Looks at
+   * a bounded number of blobs; the next call, in any process, goes on behind them.
+   */
   collectOrphans(): Promise<void>
   /** Refuses new requests, and resolves when the ones in flight are settled. */
   close(): Promise<void>
@@ -58,6 +61,8 @@ export interface ChunkBlobsOptions {
 
 /** The most keys that are read in one turn of the event loop, or deleted in one transaction. */
 const batchKeysMax = 256
+/** The most batches of blobs that one search for orphans looks at. */
+const orphanBatchesMax = 256
 
 export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
   const { environment, blobs, directory, tables, writer, readSnapshot, guards, timeoutMs } = options
@@ -189,16 +194,17 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
     collectGarbage,
 
     async collectOrphans() {
-      let start = Buffer.alloc(0)
-      for (;;) {
-        const blobKeys = keysFrom(start)
-        const last = blobKeys.at(-1)
-        if (!last) break
+      const from = readSnapshot(tables.orphansFrom)
+      let next: Buffer | undefined = from
+      for (let batches = 0; next && batches < orphanBatchesMax; batches++) {
+        const blobKeys: BlobKey[] = keysFrom(next)
         const orphans = readSnapshot(() => blobKeys.filter((blobKey) => !tables.isUsed(blobKey)))
         if (orphans.length > 0) await writer.run({ type: 'markGarbage', blobKeys: orphans })
-        start = Buffer.concat([last, Buffer.of(0)])
+        const last = blobKeys.at(-1)
+        next = last && Buffer.concat([last, Buffer.of(0)])
         await nextTurn()
       }
+      if (next ?? from.length > 0) await writer.run({ type: 'saveOrphansFrom', from: next })
       if (readSnapshot(() => tables.garbage(1)).length > 0) await collectGarbage()
     },
 

@@ -18,24 +18,20 @@ export interface ChunkTables {
   find(project: number, digest: Digest): WrittenChunk | undefined
   /** The blob of a stored chunk. */
   blobKeyOf(project: number, digest: Digest): BlobKey | undefined
-  /** The size of a stored chunk, in bytes. */
-  sizeOf(project: number, digest: Digest): number | undefined
   isStored(project: number, digest: Digest): boolean
   /** For each of these digests, encoded by {@link encodeDigests}, 1 if the chunk is stored, else 0. */
   areStored(project: number, digests: Buffer): Buffer
-  /** Whether a manifest other than these names a chunk. */
-  isNamed(project: number, digest: Digest, except?: readonly number[]): boolean
-  /** Whether a complete or pinned manifest other than these names a chunk, so that it does not count as pending. */
-  isKept(project: number, digest: Digest, except?: readonly number[]): boolean
+  /** Whether a manifest names a chunk. */
+  isNamed(project: number, digest: Digest): boolean
+  /** The manifests that name a chunk, each with the size that it gives. */
+  declarations(project: number, digest: Digest): Iterable<{ number: number; size: number }>
   /** The manifests that name a chunk, the newest first. */
   newestNaming(project: number, digest: Digest, limit: number): number[]
 
   // only inside a write transaction
-  addName(project: number, number: number, digest: Digest): void
+  addName(project: number, number: number, digest: Digest, size: number): void
   /** Deletes a chunk, and marks its blob as garbage, when no other manifest names it. */
   removeName(project: number, number: number, digest: Digest): void
-  addKeeper(project: number, number: number, digest: Digest): void
-  removeKeeper(project: number, number: number, digest: Digest): void
   put(project: number, digest: Digest, chunk: WrittenChunk): void
 
   /** Blobs that no chunk needs, and that must not be named again. */
@@ -46,6 +42,10 @@ export interface ChunkTables {
   /** Whether the blob is that of a stored chunk. */
   isUsed(blobKey: BlobKey): boolean
   markGarbage(blobKey: BlobKey): void
+  /** From where on blobs are checked for use next. */
+  orphansFrom(): Buffer
+  /** Undefined for the first blob. Only inside a write transaction. */
+  saveOrphansFrom(from: Buffer | undefined): void
   /** Removes the marks of deleted blobs. */
   collectGarbage(blobKeys: readonly BlobKey[]): void
 
@@ -64,6 +64,7 @@ export interface ChunkTables {
 export const uploadBytes = 8
 const nothing = Buffer.alloc(0)
 const collectionsKey = Buffer.from('count')
+const orphansKey = Buffer.from('orphans')
 /** Before the id of the process that holds garbage back. */
 const holdPrefix = 'hold:'
 const holdRange = { start: Buffer.from(holdPrefix), end: Buffer.from('hold;') }
@@ -76,13 +77,11 @@ const above = Buffer.alloc(9, 0xff)
 export function openChunkTables(table: (name: string) => Rows, onGarbage = () => {}): ChunkTables {
   /** project, digest → the upload and the size: of each stored chunk */
   const chunks = table('chunks')
-  /** project, digest, number → nothing: the manifests that name a chunk */
+  /** project, digest, number → the size that the manifest gives, 4 bytes: the manifests that name a chunk */
   const references = table('chunk-references')
-  /** project, digest, number → nothing: the complete and pinned manifests among them */
-  const keeps = table('chunk-keeps')
   /** blob key → nothing */
   const garbage = table('chunk-garbage')
-  /** one row: how often garbage was collected; and one for each process that holds garbage back, with its end */
+  /** how often garbage was collected, from where on orphans are looked for, and the end of each process's hold */
   const collections = table('chunk-collections')
 
   function find(project: number, digest: Digest): WrittenChunk | undefined {
@@ -93,12 +92,8 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
     return { blobKey: Buffer.concat([key, upload]), size }
   }
 
-  function hasOther(rows: Rows, project: number, digest: Digest, except: readonly number[]): boolean {
-    return manifestsIn(rows, project, digest, except.length + 1).some((number) => !except.includes(number))
-  }
-
-  function isNamed(project: number, digest: Digest, except: readonly number[] = []): boolean {
-    return hasOther(references, project, digest, except)
+  function isNamed(project: number, digest: Digest): boolean {
+    return manifestsIn(references, project, digest, 1).length > 0
   }
 
   function markGarbage(blobKey: BlobKey): void {
@@ -123,7 +118,6 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
   return {
     find,
     blobKeyOf: (project, digest) => find(project, digest)?.blobKey,
-    sizeOf: (project, digest) => find(project, digest)?.size,
     isStored: (project, digest) => chunks.doesExist(chunkKey(project, digest)),
     areStored(project, digests) {
       const key = projectKey(project, Buffer.alloc(digestBytes))
@@ -137,7 +131,13 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
     },
 
     isNamed,
-    isKept: (project, digest, except = []) => hasOther(keeps, project, digest, except),
+
+    *declarations(project, digest) {
+      const start = chunkKey(project, digest)
+      for (const key of references.getKeys({ start, end: Buffer.concat([start, above]) })) {
+        yield { number: readSequence(key), size: references.getBinary(key)?.readUInt32LE() ?? 0 }
+      }
+    },
 
     newestNaming(project, digest, limit) {
       const end = chunkKey(project, digest)
@@ -145,7 +145,11 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
       return Array.from(references.getKeys({ start, end, limit, reverse: true }), readSequence)
     },
 
-    addName: (project, number, digest) => void references.put(chunkKey(project, digest, number), nothing),
+    addName(project, number, digest, size) {
+      const value = Buffer.alloc(4)
+      value.writeUInt32LE(size)
+      references.put(chunkKey(project, digest, number), value)
+    },
 
     removeName(project, number, digest) {
       references.remove(chunkKey(project, digest, number))
@@ -155,9 +159,6 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
       chunks.remove(chunkKey(project, digest))
       markGarbage(blobKey)
     },
-
-    addKeeper: (project, number, digest) => void keeps.put(chunkKey(project, digest, number), nothing),
-    removeKeeper: (project, number, digest) => void keeps.remove(chunkKey(project, digest, number)),
 
     put(project, digest, { blobKey, size }) {
       chunks.put(chunkKey(project, digest), encodeStored({ upload: blobKey.subarray(-uploadBytes), size }))
@@ -173,6 +174,13 @@ export function openChunkTables(table: (name: string) => Rows, onGarbage = () =>
     },
 
     markGarbage,
+
+    orphansFrom: () => Buffer.from(collections.getBinary(orphansKey) ?? ''),
+
+    saveOrphansFrom(from) {
+      if (from) collections.put(orphansKey, from)
+      else collections.remove(orphansKey)
+    },
 
     collectGarbage(blobKeys) {
       for (const blobKey of blobKeys) garbage.remove(blobKey)

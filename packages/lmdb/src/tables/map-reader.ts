@@ -3,6 +3,7 @@ import {
   type Digest,
   digestsOf,
   IngestError,
+  isPendingVoid,
   type Manifest,
   type MapContents,
   type MapEntry,
@@ -19,9 +20,10 @@ import type { ChunkTables } from './chunks.ts'
 import { decodeChunks, encodeMapName, parseMapName } from './map-records.ts'
 import type { PendingTables } from './pending-manifests.ts'
 
-/** A map as it is stored. */
+/** A map, and the row of it that is stored. */
 export interface FoundMap {
   row: MapRow
+  /** Without the pending manifest of the row if a freeze has made that void. */
   contents: MapContents
   frozenAt: number | undefined
   /** Differs between any two states of the slot. */
@@ -35,10 +37,14 @@ export interface MapReader {
   slot(project: number, found: FoundMap, isStored?: (digest: Digest) => boolean): MapSlot
   /** The selected maps among the next `keysMax` maps; `last` is the last of these if more may follow. */
   list(project: number, selection: MapSelection, keysMax: number): { entries: MapEntry[]; last?: MapId }
+  /** Whether a pending map of the project names a chunk, with at least this size. */
+  isDeclared(project: number, digest: Digest, size: number): boolean
   /** The pending maps that miss no chunk, at most `limit`: those that name this chunk first. */
   readyMaps(project: number, digest: Digest, limit: number): MapId[]
-  /** The expired pending maps of all projects. */
-  expired(touchedBefore: number): { project: number; id: MapId }[]
+  /** Those of the next `limit` pending maps of all projects that are expired, and where to go on; undefined at the end. */
+  expired(touchedBefore: number, from: Buffer, limit: number): { maps: { project: number; id: MapId }[]; next?: Buffer }
+  /** Those of the next `limit` maps of a frozen build whose pending manifest is void, and where to go on. */
+  voided(project: number, buildId: string, after: MapId | undefined, limit: number): { maps: MapId[]; next?: MapId }
   /** The keys of the maps of a project, or of one of its builds. */
   keysOf(project: number, buildId?: string, after?: MapId): Iterable<Buffer>
 }
@@ -82,7 +88,7 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
       contents.complete = { manifest: manifestOf(row.complete, chunkBytes), publishedAt }
       version.push(crc32(chunkBytes))
     }
-    if (row.pending) {
+    if (row.pending && !isPendingVoid(row, frozenAt)) {
       const chunkBytes = chunksOf(row.pending)
       const { touchedAt, missing } = pending.get(project, row.pending.number)
       contents.pending = { manifest: manifestOf(row.pending, chunkBytes), touchedAt }
@@ -106,6 +112,12 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
         },
       }),
     }
+  }
+
+  /** Whether the pending manifest of a map is not void. */
+  function isLive(project: number, id: MapId): boolean {
+    const row = maps.getBinary(projectKey(project, encodeMapName(id)))
+    return row !== undefined && !isPendingVoid(JSON.parse(row.toString()), readFrozenAt(freezes, project, id.buildId))
   }
 
   function missingOf(
@@ -144,20 +156,44 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
       return { entries: ids.map((id) => ({ ...id, slot: slot(project, find(project, id)) })), ...(last && { last }) }
     },
 
+    isDeclared(project, digest, size) {
+      for (const declaration of chunks.declarations(project, digest)) {
+        const id = declaration.size >= size ? pending.idOf(project, declaration.number) : undefined
+        if (id && isLive(project, id)) return true
+      }
+      return false
+    },
+
     readyMaps(project, digest, limit) {
       const ready = new Map<number, MapId>()
       for (const number of chunks.newestNaming(project, digest, namingSearchedMax)) {
         const id = pending.readyId(project, number)
-        if (id) ready.set(number, id)
+        if (id && isLive(project, id)) ready.set(number, id)
       }
-      for (const { number, id } of pending.ready(project, limit)) ready.set(number, id)
+      for (const { number, id } of pending.ready(project)) {
+        if (ready.size >= limit) break
+        if (isLive(project, id)) ready.set(number, id)
+      }
       return [...ready.values()].slice(0, limit)
     },
 
-    expired(touchedBefore) {
+    voided(project, buildId, after, limit) {
+      const frozenAt = readFrozenAt(freezes, project, buildId)
+      const found: MapId[] = []
+      let [left, last] = [limit, undefined as MapId | undefined]
+      for (const key of keysOf(project, buildId, after)) {
+        last = parseMapName(key.subarray(mapKeyOffset))
+        if (isPendingVoid(JSON.parse(String(maps.getBinary(key))), frozenAt)) found.push(last)
+        if (--left === 0) break
+      }
+      return { maps: found, ...(left === 0 && last && { next: last }) }
+    },
+
+    expired(touchedBefore, from, limit) {
       const isOpen = ({ project, id }: { project: number; id: MapId }) =>
         readFrozenAt(freezes, project, id.buildId) === undefined
-      return pending.touchedBefore(touchedBefore).filter(isOpen)
+      const { maps, next } = pending.touchedBefore(touchedBefore, from, limit)
+      return { maps: maps.filter(isOpen), ...(next && { next }) }
     },
   }
 }

@@ -2,24 +2,22 @@ import {
   type CompleteMap,
   checkPendingBytes,
   contentsAfterExpiry,
-  contentsAfterFreeze,
   type Digest,
   digestsOf,
   isExpired,
-  isPinned,
+  isPendingVoid,
   type Manifest,
   type MapContents,
   type MapId,
-  manifestBytes,
-  type NewChunk,
   type PendingManifest,
+  pendingBytesOf,
 } from '@ingest/core'
 
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'
-import { createMapReader, type FoundMap, type MapReader, type MapRow, mapKeyOffset } from './map-reader.ts'
-import { encodeChunks, encodeMapName, parseMapName } from './map-records.ts'
+import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
+import { chunkRefBytes, decodeChunks, encodeChunks, encodeMapName } from './map-records.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 
 export interface PutOptions {
@@ -34,30 +32,30 @@ export interface MapTables extends MapReader {
   chunks: ChunkTables
   pending: PendingTables
   // only inside a write transaction
-  /** @throws {IngestError} `map-quota-exceeded`, with nothing written */
-  put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
   /**
-   * Stores a chunk that a manifest names; otherwise its blob becomes garbage.
+   * Replaces the contents of a map. A manifest that it no longer has is only detached: {@link releaseChunks} follows.
    *
    * @throws {IngestError} `map-quota-exceeded`, with nothing written
    */
+  put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
+  /** Stores a chunk that a manifest names, with at least its size; otherwise its blob becomes garbage. */
   putChunk(
     project: number,
     digest: Digest,
     chunk: WrittenChunk,
-    options: Pick<NewChunk, 'receivedAt' | 'pendingBytesMax'>,
+    receivedAt: number,
   ): 'stored' | 'existing' | 'undeclared'
-  /** Applies the freeze of a build, which is recorded already, to its maps. */
-  freeze(project: number, buildId: string): void
-  /** Drops a pending map if it is expired. */
-  expire(project: number, id: MapId, touchedBefore: number): void
+  /** Drops the pending manifest of a map if it is expired, or void. */
+  sweep(project: number, id: MapId, touchedBefore: number): void
+  /**
+   * Deletes detached manifests, and those of their chunks that no other manifest names: a bounded number, as a
+   * transaction must not take long. Returns whether some are left.
+   */
+  releaseChunks(): boolean
 }
 
-/** A manifest of a map; `number` is undefined until it is written. */
-interface NumberedManifest {
-  number: number | undefined
-  manifest: Manifest
-}
+/** The most chunks of detached manifests that one transaction looks at. */
+const releasedMax = 512
 
 /** @param onGarbage called when a blob is marked as garbage */
 export function openMapTables(table: (name: string) => Rows, onGarbage = () => {}): MapTables {
@@ -65,6 +63,8 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
   const maps = table('maps')
   /** number → chunks */
   const manifests = table('manifests')
+  /** project, number → the first chunk that is not released yet, 4 bytes: manifests that no map has any more */
+  const detached = table('detached-manifests')
   const chunks = openChunkTables(table, onGarbage)
   const pending = openPendingTables(table)
   const reader = createMapReader(table, chunks, pending)
@@ -73,34 +73,21 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
     const [last] = [...manifests.getKeys({ reverse: true, limit: 1 })]
     const number = (last ? readSequence(last) : 0) + 1
     manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
-    for (const digest of digestsOf(manifest)) chunks.addName(project, number, digest)
+    const sizes = new Map<Digest, number>()
+    for (const { digest, size } of manifest.chunks) sizes.set(digest, Math.max(size, sizes.get(digest) ?? 0))
+    for (const [digest, size] of sizes) chunks.addName(project, number, digest, size)
     return number
   }
 
-  function removeManifest(project: number, { number, manifest }: Required<NumberedManifest>): void {
-    manifests.remove(sequenceKey(number as number))
-    for (const digest of digestsOf(manifest)) chunks.removeName(project, number as number, digest)
+  function setReleased(project: number, number: number, released: number): void {
+    const value = Buffer.alloc(4)
+    value.writeUInt32LE(released)
+    detached.put(projectKey(project, sequenceKey(number)), value)
   }
 
-  /** How much the pending bytes change when a map has other manifests. */
-  function pendingBytesChange(
-    project: number,
-    before: MapState,
-    after: MapState,
-    uploads: ReadonlyMap<Digest, WrittenChunk>,
-  ): number {
-    const own = before.manifests.flatMap(({ number }) => number ?? [])
-    const named = digestSet(after.manifests)
-    const kept = digestSet(after.keeper ? [after.keeper] : [])
-    let change = manifestBytesOf(after.counted) - manifestBytesOf(before.counted)
-    for (const digest of new Set([...digestSet(before.manifests), ...named, ...uploads.keys()])) {
-      const storedBytes = chunks.sizeOf(project, digest)
-      if (storedBytes !== undefined && !chunks.isKept(project, digest)) change -= storedBytes
-      const bytes = storedBytes ?? uploads.get(digest)?.size
-      if (bytes === undefined || kept.has(digest) || chunks.isKept(project, digest, own)) continue
-      if (named.has(digest) || chunks.isNamed(project, digest, own)) change += bytes
-    }
-    return change
+  function firstDetached(): Buffer | undefined {
+    const [key] = [...detached.getKeys({ limit: 1 })]
+    return key && Buffer.from(key)
   }
 
   function putUploads(project: number, uploads: ReadonlyMap<Digest, WrittenChunk>): void {
@@ -125,62 +112,42 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
     if (pending.get(project, number).missing > 0 && !digests.some(isMissing)) pending.setReady(project, number, digests)
   }
 
-  function changeKeeper(
-    project: number,
-    before: NumberedManifest | undefined,
-    after: NumberedManifest | undefined,
-  ): void {
-    if (before?.number === after?.number) return
-    for (const digest of after ? digestsOf(after.manifest) : [])
-      chunks.addKeeper(project, after?.number as number, digest)
-    for (const digest of before ? digestsOf(before.manifest) : []) {
-      chunks.removeKeeper(project, before?.number as number, digest)
-    }
-  }
-
   function put(
     project: number,
     id: MapId,
-    found: FoundMap,
+    { row: before, contents: old, frozenAt }: FoundMap,
     contents: MapContents,
     { uploads = new Map(), pendingBytesMax }: PutOptions = {},
   ): void {
-    const before = stateOf(found.contents, found.frozenAt, found.row)
-    const isOld = ({ manifest }: NumberedManifest) => before.manifests.some((old) => old.manifest === manifest)
-    const after = stateOf(contents, found.frozenAt, {})
-    // a manifest that stays keeps its number
-    for (const each of after.manifests) each.number = numberIn(before, each.manifest)
-    const isUnchanged = after.manifests.length === before.manifests.length && after.manifests.every(isOld)
-    const sameKeeper = after.keeper?.manifest === before.keeper?.manifest
-    const change =
-      isUnchanged && sameKeeper && uploads.size === 0 ? 0 : pendingBytesChange(project, before, after, uploads)
     const bytes = pending.pendingBytes(project)
+    const change = pendingBytesOf(contents, frozenAt) - pendingBytesOf(old, frozenAt)
     checkPendingBytes(bytes, bytes + change, pendingBytesMax)
-    for (const each of after.manifests) each.number ??= addManifest(project, each.manifest)
+    pending.addPendingBytes(project, id.buildId, change)
+
+    /** A manifest that stays keeps its number. */
+    function numberOf(manifest: Manifest): number {
+      if (manifest === old.complete?.manifest) return before.complete?.number as number
+      if (manifest === old.pending?.manifest) return before.pending?.number as number
+      return addManifest(project, manifest)
+    }
+
+    const row = rowOf(contents, numberOf)
     putUploads(project, uploads)
-    const row = rowOf(contents, after)
-    if (found.row.pending && found.contents.pending && found.row.pending.number !== row.pending?.number) {
-      pending.remove(project, found.row.pending.number, digestsOf(found.contents.pending.manifest))
+    if (before.pending && before.pending.number !== row.pending?.number) {
+      const { number } = before.pending
+      // completed before it was recorded that its last chunk is stored
+      const isUnrecorded = number === row.complete?.number && pending.get(project, number).missing > 0
+      if (isUnrecorded && old.pending) pending.removeMissing(project, number, digestsOf(old.pending.manifest))
+      pending.remove(project, number)
     }
-    if (row.pending && contents.pending) putPending(project, id, found.row, row.pending.number, contents.pending)
-    changeKeeper(project, before.keeper, after.keeper)
-    for (const old of before.manifests) {
-      if (!after.manifests.some(({ number }) => number === old.number)) removeManifest(project, old)
+    if (row.pending && contents.pending) putPending(project, id, before, row.pending.number, contents.pending)
+    const numbers = [row.complete?.number, row.pending?.number]
+    for (const manifest of [before.complete, before.pending]) {
+      if (manifest && !numbers.includes(manifest.number)) setReleased(project, manifest.number, 0)
     }
-    pending.addPendingBytes(project, change)
     const key = projectKey(project, encodeMapName(id))
     if (row.complete || row.pending) maps.put(key, Buffer.from(JSON.stringify(row)))
     else maps.remove(key)
-  }
-
-  /** Takes the pending manifest of a build that freezes out of the pending bytes. */
-  function pin(project: number, number: number, manifest: Manifest): void {
-    let change = -manifestBytes(manifest)
-    for (const digest of digestsOf(manifest)) {
-      if (!chunks.isKept(project, digest)) change -= chunks.sizeOf(project, digest) ?? 0
-      chunks.addKeeper(project, number, digest)
-    }
-    pending.addPendingBytes(project, change)
   }
 
   return {
@@ -189,80 +156,57 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
     pending,
     put,
 
-    putChunk(project, digest, chunk, { receivedAt, pendingBytesMax }) {
+    putChunk(project, digest, chunk, receivedAt) {
       const isStored = chunks.isStored(project, digest)
-      if (isStored || !chunks.isNamed(project, digest)) {
+      if (isStored || !reader.isDeclared(project, digest, chunk.size)) {
         chunks.markGarbage(chunk.blobKey)
         return isStored ? 'existing' : 'undeclared'
       }
-      const before = pending.pendingBytes(project)
-      const change = chunks.isKept(project, digest) ? 0 : chunk.size
-      checkPendingBytes(before, before + change, pendingBytesMax)
       chunks.put(project, digest, chunk)
-      pending.addPendingBytes(project, change)
       pending.resolveAwaited(project, digest, receivedAt)
       return 'stored'
     },
 
-    freeze(project, buildId) {
-      for (const key of [...reader.keysOf(project, buildId)]) {
-        const id = parseMapName(key.subarray(mapKeyOffset))
-        const found = reader.find(project, id)
-        const contents = contentsAfterFreeze(found.contents)
-        if (contents !== found.contents && found.contents.pending) put(project, id, found, contents)
-        else if (isPinned({ ...contents, frozenAt: found.frozenAt }) && contents.pending) {
-          pin(project, found.row.pending?.number as number, contents.pending.manifest)
-        }
+    sweep(project, id, touchedBefore) {
+      const found = reader.find(project, id)
+      const { row, contents, frozenAt } = found
+      if (isPendingVoid(row, frozenAt)) put(project, id, found, contents)
+      else if (isExpired({ pending: contents.pending, frozenAt }, touchedBefore)) {
+        put(project, id, found, contentsAfterExpiry(contents))
       }
     },
 
-    expire(project, id, touchedBefore) {
-      const found = reader.find(project, id)
-      if (!isExpired({ pending: found.contents.pending, frozenAt: found.frozenAt }, touchedBefore)) return
-      put(project, id, found, contentsAfterExpiry(found.contents))
+    releaseChunks() {
+      for (let left = releasedMax; left > 0; ) {
+        const key = firstDetached()
+        if (!key) return false
+        const [project, number] = [key.readUInt32BE(), readSequence(key)]
+        const released = detached.getBinary(key)?.readUInt32LE() ?? 0
+        const refs = manifests.getBinary(sequenceKey(number)) ?? Buffer.of()
+        const part = refs.subarray(released * chunkRefBytes, (released + left) * chunkRefBytes)
+        const digests = decodeChunks(part).map(({ digest }) => digest)
+        pending.removeMissing(project, number, digests)
+        for (const digest of digests) chunks.removeName(project, number, digest)
+        left -= digests.length
+        if ((released + digests.length) * chunkRefBytes < refs.length)
+          setReleased(project, number, released + digests.length)
+        else {
+          manifests.remove(sequenceKey(number))
+          detached.remove(key)
+        }
+      }
+      return firstDetached() !== undefined
     },
   }
 }
 
-/** What a map adds to the tables of chunks and to the pending bytes. */
-interface MapState {
-  manifests: NumberedManifest[]
-  /** The manifest whose chunks are not pending: the complete one, else the pinned one. */
-  keeper: NumberedManifest | undefined
-  /** The pending manifest, unless it is pinned. */
-  counted: Manifest | undefined
-}
-
-function stateOf(contents: MapContents, frozenAt: number | undefined, row: MapRow): MapState {
-  const complete = contents.complete && { number: row.complete?.number, manifest: contents.complete.manifest }
-  const pending = contents.pending && { number: row.pending?.number, manifest: contents.pending.manifest }
-  const pinned = isPinned({ ...contents, frozenAt }) ? pending : undefined
-  return {
-    manifests: [complete, pending].filter((each) => each !== undefined),
-    keeper: complete ?? pinned,
-    counted: pinned ? undefined : pending?.manifest,
-  }
-}
-
-function numberIn({ manifests }: MapState, manifest: Manifest): number | undefined {
-  return manifests.find((each) => each.manifest === manifest)?.number
-}
-
-function rowOf({ complete, pending }: MapContents, state: MapState): MapRow {
+function rowOf({ complete, pending }: MapContents, numberOf: (manifest: Manifest) => number): MapRow {
   const numbered = ({ manifest }: CompleteMap | PendingManifest) => {
     const { contentType, size, digest } = manifest
-    return { contentType, size, digest, number: numberIn(state, manifest) as number }
+    return { contentType, size, digest, number: numberOf(manifest) }
   }
   return {
     ...(complete && { complete: { ...numbered(complete), publishedAt: complete.publishedAt } }),
     ...(pending && { pending: numbered(pending) }),
   }
-}
-
-function manifestBytesOf(manifest: Manifest | undefined): number {
-  return manifest ? manifestBytes(manifest) : 0
-}
-
-function digestSet(manifests: readonly NumberedManifest[]): Set<Digest> {
-  return new Set(manifests.flatMap(({ manifest }) => manifest.chunks.map(({ digest }) => digest)))
 }

@@ -45,7 +45,6 @@ export interface PutChunk {
   /** As in {@link PutMap}. */
   collections: number
   receivedAt: number
-  pendingBytesMax: number | undefined
 }
 
 /** What the writer does in its transactions besides appending, and what each returns. */
@@ -54,21 +53,23 @@ export interface CommandResults {
   createProject: { command: { type: 'createProject'; projectId: string }; result: number }
   /** Writes a project if it still is of this version; returns whether it was. */
   putProject: { command: { type: 'putProject'; projectId: string; version: string; project: Project }; result: boolean }
-  putMap: { command: PutMap; result: 'written' | 'changed' | { refusal: SerializedError } }
+  /** `unreleased`: it is written, and `releaseChunks` has more to do. */
+  putMap: { command: PutMap; result: 'written' | 'unreleased' | 'changed' | { refusal: SerializedError } }
   /** `changed` when the chunk's blob may be deleted. */
-  putChunk: {
-    command: PutChunk
-    result: 'stored' | 'existing' | 'undeclared' | 'changed' | { refusal: SerializedError }
-  }
+  putChunk: { command: PutChunk; result: 'stored' | 'existing' | 'undeclared' | 'changed' }
+  /** As {@link MapTables.releaseChunks}. */
+  releaseChunks: { command: { type: 'releaseChunks' }; result: boolean }
   /** Updates some of the pending manifests that miss a stored chunk; a chunk deleted since stays missing. */
   resolveAwaited: {
     command: { type: 'resolveAwaited'; project: number; digest: Digest; touchedAt: number | undefined }
     result: true
   }
-  expirePending: {
-    command: { type: 'expirePending'; project: number; map: MapId; touchedBefore: number }
-    result: true
-  }
+  /** Drops the pending manifest of a map if it is expired, or void. Returns as `releaseChunks`. */
+  sweepMap: { command: { type: 'sweepMap'; project: number; map: MapId; touchedBefore: number }; result: boolean }
+  /** Records that no map of a frozen build has a void manifest. */
+  forgetFrozen: { command: { type: 'forgetFrozen'; project: number; buildId: string }; result: true }
+  /** Records up to where blobs were checked; undefined for all. */
+  saveOrphansFrom: { command: { type: 'saveOrphansFrom'; from: Uint8Array | undefined }; result: true }
   /** Marks blobs that no chunk uses as garbage. */
   markGarbage: { command: { type: 'markGarbage'; blobKeys: readonly Uint8Array[] }; result: true }
   /** Removes the marks of deleted blobs. */
@@ -101,14 +102,22 @@ export function runCommand({ maps, projects }: CommandTables, command: Command):
     case 'putMap':
       return refusable(() => putMap(maps, command))
     case 'putChunk':
-      return refusable(() => putChunk(maps, command))
+      return putChunk(maps, command)
+    case 'releaseChunks':
+      return maps.releaseChunks()
     case 'resolveAwaited': {
       const { project, digest, touchedAt } = command
       if (maps.chunks.isStored(project, digest)) maps.pending.resolveAwaited(project, digest, touchedAt)
       return true
     }
-    case 'expirePending':
-      maps.expire(command.project, command.map, command.touchedBefore)
+    case 'sweepMap':
+      maps.sweep(command.project, command.map, command.touchedBefore)
+      return maps.releaseChunks()
+    case 'forgetFrozen':
+      maps.pending.forgetFrozen(command.project, command.buildId)
+      return true
+    case 'saveOrphansFrom':
+      maps.chunks.saveOrphansFrom(command.from && asBuffer(command.from))
       return true
     case 'markGarbage':
       for (const blobKey of command.blobKeys.map(asBuffer)) {
@@ -121,7 +130,7 @@ export function runCommand({ maps, projects }: CommandTables, command: Command):
   }
 }
 
-function putMap(maps: MapTables, command: PutMap): 'written' | 'changed' {
+function putMap(maps: MapTables, command: PutMap): 'written' | 'unreleased' | 'changed' {
   const { project, map, version, digests, present, collections, pendingBytesMax } = command
   const uploads = new Map([...command.uploads].map(([digest, chunk]) => [digest, received(chunk)]))
   const found = maps.find(project, map)
@@ -136,15 +145,13 @@ function putMap(maps: MapTables, command: PutMap): 'written' | 'changed' {
     ...(pending && { pending: { ...pending, manifest: manifestIn(found, pending.manifest) } }),
   }
   maps.put(project, map, found, contents, { uploads, pendingBytesMax })
-  return 'written'
+  return maps.releaseChunks() ? 'unreleased' : 'written'
 }
 
 function putChunk(maps: MapTables, command: PutChunk): 'stored' | 'existing' | 'undeclared' | 'changed' {
-  const { project, digest, collections, receivedAt, pendingBytesMax } = command
+  const { project, digest, collections, receivedAt } = command
   const chunk = received(command.chunk)
-  if (!canName(maps.chunks, [chunk], collections)) return 'changed'
-  const limit = pendingBytesMax === undefined ? {} : { pendingBytesMax }
-  return maps.putChunk(project, digest, chunk, { receivedAt, ...limit })
+  return canName(maps.chunks, [chunk], collections) ? maps.putChunk(project, digest, chunk, receivedAt) : 'changed'
 }
 
 /** Whether blobs that existed at this count of collections still do. */

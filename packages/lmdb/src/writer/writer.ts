@@ -135,7 +135,7 @@ async function openWriter(
     onProgress: (progress) => post({ type: 'progress', progress }),
   })
   const appender = createAppender(tables, eventLog, ids, {
-    onFreeze: commandTables.maps.freeze,
+    onFreeze: commandTables.maps.pending.freeze,
     onSeen: (sequence) => Atomics.store(seen, 0, BigInt(sequence)),
   })
   const dataFile = join(directory, 'data.mdb')

@@ -21,12 +21,13 @@ function record({ environment, maps, projects }: Parts, ...texts: string[]): voi
   environment.write(() => {
     const project = projects.numberFor('p')
     maps.put(project, id, maps.find(project, id), { pending: { manifest: manifestOf(...texts), touchedAt: 1 } })
+    maps.releaseChunks()
   })
 }
 
 function putChunk({ environment, maps }: Parts, text: string, blobKey: BlobKey): string {
   const { digest, bytes } = upload(text)
-  return environment.write(() => maps.putChunk(1, digest, { blobKey, size: bytes.length }, { receivedAt: 1 }))
+  return environment.write(() => maps.putChunk(1, digest, { blobKey, size: bytes.length }, 1))
 }
 
 async function write({ blobs }: Parts, text: string): Promise<BlobKey> {

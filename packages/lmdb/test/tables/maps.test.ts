@@ -1,6 +1,7 @@
 import { canonicalJson, type Digest, digestOf, type Manifest, type MapId } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
+import { openMapTables } from '../../src/tables/maps.ts'
 import { inspectMaps, openMapParts } from '../map-parts.ts'
 import { type StoreProcess, startStoreProcess } from '../store-process.ts'
 
@@ -167,15 +168,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves maps th
 })
 
 t.test('an inspection fails where rows do not agree', async (t) => {
-  const damages = [
-    'manifests',
-    'chunk-references',
-    'chunk-keeps',
-    'chunks',
-    'pending-bytes',
-    'pending-manifests',
-    'ready-manifests',
-  ]
+  const damages = ['manifests', 'chunk-references', 'chunks', 'pending-bytes', 'pending-manifests', 'ready-manifests']
   for (const table of damages) {
     const directory = t.testdir()
     const store = await openLmdbStore(directory)
@@ -222,4 +215,67 @@ t.test('a page reads a bounded number of maps in one turn, however few match', a
     { entries: [{ buildId: 'a' }] },
   )
   await parts.close()
+})
+
+t.test('a freeze writes as much for a hundred pending maps as for one', async (t) => {
+  const parts = await openMapParts(t.testdir())
+  const writes: string[] = []
+  const maps = openMapTables((name) => {
+    const rows = parts.environment.table(name)
+    const counted = (write: (key: Buffer, value: Buffer) => unknown) => (key: Buffer, value: Buffer) => {
+      writes.push(name)
+      return write.call(rows, key, value)
+    }
+    return Object.assign(Object.create(rows), { put: counted(rows.put), remove: counted(rows.remove as never) })
+  })
+  for (const pending of [1, 100]) {
+    const buildId = `of ${pending}`
+    parts.environment.write(() => {
+      for (const place of range(pending)) {
+        const id = { buildId, placeId: String(place) }
+        const manifest = manifestOf(range(3).map((i) => `${place} ${i}`))
+        maps.put(1, id, maps.find(1, id), { pending: { manifest, touchedAt: 1 } })
+      }
+    })
+    writes.length = 0
+    parts.environment.write(() => maps.pending.freeze(1, buildId))
+    t.strictSame(writes, ['pending-bytes', 'pending-bytes', 'frozen-with-pending'], buildId)
+    t.equal(maps.pending.pendingBytes(1), 0)
+  }
+  await parts.close()
+})
+
+t.test('the chunks of a replaced manifest are deleted in steps, which go on after a crash', async (t) => {
+  const directory = t.testdir()
+  let parts = await openMapParts(directory)
+  const id = { placeId, buildId: 'b' }
+  const texts = range(1_100).map(String)
+  const record = (...texts: string[]) => {
+    const { maps, environment } = parts
+    const contents = { pending: { manifest: manifestOf(texts), touchedAt: 1 } }
+    environment.write(() => maps.put(1, id, maps.find(1, id), contents))
+  }
+  record(...texts)
+  for (const text of ['0', '600', '1099']) {
+    const [upload] = uploadsOf([text])
+    const written = await parts.blobs.write(1, [upload as never])
+    const blobKey = written.get((upload as { digest: Digest }).digest) as Buffer
+    parts.environment.write(() => {
+      parts.maps.putChunk(1, (upload as { digest: Digest }).digest, { blobKey, size: text.length }, 1)
+    })
+  }
+  record('600', 'new')
+  const isStored = (text: string) => parts.maps.chunks.isStored(1, digestOf(Buffer.from(text)))
+  const release = () => parts.environment.write(() => parts.maps.releaseChunks())
+  t.equal(release(), true)
+  t.strictSame(['0', '600', '1099'].map(isStored), [false, true, true])
+  await parts.close()
+  await inspectMaps(directory)
+  parts = await openMapParts(directory)
+  t.equal(release(), true)
+  t.equal(release(), false)
+  t.equal(release(), false)
+  t.strictSame(['0', '600', '1099'].map(isStored), [false, true, false], 'the new manifest names one of them')
+  await parts.close()
+  await inspectMaps(directory)
 })

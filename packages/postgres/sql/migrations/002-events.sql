@@ -32,13 +32,15 @@ EXCEPTION WHEN feature_not_supported OR invalid_parameter_value THEN
   NULL;
 END $$;
 
--- A build with an event is frozen; one without was published to.
+-- A build with an event is frozen; one without was published to. `pending_bytes`: those of its maps, while it is open.
 CREATE TABLE ingest.builds (
   project int NOT NULL,
   build_id text COLLATE "C" NOT NULL,
   frozen_at bigint,
+  pending_bytes bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (project, build_id)
 );
+CREATE INDEX builds_pending ON ingest.builds (project) INCLUDE (pending_bytes) WHERE frozen_at IS NULL AND pending_bytes > 0;
 
 -- Stores batches of one project, and freezes the builds of their new events.
 --
@@ -161,7 +163,6 @@ BEGIN
         ON CONFLICT ON CONSTRAINT builds_pkey DO UPDATE SET frozen_at = excluded.frozen_at WHERE b.frozen_at IS NULL
         RETURNING b.build_id)
       SELECT array_agg(f.build_id) INTO frozen FROM frozen_builds f;
-      IF frozen IS NOT NULL THEN PERFORM ingest.freeze_maps_1(project, frozen); END IF;
     END IF;
   END IF;
 END $$;

@@ -3,15 +3,14 @@
 -- A manifest has up to 11,155 chunks. The statements must find them by index whatever the statistics say: they select by
 -- `= ANY (array)`, and subqueries with OFFSET 0 are not turned into joins.
 
--- The row that functions lock to change the maps of a project, after its builds. `pending_bytes`: the bytes of manifests
--- that are not kept, and the sizes of stored chunks that no kept manifest names.
-CREATE TABLE ingest.map_totals (
-  project int PRIMARY KEY,
-  pending_bytes bigint NOT NULL
-) WITH (fillfactor = 10);
+-- The row that functions lock to change the maps of a project, after its builds.
+CREATE TABLE ingest.map_locks (
+  project int PRIMARY KEY
+);
 
 -- `place_id` is UTF-8, as PostgreSQL's text cannot hold U+0000. `version` is a random id of the last write; `complete` and
--- `pending` are manifests. A map without either has no row.
+-- `pending` are manifests. A map without either has no row. A freeze changes nothing here: it voids the pending manifest
+-- of a map that is complete.
 CREATE TABLE ingest.maps (
   project int NOT NULL,
   build_id text COLLATE "C" NOT NULL,
@@ -23,10 +22,10 @@ CREATE TABLE ingest.maps (
   PRIMARY KEY (project, build_id, place_id)
 );
 CREATE INDEX maps_by_place ON ingest.maps (project, place_id, build_id);
+CREATE INDEX maps_pending ON ingest.maps (project, build_id, place_id) WHERE pending IS NOT NULL;
 
 -- `head` is JSON without the chunks; `chunks` has 32 bytes of the digest and 4 of the size for each; `bytes` is what the
--- manifest adds to the pending bytes unless it is `kept`: complete, or pinned by a freeze. `missing` is the number of
--- distinct chunks that are not stored, null once the map is complete. Chunks arriving must not change an indexed value,
+-- manifest adds to the pending bytes of its build while it is pending. `missing` is the number of distinct chunks that are not stored, null once the map is complete. Chunks arriving must not change an indexed value,
 -- so that an update stays on its page (HOT).
 CREATE TABLE ingest.manifests (
   project int NOT NULL,
@@ -36,7 +35,6 @@ CREATE TABLE ingest.manifests (
   head text NOT NULL,
   chunks bytea NOT NULL,
   bytes bigint NOT NULL,
-  kept boolean NOT NULL,
   missing int,
   ready boolean GENERATED ALWAYS AS (missing = 0) STORED,
   touched_at bigint,
@@ -44,13 +42,13 @@ CREATE TABLE ingest.manifests (
 ) WITH (fillfactor = 80);
 ALTER TABLE ingest.manifests ALTER COLUMN chunks SET STORAGE EXTERNAL;
 CREATE INDEX manifests_ready ON ingest.manifests (project) WHERE ready;
-CREATE INDEX manifests_unkept ON ingest.manifests (project) WHERE NOT kept;
 
--- Which manifests name a chunk.
+-- Which manifests name a chunk, and the size that they give.
 CREATE TABLE ingest.map_chunks (
   project int NOT NULL,
   digest bytea NOT NULL,
   manifest uuid NOT NULL,
+  size int NOT NULL,
   PRIMARY KEY (project, digest, manifest)
 );
 
@@ -63,21 +61,23 @@ CREATE TABLE ingest.chunks (
 );
 ALTER TABLE ingest.chunks ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- The digests in `chunks` of a manifest, in their order. Its setting keeps it from being inlined: the rows of sorts and
+-- The digests and sizes in `chunks` of a manifest, in their order. Its setting keeps it from being inlined: the rows of sorts and
 -- joins would each have all of `chunks`.
-CREATE FUNCTION ingest.chunk_digests_1(chunks bytea) RETURNS TABLE (digest bytea, no int)
+CREATE FUNCTION ingest.chunk_digests_1(chunks bytea) RETURNS TABLE (digest bytea, size int, no int)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
   -- the concatenation reads the stored value once, not once for each digest
-  SELECT substring(l.list FROM n * 36 + 1 FOR 32), n
+  SELECT substring(l.list FROM n * 36 + 1 FOR 32),
+    (get_byte(l.list, n * 36 + 32) << 24) + (get_byte(l.list, n * 36 + 33) << 16)
+      + (get_byte(l.list, n * 36 + 34) << 8) + get_byte(l.list, n * 36 + 35), n
   FROM (SELECT $1 || ''::bytea AS list OFFSET 0) l, generate_series(0, octet_length(l.list) / 36 - 1) n
 $$;
 
--- What a store reads of each map. `missing` has a 1 for each chunk of the pending manifest that is not stored, else a 0;
+-- What a store reads of each map: not what a freeze has made void. `missing` has a 1 for each chunk of the pending manifest that is not stored, else a 0;
 -- null if none is missing.
 CREATE VIEW ingest.map_slots AS
-  SELECT m.project, m.build_id, m.place_id, m.version,
+  SELECT m.project, m.build_id, m.place_id, m.version, b.frozen_at,
     m.complete, c.head AS complete_head, c.chunks AS complete_chunks, m.published_at,
-    m.pending, p.head AS pending_head, p.chunks AS pending_chunks, p.touched_at,
+    p.manifest AS pending, p.head AS pending_head, p.chunks AS pending_chunks, p.touched_at,
     CASE WHEN p.missing > 0 THEN (
       SELECT string_agg(CASE WHEN EXISTS (
         SELECT FROM ingest.chunks s WHERE s.project = m.project AND s.digest = d.digest OFFSET 0
@@ -85,38 +85,29 @@ CREATE VIEW ingest.map_slots AS
       FROM ingest.chunk_digests_1(p.chunks) d
     ) END AS missing
   FROM ingest.maps m
+  JOIN ingest.builds b ON b.project = m.project AND b.build_id = m.build_id
   LEFT JOIN ingest.manifests c ON c.project = m.project AND c.manifest = m.complete
-  LEFT JOIN ingest.manifests p ON p.project = m.project AND p.manifest = m.pending;
+  LEFT JOIN ingest.manifests p ON p.project = m.project AND p.manifest = m.pending
+    AND (b.frozen_at IS NULL OR m.complete IS NULL);
 
--- Locks the maps of a project; returns its pending bytes.
-CREATE FUNCTION ingest.lock_maps_1(project int) RETURNS bigint
+-- Locks the maps of a project.
+CREATE FUNCTION ingest.lock_maps_1(project int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
-DECLARE
-  pending_bytes bigint;
 BEGIN
   LOOP
-    SELECT t.pending_bytes INTO pending_bytes FROM ingest.map_totals t WHERE t.project = project FOR NO KEY UPDATE;
-    IF FOUND THEN RETURN pending_bytes; END IF;
-    INSERT INTO ingest.map_totals (project, pending_bytes) VALUES (project, 0) ON CONFLICT DO NOTHING;
+    PERFORM FROM ingest.map_locks l WHERE l.project = project FOR NO KEY UPDATE;
+    IF FOUND THEN RETURN; END IF;
+    INSERT INTO ingest.map_locks (project) VALUES (project) ON CONFLICT DO NOTHING;
   END LOOP;
 END $$;
 
--- The part of the pending bytes that these chunks and manifests are.
-CREATE FUNCTION ingest.pending_bytes_of_1(project int, digests bytea[], manifests uuid[]) RETURNS bigint
+-- The pending bytes of a project: those of its open builds.
+CREATE FUNCTION ingest.pending_bytes_1(project int) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT (
-    SELECT coalesce(sum(c.size), 0)
-    FROM ingest.chunks c
-    WHERE c.project = $1 AND c.digest = ANY ($2) AND NOT EXISTS (
-      SELECT FROM ingest.map_chunks n
-      WHERE n.project = $1 AND n.digest = c.digest
-        AND (SELECT m.kept FROM ingest.manifests m WHERE m.project = $1 AND m.manifest = n.manifest)
-      OFFSET 0)
-  ) + (
-    SELECT coalesce(sum(m.bytes), 0) FROM ingest.manifests m
-    WHERE m.project = $1 AND m.manifest = ANY ($3) AND NOT m.kept
-  );
+  SELECT coalesce(sum(b.pending_bytes), 0)::bigint
+  FROM ingest.builds b
+  WHERE b.project = $1 AND b.frozen_at IS NULL AND b.pending_bytes > 0;
 $$;
 
 -- Records in pending manifests that these chunks were stored; `at`, unless it is null, is when that touched them.
@@ -159,70 +150,38 @@ BEGIN
   END LOOP;
 END $$;
 
--- Drops and pins pending manifests of these builds.
-CREATE FUNCTION ingest.end_pending_1(project int, builds text[], dropped uuid[], pinned uuid[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  bytes_left bigint := ingest.lock_maps_1(project);
-  manifests uuid[] := dropped || pinned;
-  digests bytea[] := ingest.digests_of_1(project, manifests);
-BEGIN
-  bytes_left := bytes_left - ingest.pending_bytes_of_1(project, digests, manifests);
-  UPDATE ingest.manifests m SET kept = true WHERE m.project = project AND m.manifest = ANY (pinned);
-  DELETE FROM ingest.maps m
-    WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending = ANY (dropped) AND m.complete IS NULL;
-  UPDATE ingest.maps m SET pending = NULL, version = gen_random_uuid()
-    WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending = ANY (dropped);
-  PERFORM ingest.delete_manifests_1(project, dropped);
-  UPDATE ingest.map_totals t
-    SET pending_bytes = bytes_left + ingest.pending_bytes_of_1(project, digests, manifests)
-    WHERE t.project = project;
-END $$;
-
--- Applies the freeze of builds, whose rows are locked, to their maps: pending replacements of complete maps are void, and
--- first maps are pinned.
-CREATE FUNCTION ingest.freeze_maps_1(project int, builds text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  dropped uuid[];
-  pinned uuid[];
-BEGIN
-  -- most builds have none, and no other transaction can add one now
-  PERFORM FROM ingest.maps m WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending IS NOT NULL;
-  IF NOT FOUND THEN RETURN; END IF;
-  PERFORM ingest.lock_maps_1(project);
-  SELECT coalesce(array_agg(m.pending) FILTER (WHERE m.complete IS NOT NULL), '{}'),
-    coalesce(array_agg(m.pending) FILTER (WHERE m.complete IS NULL), '{}')
-    INTO dropped, pinned
-    FROM ingest.maps m
-    WHERE m.project = project AND m.build_id = ANY (builds) AND m.pending IS NOT NULL;
-  PERFORM ingest.end_pending_1(project, builds, dropped, pinned);
-END $$;
-
--- Drops pending manifests of open builds that were last touched before this time: so many that a call is short. Returns
--- how many.
-CREATE FUNCTION ingest.expire_pending_1(project int, touched_before bigint) RETURNS int
+-- Drops the pending manifest of a map if it is void, or if its build is open and it was last touched before this time.
+CREATE FUNCTION ingest.sweep_map_1(project int, build text, place bytea, touched_before bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
-  builds text[];
-  expired uuid[];
+  frozen_at bigint;
+  map record;
 BEGIN
   PERFORM ingest.require_durability_1();
+  SELECT b.frozen_at INTO frozen_at
+    FROM ingest.builds b WHERE b.project = project AND b.build_id = build FOR NO KEY UPDATE;
   PERFORM ingest.lock_maps_1(project);
-  SELECT array_agg(m.build_id), array_agg(m.manifest) INTO builds, expired
-    FROM (
-      SELECT p.build_id, p.manifest, sum(octet_length(p.chunks)) OVER (ORDER BY p.manifest) - octet_length(p.chunks) AS before
-      FROM (
-        SELECT e.build_id, e.manifest, e.chunks FROM ingest.manifests e
-        WHERE e.project = project AND NOT e.kept AND e.touched_at < touched_before
-        LIMIT 256) p) m
-    WHERE m.before < 500000;
-  IF expired IS NULL THEN RETURN 0; END IF;
-  PERFORM ingest.end_pending_1(project, builds, expired, '{}');
-  RETURN cardinality(expired);
+  SELECT m.complete, m.pending, p.touched_at, p.bytes INTO map
+    FROM ingest.maps m JOIN ingest.manifests p ON p.project = m.project AND p.manifest = m.pending
+    WHERE m.project = project AND m.build_id = build AND m.place_id = place;
+  IF NOT FOUND
+    OR frozen_at IS NULL AND map.touched_at >= touched_before
+    OR frozen_at IS NOT NULL AND map.complete IS NULL
+  THEN
+    RETURN;
+  END IF;
+  IF map.complete IS NULL THEN
+    DELETE FROM ingest.maps m WHERE m.project = project AND m.build_id = build AND m.place_id = place;
+  ELSE
+    UPDATE ingest.maps m SET pending = NULL, version = gen_random_uuid()
+      WHERE m.project = project AND m.build_id = build AND m.place_id = place;
+  END IF;
+  PERFORM ingest.delete_manifests_1(project, ARRAY[map.pending]);
+  IF frozen_at IS NULL THEN
+    UPDATE ingest.builds b SET pending_bytes = b.pending_bytes - map.bytes
+      WHERE b.project = project AND b.build_id = build;
+  END IF;
 END $$;
 
 -- Writes a map if nothing has changed since it was read: its version is `before` (null without a row), its build froze at
@@ -244,6 +203,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 DECLARE
   frozen_at bigint;
   map record;
+  change bigint := 0;
 BEGIN
   PERFORM ingest.require_durability_1();
   outcome := 'changed';
@@ -251,7 +211,7 @@ BEGIN
   INSERT INTO ingest.builds AS b (project, build_id) VALUES (project, build)
     ON CONFLICT ON CONSTRAINT builds_pkey DO UPDATE SET frozen_at = b.frozen_at
     RETURNING b.frozen_at INTO frozen_at;
-  bytes_before := ingest.lock_maps_1(project);
+  PERFORM ingest.lock_maps_1(project);
   SELECT m.version, m.complete, m.pending INTO map
     FROM ingest.maps m WHERE m.project = project AND m.build_id = build AND m.place_id = place;
   IF map.version = after THEN
@@ -265,26 +225,36 @@ BEGIN
   THEN
     RETURN;
   END IF;
-  BEGIN
-    bytes_after := bytes_before + ingest.replace_manifests_1(
-      project, build, place, ARRAY[map.complete, map.pending], complete, pending, touched_at, frozen_at IS NOT NULL,
-      manifests, heads, chunk_lists, sizes, upload_digests, uploads);
-    IF bytes_after > bytes_before AND bytes_after > pending_bytes_max THEN
-      RAISE EXCEPTION USING ERRCODE = 'IG002';
-    END IF;
-    IF complete IS NULL AND pending IS NULL THEN
-      DELETE FROM ingest.maps m WHERE m.project = project AND m.build_id = build AND m.place_id = place;
-    ELSE
-      INSERT INTO ingest.maps (project, build_id, place_id, version, complete, published_at, pending)
-        VALUES (project, build, place, after, complete, published_at, pending)
-        ON CONFLICT ON CONSTRAINT maps_pkey DO UPDATE SET version = excluded.version,
-          complete = excluded.complete, published_at = excluded.published_at, pending = excluded.pending;
-    END IF;
-    UPDATE ingest.map_totals t SET pending_bytes = bytes_after WHERE t.project = project;
-    outcome := 'written';
-  EXCEPTION WHEN SQLSTATE 'IG002' THEN
+  IF frozen_at IS NULL THEN
+    SELECT coalesce(sum(CASE WHEN c.manifest = pending THEN c.bytes END), 0)
+        - coalesce(sum(CASE WHEN c.manifest = map.pending THEN c.bytes END), 0) INTO change
+      FROM (
+        SELECT m.manifest, m.bytes FROM ingest.manifests m
+        WHERE m.project = project AND m.manifest IN (pending, map.pending)
+        UNION ALL SELECT n.manifest, n.bytes FROM unnest(manifests, sizes) AS n(manifest, bytes)) c;
+  END IF;
+  bytes_before := ingest.pending_bytes_1(project);
+  bytes_after := bytes_before + change;
+  IF change > 0 AND bytes_after > pending_bytes_max THEN
     outcome := 'refused';
-  END;
+    RETURN;
+  END IF;
+  PERFORM ingest.replace_manifests_1(
+    project, build, place, ARRAY[map.complete, map.pending], complete, pending, touched_at,
+    manifests, heads, chunk_lists, sizes, upload_digests, uploads);
+  IF complete IS NULL AND pending IS NULL THEN
+    DELETE FROM ingest.maps m WHERE m.project = project AND m.build_id = build AND m.place_id = place;
+  ELSE
+    INSERT INTO ingest.maps (project, build_id, place_id, version, complete, published_at, pending)
+      VALUES (project, build, place, after, complete, published_at, pending)
+      ON CONFLICT ON CONSTRAINT maps_pkey DO UPDATE SET version = excluded.version,
+        complete = excluded.complete, published_at = excluded.published_at, pending = excluded.pending;
+  END IF;
+  IF change <> 0 THEN
+    UPDATE ingest.builds b SET pending_bytes = b.pending_bytes + change
+      WHERE b.project = project AND b.build_id = build;
+  END IF;
+  outcome := 'written';
 END $$;
 
 CREATE FUNCTION ingest.count_chunks_1(project int, digests bytea[]) RETURNS bigint
@@ -292,38 +262,25 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT count(*) FROM ingest.chunks c WHERE c.project = $1 AND c.digest = ANY ($2);
 $$;
 
--- Replaces the manifests `old` of a map, and stores chunks that are named then. Returns the change of the pending bytes.
+-- Replaces the manifests `old` of a map, and stores chunks that are named then.
 CREATE FUNCTION ingest.replace_manifests_1(
-  project int, build text, place bytea, old uuid[], complete uuid, pending uuid, touched_at bigint, is_frozen boolean,
+  project int, build text, place bytea, old uuid[], complete uuid, pending uuid, touched_at bigint,
   manifests uuid[], heads text[], chunk_lists bytea[], sizes bigint[], upload_digests bytea[], uploads bytea[])
-RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  is_pinned boolean := is_frozen AND complete IS NULL;
   removed uuid[];
-  changed uuid[];
-  digests bytea[];
   named bytea[];
   stored bytea[];
   missing int;
-  bytes_before bigint;
 BEGIN
-  SELECT coalesce(array_agg(m.manifest) FILTER (WHERE m.is_removed), '{}'), coalesce(array_agg(m.manifest), '{}')
-    INTO removed, changed
-    FROM (
-      SELECT o.manifest, o.kept,
-        (o.manifest = complete) IS NOT TRUE AND (o.manifest = pending) IS NOT TRUE AS is_removed
-      FROM ingest.manifests o WHERE o.project = project AND o.manifest = ANY (old)) m
-    WHERE m.is_removed OR m.kept <> (coalesce(m.manifest = complete, false) OR is_pinned);
-  INSERT INTO ingest.manifests (project, manifest, build_id, place_id, head, chunks, bytes, kept)
-    SELECT project, n.manifest, build, place, n.head, n.chunks, n.bytes, false
+  INSERT INTO ingest.manifests (project, manifest, build_id, place_id, head, chunks, bytes)
+    SELECT project, n.manifest, build, place, n.head, n.chunks, n.bytes
     FROM unnest(manifests, heads, chunk_lists, sizes) AS n(manifest, head, chunks, bytes);
-  INSERT INTO ingest.map_chunks (project, digest, manifest)
-    SELECT DISTINCT project, d.digest, n.manifest
-    FROM unnest(manifests, chunk_lists) AS n(manifest, chunks), ingest.chunk_digests_1(n.chunks) d;
-  digests := ingest.digests_of_1(project, changed || manifests) || upload_digests;
-  bytes_before := ingest.pending_bytes_of_1(project, digests, changed);
-
+  INSERT INTO ingest.map_chunks (project, digest, manifest, size)
+    SELECT project, d.digest, n.manifest, max(d.size)
+    FROM unnest(manifests, chunk_lists) AS n(manifest, chunks), ingest.chunk_digests_1(n.chunks) d
+    GROUP BY d.digest, n.manifest;
   WITH inserted AS (
     INSERT INTO ingest.chunks AS c (project, digest, size, body)
       SELECT project, u.digest, octet_length(u.body), u.body
@@ -334,60 +291,57 @@ BEGIN
   SELECT array_agg(i.digest) INTO stored FROM inserted i;
   PERFORM ingest.resolve_missing_1(project, stored, NULL);
   UPDATE ingest.manifests m
-    SET kept = true, missing = NULL, touched_at = NULL
-    WHERE m.project = project AND m.manifest = complete AND (NOT m.kept OR m.missing IS NOT NULL);
+    SET missing = NULL, touched_at = NULL
+    WHERE m.project = project AND m.manifest = complete AND m.touched_at IS NOT NULL;
   IF pending = ANY (manifests) THEN
     named := ingest.digests_of_1(project, ARRAY[pending]);
     missing := cardinality(named) - ingest.count_chunks_1(project, named);
   END IF;
   UPDATE ingest.manifests m
-    SET kept = is_pinned, touched_at = replace_manifests_1.touched_at, missing = coalesce(missing, m.missing)
+    SET touched_at = replace_manifests_1.touched_at, missing = coalesce(missing, m.missing)
     WHERE m.project = project AND m.manifest = pending;
+  removed := ARRAY(
+    SELECT o.manifest FROM unnest(old) AS o(manifest)
+    WHERE o.manifest IS NOT NULL AND o.manifest IS DISTINCT FROM complete AND o.manifest IS DISTINCT FROM pending);
   PERFORM ingest.delete_manifests_1(project, removed);
-  RETURN ingest.pending_bytes_of_1(project, digests, changed || manifests) - bytes_before;
 END $$;
 
--- Why a chunk is not to be stored; null if it is missing.
-CREATE FUNCTION ingest.chunk_outcome_1(project int, digest bytea) RETURNS text
+-- Why a chunk of this size is not to be stored; null if a pending map misses it.
+CREATE FUNCTION ingest.chunk_outcome_1(project int, digest bytea, size int) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE
     WHEN EXISTS (SELECT FROM ingest.chunks c WHERE c.project = $1 AND c.digest = $2) THEN 'existing'
-    WHEN NOT EXISTS (SELECT FROM ingest.map_chunks n WHERE n.project = $1 AND n.digest = $2) THEN 'undeclared'
+    WHEN NOT EXISTS (
+      SELECT FROM ingest.map_chunks n
+      JOIN ingest.manifests m ON m.project = n.project AND m.manifest = n.manifest
+      JOIN ingest.map_slots s ON s.project = m.project AND s.build_id = m.build_id AND s.place_id = m.place_id
+      WHERE n.project = $1 AND n.digest = $2 AND n.size >= $3 AND s.pending = m.manifest
+    ) THEN 'undeclared'
   END;
 $$;
 
--- Stores a chunk that a manifest of the project names. `outcome` is `stored`, `existing`, `undeclared`; or `refused`, with
--- the pending bytes, as in put_map_1. `builds` and `places` are up to `ready_max` maps whose pending manifests miss no
--- chunk: those that name this one first.
+-- Stores a chunk that a manifest of the project names, with at least its size. `outcome` is `stored`, `existing` or
+-- `undeclared`. `builds` and `places` are up to `ready_max` maps whose pending manifests miss no chunk: those that name
+-- this one first.
 CREATE FUNCTION ingest.put_chunk_1(
-  project int, digest bytea, body bytea, received_at bigint, pending_bytes_max bigint, ready_max int,
-  OUT outcome text, OUT bytes_before bigint, OUT bytes_after bigint, OUT builds text[], OUT places bytea[])
+  project int, digest bytea, body bytea, received_at bigint, ready_max int,
+  OUT outcome text, OUT builds text[], OUT places bytea[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM ingest.require_durability_1();
   builds := '{}';
   places := '{}';
-  outcome := ingest.chunk_outcome_1(project, digest);
+  outcome := ingest.chunk_outcome_1(project, digest, octet_length(body));
   IF outcome IS NULL THEN
-    bytes_before := ingest.lock_maps_1(project);
+    PERFORM ingest.lock_maps_1(project);
     -- it may have been stored, or its map replaced, before the lock was granted
-    outcome := ingest.chunk_outcome_1(project, digest);
+    outcome := ingest.chunk_outcome_1(project, digest, octet_length(body));
   END IF;
   IF outcome IS NULL THEN
-    bytes_after := bytes_before + CASE WHEN EXISTS (
-        SELECT FROM ingest.map_chunks n
-        WHERE n.project = project AND n.digest = digest
-          AND (SELECT m.kept FROM ingest.manifests m WHERE m.project = project AND m.manifest = n.manifest)
-      ) THEN 0 ELSE octet_length(body) END;
-    IF bytes_after > bytes_before AND bytes_after > pending_bytes_max THEN
-      outcome := 'refused';
-    ELSE
-      INSERT INTO ingest.chunks (project, digest, size, body) VALUES (project, digest, octet_length(body), body);
-      UPDATE ingest.map_totals t SET pending_bytes = bytes_after WHERE t.project = project;
-      PERFORM ingest.resolve_missing_1(project, ARRAY[digest], received_at);
-      outcome := 'stored';
-    END IF;
+    INSERT INTO ingest.chunks (project, digest, size, body) VALUES (project, digest, octet_length(body), body);
+    PERFORM ingest.resolve_missing_1(project, ARRAY[digest], received_at);
+    outcome := 'stored';
   END IF;
   IF outcome NOT IN ('stored', 'existing') THEN RETURN; END IF;
   IF outcome = 'existing' AND ingest.has_standby_1() THEN
@@ -397,7 +351,10 @@ BEGIN
   SELECT coalesce(array_agg(r.build_id), '{}'), coalesce(array_agg(r.place_id), '{}') INTO builds, places
     FROM (
       SELECT m.build_id, m.place_id FROM ingest.manifests m
-      WHERE m.project = project AND m.ready
+      WHERE m.project = project AND m.ready AND EXISTS (
+        SELECT FROM ingest.map_slots s
+        WHERE s.project = project AND s.build_id = m.build_id AND s.place_id = m.place_id AND s.pending = m.manifest
+        OFFSET 0)
       ORDER BY EXISTS (
         SELECT FROM ingest.map_chunks n WHERE n.project = project AND n.digest = digest AND n.manifest = m.manifest
       ) DESC

@@ -13,7 +13,7 @@ LEFT JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_i
 
 -- name: maps
 -- without a build, a place, or a map to begin after, these are null
-SELECT b.frozen_at, s.build_id, s.place_id, s.complete_head, s.complete_chunks, s.published_at,
+SELECT s.frozen_at, s.build_id, s.place_id, s.complete_head, s.complete_chunks, s.published_at,
   s.pending_head, s.pending_chunks, s.touched_at, s.missing
 FROM (
   SELECT m.project, m.build_id, m.place_id
@@ -26,7 +26,6 @@ FROM (
   LIMIT $6::int
 ) k
 JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_id AND s.place_id = k.place_id
-JOIN ingest.builds b ON b.project = k.project AND b.build_id = k.build_id
 ORDER BY k.build_id, k.place_id
 
 -- name: builds
@@ -46,20 +45,25 @@ FROM ingest.put_map_1(
   $13::uuid[], $14::text[], $15, $16::bigint[], $17, $18, $19::bigint)
 
 -- name: put-chunk
-SELECT outcome, bytes_before, bytes_after, builds, places
-FROM ingest.put_chunk_1($1::int, $2, $3, $4::bigint, $5::bigint, $6::int)
+SELECT outcome, builds, places
+FROM ingest.put_chunk_1($1::int, $2, $3, $4::bigint, $5::int)
 
 -- name: chunk
 SELECT c.body FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = $2::bytea
 
 -- name: pending-bytes
-SELECT t.pending_bytes FROM ingest.map_totals t WHERE t.project = $1::int
+SELECT ingest.pending_bytes_1($1::int) AS pending_bytes
 
--- name: projects-with-expired-maps
+-- name: maps-to-sweep
 -- administration: crosses projects
-SELECT DISTINCT m.project
-FROM ingest.manifests m
-WHERE NOT m.kept AND m.touched_at < $1::bigint
+SELECT m.project, m.build_id, m.place_id
+FROM ingest.maps m
+JOIN ingest.builds b ON b.project = m.project AND b.build_id = m.build_id
+JOIN ingest.manifests p ON p.project = m.project AND p.manifest = m.pending
+WHERE m.pending IS NOT NULL AND (m.project, m.build_id, m.place_id) > ($2::int, $3::text, $4::bytea)
+  AND CASE WHEN b.frozen_at IS NULL THEN p.touched_at < $1::bigint ELSE m.complete IS NOT NULL END
+ORDER BY m.project, m.build_id, m.place_id
+LIMIT $5::int
 
--- name: expire-pending
-SELECT ingest.expire_pending_1($1::int, $2::bigint) AS expired
+-- name: sweep-map
+SELECT ingest.sweep_map_1($1::int, $2, $3, $4::bigint)

@@ -1,4 +1,4 @@
-import { checkPendingBytes, type MapStore, readyMapsMax } from '@ingest/core'
+import { type MapStore, readyMapsMax } from '@ingest/core'
 import { createTurns } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers } from '../projects/project-numbers.ts'
@@ -22,9 +22,7 @@ interface BuildRow {
 }
 
 interface PutChunkRow {
-  outcome: 'stored' | 'existing' | 'undeclared' | 'refused'
-  bytes_before: number
-  bytes_after: number
+  outcome: 'stored' | 'existing' | 'undeclared'
   builds: string[]
   places: Buffer[]
 }
@@ -61,14 +59,10 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
       )
     },
 
-    async putChunk(projectId, { digest, bytes, receivedAt, pendingBytesMax }) {
-      const values = [encodeDigest(digest), bytes, receivedAt, pendingBytesMax, readyMapsMax]
+    async putChunk(projectId, { digest, bytes, receivedAt }) {
+      const values = [encodeDigest(digest), bytes, receivedAt, readyMapsMax]
       const [row] = await query<PutChunkRow>(projectId, 'put-chunk', ...values)
-      const { outcome, bytes_before: before, bytes_after: after, builds, places } = row ?? undeclared
-      if (outcome === 'refused') {
-        checkPendingBytes(before, after, pendingBytesMax)
-        throw new Error('put_chunk_1 refused a chunk within the limit')
-      }
+      const { outcome, builds, places } = row ?? undeclared
       const ready = builds.map((buildId, i) => ({ placeId: String(places[i]), buildId }))
       return { outcome, ready }
     },
@@ -78,13 +72,14 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
       return row?.body
     },
 
-    async expirePending(touchedBefore) {
-      const projects = await database.query<{ project: number }>('projects-with-expired-maps', [touchedBefore])
-      for (const { project } of projects) {
-        for (let isDone = false; !isDone; ) {
-          const [row] = await database.query<{ expired: number }>('expire-pending', [project, touchedBefore])
-          isDone = row?.expired === 0
+    async sweepMaps(touchedBefore) {
+      for (let last: MapRow | undefined = firstMap; last; ) {
+        const after = [last.project, last.build_id, last.place_id]
+        const maps: MapRow[] = await database.query('maps-to-sweep', [touchedBefore, ...after, sweptMax])
+        for (const { project, build_id: build, place_id: place } of maps) {
+          await database.query('sweep-map', [project, build, place, touchedBefore])
         }
+        last = maps.at(-1)
       }
     },
 
@@ -95,4 +90,15 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
   }
 }
 
-const undeclared: PutChunkRow = { outcome: 'undeclared', bytes_before: 0, bytes_after: 0, builds: [], places: [] }
+interface MapRow {
+  project: number
+  build_id: string
+  place_id: Buffer
+}
+
+/** Before every map: the number of a project is any integer. */
+const firstMap: MapRow = { project: -(2 ** 31), build_id: '', place_id: Buffer.alloc(0) }
+/** The most maps to sweep that one statement looks for. */
+const sweptMax = 256
+
+const undeclared: PutChunkRow = { outcome: 'undeclared', builds: [], places: [] }

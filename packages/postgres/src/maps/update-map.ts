@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto'
 import {
   checkPendingBytes,
   type Digest,
+  declaredBytes,
   type Manifest,
   type MapChunks,
   type MapContents,
   type MapDecision,
   type MapKey,
   type MapSlot,
-  manifestBytes,
 } from '@ingest/core'
 import { byteaArray } from '../connection/binary-arrays.ts'
 import type { Database } from '../connection/database.ts'
@@ -133,6 +133,6 @@ function contentsValues(found: FoundRow, slot: MapSlot, { complete, pending }: M
     added.map(({ id }) => id),
     added.map(({ manifest }) => manifestHead(manifest)),
     byteaArray(added.map(({ manifest }) => encodeChunks(manifest.chunks))),
-    added.map(({ manifest }) => manifestBytes(manifest)),
+    added.map(({ manifest }) => declaredBytes(manifest)),
   ]
 }

@@ -155,11 +155,11 @@ t.test('maps in PostgreSQL', { skip: noPostgres }, async (t) => {
 
   t.test('a map whose build froze after it was found idle does not expire', async (t) => {
     const { url, maps, others, close } = await openMaps(async (name) => {
-      if (name === 'expire-pending') await store.append('p', batchWith([{ eventId: 'e', buildId: 'b' }]))
+      if (name === 'sweep-map') await store.append('p', batchWith([{ eventId: 'e', buildId: 'b' }]))
     })
     const store = await openPostgresStore(url)
     await record(maps, 'a')
-    await maps.expirePending(1_000)
+    await maps.sweepMaps(1_000)
     t.equal((await others.map(key)).pending?.touchedAt, 1)
     await store.close()
     await close()

@@ -72,7 +72,7 @@ export const closeChecks: readonly StoreCheck[] = [
     await assertRefused(store.putChunk('p', chunk), 'store-closed', 'putChunk')
     await assertRefused(store.readChunk('p', digest), 'store-closed', 'readChunk')
     await assertRefused(store.pendingBytes('p'), 'store-closed', 'pendingBytes')
-    await assertRefused(store.expirePending(1), 'store-closed', 'expirePending')
+    await assertRefused(store.sweepMaps(1), 'store-closed', 'sweepMaps')
     await assertRefused(store.totals('p'), 'store-closed', 'totals')
     await assertRefused(store.countSince('p', 1, 1), 'store-closed', 'countSince')
     await assertRefused(store.erase('p', ['a']), 'store-closed', 'erase')

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { batchOf, event, frozenAt, lookAlikes } from './sample-events.ts'
 import {
   complete,
+  countUpdate,
   eventBatch,
   key,
   newChunk,
@@ -14,7 +15,7 @@ import {
   recount,
   wholeOf,
 } from './sample-maps.ts'
-import { check, type StoreCheck } from './store-check.ts'
+import { check, range, type StoreCheck } from './store-check.ts'
 
 export const freezeChecks: readonly StoreCheck[] = [
   check('a build that no event references is open', async (store) => {
@@ -89,7 +90,7 @@ export const freezeChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    'a freeze drops pending replacements of complete maps, in every place of the build, and nothing else',
+    'a freeze makes pending replacements of complete maps void, in every place of the build, and nothing else',
     async (store) => {
       for (const placeId of ['1', '2', '']) {
         await publish(store, key({ placeId }), 'a')
@@ -105,8 +106,7 @@ export const freezeChecks: readonly StoreCheck[] = [
       for (const placeId of ['1', '2', '']) {
         assert.deepEqual(await store.map(key({ placeId })), { frozenAt: 7_000, ...wholeOf('a') })
       }
-      assert.deepEqual(await present(store, ['a', 'new', 'only']), ['a', 'only'])
-      assert.equal(await putChunk(store, 'p', newChunk('new')), 'undeclared')
+      assert.equal(await putChunk(store, 'p', newChunk('new')), 'existing')
       const first = { frozenAt: 7_000, pending: pendingMap(['only'], []) }
       assert.deepEqual(await store.map(key({ placeId: 'first' })), first, 'it is pinned')
       assert.deepEqual(await readyPlaces(store), ['first'])
@@ -118,6 +118,10 @@ export const freezeChecks: readonly StoreCheck[] = [
         ...wholeOf('a'),
         pending: pendingMap(['new'], ['new']),
       })
+      await store.sweepMaps(0)
+      assert.deepEqual(await present(store, ['a', 'new', 'only']), ['a', 'only'])
+      assert.equal(await putChunk(store, 'p', newChunk('new')), 'undeclared')
+      assert.deepEqual(await store.map(key({ placeId: 'first' })), first)
     },
   ),
 
@@ -129,22 +133,53 @@ export const freezeChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.map(key()), { ...wholeOf('a'), pending: pendingMap(['c'], ['c']) })
   }),
 
-  check('a freeze takes what it pins or drops from the pending bytes', async (store) => {
-    await publish(store, key(), 'a')
-    await record(store, key(), 'bb', 'ccc')
-    await record(store, key({ placeId: '2' }), 'ccc', 'dddd')
-    await record(store, key({ buildId: 'open' }), 'dddd', 'bb')
-    for (const text of ['bb', 'ccc', 'dddd']) await putChunk(store, 'p', newChunk(text))
-    assert.equal(await store.pendingBytes('p'), 3 * (256 + 320) + 9)
-    await store.append('p', eventBatch('e', 'b'))
-    assert.equal(await store.pendingBytes('p'), 256 + 320 + 2, 'dddd is pinned with place 2')
-    assert.equal(await recount(store), 256 + 320 + 2)
-    await complete(store, key({ placeId: '2' }))
-    assert.equal(await store.pendingBytes('p'), 256 + 320 + 2)
-    await record(store, key({ placeId: '3' }), 'late')
-    assert.equal(await putChunk(store, 'p', { ...newChunk('late'), pendingBytesMax: 1 }), 'stored', 'is pinned, too')
-    await store.expirePending(10_000)
-    assert.equal(await store.pendingBytes('p'), 0)
-    assert.equal(await recount(store), 0)
+  check(
+    'a freeze takes its build out of the pending bytes, and what is published later adds nothing',
+    async (store) => {
+      await publish(store, key(), 'a')
+      await record(store, key(), 'bb', 'ccc')
+      await record(store, key({ placeId: '2' }), 'ccc', 'dddd')
+      await record(store, key({ buildId: 'open' }), 'dddd', 'bb')
+      const open = 256 + 320 + 6
+      assert.equal(await store.pendingBytes('p'), open + 2 * (256 + 320) + 5 + 7)
+      await store.append('p', eventBatch('e', 'b'))
+      const assertOpen = async (what: string) => {
+        assert.equal(await store.pendingBytes('p'), open, what)
+        assert.equal(await recount(store), open, what)
+      }
+      await assertOpen('frozen')
+      await store.sweepMaps(0)
+      await assertOpen('swept')
+      for (const text of ['ccc', 'dddd']) await putChunk(store, 'p', newChunk(text))
+      await complete(store, key({ placeId: '2' }))
+      await record(store, key({ placeId: '3' }), 'late')
+      await assertOpen('completed and published late')
+      await store.sweepMaps(10_000)
+      assert.equal(await store.pendingBytes('p'), 0)
+      assert.equal(await recount(store), 0)
+    },
+  ),
+
+  check('what a freeze has made void is not seen again, before and after it is swept', async (store) => {
+    const places = range(300).map(String)
+    for (const placeId of places) {
+      await publish(store, key({ placeId }), 'a')
+      await record(store, key({ placeId }), 'new')
+    }
+    await store.append('p', eventBatch('e', 'b', 7_000))
+    for (const isSwept of [false, true]) {
+      const maps = await store.maps('p', { limit: 1_000 })
+      assert.deepEqual(
+        maps.map(({ slot }) => slot),
+        places.map(() => ({ frozenAt: 7_000, ...wholeOf('a') })),
+      )
+      assert.deepEqual((await store.putChunk('p', newChunk('a'))).ready, [])
+      assert.equal(await putChunk(store, 'p', newChunk('new')), 'undeclared')
+      await countUpdate(store, key({ placeId: isSwept ? '1' : '0' }))
+      await store.sweepMaps(0)
+      const { complete } = await store.map(key({ placeId: isSwept ? '1' : '0' }))
+      assert.equal(complete?.publishedAt, 1_001)
+      await store.updateMap(key({ placeId: isSwept ? '1' : '0' }), {}, () => ({ contents: wholeOf('a'), result: 1 }))
+    }
   }),
 ]

@@ -8,6 +8,7 @@ import {
   eventBatch,
   key,
   list,
+  manifestOf,
   mapIdOf,
   newChunk,
   pendingMap,
@@ -84,7 +85,7 @@ export const mapChecks: readonly StoreCheck[] = [
     const key = { projectId: 'p', placeId: '1', buildId: 'b' }
     await store.updateMap(key, {}, () => ({ contents, result: undefined }))
     assert.deepEqual(await store.builds('p', { limit: 10 }), [{ buildId: 'b', maps: 1 }])
-    await store.expirePending(6)
+    await store.sweepMaps(6)
     assert.deepEqual(await store.builds('p', { limit: 10 }), [])
   }),
 
@@ -94,7 +95,7 @@ export const mapChecks: readonly StoreCheck[] = [
     assert.deepEqual(await readyPlaces(store), [])
     assert.equal(await store.readChunk('p', chunk('a').digest), undefined)
     assert.deepEqual(await present(store, ['a']), [])
-    await store.expirePending(Number.MAX_SAFE_INTEGER)
+    await store.sweepMaps(Number.MAX_SAFE_INTEGER)
   }),
 
   check('a map has the contents of its last update, whose decision saw the ones before', async (store) => {
@@ -157,9 +158,9 @@ export const mapChecks: readonly StoreCheck[] = [
     await record(store, key({ placeId: '5' }), 'd')
     await putChunk(store, 'p', newChunk('d', 2_000))
     await store.append('p', eventBatch('e', 'frozen', 500))
-    await store.expirePending(1_000)
+    await store.sweepMaps(1_000)
     assert.equal((await list(store)).length, 5, 'touched at that time is not before it')
-    await store.expirePending(1_001)
+    await store.sweepMaps(1_001)
     const left = await list(store)
     assert.deepEqual(
       left.map(({ placeId }) => placeId),
@@ -170,7 +171,7 @@ export const mapChecks: readonly StoreCheck[] = [
     assert.equal(await putChunk(store, 'p', newChunk('c')), 'undeclared')
     assert.equal(await putChunk(store, 'q', newChunk('a')), 'undeclared')
     assert.equal(await putChunk(store, 'p', newChunk('a', 1)), 'stored')
-    await store.expirePending(10_000)
+    await store.sweepMaps(10_000)
     assert.deepEqual(await present(store, ['a', 'd']), ['a'])
     assert.deepEqual(await store.map(key({ placeId: '3', buildId: 'frozen' })), {
       frozenAt: 500,
@@ -178,40 +179,34 @@ export const mapChecks: readonly StoreCheck[] = [
     })
   }),
 
-  check('pending bytes are those of pending manifests, and of the chunks that no complete map names', async (store) => {
-    const manifests = (...counts: number[]) => counts.reduce((sum, count) => sum + 256 + 160 * count, 0)
+  check('pending bytes are the sizes of pending maps, 256 bytes each, and 160 for each chunk', async (store) => {
     const assertPending = async (expected: number, what: string) => {
       assert.equal(await store.pendingBytes('p'), expected, what)
       assert.equal(await recount(store), expected, `${what}, counted`)
     }
+    const pending = (size: number, chunks: number) => size + 256 + 160 * chunks
     await assertPending(0, 'nothing')
     await publish(store, key(), 'a', 'bb')
     await assertPending(0, 'a complete map')
     await record(store, key(), 'a', 'ccc', 'dddd', 'ccc')
-    await assertPending(manifests(4), 'a manifest whose chunks are missing, or of the complete map')
+    await assertPending(pending(11, 4), 'its replacement')
     await putChunk(store, 'p', newChunk('ccc'))
-    await putChunk(store, 'p', newChunk('ccc'))
-    await assertPending(manifests(4) + 3, 'a chunk, once')
+    await assertPending(pending(11, 4), 'a chunk that was declared')
     await record(store, key({ placeId: '2' }), 'ccc', 'bb', 'e')
-    await assertPending(manifests(4, 3) + 3, 'another manifest that names it')
+    await record(store, key({ projectId: 'q' }), 'ccc')
+    await assertPending(pending(11, 4) + pending(6, 3), 'another manifest')
     await record(store, key(), 'a', 'f')
-    await assertPending(manifests(2, 3) + 3, 'a manifest that was replaced')
+    await assertPending(pending(2, 2) + pending(6, 3), 'a manifest that was replaced')
     await publish(store, key(), 'x')
-    await assertPending(manifests(3) + 5, 'a complete map that was replaced leaves a chunk to the pending one')
-    await publish(store, key({ placeId: '3' }), 'ccc')
-    await assertPending(manifests(3) + 2, 'a complete map that names it')
-    await putChunk(store, 'p', newChunk('e'))
-    await assertPending(manifests(3) + 3, 'the last chunk')
+    await assertPending(pending(6, 3), 'a map that was published whole')
+    for (const text of ['bb', 'ccc', 'e']) await putChunk(store, 'p', newChunk(text))
     await complete(store, key({ placeId: '2' }))
     await assertPending(0, 'all is complete')
-    assert.equal(await store.pendingBytes('q'), 0)
   }),
 
   check(
-    'a write that raises the pending bytes above their limit is refused with the numbers, and changes nothing',
+    'a manifest that raises the pending bytes above their limit is refused with the numbers, and changes nothing',
     async (store) => {
-      const put = (text: string, pendingBytesMax: number) =>
-        putChunk(store, 'p', { ...newChunk(text), pendingBytesMax })
       const recordWithin = (pendingBytesMax: number, placeId: string, ...texts: string[]) =>
         store.updateMap(key({ placeId }), { pendingBytesMax }, ({ complete }) => ({
           contents: { ...(complete && { complete }), pending: pendingOf(...texts) },
@@ -222,15 +217,11 @@ export const mapChecks: readonly StoreCheck[] = [
         const { code, ...numbers } = error as { code: string; limit: number; actual: number }
         assert.deepEqual([code, numbers.limit, numbers.actual], ['map-quota-exceeded', limit, actual])
       }
-      await assertOver(recordWithin(575, '1', 'aa', 'bbb'), 575, 576)
+      await assertOver(recordWithin(580, '1', 'aa', 'bbb'), 580, 581)
       assert.deepEqual(await list(store), [])
-      await recordWithin(576, '1', 'aa', 'bbb')
-      await assertOver(put('aa', 577), 577, 578)
-      assert.deepEqual(await present(store, ['aa']), [])
-      assert.equal(await put('aa', 578), 'stored')
-      await assertOver(recordWithin(993, '2', 'aa'), 993, 994)
+      await recordWithin(581, '1', 'aa', 'bbb')
+      await assertOver(recordWithin(998, '2', 'aa'), 998, 999)
       assert.deepEqual(await store.map(key({ placeId: '2' })), {})
-      assert.equal(await put('aa', 1), 'existing')
       await recordWithin(1, '1', 'aa', 'bbb')
       await recordWithin(1, '1', 'aa')
       assert.equal(await store.pendingBytes('p'), 418, 'what lowers them may always be written')
@@ -238,10 +229,27 @@ export const mapChecks: readonly StoreCheck[] = [
         contents: wholeOf('aa'),
         result: 1,
       }))
-      await recordWithin(416, '2', 'aa')
-      assert.equal(await recount(store), 416)
+      await recordWithin(418, '2', 'aa')
+      assert.equal(await recount(store), 418)
     },
   ),
+
+  check('a chunk that is larger than each manifest says is not stored', async (store) => {
+    const { digest } = chunk('four')
+    const sized = (size: number) => ({
+      manifest: { ...manifestOf('four'), size, chunks: [{ digest, size }] },
+      touchedAt: 1,
+    })
+    const recordSized = (placeId: string, size: number) =>
+      store.updateMap(key({ placeId }), {}, () => ({ contents: { pending: sized(size) }, result: 1 }))
+    await recordSized('1', 3)
+    assert.equal(await putChunk(store, 'p', newChunk('four')), 'undeclared')
+    assert.deepEqual(await present(store, ['four']), [])
+    await recordSized('2', 5)
+    assert.equal(await putChunk(store, 'p', newChunk('four')), 'stored')
+    await store.updateMap(key({ placeId: '2' }), {}, () => ({ contents: {}, result: 1 }))
+    assert.equal(await putChunk(store, 'p', newChunk('four')), 'existing')
+  }),
 
   check('maps are listed by build and then by place, as bytes, in pages of any size', async (store) => {
     const ids = [

@@ -2,17 +2,16 @@ import assert from 'node:assert/strict'
 import type { AppendBatch } from '../../events/event-store.ts'
 import { digestOf } from '../../maps/digest.ts'
 import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from '../../maps/map.ts'
-import { manifestBytes } from '../../maps/map-quota.ts'
 import type {
   MapChunks,
   MapContents,
   MapSelection,
-  MapSlot,
   NewChunk,
   PendingManifest,
   PendingMap,
   PutChunkOutcome,
 } from '../../maps/map-store.ts'
+import { pendingBytesOf } from '../../maps/pending-map.ts'
 import type { Store } from '../../store.ts'
 import { batchOf, event } from './sample-events.ts'
 
@@ -91,19 +90,8 @@ export async function complete(store: Store, id: MapKey): Promise<void> {
 
 /** The pending bytes of project `p`, computed from all of its maps. */
 export async function recount(store: Store): Promise<number> {
-  const slots = (await store.maps('p', { limit: 1_000 })).map(({ slot }) => slot)
-  const isPinned = ({ frozenAt, complete }: MapSlot) => frozenAt !== undefined && !complete
-  const pendings = slots.flatMap((slot) => (isPinned(slot) ? [] : (slot.pending ?? [])))
-  const keepers = slots.flatMap((slot) => slot.complete ?? (isPinned(slot) ? (slot.pending ?? []) : []))
-  const kept = new Set(keepers.flatMap(({ manifest }) => manifest.chunks.map(({ digest }) => digest)))
-  const sizes = new Map(
-    pendings.flatMap(({ manifest, missing }) =>
-      manifest.chunks.flatMap(({ digest, size }) => (missing.includes(digest) ? [] : [[digest, size] as const])),
-    ),
-  )
-  const chunkBytes = [...sizes].map(([digest, size]) => (kept.has(digest) ? 0 : size))
-  const all = [...chunkBytes, ...pendings.map(({ manifest }) => manifestBytes(manifest))]
-  return all.reduce((sum, each) => sum + each, 0)
+  const maps = await store.maps('p', { limit: 1_000 })
+  return maps.reduce((sum, { slot }) => sum + pendingBytesOf(slot, slot.frozenAt), 0)
 }
 
 export async function list(store: Store, selection: Partial<MapSelection> = {}, projectId = 'p'): Promise<MapId[]> {

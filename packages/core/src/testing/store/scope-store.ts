@@ -94,7 +94,7 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
       hashChunks: (projectId: string, chunks: readonly ChunkRef[], signal: AbortSignal) =>
         hashChunks(scopedId(projectId), chunks, signal),
     }),
-    expirePending: (touchedBefore) => store.expirePending(stored(touchedBefore)),
+    sweepMaps: (touchedBefore) => store.sweepMaps(stored(touchedBefore)),
     pendingBytes: (projectId) => store.pendingBytes(scopedId(projectId)),
 
     async project(projectId) {
