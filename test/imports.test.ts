@@ -52,6 +52,7 @@ const floors: Record<string, string[][]> = {
     ['writer'],
     ['chunks', 'read-snapshot.ts'],
     ['event-store.ts', 'chunk-uploads.ts', 'hash-chunks.ts', 'project-store.ts', 'measure.ts', 'purge.ts'],
+    ['sweep-maps.ts'],
     ['map-store.ts'],
     ['backup'],
     ['open-lmdb-store.ts'],

@@ -207,7 +207,7 @@ t.test(
       body: JSON.stringify({ placeId: '2', buildId: 'b', manifest }),
     })
     t.equal(refused.status, 413)
-    t.match(await refused.json(), { code: 'map-quota-exceeded', limit: 400, actual: 416, retryable: false })
+    t.match(await refused.json(), { code: 'map-quota-exceeded', limit: 400, actual: 417, retryable: false })
   },
 )
 

@@ -311,14 +311,7 @@ export const operations = {
         content: json(PutChunkResult, { outcome: 'stored', completed: [] }),
       },
     },
-    codes: [
-      'invalid-envelope',
-      'digest-mismatch',
-      'chunk-undeclared',
-      'body-too-large',
-      'chunk-too-large',
-      'map-quota-exceeded',
-    ],
+    codes: ['invalid-envelope', 'digest-mismatch', 'chunk-undeclared', 'body-too-large', 'chunk-too-large'],
   },
   'GET /v1/maps/content': {
     operationId: 'getMapContent',

@@ -239,7 +239,6 @@ const particular: Record<string, Provoked> = {
 /** Documented codes that are not provoked here. */
 const unseen: Record<string, string> = {
   'request-timeout': 'needs a client that is slow; serve.test.ts and uploads.test.ts have some',
-  'PUT /v1/maps/chunks map-quota-exceeded': 'needs 1 MiB of chunks beside a manifest; maps.test.ts of core has it',
   'GET /v1/maps/content range-not-satisfiable HEAD': 'HEAD has no ranges (RFC 9110 section 14.2)',
 }
 
