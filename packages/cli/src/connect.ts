@@ -122,14 +122,14 @@ export async function connect<T>(
  * @throws {CommandFailure} `project-not-found`
  */
 export async function requireProject(embedded: EmbeddedIngest | undefined, project: string): Promise<void> {
-  if (embedded !== undefined) checkKnown(await embedded.listProjects(), project)
+  if (embedded === undefined || (await embedded.hasProject(project))) return
+  throw projectNotFound(project)
 }
 
-/** @throws {CommandFailure} `project-not-found` for a project that is not one of `known` */
-export function checkKnown(known: readonly string[], project: string): void {
-  if (known.includes(project)) return
+/** The `project-not-found` of a project without events, maps and keys. */
+export function projectNotFound(project: string): CommandFailure {
   const message = `The project ${project} is unknown: it has no events and no keys.`
-  throw new CommandFailure({ exitCode: exitCode.refused, code: 'project-not-found', message, retryable: false })
+  return new CommandFailure({ exitCode: exitCode.refused, code: 'project-not-found', message, retryable: false })
 }
 
 /** Rewords errors of a server in terms of the command line. */

@@ -17,7 +17,7 @@ import { createRecentOutcomes, type RecentOutcomesReader } from './events/recent
 import { type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
-import { createProjectStats, type ProjectStatsReader } from './project-stats.ts'
+import { createProjectStats, hasProject, type ProjectStatsReader } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
 import type { Store, StoreCommit, StoreMetric } from './store.ts'
 import { checkProjectId } from './validation.ts'
@@ -92,6 +92,8 @@ export interface EmbeddedIngest<E = IngestEvent> {
   keys: Keyring
   /** The ids of all projects with stored data, in the order of their bytes. */
   listProjects(): Promise<string[]>
+  /** Whether `listProjects` has the project, without listing all. */
+  hasProject(projectId: string): Promise<boolean>
   /**
    * Resolves if a batch could be stored now, and rejects with the error otherwise: with `store-unavailable` if the store
    * does not respond within 2 seconds.
@@ -229,6 +231,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     keys,
     authenticate: authenticate ?? keys.authenticate,
     listProjects: () => store.projects(),
+    hasProject: (projectId) => hasProject(store, projectId),
     checkReady() {
       // a load balancer that asks often must not fill a store's queue
       checking ??= checkReady(store).finally(() => {

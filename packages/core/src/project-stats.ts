@@ -3,6 +3,7 @@ import type { EventStore } from './events/event-store.ts'
 import { decodeListCursor, encodeListCursor } from './json/cursor.ts'
 import type { BuildEntry, MapStore } from './maps/map-store.ts'
 import { buildIdIssue } from './maps/publication.ts'
+import type { Store } from './store.ts'
 
 /** Totals of a project. */
 export interface ProjectStats {
@@ -118,6 +119,13 @@ export function createProjectStats(
       }
     },
   })
+}
+
+/** Whether the project has an event, a map or a key, without listing the projects. */
+export async function hasProject(store: Store, projectId: string): Promise<boolean> {
+  const { batches } = await store.totals(projectId)
+  if (batches > 0 || (await store.project(projectId)) !== undefined) return true
+  return (await store.maps(projectId, { limit: 1 })).length > 0
 }
 
 function parseBuildName([buildId]: readonly unknown[]): string {

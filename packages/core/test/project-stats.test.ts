@@ -78,3 +78,13 @@ t.test('a page that holds the last build is the last page', async (t) => {
   })
   t.equal((await ingest.project('p').listBuilds({ limit: 3 })).next, null)
 })
+
+t.test('hasProject finds a project with an event, a map or a key, and lists none', async (t) => {
+  const store = openMemoryStore()
+  const ingest = createIngest({ store: { ...store, projects: () => Promise.reject(new Error('listed')) } })
+  await ingest.project('events').submitBatch({ events: [{ projectId: 'events', eventId: 'e' }] })
+  await ingest.project('maps').publishMap({ placeId: '1', buildId: 'b', map: {} })
+  await ingest.keys.create('keys')
+  for (const projectId of ['events', 'maps', 'keys']) t.equal(await ingest.hasProject(projectId), true, projectId)
+  t.equal(await ingest.hasProject('other'), false)
+})

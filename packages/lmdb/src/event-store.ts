@@ -130,7 +130,13 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     },
 
     async expire(projectId, before) {
-      const project = numberOf(projectId)
+      await options.nextReadStep(projectId)
+      options.checkOpen()
+      // most calls find nothing to erase, and a transaction would be synced
+      const project = readLog<number | undefined>(projectId, undefined, (project) => {
+        const [left] = log.records(project, log.expiredBefore(project), 1)
+        return left && log.header(left.sequence).receivedAt < before ? project : undefined
+      })
       if (project === undefined) return { events: 0, bytes: 0, isDone: true }
       return writer.erasure({ type: 'expire', project, before })
     },

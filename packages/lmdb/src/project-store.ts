@@ -26,7 +26,9 @@ export function createProjectStore({ projects, writer, reader }: ProjectStoreOpt
     updateProject(projectId, decide) {
       return inTurn(projectId, async () => {
         for (;;) {
-          const [version, before] = readSnapshot(() => [projects.version(projectId), projects.get(projectId)] as const)
+          const [version, before] = readSnapshot(
+            () => [projects.version(projectId), projects.current(projectId)] as const,
+          )
           const { project, result } = decide(before)
           if (!project || (await writer.run({ type: 'putProject', projectId, version, project }))) return result
         }

@@ -43,6 +43,21 @@ for (const [name, perBatch] of Object.entries(sizes)) {
   })
 }
 
+t.test('an expiry that finds nothing to erase commits nothing', async (t) => {
+  const store = await openLmdbStore(t.testdir())
+  t.teardown(() => store.close())
+  await fill(store, 'p', 10, 1)
+  let commits = 0
+  store.watchCommits?.(() => commits++)
+  for (const projectId of ['p', 'unknown']) {
+    t.strictSame(await store.expire(projectId, 1), { events: 0, bytes: 0, isDone: true })
+  }
+  t.equal(commits, 0)
+  t.equal((await store.expire('p', 1e15)).events, 10)
+  t.strictSame(await store.expire('p', 1e15), { events: 0, bytes: 0, isDone: true })
+  t.equal(commits, 1)
+})
+
 t.test('the data file does not grow while new events take the space of erased ones', async (t) => {
   const directory = t.testdir()
   const store = await openLmdbStore(directory)

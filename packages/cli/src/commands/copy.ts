@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander'
-import { checkKnown } from '../connect.ts'
+import { projectNotFound } from '../connect.ts'
 import type { CopiedProject, CopyProgress } from '../copy/copy-stores.ts'
 import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
 import type { Io } from '../io.ts'
@@ -80,15 +80,16 @@ async function copyBetween(io: Io, options: CopyCommandOptions, signal: AbortSig
   const { copyStores } = await import('../copy/copy-stores.ts')
   const source = await openStore(io, from, {})
   try {
-    const all = await source.projects()
-    if (project !== undefined) checkKnown(all, project)
+    const { hasProject } = await import('@ingest/core/internal')
+    if (project !== undefined && !(await hasProject(source, project))) throw projectNotFound(project)
+    const projectIds = project === undefined ? await source.projects() : [project]
     const target = await openStore(io, to, { create: true })
     const progress = quiet ? undefined : await createProgressDisplay(io.stderr)
     try {
       return await copyStores(
         { source, target, signal },
         {
-          projectIds: project === undefined ? all : [project],
+          projectIds,
           hasOneOrder: !isDatabase(to),
           onProgress: (copied) => progress?.show(toProgress(copied)),
         },

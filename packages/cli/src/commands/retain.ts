@@ -1,6 +1,6 @@
 import type { ErasedTotals } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { checkKnown, withIngest } from '../connect.ts'
+import { requireProject, withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, parseDuration, projectOption } from '../options.ts'
@@ -36,9 +36,8 @@ export function retainCommand(io: Io): Command {
       const rows: (ErasedTotals & { projectId: string })[] = []
       await abortOnSignal(io, eraseAdvice, (signal) =>
         withIngest(io, { store: parseStore(command), ...(project !== undefined && { project }) }, async (ingest) => {
-          const all = await ingest.listProjects()
-          if (project !== undefined) checkKnown(all, project)
-          for (const projectId of project === undefined ? all : [project]) {
+          if (project !== undefined) await requireProject(ingest, project)
+          for (const projectId of project === undefined ? await ingest.listProjects() : [project]) {
             rows.push({ projectId, ...(await ingest.retainEvents(projectId, before, { dryRun, signal })) })
           }
           if (!dryRun) await ingest.purgeErased()

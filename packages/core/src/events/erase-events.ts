@@ -55,9 +55,11 @@ export async function eraseEvents(
     const ids = found.map(({ bytes }) => parse(bytes).eventId as string)
     const bytes = found.reduce((sum, event) => sum + event.bytes.length, 0)
     found = []
-    totals.events += dryRun ? ids.length : await paced(() => store.erase(projectId, ids), signal)
+    const startedAt = performance.now()
+    totals.events += dryRun ? ids.length : await store.erase(projectId, ids)
     totals.bytes += bytes
     onProgress({ ...totals })
+    if (!dryRun) await pauseSince(startedAt, signal)
   }
 
   for await (const event of store.read(projectId)) {
@@ -94,19 +96,19 @@ export async function retainEvents(
   }
   for (;;) {
     signal?.throwIfAborted()
-    const { events, bytes, isDone } = await paced(() => store.expire(projectId, before), signal)
+    const startedAt = performance.now()
+    const { events, bytes, isDone } = await store.expire(projectId, before)
     totals.events += events
     totals.bytes += bytes
     onProgress({ ...totals })
+    // a step that erased nothing has delayed no append
+    if (events > 0) await pauseSince(startedAt, signal)
     if (isDone) return totals
   }
 }
 
-async function paced<T>(run: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  const startedAt = performance.now()
-  const result = await run()
+async function pauseSince(startedAt: number, signal: AbortSignal | undefined): Promise<void> {
   await sleep((performance.now() - startedAt) * pauseShare, undefined, signal && { signal }).catch(() => {})
-  return result
 }
 
 /** A predicate over the bytes of an event. @throws {IngestError} `invalid-argument` */

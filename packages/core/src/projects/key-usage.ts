@@ -7,9 +7,8 @@ export const usesQueuedMax = 1000
 /** The most keys whose last attempt is remembered, so that a write that fails is not repeated by every request. */
 const attemptsMax = 10_000
 
-/** One use of a key, at a time in milliseconds since 1970. */
+/** One use of a key of a project, at a time in milliseconds since 1970. */
 export interface KeyUse {
-  projectId: string
   keyId: string
   at: number
 }
@@ -20,11 +19,14 @@ export function isLastUseRecent({ lastUsedAt }: KeyRecord, at: number): boolean 
 }
 
 /**
- * Notes uses of keys off the path of requests: `write` is called for one use after the other, at most once an hour for
- * a key. Its errors are ignored.
+ * Notes uses of keys off the path of requests, at most once an hour for a key: `write` is called for one project after the
+ * other, with all of its uses that wait. Its errors are ignored.
  */
-export function createKeyUsage(write: (use: KeyUse) => Promise<void>): (use: KeyUse, record: KeyRecord) => void {
-  const queue: KeyUse[] = []
+export function createKeyUsage(
+  write: (projectId: string, uses: readonly KeyUse[]) => Promise<void>,
+): (projectId: string, use: KeyUse, record: KeyRecord) => void {
+  const queue = new Map<string, KeyUse[]>()
+  let queued = 0
   const attemptedAt = new Map<string, number>()
 
   function wasAttempted(name: string, at: number): boolean {
@@ -38,17 +40,21 @@ export function createKeyUsage(write: (use: KeyUse) => Promise<void>): (use: Key
   }
 
   async function writeQueue(): Promise<void> {
-    for (let use = queue[0]; use; use = queue[0]) {
-      await write(use).catch(() => {})
-      queue.shift()
+    for (const [projectId, uses] of queue) {
+      queue.delete(projectId)
+      await write(projectId, uses).catch(() => {})
+      queued -= uses.length
     }
   }
 
-  return (use, record) => {
-    if (isLastUseRecent(record, use.at) || queue.length >= usesQueuedMax) return
-    const name = `${use.projectId}/${use.keyId}`
+  return (projectId, use, record) => {
+    if (isLastUseRecent(record, use.at) || queued >= usesQueuedMax) return
+    const name = `${projectId}/${use.keyId}`
     if (wasAttempted(name, use.at)) return
     rememberAttempt(name, use.at)
-    if (queue.push(use) === 1) setImmediate(writeQueue)
+    const uses = queue.get(projectId)
+    if (uses) uses.push(use)
+    else queue.set(projectId, [use])
+    if (++queued === 1) setImmediate(writeQueue)
   }
 }

@@ -38,9 +38,11 @@ export interface Keyring {
   /** Notes the use of a valid key in `lastUsedAt` afterwards, at most once an hour. */
   authenticate: Authenticate
   /**
-   * Creates a key, and the project if it is new. The key is returned once; only its hash is stored.
+   * Creates a key, and the project if it is new. The key is returned once; only its hash is stored. Beyond 10,000 keys of
+   * a project, the oldest one that is expired or revoked is forgotten.
    *
-   * @throws {IngestError} `invalid-argument` for an invalid project id, scope or time
+   * @throws {IngestError} `invalid-argument` for an invalid project id, scope or time, and for a project with 10,000
+   *   active keys, as `rotate` does
    */
   create(projectId: string, options?: KeyOptions): Promise<{ key: string; record: KeyRecord }>
   /**
@@ -69,6 +71,9 @@ export interface Keyring {
   ): Promise<{ key: string; record: KeyRecord }>
 }
 
+/** The most keys of a project, which are written together. Beyond it, the oldest that has ended is forgotten. */
+export const keysMax = 10_000
+
 const overlapMsDefault = 48 * 3600 * 1000
 
 /**
@@ -94,13 +99,17 @@ export function createKeyring(
     }
   }
 
-  const noteUse = createKeyUsage(({ projectId, keyId, at }) =>
+  const noteUse = createKeyUsage((projectId, uses) =>
     update(projectId, (project) => {
       // decided on the current project: a revocation since the use stays
-      const record = project?.keys.find((each) => each.keyId === keyId)
-      if (!record || isLastUseRecent(record, at)) return { result: undefined }
-      const used = { ...record, lastUsedAt: at }
-      return { project: withKeys(project, projectId, at, replace(record, used)), result: undefined }
+      if (!project) return { result: undefined }
+      const usedAt = new Map(uses.map(({ keyId, at }) => [keyId, at]))
+      const keys = project.keys.map((record) => {
+        const at = usedAt.get(record.keyId)
+        return at === undefined || isLastUseRecent(record, at) ? record : { ...record, lastUsedAt: at }
+      })
+      const isChanged = keys.some((record, i) => record !== project.keys[i])
+      return { ...(isChanged && { project: { ...project, keys } }), result: undefined }
     }),
   )
 
@@ -108,10 +117,11 @@ export function createKeyring(
     async authenticate({ projectId, key, scope }) {
       const keyId = keyIdOf(key)
       if (keyId === undefined || !isProjectId(projectId)) return false
-      const record = (await cache.read(projectId))?.keys.find((each) => each.keyId === keyId)
+      const project = await cache.read(projectId)
+      const record = project && recordsOf(project).get(keyId)
       const at = now()
       if (record === undefined || !isKeyOf(record, key, scope, at)) return false
-      noteUse({ projectId, keyId, at }, record)
+      noteUse(projectId, { keyId, at }, record)
       return true
     },
 
@@ -122,7 +132,7 @@ export function createKeyring(
       await update(projectId, (project) => {
         // an earlier call may have been written
         if (hasKey(project, made.record.keyId)) return { result: undefined }
-        return { project: withKeys(project, projectId, at, (keys) => [...keys, made.record]), result: undefined }
+        return { project: withKeys(project, projectId, at, (keys) => added(keys, made.record, at)), result: undefined }
       })
       return made
     },
@@ -158,8 +168,8 @@ export function createKeyring(
           throw new IngestError('unknown-key', `The key ${keyId} is expired or revoked: create a new one.`)
         const record = recordOf(made, old.scopes, at)
         const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, at + overlapMs) }
-        const keys = withKeys(project, projectId, at, (all) => [...replace(old, ending)(all), record])
-        return { project: keys, result: { key: made.key, record } }
+        const change = (all: readonly KeyRecord[]) => added(replace(old, ending)(all), record, at)
+        return { project: withKeys(project, projectId, at, change), result: { key: made.key, record } }
       })
     },
   }
@@ -185,6 +195,29 @@ function checkKeyOptions(projectId: string, options: KeyOptions): void {
   if (options.expiresAt !== undefined && !Number.isSafeInteger(options.expiresAt)) {
     throw new IngestError('invalid-argument', 'expiresAt must be a number of milliseconds since 1970.')
   }
+}
+
+/** By the keys of a project, which a store returns again while they have not changed. */
+const recordsByKeys = new WeakMap<readonly KeyRecord[], ReadonlyMap<string, KeyRecord>>()
+
+/** The keys of a project by their ids. */
+function recordsOf({ keys }: Project): ReadonlyMap<string, KeyRecord> {
+  const known = recordsByKeys.get(keys)
+  if (known) return known
+  const records = new Map(keys.map((record) => [record.keyId, record]))
+  recordsByKeys.set(keys, records)
+  return records
+}
+
+/** With one more key, in place of the oldest that is expired or revoked if there are {@link keysMax}. */
+function added(keys: readonly KeyRecord[], record: KeyRecord, now: number): KeyRecord[] {
+  if (keys.length < keysMax) return [...keys, record]
+  const ended = keys.findIndex((each) => !isActive(each, now))
+  if (ended >= 0) return [...keys.toSpliced(ended, 1), record]
+  throw new IngestError('invalid-argument', `The project has ${keysMax} active keys, the most: revoke one.`, {
+    limit: keysMax,
+    actual: keys.length,
+  })
 }
 
 function hasKey(project: Project | undefined, keyId: string): boolean {

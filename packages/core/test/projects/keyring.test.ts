@@ -2,7 +2,7 @@ import t from 'tap'
 import { IngestError } from '../../src/error.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { usesQueuedMax } from '../../src/projects/key-usage.ts'
-import { createKeyring, type KeyOptions, type Keyring } from '../../src/projects/keyring.ts'
+import { createKeyring, type KeyOptions, type Keyring, keysMax } from '../../src/projects/keyring.ts'
 import { makeKey, scopes } from '../../src/projects/project.ts'
 import type { ProjectStore } from '../../src/projects/project-store.ts'
 
@@ -301,4 +301,37 @@ t.test('uses that wait to be written are bounded', async (t) => {
   while (writing < usesQueuedMax) await settle()
   await settle()
   t.equal(writing, usesQueuedMax)
+})
+
+t.test('the uses of keys of one project that wait are written together', async (t) => {
+  const store = openMemoryStore()
+  let writes = 0
+  const keys = createKeyring({
+    ...store,
+    updateProject(projectId, decide) {
+      writes++
+      return store.updateProject(projectId, decide)
+    },
+  })
+  const made = await Promise.all(Array.from({ length: 20 }, () => keys.create('p')))
+  writes = 0
+  for (const { key } of made) t.equal(await keys.authenticate({ projectId: 'p', key, scope: 'read' }), true)
+  while ((await keys.list('p')).some(({ lastUsedAt }) => lastUsedAt === undefined)) await settle()
+  t.equal(writes, 1)
+})
+
+t.test('beyond the most keys of a project, the oldest that has ended is forgotten', async (t) => {
+  const store = openMemoryStore()
+  const keys = createKeyring(store)
+  const record = { hash: 'h', scopes: ['read'], createdAt: 1 } as const
+  const full = Array.from({ length: keysMax }, (_, i) => ({ ...record, keyId: `k-${i}` }))
+  await store.updateProject('p', () => ({ project: { projectId: 'p', createdAt: 1, keys: full }, result: 1 }))
+  await t.rejects(keys.create('p'), { code: 'invalid-argument', limit: keysMax, actual: keysMax })
+  await t.rejects(keys.rotate('p', 'k-1'), { code: 'invalid-argument' })
+  await keys.revoke('p', 'k-7')
+  const { key } = await keys.create('p')
+  t.equal(await keys.authenticate({ projectId: 'p', key, scope: 'read' }), true)
+  const left = await keys.list('p')
+  t.equal(left.length, keysMax)
+  t.notOk(left.some(({ keyId }) => keyId === 'k-7'))
 })

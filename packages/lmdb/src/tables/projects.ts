@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { IngestError, type Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
@@ -19,8 +20,10 @@ export interface Projects {
    * @throws {IngestError} `store-damaged`
    */
   numberFor(projectId: string): number
-  /** The stored project, frozen. */
+  /** The stored project, frozen. A change by an earlier version of Ingest is seen within {@link versionAgeMs}. */
   get(projectId: string): Project | undefined
+  /** The stored project, frozen, for a decision: its entry is read even if it is large and known. */
+  current(projectId: string): Project | undefined
   /** Differs between any two states of a project. */
   version(projectId: string): string
   /** The projects that have a number, in the order of their bytes. */
@@ -31,14 +34,23 @@ export interface Projects {
 
 /** An entry is the number, 4 bytes big-endian, then the project as JSON, or nothing for a project with events only. */
 const numberBytes = 4
+/** A version is random: two processes never write the same. */
+const versionBytes = 16
 
 export function openProjects(table: (name: string) => Rows): Projects {
   const entries = table('projects')
   const numbers = table('project-numbers')
+  // a read of a large entry takes as long as copying it, and each authentication needs to know whether it has changed
+  const versions = table('project-versions')
   const parsed = createParsedProjects()
 
   function entryOf(projectId: string): Buffer | undefined {
     return entries.getBinary(Buffer.from(projectId))
+  }
+
+  function read(projectId: string, version?: Buffer): Project | undefined {
+    const entry = entryOf(projectId)
+    return entry && entry.length > numberBytes ? parsed.get(projectId, entry, version) : undefined
   }
 
   function numberOf(projectId: string): number | undefined {
@@ -71,14 +83,16 @@ export function openProjects(table: (name: string) => Rows): Projects {
     numberOf,
     numberFor,
     get(projectId) {
-      const entry = entryOf(projectId)
-      return entry && entry.length > numberBytes ? parsed.get(projectId, entry) : undefined
+      const version = versions.getBinary(Buffer.from(projectId))
+      return (version && parsed.find(projectId, version)) ?? read(projectId, version)
     },
+    current: (projectId) => read(projectId),
     version: (projectId) => entryOf(projectId)?.toString('utf8', numberBytes) ?? '',
     ids: () => Array.from(entries.getKeys({}), String),
     put(project) {
-      const entry = projectKey(numberFor(project.projectId), Buffer.from(JSON.stringify(project)))
-      entries.put(Buffer.from(project.projectId), entry)
+      const key = Buffer.from(project.projectId)
+      entries.put(key, projectKey(numberFor(project.projectId), Buffer.from(JSON.stringify(project))))
+      versions.put(key, randomBytes(versionBytes))
     },
   }
 }
@@ -93,11 +107,22 @@ function damagedProject(): IngestError {
 
 /** Limits of the cache of parsed projects: their number, and the bytes of their entries. */
 const parsedProjectsMax = 4096
-const parsedBytesMax = 4 * 2 ** 20
+const parsedBytesMax = 16 * 2 ** 20
+
+/** How long a version is trusted: earlier versions of Ingest write an entry without one. */
+export const versionAgeMs = 1000
+
+interface ParsedProject {
+  entry: Buffer
+  version: Buffer | undefined
+  /** When the entry was last read. */
+  readAt: number
+  project: Project
+}
 
 /** A cache of parsed projects, for authentication. Ids of projects that do not exist take no memory. */
 export function createParsedProjects(projectsMax = parsedProjectsMax, bytesMax = parsedBytesMax) {
-  const parsed = new Map<string, { entry: Buffer; project: Project }>()
+  const parsed = new Map<string, ParsedProject>()
   let bytes = 0
 
   function remove(projectId: string): void {
@@ -106,15 +131,24 @@ export function createParsedProjects(projectsMax = parsedProjectsMax, bytesMax =
   }
 
   return {
-    /** Returns the project of an entry, parsed again only if any process has changed its bytes. */
-    get(projectId: string, entry: Buffer): Project {
+    /** The project of this version, if its entry was read lately. */
+    find(projectId: string, version: Buffer): Project | undefined {
       const known = parsed.get(projectId)
-      if (known?.entry.equals(entry)) return known.project
-      // frozen, as later requests are authenticated with it
-      const project = JSON.parse(entry.toString('utf8', numberBytes), (_, value) => Object.freeze(value))
+      if (!known?.version?.equals(version) || performance.now() - known.readAt > versionAgeMs) return undefined
+      return known.project
+    },
+    /** Returns the project of an entry, parsed again only if any process has changed its bytes. */
+    get(projectId: string, entry: Buffer, version?: Buffer): Project {
+      const readAt = performance.now()
+      const known = parsed.get(projectId)
+      if (known?.entry.equals(entry)) {
+        Object.assign(known, { version, readAt })
+        return known.project
+      }
+      const project = parseFrozen(entry.toString('utf8', numberBytes))
       remove(projectId)
       if (entry.length > bytesMax) return project
-      parsed.set(projectId, { entry, project })
+      parsed.set(projectId, { entry, version, readAt, project })
       bytes += entry.length
       for (const oldest of parsed.keys()) {
         if (parsed.size <= projectsMax && bytes <= bytesMax) break
@@ -123,4 +157,15 @@ export function createParsedProjects(projectsMax = parsedProjectsMax, bytesMax =
       return project
     },
   }
+}
+
+/** Frozen, as later requests are authenticated with it. */
+function parseFrozen(json: string): Project {
+  const project: Project = JSON.parse(json)
+  for (const key of project.keys) {
+    Object.freeze(key.scopes)
+    Object.freeze(key)
+  }
+  Object.freeze(project.keys)
+  return Object.freeze(project)
 }

@@ -124,3 +124,32 @@ t.test('the projects kept are bounded in number and in bytes', async (t) => {
 function entryOf(project: object): Buffer {
   return Buffer.from(`1234${JSON.stringify({ projectId: 'x', createdAt: 0, keys: [], ...project })}`)
 }
+
+t.test('authenticating reads the keys of a project once, however many it has', async (t) => {
+  const environment = await openEnvironment(t.testdir())
+  let entriesRead = 0
+  const projects = openProjects((name) => {
+    const rows = environment.table(name)
+    if (name !== 'projects') return rows
+    return new Proxy(rows, {
+      get(target, property) {
+        if (property === 'getBinary') entriesRead++
+        const value = Reflect.get(target, property)
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+  })
+  const keys = Array.from({ length: 3000 }, (_, i) => ({ keyId: `${i}`, hash: 'h', scopes: [], createdAt: 1 }))
+  const write = (createdAt: number) => {
+    environment.write(() => projects.put({ projectId: 'p', createdAt, keys }))
+    environment.root.resetReadTxn()
+    entriesRead = 0
+  }
+  write(1)
+  const first = projects.get('p')
+  for (let i = 0; i < 100; i++) t.equal(projects.get('p'), first)
+  t.ok(entriesRead <= 2, `${entriesRead} reads of the entry`)
+  write(2)
+  t.equal(projects.get('p')?.createdAt, 2, 'a change is seen at once')
+  await environment.close()
+})
