@@ -49,16 +49,18 @@ CREATE TABLE ingest.builds (
 --
 -- `fresh` holds the numbers (from 1) of the events that this call stored, or is null if it stored all of them;
 -- `conflicts`, by batch, how many events differ from the event that another call stored under their key, or is null.
--- `frozen` are the builds that it froze, or null; a repeated call does not return them again.
+-- `frozen` are the builds that it froze, or null; a repeated call does not return them again. `keys_ms` is the time that the
+-- keys took, and `head_ms` the wait for the head after that.
 --
 -- Locks: keys ascending, head, builds ascending, maps of the project. All functions keep this order.
 CREATE FUNCTION ingest.append_1(
   project int, first_id bigint, expect_new boolean, received bigint[], counts int[], bodies text[],
   keys bytea[], batch_nos int[], idxs smallint[], build_nos int[], builds text[],
-  OUT fresh int[], OUT conflicts int[], OUT frozen text[])
+  OUT fresh int[], OUT conflicts int[], OUT frozen text[], OUT keys_ms float8, OUT head_ms float8)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
+  started timestamptz := clock_timestamp();
   event_count int := cardinality(keys);
   inserted int;
   stored_batches bigint[];
@@ -103,6 +105,8 @@ BEGIN
           SELECT k.batch, k.idx, k.batch = first_id + e.batch_no AND k.idx = e.idx AS is_fresh
           FROM ingest.event_keys k WHERE k.project = project AND k.key = e.key LIMIT 1) k;
     conflicts := ingest.count_conflicts_1(project, first_id, bodies, batch_nos, stored_batches, stored_idxs);
+    keys_ms := extract(epoch FROM clock_timestamp() - started) * 1000;
+    head_ms := 0;
     -- nothing is new, or this call is repeated
     IF inserted = 0 THEN
       PERFORM ingest.await_project_1(project);
@@ -118,6 +122,7 @@ BEGIN
   END IF;
 
   SELECT count(*) INTO batch_count FROM unnest(counts) AS c(events) WHERE c.events > 0;
+  keys_ms := extract(epoch FROM clock_timestamp() - started) * 1000;
   UPDATE ingest.heads h
     SET seq = h.seq + batch_count,
       first_at = coalesce(h.first_at, (SELECT least(r.at, now_ms)
@@ -132,6 +137,7 @@ BEGIN
     -- the store creates the project and repeats the call
     RAISE EXCEPTION 'the project does not exist' USING ERRCODE = 'IG001';
   END IF;
+  head_ms := extract(epoch FROM clock_timestamp() - started) * 1000 - keys_ms;
   -- the head is locked: the newest batch is the one before
   SELECT b.received_at INTO last FROM ingest.batches b WHERE b.project = project AND b.seq = base;
   -- a server with a fast clock must not shift the times of all later batches; times never decrease
