@@ -1,5 +1,7 @@
 -- The log and the ids of events.
 
+-- Rows are written once: a vacuum soon after freezes them for ever, and one against wraparound finds nothing to do.
+
 -- The id of each event ever stored: 0x01 and 16 bytes for a UUID in lower case, else 0x02 and its UTF-8.
 CREATE TABLE ingest.event_keys (
   -- in this order, a row has no padding
@@ -8,7 +10,7 @@ CREATE TABLE ingest.event_keys (
   idx smallint NOT NULL,
   key bytea NOT NULL,
   PRIMARY KEY (project, key)
-) /*partitions*/;
+) WITH (autovacuum_freeze_min_age = 0, autovacuum_vacuum_insert_scale_factor = 0.01) /*partitions*/;
 
 -- One row for each batch: the exact bytes of its events, joined by U+001E, which JSON cannot contain unescaped. An event
 -- that was known before is empty, an erased one is the JSON string of its id. `seq` grows by 1.
@@ -20,7 +22,7 @@ CREATE TABLE ingest.batches (
   events int NOT NULL,
   body text NOT NULL,
   PRIMARY KEY (project, id)
-);
+) WITH (autovacuum_freeze_min_age = 0, autovacuum_vacuum_insert_scale_factor = 0.01);
 CREATE UNIQUE INDEX batches_by_seq ON ingest.batches (project, seq);
 CREATE INDEX batches_by_time ON ingest.batches (project, received_at, seq);
 
