@@ -121,7 +121,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
 
   async function appendTo(projectId: string, values: unknown[], deadline: number): Promise<AppendRow> {
     for (let attempt = 0; ; attempt++) {
-      const project = await numbers.create(projectId)
+      const project = await numbers.create(projectId, deadline)
       try {
         const [row] = await database.query<AppendRow>('append', [project, ...values], deadline)
         return row as AppendRow
