@@ -113,6 +113,8 @@ export function toStoreArgument(store: string): string {
 export interface OpenStoreOptions {
   /** Default: false. Creates a missing store, and upgrades the schema of a database. */
   create?: boolean
+  /** As that of `openPostgresStore`; of no meaning for a directory. */
+  connectionsMax?: number
   /** As `onFatal` of `openLmdbStore`; not called for a database. */
   onFatal?: (error: IngestError) => void
   /** Called at most once a second while the id index of a directory is rebuilt. Default: a line on standard error. */
@@ -131,11 +133,11 @@ const rebuildReportIntervalMs = 1000
 export async function openStore(
   io: Pick<Io, 'stderr'>,
   store: string,
-  { create = false, onFatal = () => {}, onRebuild, onOpen = () => {} }: OpenStoreOptions,
+  { create = false, connectionsMax, onFatal = () => {}, onRebuild, onOpen = () => {} }: OpenStoreOptions,
 ): Promise<Store> {
   if (isDatabase(store)) {
     const { openPostgresStore } = await import('@ingest/postgres')
-    return openPostgresStore(store, { migrate: create, onOpen })
+    return openPostgresStore(store, { migrate: create, onOpen, ...(connectionsMax && { connectionsMax }) })
   }
   const report = onRebuild ?? ((percent: number) => printMessage(io, `rebuilding the id index: ${percent} %`))
   let reportedAt = Number.NEGATIVE_INFINITY

@@ -66,6 +66,18 @@ t.test('every command works with a database, and none prints its password', opti
   t.match(stderr, `create one: ingest keys create --store ${described} --project <id>`)
 })
 
+t.test('--connections-max bounds the connections of a server', options, async (t) => {
+  const { env, url } = await openEmpty()
+  const key = (await run(['keys', 'create'], env)).stdout.trim()
+  const server = await serveHere(t, ['--connections-max', '1'], { env })
+  const headers = { 'X-Project-Id': projectId, 'X-Ingestion-Key': key }
+  const reads = Array.from({ length: 10 }, () => fetch(`${server.url}/v1/builds`, { headers }))
+  t.ok((await Promise.all(reads)).every(({ status }) => status === 200))
+  const open = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'ingest'"
+  // for a moment, there is one more to learn of a promotion
+  t.ok((await runSql(url, open)).length <= 2)
+})
+
 t.test('a command that reads does not create the schema', options, async (t) => {
   const { env, url } = await openEmpty()
   for (const args of [['export'], ['stats'], ['keys', 'list'], ['serve', '--no-migrate', '--port', '0']]) {

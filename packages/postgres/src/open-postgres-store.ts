@@ -31,7 +31,7 @@ export interface PostgresStoreOptions {
    * a missing schema is refused with `store-missing`, an older one with `store-incompatible`.
    */
   migrate?: boolean
-  /** The most connections of this process. Default: 10. */
+  /** The most connections of this process: with fewer than 20, ids that are read from disk are slower. Default: 20. */
   connectionsMax?: number
   /** How long keys are cached, in milliseconds: a revoked key ends within it. Default: 1,000. */
   projectAgeMs?: number
@@ -56,7 +56,7 @@ export async function openPostgresStore(
   target: string | PoolConfig,
   options: PostgresStoreOptions = {},
 ): Promise<Store> {
-  const { connectionsMax = 10, statementTimeoutMs = 10_000, projectAgeMs = 1000, onOpen = () => {} } = options
+  const { connectionsMax = 20, statementTimeoutMs = 10_000, projectAgeMs = 1000, onOpen = () => {} } = options
   const database = openDatabase(target, { connectionsMax, statementTimeoutMs })
   try {
     const { schema, report } = await database.withConnection((client) => inspect(client))

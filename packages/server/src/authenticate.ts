@@ -1,5 +1,6 @@
 import { type EmbeddedIngest, IngestError, type Scope } from '@ingest/core'
 import { isProjectId } from '@ingest/core/internal'
+import type { Wait } from './http/answer-time.ts'
 import { bearerToken } from './http/bearer.ts'
 import type { RequestHeaders } from './http/request.ts'
 import type { LogError } from './log.ts'
@@ -13,6 +14,7 @@ export async function authenticateRequest(
   { ingest, logError }: { ingest: EmbeddedIngest; logError: LogError },
   { values, repeated }: RequestHeaders,
   scope: Scope,
+  wait: Wait,
 ): Promise<string> {
   const { 'x-project-id': projectId } = values
   const key = keyOf(values)
@@ -20,7 +22,7 @@ export async function authenticateRequest(
   if (isRepeated || !isProjectId(projectId) || key === undefined || key === '') throw unauthorized()
   let isAuthentic: boolean
   try {
-    isAuthentic = await ingest.authenticate({ projectId, key, scope })
+    isAuthentic = await wait(ingest.authenticate({ projectId, key, scope }))
   } catch (error) {
     // not a 401: game servers would stop sending for minutes
     logError('key-store-unavailable', { err: error, projectId }, 'keys cannot be checked')

@@ -1,6 +1,7 @@
 import type { EmbeddedIngest, Ingest, IngestError, Scope } from '@ingest/core'
 import { keyIdOf } from '@ingest/core/internal'
 import { authenticateRequest, keyOf } from './authenticate.ts'
+import { createWait, type Wait } from './http/answer-time.ts'
 import type { Cancellation } from './http/cancellation.ts'
 import { checkRepeated, type HttpRequest } from './http/request.ts'
 import { type HttpResponse, isStream } from './http/response.ts'
@@ -18,6 +19,8 @@ export interface RouteContext {
   /** Headers of the response, even if the handler throws. */
   headers: Record<string, string>
   publicationBytesMax: number
+  /** For what follows a complete body. */
+  wait: Wait
   /** Undefined for a request that is not measured, logged or traced. */
   record: ObservedRequest | undefined
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
@@ -65,7 +68,8 @@ export async function runRoute(
 ): Promise<HttpResponse> {
   const { limiter, cancellation, publicationBytesMax } = services
   if (record?.isLogged) setKeyId(record, request)
-  const projectId = await authenticateRequest(services, request.headers, scope)
+  const wait = createWait()
+  const projectId = await authenticateRequest(services, request.headers, scope, wait)
   if (record) {
     record.projectId = projectId
     record.budget = budget
@@ -78,8 +82,8 @@ export async function runRoute(
     if (budget === 'reads') await limiter.admitRead(projectId)
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
-    const context = { request, ingest, limiter, headers, publicationBytesMax, record, onCancel }
-    const response = await handle(context)
+    const context = { request, ingest, limiter, headers, publicationBytesMax, wait, record, onCancel }
+    const response = await (budget === 'reads' ? wait(handle(context)) : handle(context))
     if (record) record.handledAt = performance.now()
     // a HEAD only saves the work of a stream
     const isRead = request.method !== 'HEAD' || !isStream(response.body)

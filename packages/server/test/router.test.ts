@@ -2,6 +2,7 @@ import { gzipSync } from 'node:zlib'
 import { batchBytesMax, createIngest, IngestError, openMemoryStore, type Scope, type Store } from '@ingest/core'
 import t from 'tap'
 import { authenticateRequest } from '../src/authenticate.ts'
+import { createWait } from '../src/http/answer-time.ts'
 import { parseRawHeaders } from '../src/http/request.ts'
 import { concurrencyLimits } from '../src/limits/concurrency.ts'
 import { createErrorLog, errorsToConsole } from '../src/log.ts'
@@ -544,7 +545,12 @@ t.test('a key is valid for its scopes and no others', async (t) => {
     const { key } = await ingest.keys.create(projectId, { scopes: [scope] })
     const headers = parseRawHeaders(headersOf(key).flat())
     for (const wanted of all) {
-      const project = authenticateRequest({ ingest, logError: createErrorLog(collectErrors().log) }, headers, wanted)
+      const project = authenticateRequest(
+        { ingest, logError: createErrorLog(collectErrors().log) },
+        headers,
+        wanted,
+        createWait(),
+      )
       if (wanted === scope) t.equal(await project, projectId)
       else await t.rejects(project, { code: 'unauthorized' })
     }
@@ -556,7 +562,9 @@ t.test('a failure of the key store is logged without the key', async (t) => {
   const { ingest } = await openTestIngest({ authenticate: () => Promise.reject(new Error('gone')) })
   const headers = parseRawHeaders(headersOf('the-key').flat())
   const logError = createErrorLog(log)
-  await t.rejects(authenticateRequest({ ingest, logError }, headers, 'read'), { code: 'key-store-unavailable' })
+  await t.rejects(authenticateRequest({ ingest, logError }, headers, 'read', createWait()), {
+    code: 'key-store-unavailable',
+  })
   t.match(errors, [{ projectId, err: { message: 'gone' } }])
   t.notMatch(JSON.stringify(errors), 'the-key')
 })

@@ -67,10 +67,11 @@ function listenForSignals(io: Io): { first: Promise<StopSignal>; off: () => void
 
 /** How a server opens its store. */
 function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
-  const { store, migrate, pendingMapBytesMax, keepRejected } = settings
+  const { store, migrate, connectionsMax, pendingMapBytesMax, keepRejected } = settings
   return {
     store,
     create: migrate,
+    connectionsMax,
     maps: { pendingBytesMax: pendingMapBytesMax },
     rejected: { keepEvents: keepRejected },
     onRebuild: (percent) => log.info({ percent }, 'rebuilding the id index'),

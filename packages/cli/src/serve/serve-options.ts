@@ -21,6 +21,7 @@ import type { RetentionRule, ServeSettings } from './serve-settings.ts'
 
 interface ServeOptions {
   migrate: boolean
+  connectionsMax: number
   host: string
   port: number
   socket?: string
@@ -52,7 +53,7 @@ const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'silent']
 /** The options of a server, without `--json`, in groups for `--help`. */
 export function serveOptions(): Option[] {
   const groups: [heading: string, options: Option[]][] = [
-    ['Store:', [...storeOptions(), migrateOption(), retainOption()]],
+    ['Store:', [...storeOptions(), migrateOption(), connectionsOption(), retainOption()]],
     ['Network:', [...listenOptions(), ...tlsOptions(), ...clientOptions()]],
     ['Limits:', limitOptions()],
     ['Operation:', [...operationOptions(), ...adminOptions(), ...logOptions()]],
@@ -62,6 +63,13 @@ export function serveOptions(): Option[] {
 
 function migrateOption(): Option {
   return new Option('--no-migrate', 'refuse a missing store, and a database with an older schema').env('INGEST_MIGRATE')
+}
+
+function connectionsOption(): Option {
+  return new Option('--connections-max <n>', 'maximum number of connections to a database')
+    .env('INGEST_CONNECTIONS_MAX')
+    .default(20)
+    .argParser(wholeNumber(1, 10_000))
 }
 
 function retainOption(): Option {
@@ -257,6 +265,7 @@ export function toServeSettings(command: Command): ServeSettings {
   return {
     store: parseStore(command),
     migrate: options.migrate,
+    connectionsMax: options.connectionsMax,
     listen: chooseAddress(command, options),
     ...(tls && { tls }),
     ...(trustProxy !== undefined && { trustProxy }),

@@ -7,6 +7,8 @@ export interface ServeSettings {
   store: string
   /** Whether a missing store is created, and an older schema upgraded. */
   migrate: boolean
+  /** Connections to a database, of this process. */
+  connectionsMax: number
   listen: { host: string; port: number } | { socket: string }
   /** Paths of PEM files. Default: HTTP. */
   tls?: { cert: string; key: string }

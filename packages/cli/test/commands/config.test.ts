@@ -25,6 +25,7 @@ async function settingsOf(args: readonly string[], env: Record<string, string> =
 const samples: Record<string, [unknown, unknown, unknown]> = {
   data: ['/a', '/b', '/c'],
   migrate: [false, false, false],
+  connectionsMax: [1, 2, 3],
   retain: ['90d', 'demo=30d,*=off', '48h'],
   host: ['::', '::1', 'localhost'],
   port: [1, 2, 3],

@@ -1,5 +1,7 @@
 -- The log and the ids of events.
 
+-- Rows are written once: a vacuum soon after freezes them for ever, and one against wraparound finds nothing to do.
+
 -- The id of each event ever stored: 0x01 and 16 bytes for a UUID in lower case, else 0x02 and its UTF-8.
 CREATE TABLE ingest.event_keys (
   -- in this order, a row has no padding
@@ -8,7 +10,7 @@ CREATE TABLE ingest.event_keys (
   idx smallint NOT NULL,
   key bytea NOT NULL,
   PRIMARY KEY (project, key)
-) /*partitions*/;
+) WITH (autovacuum_freeze_min_age = 0, autovacuum_vacuum_insert_scale_factor = 0.01) /*partitions*/;
 
 -- One row for each batch: the exact bytes of its events, joined by U+001E, which JSON cannot contain unescaped. An event
 -- that was known before is empty, an erased one is the JSON string of its id. `seq` grows by 1.
@@ -20,7 +22,7 @@ CREATE TABLE ingest.batches (
   events int NOT NULL,
   body text NOT NULL,
   PRIMARY KEY (project, id)
-);
+) WITH (autovacuum_freeze_min_age = 0, autovacuum_vacuum_insert_scale_factor = 0.01);
 CREATE UNIQUE INDEX batches_by_seq ON ingest.batches (project, seq);
 CREATE INDEX batches_by_time ON ingest.batches (project, received_at, seq);
 
@@ -51,16 +53,18 @@ CREATE INDEX builds_pending ON ingest.builds (project) INCLUDE (pending_bytes) W
 --
 -- `fresh` holds the numbers (from 1) of the events that this call stored, or is null if it stored all of them;
 -- `conflicts`, by batch, how many events differ from the event that another call stored under their key, or is null.
--- `frozen` are the builds that it froze, or null; a repeated call does not return them again.
+-- `frozen` are the builds that it froze, or null; a repeated call does not return them again. `keys_ms` is the time that the
+-- keys took, and `head_ms` the wait for the head after that.
 --
 -- Locks: keys ascending, head, builds ascending, maps of the project. All functions keep this order.
 CREATE FUNCTION ingest.append_1(
   project int, first_id bigint, expect_new boolean, received bigint[], counts int[], bodies text[],
   keys bytea[], batch_nos int[], idxs smallint[], build_nos int[], builds text[],
-  OUT fresh int[], OUT conflicts int[], OUT frozen text[])
+  OUT fresh int[], OUT conflicts int[], OUT frozen text[], OUT keys_ms float8, OUT head_ms float8)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
+  started timestamptz := clock_timestamp();
   event_count int := cardinality(keys);
   inserted int;
   stored_batches bigint[];
@@ -105,6 +109,8 @@ BEGIN
           SELECT k.batch, k.idx, k.batch = first_id + e.batch_no AND k.idx = e.idx AS is_fresh
           FROM ingest.event_keys k WHERE k.project = project AND k.key = e.key LIMIT 1) k;
     conflicts := ingest.count_conflicts_1(project, first_id, bodies, batch_nos, stored_batches, stored_idxs);
+    keys_ms := extract(epoch FROM clock_timestamp() - started) * 1000;
+    head_ms := 0;
     -- nothing is new, or this call is repeated
     IF inserted = 0 THEN
       PERFORM ingest.await_project_1(project);
@@ -120,6 +126,7 @@ BEGIN
   END IF;
 
   SELECT count(*) INTO batch_count FROM unnest(counts) AS c(events) WHERE c.events > 0;
+  keys_ms := extract(epoch FROM clock_timestamp() - started) * 1000;
   UPDATE ingest.heads h
     SET seq = h.seq + batch_count,
       first_at = coalesce(h.first_at, (SELECT least(r.at, now_ms)
@@ -134,6 +141,7 @@ BEGIN
     -- the store creates the project and repeats the call
     RAISE EXCEPTION 'the project does not exist' USING ERRCODE = 'IG001';
   END IF;
+  head_ms := extract(epoch FROM clock_timestamp() - started) * 1000 - keys_ms;
   -- the head is locked: the newest batch is the one before
   SELECT b.received_at INTO last FROM ingest.batches b WHERE b.project = project AND b.seq = base;
   -- a server with a fast clock must not shift the times of all later batches; times never decrease

@@ -1,5 +1,5 @@
 -- name: append
-SELECT fresh, conflicts, frozen FROM ingest.append_1($1::int, $2::bigint, $3::boolean, $4, $5, $6, $7, $8, $9, $10, $11)
+SELECT fresh, conflicts, frozen, keys_ms, head_ms FROM ingest.append_1($1::int, $2::bigint, $3::boolean, $4, $5, $6, $7, $8, $9, $10, $11)
 
 -- name: known
 SELECT k.index FROM ingest.known_1($1::int, $2) AS k(index)

@@ -14,6 +14,7 @@ export interface DatabaseOptions {
 
 /** Runs statements on a database: each a transaction of its own, on any connection. */
 export interface Database {
+  readonly connectionsMax: number
   /**
    * Runs a statement of `sql/queries` by its name and returns its rows. A statement whose connection is lost, or that
    * lost a deadlock, is repeated with the same values for up to {@link retryMs}: every statement must allow that. Waits
@@ -94,6 +95,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
   const newDeadline = () => performance.now() + options.statementTimeoutMs + connectTimeoutMs
 
   return {
+    connectionsMax: options.connectionsMax,
     deadline: newDeadline,
 
     query: async (name, values = [], deadline = newDeadline()) => run(textOf(name), values, deadline),

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type AppendBatch, type AppendResult, decodeEvents, IngestError, type StoreCommit } from '@ingest/core'
 import { column, countEvents, wordsPerEvent } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
@@ -6,13 +7,24 @@ import type { ProjectNumbers } from '../projects/project-numbers.ts'
 import { appendValues } from './append-values.ts'
 import { isTombstone } from './batch-body.ts'
 
-/** Appends of one project that run at once: a second one prepares while the first one commits; more gain nothing. */
-const inFlightMax = 2
-/** Batches that share a statement, and with it a commit. */
-const groupBatchesMax = 10
+/** Appends of one project that run at once: a second one prepares while the first one commits. More gain nothing... */
+const inFlightUsual = 2
+/** ...unless they wait for the disk in the index of ids, which each does by itself. */
+const inFlightMax = 16
+/** Timers are not exact. */
+const pauseMsMin = 2
+const pauseMsMax = 100
+/** From so many milliseconds on, an id or all ids of a statement were read from disk. */
+const slowIdMs = 0.2
+const slowIdsMs = 5
+/** What shares a statement, and with it a commit, unless one batch alone has more. */
 const groupEventsMax = 1000
-/** Batches of one project that wait. */
-const waitingMax = 1000
+const groupBytesMax = 2 ** 20
+/** Connections that only the first {@link inFlightUsual} statements of a project may take. */
+const reservedConnections = 4
+/** What is not settled yet, of all projects. */
+const queueEventsMax = 100_000
+const queueBytesMax = 64 * 2 ** 20
 /** The most projects that are remembered to send known events. */
 const repeatingMax = 10_000
 /** Of a positive `bigint`, 43 bits are random. */
@@ -31,6 +43,7 @@ interface WaitingBatch {
 interface ProjectQueue {
   waiting: WaitingBatch[]
   inFlight: number
+  slots: Pace['slots']
 }
 
 /** The appends of this process. */
@@ -52,25 +65,38 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
   const repeating = new Set<string>()
   const batchIds = createBatchIds()
   const watchers = new Set<(commit: StoreCommit) => void>()
-  const size = { requests: 0, bytes: 0, statements: 0 }
+  const size = { requests: 0, events: 0, bytes: 0, statements: 0 }
 
   function startNext(projectId: string, queue: ProjectQueue): void {
-    while (queue.waiting.length > 0 && queue.inFlight < inFlightMax) {
-      const group = takeGroup(queue.waiting)
+    for (let free = freeSlots(queue); queue.waiting.length > 0 && free > 0; free = freeSlots(queue)) {
+      const group = takeGroup(queue.waiting, Math.ceil(queue.waiting.length / free))
       queue.inFlight++
       size.statements++
-      void appendGroup(projectId, group).finally(() => {
-        queue.inFlight--
+      void appendGroup(projectId, queue, group).then(async (pauseMs) => {
         size.statements--
-        size.requests -= group.length
-        for (const { batch } of group) size.bytes -= batch.body.length
+        for (const { batch } of group) charge(batch, -1)
+        if (queue.inFlight > 1 && pauseMs >= pauseMsMin) await sleep(Math.min(pauseMs, pauseMsMax))
+        queue.inFlight--
         if (queue.waiting.length > 0) startNext(projectId, queue)
         else if (queue.inFlight === 0) queues.delete(projectId)
       })
     }
   }
 
-  async function appendGroup(projectId: string, group: WaitingBatch[]): Promise<void> {
+  /** Those beyond the first ones leave connections to other projects and to reads. */
+  function freeSlots({ inFlight, slots }: ProjectQueue): number {
+    const more = Math.max(inFlightUsual - inFlight, database.connectionsMax - reservedConnections - size.statements)
+    return Math.min(slots - inFlight, more)
+  }
+
+  function charge({ body, events }: AppendBatch, sign: 1 | -1): void {
+    size.requests += sign
+    size.events += sign * countEvents(events)
+    size.bytes += sign * body.length
+  }
+
+  /** Returns how long to wait before the next statement. */
+  async function appendGroup(projectId: string, queue: ProjectQueue, group: WaitingBatch[]): Promise<number> {
     try {
       const firstId = batchIds.take(group.length)
       const batches = group.map(({ batch }) => batch)
@@ -84,14 +110,18 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
       const results = toResults(batches, row)
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
       for (const onCommit of watchers) onCommit(commit)
+      const { slots, pauseMs } = paceAfter(row, commit.durationMs, countAll(batches))
+      queue.slots = slots
+      return pauseMs
     } catch (error) {
       for (const { reject } of group) reject(error)
+      return 0
     }
   }
 
   async function appendTo(projectId: string, values: unknown[], deadline: number): Promise<AppendRow> {
     for (let attempt = 0; ; attempt++) {
-      const project = await numbers.create(projectId)
+      const project = await numbers.create(projectId, deadline)
       try {
         const [row] = await database.query<AppendRow>('append', [project, ...values], deadline)
         return row as AppendRow
@@ -105,14 +135,13 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
 
   return {
     append(projectId: string, batch: AppendBatch): Promise<AppendResult> {
-      const queue = queues.get(projectId) ?? { waiting: [], inFlight: 0 }
-      queues.set(projectId, queue)
-      if (queue.waiting.length >= waitingMax) {
-        throw new IngestError('overloaded', 'Too many batches of the project wait.', { retryAfterSeconds: 1 })
+      if (size.events >= queueEventsMax || size.bytes >= queueBytesMax) {
+        throw new IngestError('overloaded', 'Too many batches wait for the database.', { retryAfterSeconds: 1 })
       }
+      charge(batch, 1)
+      const queue = queues.get(projectId) ?? { waiting: [], inFlight: 0, slots: inFlightUsual }
+      queues.set(projectId, queue)
       return new Promise((resolve, reject) => {
-        size.requests++
-        size.bytes += batch.body.length
         queue.waiting.push({ deadline: database.deadline(), batch, resolve, reject })
         startNext(projectId, queue)
       })
@@ -133,15 +162,40 @@ interface AppendRow {
   /** By batch. */
   conflicts: number[] | null
   frozen: string[] | null
+  /** What the ids took, and then the wait for the other appends of the project, in milliseconds. */
+  keys_ms: number
+  head_ms: number
 }
 
-function takeGroup(waiting: WaitingBatch[]): WaitingBatch[] {
+function countAll(batches: readonly AppendBatch[]): number {
+  return batches.reduce((sum, { events }) => sum + countEvents(events), 0)
+}
+
+function takeGroup(waiting: WaitingBatch[], batchesMax: number): WaitingBatch[] {
   let events = 0
-  const end = waiting.findIndex((each, i) => {
-    events += countEvents(each.batch.events)
-    return i > 0 && (i === groupBatchesMax || events > groupEventsMax)
+  let bytes = 0
+  const end = waiting.findIndex(({ batch }, i) => {
+    events += countEvents(batch.events)
+    bytes += batch.body.length
+    return i > 0 && (i === batchesMax || events > groupEventsMax || bytes > groupBytesMax)
   })
   return waiting.splice(0, end === -1 ? waiting.length : end)
+}
+
+interface Pace {
+  /** The statements that may run at once: those that read ids while one, which has the lock of the project, commits. */
+  slots: number
+  /** How long the next statement would only wait for that one: if it starts later, more batches share it. */
+  pauseMs: number
+}
+
+function paceAfter({ keys_ms: idsMs, head_ms: headMs }: AppendRow, durationMs: number, events: number): Pace {
+  const lockedMs = Math.max(1, durationMs - idsMs - headMs)
+  const isSlow = idsMs >= Math.max(slowIdsMs, slowIdMs * events)
+  return {
+    slots: isSlow ? Math.min(inFlightMax, Math.ceil(idsMs / lockedMs) + 1) : inFlightUsual,
+    pauseMs: lockedMs / 2 - idsMs,
+  }
 }
 
 function toResults(batches: readonly AppendBatch[], { fresh, conflicts, frozen }: AppendRow): AppendResult[] {

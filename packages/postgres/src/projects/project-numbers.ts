@@ -5,8 +5,8 @@ import type { Database } from '../connection/database.ts'
 export interface ProjectNumbers {
   /** The number of a project; undefined if it was never written. */
   find(projectId: string): Promise<number | undefined>
-  /** The number of a project, which is created if it is missing. */
-  create(projectId: string): Promise<number>
+  /** The number of a project, which is created if it is missing; `deadline` as that of `Database.query`. */
+  create(projectId: string, deadline?: number): Promise<number>
   /** The number of a project if it is known, else the one that it most likely has. */
   likely(projectId: string): number
   /** Forgets a number that the database does not know, as after a failover that lost the project. */
@@ -40,9 +40,9 @@ export function createProjectNumbers(database: Database): ProjectNumbers {
         return row?.project_id
       }),
 
-    async create(projectId) {
+    async create(projectId, deadline) {
       const project = await probe(projectId, async (number) => {
-        const [row] = await database.query<{ project_id: string }>('create-project', [number, projectId])
+        const [row] = await database.query<{ project_id: string }>('create-project', [number, projectId], deadline)
         return row?.project_id
       })
       return project as number

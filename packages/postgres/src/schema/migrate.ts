@@ -136,20 +136,25 @@ async function checkOwner(client: PoolClient): Promise<void> {
   throw new IngestError('invalid-argument', `${rows[0].name} does not own the schema "ingest": migrate as its owner.`)
 }
 
+/** The settings of a table that may be partitioned, which only its partitions can have. */
+const partitioned = /(WITH \([^)]*\)) \/\*partitions\*\//
+
 function script(from: number, keyPartitions: number): string {
   const steps = migrations.slice(from).map(({ version, name, sql }) => {
-    const statements = sql.replace('/*partitions*/', keyPartitions > 1 ? 'PARTITION BY HASH (key)' : '')
-    const partitions = statements === sql || keyPartitions === 1 ? '' : partitionTables(keyPartitions)
+    const [, settings] = partitioned.exec(sql) ?? []
+    const isPartitioned = settings !== undefined && keyPartitions > 1
+    const statements = sql.replace(partitioned, isPartitioned ? 'PARTITION BY HASH (key)' : '$1')
+    const partitions = isPartitioned ? partitionTables(keyPartitions, settings) : ''
     return `-- ${name}\n${statements}${partitions}UPDATE ingest.meta SET value = '${version}' WHERE name = 'version';\n`
   })
   return `CREATE SCHEMA IF NOT EXISTS ingest;\nREVOKE ALL ON SCHEMA ingest FROM PUBLIC;\n${steps.join('\n')}`
 }
 
-function partitionTables(count: number): string {
+function partitionTables(count: number, settings: string): string {
   const tables = Array.from(
     { length: count },
     (_, i) =>
-      `CREATE TABLE ingest.event_keys_${i} PARTITION OF ingest.event_keys FOR VALUES WITH (MODULUS ${count}, REMAINDER ${i});\n`,
+      `CREATE TABLE ingest.event_keys_${i} PARTITION OF ingest.event_keys FOR VALUES WITH (MODULUS ${count}, REMAINDER ${i}) ${settings};\n`,
   )
   return tables.join('')
 }

@@ -56,6 +56,20 @@ t.test('the schema can be distributed by project', { skip: noPostgres }, async (
     )
   })
 
+  t.test('a vacuum freezes what is written once, also in partitions', async (t) => {
+    const tables = await runSql(
+      url,
+      `SELECT c.relname AS name, c.reloptions AS settings FROM pg_class c
+      WHERE c.relnamespace = 'ingest'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^(event_keys|batches)'
+      ORDER BY 1`,
+    )
+    const settings = ['autovacuum_freeze_min_age=0', 'autovacuum_vacuum_insert_scale_factor=0.01']
+    t.strictSame(
+      tables,
+      ['batches', 'event_keys_0', 'event_keys_1'].map((name) => ({ name, settings })),
+    )
+  })
+
   t.test('project is the first argument of every function that writes', async (t) => {
     const others = volatile.filter(({ arguments: [first], types: [type] }) => first !== 'project' || type !== 'integer')
     t.strictSame(

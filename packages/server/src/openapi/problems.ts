@@ -147,7 +147,7 @@ const problems: Readonly<Record<ErrorCode, Problem | null>> = {
     detail: 'Another process holds the write lock.',
     details: { retryAfterSeconds: 5 },
   },
-  'store-unavailable': { meaning: 'the database cannot be reached: retry after 1 s', detail: '' },
+  'store-unavailable': { meaning: 'the store does not respond: retry after 1 s', detail: '' },
   // no route returns these
   'unknown-key': null,
   'connection-failed': null,

@@ -14,7 +14,7 @@ const kinds = new Map([['application/json', { limit }]])
  *
  * @throws {IngestError}
  */
-export async function postBatch({ request, ingest, limiter, record }: RouteContext): Promise<HttpResponse> {
+export async function postBatch({ request, ingest, limiter, record, wait }: RouteContext): Promise<HttpResponse> {
   const { projectId } = ingest
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   const { body, chargedBytes } = await readChargedBody(
@@ -32,7 +32,7 @@ export async function postBatch({ request, ingest, limiter, record }: RouteConte
       admit: (count) => limiter.admitEvents(projectId, count, chargedBytes),
       mayTransfer: true,
     })
-  const result = await (record?.span ? record.span.runChild('submit batch', submit) : submit())
+  const result = await wait(record?.span ? record.span.runChild('submit batch', submit) : submit())
   const { accepted, duplicates, rejected } = result
   // a retry would be older than its sender's clock
   if (accepted > 0 && duplicates === 0) setSkew?.()
