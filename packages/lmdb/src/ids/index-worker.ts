@@ -7,7 +7,7 @@ import type { CloseMessage } from '../threads/worker-thread.ts'
 import { createIndexer } from './indexer.ts'
 import { createLogReader } from './log-reader.ts'
 import { isDamage } from './run.ts'
-import { openIdTables } from './run-list.ts'
+import { idsOptions, openIdTables } from './run-list.ts'
 
 // The thread that flushes and merges. It has environments of its own: of the log, which it only reads, and of the index.
 
@@ -59,7 +59,7 @@ let isClosing = false
 
 async function openIds(): Promise<Environment> {
   try {
-    return await openEnvironment(data.directory, { fileIds: data.fileIds })
+    return await openEnvironment(data.directory, { ...idsOptions, fileIds: data.fileIds })
   } catch (error) {
     await logEnvironment.close()
     throw error

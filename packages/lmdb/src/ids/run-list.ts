@@ -28,6 +28,9 @@ export interface IdTables {
   filters: Table
 }
 
+/** A look-up reads a single page, and next to it is none that the next look-up needs. */
+export const idsOptions = { noReadAhead: true } as const
+
 export function openIdTables(environment: Environment): IdTables {
   return {
     environment,

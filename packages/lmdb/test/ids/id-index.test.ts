@@ -282,6 +282,25 @@ t.test(
   },
 )
 
+t.test(
+  'the index is read without read-ahead, and the log with it',
+  { skip: process.platform !== 'linux' && 'only Linux tells how a file is mapped' },
+  async (t) => {
+    const directory = t.testdir()
+    const ingest = await open(directory)
+    const isRandom = (name: string) => flagsOfMapping(join(directory, name, 'data.mdb')).includes('rr')
+    t.ok(isRandom('ids'))
+    t.notOk(isRandom('events'))
+    await ingest.close()
+  },
+)
+
+/** The flags of the memory in which this process has mapped a file, see proc_pid_smaps(5). */
+function flagsOfMapping(path: string): string[] {
+  const text = readFileSync('/proc/self/smaps', 'utf8')
+  return /^VmFlags: (.*)$/m.exec(text.slice(text.indexOf(` ${path}\n`)))?.[1]?.split(' ') ?? []
+}
+
 /** The priority of each thread of this process. */
 function niceness(): number[] {
   return readdirSync('/proc/self/task').map((thread) => {
