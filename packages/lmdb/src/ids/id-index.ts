@@ -94,7 +94,6 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   const thread = createIndexerThread(
     { directory, fileIds: environment.fileIds, logDirectory, logFileIds, seed, entriesPerFlush, guards },
     {
-      onFilter: (nonce, filter) => lookup.addFilter(nonce, filter),
       onDamage: damage.mark,
       onProblem(message) {
         lastProblem = ` (${message})`
@@ -122,7 +121,6 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
       damage.check()
       const loss = environment.lossReason()
       if (loss !== undefined) throw new IngestError('store-failed', `${loss}. The next opening rebuilds the index.`)
-      // not in the transaction, because reading the filters of another process's runs may take a while
       damage.detect(lookup.refreshRunList)
       for (const start = Date.now(); lookup.isFull(); ) {
         if (Date.now() - start > capacityTimeoutMs) {

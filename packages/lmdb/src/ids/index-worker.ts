@@ -28,8 +28,6 @@ export interface WakeMessage {
 }
 
 export type IndexWorkerMessage =
-  /** The filter of the run with this nonce, which is published next. */
-  | { type: 'filter'; nonce: number; filter: Uint32Array }
   | { type: 'worked' }
   /** A step failed and will be tried again. */
   | { type: 'step-failed'; message: string }
@@ -52,7 +50,6 @@ const indexer = createIndexer({
   log: createLogReader(logEnvironment, logEnvironment.table('log')),
   seed: data.seed,
   entriesPerFlush: data.entriesPerFlush,
-  onFilter: ({ nonce }, filter) => post({ type: 'filter', nonce, filter }),
 })
 let working: Promise<void> | undefined
 let isClosing = false
