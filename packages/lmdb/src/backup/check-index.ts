@@ -3,9 +3,9 @@ import { join } from 'node:path'
 import type { Transaction } from 'lmdb'
 import { checkDataFile } from '../environment/data-file.ts'
 import { openEnvironment, type Table } from '../environment/environment.ts'
-import { getFilter, mayHave } from '../ids/bloom-filter.ts'
 import { positionAt, wordsPerEntry } from '../ids/entry.ts'
-import { blockOf, isDamage, type Run, viewPart } from '../ids/run.ts'
+import { makeQueries, openFilter } from '../ids/fuse-filter.ts'
+import { blockOf, getPart, isDamage, type Run } from '../ids/run.ts'
 import { openIdTables, readRunList } from '../ids/run-list.ts'
 import { checkPages } from './check-pages.ts'
 import { addEntries, createIdSums, type IdSums } from './id-sums.ts'
@@ -85,15 +85,16 @@ async function readRun(
   report: StoreReport,
   onEntries: (count: number) => Promise<void>,
 ): Promise<void> {
-  const filter = getFilter(tables.filters, run)
+  const filter = openFilter(tables.filters, run)
   let count = 0
   let misplaced = 0
   let last = 0
   for (let block = 0; block < 1 << run.blockBits; block++) {
-    const entries = viewPart(tables.blocks, run.id, block)
+    const entries = getPart(tables.blocks, run.id, block)
+    const fingerprints = entries.filter((_, i) => i % wordsPerEntry < 2)
+    const found = new Set(filter.select(makeQueries(fingerprints, fingerprints.length / 2)))
     for (let at = 0; at < entries.length; at += wordsPerEntry) {
-      const [high, low] = [entries[at] as number, entries[at + 1] as number]
-      if (blockOf(high, run.blockBits) === block && mayHave(filter, high, low)) continue
+      if (blockOf(entries[at] as number, run.blockBits) === block && found.has(at / wordsPerEntry)) continue
       misplaced++
       last = positionAt(entries, at).sequence
     }

@@ -76,6 +76,11 @@ export interface EnvironmentOptions {
   fileIds?: string
   /** Creates no table: a missing one is empty. */
   readOnly?: boolean
+  /**
+   * Reads single pages from the disk, and not those around them. The first opening in a process decides for all of its
+   * threads. Ignored on Windows.
+   */
+  noReadAhead?: boolean
 }
 
 // address space, not disk: the file grows with its content, except on Windows, where lmdb grows the map instead
@@ -102,7 +107,7 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
   let headers: Headers | undefined
   try {
     const tables = await gate.enter(() => {
-      root = openRoot(directory, mapBytes)
+      root = openRoot(directory, mapBytes, options)
       return openTables(root)
     })
     // LMDB syncs the file, but not the directories that name it

@@ -19,7 +19,7 @@ const EINVAL = 22
  *
  * @throws {IngestError} `store-locked` for a process with the id of this one in another container
  */
-export function openRoot(directory: string, mapSize: number): Root {
+export function openRoot(directory: string, mapSize: number, { noReadAhead = false } = {}): Root {
   for (let attempt = 1; ; attempt++) {
     const settings = {
       path: directory,
@@ -36,6 +36,7 @@ export function openRoot(directory: string, mapSize: number): Root {
       // on, a failed commit rejects a promise that cannot be caught, which ends the process
       eventTurnBatching: false,
       noMemInit: false,
+      noReadAhead,
       cache: false,
       ...binary,
     }

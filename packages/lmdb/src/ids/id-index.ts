@@ -8,7 +8,15 @@ import { createIdLookup, type IdLookup, type IndexSize } from './id-lookup.ts'
 import { createIndexerThread } from './indexer-thread.ts'
 import type { LogReader, RebuildProgress } from './log-reader.ts'
 import { isDamage } from './run.ts'
-import { emptyRunList, type IdTables, openIdTables, type RunList, readRunList, writeRunList } from './run-list.ts'
+import {
+  emptyRunList,
+  type IdTables,
+  idsOptions,
+  openIdTables,
+  type RunList,
+  readRunList,
+  writeRunList,
+} from './run-list.ts'
 
 /**
  * Finds where events may be stored, by the fingerprints of their ids, at a cost that does not grow with their number.
@@ -69,7 +77,7 @@ export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
 }
 
 async function openOnce(options: IdIndexOptions): Promise<IdIndex> {
-  const environment = await openEnvironment(options.directory)
+  const environment = await openEnvironment(options.directory, idsOptions)
   try {
     return await openIndexIn(environment, options)
   } catch (error) {
@@ -86,7 +94,6 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   const thread = createIndexerThread(
     { directory, fileIds: environment.fileIds, logDirectory, logFileIds, seed, entriesPerFlush, guards },
     {
-      onFilter: (nonce, filter) => lookup.addFilter(nonce, filter),
       onDamage: damage.mark,
       onProblem(message) {
         lastProblem = ` (${message})`
@@ -114,7 +121,6 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
       damage.check()
       const loss = environment.lossReason()
       if (loss !== undefined) throw new IngestError('store-failed', `${loss}. The next opening rebuilds the index.`)
-      // not in the transaction, because reading the filters of another process's runs may take a while
       damage.detect(lookup.refreshRunList)
       for (const start = Date.now(); lookup.isFull(); ) {
         if (Date.now() - start > capacityTimeoutMs) {

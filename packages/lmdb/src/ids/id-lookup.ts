@@ -1,6 +1,6 @@
 import { IngestError } from '@ingest/core'
-import { type BloomFilter, getFilter, mayHave } from './bloom-filter.ts'
 import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
+import { makeQueries, openFilter, type Queries, type RunFilter } from './fuse-filter.ts'
 import type { LogReader } from './log-reader.ts'
 import { createRecentTable, type RecentTable } from './recent-table.ts'
 import { blockOf, mergeWidth, type Run, viewPart } from './run.ts'
@@ -10,8 +10,8 @@ import { emptyRunList, type IdTables, readRevision, readRunList } from './run-li
 const fullTablesMax = 4
 /** Runs of level 0 that are not merged yet; with more of them, appends wait, as each run slows every look-up a little. */
 const unmergedRunsMax = mergeWidth * 4
-/** Filters of runs that may never be published are dropped, oldest first. */
-const unpublishedFiltersMax = 4
+/** A search reads filters for so long at most: it does not need them, and appends wait for it. */
+const filterReadsMs = 20
 
 /** What the index holds now. */
 export interface IndexSize {
@@ -42,8 +42,6 @@ export interface IdLookup {
   search(fingerprints: Uint32Array, count: number): Candidate[]
   /** Whether appends must wait until tables are flushed or runs are merged. */
   isFull(): boolean
-  /** Keeps the filter of a run that is published next, which saves reading it. */
-  addFilter(nonce: number, filter: BloomFilter): void
   size(): IndexSize
 }
 
@@ -138,12 +136,13 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
     search(fingerprints, count) {
       const found: Candidate[] = []
       for (const table of [current, ...fullTables]) table.search(fingerprints, count, found)
-      for (const run of list.runs) searchRun(tables, run, filters.get(run.nonce), fingerprints, count, found)
+      const queries = makeQueries(fingerprints, count)
+      const until = performance.now() + filterReadsMs
+      for (const run of list.runs) searchRun(tables, run, filters.get(run.nonce).select(queries, until), queries, found)
       return found
     },
 
     isFull,
-    addFilter: filters.add,
 
     size() {
       const tables = [current, ...fullTables]
@@ -163,19 +162,17 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
   }
 }
 
-/** Adds the entries of a run with one of `count` fingerprints to `found`. */
+/** Adds the entries of a run with one of the selected fingerprints to `found`. */
 function searchRun(
   { blocks }: IdTables,
   run: Run,
-  filter: BloomFilter,
-  fingerprints: Uint32Array,
-  count: number,
+  selected: readonly number[],
+  { fingerprints }: Queries,
   found: Candidate[],
 ): void {
-  for (let queryIndex = 0; queryIndex < count; queryIndex++) {
+  for (const queryIndex of selected) {
     const high = fingerprints[queryIndex * 2] as number
     const low = fingerprints[queryIndex * 2 + 1] as number
-    if (!mayHave(filter, high, low)) continue
     const block = viewPart(blocks, run.id, blockOf(high, run.blockBits))
     for (let at = 0; at < block.length; at += wordsPerEntry) {
       if (block[at] === high && block[at + 1] === low) found.push({ queryIndex, position: positionAt(block, at) })
@@ -216,29 +213,13 @@ function createRecycler() {
 
 /** The filters of the runs in the list, by the nonce of their run. */
 function createFilterCache(tables: IdTables) {
-  const filters = new Map<number, BloomFilter>()
-  /** Filters of runs that are not in the list yet. */
-  const unpublished = new Map<number, BloomFilter>()
+  let filters = new Map<number, RunFilter>()
   return {
-    get: (nonce: number) => filters.get(nonce) as BloomFilter,
-    memoryBytes: () =>
-      [...filters.values(), ...unpublished.values()].reduce((sum, filter) => sum + filter.byteLength, 0),
-    add(nonce: number, filter: BloomFilter) {
-      unpublished.set(nonce, filter)
-    },
-
-    /** Reads the filters of new runs, and drops those of runs that are gone. Changes nothing when a read fails. */
+    get: (nonce: number) => filters.get(nonce) as RunFilter,
+    memoryBytes: () => [...filters.values()].reduce((sum, filter) => sum + filter.memoryBytes(), 0),
+    /** Keeps those of listed runs that were read before. */
     refresh(runs: readonly Run[]) {
-      const missing = runs.filter(({ nonce }) => !filters.has(nonce))
-      const read = missing.map(
-        (run) => [run.nonce, unpublished.get(run.nonce) ?? getFilter(tables.filters, run)] as const,
-      )
-      for (const [nonce, filter] of read) filters.set(nonce, filter)
-      const listed = new Set(runs.map(({ nonce }) => nonce))
-      for (const nonce of filters.keys()) if (!listed.has(nonce)) filters.delete(nonce)
-      for (const nonce of unpublished.keys()) {
-        if (listed.has(nonce) || unpublished.size > unpublishedFiltersMax) unpublished.delete(nonce)
-      }
+      filters = new Map(runs.map((run) => [run.nonce, filters.get(run.nonce) ?? openFilter(tables.filters, run)]))
     },
   }
 }

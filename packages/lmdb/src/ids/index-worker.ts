@@ -7,7 +7,7 @@ import type { CloseMessage } from '../threads/worker-thread.ts'
 import { createIndexer } from './indexer.ts'
 import { createLogReader } from './log-reader.ts'
 import { isDamage } from './run.ts'
-import { openIdTables } from './run-list.ts'
+import { idsOptions, openIdTables } from './run-list.ts'
 
 // The thread that flushes and merges. It has environments of its own: of the log, which it only reads, and of the index.
 
@@ -28,8 +28,6 @@ export interface WakeMessage {
 }
 
 export type IndexWorkerMessage =
-  /** The filter of the run with this nonce, which is published next. */
-  | { type: 'filter'; nonce: number; filter: Uint32Array }
   | { type: 'worked' }
   /** A step failed and will be tried again. */
   | { type: 'step-failed'; message: string }
@@ -52,14 +50,13 @@ const indexer = createIndexer({
   log: createLogReader(logEnvironment, logEnvironment.table('log')),
   seed: data.seed,
   entriesPerFlush: data.entriesPerFlush,
-  onFilter: ({ nonce }, filter) => post({ type: 'filter', nonce, filter }),
 })
 let working: Promise<void> | undefined
 let isClosing = false
 
 async function openIds(): Promise<Environment> {
   try {
-    return await openEnvironment(data.directory, { fileIds: data.fileIds })
+    return await openEnvironment(data.directory, { ...idsOptions, fileIds: data.fileIds })
   } catch (error) {
     await logEnvironment.close()
     throw error

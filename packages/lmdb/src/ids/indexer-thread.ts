@@ -1,6 +1,5 @@
 import { indexerSlot } from '../threads/exit-guard.ts'
 import { startWorkerThread, type WorkerThread } from '../threads/worker-thread.ts'
-import type { BloomFilter } from './bloom-filter.ts'
 import type { IndexWorkerData, IndexWorkerMessage, WakeMessage } from './index-worker.ts'
 
 /** The thread that flushes and merges. It does not keep the process alive. */
@@ -16,7 +15,6 @@ export interface IndexerThread {
 }
 
 export interface IndexerThreadListener {
-  onFilter(nonce: number, filter: BloomFilter): void
   onDamage(message: string): void
   /** A step failed, which may be temporary, or the thread has ended unexpectedly. */
   onProblem(message: string): void
@@ -34,12 +32,9 @@ export function createIndexerThread(data: IndexWorkerData, listener: IndexerThre
   }
 
   function onMessage(message: IndexWorkerMessage): void {
-    if (message.type === 'filter') listener.onFilter(message.nonce, message.filter)
-    else {
-      if (message.type === 'damaged') listener.onDamage(message.message)
-      else if (message.type === 'step-failed') listener.onProblem(message.message)
-      notify()
-    }
+    if (message.type === 'damaged') listener.onDamage(message.message)
+    else if (message.type === 'step-failed') listener.onProblem(message.message)
+    notify()
   }
 
   function startThread(): WorkerThread<WakeMessage> {

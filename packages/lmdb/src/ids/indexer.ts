@@ -1,7 +1,8 @@
-import { addToFilter, type BloomFilter, createFilter, putFilter } from './bloom-filter.ts'
 import { putEntry, wordsPerEntry } from './entry.ts'
+import { blocksPerPartition, putFilter } from './fuse-filter.ts'
 import type { LogReader } from './log-reader.ts'
 import {
+  type Blocks,
   blockOf,
   flushBlockBits,
   getPart,
@@ -22,8 +23,6 @@ export interface IndexerOptions {
   entriesPerFlush: number
   /** The block bits of a run of level 0; by default those that fit its entries. */
   blockBits?: number
-  /** Called with the filter of each run before the run is published. */
-  onFilter?: (run: Run, filter: BloomFilter) => void
   /** The clock, in milliseconds since 1970. */
   now?: () => number
 }
@@ -47,13 +46,14 @@ const garbagePartsPerStep = 4096
 interface Merge {
   inputs: Run[]
   output: Run
-  filter: BloomFilter
   /** The next block of the inputs. */
   block: number
+  /** The entries of the partition of the output that is not finished. */
+  partition: Uint32Array[]
 }
 
 export function createIndexer(options: IndexerOptions): Indexer {
-  const { tables, log, seed, entriesPerFlush, onFilter = () => {}, now = Date.now } = options
+  const { tables, log, seed, entriesPerFlush, now = Date.now } = options
   const { blockBits = flushBlockBits(entriesPerFlush) } = options
   const claim = createClaim(tables, now)
   const { root, write } = tables.environment
@@ -103,12 +103,9 @@ export function createIndexer(options: IndexerOptions): Indexer {
     const { from, to, entries } = gatherer.gathered()
     if (list.watermark !== from) return
     const run = newRun(list.lastRun + 1, 0, blockBits, entries.length / wordsPerEntry)
-    const filter = createFilter(run.count)
-    addAll(filter, entries)
-    onFilter(run, filter)
     const blocks = toBlocks([entries], 1 << blockBits, (high) => blockOf(high, blockBits))
     putBlocks(tables.blocks, run.id, 0, blocks)
-    putFilter(tables.filters, run, filter)
+    putFilters(tables, run, blocks)
     const watermarkChecksum = log.checksum(to)
     publish(list, { watermark: to, watermarkChecksum, lastRun: run.id, runs: [run, ...list.runs] })
   }
@@ -119,15 +116,13 @@ export function createIndexer(options: IndexerOptions): Indexer {
     const output = newRun(list.lastRun + 1, level + 1, blockBits + mergeWidthBits, count)
     // reserves the id, so that no flush during the merge takes it too
     publish(list, { lastRun: output.id })
-    merge = { inputs, output, filter: createFilter(count), block: 0 }
+    merge = { inputs, output, block: 0, partition: [] }
   }
 
-  function finishMerge(list: RunList, { inputs, output, filter }: Merge): void {
+  function finishMerge(list: RunList, { inputs, output }: Merge): void {
     const merged = new Set(inputs.map(({ id }) => id))
     const last = list.runs.findIndex(({ id }) => id === inputs.at(-1)?.id)
     const runs = list.runs.flatMap((run, i) => (i === last ? [output] : merged.has(run.id) ? [] : [run]))
-    onFilter(output, filter)
-    putFilter(tables.filters, output, filter)
     publish(list, { runs, merges: list.merges + 1 })
     discardUnfinished()
   }
@@ -143,7 +138,7 @@ export function createIndexer(options: IndexerOptions): Indexer {
           // discarded as another worker had the claim
           if (merge !== current) return
           if (current.block === blockCount(current)) finishMerge(fresh, current)
-          else current.block = continueMerge(tables, current)
+          else continueMerge(tables, current)
         })
       }
       if (hasGarbage) {
@@ -195,21 +190,31 @@ function createGatherer(log: LogReader, entriesPerFlush: number) {
   }
 }
 
-/**
- * Merges the next blocks of the inputs: each becomes eight of the output, by the next bits of the fingerprints. Returns
- * the block to go on with.
- */
-function continueMerge({ blocks }: IdTables, merge: Merge): number {
-  const { inputs, output, filter, block } = merge
+/** Writes the filters of a run of which all blocks are given. */
+function putFilters({ filters }: IdTables, run: Run, { words, starts }: Blocks): void {
+  const blocks = blocksPerPartition(run)
+  for (let block = 0; block + 1 < starts.length; block += blocks) {
+    const [from, to] = [starts[block] as number, starts[block + blocks] as number]
+    putFilter(filters, run, block / blocks, [words.subarray(from * wordsPerEntry, to * wordsPerEntry)])
+  }
+}
+
+/** Merges the next blocks of the inputs: each becomes eight of the output, by the next bits of the fingerprints. */
+function continueMerge({ blocks, filters }: IdTables, merge: Merge): void {
+  const { inputs, output, block } = merge
+  const inputBlocksPerPartition = blocksPerPartition(output) >>> mergeWidthBits
   const end = Math.min(block + blocksPerStep, blockCount(merge))
   const mask = (1 << mergeWidthBits) - 1
   for (let at = block; at < end; at++) {
     const parts = inputs.map((run) => getPart(blocks, run.id, at))
-    for (const part of parts) addAll(filter, part)
     const outputs = toBlocks(parts, mergeWidth, (high) => blockOf(high, output.blockBits) & mask)
     putBlocks(blocks, output.id, at << mergeWidthBits, outputs)
+    merge.partition.push(outputs.words)
+    if ((at + 1) % inputBlocksPerPartition > 0) continue
+    putFilter(filters, output, Math.floor(at / inputBlocksPerPartition), merge.partition)
+    merge.partition = []
   }
-  return end
+  merge.block = end
 }
 
 /** How many blocks each input of a merge has. */
@@ -242,12 +247,6 @@ function mergeCandidates({ runs }: RunList): Run[] | undefined {
     if (same.length >= mergeWidth) return same.slice(-mergeWidth)
   }
   return undefined
-}
-
-function addAll(filter: BloomFilter, entries: Uint32Array): void {
-  for (let at = 0; at < entries.length; at += wordsPerEntry) {
-    addToFilter(filter, entries[at] as number, entries[at + 1] as number)
-  }
 }
 
 function runKey(run: number): Buffer {

@@ -28,6 +28,9 @@ export interface IdTables {
   filters: Table
 }
 
+/** A look-up reads a single page, and next to it is none that the next look-up needs. */
+export const idsOptions = { noReadAhead: true } as const
+
 export function openIdTables(environment: Environment): IdTables {
   return {
     environment,
@@ -57,11 +60,18 @@ export function readRunList({ meta }: IdTables): RunList | undefined {
   if (!bytes) return undefined
   try {
     const { checksum, ...list }: RunList & { checksum: number } = JSON.parse(bytes.toString())
-    if (checksum === crc32(JSON.stringify(list))) return list
+    if (checksum === checksumOf(list)) return list
   } catch {
     // not JSON
   }
   throw new DamagedRun('The list of the runs of the id index is damaged.')
+}
+
+/** The format of the index. With another one, the list counts as damaged, so that the index is built anew. */
+const format = 2
+
+function checksumOf(list: RunList): number {
+  return crc32(JSON.stringify(list), format)
 }
 
 /** Replaces the list, whose last member is a CRC32 of the others. Only inside a write transaction. */
@@ -69,8 +79,7 @@ export function writeRunList({ meta }: IdTables, list: RunList): void {
   const revision = Buffer.allocUnsafe(8)
   revision.writeDoubleLE(list.revision)
   meta.put(revisionKey, revision)
-  const checksum = crc32(JSON.stringify(list))
-  meta.put(listKey, Buffer.from(JSON.stringify({ ...list, checksum })))
+  meta.put(listKey, Buffer.from(JSON.stringify({ ...list, checksum: checksumOf(list) })))
 }
 
 /** How long a claim lasts unless it is renewed: its process may be stopped, or in another PID namespace. */

@@ -10,7 +10,7 @@ import { wordsPerEntry } from './entry.ts'
  */
 export interface Run {
   id: number
-  /** Random: a run that was never published may have had the same id and other content. */
+  /** Random: before the index was rebuilt, a run may have had the same id and other content. */
   nonce: number
   /** 0 for a run that was flushed; one more than that of the runs it was merged from. */
   level: number
@@ -93,7 +93,7 @@ export function viewPart(table: Pick<Table, 'getBinaryFast'>, run: number, part:
 }
 
 /** A copy of what {@link viewPart} returns. */
-export function getPart(table: Table, run: number, part: number): Uint32Array {
+export function getPart(table: Pick<Table, 'getBinaryFast'>, run: number, part: number): Uint32Array {
   return viewPart(table, run, part).slice()
 }
 

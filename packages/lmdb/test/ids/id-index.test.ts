@@ -11,6 +11,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { crc32 } from 'node:zlib'
 import { createIngest, type EmbeddedIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
@@ -18,7 +19,14 @@ import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { openIdIndex } from '../../src/ids/id-index.ts'
 import { createLogReader, type RebuildProgress } from '../../src/ids/log-reader.ts'
 import { mergeWidth } from '../../src/ids/run.ts'
-import { emptyRunList, openIdTables, readRevision, readRunList, writeRunList } from '../../src/ids/run-list.ts'
+import {
+  emptyRunList,
+  type IdTables,
+  openIdTables,
+  readRevision,
+  readRunList,
+  writeRunList,
+} from '../../src/ids/run-list.ts'
 import { type BuiltStoreOptions, builtInternals, openLmdbStore } from '../built-store.ts'
 import { startStoreProcess } from '../store-process.ts'
 import { fingerprintsFor, openWriterBed, recordAt } from '../writer-bed.ts'
@@ -175,6 +183,45 @@ t.test('an index with a damaged list of runs is rebuilt, and finds every id', as
   }
 })
 
+/** Changes a closed index in one transaction. */
+async function changeIndex(directory: string, work: (tables: IdTables) => void): Promise<void> {
+  const tables = openIdTables(await openEnvironment(join(directory, 'ids')))
+  tables.environment.write(() => work(tables))
+  await tables.environment.close()
+}
+
+t.test('a damaged filter fails the store when it is used, and the next opening rebuilds the index', async (t) => {
+  const directory = await makeStore(t.testdir(), 30)
+  await changeIndex(directory, ({ filters }) => {
+    for (const key of [...filters.getKeys()]) {
+      const bytes = Buffer.from(filters.getBinary(key) as Buffer)
+      bytes.writeUInt8(bytes.readUInt8(9) ^ 4, 9)
+      filters.put(key, bytes)
+    }
+  })
+  const damaged = await open(directory)
+  await t.rejects(checkAllKnown(t, damaged, 30), { code: 'store-failed', message: 'rebuilds the index' })
+  await damaged.close()
+  const again = await open(directory)
+  await checkAllKnown(t, again, 30)
+  await again.close()
+})
+
+t.test('an index of another format is rebuilt', async (t) => {
+  const directory = await makeStore(t.testdir(), 30)
+  await changeIndex(directory, ({ meta }) => {
+    const key = Buffer.from('list')
+    const { checksum, ...list } = JSON.parse((meta.getBinary(key) as Buffer).toString())
+    // as the first format had it
+    meta.put(key, Buffer.from(JSON.stringify({ ...list, checksum: crc32(JSON.stringify(list)) })))
+  })
+  const progress: RebuildProgress[] = []
+  const again = await open(directory, { ...small, onRebuild: (each) => progress.push(each) })
+  t.ok(progress.length > 0)
+  await checkAllKnown(t, again, 30)
+  await again.close()
+})
+
 t.test('an index of another log, or of a later state of the log, is rebuilt', async (t) => {
   const one = await makeStore(join(t.testdir(), 'one'), 30, 'a')
   const other = await makeStore(join(t.testdirName, 'other'), 30, 'b')
@@ -281,6 +328,25 @@ t.test(
     await ingest.close()
   },
 )
+
+t.test(
+  'the index is read without read-ahead, and the log with it',
+  { skip: process.platform !== 'linux' && 'only Linux tells how a file is mapped' },
+  async (t) => {
+    const directory = t.testdir()
+    const ingest = await open(directory)
+    const isRandom = (name: string) => flagsOfMapping(join(directory, name, 'data.mdb')).includes('rr')
+    t.ok(isRandom('ids'))
+    t.notOk(isRandom('events'))
+    await ingest.close()
+  },
+)
+
+/** The flags of the memory in which this process has mapped a file, see proc_pid_smaps(5). */
+function flagsOfMapping(path: string): string[] {
+  const text = readFileSync('/proc/self/smaps', 'utf8')
+  return /^VmFlags: (.*)$/m.exec(text.slice(text.indexOf(` ${path}\n`)))?.[1]?.split(' ') ?? []
+}
 
 /** The priority of each thread of this process. */
 function niceness(): number[] {

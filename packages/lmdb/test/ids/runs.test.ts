@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { randomFillSync } from 'node:crypto'
 import t from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
-import { addToFilter, createFilter, getFilter, mayHave, putFilter } from '../../src/ids/bloom-filter.ts'
 import { putEntry } from '../../src/ids/entry.ts'
+import { makeQueries, openFilter, putFilter } from '../../src/ids/fuse-filter.ts'
 import {
   blockOf,
   DamagedRun,
@@ -15,6 +15,7 @@ import {
   mergeWidthBits,
   partKey,
   putPart,
+  type Run,
   toBlocks,
 } from '../../src/ids/run.ts'
 import {
@@ -98,41 +99,114 @@ t.test('entries are put into blocks without losing one, in the order in which th
   )
 })
 
-function filled(count: number) {
-  const filter = createFilter(count)
-  const ids = randomFillSync(new Uint32Array(count * 2))
-  for (let i = 0; i < count; i++) addToFilter(filter, ids[i * 2] as number, ids[i * 2 + 1] as number)
-  return { filter, ids }
+/** Random fingerprints whose first bits are the number of a partition. */
+function fingerprintsOf(count: number, { partition = 0, partitionBits = 0 } = {}): Uint32Array {
+  const fingerprints = randomFillSync(new Uint32Array(count * 2))
+  for (let at = 0; at < fingerprints.length; at += 2) {
+    const high = fingerprints[at] as number
+    fingerprints[at] = partition * 2 ** (32 - partitionBits) + Math.floor(high / 2 ** partitionBits)
+  }
+  return fingerprints
 }
 
-t.test('a filter has no false negatives, and about one in a hundred false positives', async (t) => {
-  const count = 100_000
-  const { filter, ids } = filled(count)
-  t.equal(filter.length, Math.ceil((count * 10) / 512) * 16, '10 bits an id')
-  let denied = 0
-  for (let i = 0; i < count; i++) if (!mayHave(filter, ids[i * 2] as number, ids[i * 2 + 1] as number)) denied++
-  t.equal(denied, 0)
-  const others = randomFillSync(new Uint32Array(count * 2))
-  let perhaps = 0
-  for (let i = 0; i < count; i++) if (mayHave(filter, others[i * 2] as number, others[i * 2 + 1] as number)) perhaps++
-  t.ok(perhaps < count * 0.025, `${perhaps} of ${count} by chance`)
-})
+/** Entries with these fingerprints. */
+function entriesOf(fingerprints: Uint32Array): Uint32Array {
+  const entries = new Uint32Array(fingerprints.length * 2)
+  for (let i = 0; i < fingerprints.length; i += 2) entries.set(fingerprints.subarray(i, i + 2), i * 2)
+  return entries
+}
 
-t.test('an empty filter has no id', async (t) => {
-  t.equal(mayHave(createFilter(0), 1, 2), false)
-})
+const queriesOf = (fingerprints: Uint32Array) => makeQueries(fingerprints, fingerprints.length / 2)
 
-t.test('a filter is read as it was written, in several parts', async (t) => {
+t.test('a filter has no false negatives, and few false positives', async (t) => {
   const environment = await openEnvironment(t.testdir())
   const table = environment.table('filters')
-  const count = 600_000
-  const { filter } = filled(count)
-  const run = { id: 3, nonce: 4, level: 1, blockBits: 13, count }
-  environment.root.transactionSync(() => putFilter(table, run, filter))
-  t.ok([...table.getKeys()].length > 1, 'it takes more than one part')
-  t.ok(Buffer.from(getFilter(table, run).buffer).equals(Buffer.from(filter.buffer)))
+  const count = 229_376
+  const levels = [
+    { level: 0, bytesPerId: 2.33, passing: 0.000015 },
+    { level: 1, bytesPerId: 1.75, passing: 0.00025 },
+    { level: 2, bytesPerId: 1.46, passing: 0.001 },
+    { level: 3, bytesPerId: 1.46, passing: 0.001 },
+  ]
+  for (const { level, bytesPerId, passing } of levels) {
+    const partitionBits = level * mergeWidthBits
+    const run = { id: level, nonce: 4, level, blockBits: defaultBlockBits(level), count: count << partitionBits }
+    // far from the average, as the last of many partitions may be
+    for (const [partition, own] of [
+      [0, count],
+      [2 ** partitionBits - 1, count + 1500],
+    ] as const) {
+      const ids = fingerprintsOf(own, { partition, partitionBits })
+      environment.write(() => putFilter(table, run, partition, [entriesOf(ids)]))
+      environment.root.resetReadTxn()
+      const filter = openFilter(table, run)
+      t.equal(filter.select(queriesOf(ids)).length, own, 'each id may be in the run')
+      t.ok(filter.memoryBytes() < own * bytesPerId, `${filter.memoryBytes() / own} bytes an id`)
+      const others = fingerprintsOf(1_000_000, { partition, partitionBits })
+      const passed = filter.select(queriesOf(others)).length
+      // five deviations
+      t.ok(passed < 1e6 * passing + 5 * Math.sqrt(1e6 * passing), `${passed} of a million by chance`)
+    }
+  }
   await environment.close()
 })
+
+t.test('a filter is built for few ids, the same ids, and more than it is made for', async (t) => {
+  const environment = await openEnvironment(t.testdir())
+  const table = environment.table('filters')
+  const others = fingerprintsOf(100_000)
+  const select = (run: Run, ids: Uint32Array) => {
+    environment.write(() => putFilter(table, run, 0, [entriesOf(ids.subarray(0, 2)), entriesOf(ids.subarray(2))]))
+    environment.root.resetReadTxn()
+    const filter = openFilter(table, run)
+    t.equal(filter.select(queriesOf(ids)).length, ids.length / 2, 'each id may be in the run')
+    return filter.select(queriesOf(others)).length
+  }
+  const run = { id: 1, nonce: 2, level: 0, blockBits: 4, count: 0 }
+  for (let count = 1; count < 3000; count = Math.ceil(count * 1.2)) {
+    t.ok(select({ ...run, count }, fingerprintsOf(count)) < 20, `${count} ids`)
+  }
+  const ids = fingerprintsOf(500)
+  const twice = new Uint32Array(2000)
+  twice.set(ids)
+  twice.set(ids, 1000)
+  t.ok(select({ ...run, count: 1000 }, twice) < 20, 'each id twice')
+  t.equal(select({ ...run, count: 500 }, fingerprintsOf(5000)), 100_000, 'everything may be in a run without a filter')
+  await environment.close()
+})
+
+t.test(
+  'a filter is read when it is used first; one that is damaged, missing or of another size is damage',
+  async (t) => {
+    const environment = await openEnvironment(t.testdir())
+    const table = environment.table('filters')
+    const run = { id: 3, nonce: 4, level: 1, blockBits: defaultBlockBits(1), count: 8 * 1000 }
+    const [first, second] = [0, 1].map((partition) => fingerprintsOf(1000, { partition, partitionBits: 3 }))
+    const put = (key: Buffer, value: Buffer) => {
+      environment.write(() => void table.put(key, value))
+      environment.root.resetReadTxn()
+    }
+    environment.write(() => putFilter(table, run, 0, [entriesOf(first as Uint32Array)]))
+    environment.root.resetReadTxn()
+    const filter = openFilter(table, run)
+    t.equal(filter.memoryBytes(), 0)
+    const unread = queriesOf(fingerprintsOf(1000, { partition: 0, partitionBits: 3 }))
+    t.equal(filter.select(unread, 0).length, 1000, 'all may be in it while it may not be read')
+    t.ok(filter.select(unread).length < 20)
+    const { length } = table.getBinary(partKey(3, 0)) as Buffer
+    t.ok(filter.memoryBytes() > length - 16 && filter.memoryBytes() < length)
+    t.throws(() => filter.select(queriesOf(second as Uint32Array)), DamagedRun, 'it is missing')
+    const bytes = Buffer.from(table.getBinary(partKey(3, 0)) as Buffer)
+    for (const at of [0, 4, 5, length - 1]) {
+      put(partKey(3, 0), flip(bytes, at))
+      t.throws(() => openFilter(table, run).select(unread), DamagedRun)
+    }
+    put(partKey(3, 0), bytes)
+    t.throws(() => openFilter(table, { ...run, count: 16_000 }).select(unread), DamagedRun)
+    t.ok(openFilter(table, run).select(unread).length < 20)
+    await environment.close()
+  },
+)
 
 t.test('a list is read as it was written, with its revision beside it', async (t) => {
   const tables = openIdTables(await openEnvironment(t.testdir()))

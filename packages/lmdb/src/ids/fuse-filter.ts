@@ -1,0 +1,315 @@
+import type { Table } from '../environment/environment.ts'
+import { wordsPerEntry } from './entry.ts'
+import { DamagedRun, defaultBlockBits, getPart, putPart, type Run } from './run.ts'
+
+/*
+ * Binary fuse filters with three positions (Graf, Lemire: "Binary Fuse Filters: Fast and Smaller Than Xor Filters",
+ * 2022): an id may be in a run if the numbers at its three positions, combined by XOR, are its check. They take 1.16
+ * times the bits of the checks, and of the ids that are not in the run, one in 2 to the power of these bits passes.
+ *
+ * Such a filter is built from all of its ids at once, so a run has several: one for the ids of every 1,024 blocks, a
+ * partition. A merge builds one after another.
+ */
+
+const partitionBlockBits = defaultBlockBits(0)
+
+/**
+ * The bits of a check by the level of the run: 16, 12 or 10. There are as many small runs as large ones, and few ids in
+ * them.
+ */
+const checkBits = [16, 12]
+const checkBitsOfLarge = 10
+/** The first bytes of a filter are the lower 8 bits of each check. The others are behind them, as few look-ups get there. */
+const lowBits = 8
+
+/** The partitions of a run are as many as 2 to the power of this, by the first bits of the fingerprints. */
+function partitionBits({ blockBits }: Run): number {
+  return Math.max(0, blockBits - partitionBlockBits)
+}
+
+/** How many blocks of a run are one partition. */
+export function blocksPerPartition({ blockBits }: Run): number {
+  return 2 ** Math.min(blockBits, partitionBlockBits)
+}
+
+/** A filter has `slots` checks. The positions of an id are in three consecutive segments, the first before `starts`. */
+interface Shape {
+  bits: number
+  segment: number
+  starts: number
+  slots: number
+}
+
+/** The shape of the filters of a run. The constants are those of the authors. */
+function shapeOf(run: Run): Shape {
+  const average = run.count / 2 ** partitionBits(run)
+  // most partitions have fewer; one that has more takes some attempts
+  const size = average + 2 * Math.sqrt(average) + 8
+  const segment = 2 ** Math.floor(Math.log(size) / Math.log(3.33) + 2.25)
+  const slotsPerId = Math.max(1.125, 0.875 + (0.25 * Math.log(1e6)) / Math.log(size))
+  const starts = Math.max(1, Math.ceil((size * slotsPerId) / segment) - 2) * segment
+  return { bits: checkBits[run.level] ?? checkBitsOfLarge, segment, starts, slots: starts + 2 * segment }
+}
+
+function wordsOf({ slots, bits }: Shape): number {
+  return Math.ceil((slots * bits) / 32)
+}
+
+/*
+ * The two halves of the hash of an id. No two ids have the same, as each step can be undone, and an attempt changes all
+ * of them. Each bit depends on the low half, since the first bits of the high one are the same in a whole partition.
+ */
+
+function firstHash(high: number, low: number, attempt: number): number {
+  const mixed = Math.imul(low ^ Math.imul(attempt, 0x9e3779b1), 0x85ebca6b)
+  const both = Math.imul(mixed ^ (mixed >>> 15) ^ high, 0xc2b2ae35)
+  return both ^ (both >>> 16)
+}
+
+function secondHash(first: number, low: number): number {
+  const both = Math.imul(first, 0x9e3779b1) ^ low
+  return Math.imul(both ^ (both >>> 15), 0x27d4eb2f)
+}
+
+function firstPosition({ starts }: Shape, first: number): number {
+  // as an integer; Math.floor takes longer
+  return ((first >>> 0) * (starts / 2 ** 32)) | 0
+}
+
+function secondPosition({ segment }: Shape, position: number, first: number): number {
+  return (position + segment) ^ (first & (segment - 1))
+}
+
+function thirdPosition({ segment }: Shape, position: number, second: number): number {
+  return (position + 2 * segment) ^ (second & (segment - 1))
+}
+
+/** Its first bits, as the position uses the last ones. */
+function checkOf(second: number): number {
+  return second >>> 16
+}
+
+/** After so many attempts a partition has no filter, and each of its ids may be in the run. */
+const attemptsMax = 64
+const noFilter = 0xffff_ffff
+/** The indexes of ids share a word with a number of ids. */
+const indexBits = 22
+
+/** Writes the filter of a partition from all of its entries. Only inside a write transaction. */
+export function putFilter(table: Table, run: Run, partition: number, entries: readonly Uint32Array[]): void {
+  putPart(table, run.id, partition, makeFilter(shapeOf(run), entries))
+}
+
+/** The attempt that succeeded, and the checks. */
+function makeFilter(shape: Shape, entries: readonly Uint32Array[]): Uint32Array {
+  let distinct = entries
+  for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    // no attempt succeeds with a fingerprint that occurs twice
+    if (attempt === 1) distinct = [withoutDuplicates(entries)]
+    const checks = assignChecks(shape, distinct, attempt)
+    if (!checks) continue
+    const filter = new Uint32Array(1 + wordsOf(shape))
+    filter[0] = attempt
+    putChecks(checks, shape.bits, new Uint8Array(filter.buffer, 4))
+    return filter
+  }
+  return Uint32Array.of(noFilter)
+}
+
+/** One entry for each fingerprint. */
+function withoutDuplicates(arrays: readonly Uint32Array[]): Uint32Array {
+  const distinct = new Map<bigint, Uint32Array>()
+  for (const entries of arrays) {
+    for (let at = 0; at < entries.length; at += wordsPerEntry) {
+      const entry = entries.subarray(at, at + wordsPerEntry)
+      distinct.set((BigInt(entry[0] as number) << 32n) | BigInt(entry[1] as number), entry)
+    }
+  }
+  const all = new Uint32Array(distinct.size * wordsPerEntry)
+  let at = 0
+  for (const entry of distinct.values()) {
+    all.set(entry, at)
+    at += wordsPerEntry
+  }
+  return all
+}
+
+/**
+ * The check of each slot, so that those of each id combine to its own. Undefined when there is no order of the ids in
+ * which each has a slot that no earlier one has.
+ */
+function assignChecks(shape: Shape, arrays: readonly Uint32Array[], attempt: number): Uint16Array | undefined {
+  const { slots } = shape
+  const count = arrays.reduce((sum, { length }) => sum + length / wordsPerEntry, 0)
+  if (count > Math.min(slots, 1 << indexBits)) return undefined
+  const hashes = new Uint32Array(count * 2)
+  let to = 0
+  for (const entries of arrays) {
+    for (let at = 0; at < entries.length; at += wordsPerEntry) {
+      const low = entries[at + 1] as number
+      const first = firstHash(entries[at] as number, low, attempt)
+      hashes[to++] = first
+      hashes[to++] = secondHash(first, low)
+    }
+  }
+  /** Of each slot: the number of ids with a position there, and the XOR of their indexes. */
+  const users = new Uint32Array(slots)
+  const one = 1 << indexBits
+  for (let i = 0; i < count; i++) {
+    const first = hashes[i * 2] as number
+    const position = firstPosition(shape, first)
+    const next = secondPosition(shape, position, first)
+    const last = thirdPosition(shape, position, hashes[i * 2 + 1] as number)
+    users[position] = ((users[position] as number) + one) ^ i
+    users[next] = ((users[next] as number) + one) ^ i
+    users[last] = ((users[last] as number) + one) ^ i
+  }
+  // an id that is alone in a slot can have it; without it, others are alone
+  const alone = new Uint32Array(slots)
+  let waiting = 0
+  for (let slot = 0; slot < slots; slot++) if ((users[slot] as number) >>> indexBits === 1) alone[waiting++] = slot
+  const order = new Uint32Array(count)
+  const own = new Uint32Array(count)
+  let taken = 0
+  while (waiting > 0) {
+    const slot = alone[--waiting] as number
+    const user = users[slot] as number
+    if (user >>> indexBits !== 1) continue
+    const i = user & (one - 1)
+    const first = hashes[i * 2] as number
+    const position = firstPosition(shape, first)
+    const next = secondPosition(shape, position, first)
+    const last = thirdPosition(shape, position, hashes[i * 2 + 1] as number)
+    // there were more ids than their number has bits, so they cannot be different ones
+    if (slot !== position && slot !== next && slot !== last) return undefined
+    order[taken] = i
+    own[taken++] = slot
+    const inPosition = ((users[position] as number) - one) ^ i
+    users[position] = inPosition
+    if (inPosition >>> indexBits === 1) alone[waiting++] = position
+    const inNext = ((users[next] as number) - one) ^ i
+    users[next] = inNext
+    if (inNext >>> indexBits === 1) alone[waiting++] = next
+    const inLast = ((users[last] as number) - one) ^ i
+    users[last] = inLast
+    if (inLast >>> indexBits === 1) alone[waiting++] = last
+  }
+  if (taken < count) return undefined
+  const checks = new Uint16Array(slots)
+  while (taken > 0) {
+    const i = order[--taken] as number
+    const first = hashes[i * 2] as number
+    const second = hashes[i * 2 + 1] as number
+    const position = firstPosition(shape, first)
+    // that of its own slot is still 0
+    checks[own[taken] as number] =
+      (checks[position] as number) ^
+      (checks[secondPosition(shape, position, first)] as number) ^
+      (checks[thirdPosition(shape, position, second)] as number) ^
+      checkOf(second)
+  }
+  return checks
+}
+
+function putChecks(checks: Uint16Array, bits: number, filter: Uint8Array): void {
+  const width = bits - lowBits
+  const mask = (1 << width) - 1
+  for (let slot = 0; slot < checks.length; slot++) {
+    const check = checks[slot] as number
+    filter[slot] = check
+    const bit = slot * width
+    const at = checks.length + (bit >>> 3)
+    filter[at] = (filter[at] as number) | (((check >>> lowBits) & mask) << (bit & 7))
+  }
+}
+
+/** Fingerprints that are searched, high and low halves one after another, and their hashes of the first attempt. */
+export interface Queries {
+  count: number
+  fingerprints: Uint32Array
+  hashes: Uint32Array
+}
+
+export function makeQueries(fingerprints: Uint32Array, count: number): Queries {
+  const hashes = new Uint32Array(count * 2)
+  for (let i = 0; i < count; i++) {
+    const low = fingerprints[i * 2 + 1] as number
+    const first = firstHash(fingerprints[i * 2] as number, low, 0)
+    hashes[i * 2] = first
+    hashes[i * 2 + 1] = secondHash(first, low)
+  }
+  return { count, fingerprints, hashes }
+}
+
+/** The filters of a run, each of which is read, and checked against its CRC32, before it is used for the first time. */
+export interface RunFilter {
+  /**
+   * The indexes of the queries that may be in the run. After `until`, in milliseconds of `performance.now()`, no filter
+   * is read any more: the queries that need it may all be.
+   *
+   * @throws {DamagedRun} for a filter that is not what was written
+   */
+  select(queries: Queries, until?: number): number[]
+  /** The memory of the filters that were read. */
+  memoryBytes(): number
+}
+
+export function openFilter(table: Pick<Table, 'getBinaryFast'>, run: Run): RunFilter {
+  const shape = shapeOf(run)
+  const shift = 31 - partitionBits(run)
+  const filters: (Uint8Array | undefined)[] = []
+  const attempts: number[] = []
+  const lowMask = (1 << lowBits) - 1
+  const othersMask = (1 << (shape.bits - lowBits)) - 1
+
+  function read(partition: number, until: number): Uint8Array | undefined {
+    if (performance.now() > until) return undefined
+    const words = getPart(table, run.id, partition)
+    const attempt = words[0] as number
+    if (words.length !== 1 + (attempt === noFilter ? 0 : wordsOf(shape))) {
+      throw new DamagedRun(`The filter ${partition} of run ${run.id} of the id index is of another size.`)
+    }
+    attempts[partition] = attempt
+    filters[partition] = new Uint8Array(words.buffer, 4)
+    return filters[partition]
+  }
+
+  return {
+    select({ count, fingerprints, hashes }, until = Number.POSITIVE_INFINITY) {
+      const found: number[] = []
+      for (let i = 0; i < count; i++) {
+        const high = fingerprints[i * 2] as number
+        // two shifts, as one by 32 bits would be none
+        const partition = (high >>> 1) >>> shift
+        const filter = filters[partition] ?? read(partition, until)
+        if (filter === undefined || filter.length === 0) {
+          found.push(i)
+          continue
+        }
+        let first = hashes[i * 2] as number
+        let second = hashes[i * 2 + 1] as number
+        const attempt = attempts[partition] as number
+        if (attempt !== 0) {
+          const low = fingerprints[i * 2 + 1] as number
+          first = firstHash(high, low, attempt)
+          second = secondHash(first, low)
+        }
+        const position = firstPosition(shape, first)
+        const next = secondPosition(shape, position, first)
+        const last = thirdPosition(shape, position, second)
+        const combined = (filter[position] as number) ^ (filter[next] as number) ^ (filter[last] as number)
+        if (((combined ^ checkOf(second)) & lowMask) !== 0) continue
+        const others = othersAt(filter, shape, position) ^ othersAt(filter, shape, next) ^ othersAt(filter, shape, last)
+        if (((others ^ (checkOf(second) >>> lowBits)) & othersMask) === 0) found.push(i)
+      }
+      return found
+    },
+    memoryBytes: () => filters.reduce((sum, filter) => sum + (filter?.byteLength ?? 0), 0),
+  }
+}
+
+/** The upper bits of a check; those above them mean nothing. */
+function othersAt(filter: Uint8Array, { slots, bits }: Shape, slot: number): number {
+  const bit = slot * (bits - lowBits)
+  return (filter[slots + (bit >>> 3)] as number) >>> (bit & 7)
+}
