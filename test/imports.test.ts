@@ -71,7 +71,7 @@ const floors: Record<string, string[][]> = {
     ['http', 'log.ts'],
     ['metrics'],
     ['requests'],
-    ['authenticate.ts', 'limits'],
+    ['authenticate.ts', 'limits', 'uploads'],
     ['route.ts'],
     ['routes'],
     ['openapi'],

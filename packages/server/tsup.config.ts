@@ -3,6 +3,8 @@ import { defineConfig } from 'tsup'
 export default defineConfig({
   entry: {
     index: 'src/index.ts',
+    // a thread of its own, so a file of its own
+    'upload-worker': 'src/uploads/upload-worker.ts',
   },
   format: 'esm',
   target: 'node20',

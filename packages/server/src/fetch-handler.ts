@@ -65,10 +65,14 @@ function toReadableStream(stream: BodyStream): ReadableStream<Uint8Array> {
 async function readFetchBody(request: Request, gzip: boolean, limit: BodyLimit): Promise<Uint8Array> {
   if (request.bodyUsed) throw bodyConsumed()
   const body = request.body ? await collect(request.body, limit) : new Uint8Array()
+  limit.complete?.()
   return gzip ? inflateBody(body, limit) : body
 }
 
-async function collect(stream: ReadableStream<Uint8Array>, { bytesMax, tooLarge }: BodyLimit): Promise<Uint8Array> {
+async function collect(
+  stream: ReadableStream<Uint8Array>,
+  { bytesMax, tooLarge, receive }: BodyLimit,
+): Promise<Uint8Array> {
   const reader = stream.getReader()
   const chunks: Uint8Array[] = []
   let size = 0
@@ -77,8 +81,12 @@ async function collect(stream: ReadableStream<Uint8Array>, { bytesMax, tooLarge 
     if (done) return Buffer.concat(chunks, size)
     size += value.length
     chunks.push(value)
-    if (size <= bytesMax) continue
-    reader.cancel().catch(() => {})
-    throw tooLarge(size)
+    try {
+      receive?.(value.length)
+      if (size > bytesMax) throw tooLarge(size)
+    } catch (error) {
+      reader.cancel().catch(() => {})
+      throw error
+    }
   }
 }

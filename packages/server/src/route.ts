@@ -6,6 +6,7 @@ import type { Cancellation } from './http/cancellation.ts'
 import { checkRepeated, type HttpRequest } from './http/request.ts'
 import { type HttpResponse, isStream } from './http/response.ts'
 import { startStream } from './http/stream.ts'
+import type { BodyMemory } from './limits/body-memory.ts'
 import type { ConcurrencyLimit, ConcurrencyLimitName } from './limits/concurrency.ts'
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
 import type { LogError } from './log.ts'
@@ -19,12 +20,21 @@ export interface RouteContext {
   /** Headers of the response, even if the handler throws. */
   headers: Record<string, string>
   publicationBytesMax: number
+  /** The body of an upload: what it holds is released with the slot of the request. */
+  upload: UploadBody
   /** For what follows a complete body. */
   wait: Wait
   /** Undefined for a request that is not measured, logged or traced. */
   record: ObservedRequest | undefined
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
   onCancel(cancel: (reason: IngestError) => void): () => void
+}
+
+export interface UploadBody {
+  /** @throws {IngestError} `overloaded` */
+  receive(bytes: number): void
+  /** Takes a slot for a complete body. @throws {IngestError} `overloaded` */
+  complete(): void
 }
 
 /** A response whose body may be a stream that has not started. */
@@ -48,6 +58,7 @@ export interface Services {
   logError: LogError
   limiter: RateLimiter
   concurrency: Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>>
+  bodyMemory: BodyMemory
   cancellation: Cancellation
   publicationBytesMax: number
 }
@@ -76,13 +87,17 @@ export async function runRoute(
     record.authenticatedAt = performance.now()
   }
   const limit = typeof concurrency === 'string' ? concurrency : concurrency(request)
-  const release = services.concurrency[limit].acquire(projectId)
+  const held = [services.concurrency[limit].acquire(projectId)]
+  const release = () => {
+    for (const each of held.splice(0)) each()
+  }
   try {
     checkRepeated(request.headers)
     if (budget === 'reads') await limiter.admitRead(projectId)
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
-    const context = { request, ingest, limiter, headers, publicationBytesMax, wait, record, onCancel }
+    const upload = holdUpload(services, projectId, held)
+    const context = { request, ingest, limiter, headers, publicationBytesMax, upload, wait, record, onCancel }
     const response = await (budget === 'reads' ? wait(handle(context)) : handle(context))
     if (record) record.handledAt = performance.now()
     // a HEAD only saves the work of a stream
@@ -102,6 +117,16 @@ export async function runRoute(
     throw error
   } finally {
     Object.assign(headers, await limiter.headers(projectId, budget))
+  }
+}
+
+/** What a body holds is added to `held`. */
+function holdUpload({ bodyMemory, concurrency }: Services, projectId: string, held: (() => void)[]): UploadBody {
+  const memory = bodyMemory.hold(projectId)
+  held.push(memory.release)
+  return {
+    receive: memory.add,
+    complete: () => void held.push(concurrency.storedUploads.acquire(projectId)),
   }
 }
 

@@ -4,6 +4,7 @@ import { createClientAddress } from './http/client-address.ts'
 import { type Cors, createCors } from './http/cors.ts'
 import type { HttpRequest } from './http/request.ts'
 import { type HttpResponse, problemResponse, statusByCode } from './http/response.ts'
+import { createBodyMemory } from './limits/body-memory.ts'
 import { createConcurrencyLimits } from './limits/concurrency.ts'
 import { guardRateLimiter } from './limits/guarded-limiter.ts'
 import { createRateLimiter, type RateLimiter, unlimited } from './limits/rate-limiter.ts'
@@ -146,6 +147,7 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     logError,
     limiter: chooseLimiter(ingest, options, logError),
     concurrency: createConcurrencyLimits(),
+    bodyMemory: createBodyMemory(),
     cancellation: createCancellation(draining),
     publicationBytesMax,
     isDraining: () => draining?.aborted ?? false,

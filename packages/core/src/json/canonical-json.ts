@@ -1,21 +1,22 @@
 import { IngestError, type IssueCode } from '../error.ts'
-import { pointer } from '../validation.ts'
+import { pointerOf } from '../validation.ts'
 
 /** The most levels of nesting of a map. */
 export const mapDepthMax = 512
 
 /**
  * A JSON value in the canonical form of RFC 8785: equal values have equal bytes. Undefined members are omitted, as by
- * `JSON.stringify`. `path` is the JSON Pointer of the value, for the issues.
+ * `JSON.stringify`. `path` has the reference tokens of the JSON Pointer of the value, for the issues.
  *
  * @throws {IngestError} `invalid-publication` for a number that is not finite (such as 1e400), a lone surrogate, a value
  *   that is not JSON, and more than 512 levels of nesting
  */
-export function canonicalJson(value: unknown, path = ''): Buffer {
-  return Buffer.from(serialize(value, path, mapDepthMax))
+export function canonicalJson(value: unknown, path: readonly string[] = []): Buffer {
+  return Buffer.from(serialize(value, [...path], mapDepthMax))
 }
 
-function serialize(value: unknown, path: string, levels: number): string {
+/** `path` is changed on the way, as a pointer of its own for each member would take most of the time. */
+function serialize(value: unknown, path: (string | number)[], levels: number): string {
   if (value === null || typeof value === 'boolean') return String(value)
   if (typeof value === 'number') {
     if (!Number.isFinite(value)) throw invalid('out_of_range', path, 'Expected a number that a double can hold.')
@@ -25,7 +26,7 @@ function serialize(value: unknown, path: string, levels: number): string {
   if (typeof value === 'string') return serializeString(value, path)
   if (levels === 0) throw invalid('too_deep', path, `Expected at most ${mapDepthMax} levels of nesting.`)
   if (Array.isArray(value)) {
-    return `[${Array.from(value, (item, i) => serialize(item, pointer(path, i), levels - 1)).join(',')}]`
+    return `[${Array.from(value, (item, i) => serializeAt(i, item, path, levels)).join(',')}]`
   }
   if (!isPlain(value)) throw invalid('invalid_type', path, 'Expected a JSON value.')
   const members: string[] = []
@@ -33,14 +34,21 @@ function serialize(value: unknown, path: string, levels: number): string {
   for (const name of Object.keys(value).sort()) {
     const member = value[name]
     if (member === undefined) continue
-    const at = pointer(path, name)
-    members.push(`${serializeString(name, at)}:${serialize(member, at, levels - 1)}`)
+    const key = name.isWellFormed() ? JSON.stringify(name) : serializeAt(name, name, path, levels)
+    members.push(`${key}:${serializeAt(name, member, path, levels)}`)
   }
   return `{${members.join(',')}}`
 }
 
+function serializeAt(token: string | number, value: unknown, path: (string | number)[], levels: number): string {
+  path.push(token)
+  const text = serialize(value, path, levels - 1)
+  path.pop()
+  return text
+}
+
 /** Section 3.2.2.2, which `JSON.stringify` does except for lone surrogates, which it escapes. */
-function serializeString(text: string, path: string): string {
+function serializeString(text: string, path: readonly (string | number)[]): string {
   if (!text.isWellFormed()) throw invalid('invalid_format', path, 'Expected no lone surrogates.')
   return JSON.stringify(text)
 }
@@ -52,8 +60,8 @@ function isPlain(value: unknown): value is Record<string, unknown> {
   return prototype === null || Object.getPrototypeOf(prototype) === null
 }
 
-function invalid(code: IssueCode, path: string, message: string): IngestError {
+function invalid(code: IssueCode, path: readonly (string | number)[], message: string): IngestError {
   return new IngestError('invalid-publication', `The map cannot be stored: ${message}`, {
-    issues: [{ code, path, message }],
+    issues: [{ code, path: path.length === 0 ? '' : pointerOf(path), message }],
   })
 }

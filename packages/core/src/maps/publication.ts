@@ -19,6 +19,15 @@ export interface ParsedPublication extends MapId {
   uploads?: ChunkUpload[]
 }
 
+/** Those that another thread parsed. */
+const parsedElsewhere = new WeakSet<object>()
+
+/** Makes {@link parsePublication} return a publication that was parsed in another thread as it is. */
+export function trustParsed(publication: ParsedPublication): ParsedPublication {
+  parsedElsewhere.add(publication)
+  return publication
+}
+
 /**
  * Parses a publication and reports its issues. A full map is canonicalized and split into chunks.
  *
@@ -26,6 +35,7 @@ export interface ParsedPublication extends MapId {
  */
 export function parsePublication(input: unknown): ParsedPublication {
   if (!isObject(input)) throw invalid([{ code: 'not_object', path: '', message: 'Expected an object.' }])
+  if (parsedElsewhere.has(input)) return input as unknown as ParsedPublication
   const { map, manifest } = input
   const issues = mapIdIssues(input)
   if ((map === undefined) === (manifest === undefined)) {
@@ -198,7 +208,7 @@ function toManifest({ contentType, size, digest, chunks }: Manifest): Manifest {
 }
 
 function cut(map: unknown): { manifest: Manifest; uploads: ChunkUpload[] } {
-  const whole = canonicalJson(map, '/map')
+  const whole = canonicalJson(map, ['map'])
   const parts: ChunkUpload[] = []
   for (let at = 0; at < whole.length; at += chunkBytesMax) {
     const bytes = whole.subarray(at, at + chunkBytesMax)

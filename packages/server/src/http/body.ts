@@ -36,11 +36,13 @@ export async function readBody(
 ): Promise<Uint8Array> {
   if (req.body instanceof Uint8Array) {
     if (req.body.length > limit.bytesMax) throw limit.tooLarge(req.body.length)
+    limit.complete?.()
     // a copy, as the result may be transferred to another thread
     return gzip && isGzip(req.body) ? inflateBody(req.body, limit) : Uint8Array.from(req.body)
   }
   if (req.readableDidRead || req.readableEnded) throw bodyConsumed()
   const body = await collect(req, limit)
+  limit.complete?.()
   return gzip ? inflateBody(body, limit) : body
 }
 
@@ -66,16 +68,22 @@ function chunksTooSmall(): IngestError {
   return new IngestError('malformed-request', `Send the body in larger chunks, of at least ${chunkBytesMin} bytes.`)
 }
 
-function collect(req: IncomingMessage, { bytesMax, tooLarge }: BodyLimit): Promise<Uint8Array> {
+function collect(req: IncomingMessage, { bytesMax, tooLarge, receive }: BodyLimit): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const chunks: Uint8Array[] = []
     let size = 0
-    function refuse(error: IngestError): void {
+    function refuse(error: unknown): void {
       req.off('data', add)
       req.pause()
       reject(error)
     }
     function add(chunk: Uint8Array): void {
+      try {
+        receive?.(chunk.length)
+      } catch (error) {
+        refuse(error)
+        return
+      }
       size += chunk.length
       chunks.push(chunk)
       if (size > bytesMax) refuse(tooLarge(size))

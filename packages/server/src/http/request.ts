@@ -110,6 +110,10 @@ export interface BodyLimit {
   bytesMax: number
   /** `actual` is the number of bytes that are known so far. */
   tooLarge(actual: number): IngestError
+  /** Called with the size of each part that arrives; throws to refuse the body. */
+  receive?(bytes: number): void
+  /** Called when all parts have arrived, before the body is inflated; throws to refuse it. */
+  complete?(): void
 }
 
 /** A request from node:http or the fetch API. */
@@ -125,7 +129,7 @@ export interface HttpRequest {
   /**
    * The body, inflated if `gzip`. Called at most once, after every check that does not need the body.
    *
-   * @throws {IngestError} `limit.tooLarge`; `malformed-body` for invalid gzip; `malformed-request` for tiny chunks;
+   * @throws {IngestError} `limit.tooLarge`; what `limit.receive` and `limit.complete` throw; `malformed-body` for invalid gzip; `malformed-request` for tiny chunks;
    *   `request-timeout` when the client disconnects before the end; `internal-error` when the body was read before.
    */
   readBody(gzip: boolean, limit: BodyLimit): Promise<Uint8Array>

@@ -7,8 +7,10 @@ import { IngestError } from '@ingest/core'
 export const concurrencyLimits = {
   /** Batches that are being received or stored. */
   batches: { what: 'batches', max: 1024, projectMax: 256 },
-  /** Publications and chunks: each holds a body of up to 4 MiB, and its decoded content. */
-  uploads: { what: 'uploads', max: 32, projectMax: 16 },
+  /** Publications and chunks that are being received or stored; `bodyMemoryLimits` bounds the bytes received. */
+  uploads: { what: 'uploads', max: 1024, projectMax: 128 },
+  /** Those of them whose body is complete: each holds up to 4 MiB, inflated, and its decoded content. */
+  storedUploads: { what: 'uploads', max: 32, projectMax: 16 },
   /** Reads, until the response is sent: each holds a chunk of up to 1 MiB. */
   downloads: { what: 'downloads', max: 256, projectMax: 128 },
   /** Reads that wait for events: they take long and hold little memory. */
@@ -61,10 +63,11 @@ export function createConcurrencyLimit({
 
 /** A limit for each kind of request. */
 export function createConcurrencyLimits(): Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>> {
-  const { batches, uploads, downloads, longPolls } = concurrencyLimits
+  const { batches, uploads, storedUploads, downloads, longPolls } = concurrencyLimits
   return {
     batches: createConcurrencyLimit(batches),
     uploads: createConcurrencyLimit(uploads),
+    storedUploads: createConcurrencyLimit(storedUploads),
     downloads: createConcurrencyLimit(downloads),
     longPolls: createConcurrencyLimit(longPolls),
   }

@@ -18,8 +18,8 @@ export type Budget = 'batches' | 'maps' | 'reads'
 /** The limits of each budget. */
 export const quotasByBudget: Readonly<Record<Budget, readonly QuotaName[]>> = {
   batches: ['requests', 'events', 'batchBytes'],
-  maps: ['mapBytes'],
-  reads: ['readBytes'],
+  maps: ['mapRequests', 'mapBytes'],
+  reads: ['readRequests', 'readBytes'],
 }
 
 export type RateLimitHeaders = { RateLimit: string; 'RateLimit-Policy': string }
@@ -47,8 +47,9 @@ export interface RateLimiter {
    */
   admitEvents(projectId: string, count: number, bytes: number): void | Promise<void>
   /**
-   * Charges the bytes of an upload or of a verification. `charged` is what the same request was charged before; it does
-   * not count against the limit, or a map larger than the burst could never be verified.
+   * Charges the bytes of an upload, and one request; or with `charged` the bytes of a verification alone. `charged` is
+   * what the same request was charged before; it does not count against the limit, or a map larger than the burst could
+   * never be verified.
    *
    * @throws {IngestError} `rate-limited`, with nothing charged.
    */
@@ -56,7 +57,7 @@ export interface RateLimiter {
   /** Charges the bytes of an upload beyond those declared. */
   chargeMapBytes(projectId: string, bytes: number): void | Promise<void>
   /**
-   * Charges 4,096 bytes for a read.
+   * Charges one request and 4,096 bytes for a read.
    *
    * @throws {IngestError} `rate-limited`, with nothing charged.
    */
@@ -139,22 +140,31 @@ export function createRateLimiter(
       }
       levels.events += count * 1000
     },
-    admitMapBytes(projectId, bytes, charged = 0) {
-      const { mapBytes } = shares.current().quotas
+    admitMapBytes(projectId, bytes, charged) {
+      const { mapRequests, mapBytes } = shares.current().quotas
       const levels = buckets.levelsOf(projectId)
+      const requestsWait = charged === undefined ? waitSeconds(mapRequests, levels.mapRequests, 1) : 0
       const count = Math.min(bytes, mapBytes.burst)
-      const isAdmitted = waitSeconds(mapBytes, Math.max(0, levels.mapBytes - charged * 1000), count) === 0
-      if (!isAdmitted) throw rateLimited(mapBytes, waitSeconds(mapBytes, levels.mapBytes, count))
+      const isAdmitted = waitSeconds(mapBytes, Math.max(0, levels.mapBytes - (charged ?? 0) * 1000), count) === 0
+      const bytesWait = isAdmitted ? 0 : waitSeconds(mapBytes, levels.mapBytes, count)
+      if (requestsWait > 0 || bytesWait > 0) {
+        throw rateLimited(requestsWait > 0 ? mapRequests : mapBytes, Math.max(requestsWait, bytesWait))
+      }
+      if (charged === undefined) levels.mapRequests += 1000
       levels.mapBytes += bytes * 1000
     },
     chargeMapBytes(projectId, bytes) {
       buckets.levelsOf(projectId).mapBytes += bytes * 1000
     },
     admitRead(projectId) {
-      const { readBytes } = shares.current().quotas
+      const { readRequests, readBytes } = shares.current().quotas
       const levels = buckets.levelsOf(projectId)
-      const wait = waitSeconds(readBytes, levels.readBytes, readBytesMin)
-      if (wait > 0) throw rateLimited(readBytes, wait)
+      const requestsWait = waitSeconds(readRequests, levels.readRequests, 1)
+      const bytesWait = waitSeconds(readBytes, levels.readBytes, readBytesMin)
+      if (requestsWait > 0 || bytesWait > 0) {
+        throw rateLimited(requestsWait > 0 ? readRequests : readBytes, Math.max(requestsWait, bytesWait))
+      }
+      levels.readRequests += 1000
       levels.readBytes += readBytesMin * 1000
     },
     chargeReadBytes(projectId, bytes) {
@@ -213,6 +223,8 @@ const projectsEvicted = projectsTrackedMax / 10
  */
 type Levels = Record<QuotaName, number> & { at: number }
 
+const emptyLevels = Object.fromEntries(quotaNames.map((name) => [name, 0])) as Record<QuotaName, number>
+
 interface Buckets {
   /** The levels of a project now. */
   levelsOf(projectId: string): Levels
@@ -245,7 +257,7 @@ function createBuckets(shares: Shares, now: () => number): Buckets {
       let levels = levelsByProject.get(projectId)
       if (!levels) {
         if (levelsByProject.size >= projectsTrackedMax) evict(time)
-        levels = { at: time, requests: 0, events: 0, batchBytes: 0, mapBytes: 0, readBytes: 0 }
+        levels = { at: time, ...emptyLevels }
         levelsByProject.set(projectId, levels)
       }
       leak(levels, time)

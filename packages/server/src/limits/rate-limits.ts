@@ -18,8 +18,12 @@ export interface RateLimits {
    * at least 262,144, the bytes of a full batch.
    */
   batchBytes?: RateLimit
-  /** Bytes of publications and chunks. A body larger than the burst is admitted when the bucket is empty. */
+  /** Publications and uploads of chunks. */
+  mapRequests?: RateLimit
+  /** Bytes of publications and chunks, and 64 for each member of JSON. A body larger than the burst is admitted when the bucket is empty. */
   mapBytes?: RateLimit
+  /** Reads of any kind. */
+  readRequests?: RateLimit
   /** Bytes that reads return or scan. */
   readBytes?: RateLimit
   /** A monotonic clock, in milliseconds. Default: `performance.now`. */
@@ -35,11 +39,21 @@ export const rateLimitsDefault = {
   requests: { perSecond: 100, burst: 200 },
   events: { perSecond: 20_000, burst: 100_000 },
   batchBytes: { perSecond: 20_000 * bytesPerEvent, burst: 100_000 * bytesPerEvent },
+  mapRequests: { perSecond: 100, burst: 1000 },
   mapBytes: { perSecond: 32 * 1024 * 1024, burst: 512 * 1024 * 1024 },
+  readRequests: { perSecond: 100, burst: 400 },
   readBytes: { perSecond: 16 * 1024 * 1024, burst: 64 * 1024 * 1024 },
 } as const satisfies RateLimits
 
-export const quotaNames = ['requests', 'events', 'batchBytes', 'mapBytes', 'readBytes'] as const
+export const quotaNames = [
+  'requests',
+  'events',
+  'batchBytes',
+  'mapRequests',
+  'mapBytes',
+  'readRequests',
+  'readBytes',
+] as const
 export type QuotaName = (typeof quotaNames)[number]
 
 /** One limit of every project. */
@@ -75,7 +89,15 @@ export function parseRateLimits(limits: Omit<RateLimits, 'now'>): Readonly<Recor
       what: 'batch bytes',
       burstMin: batchBytesMax,
     },
+    mapRequests: {
+      ...all.mapRequests,
+      policy: 'map-requests',
+      unit: 'requests',
+      what: 'map requests',
+      burstMin: 1,
+    },
     mapBytes: { ...all.mapBytes, policy: 'map-bytes', unit: 'content-bytes', what: 'map bytes', burstMin: 1 },
+    readRequests: { ...all.readRequests, policy: 'read-requests', unit: 'requests', what: 'reads', burstMin: 1 },
     readBytes: {
       ...all.readBytes,
       policy: 'read-bytes',
@@ -101,14 +123,7 @@ export function divideQuotas(
     perSecond: Math.max(1, Math.floor(quota.perSecond / serverCount)),
     burst: Math.max(quota.burstMin, Math.floor(quota.burst / serverCount)),
   })
-  const { requests, events, batchBytes, mapBytes, readBytes } = quotas
-  return {
-    requests: divide(requests),
-    events: divide(events),
-    batchBytes: divide(batchBytes),
-    mapBytes: divide(mapBytes),
-    readBytes: divide(readBytes),
-  }
+  return Object.fromEntries(quotaNames.map((name) => [name, divide(quotas[name])])) as Record<QuotaName, Quota>
 }
 
 function batchBytesFor({ perSecond, burst }: RateLimit): RateLimit {

@@ -6,7 +6,6 @@ import {
   BatchResult,
   BuildPage,
   ChunksUpload,
-  chunksMax,
   Digest,
   EventLine,
   Health,
@@ -24,6 +23,7 @@ import { rejectedMax } from '../routes/get-recent.ts'
 import { buildsPageMax } from '../routes/get-stats.ts'
 import { chunksBytesMax } from '../routes/put-chunks.ts'
 import { publicationBytesMaxDefault } from '../routes/put-map.ts'
+import { chunksMax } from '../uploads/parse-upload.ts'
 
 /** JSON Schema 2020-12. */
 export type Schema = object

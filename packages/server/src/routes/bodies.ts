@@ -1,8 +1,6 @@
 import { batchEventsMax, EventSchema, issuesMax } from '@ingest/core'
 import type { Static, TSchema } from 'typebox'
-
-/** The most chunks of one body in JSON. */
-export const chunksMax = 64
+import { chunksMax } from '../uploads/parse-upload.ts'
 
 // JSON Schema of JSON bodies, for the OpenAPI document. What a route returns has the type of its schema.
 

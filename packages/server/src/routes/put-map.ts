@@ -1,10 +1,11 @@
 import { IngestError, type Publication, type PublishOptions, type PublishOutcome } from '@ingest/core'
-import { parseJson, stripByteOrderMark } from '@ingest/core/internal'
+import { trustParsed } from '@ingest/core/internal'
 import { checkBodyHeaders } from '../http/body-headers.ts'
 import { parseQuery } from '../http/query.ts'
 import type { BodyLimit, HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { RouteContext } from '../route.ts'
+import { parseUpload } from '../uploads/upload-parser.ts'
 import type { Body, PublishedMap } from './bodies.ts'
 import { storeUpload } from './store-upload.ts'
 
@@ -28,10 +29,10 @@ export async function putMap(context: RouteContext): Promise<HttpResponse> {
   const limit = publicationLimit(publicationBytesMax)
   const { gzip } = checkBodyHeaders(request.headers, new Map([['application/json', { limit }]]))
   const options = parsePublishOptions(request)
-  const published = await storeUpload(context, { gzip, limit }, (body, verification) =>
-    // publishMap checks it
-    ingest.publishMap(parseJson(stripByteOrderMark(body)) as Publication, { ...options, ...verification }),
-  )
+  const published = await storeUpload(context, { gzip, limit, isJson: true }, async (body, verification) => {
+    const publication = trustParsed(await parseUpload(ingest.projectId, 'publication', body))
+    return ingest.publishMap(publication as unknown as Publication, { ...options, ...verification })
+  })
   return jsonResponse<Body<typeof PublishedMap>>(statusByOutcome[published.outcome], published)
 }
 

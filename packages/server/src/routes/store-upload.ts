@@ -3,6 +3,9 @@ import type { BodyLimit } from '../http/request.ts'
 import { readChargedBody } from '../limits/charged-body.ts'
 import type { RouteContext } from '../route.ts'
 
+/** The charge for each member or element of a body in JSON besides its bytes: parsing it takes as long as so many bytes. */
+export const memberBytes = 64
+
 /**
  * Reads the body of an upload and passes it to `store`, with options for the verification of a map: its bytes are
  * charged to the project, and it ends when the client disconnects or the server drains.
@@ -10,14 +13,20 @@ import type { RouteContext } from '../route.ts'
  * @throws {IngestError} `rate-limited`; what `HttpRequest.readBody` and `store` throw.
  */
 export async function storeUpload<Result>(
-  { request, ingest: { projectId }, limiter, onCancel }: RouteContext,
-  encoding: { gzip: boolean; limit: BodyLimit },
+  { request, ingest: { projectId }, limiter, upload, onCancel }: RouteContext,
+  encoding: { gzip: boolean; limit: BodyLimit; isJson: boolean },
   store: (body: Uint8Array, options: VerificationOptions) => Promise<Result>,
 ): Promise<Result> {
-  const { body, chargedBytes } = await readChargedBody(request, encoding, {
-    admit: (bytes) => limiter.admitMapBytes(projectId, bytes),
-    charge: (bytes) => limiter.chargeMapBytes(projectId, bytes),
-  })
+  const { gzip, limit } = encoding
+  const { body, chargedBytes } = await readChargedBody(
+    request,
+    { gzip, limit: { ...limit, ...upload } },
+    {
+      admit: (bytes) => limiter.admitMapBytes(projectId, bytes),
+      charge: (bytes) => limiter.chargeMapBytes(projectId, bytes),
+    },
+  )
+  if (encoding.isJson) await limiter.chargeMapBytes(projectId, memberBytes * countMembers(body))
   const controller = new AbortController()
   const stopWatching = onCancel((reason) => controller.abort(reason))
   try {
@@ -28,4 +37,13 @@ export async function storeUpload<Result>(
   } finally {
     stopWatching()
   }
+}
+
+const comma = 0x2c
+
+/** About how many members and elements a JSON text has: its commas. */
+function countMembers(body: Uint8Array): number {
+  let count = 1
+  for (let at = body.indexOf(comma); at >= 0; at = body.indexOf(comma, at + 1)) count++
+  return count
 }

@@ -1,0 +1,28 @@
+import { getPriority, setPriority } from 'node:os'
+import { type MessagePort, parentPort } from 'node:worker_threads'
+import { IngestError } from '@ingest/core'
+import { parsers } from './parse-upload.ts'
+import type { ParseRequest, ParseResponse } from './upload-parser.ts'
+
+// The thread that parses large bodies, one after another.
+
+const niceness = 10
+// requests come first; on Linux each thread has a priority of its own
+if (process.platform === 'linux' && getPriority() < niceness) setPriority(niceness)
+
+const port = parentPort as MessagePort
+
+port.on('message', ({ kind, body }: ParseRequest) => {
+  port.postMessage(parse(kind, body))
+})
+
+function parse(kind: ParseRequest['kind'], body: Uint8Array): ParseResponse {
+  try {
+    return { parsed: parsers[kind](body) }
+  } catch (error) {
+    if (!(error instanceof IngestError)) throw error
+    const { code, message, issues, limit, actual } = error
+    const limits = limit !== undefined && actual !== undefined && { limit, actual }
+    return { refusal: { code, message, details: { ...(issues && { issues }), ...limits } } }
+  }
+}
