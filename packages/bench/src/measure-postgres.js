@@ -46,7 +46,7 @@ import { usualLoad } from './plan.js'
  * Those after the first two run on the database of the first one.
  *
  * @type {readonly {
- *   name: string, title: string, connections: number, idVersion?: 7, again?: string
+ *   name: string, title: string, connections: number, count?: number, idVersion?: 7, again?: string
  * }[]}
  */
 export const postgresLoads = [
@@ -57,6 +57,7 @@ export const postgresLoads = [
   { name: 'again-1', title: 'the same again, 1 connection', connections: 1, again: 'connections-1' },
   { name: 'connections-4', title: 'new, 4 connections', connections: 4 },
   { name: 'connections-64', title: 'new, 64 connections', connections: 64 },
+  { name: 'single', title: 'new, 64 connections, 1 event a batch', connections: 64, count: 1 },
 ]
 
 /**
@@ -99,7 +100,7 @@ async function measureLoads(context, contenders, plan) {
       for (const contender of contenders) {
         running.push({ contender, opened: await openContender(context, contender, { store: 'empty', isFresh: true }) })
       }
-      for (const { name, again, connections, idVersion } of group) {
+      for (const { name, again, connections, count, idVersion } of group) {
         for (const { contender, opened } of running) {
           const runs = /** @type {PostgresRound[string]} */ (round[contender.name])
           const first = again === undefined ? undefined : runs[again]
@@ -108,6 +109,7 @@ async function measureLoads(context, contenders, plan) {
           runs[name] = await measureRun(context, contender, { opened, store: 'empty' }, plan, {
             connections,
             idVersion,
+            ...(count && { count }),
             ...resent,
           })
         }

@@ -111,7 +111,8 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
       for (const onCommit of watchers) onCommit(commit)
       const { slots, pauseMs } = paceAfter(row, commit.durationMs, countAll(batches))
-      queue.slots = slots
+      // one statement alone may have been held up while it had the lock
+      queue.slots = Math.max(slots, queue.slots - 1)
       return pauseMs
     } catch (error) {
       for (const { reject } of group) reject(error)
