@@ -26,6 +26,7 @@ import { createMeasure } from './measure.ts'
 import { createProjectStore } from './project-store.ts'
 import { purge } from './purge.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
+import { createManifestCache } from './tables/manifest-cache.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
 import { createCommitState } from './threads/commit-state.ts'
@@ -171,7 +172,7 @@ async function openStore(
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
   const tables = openEventLogTables(environment.table)
-  const maps = openMapTables(environment.table)
+  const maps = openMapTables(environment.table, () => {}, createManifestCache())
   const blobTable = chunkEnvironment.table('bytes')
   const commitWatchers = new Set<(commit: StoreCommit) => void>()
   // nothing below throws once the thread has started: it would have to be ended

@@ -73,11 +73,8 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
 
     async putChunk(projectId, { digest, bytes, receivedAt }) {
       const project = mapsOf(projectId)
-      const size = namedChunks(project).get(digest)
-      if (size !== undefined && project.chunks.has(digest)) {
-        return { outcome: 'existing', ready: readyMaps(project, digest) }
-      }
-      if (size === undefined || size < bytes.length) return { outcome: 'undeclared', ready: [] }
+      if (project.chunks.has(digest)) return { outcome: 'existing', ready: readyMaps(project, digest) }
+      if ((namedChunks(project).get(digest) ?? 0) < bytes.length) return { outcome: 'undeclared', ready: [] }
       project.chunks = new Map(project.chunks).set(digest, Buffer.from(bytes))
       for (const { contents } of project.maps.values()) {
         const { pending } = contents

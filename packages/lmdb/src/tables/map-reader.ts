@@ -1,4 +1,3 @@
-import { crc32 } from 'node:zlib'
 import {
   type Digest,
   digestsOf,
@@ -10,13 +9,13 @@ import {
   type MapId,
   type MapSelection,
   type MapSlot,
-  type PendingManifest,
 } from '@ingest/core'
 
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { readFrozenAt } from '../log/event-log.ts'
 import type { ChunkTables } from './chunks.ts'
+import { type CachedManifest, noManifestCache } from './manifest-cache.ts'
 import { decodeChunks, encodeMapName, parseMapName } from './map-records.ts'
 import type { PendingTables } from './pending-manifests.ts'
 
@@ -63,7 +62,12 @@ export const mapKeyOffset = 4
 /** The newest manifests that name a chunk, of which the ready ones come first. */
 const namingSearchedMax = 64
 
-export function createMapReader(table: (name: string) => Rows, chunks: ChunkTables, pending: PendingTables): MapReader {
+export function createMapReader(
+  table: (name: string) => Rows,
+  chunks: ChunkTables,
+  pending: PendingTables,
+  cache = noManifestCache,
+): MapReader {
   /** project, build, place → row */
   const maps = table('maps')
   /** number → chunks */
@@ -76,6 +80,10 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
     return bytes
   }
 
+  function readManifest(row: NonNullable<MapRow['pending']>): CachedManifest {
+    return cache.get(row.number, () => manifestOf(row, chunksOf(row)))
+  }
+
   function find(project: number, id: MapId): FoundMap {
     const bytes = maps.getBinary(projectKey(project, encodeMapName(id)))
     const row: MapRow = bytes ? JSON.parse(bytes.toString()) : {}
@@ -83,16 +91,13 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
     const contents: MapContents = {}
     const version: unknown[] = [bytes?.toString(), frozenAt]
     if (row.complete) {
-      const chunkBytes = chunksOf(row.complete)
       const { publishedAt } = row.complete
-      contents.complete = { manifest: manifestOf(row.complete, chunkBytes), publishedAt }
-      version.push(crc32(chunkBytes))
+      contents.complete = { manifest: readManifest(row.complete).manifest, publishedAt }
     }
     if (row.pending && !isPendingVoid(row, frozenAt)) {
-      const chunkBytes = chunksOf(row.pending)
       const { touchedAt, missing } = pending.get(project, row.pending.number)
-      contents.pending = { manifest: manifestOf(row.pending, chunkBytes), touchedAt }
-      version.push(crc32(chunkBytes), touchedAt, missing)
+      contents.pending = { manifest: readManifest(row.pending).manifest, touchedAt }
+      version.push(touchedAt, missing)
     }
     return { row, contents, frozenAt, version: version.join() }
   }
@@ -100,7 +105,7 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
   function slot(
     project: number,
     { row, contents, frozenAt }: FoundMap,
-    isStored = (digest: Digest) => chunks.isStored(project, digest),
+    isStored?: (digest: Digest) => boolean,
   ): MapSlot {
     return {
       ...(frozenAt !== undefined && { frozenAt }),
@@ -108,7 +113,7 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
       ...(contents.pending && {
         pending: {
           ...contents.pending,
-          missing: missingOf(project, contents.pending, row.pending?.number as number, isStored),
+          missing: missingOf(project, row.pending as NonNullable<MapRow['pending']>, isStored),
         },
       }),
     }
@@ -122,12 +127,18 @@ export function createMapReader(table: (name: string) => Rows, chunks: ChunkTabl
 
   function missingOf(
     project: number,
-    { manifest }: PendingManifest,
-    number: number,
-    isStored: (digest: Digest) => boolean,
-  ): Digest[] {
-    if (pending.get(project, number).missing === 0) return []
-    return digestsOf(manifest).filter((digest) => !isStored(digest))
+    row: NonNullable<MapRow['pending']>,
+    isStored?: (digest: Digest) => boolean,
+  ): readonly Digest[] {
+    const count = pending.get(project, row.number).missing
+    if (count === 0) return []
+    const entry = readManifest(row)
+    if (isStored) return digestsOf(entry.manifest).filter((digest) => !isStored(digest))
+    if (entry.missing?.count !== count) {
+      const digests = digestsOf(entry.manifest).filter((digest) => !chunks.isStored(project, digest))
+      entry.missing = { count, digests }
+    }
+    return entry.missing.digests
   }
 
   function keysOf(project: number, buildId?: string, after?: MapId) {

@@ -16,6 +16,7 @@ import {
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'
+import { noManifestCache } from './manifest-cache.ts'
 import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
 import { chunkRefBytes, decodeChunks, encodeChunks, encodeMapName } from './map-records.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
@@ -54,24 +55,29 @@ export interface MapTables extends MapReader {
   releaseChunks(): boolean
 }
 
+const lastKey = Buffer.from('last')
 /** The most chunks of detached manifests that one transaction looks at. */
 const releasedMax = 512
 
 /** @param onGarbage called when a blob is marked as garbage */
-export function openMapTables(table: (name: string) => Rows, onGarbage = () => {}): MapTables {
+export function openMapTables(table: (name: string) => Rows, onGarbage = () => {}, cache = noManifestCache): MapTables {
   /** project, build, place → row */
   const maps = table('maps')
   /** number → chunks */
   const manifests = table('manifests')
   /** project, number → the first chunk that is not released yet, 4 bytes: manifests that no map has any more */
   const detached = table('detached-manifests')
+  /** one row: the last number that a manifest got, so that none is used again */
+  const numbers = table('manifest-numbers')
   const chunks = openChunkTables(table, onGarbage)
   const pending = openPendingTables(table)
-  const reader = createMapReader(table, chunks, pending)
+  const reader = createMapReader(table, chunks, pending, cache)
 
   function addManifest(project: number, manifest: Manifest): number {
-    const [last] = [...manifests.getKeys({ reverse: true, limit: 1 })]
-    const number = (last ? readSequence(last) : 0) + 1
+    const number = (numbers.getBinary(lastKey)?.readDoubleLE() ?? 0) + 1
+    const last = Buffer.alloc(8)
+    last.writeDoubleLE(number)
+    numbers.put(lastKey, last)
     manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
     const sizes = new Map<Digest, number>()
     for (const { digest, size } of manifest.chunks) sizes.set(digest, Math.max(size, sizes.get(digest) ?? 0))
