@@ -2,6 +2,7 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { answerCalls } from '../src/answer-calls.js'
 import { makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
+import { percentile } from '../src/statistics.js'
 import { memoryAtRest } from './memory-at-rest.js'
 
 // Fills a store without HTTP.
@@ -16,36 +17,52 @@ let projectId = ''
 /** @type {object} */
 let options = {}
 let number = 0
+/** Of the batches of the last append, in milliseconds. @type {number[]} */
+let latencies = []
 
 answerCalls({
   async start({ directory, isSmall, ...rest }) {
     projectId = rest.projectId
     options = isSmall ? { event: makeSmallEvent } : {}
+    const before = performance.now()
     store = await openLmdbStore(directory)
+    const openMs = performance.now() - before
     ingest = createIngest({ store })
     // as in a server, the project is there before its events
     await ingest.keys.create(projectId)
-    return { events: (await store.totals(projectId)).events }
+    return { openMs, events: (await store.totals(projectId)).events }
   },
 
-  /** Appends so many new events, and says how many are stored then. */
-  async append({ events }) {
+  /** Appends so many new events, or for so many seconds, and says how many are stored then. */
+  async append({ events = Number.POSITIVE_INFINITY, seconds = Number.POSITIVE_INFINITY }) {
     const until = number + Math.ceil(events / eventsPerBatch)
-    await Promise.all(Array.from({ length: inFlight }, () => submitUntil(until)))
+    const latest = performance.now() + seconds * 1000
+    latencies = []
+    await Promise.all(Array.from({ length: inFlight }, () => submitUntil(until, latest)))
     return (await store.totals(projectId)).events
   },
+
+  /** How many events the last `append` has stored, and the 99th percentile of its batches. */
+  last: () => ({
+    events: latencies.length * eventsPerBatch,
+    p99Ms: percentile(
+      latencies.sort((x, y) => x - y),
+      0.99,
+    ),
+  }),
 
   memory: memoryAtRest,
 
   stop: () => ingest?.close(),
 })
 
-/** @param {number} until */
-async function submitUntil(until) {
+/** @param {number} until @param {number} latest */
+async function submitUntil(until, latest) {
   const batch = makeBatch(projectId, eventsPerBatch, options)
-  while (number < until) {
+  for (let before = performance.now(); number < until && before < latest; before = performance.now()) {
     stampBatch(batch, seed, number++)
     const { accepted } = await ingest.project(projectId).submitBatch(batch.body)
     if (accepted !== eventsPerBatch) throw new Error('a new event was taken for a duplicate')
+    latencies.push(performance.now() - before)
   }
 }

@@ -1,24 +1,18 @@
-import { installPeers } from './install-peers.js'
 import { describeMachine, versionOf } from './machine.js'
 import { measureIds } from './measure-ids.js'
 import { writeIdsReport } from './write-report.js'
 
 /**
- * The id index alone, with a report of its own.
+ * One store that grows, in memory and in less, with a report of its own.
  *
  * @param {import('./bench-all.js').Surroundings} surroundings
- * @param {{ ids: number, secondsMax: number }} size
+ * @param {{ sizes: readonly number[], seconds: number }} plan how many ids, and how long each load takes
  */
-export async function benchIds({ command, out, directory, log, print }, { ids, secondsMax }) {
+export async function benchIds({ command, out, directory, log, print }, { sizes, seconds }) {
   const measuredAt = new Date().toISOString()
-  const reason = installPeers(log)
-  if (reason !== undefined) throw new Error(reason)
   const machine = describeMachine(directory)
-  const versions = ['lmdb', 'classic-level'].map((name) => {
-    return { label: name, value: versionOf(`../peers/node_modules/${name}/package.json`) }
-  })
-  const series = await measureIds({ directory, ids, secondsMax, log })
-  const record = { measuredAt, command, ids, secondsMax, machine, versions, series }
-  const path = await writeIdsReport(out, record)
+  const versions = [{ label: 'lmdb', value: versionOf('../../lmdb/node_modules/lmdb/package.json') }]
+  const measured = await measureIds({ directory, sizes, seconds, log })
+  const path = await writeIdsReport(out, { measuredAt, command, machine, versions, seconds, sizes: measured })
   print(`the report is ${path}`)
 }

@@ -18,18 +18,16 @@ const contenderNames = findContenders().map(({ name }) => name)
 const postgresNames = [...contenderNames, ...findVariants().map(({ name }) => name)]
 const help = `pnpm bench [options]          measures everything, which takes about an hour and 70 GB of disk
 pnpm bench --quick            the same in under three minutes, with short runs and small stores
-pnpm bench ids [--ids 20M]    the id index alone beside a B-tree and an LSM library
+pnpm bench ids                one store as it grows to the --sizes, in memory and in less (Linux, root); 10M without
 pnpm bench postgres           Ingest on PostgreSQL beside plain inserts, which takes about an hour
 pnpm bench report             writes the newest reports again from their figures, and those of the README
 
   --only <names>      contenders, by commas: ${contenderNames.join(', ')}
   --parts <names>     ${parts.join(', ')}
-  --sizes <counts>    events stored before, for growth: 1M,10M
+  --sizes <counts>    events stored before, for growth and "ids": 1M,10M
   --rounds <n>        how many times each is measured
   --directory <dir>   where stores are made and removed again; the directory for temporary files without
   --out <dir>         where the report goes; docs/benchmarks without
-  --ids <count>       how many ids, for "ids"
-  --ids-seconds <n>   a contender of "ids" that takes longer goes no further; 300 without
   --smoke             a few seconds in all, floor and Ingest only, to see that it runs
 
 POSTGRES_URL names a PostgreSQL server to measure, in place of one that is started for it; databases called bench_* are
@@ -45,8 +43,6 @@ const options = /** @type {const} */ ({
   rounds: { type: 'string' },
   directory: { type: 'string' },
   out: { type: 'string' },
-  ids: { type: 'string', default: '20M' },
-  'ids-seconds': { type: 'string', default: '300' },
 })
 
 process.exit(await main(process.argv.slice(2)))
@@ -64,8 +60,9 @@ async function main(given) {
       await inSurroundings(values, args, (surroundings) => benchAll(surroundings, plan))
       if (isComplete(plan) && values.out === undefined) await rewriteReports(benchmarks, readme)
     } else if (subject === 'ids' && others.length === 0) {
-      const size = { ids: parseCount(values.ids), secondsMax: parseCount(values['ids-seconds']) }
-      await inSurroundings(values, args, (surroundings) => benchIds(surroundings, size))
+      // in 15 seconds, runs of two levels are merged
+      const plan = { sizes: parseCounts(values.sizes ?? '10M'), seconds: values.smoke ? 0.3 : 15 }
+      await inSurroundings(values, args, (surroundings) => benchIds(surroundings, plan))
     } else if (subject === 'postgres' && others.length === 0) {
       await inSurroundings(values, args, (surroundings) => benchPostgres(surroundings, postgresPlanOf(values)))
     } else if (subject === 'report' && others.length === 0) await rewriteReports(benchmarks, readme)

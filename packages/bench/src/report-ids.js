@@ -1,44 +1,49 @@
 import { formatNumber, formatTable } from './format.js'
 import { formatSize } from './measure-growth.js'
-import { lineChart, page } from './plot.js'
 
 /**
  * @typedef {object} MeasuredIds
  * @property {string} measuredAt
  * @property {string} command
- * @property {number} ids
- * @property {number} secondsMax
  * @property {import('./machine.js').Fact[]} machine
  * @property {import('./machine.js').Fact[]} versions
- * @property {import('./measure-ids.js').Series[]} series
+ * @property {number} seconds of each load, after as long a warm-up
+ * @property {import('./measure-ids.js').Size[]} sizes
  */
 
-/** @param {MeasuredIds} measured @param {{ plot: string, raw: string }} files */
-export function makeIdsReport({ measuredAt, command, machine, versions, series }, { plot, raw }) {
-  const [ours] = series
-  const steps = series.flatMap(({ title, steps, stopped }) => {
-    const rows = steps.map((step, i) => {
-      const own = ours?.steps[i]
-      return [
-        title,
-        formatSize(step.ids),
-        formatNumber(step.idsPerSecond),
-        own ? formatNumber(own.idsPerSecond / step.idsPerSecond) : '–',
-        step.cpuMicroseconds === undefined ? '–' : formatNumber(step.cpuMicroseconds),
-        formatNumber(step.diskBytes),
-        step.ownBytes === undefined ? '–' : formatNumber(step.ownBytes),
-      ]
-    })
-    return stopped === undefined ? rows : [...rows, [title, stopped, '', '', '', '', '']]
-  })
+/** @param {MeasuredIds} measured @param {{ raw: string }} files */
+export function makeIdsReport({ measuredAt, command, machine, versions, seconds, sizes }, { raw }) {
   const facts = [...machine, ...versions].map(({ label, value }) => [label, value])
-  return `# The id index beside a B-tree and an LSM tree
+  const grown = sizes.map(({ ids, idsPerSecond, logBytes, indexBytes, killed }) => [
+    formatSize(ids),
+    formatNumber(idsPerSecond),
+    ...loadCells(killed),
+    formatNumber(logBytes / ids),
+    formatNumber(indexBytes / ids),
+  ])
+  const limited = sizes.map(({ ids, limitBytes, limited, killed, skipped = '–' }) => {
+    if (!limited) return [formatSize(ids), skipped, ...Array(8).fill('')]
+    return [
+      formatSize(ids),
+      formatNumber(limitBytes / 2 ** 20),
+      formatNumber(limited.idsPerSecond / killed.idsPerSecond),
+      ...loadCells(limited),
+      formatNumber(limited.bytesPerBatch / 1024),
+      formatNumber(limited.faultsPerBatch),
+    ]
+  })
+  const load = ['opening, ms', 'ids/s', 'p99, ms', 'CPU, µs an id', 'own memory, MiB']
+  return `# The id index as it grows
 
 Measured on ${measuredAt.slice(0, 10)} by \`${command}\`. [The figures](${raw}) are kept.
 
-![Ids a second as their number grows](${plot})
+## In memory, after kill -9
 
-${formatTable(['', 'ids', 'ids/s in this step', 'Ingest is faster by', 'CPU, µs an id', 'disk, bytes an event', 'own memory, bytes an id'], steps)}
+${formatTable(['ids', 'ids/s while filled', ...load, 'log, bytes an id', 'index, bytes an id'], grown)}
+
+## In less memory, with cold caches
+
+${formatTable(['ids', 'limit, MiB', 'of the rate in memory', ...load, 'KiB read a batch', 'page faults a batch'], limited)}
 
 ## Machine
 
@@ -46,22 +51,11 @@ ${formatTable(['', ''], facts)}
 
 ## How it is measured
 
-All contenders do the same work: each random id is looked up and, as it is new, added, and the smallest possible events go into a log of batches of 100, durable with the ids, some 64 batches a commit. Only how an id is found differs. Ingest does it through \`submitBatch\`, which also parses and checks the events, with its own hash, its checksums and its queue; the others are the shortest programs that can be written with their libraries. Contenders take turns, a tenth of all ids each. Memory is what the process has for itself after a garbage collection; at the first steps most of it is Node itself.
-
-## What this does not prove
-
-- Nothing about look-ups of ids that are there: every id is new.
-- Nothing about data larger than memory, where B-trees would fare worse than here.
-- Nothing about other LSM libraries, or about a B-tree in C without Node in between.
-- One pass, not several: a step is one measurement, and its neighbours show the noise.
+One store takes new random ids in process, in the smallest possible events, 64 batches of 100 at once, so p99 is that of a full queue. At each size its process is killed and started again: first with the caches that there are, then with none, in a memory cgroup with what the process had for itself, 32 MiB, and an eighth of the index. Each time it takes new ids for ${seconds} seconds to warm up, and for ${seconds} that count.
 `
 }
 
-/** @param {MeasuredIds} measured */
-export function makeIdsPlot({ series }) {
-  const lines = series.map(({ title, steps }) => ({
-    title,
-    points: steps.map(({ ids, idsPerSecond }) => ({ x: ids, label: formatSize(ids), y: idsPerSecond })),
-  }))
-  return page([lineChart('Ids a second, looked up and added', 'ids stored', lines)])
+/** @param {import('./measure-ids.js').Load} load */
+function loadCells({ openMs, idsPerSecond, p99Ms, cpuMicroseconds = Number.NaN, ownBytes = Number.NaN }) {
+  return [openMs, idsPerSecond, p99Ms, cpuMicroseconds, ownBytes / 2 ** 20].map(formatNumber)
 }

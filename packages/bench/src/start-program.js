@@ -23,9 +23,10 @@ import { processorTimePerEvent, readProcessorTime, threadsOf } from './processor
  *
  * @param {string} file from the root of this package
  * @param {unknown} [options]
+ * @param {(pid: number) => void} [prepare] called with the process before it starts anything
  * @returns {Promise<Program>}
  */
-export async function startProgram(file, options) {
+export async function startProgram(file, options, prepare = () => {}) {
   const path = fileURLToPath(new URL(`../${file}`, import.meta.url))
   const child = fork(path, { execArgv: ['--expose-gc'], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
@@ -62,6 +63,7 @@ export async function startProgram(file, options) {
   try {
     await call('ready')
     const pid = /** @type {number} */ (child.pid)
+    prepare(pid)
     const helpers = threadsOf(pid)
     const timeBefore = readProcessorTime({ pid, helpers })
     const started = await call('start', options)

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { makePlot } from './plot.js'
 import { withFigures } from './readme-figures.js'
 import { makeReport } from './report.js'
-import { makeIdsPlot, makeIdsReport } from './report-ids.js'
+import { makeIdsReport } from './report-ids.js'
 import { makePostgresReport } from './report-postgres.js'
 
 /** @typedef {import('./run-benchmark.js').Measured} Measured */
@@ -27,8 +27,7 @@ export function writeReport(directory, name, record) {
 
 /** @param {string} directory @param {import('./report-ids.js').MeasuredIds} record */
 export function writeIdsReport(directory, record) {
-  const report = makeIdsReport(record, filesOf(latestIds))
-  return writeFiles(directory, latestIds, record, { plot: makeIdsPlot(record), report })
+  return writeFiles(directory, latestIds, record, { report: makeIdsReport(record, filesOf(latestIds)) })
 }
 
 /** @param {string} directory @param {string} name @param {import('./report-postgres.js').MeasuredPostgres} record */

@@ -94,6 +94,23 @@ t.test('a tiny run on PostgreSQL measures what is written', { skip: noPostgres }
   ])
 })
 
+t.test('a tiny store is measured as it grows', async (t) => {
+  const directory = t.testdir({ stores: {}, out: {} })
+  const out = join(directory, 'out')
+  await bench('ids', '--smoke', '--sizes', '300k,1k,1000000M', '--directory', join(directory, 'stores'), '--out', out)
+  t.strictSame(readdirSync(join(directory, 'stores')), [], 'nothing is left behind')
+  t.strictSame(readdirSync(out), ['latest-ids.json', 'latest-ids.md'])
+  const { sizes } = JSON.parse(readFileSync(join(out, 'latest-ids.json'), 'utf8'))
+  const load = { openMs: Number, idsPerSecond: Number, p99Ms: Number }
+  t.match(sizes, [
+    { ids: 1000, killed: load },
+    { ids: 300_000, killed: load },
+  ])
+  for (const { limited, skipped } of sizes)
+    t.match({ limited, skipped }, skipped ? { skipped: String } : { limited: load })
+  t.match(readFileSync(join(out, 'latest-ids.md'), 'utf8'), /\n\| 300,000 \| \d/)
+})
+
 t.test('an unknown benchmark is refused by name', async (t) => {
   for (const args of [['--only', 'mongo'], ['--parts', 'naps'], ['nothing'], ['--rounds', 'many']]) {
     await t.rejects(bench(...args), { code: 1, stderr: new RegExp(`no figures: .*"${args.at(-1)}"`) })

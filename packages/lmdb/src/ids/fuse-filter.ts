@@ -250,6 +250,8 @@ export interface RunFilter {
    * @throws {DamagedRun} for a filter that is not what was written
    */
   select(queries: Queries, until?: number): number[]
+  /** Reads filters that were not used yet until then; returns whether all are read. */
+  readAll(until: number): boolean
   /** The memory of the filters that were read. */
   memoryBytes(): number
 }
@@ -259,6 +261,9 @@ export function openFilter(table: Pick<Table, 'getBinaryFast'>, run: Run): RunFi
   const shift = 31 - partitionBits(run)
   const filters: (Uint8Array | undefined)[] = []
   const attempts: number[] = []
+  const partitions = 2 ** partitionBits(run)
+  /** All filters before this one are read. */
+  let unread = 0
   const lowMask = (1 << lowBits) - 1
   const othersMask = (1 << (shape.bits - lowBits)) - 1
 
@@ -303,6 +308,10 @@ export function openFilter(table: Pick<Table, 'getBinaryFast'>, run: Run): RunFi
         if (((others ^ (checkOf(second) >>> lowBits)) & othersMask) === 0) found.push(i)
       }
       return found
+    },
+    readAll(until) {
+      while (unread < partitions && (filters[unread] ?? read(unread, until))) unread++
+      return unread === partitions
     },
     memoryBytes: () => filters.reduce((sum, filter) => sum + (filter?.byteLength ?? 0), 0),
   }

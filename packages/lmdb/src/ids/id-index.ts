@@ -1,5 +1,6 @@
 import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import type { ExitGuards } from '../threads/exit-guard.ts'
@@ -102,6 +103,11 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
   )
   const lookup = createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull: thread.wake })
 
+  function readFilters(): boolean {
+    lookup.refreshRunList()
+    return lookup.readFilters()
+  }
+
   /** Waits for the thread to flush or merge. */
   async function waitForThread(): Promise<void> {
     thread.wake()
@@ -121,8 +127,10 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
       damage.check()
       const loss = environment.lossReason()
       if (loss !== undefined) throw new IngestError('store-failed', `${loss}. The next opening rebuilds the index.`)
-      damage.detect(lookup.refreshRunList)
-      for (const start = Date.now(); lookup.isFull(); ) {
+      const start = Date.now()
+      // not in the transaction, as it takes seconds for many ids that are not in the page cache
+      while (!damage.detect(readFilters) && Date.now() - start < capacityTimeoutMs) await nextTurn()
+      while (lookup.isFull()) {
         if (Date.now() - start > capacityTimeoutMs) {
           throw new IngestError('overloaded', `The id index cannot keep up${lastProblem}: try again later.`, {
             retryAfterSeconds: 5,

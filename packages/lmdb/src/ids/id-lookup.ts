@@ -10,7 +10,7 @@ import { emptyRunList, type IdTables, readRevision, readRunList } from './run-li
 const fullTablesMax = 4
 /** Runs of level 0 that are not merged yet; with more of them, appends wait, as each run slows every look-up a little. */
 const unmergedRunsMax = mergeWidth * 4
-/** A search reads filters for so long at most: it does not need them, and appends wait for it. */
+/** The thread reads filters for so long without a pause. A search needs none of them, but is slow without. */
 const filterReadsMs = 20
 
 /** What the index holds now. */
@@ -31,6 +31,8 @@ export interface IndexSize {
 export interface IdLookup {
   /** Reads the list of runs if any process has changed it. */
   refreshRunList(): void
+  /** Reads some filters of the runs in the list; returns whether all are read. Call it right after {@link refreshRunList}. */
+  readFilters(): boolean
   /** Indexes the log up to the record `last`, or until the tables are full. */
   readLog(last: number, options?: { untilFull: boolean }): void
   /** All records up to this one are in a table or a run. */
@@ -108,6 +110,11 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
         current = newTable()
       }
       indexedThrough = Math.max(indexedThrough, list.watermark)
+    },
+
+    readFilters() {
+      const until = performance.now() + filterReadsMs
+      return list.runs.every((run) => filters.get(run.nonce).readAll(until))
     },
 
     readLog(last, { untilFull } = { untilFull: false }) {

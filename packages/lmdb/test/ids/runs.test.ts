@@ -196,6 +196,14 @@ t.test(
     const { length } = table.getBinary(partKey(3, 0)) as Buffer
     t.ok(filter.memoryBytes() > length - 16 && filter.memoryBytes() < length)
     t.throws(() => filter.select(queriesOf(second as Uint32Array)), DamagedRun, 'it is missing')
+    t.throws(() => filter.readAll(Number.POSITIVE_INFINITY), DamagedRun, 'it is missing')
+    environment.write(() => {
+      for (let partition = 1; partition < 8; partition++) putFilter(table, run, partition, [])
+    })
+    environment.root.resetReadTxn()
+    t.equal(filter.readAll(0), false)
+    t.equal(filter.readAll(Number.POSITIVE_INFINITY), true)
+    t.equal(filter.readAll(0), true)
     const bytes = Buffer.from(table.getBinary(partKey(3, 0)) as Buffer)
     for (const at of [0, 4, 5, length - 1]) {
       put(partKey(3, 0), flip(bytes, at))
