@@ -3,7 +3,7 @@ import type { Environment } from './environment/environment.ts'
 import type { EventLog } from './log/event-log.ts'
 import { lossBetween } from './log/log-end.ts'
 import type { Projects } from './tables/projects.ts'
-import { asDamage } from './threads/error-transfer.ts'
+import { asDamage, readersFull } from './threads/error-transfer.ts'
 import type { Writer } from './writer/writer-client.ts'
 
 /** Reads of the log's environment, each on the latest snapshot: it has everything that any process has committed. */
@@ -39,6 +39,8 @@ export function createSnapshotReader(
     } catch (cause) {
       // errors of lmdb have a number as their code; any other error is the caller's
       if (typeof (cause as { code?: unknown }).code !== 'number') throw cause
+      const refusal = readersFull(cause)
+      if (refusal) throw refusal
       const damage = asDamage(cause)
       const failed =
         damage instanceof IngestError
