@@ -22,6 +22,9 @@ export interface SnapshotReader {
   numberOf(projectId: string): number | undefined
 }
 
+/** The most numbers that are cached. */
+const numbersMax = 100_000
+
 export function createSnapshotReader(
   { root }: Environment,
   writer: Writer,
@@ -52,8 +55,12 @@ export function createSnapshotReader(
   }
 
   function storedNumber(projectId: string): number | undefined {
-    const number = numbers.get(projectId) ?? projects.numberOf(projectId)
-    if (number !== undefined) numbers.set(projectId, number)
+    const known = numbers.get(projectId)
+    if (known !== undefined) return known
+    const number = projects.numberOf(projectId)
+    if (number === undefined) return undefined
+    if (numbers.size >= numbersMax) numbers.clear()
+    numbers.set(projectId, number)
     return number
   }
 
