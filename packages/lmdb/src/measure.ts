@@ -40,7 +40,7 @@ export function createMeasure({ directory, environments, writer }: MeasureOption
       ),
       storeGauge(
         'readers',
-        'Slots for readers in use, of 126, in all processes.',
+        'Slots for readers in use, of 1,000, in all processes.',
         byEnvironment((of) => of.readers),
       ),
       storeGauge(

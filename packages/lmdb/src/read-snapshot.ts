@@ -3,7 +3,7 @@ import type { Environment } from './environment/environment.ts'
 import type { EventLog } from './log/event-log.ts'
 import { lossBetween } from './log/log-end.ts'
 import type { Projects } from './tables/projects.ts'
-import { asDamage } from './threads/error-transfer.ts'
+import { asDamage, readersFull } from './threads/error-transfer.ts'
 import type { Writer } from './writer/writer-client.ts'
 
 /** Reads of the log's environment, each on the latest snapshot: it has everything that any process has committed. */
@@ -22,6 +22,9 @@ export interface SnapshotReader {
   numberOf(projectId: string): number | undefined
 }
 
+/** The most numbers that are cached. */
+const numbersMax = 100_000
+
 export function createSnapshotReader(
   { root }: Environment,
   writer: Writer,
@@ -39,6 +42,8 @@ export function createSnapshotReader(
     } catch (cause) {
       // errors of lmdb have a number as their code; any other error is the caller's
       if (typeof (cause as { code?: unknown }).code !== 'number') throw cause
+      const refusal = readersFull(cause)
+      if (refusal) throw refusal
       const damage = asDamage(cause)
       const failed =
         damage instanceof IngestError
@@ -50,8 +55,12 @@ export function createSnapshotReader(
   }
 
   function storedNumber(projectId: string): number | undefined {
-    const number = numbers.get(projectId) ?? projects.numberOf(projectId)
-    if (number !== undefined) numbers.set(projectId, number)
+    const known = numbers.get(projectId)
+    if (known !== undefined) return known
+    const number = projects.numberOf(projectId)
+    if (number === undefined) return undefined
+    if (numbers.size >= numbersMax) numbers.clear()
+    numbers.set(projectId, number)
     return number
   }
 

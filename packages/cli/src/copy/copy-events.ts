@@ -87,7 +87,7 @@ function hashEvent(hash: Hash, { receivedAt, bytes, erased }: StoredEvent): void
 }
 
 /** The events of the source that the target lacks. */
-async function* readMissing({ source }: CopyStores, copy: EventCopy): AsyncGenerator<StoredEvent> {
+async function* readMissing({ source }: Pick<CopyStores, 'source'>, copy: EventCopy): AsyncGenerator<StoredEvent> {
   const { projectId, begin, end, sourceAfter: after } = copy
   if (begin < end)
     yield* source.read(projectId, { limit: end - begin, erased: true, ...(after !== undefined && { after }) })
@@ -99,22 +99,49 @@ export async function firstMissing(stores: CopyStores, copy: EventCopy): Promise
   return undefined
 }
 
+/** What is left of a project, of which `group` is next. */
+interface Head {
+  copy: EventCopy
+  groups: AsyncIterator<StoredEvent[]>
+  group: StoredEvent[]
+}
+
 /** Groups of events of several projects in the order of their receipt. */
-async function* mergeByTime(stores: CopyStores, copies: readonly EventCopy[]) {
-  const heads = copies.map((copy) => ({
-    copy,
-    groups: groupEvents(readMissing(stores, copy)),
-    group: undefined as StoredEvent[] | undefined,
-  }))
-  for (const head of heads) head.group = (await head.groups.next()).value ?? undefined
-  for (;;) {
-    let next: (typeof heads)[number] | undefined
-    for (const head of heads)
-      if (head.group && (!next?.group || receivedAtOf(head.group) < receivedAtOf(next.group))) next = head
-    if (!next?.group) return
-    for (const event of next.group) hashEvent(next.copy.sourceHash, event)
-    yield { copy: next.copy, group: next.group }
-    next.group = (await next.groups.next()).value ?? undefined
+async function* mergeByTime(stores: Pick<CopyStores, 'source'>, copies: readonly EventCopy[]) {
+  // a binary heap: with many projects, a search of all heads for each group would take most of the time
+  const heads: Head[] = []
+  for (const copy of copies) {
+    const groups = groupEvents(readMissing(stores, copy))
+    const { value: group } = await groups.next()
+    if (group) heads.push({ copy, groups, group })
+  }
+  for (let at = heads.length >> 1; at >= 0; at--) moveDown(heads, at)
+  for (let head = heads[0]; head; head = heads[0]) {
+    for (const event of head.group) hashEvent(head.copy.sourceHash, event)
+    yield { copy: head.copy, group: head.group }
+    const { value: group } = await head.groups.next()
+    if (group) head.group = group
+    else {
+      const last = heads.pop() as Head
+      if (last !== head) heads[0] = last
+    }
+    moveDown(heads, 0)
+  }
+}
+
+/** Moves a head of a heap below those that come before it. */
+function moveDown(heads: Head[], from: number): void {
+  const timeAt = (at: number) => receivedAtOf((heads[at] as Head).group)
+  for (let at = from; ; ) {
+    let first = at
+    for (const child of [2 * at + 1, 2 * at + 2]) {
+      if (child < heads.length && timeAt(child) < timeAt(first)) first = child
+    }
+    if (first === at) return
+    const moved = heads[at] as Head
+    heads[at] = heads[first] as Head
+    heads[first] = moved
+    at = first
   }
 }
 

@@ -264,3 +264,27 @@ t.test('a damaged chunk of the source is not copied', async (t) => {
     (await source.readChunk(projectId, digest))?.subarray(1)
   await fails(t, copy({ ...source, readChunk }, target), { code: 'copy-differs', message: /^the chunk sha256/ })
 })
+
+t.test('to merge many projects, each group is compared with few others', async (t) => {
+  const [source, target] = [openMemoryStore(), openMemoryStore()]
+  const projects = 300
+  const now = createClock(1_700_000_000_000)
+  const ingest = createIngest({ store: source, now })
+  for (let i = 0; i < projects; i++) {
+    await ingest.project(`p-${i}`).submitBatch({ events: [{ projectId: `p-${i}`, eventId: 'e' }] })
+  }
+  let timesRead = 0
+  async function* read(...args: Parameters<Store['read']>) {
+    for await (const { receivedAt, ...event } of source.read(...args)) {
+      yield {
+        ...event,
+        get receivedAt() {
+          timesRead++
+          return receivedAt
+        },
+      }
+    }
+  }
+  await copy({ ...source, read }, target, { hasOneOrder: true })
+  t.ok(timesRead < 40 * projects, `${timesRead} for ${projects} projects`)
+})

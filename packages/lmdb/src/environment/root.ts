@@ -10,6 +10,11 @@ export type Table = Database<Buffer, Buffer>
 export const binary = { encoding: 'binary', keyEncoding: 'binary' } as const
 
 const tablesMax = 32
+/**
+ * The slots for readers in a lock file, 64 bytes each: a process takes a few, and LMDB looks at no more of them than were
+ * ever in use at once. A process that has the files to itself enlarges the lock file of an older version.
+ */
+const readersMax = 1000
 /** Openings that met mutexes which a closing process had just destroyed, before the environment counts as unusable. */
 const attemptsMax = 100
 const EINVAL = 22
@@ -27,6 +32,7 @@ export function openRoot(directory: string, mapSize: number, { noReadAhead = fal
       // lmdb takes a name with a dot for a file
       noSubdir: false,
       maxDbs: tablesMax,
+      maxReaders: readersMax,
       // on Windows the file would have this size; lmdb grows the map there
       ...(process.platform === 'win32' ? {} : { mapSize }),
       pageSize,

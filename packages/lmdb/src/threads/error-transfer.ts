@@ -19,6 +19,8 @@ export function serializeError(error: unknown, isDiskFull: () => boolean = () =>
     const cause = code === 'internal-error' ? textOf(error.cause) : undefined
     return { code, message, details: withoutUndefined({ limit, actual, retryAfterSeconds, cause }) }
   }
+  const refusal = readersFull(error)
+  if (refusal) return serializeError(refusal)
   const { message } = (error ?? {}) as { message?: string }
   const text = message ?? String(error)
   if (isDiskFullError(error, isDiskFull)) {
@@ -44,6 +46,8 @@ export function toRequestError(error: unknown): unknown {
       retryAfterSeconds: 5,
     })
   }
+  const refusal = readersFull(error)
+  if (refusal) return refusal
   // errors of lmdb have a number as their code
   if (error instanceof IngestError || typeof code === 'number' || syscall !== undefined) return error
   // its message may quote stored events
@@ -63,6 +67,13 @@ export function asDiskFull(error: unknown, isDiskFull: () => boolean): unknown {
   return isDiskFullError(error, isDiskFull) ? deserializeError(serializeError(error, isDiskFull)) : error
 }
 
+/** The `overloaded` of a read for which LMDB has no slot: the store is whole. Undefined for any other error. */
+export function readersFull(error: unknown): IngestError | undefined {
+  if ((error as { code?: unknown } | undefined)?.code !== MDB_READERS_FULL) return undefined
+  const message = 'Too many processes have the store open, and all slots for readers are taken: end some of them.'
+  return new IngestError('overloaded', message, { cause: error, retryAfterSeconds: 5 })
+}
+
 /** A `store-damaged`, which is permanent, for an error of LMDB that says so; any other error as it is. */
 export function asDamage(error: unknown): unknown {
   const { code, message } = (error ?? {}) as { code?: unknown; message?: string }
@@ -73,6 +84,7 @@ export function asDamage(error: unknown): unknown {
 
 // MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_INVALID: a page is not what a tree says
 const damageCodes = new Set<unknown>([-30797, -30796, -30793])
+const MDB_READERS_FULL = -30790
 const MDB_MAP_FULL = -30792
 const { EIO, ENOSPC, EDQUOT, EFBIG } = constants.errno
 /** LMDB has numbers, and Node names. */

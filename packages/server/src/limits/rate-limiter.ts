@@ -246,7 +246,7 @@ function createBuckets(shares: Shares, now: () => number): Buckets {
       leak(levels, time)
       if (quotaNames.every((name) => levels[name] === 0)) levelsByProject.delete(projectId)
     }
-    if (levelsByProject.size < projectsTrackedMax) return
+    if (levelsByProject.size <= projectsTrackedMax - projectsEvicted) return
     // an evicted project restarts with empty buckets: an error in its favour
     for (const projectId of [...levelsByProject.keys()].slice(0, projectsEvicted)) levelsByProject.delete(projectId)
   }
