@@ -33,7 +33,10 @@ t.test('it prints one line when it accepts requests, and logs JSON lines to stde
   )
   t.match(usual.headers.get('RateLimit'), /"requests";r=\d+;t=\d+, "events";r=\d+;t=\d+/)
   const published = await publish(sender, [])
-  t.equal(published.headers.get('RateLimit-Policy'), '"map-bytes";q=536870912;qu="content-bytes";w=16')
+  t.equal(
+    published.headers.get('RateLimit-Policy'),
+    '"map-requests";q=1000;qu="requests";w=10, "map-bytes";q=536870912;qu="content-bytes";w=16',
+  )
   await t.test('a port in use: exit code 6, and the first server is not disturbed', async (t) => {
     const other = t.testdir()
     t.match(await ingest(['serve', '--data', other, '--port', String(server.port), '--json']), {
@@ -179,14 +182,20 @@ t.test('reads, bytes of maps and publications have their own limits', async (t) 
   const read = () => fetch(`${sender.url}/v1/stats`, { headers })
   const first = await read()
   t.equal(first.status, 200)
-  t.equal(first.headers.get('RateLimit-Policy'), '"read-bytes";q=16384;qu="content-bytes";w=4')
+  t.equal(
+    first.headers.get('RateLimit-Policy'),
+    '"read-requests";q=400;qu="requests";w=4, "read-bytes";q=16384;qu="content-bytes";w=4',
+  )
   const refused = await read()
   t.equal(refused.status, 429)
   t.ok(Number(refused.headers.get('Retry-After')) >= 1)
   t.equal((await publish(sender, 'x'.repeat(1100))).status, 413)
   const published = await publish(sender, 'x'.repeat(900))
   t.ok(published.ok)
-  t.equal(published.headers.get('RateLimit-Policy'), '"map-bytes";q=160;qu="content-bytes";w=16')
+  t.equal(
+    published.headers.get('RateLimit-Policy'),
+    '"map-requests";q=1000;qu="requests";w=10, "map-bytes";q=160;qu="content-bytes";w=16',
+  )
   t.equal((await publish(sender, [])).status, 429)
 })
 

@@ -2,8 +2,9 @@ import type { VerificationOptions } from '@ingest/core'
 import type { BodyLimit } from '../http/request.ts'
 import { readChargedBody } from '../limits/charged-body.ts'
 import type { RouteContext } from '../route.ts'
+import { smallBytesMax } from '../uploads/upload-parser.ts'
 
-/** The charge for each member or element of a body in JSON besides its bytes: parsing it takes as long as so many bytes. */
+/** The charge for each member or element of a large body in JSON besides its bytes, as parsing takes time for each. */
 export const memberBytes = 64
 
 /**
@@ -26,7 +27,8 @@ export async function storeUpload<Result>(
       charge: (bytes) => limiter.chargeMapBytes(projectId, bytes),
     },
   )
-  if (encoding.isJson) await limiter.chargeMapBytes(projectId, memberBytes * countMembers(body))
+  if (encoding.isJson && body.length > smallBytesMax)
+    await limiter.chargeMapBytes(projectId, memberBytes * countMembers(body))
   const controller = new AbortController()
   const stopWatching = onCancel((reason) => controller.abort(reason))
   try {

@@ -13,7 +13,7 @@ export type ParseResponse =
   | { refusal: { code: ErrorCode; message: string; details: ErrorDetails } }
 
 /** A smaller body is parsed at once: it takes less time than handing it over. */
-const smallBytesMax = 16_384
+export const smallBytesMax = 16_384
 
 const inTurn = createTurns()
 /** The thread of this process, started with the first large body. */

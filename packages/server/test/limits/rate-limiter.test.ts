@@ -160,8 +160,8 @@ t.test('a read is charged a minimum at its start and its bytes as it goes, until
   t.equal(limiter.chargeReadBytes('p', 10_000 - readBytesMin - 1), true)
   t.equal(limiter.chargeReadBytes('p', 1), false)
   t.strictSame(limiter.headers('p', 'reads'), {
-    RateLimit: '"read-bytes";r=0;t=10',
-    'RateLimit-Policy': '"read-bytes";q=10000;qu="content-bytes";w=10',
+    RateLimit: '"read-requests";r=399;t=1, "read-bytes";r=0;t=10',
+    'RateLimit-Policy': '"read-requests";q=400;qu="requests";w=4, "read-bytes";q=10000;qu="content-bytes";w=10',
   })
   const refused = refusalOf(() => limiter.admitRead('p'))
   t.match(refused, { code: 'rate-limited', limit: 1000, retryAfterSeconds: 5 })
@@ -252,8 +252,8 @@ t.test('map bytes have a limit of their own; undeclared bytes are charged, even 
   limiter.admitMapBytes('q', 5000)
   limiter.chargeMapBytes('p', 2500)
   t.strictSame(limiter.headers('p', 'maps'), {
-    RateLimit: '"map-bytes";r=0;t=8',
-    'RateLimit-Policy': '"map-bytes";q=5000;qu="content-bytes";w=5',
+    RateLimit: '"map-requests";r=998;t=1, "map-bytes";r=0;t=8',
+    'RateLimit-Policy': '"map-requests";q=1000;qu="requests";w=10, "map-bytes";q=5000;qu="content-bytes";w=5',
   })
   t.throws(() => limiter.admitMapBytes('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
   time = 3000
@@ -261,6 +261,40 @@ t.test('map bytes have a limit of their own; undeclared bytes are charged, even 
   t.equal(
     limiter.headers('p', 'batches')?.RateLimit,
     '"requests";r=1;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
+  )
+})
+
+t.test('each read and each upload is charged a request, a verification is not', async (t) => {
+  let time = 0
+  const limit = { perSecond: 2, burst: 3 }
+  const limiter = createRateLimiter({ readRequests: limit, mapRequests: limit, now: () => time })
+  const admitted = (admit: () => void) => {
+    for (let count = 0; ; count++) {
+      try {
+        admit()
+      } catch (error) {
+        t.match(error, { code: 'rate-limited', limit: 2, retryAfterSeconds: 1 })
+        return count
+      }
+    }
+  }
+  t.equal(
+    admitted(() => limiter.admitRead('p')),
+    3,
+  )
+  t.equal(
+    admitted(() => limiter.admitMapBytes('p', 0)),
+    3,
+  )
+  for (let i = 0; i < 10; i++) limiter.admitMapBytes('p', 1, 0)
+  time = 1000
+  t.equal(
+    admitted(() => limiter.admitRead('p')),
+    2,
+  )
+  t.equal(
+    admitted(() => limiter.admitMapBytes('p', 0)),
+    2,
   )
 })
 
@@ -327,5 +361,5 @@ t.test('the limits are divided by the number of servers, and follow it', async (
   t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited', limit: 10 })
   servers = 1000
   t.equal(policy(), `"requests";q=1;w=1, "events";q=100;w=100, "batch-bytes";q=${batchBytesMax};w=${batchBytesMax}`)
-  t.equal(limiter.headers('p', 'maps')['RateLimit-Policy'], '"map-bytes";q=1;qu="content-bytes";w=1')
+  t.match(limiter.headers('p', 'maps')['RateLimit-Policy'], ', "map-bytes";q=1;qu="content-bytes";w=1')
 })
