@@ -104,11 +104,13 @@ t.test('a tiny store is measured as it grows', async (t) => {
   const load = { openMs: Number, idsPerSecond: Number, p99Ms: Number }
   t.match(sizes, [
     { ids: 1000, killed: load },
-    { ids: 300_000, killed: load },
+    { ids: Number, killed: load },
   ])
+  // the load of one size may go beyond the next
+  t.ok(sizes[1].ids >= 300_000, sizes[1].ids)
   for (const { limited, skipped } of sizes)
     t.match({ limited, skipped }, skipped ? { skipped: String } : { limited: load })
-  t.match(readFileSync(join(out, 'latest-ids.md'), 'utf8'), /\n\| 300,000 \| \d/)
+  t.match(readFileSync(join(out, 'latest-ids.md'), 'utf8'), /\n\| 1,000 \| \d[^\n]*\n\| [\d,]+ \| /)
 })
 
 t.test('an unknown benchmark is refused by name', async (t) => {

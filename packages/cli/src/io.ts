@@ -16,7 +16,7 @@ export interface Io {
 }
 
 /** A readable stream, with a file descriptor if it has one. */
-export type Input = Readable & { readonly fd?: number }
+export type Input = Readable & { readonly fd?: number; readonly isTTY?: boolean }
 
 /** A writable stream, with its backlog, and the properties of a terminal if it is one. */
 export type Output = NodeJS.WritableStream &

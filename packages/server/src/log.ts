@@ -25,6 +25,24 @@ export const errorsToConsole: Log = {
   isLevelEnabled: (level) => level === 'error',
 }
 
+/** A log of the embedder, which may lack a level or throw: neither decides a response. */
+export function guardLog(log: Log): Log {
+  const guarded = (level: LogLevel) => (fields: object, message: string) => {
+    try {
+      log[level]?.(fields, message)
+    } catch {
+      // there is nowhere to report it
+    }
+  }
+  return {
+    debug: guarded('debug'),
+    info: guarded('info'),
+    warn: guarded('warn'),
+    error: guarded('error'),
+    isLevelEnabled: (level) => typeof log[level] === 'function' && isEnabled(log, level),
+  }
+}
+
 /** Logs an error of the server with the code that clients get. */
 export type LogError = (code: ErrorCode, fields: object, message: string) => void
 

@@ -9,7 +9,7 @@ import { createConcurrencyLimits } from './limits/concurrency.ts'
 import { guardRateLimiter } from './limits/guarded-limiter.ts'
 import { createRateLimiter, type RateLimiter, unlimited } from './limits/rate-limiter.ts'
 import type { RateLimits } from './limits/rate-limits.ts'
-import { createErrorLog, errorsToConsole, type Log, type LogError } from './log.ts'
+import { createErrorLog, errorsToConsole, guardLog, type Log, type LogError } from './log.ts'
 import type { Metrics } from './metrics/metrics.ts'
 import type { DescribedRoute } from './openapi/document.ts'
 import { createOpenapiRoute } from './openapi/get-openapi.ts'
@@ -139,7 +139,8 @@ const routesByPath = indexRoutes()
 
 /** @throws {IngestError} `invalid-argument` for invalid limits. */
 export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {}): Router {
-  const { log = errorsToConsole, draining, publicationBytesMax = publicationBytesMaxDefault } = options
+  const { draining, publicationBytesMax = publicationBytesMaxDefault } = options
+  const log = guardLog(options.log ?? errorsToConsole)
   checkPublicationBytesMax(publicationBytesMax)
   const logError = createErrorLog(log)
   const services = {
@@ -152,7 +153,7 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     publicationBytesMax,
     isDraining: () => draining?.aborted ?? false,
   }
-  const cors = options.cors && createCors(options.cors)
+  const cors = options.cors?.length ? createCors(options.cors) : undefined
   const clientAddressOf = createClientAddress(options.trustProxy)
   const observer = observeRequests(ingest, { log, clientAddressOf, metrics: options.metrics })
 

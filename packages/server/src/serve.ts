@@ -1,5 +1,6 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import { type ListenOptions, openListener, type Served } from './listener/listener.ts'
+import { guardLog } from './log.ts'
 import { createRouter, type HandlerOptions } from './router.ts'
 
 export interface ServeOptions extends Omit<HandlerOptions, 'draining'>, ListenOptions {
@@ -21,7 +22,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
   return openListener(router, options, {
     portDefault: 8787,
     lingerMs,
-    log: options.log,
+    log: options.log && guardLog(options.log),
     onDrain: () => draining.abort(),
   })
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createErrorLog } from '../src/log.ts'
+import { createErrorLog, guardLog, type Log } from '../src/log.ts'
 
 t.test('an error is logged once a second for each code and message, with the number of those left out', async (t) => {
   let time = 0
@@ -19,4 +19,18 @@ t.test('an error is logged once a second for each code and message, with the num
     ['request refused', { at: 1000, suppressed: 999 }],
     ['request refused', { at: 5000 }],
   ])
+})
+
+t.test('a log that lacks a level or throws is none for its caller', async (t) => {
+  const seen: string[] = []
+  const log = guardLog({
+    info: (_: object, message: string) => void seen.push(message),
+    warn() {
+      throw new Error('full')
+    },
+  } as Partial<Log> as Log)
+  for (const level of ['debug', 'info', 'warn', 'error'] as const) log[level]({}, level)
+  t.strictSame(seen, ['info'])
+  t.equal(log.isLevelEnabled?.('debug'), false)
+  t.equal(log.isLevelEnabled?.('warn'), true)
 })

@@ -5,7 +5,7 @@ import { authenticateRequest } from '../src/authenticate.ts'
 import { createWait } from '../src/http/answer-time.ts'
 import { parseRawHeaders } from '../src/http/request.ts'
 import { concurrencyLimits } from '../src/limits/concurrency.ts'
-import { createErrorLog, errorsToConsole } from '../src/log.ts'
+import { createErrorLog, errorsToConsole, type Log } from '../src/log.ts'
 import { createRouter, type HandlerOptions } from '../src/router.ts'
 import { edges, type Sent } from './edges.ts'
 import { batchOf, batchOfBytes, collectErrors, headersOf, openTestIngest, projectId } from './test-ingest.ts'
@@ -580,4 +580,14 @@ t.test('the default log writes errors to the console, and nothing else', async (
     [['ingest: request failed', { requestId: 'id-1' }]],
   )
   for (const each of others) t.strictSame(each(), [])
+})
+
+t.test('a log without levels decides no response', async (t) => {
+  const { ingest, headers } = await openTestIngest()
+  for (const { open } of edges) {
+    const edge = await open(ingest, { log: {} as Log })
+    t.teardown(() => edge.close())
+    t.match(await edge.send({ headers, body: batchOf(1) }), { status: 202 })
+    t.match(await edge.send({ headers, body: '{' }), { status: 400 })
+  }
 })

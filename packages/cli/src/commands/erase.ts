@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import type { EraseSelection } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
@@ -40,7 +41,7 @@ export function eraseCommand(io: Io): Command {
       const { project, player, dryRun = false, json } = options
       const selection = player === undefined ? options.where : { path: '/playerId', value: player }
       if (!selection) command.error('name the events: --player <id> or --where <pointer=value>')
-      const isTerminal = io.stdin.fd !== undefined && io.stderr.isTTY === true
+      const isTerminal = io.stdin.isTTY === true && io.stderr.isTTY === true
       if (!dryRun && !options.yes && !isTerminal) command.error('erasing cannot be undone: confirm it with --yes')
       const totals = await abortOnSignal(io, eraseAdvice, (signal) =>
         withIngest(io, { store: parseStore(command), project }, async (ingest) => {
@@ -93,7 +94,9 @@ function parseValue(text: string): unknown {
 async function confirm({ stdin, stderr }: Io, question: string, signal: AbortSignal): Promise<void> {
   const terminal = createInterface({ input: stdin, output: stderr })
   try {
-    const text = await terminal.question(question, { signal })
+    // at the end of the input the question is never answered
+    const ended = once(terminal, 'close').then(() => '')
+    const text = await Promise.race([terminal.question(question, { signal }), ended])
     if (/^y(es)?$/i.test(text.trim())) return
   } finally {
     terminal.close()

@@ -157,8 +157,14 @@ function parseScopes(text: string, earlier: string[] = []): string[] {
 
 const timePattern = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
 
+/** Whether `text` is an RFC 3339 time of a day that exists: JavaScript takes February 30 for March 2. */
+function isTime(text: string): boolean {
+  const [day, midnight] = [text.slice(0, 10), new Date(`${text.slice(0, 10)}T00:00:00Z`)]
+  return timePattern.test(text) && !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day)
+}
+
 function parseExpiry(text: string): number {
-  const at = timePattern.test(text) ? Date.parse(text) : Date.now() + durationMs(text)
+  const at = isTime(text) ? Date.parse(text) : Date.now() + durationMs(text)
   if (Number.isNaN(at)) throw new InvalidArgumentError('Expected a duration such as 90d, or an RFC 3339 time.')
   if (at <= Date.now()) throw new InvalidArgumentError('Expected a time in the future.')
   return at

@@ -37,7 +37,10 @@ export async function announce(io: Io, settings: ServeSettings, running: Running
   if (consoleUrl !== undefined && isPlaintext(settings)) {
     log.warn({ console: consoleUrl }, 'the console has no TLS: keys typed into it cross the network in the clear')
   }
-  await warnIfNoKeys(ingest, settings.store, log)
+  // a hint must not end a server that listens
+  await warnIfNoKeys(ingest, settings.store, log).catch((error) => {
+    log.warn({ err: error }, 'whether the store has a key cannot be read')
+  })
 }
 
 /** Of a Unix socket, which no browser reaches by itself, the path alone. */

@@ -248,6 +248,10 @@ function isNetwork(text: string): boolean {
   )
 }
 
+function isEveryAddress(host: string): boolean {
+  return host === '0.0.0.0' || host === '::'
+}
+
 /**
  * The settings of a parsed command with {@link serveOptions}.
  *
@@ -258,8 +262,9 @@ export function toServeSettings(command: Command): ServeSettings {
   const { adminHost, adminPort, cors = [], retain = [], trustProxy } = options
   const tls = chooseTls(command, options)
   const config = getConfigFile(command)?.path
-  const { port } = options
-  if (port !== 0 && port === adminPort && options.socket === undefined) {
+  const { host, port } = options
+  const isSameHost = host === adminHost || isEveryAddress(host) || isEveryAddress(adminHost)
+  if (port !== 0 && port === adminPort && isSameHost && options.socket === undefined) {
     command.error('--port and --admin-port must differ: the admin listener has an address of its own')
   }
   return {

@@ -136,7 +136,16 @@ t.test('a past or invalid --expires is wrong usage', async (t) => {
   for (const expires of ['2020-01-01T00:00:00Z', '0s']) {
     await isWrongUsage(t, ['keys', 'create', '--expires', expires, ...store], /Expected a time in the future/)
   }
-  for (const expires of ['', 'never', '90', '2100-01-02', '2100-01-02T03:04:05', '2100-13-02T03:04:05Z', '-1d']) {
+  for (const expires of [
+    '',
+    'never',
+    '90',
+    '2100-01-02',
+    '2100-01-02T03:04:05',
+    '2100-13-02T03:04:05Z',
+    '2100-02-30T03:04:05Z',
+    '-1d',
+  ]) {
     await isWrongUsage(
       t,
       ['keys', 'create', `--expires=${expires}`, ...store],

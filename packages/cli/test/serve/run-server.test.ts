@@ -125,6 +125,26 @@ t.test('an address of operators that cannot be used ends the command', async (t)
   await isWrongUsage(t, serve, /token/, { env: { INGEST_ADMIN_TOKEN: 'short' } })
 })
 
+t.test('operators may use the port of requests on another address', async (t) => {
+  const args = (port: number, host: string) => [
+    '--port',
+    String(port),
+    '--admin-port',
+    String(port),
+    '--admin-host',
+    host,
+  ]
+  await isWrongUsage(t, ['serve', '--data', data, ...args(8787, '0.0.0.0')], /must differ/)
+  const own = createServer().listen(0, '127.0.0.1')
+  await once(own, 'listening')
+  const { port } = own.address() as AddressInfo
+  own.close()
+  // every address that begins with 127 is this machine, on Linux
+  if (process.platform !== 'linux') return t.comment('skipped: 127.0.0.2 is an address of Linux alone')
+  const { line } = await start(t, [...args(port, '127.0.0.2'), '--json'])
+  t.match(JSON.parse(line), { url: `http://127.0.0.1:${port}`, admin: `http://127.0.0.2:${port}` })
+})
+
 t.test('SIGHUP applies certificate and log level; what is invalid changes nothing', async (t) => {
   const path = t.testdir()
   const [file, cert, tlsKey] = [join(path, 'settings.json'), join(path, 'cert.pem'), join(path, 'key.pem')]

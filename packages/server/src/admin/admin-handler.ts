@@ -1,5 +1,6 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import { type ListenOptions, openListener, type Served } from '../listener/listener.ts'
+import { guardLog } from '../log.ts'
 import { type Handler, toHandler } from '../node-handler.ts'
 import { type AdminOptions, createAdminRouter } from './admin-router.ts'
 
@@ -25,5 +26,5 @@ export interface ServeAdminOptions extends AdminOptions, ListenOptions {
  */
 export async function serveAdmin(options: ServeAdminOptions): Promise<Served> {
   const router = createAdminRouter(options.ingest, options)
-  return openListener(router, options, { portDefault: 8788, lingerMs: 0, log: options.log })
+  return openListener(router, options, { portDefault: 8788, lingerMs: 0, log: options.log && guardLog(options.log) })
 }

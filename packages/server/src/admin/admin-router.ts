@@ -1,7 +1,7 @@
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { checkRepeated, type HttpRequest } from '../http/request.ts'
 import { type HttpResponse, newRequestId, problemResponse } from '../http/response.ts'
-import { createErrorLog, errorsToConsole, type Log } from '../log.ts'
+import { createErrorLog, errorsToConsole, guardLog, type Log } from '../log.ts'
 import { type Metrics, metricsContentType } from '../metrics/metrics.ts'
 import { allowedMethods, type Router, toIngestError } from '../router.ts'
 import { getLivez, getReadyz } from '../routes/health.ts'
@@ -40,7 +40,8 @@ const routes: readonly [method: string, path: RegExp, access: 'open' | 'token', 
 
 /** @throws {IngestError} `invalid-argument` for a short token */
 export function createAdminRouter(ingest: EmbeddedIngest, options: AdminOptions): Router {
-  const { log = errorsToConsole, token, metrics, draining } = options
+  const { token, metrics, draining } = options
+  const log = guardLog(options.log ?? errorsToConsole)
   const checkToken = createTokenCheck(token, log)
   const logError = createErrorLog(log)
   const renderMetrics = shareRendering(metrics)

@@ -106,3 +106,13 @@ t.test('what is not an origin is refused', async (t) => {
   }
   t.throws(() => createRouter(ingest, { cors: ['*', origin] }), { code: 'invalid-argument' })
 })
+
+t.test('an empty list of origins is none', async (t) => {
+  const { ingest, headers } = await openTestIngest()
+  for (const { open } of edges) {
+    const edge = await open(ingest, { cors: [] })
+    t.teardown(() => edge.close())
+    t.match(await edge.send({ method: 'OPTIONS', headers: preflight, body: '' }), { status: 405 })
+    t.strictSame(corsOf((await edge.send({ headers, body: batchOf(1) })).headers), {})
+  }
+})
