@@ -12,7 +12,7 @@ import { eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import type { Cursor, StoredEvent } from './events/event-store.ts'
-import { checkReadEventsOptions, type ReadEventsOptions, readEvents } from './events/read-events.ts'
+import { checkReadEventsOptions, createReadArrivals, type ReadEventsOptions, readEvents } from './events/read-events.ts'
 import { createRecentOutcomes, type RecentOutcomesReader } from './events/recent-outcomes.ts'
 import { type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
@@ -186,6 +186,8 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const observers = new Set<IngestObserver>()
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
 
+  const readArrivals = createReadArrivals(store)
+
   function project(projectId: string): Ingest<EventOf<Schemas>> {
     checkProjectId(projectId)
     return {
@@ -209,7 +211,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
 
       async *readEvents(options = {}) {
         checkReadEventsOptions(options)
-        yield* readEvents({ store, notifier, now }, projectId, options)
+        yield* readEvents({ store, readArrivals, notifier, now }, projectId, options)
       },
 
       lastCursor: () => store.lastCursor(projectId),

@@ -96,7 +96,13 @@ async function confirm({ stdin, stderr }: Io, question: string, signal: AbortSig
   try {
     // at the end of the input the question is never answered
     const ended = once(terminal, 'close').then(() => '')
-    const text = await Promise.race([terminal.question(question, { signal }), ended])
+    const asked = terminal.question(question, { signal }).catch((error) => {
+      signal.throwIfAborted()
+      // Ctrl-D
+      if (error.code === 'ABORT_ERR') return ''
+      throw error
+    })
+    const text = await Promise.race([asked, ended])
     if (/^y(es)?$/i.test(text.trim())) return
   } finally {
     terminal.close()

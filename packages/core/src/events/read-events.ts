@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import { backslash } from '../json/bytes.ts'
 import type { EventNotifier } from './event-notifier.ts'
@@ -54,8 +55,50 @@ export interface ReadEventsOptions extends EventFilter {
   onScan?: (bytes: number) => void | Promise<void>
 }
 
+/** Reads what was stored since a long poll began to wait. Polls that wake together at one position share a read. */
+export type ReadArrivals = (projectId: string, after: Cursor | undefined) => Promise<Arrivals>
+
+interface Arrivals {
+  events: readonly StoredEvent[]
+  /** Whether there may be more. */
+  isPart: boolean
+}
+
+/** The most events and bytes of one shared read; it ends behind the event that exceeds them. */
+const arrivalsMax = { events: 256, bytes: 1_048_576 }
+
+export function createReadArrivals(store: Pick<EventStore, 'read'>): ReadArrivals {
+  /** Reads that have not begun: one that has may miss the event that woke a poll. */
+  const waiting = new Map<string, Promise<Arrivals>>()
+
+  async function read(projectId: string, after: Cursor | undefined): Promise<Arrivals> {
+    const events: StoredEvent[] = []
+    let bytes = 0
+    const range = { ...(after !== undefined && { after }), limit: arrivalsMax.events }
+    for await (const event of store.read(projectId, range)) {
+      events.push(event)
+      bytes += event.bytes.length
+      if (bytes >= arrivalsMax.bytes) break
+    }
+    return { events, isPart: events.length === arrivalsMax.events || bytes >= arrivalsMax.bytes }
+  }
+
+  return (projectId, after) => {
+    const key = JSON.stringify([projectId, after])
+    const existing = waiting.get(key)
+    if (existing) return existing
+    const reading = nextTurn().then(() => {
+      waiting.delete(key)
+      return read(projectId, after)
+    })
+    waiting.set(key, reading)
+    return reading
+  }
+}
+
 export interface ReadContext {
   store: Pick<EventStore, 'read' | 'watch'>
+  readArrivals: ReadArrivals
   notifier: EventNotifier
   /** Milliseconds since 1970. */
   now(): number
@@ -68,7 +111,7 @@ const watchedPollMs = 300_000
 
 /** The project's events that match the options, oldest first. */
 export async function* readEvents(
-  { store, notifier, now }: ReadContext,
+  { store, readArrivals, notifier, now }: ReadContext,
   projectId: string,
   options: ReadEventsOptions,
 ): AsyncGenerator<StoredEvent, void> {
@@ -79,6 +122,7 @@ export async function* readEvents(
   const waitUntil = performance.now() + Math.min(waitMs, to - now())
   let { after } = options
   let yielded = 0
+  let hasWaited = false
   // before the first read, so that no event is missed between a read and a wait
   const subscription = waitMs > 0 ? notifier.subscribe(projectId) : undefined
   try {
@@ -90,7 +134,9 @@ export async function* readEvents(
         // a filter needs an unknown number of events
         ...((isWanted === everything || limit === 0) && { limit: limit - yielded }),
       }
-      for await (const event of store.read(projectId, range)) {
+      // only the store finds the first event of a time that is to come
+      const arrivals = hasWaited && from === undefined ? await readArrivals(projectId, after) : undefined
+      for await (const event of arrivals?.events ?? store.read(projectId, range)) {
         if (event.receivedAt >= to) return
         const charged = onScan(event.bytes.length)
         if (charged !== undefined) await charged
@@ -104,7 +150,9 @@ export async function* readEvents(
         if (yielded === limit) return
       }
       const waitLeftMs = waitUntil - performance.now()
+      if (arrivals?.isPart) continue
       if (yielded > 0 || limit === 0 || waitLeftMs <= 0) return
+      hasWaited = true
       await subscription?.next(Math.min(waitLeftMs, store.watch ? watchedPollMs : pollMs), signal)
     }
   } finally {

@@ -4,6 +4,7 @@ import { createEventNotifier } from '../../src/events/event-notifier.ts'
 import type { StoredEvent } from '../../src/events/event-store.ts'
 import {
   compileEventFilter,
+  createReadArrivals,
   type EventFilter,
   followEvents,
   type ReadEventsOptions,
@@ -31,6 +32,7 @@ function setUp() {
       onRead()
     },
   }
+  const readArrivals = createReadArrivals(store)
   return {
     notifier,
     reads,
@@ -43,7 +45,8 @@ function setUp() {
     async append(eventId: string, members: object = {}, receivedAt = 1_000) {
       await store.append('p', batchOf([event(eventId, members)], { receivedAt }))
     },
-    read: (options: ReadEventsOptions = {}, now = 0) => readEvents({ store, notifier, now: () => now }, 'p', options),
+    read: (options: ReadEventsOptions = {}, now = 0) =>
+      readEvents({ store, readArrivals, notifier, now: () => now }, 'p', options),
   }
 }
 

@@ -128,3 +128,39 @@ t.test('a read that does not wait is not watched', async (t) => {
   await append('a')
   for await (const _ of createIngest({ store }).project('p').readEvents()) t.equal(watches(), 0)
 })
+
+t.test('long polls that wake together share a read, and none misses what comes during it', async (t) => {
+  const { store, append, hint } = openWatchedStore()
+  let reads = 0
+  const counted: Store = {
+    ...store,
+    async *read(...args) {
+      reads++
+      const events = []
+      for await (const each of store.read(...args)) events.push(each)
+      // slow, so that events are appended during the read
+      await turn()
+      yield* events
+    },
+  }
+  const ingest = createIngest({ store: counted })
+  const end = new AbortController()
+  const seen = Array.from({ length: 100 }, (): string[] => [])
+  const polls = seen.map(async (ids) => {
+    const wanted = { type: 'none', signal: end.signal, onProgress: () => void ids.push('') }
+    for await (const _ of followEvents(ingest.project('p'), wanted));
+  })
+  for (const poll of polls) poll.catch(() => {})
+  for (let i = 0; i < 20; i++) await turn()
+  t.equal(reads, 100, 'each has read what there was')
+  for (let i = 0; i < 10; i++) {
+    await append(`e-${i}`)
+    hint()
+    for (let turns = 0; turns < i % 4; turns++) await turn()
+  }
+  while (seen.some((ids) => ids.length < 10)) await turn()
+  t.ok(reads <= 100 + 2 * 20, `${reads} reads`)
+  t.ok(seen.every((ids) => ids.length === 10))
+  end.abort(new Error('enough'))
+  await Promise.allSettled(polls)
+})
