@@ -1,6 +1,6 @@
 import { join } from 'node:path'
-import { pageSize } from '../environment/data-file.ts'
 import type { Environment } from '../environment/environment.ts'
+import { pageSize } from '../environment/page-file.ts'
 import { countPages } from '../pages/count-pages.ts'
 import { takeSnapshot } from '../pages/snapshot.ts'
 import { addProblem, type StoreReport } from './store-report.ts'

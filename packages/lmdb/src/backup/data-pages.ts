@@ -8,7 +8,7 @@ import {
   readTable,
   readValue,
   rowsOf,
-} from '../pages/page-file.ts'
+} from '../environment/page-file.ts'
 
 /** Where a row is in a data file. */
 export interface RowLocation {

@@ -1,7 +1,7 @@
 import type { Totals } from '@ingest/core'
-import { pageSize } from '../environment/data-file.ts'
 import type { Environment } from '../environment/environment.ts'
 import type { LmdbIdentity } from '../environment/identity.ts'
+import { pageSize } from '../environment/page-file.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, type LogRecord, moveRecord, payloadOf } from '../log/record.ts'

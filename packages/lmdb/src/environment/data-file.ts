@@ -1,8 +1,6 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
 import { IngestError } from '@ingest/core'
-
-/** The page size of every environment. */
-export const pageSize = 4096
+import { openPageFile, pageSize, readFreeRuns, rowsOf } from './page-file.ts'
 
 // the layout of a meta page in LMDB's data format 2, which lmdb 3.5 writes: a page header of 24 bytes, then MDB_meta
 const metaBytes = 168
@@ -88,10 +86,33 @@ function checkContent(path: string, file: number): boolean {
   const newest = metas.reduce((a, b) => (a.transaction >= b.transaction ? a : b))
   // read after the headers: the file of a store in use grows before a header is written
   const { size } = fstatSync(file)
-  if (size < (newest.lastPage + 1) * pageSize) {
+  if (size < (newest.lastPage + 1) * pageSize && !isRestFree(path, size, newest.lastPage)) {
     throw damaged(path, `it is truncated: ${size} bytes of ${(newest.lastPage + 1) * pageSize}`)
   }
   return true
+}
+
+/**
+ * Whether all pages that a file lacks are free: LMDB does not write pages that a transaction took at the end of the file
+ * and gave back, and never reads them.
+ */
+function isRestFree(path: string, size: number, lastPage: number): boolean {
+  const first = Math.floor(size / pageSize)
+  const file = openPageFile(path)
+  try {
+    const [meta] = file.metas()
+    if (!meta) return false
+    const free = new Set<number>()
+    for (const row of rowsOf(file, meta.free, { onDamage: () => {} })) {
+      for (const run of readFreeRuns(row)) {
+        const end = Math.min(run.first + run.count, lastPage + 1)
+        for (let page = Math.max(first, run.first); page < end; page++) free.add(page)
+      }
+    }
+    return free.size === lastPage + 1 - first
+  } finally {
+    file.close()
+  }
 }
 
 function readMeta(path: string, file: number, page: number): { transaction: number; lastPage: number } {

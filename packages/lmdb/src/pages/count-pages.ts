@@ -1,4 +1,12 @@
-import { createPageSet, leavesOf, nodeAt, overflowOf, readFreeRuns, readTable, rowsOf } from './page-file.ts'
+import {
+  createPageSet,
+  leavesOf,
+  nodeAt,
+  overflowOf,
+  readFreeRuns,
+  readTable,
+  rowsOf,
+} from '../environment/page-file.ts'
 import type { Snapshot } from './snapshot.ts'
 
 /** What the pages of a data file are used for. */

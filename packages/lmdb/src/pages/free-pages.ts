@@ -1,16 +1,16 @@
 import { closeSync, openSync, readSync, writeSync } from 'node:fs'
 import { IngestError } from '@ingest/core'
-import { pageSize } from '../environment/data-file.ts'
 import type { Environment } from '../environment/environment.ts'
 import {
   createPageSet,
   openPageFile,
   type PageRun,
   type PageSet,
+  pageSize,
   readFreedBy,
   readFreeRuns,
   rowsOf,
-} from './page-file.ts'
+} from '../environment/page-file.ts'
 
 /** Where to continue, and how many pages were overwritten. */
 export interface Overwritten {

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
-import { type Meta, openPageFile, type PageFile, type Row, readTable, rowsOf } from './page-file.ts'
+import { type Meta, openPageFile, type PageFile, type Row, readTable, rowsOf } from '../environment/page-file.ts'
 
 /** One snapshot of an environment that other processes write to. No page of it is used again until it is released. */
 export interface Snapshot {

@@ -1,5 +1,7 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import { pageSize } from '../environment/data-file.ts'
+
+/** The page size of every environment. */
+export const pageSize = 4096
 
 /** Reads the pages of an LMDB data file without LMDB, which crashes over a damaged one. Never writes. */
 export interface PageFile {
