@@ -38,7 +38,7 @@ const below: Record<string, string[]> = {
 const floors: Record<string, string[][]> = {
   'packages/core/src': [
     ['error.ts'],
-    ['validation.ts', 'operations.ts', 'turns.ts'],
+    ['validation.ts', 'operations.ts', 'turns.ts', 'thread-priority.ts'],
     ['json', 'projects'],
     ['events', 'maps'],
     ['store.ts'],

@@ -13,7 +13,7 @@ import { join } from 'node:path'
 const root = '/sys/fs/cgroup'
 const name = `ingest-bench-${process.pid}`
 
-/** @param {number} bytes @returns {MemoryCgroup | string} or why there is none */
+/** @param {number} bytes @returns {MemoryCgroup | string} the cgroup, or the reason why it cannot be created */
 export function makeMemoryCgroup(bytes) {
   const isSecond = existsSync(join(root, 'cgroup.controllers'))
   const parent = isSecond ? root : join(root, 'memory')
@@ -23,7 +23,7 @@ export function makeMemoryCgroup(bytes) {
     mkdirSync(path)
     writeFileSync(join(path, isSecond ? 'memory.max' : 'memory.limit_in_bytes'), String(bytes))
   } catch (error) {
-    return `no memory cgroup can be made: ${error instanceof Error ? error.message : error}`
+    return `cannot create a memory cgroup: ${error instanceof Error ? error.message : error}`
   }
   return {
     add: (pid) => writeFileSync(join(path, 'cgroup.procs'), String(pid)),
@@ -31,7 +31,7 @@ export function makeMemoryCgroup(bytes) {
   }
 }
 
-/** Makes the kernel forget what it has read of the data files of a store that nobody has open. @param {string} directory */
+/** Drops the page cache of the data files of a closed store. @param {string} directory */
 export function dropCaches(directory) {
   for (const name of ['events', 'chunks', 'ids']) {
     const file = join(directory, name, 'data.mdb')
@@ -40,8 +40,7 @@ export function dropCaches(directory) {
 }
 
 /**
- * What a process has read from the disk so far, and how often it waited for a page of a file that it has mapped; not a
- * number where there is no /proc.
+ * The bytes that a process has read from the disk, and its major page faults; NaN without /proc.
  *
  * @param {number} pid
  */

@@ -25,7 +25,7 @@ export const errorsToConsole: Log = {
   isLevelEnabled: (level) => level === 'error',
 }
 
-/** A log of the embedder, which may lack a level or throw: neither decides a response. */
+/** Ignores methods of a log that are missing or throw, so that no response depends on it. */
 export function guardLog(log: Log): Log {
   const guarded = (level: LogLevel) => (fields: object, message: string) => {
     try {

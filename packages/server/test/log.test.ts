@@ -21,7 +21,7 @@ t.test('an error is logged once a second for each code and message, with the num
   ])
 })
 
-t.test('a log that lacks a level or throws is none for its caller', async (t) => {
+t.test('a log method that is missing or throws is ignored', async (t) => {
   const seen: string[] = []
   const log = guardLog({
     info: (_: object, message: string) => void seen.push(message),

@@ -582,7 +582,7 @@ t.test('the default log writes errors to the console, and nothing else', async (
   for (const each of others) t.strictSame(each(), [])
 })
 
-t.test('a log without levels decides no response', async (t) => {
+t.test('a log without methods changes no response', async (t) => {
   const { ingest, headers } = await openTestIngest()
   for (const { open } of edges) {
     const edge = await open(ingest, { log: {} as Log })

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type ChunkRef, type Digest, digestOf, type Manifest, type MapContents } from '@ingest/core'
+import { type ChunkRef, type Digest, digestOf, isPendingVoid, type Manifest, type MapContents } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { readFrozenAt } from '../log/event-log.ts'
@@ -38,10 +38,12 @@ export async function saveMaps(
     const project = key.readUInt32BE()
     const id = parseMapName(key.subarray(mapKeyOffset))
     const { contents, isWhole } = source.read(project, value)
+    environment.root.resetReadTxn()
+    const frozenAt = readFrozenAt(freezes, project, id.buildId)
+    // no sweep would look for it
+    if (isPendingVoid(contents, frozenAt)) delete contents.pending
     if (contents.complete || contents.pending) {
-      environment.root.resetReadTxn()
       const chunks = source.saveChunks(project, contents, (digest) => maps.chunks.isStored(project, digest))
-      const frozenAt = readFrozenAt(freezes, project, id.buildId)
       const none = { row: {}, contents: {}, frozenAt, version: versionOfNone }
       environment.write(() => maps.put(project, id, none, contents, { uploads: chunks }))
       await onMap(++saved)

@@ -1,9 +1,9 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
+import { lowerThreadPriority } from '@ingest/core/internal'
 import { openEnvironment } from '../environment/environment.ts'
 import { serializeError } from '../threads/error-transfer.ts'
 import { blobSlot, exitGuardAt } from '../threads/exit-guard.ts'
 import type { ThreadMessage } from '../threads/request-loop.ts'
-import { lowerThreadPriority } from '../threads/thread-priority.ts'
 import { type BlobWriterData, runBlobWriter } from './blob-writer.ts'
 
 // The thread that writes the blobs of chunks. It has an environment of its own.

@@ -28,7 +28,7 @@ export interface IdTables {
   filters: Table
 }
 
-/** A look-up reads a single page, and next to it is none that the next look-up needs. */
+/** Look-ups read single pages at random. */
 export const idsOptions = { noReadAhead: true } as const
 
 export function openIdTables(environment: Environment): IdTables {
@@ -67,7 +67,7 @@ export function readRunList({ meta }: IdTables): RunList | undefined {
   throw new DamagedRun('The list of the runs of the id index is damaged.')
 }
 
-/** The format of the index. With another one, the list counts as damaged, so that the index is built anew. */
+/** The version of the index on disk. The checksum of a list of another version differs, so the index is rebuilt. */
 const format = 2
 
 function checksumOf(list: RunList): number {

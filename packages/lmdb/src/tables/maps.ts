@@ -65,7 +65,7 @@ export function openMapTables(table: (name: string) => Rows, onGarbage = () => {
   const maps = table('maps')
   /** number → chunks */
   const manifests = table('manifests')
-  /** project, number → the first chunk that is not released yet, 4 bytes: manifests that no map has any more */
+  /** project, number → the index of the next chunk to release, 4 bytes: manifests that no map references */
   const detached = table('detached-manifests')
   /** one row: the last number that a manifest got, so that none is used again */
   const numbers = table('manifest-numbers')

@@ -1,14 +1,13 @@
-import { getPriority, setPriority } from 'node:os'
 import { type MessagePort, parentPort } from 'node:worker_threads'
 import { IngestError } from '@ingest/core'
+import { lowerThreadPriority } from '@ingest/core/internal'
 import { parsers } from './parse-upload.ts'
 import type { ParseRequest, ParseResponse } from './upload-parser.ts'
 
 // The thread that parses large bodies, one after another.
 
-const niceness = 10
-// requests come first; on Linux each thread has a priority of its own
-if (process.platform === 'linux' && getPriority() < niceness) setPriority(niceness)
+// threads that serve requests come first
+lowerThreadPriority(10)
 
 const port = parentPort as MessagePort
 

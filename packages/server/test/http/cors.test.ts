@@ -107,7 +107,7 @@ t.test('what is not an origin is refused', async (t) => {
   t.throws(() => createRouter(ingest, { cors: ['*', origin] }), { code: 'invalid-argument' })
 })
 
-t.test('an empty list of origins is none', async (t) => {
+t.test('an empty list of origins disables CORS', async (t) => {
   const { ingest, headers } = await openTestIngest()
   for (const { open } of edges) {
     const edge = await open(ingest, { cors: [] })

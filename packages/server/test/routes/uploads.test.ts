@@ -285,6 +285,46 @@ t.test('uploads in flight are bounded, and clients that disconnect release their
   for (const raw of [first, other]) raw?.socket.destroy()
 })
 
+t.test('uploads that are being stored are bounded', async (t) => {
+  let release = () => {}
+  const held = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  let storing = 0
+  const store = openMemoryStore()
+  const ingest = createIngest({
+    store: {
+      ...store,
+      async updateMap(...args) {
+        storing++
+        await held
+        return store.updateMap(...args)
+      },
+    },
+  })
+  const { key } = await ingest.keys.create(projectId)
+  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
+  t.teardown(() => served.close())
+  const send = async () => {
+    const raw = await openRaw(served.port)
+    t.teardown(() => void raw.socket.destroy())
+    raw.write(requestBytes(put('/v1/maps', key, publication)))
+    return raw
+  }
+  const stored = await Promise.all(Array.from({ length: concurrencyLimits.storedUploads.projectMax }, send))
+  while (storing < stored.length) await new Promise((resolve) => setImmediate(resolve))
+  let isRefused = false
+  const refused = (await send()).read().finally(() => {
+    isRefused = true
+  })
+  while (!isRefused && storing === stored.length) await new Promise((resolve) => setImmediate(resolve))
+  t.equal(storing, stored.length)
+  release()
+  t.match(await refused, { status: 503, body: /overloaded/ })
+  for (const raw of stored) t.match((await raw.read()).status, /^20[01]$/)
+  t.equal((await (await send()).read()).status, 200)
+})
+
 t.test('uploads that stall before their end refuse no other ones', async (t) => {
   const { served, key } = await open(t)
   const stalled = await Promise.all(
