@@ -115,6 +115,8 @@ export interface OpenStoreOptions {
   create?: boolean
   /** As that of `openPostgresStore`; of no meaning for a directory. */
   connectionsMax?: number
+  /** As that of `openLmdbStore`, true by default: commands read on where they began. */
+  readAhead?: boolean
   /** As `onFatal` of `openLmdbStore`; not called for a database. */
   onFatal?: (error: IngestError) => void
   /** Called at most once a second while the id index of a directory is rebuilt. Default: a line on standard error. */
@@ -133,7 +135,14 @@ const rebuildReportIntervalMs = 1000
 export async function openStore(
   io: Pick<Io, 'stderr'>,
   store: string,
-  { create = false, connectionsMax, onFatal = () => {}, onRebuild, onOpen = () => {} }: OpenStoreOptions,
+  {
+    create = false,
+    connectionsMax,
+    readAhead = true,
+    onFatal = () => {},
+    onRebuild,
+    onOpen = () => {},
+  }: OpenStoreOptions,
 ): Promise<Store> {
   if (isDatabase(store)) {
     const { openPostgresStore } = await import('@ingest/postgres')
@@ -144,6 +153,7 @@ export async function openStore(
   const { openLmdbStore } = await import('@ingest/lmdb')
   return openLmdbStore(store, {
     create,
+    readAhead,
     onFatal,
     onRebuild({ done, total }) {
       if (performance.now() - reportedAt < rebuildReportIntervalMs) return

@@ -7,7 +7,13 @@ import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
-import { checkFileDescriptors, checkFreeSpace, type Environment, openEnvironment } from './environment/environment.ts'
+import {
+  checkFileDescriptors,
+  checkFreeSpace,
+  type Environment,
+  type EnvironmentOptions,
+  openEnvironment,
+} from './environment/environment.ts'
 import {
   checkEventsPresent,
   findSiblings,
@@ -46,6 +52,11 @@ export interface LmdbStoreOptions {
   onFatal?: (error: IngestError) => void
   /** A commit that takes longer, in milliseconds, fails the store: it may never end. Default 30,000. */
   commitTimeoutMs?: number
+  /**
+   * Whether to load what follows in the log with each read that the disk answers: three times as fast for a process that
+   * reads all of it, such as an export, while requests of others wait for longer in a server. Default false.
+   */
+  readAhead?: boolean
   /** Called while opening rebuilds a lost or damaged id index from the log; `done` and `total` count log records. */
   onRebuild?: (progress: { done: number; total: number }) => void
 }
@@ -92,7 +103,7 @@ export async function openLmdbStoreWith(
   }
   // the process may change its working directory later
   const directory = resolve(path)
-  const { create = true } = options
+  const { create = true, readAhead = false } = options
   checkFileDescriptors(directory, fileDescriptorsMin)
   const eventsDirectory = join(directory, 'events')
   checkRestoreFinished(directory)
@@ -111,7 +122,7 @@ export async function openLmdbStoreWith(
     unclaim()
   }
   try {
-    const environments = await openEnvironments(directory, siblings)
+    const environments = await openEnvironments(directory, siblings, { noReadAhead: !readAhead })
     return await openStore(environments, directory, options, internals, guards, release).catch(async (error) => {
       await closeEnvironments(environments)
       throw error
@@ -147,9 +158,13 @@ interface Environments {
   identity: LmdbIdentity
 }
 
-async function openEnvironments(directory: string, siblings: readonly string[]): Promise<Environments> {
+async function openEnvironments(
+  directory: string,
+  siblings: readonly string[],
+  options: EnvironmentOptions,
+): Promise<Environments> {
   const eventsDirectory = join(directory, 'events')
-  const environment = await openEnvironment(eventsDirectory)
+  const environment = await openEnvironment(eventsDirectory, options)
   try {
     const identity = openIdentity(environment, eventsDirectory, siblings)
     const chunkEnvironment = await openChunks(environment, directory, identity)

@@ -72,6 +72,7 @@ function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
     store,
     create: migrate,
     connectionsMax,
+    readAhead: false,
     maps: { pendingBytesMax: pendingMapBytesMax },
     rejected: { keepEvents: keepRejected },
     onRebuild: (percent) => log.info({ percent }, 'rebuilding the id index'),

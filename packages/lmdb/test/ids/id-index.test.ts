@@ -330,15 +330,17 @@ t.test(
 )
 
 t.test(
-  'the index is read without read-ahead, and the log with it',
+  'the index is read without read-ahead, and the log with it when that is asked for',
   { skip: process.platform !== 'linux' && 'only Linux tells how a file is mapped' },
   async (t) => {
-    const directory = t.testdir()
-    const ingest = await open(directory)
-    const isRandom = (name: string) => flagsOfMapping(join(directory, name, 'data.mdb')).includes('rr')
-    t.ok(isRandom('ids'))
-    t.notOk(isRandom('events'))
-    await ingest.close()
+    for (const readAhead of [false, true]) {
+      const directory = t.testdir()
+      const store = await openLmdbStore(directory, { readAhead })
+      const isRandom = (name: string) => flagsOfMapping(join(directory, name, 'data.mdb')).includes('rr')
+      t.ok(isRandom('ids'))
+      t.equal(isRandom('events'), !readAhead)
+      await store.close()
+    }
   },
 )
 
