@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { answerCalls } from '../src/answer-calls.js'
@@ -61,8 +62,21 @@ async function submitUntil(until, latest) {
   const batch = makeBatch(projectId, eventsPerBatch, options)
   for (let before = performance.now(); number < until && before < latest; before = performance.now()) {
     stampBatch(batch, seed, number++)
-    const { accepted } = await ingest.project(projectId).submitBatch(batch.body)
+    const { accepted } = await submit(batch.body)
     if (accepted !== eventsPerBatch) throw new Error('a new event was taken for a duplicate')
     latencies.push(performance.now() - before)
+  }
+}
+
+/** Submits a batch, again when the store asks for it. @param {Buffer} body */
+async function submit(body) {
+  for (;;) {
+    try {
+      return await ingest.project(projectId).submitBatch(body)
+    } catch (error) {
+      const { code, retryAfterSeconds = 1 } = /** @type {import('@ingest/core').IngestError} */ (error)
+      if (code !== 'overloaded') throw error
+      await sleep(retryAfterSeconds * 1000)
+    }
   }
 }

@@ -14,8 +14,8 @@ import { percentile, summarize, summarizeRatios } from './statistics.js'
  * @typedef {import('./attack/scenarios.js').Scenario} Scenario
  * @typedef {import('./attack/scenarios.js').Phase} Phase
  * @typedef {import('./attack/honest.js').Honest} Honest
- * @typedef {Honest & { attacked: import('./attack/attacker.js').Attacked, phase: string }} Measured
- * @typedef {{ rounds: number, seconds: number, senders: number }} Options
+ * @typedef {Honest & { attacked: import('./attack/attacker.js').Attacked, longestTurnMs: number, phase: string }} Measured
+ * @typedef {{ rounds: number, seconds: number, senders: number, keys: number }} Options
  */
 
 const names = scenarios.map(({ name }) => name)
@@ -25,6 +25,7 @@ const help = `pnpm attack [${names.join('|')}] …   attacks the built "ingest s
   --seconds <n>   how long each attack is measured (default 5)
   --senders <n>   honest projects (default 1). One sends 9,500 events a second at most, just under its rate limit;
                   16 keep the server busy, so that every loss shows
+  --keys <n>      attacking keys, each with all of the connections (default 1)
 
 Shares are of what the honest senders reach in the first line of each table, in the median of the rounds.`
 
@@ -33,6 +34,7 @@ const options = /** @type {const} */ ({
   rounds: { type: 'string', default: '3' },
   seconds: { type: 'string', default: '5' },
   senders: { type: 'string', default: '1' },
+  keys: { type: 'string', default: '1' },
 })
 
 const warmupSeconds = 1
@@ -59,9 +61,9 @@ async function main(args) {
       rounds: parseCount(values.rounds),
       seconds: parseCount(values.seconds),
       senders: parseCount(values.senders),
+      keys: parseCount(values.keys),
     }
-    if (Math.min(plan.rounds, plan.seconds, plan.senders) < 1)
-      throw new Error('rounds, seconds and senders are at least 1')
+    if (Math.min(...Object.values(plan)) < 1) throw new Error('rounds, seconds, senders and keys are at least 1')
     for (const scenario of chosen) await runScenario(scenario, plan)
     return 0
   } catch (error) {
@@ -80,13 +82,16 @@ async function runScenario(scenario, plan) {
   try {
     const store = join(directory, 'store')
     if (scenario.events !== undefined) await storeEvents(store, scenario.events)
-    const attacker = await createCredentials(store, attackerProject)
+    const attackers = []
+    for (let i = 0; i < plan.keys; i++) {
+      attackers.push(await createCredentials(store, i === 0 ? attackerProject : `${attackerProject}-${i}`))
+    }
     const honest = []
     for (let i = 0; i < plan.senders; i++) honest.push(await createCredentials(store, `honest-${i}`))
     const rounds = []
     for (let round = 0; round < plan.rounds; round++) {
       console.error(`${scenario.name}: round ${round + 1} of ${plan.rounds}`)
-      rounds.push(await runRound(scenario, plan, { store, attacker, honest }))
+      rounds.push(await runRound(scenario, plan, { store, attackers, honest }))
     }
     console.log(`\n${report(scenario, rounds)}\n`)
   } finally {
@@ -106,16 +111,16 @@ async function storeEvents(directory, events) {
 /**
  * @param {Scenario} scenario
  * @param {Options} plan
- * @param {{ store: string, attacker: Record<string, string>, honest: Record<string, string>[] }} site
+ * @param {{ store: string, attackers: Record<string, string>[], honest: Record<string, string>[] }} site
  */
-async function runRound({ phases, hasChunk, drainUnder }, { seconds }, { store, attacker, honest }) {
+async function runRound({ phases, eventsPerBatch, hasChunk, drainUnder }, { seconds }, { store, attackers, honest }) {
   const server = await startServer(store)
   const programs = []
   try {
     const { port } = server
-    const attacks = await startProgram('src/attack/attacker.js', { port, credentials: attacker })
+    const attacks = await startProgram('src/attack/attacker.js', { port, credentials: attackers, neighbour: honest[0] })
     programs.push(attacks)
-    const senders = await startProgram('src/attack/honest.js', { port, credentials: honest })
+    const senders = await startProgram('src/attack/honest.js', { port, credentials: honest, eventsPerBatch })
     programs.push(senders)
     if (hasChunk) await attacks.call('prepareChunk')
     // what the first phase would otherwise warm up for the others
@@ -123,7 +128,7 @@ async function runRound({ phases, hasChunk, drainUnder }, { seconds }, { store, 
     /** @type {Measured[]} */
     const measured = []
     for (const phase of phases) {
-      const result = await runPhase(phase, { attacks, senders, seconds })
+      const result = await runPhase(phase, { server, attacks, senders, seconds })
       const settleMs = await untilSettled(port)
       measured.push({ ...result, phase: phase.title })
       console.error(`  ${phase.title}: ${describe(result)}, settled in ${formatNumber(settleMs)} ms`)
@@ -140,14 +145,15 @@ async function runRound({ phases, hasChunk, drainUnder }, { seconds }, { store, 
 
 /**
  * @param {Phase} phase
- * @param {{ attacks: import('./start-program.js').Program, senders: import('./start-program.js').Program, seconds:
- *   number }} run
+ * @param {{ server: import('./attack/start-server.js').Server, attacks: import('./start-program.js').Program, senders:
+ *   import('./start-program.js').Program, seconds: number }} run
  */
-async function runPhase({ attack }, { attacks, senders, seconds }) {
+async function runPhase({ attack }, { server, attacks, senders, seconds }) {
   // what is sent once meets the senders when they are measured; what goes on, when they are warm
   const isOnce = attack?.attack === 'burst'
   const begin = () => (attack ? attacks.call('begin', attack) : undefined)
   if (!isOnce) await begin()
+  await server.longestTurn()
   const measuring = senders.call('measure', { seconds, warmupSeconds })
   if (isOnce) {
     await sleep(warmupSeconds * 1000 + 200)
@@ -155,7 +161,7 @@ async function runPhase({ attack }, { attacks, senders, seconds }) {
   }
   /** @type {Honest} */
   const result = await measuring
-  return { ...result, attacked: await attacks.call('end') }
+  return { ...result, longestTurnMs: await server.longestTurn(), attacked: await attacks.call('end') }
 }
 
 /** Resolves to how long it took until /livez answers quickly several times. @param {number} port */
@@ -173,12 +179,12 @@ async function untilSettled(port) {
   return performance.now() - start
 }
 
-/** @param {Honest & { attacked: import('./attack/attacker.js').Attacked }} result */
-function describe({ eventsPerSecond, refusals, p99Ms, unanswered, attacked }) {
+/** @param {Omit<Measured, 'phase'>} result */
+function describe({ eventsPerSecond, refusals, livez, unanswered, attacked }) {
   const answers = Object.entries(attacked.answers).map(([status, count]) => `${formatNumber(count)} × ${status}`)
   return [
     `${formatNumber(eventsPerSecond)} events/s`,
-    `/livez p99 ${formatNumber(p99Ms)} ms`,
+    `/livez p99 ${formatNumber(livez.p99Ms)} ms`,
     `${refusals} refusals`,
     `${unanswered} probes unanswered`,
     `attacker got ${answers.join(', ') || 'no answers'}, ${attacked.broken} connections broken`,
@@ -195,12 +201,18 @@ function report({ name, phases, drainUnder }, rounds) {
     formatNumber(summarize(values(i, rate)).median),
     `${formatNumber(summarizeRatios(values(i, rate), values(0, rate)).median * 100)} %`,
     ...[
-      (/** @type {Measured} */ result) => result.p50Ms,
-      (/** @type {Measured} */ result) => result.p99Ms,
-      (/** @type {Measured} */ result) => result.maxMs,
+      (/** @type {Measured} */ result) => result.batch.p50Ms,
+      (/** @type {Measured} */ result) => result.batch.p99Ms,
+      (/** @type {Measured} */ result) => result.batch.maxMs,
+      (/** @type {Measured} */ result) => result.livez.p99Ms,
+      (/** @type {Measured} */ result) => result.livez.maxMs,
+      (/** @type {Measured} */ result) => result.longestTurnMs,
     ].map((pick) => formatNumber(summarize(values(i, pick)).median)),
   ])
-  const table = formatTable([name, 'events/s', 'share', '/livez p50 ms', 'p99 ms', 'max ms'], rows)
+  const table = formatTable(
+    [name, 'events/s', 'share', 'batch p50 ms', 'p99 ms', 'max ms', '/livez p99 ms', 'max ms', 'longest turn ms'],
+    rows,
+  )
   const drain = formatNumber(
     percentile(
       rounds.map(({ drainMs }) => drainMs).sort((x, y) => x - y),

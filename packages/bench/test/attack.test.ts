@@ -13,7 +13,7 @@ function attack(...args: string[]) {
 t.test('a short run attacks the built server, and prints a line for each attack', async (t) => {
   const { stdout } = await attack('json', '--rounds', '1', '--seconds', '1')
   const rows = stdout.trim().split('\n')
-  t.match(rows[0], /^\| json \| events\/s \| share \| \/livez p50 ms \|/)
+  t.match(rows[0], /^\| json \| events\/s \| share \| batch p50 ms \|/)
   t.match(rows[2], /^\| no attack \| [1-9][\d,.]* \| 100 % \|/)
   t.match(rows[3], /^\| 8 senders of 261 KB of keys \|/)
 })
@@ -25,5 +25,5 @@ t.test('an unknown attack is refused by name', async (t) => {
 })
 
 t.test('--help lists the attacks', async (t) => {
-  t.match((await attack('--help')).stdout, /pnpm attack \[pipelining\|verification\|readers\|json\]/)
+  t.match((await attack('--help')).stdout, /pnpm attack \[pipelining\|verification\|readers\|json\|uploads\|lookups\]/)
 })

@@ -1,6 +1,7 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
 import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { answerCalls } from '../answer-calls.js'
 import { createAnswerReader } from '../answer-reader.js'
@@ -8,16 +9,20 @@ import { createAnswerReader } from '../answer-reader.js'
 // The attacks, as a process of its own. Each goes on until it is ended, and only against this machine.
 
 /** @typedef {Record<string, string>} Headers */
+/** @typedef {() => void} Attack ends it */
 /** @typedef {{ answers: Record<string, number>, broken: number }} Attacked answers by status; connections that broke */
 
 const host = '127.0.0.1'
 const unknownPath = Buffer.from(`GET /nope HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
 const writeBytes = 65_536
 const chunkBytes = 2 ** 20
+const refusedMs = 50
 
 let port = 0
-/** @type {Headers} */
-let credentials = {}
+/** Of each attacking key. @type {Headers[]} */
+let keys = []
+/** Of an honest project, some of whose readers are not. @type {Headers} */
+let neighbour = {}
 let chunkDigest = ''
 /** @type {Attacked} */
 let attacked = { answers: {}, broken: 0 }
@@ -27,7 +32,8 @@ let end = () => {}
 answerCalls({
   start(options) {
     port = options.port
-    credentials = options.credentials
+    keys = options.credentials
+    neighbour = options.neighbour
   },
 
   /** Stores the one chunk that the manifests name. */
@@ -36,6 +42,7 @@ answerCalls({
     chunkDigest = digestOf(chunk)
     const entry = { digest: chunkDigest, size: chunk.length }
     const manifest = { contentType: 'text/plain', size: chunk.length, digest: chunkDigest, chunks: [entry] }
+    const credentials = keys[0]
     const init = { method: 'PUT', headers: { ...credentials, 'Content-Type': 'application/json' } }
     const put = await fetch(`http://${host}:${port}/v1/maps`, {
       ...init,
@@ -49,8 +56,13 @@ answerCalls({
     if (!put.ok || !upload.ok) throw new Error(`the chunk was not stored: ${put.status}, ${upload.status}`)
   },
 
-  begin({ attack, ...options }) {
-    end = /** @type {Record<string, (options: any) => () => void>} */ (attacks)[attack]?.(options) ?? end
+  /** Begins an attack by each of the keys. */
+  async begin({ attack, ...options }) {
+    const begun = /** @type {Record<string, (options: any) => Attack | Promise<Attack>>} */ (attacks)[attack]
+    const stops = begun ? await Promise.all(keys.map((credentials) => begun({ ...options, credentials }))) : []
+    end = () => {
+      for (const stop of stops) stop()
+    }
   },
 
   /** @returns {Attacked} */
@@ -90,10 +102,10 @@ const attacks = {
   },
 
   /**
-   * Manifests that name one stored chunk over and over. @param {{ connections: number, chunks: number, isDryRun:
-   * boolean }} options
+   * Manifests that name one stored chunk over and over. @param {{ credentials: Headers, connections: number, chunks:
+   * number, isDryRun: boolean }} options
    */
-  manifests: ({ connections, chunks, isDryRun }) => {
+  manifests: ({ credentials, connections, chunks, isDryRun }) => {
     const entry = JSON.stringify({ digest: chunkDigest, size: chunkBytes })
     const requests = Array.from({ length: connections }, (_, i) => {
       const digest = digestOf(randomBytes(16))
@@ -101,22 +113,25 @@ const attacks = {
       const manifest = `{"contentType":"text/plain","size":${chunks * chunkBytes},"digest":"${digest}","chunks":[${list}]}`
       const body = gzipSync(`{"placeId":"1","buildId":"build-${i}","manifest":${manifest}}`)
       const path = isDryRun ? '/v1/maps?dryRun=true' : '/v1/maps'
-      return requestBytes('PUT', path, body, { 'Content-Encoding': 'gzip' })
+      return requestBytes('PUT', path, body, { ...credentials, 'Content-Encoding': 'gzip' })
     })
     return repeatOn(connections, (i) => /** @type {Buffer} */ (requests[i]))
   },
 
-  /** Readers that read nothing of their response. @param {{ connections: number }} options */
-  stalled: ({ connections }) => {
-    const bytes = requestBytes('GET', '/v1/events?limit=10000')
+  /** Readers that read nothing of their response. @param {{ credentials: Headers, connections: number }} options */
+  stalled: ({ credentials, connections }) => {
+    const bytes = requestBytes('GET', '/v1/events?limit=10000', undefined, credentials)
     return keepOpen(connections, (socket) => {
       socket.pause()
       socket.write(bytes)
     })
   },
 
-  /** Readers that start over when they are done. @param {{ connections: number, path: string }} options */
-  readers: ({ connections, path }) => {
+  /**
+   * Readers that start over when they are done. @param {{ credentials: Headers, connections: number, path: string }}
+   * options
+   */
+  readers: ({ credentials, connections, path }) => {
     const ended = new AbortController()
     // one listener for each request under way
     setMaxListeners(0, ended.signal)
@@ -127,9 +142,10 @@ const attacks = {
           const { status, body } = await fetch(url, { headers: credentials, signal: ended.signal })
           for await (const _ of body ?? []);
           count({ status })
+          if (status >= 400) await sleep(refusedMs)
         } catch {
           if (!ended.signal.aborted) countBroken()
-          await new Promise((resolve) => setTimeout(resolve, 10))
+          await sleep(10)
         }
       }
     }
@@ -137,8 +153,14 @@ const attacks = {
     return () => ended.abort()
   },
 
-  /** Batches of one invalid event with as many keys as fit. @param {{ connections: number, bytes: number }} options */
-  keys: ({ connections, bytes }) => {
+  /** Long polls of a project that is sent to. @param {{ connections: number, path: string }} options */
+  polls: (options) => attacks.readers({ ...options, credentials: neighbour }),
+
+  /**
+   * Batches of one invalid event with as many keys as fit. @param {{ credentials: Headers, connections: number, bytes:
+   * number }} options
+   */
+  keys: ({ credentials, connections, bytes }) => {
     const pairs = []
     const open = `{"events":[{"projectId":"${credentials['X-Project-Id']}","eventId":"e","type":1`
     for (let size = open.length + 3, i = 0; ; i++) {
@@ -147,8 +169,53 @@ const attacks = {
       if (size > bytes) break
       pairs.push(pair)
     }
-    const batch = requestBytes('POST', '/v1/events/batch', Buffer.from(`${open}${pairs.join('')}}]}`))
+    const batch = requestBytes('POST', '/v1/events/batch', Buffer.from(`${open}${pairs.join('')}}]}`), credentials)
     return repeatOn(connections, () => batch)
+  },
+
+  /**
+   * Uploads of JSON with as many members as fit. @param {{ credentials: Headers, connections: number, path: string,
+   * start: string, bytes: number }} options
+   */
+  members: ({ credentials, connections, path, start, bytes }) => {
+    const pairs = [`"k":0`]
+    for (let size = start.length; size < bytes; ) {
+      const pair = `"${randomUUID().slice(0, 4)}${pairs.length}":${pairs.length}`
+      pairs.push(pair)
+      size += pair.length + 1
+    }
+    const request = requestBytes('PUT', path, Buffer.from(`${start}{${pairs.join(',')}}}`), credentials)
+    return repeatOn(connections, () => request, refusedMs)
+  },
+
+  /** A map of another place each time. @param {{ credentials: Headers, connections: number }} options */
+  tinyMaps: ({ credentials, connections }) => {
+    let place = 0
+    const request = () =>
+      requestBytes('PUT', '/v1/maps', Buffer.from(`{"placeId":"${place++}","buildId":"t","map":1}`), credentials)
+    return repeatOn(connections, request, refusedMs)
+  },
+
+  /** The status of a map of many chunks. @param {{ credentials: Headers, connections: number, chunks: number }} options */
+  async status({ credentials, connections, chunks }) {
+    const entries = Array.from({ length: chunks }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 5 }))
+    const manifest = { contentType: 'text/plain', size: chunks * 5, digest: digestOf(randomBytes(16)), chunks: entries }
+    const put = await fetch(`http://${host}:${port}/v1/maps`, {
+      method: 'PUT',
+      headers: { ...credentials, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ placeId: 'status', buildId: 'b', manifest }),
+    })
+    if (!put.ok) throw new Error(`the manifest was not accepted: ${put.status} ${await put.text()}`)
+    return attacks.readers({ credentials, connections, path: '/v1/maps?placeId=status&buildId=b' })
+  },
+
+  /** Uploads that never send their last byte. @param {{ credentials: Headers, connections: number }} options */
+  unfinished: ({ credentials, connections }) => {
+    const whole = requestBytes('PUT', '/v1/maps', Buffer.from('{"placeId":"1","buildId":"u","map":1}'), credentials)
+    return keepOpen(connections, (socket) => {
+      socket.write(whole.subarray(0, -1))
+      socket.on('data', createAnswerReader(count))
+    })
   },
 }
 
@@ -161,13 +228,20 @@ function countBroken() {
   attacked.broken++
 }
 
-/** Closed loop on each of so many connections. @param {number} connections @param {(i: number) => Buffer} requestOf */
-function repeatOn(connections, requestOf) {
+/**
+ * Closed loop on each of so many connections.
+ *
+ * @param {number} connections
+ * @param {(i: number) => Buffer} requestOf
+ * @param {number} [waitMs] how long a connection is silent after a refusal; another attack shows what refusals cost
+ */
+function repeatOn(connections, requestOf, waitMs = 0) {
   return keepOpen(connections, (socket, i) => {
     const send = () => void socket.write(requestOf(i))
     const read = createAnswerReader((answer) => {
       count(answer)
-      send()
+      if (waitMs > 0 && answer.status >= 400) setTimeout(send, waitMs)
+      else send()
     })
     socket.on('data', read)
     send()
@@ -208,7 +282,7 @@ function keepOpen(connections, use) {
 /** @param {string} method @param {string} path @param {Buffer} [body] @param {Headers} [headers] */
 function requestBytes(method, path, body, headers = {}) {
   const length = body && { 'Content-Type': 'application/json', 'Content-Length': String(body.length) }
-  const fields = { Host: host, ...credentials, ...length, ...headers }
+  const fields = { Host: host, ...length, ...headers }
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
   return Buffer.concat([Buffer.from(`${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n`), body ?? Buffer.alloc(0)])
 }

@@ -10,14 +10,14 @@ import { percentile } from '../statistics.js'
  * @typedef {object} Honest
  * @property {number} eventsPerSecond acknowledged while it was measured
  * @property {number} refusals answers other than 202
- * @property {number} p50Ms of /livez, from a probe being due to its answer
- * @property {number} p99Ms
- * @property {number} maxMs
+ * @property {Latencies} batch from being sent to its answer
+ * @property {Latencies} livez from a probe being due to its answer
  * @property {number} unanswered probes without a response in time; they count with the time they were open
  */
 
+/** @typedef {{ p50Ms: number, p99Ms: number, maxMs: number }} Latencies */
+
 const host = '127.0.0.1'
-const eventsPerBatch = 100
 /** Below the default limit of 100 requests a second, so that an honest sender is never refused. */
 const batchesPerSecondMax = 95
 const connectionsPerSender = 4
@@ -31,11 +31,13 @@ const retryMsMax = 1000
 let port = 0
 /** @type {Record<string, string>[]} */
 let credentials = []
+let eventsPerBatch = 100
 
 answerCalls({
   start(options) {
     port = options.port
     credentials = options.credentials
+    eventsPerBatch = options.eventsPerBatch ?? eventsPerBatch
   },
 
   /** @returns {Promise<Honest>} */
@@ -45,15 +47,18 @@ answerCalls({
     const acknowledgedBefore = sum(senders, 'acknowledged')
     const start = performance.now()
     const prober = startProber()
+    for (const { latenciesMs } of senders) latenciesMs.length = 0
     await sleep(seconds * 1000)
     const elapsedSeconds = (performance.now() - start) / 1000
     const acknowledged = sum(senders, 'acknowledged') - acknowledgedBefore
-    const latencies = await prober.stop()
+    const batch = latenciesOf(senders.flatMap(({ latenciesMs }) => latenciesMs))
+    const probed = await prober.stop()
     for (const sender of senders) sender.stop()
     return {
       eventsPerSecond: (acknowledged * eventsPerBatch) / elapsedSeconds,
       refusals: sum(senders, 'refusals'),
-      ...latencies,
+      batch,
+      ...probed,
     }
   },
 })
@@ -70,6 +75,8 @@ function sum(senders, name) {
  */
 function startSender(headers) {
   const counts = { acknowledged: 0, refusals: 0 }
+  /** @type {number[]} */
+  const latenciesMs = []
   let isOver = false
   let dueAt = performance.now()
   const seed = newSeed()
@@ -83,8 +90,13 @@ function startSender(headers) {
     if (isOver) return
     const socket = connect({ host, port, noDelay: true })
     sockets.add(socket)
-    const send = () => void socket.write(request.bytes)
+    let sentAt = 0
+    const send = () => {
+      sentAt = performance.now()
+      socket.write(request.bytes)
+    }
     const read = createAnswerReader(({ status, body }) => {
+      latenciesMs.push(performance.now() - sentAt)
       if (status === 202) {
         counts.acknowledged++
         stampBatch(request, seed, lastNumber++)
@@ -114,6 +126,7 @@ function startSender(headers) {
 
   return {
     counts,
+    latenciesMs,
     stop() {
       isOver = true
       for (const socket of sockets) socket.destroy()
@@ -183,19 +196,17 @@ function startProber() {
       const latest = performance.now() + probeGraceMs
       while (open.size > 0 && performance.now() < latest) await sleep(10)
       const unanswered = open.size
-      const sorted = Float64Array.from([
-        ...latenciesMs,
-        ...Array.from(open, (dueAt) => performance.now() - dueAt),
-      ]).sort()
+      const stillOpen = Array.from(open, (dueAt) => performance.now() - dueAt)
       for (const socket of sockets) socket.destroy()
-      return {
-        p50Ms: percentile(sorted, 0.5),
-        p99Ms: percentile(sorted, 0.99),
-        maxMs: percentile(sorted, 1),
-        unanswered,
-      }
+      return { livez: latenciesOf([...latenciesMs, ...stillOpen]), unanswered }
     },
   }
+}
+
+/** @param {number[]} latenciesMs @returns {Latencies} */
+function latenciesOf(latenciesMs) {
+  const sorted = Float64Array.from(latenciesMs).sort()
+  return { p50Ms: percentile(sorted, 0.5), p99Ms: percentile(sorted, 0.99), maxMs: percentile(sorted, 1) }
 }
 
 function ignore() {}

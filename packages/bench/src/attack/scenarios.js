@@ -4,6 +4,7 @@
  * @typedef {object} Scenario
  * @property {string} name
  * @property {number} [events] how many the attacking project has stored before
+ * @property {number} [eventsPerBatch] of the honest senders; 100 without
  * @property {boolean} [hasChunk] whether it has a chunk stored before
  * @property {readonly Phase[]} phases the first is what the others are compared with
  * @property {string} [drainUnder] title of the phase under which the server is drained
@@ -12,6 +13,9 @@
 /** @typedef {{ title: string, attack?: Record<string, unknown> }} Phase */
 
 const quiet = { title: 'no attack' }
+const mebibyte = 2 ** 20
+const mapStart = '{"placeId":"1","buildId":"b","map":'
+const chunksStart = `{"chunks":[{"digest":"sha256:${'0'.repeat(64)}","data":"AAAA"}],"x":`
 
 /** @type {readonly Scenario[]} */
 export const scenarios = [
@@ -67,4 +71,41 @@ export const scenarios = [
       { title: '8 senders of 261 KB of keys', attack: { attack: 'keys', connections: 8, bytes: 261_000 } },
     ],
   },
+  {
+    name: 'uploads',
+    eventsPerBatch: 20,
+    phases: [
+      quiet,
+      { title: '16 maps of 1 MiB of members', attack: membersOf('/v1/maps', mapStart, mebibyte) },
+      { title: 'the same, dryRun', attack: membersOf('/v1/maps?dryRun=true', mapStart, mebibyte) },
+      {
+        title: '16 uploads of chunks beside 4 MiB of members',
+        attack: membersOf('/v1/maps/chunks', chunksStart, 4 * mebibyte),
+      },
+      { title: '64 of tiny maps', attack: { attack: 'tinyMaps', connections: 64 } },
+      { title: '16 unfinished uploads', attack: { attack: 'unfinished', connections: 16 } },
+    ],
+  },
+  {
+    name: 'lookups',
+    eventsPerBatch: 20,
+    phases: [
+      quiet,
+      { title: '16 ask for a map of 11,000 chunks', attack: { attack: 'status', connections: 16, chunks: 11_000 } },
+      {
+        title: '250 long polls that match nothing',
+        attack: { attack: 'polls', connections: 250, path: '/v1/events?type=none&after=end&wait=10' },
+      },
+      {
+        title: '64 read at the end of the log',
+        attack: { attack: 'readers', connections: 64, path: '/v1/events?after=end' },
+      },
+    ],
+  },
 ]
+
+/** @param {string} path @param {string} start @param {number} bytes */
+function membersOf(path, start, bytes) {
+  // less than the limit of the body, as its start comes on top
+  return { attack: 'members', connections: 16, path, start, bytes: bytes - 4096 }
+}

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
+const probe = new URL('turn-probe.js', import.meta.url).href
 const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
 
 /**
@@ -11,6 +12,7 @@ const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.
  *
  * @typedef {object} Server
  * @property {number} port
+ * @property {() => Promise<number>} longestTurn of its event loop in milliseconds, since this was asked last
  * @property {() => Promise<number>} drain sends SIGTERM; resolves to the milliseconds until the process has ended
  * @property {() => void} kill
  */
@@ -18,15 +20,23 @@ const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.
 /** @param {string} directory @returns {Promise<Server>} */
 export async function startServer(directory) {
   const args = [command, 'serve', '--data', directory, '--port', '0', '--log-level', 'error']
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, ['--import', probe, ...args], { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] })
   const exited = once(child, 'exit')
   const ended = exited.then(([code, signal]) => {
     throw new Error(`ingest serve ended with ${signal ?? code}`)
   })
   ended.catch(() => {})
-  const [line] = await Promise.race([once(createInterface(child.stdout), 'line'), ended])
+  const [line] = await Promise.race([
+    once(createInterface(/** @type {import('node:stream').Readable} */ (child.stdout)), 'line'),
+    ended,
+  ])
   return {
     port: Number(new URL(line.replace('listening on ', '')).port),
+    async longestTurn() {
+      child.send('longestTurn')
+      const [milliseconds] = await once(child, 'message')
+      return milliseconds
+    },
     async drain() {
       const start = performance.now()
       child.kill('SIGTERM')
