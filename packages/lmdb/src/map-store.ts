@@ -52,7 +52,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
   const uploads = createChunkUploads({ maps, blobs, writer, reader })
   let lastTurn: Promise<unknown> = Promise.resolve()
 
-  /** Resolves in a turn of the event loop in which no other large decision runs. */
+  /** Resolves in a turn of the event loop in which nothing else that it resolves for runs. */
   function takeTurn(): Promise<unknown> {
     lastTurn = lastTurn.then(() => nextTurn())
     return lastTurn
@@ -60,6 +60,8 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
 
   return {
     async map({ projectId, ...id }) {
+      // decoding a large manifest, and the response that lists what it misses, take milliseconds
+      await takeTurn()
       return readProject<MapSlot>(projectId, {}, (project) => maps.slot(project, maps.find(project, id)))
     },
 

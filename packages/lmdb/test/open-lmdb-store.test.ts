@@ -385,6 +385,23 @@ t.test('concurrent readers share one step in each turn of the event loop', async
   await ingest.close()
 })
 
+t.test('each turn of the event loop reads one map', async (t) => {
+  const store = await openLmdbStore(t.testdir())
+  const ingest = createIngest({ store })
+  await ingest.project('p').publishMap({ placeId: '1', buildId: 'b', map: {} })
+  let turn = 0
+  let isReading = true
+  setImmediate(function countTurn() {
+    turn++
+    if (isReading) setImmediate(countTurn)
+  })
+  const map = { projectId: 'p', placeId: '1', buildId: 'b' }
+  const turns = await Promise.all(Array.from({ length: 8 }, () => store.map(map).then(() => turn)))
+  isReading = false
+  t.equal(new Set(turns).size, 8, `read in the turns ${turns}`)
+  await ingest.close()
+})
+
 for (const [where, entriesPerFlush] of [
   ['in memory', 1000],
   ['in a run', 20],
