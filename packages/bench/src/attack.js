@@ -124,6 +124,7 @@ async function runRound({ phases, eventsPerBatch, hasChunk, drainUnder }, { seco
     programs.push(senders)
     if (hasChunk) await attacks.call('prepareChunk')
     // what the first phase would otherwise warm up for the others
+    await senders.call('connect')
     await senders.call('measure', { seconds, warmupSeconds })
     /** @type {Measured[]} */
     const measured = []
@@ -152,6 +153,8 @@ async function runPhase({ attack }, { server, attacks, senders, seconds }) {
   // what is sent once meets the senders when they are measured; what goes on, when they are warm
   const isOnce = attack?.attack === 'burst'
   const begin = () => (attack ? attacks.call('begin', attack) : undefined)
+  // game servers are connected before someone attacks
+  await senders.call('connect')
   if (!isOnce) await begin()
   await server.longestTurn()
   const measuring = senders.call('measure', { seconds, warmupSeconds })

@@ -82,7 +82,7 @@ async function collect(
     size += value.length
     chunks.push(value)
     try {
-      receive?.(value.length)
+      await receive?.(value.length)
       if (size > bytesMax) throw tooLarge(size)
     } catch (error) {
       reader.cancel().catch(() => {})

@@ -1,11 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { readBody } from './http/body.ts'
 import { handleInTurn } from './http/pipelining.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
 import { newRequestId, problemResponse } from './http/response.ts'
-import { sendResponse } from './http/send-response.ts'
+import { hasUnreadBody, sendResponse } from './http/send-response.ts'
 import { createRouter, type HandlerOptions, type Router } from './router.ts'
 
 /** Responds to a request. With `next`, requests of unknown paths are passed on. */
@@ -69,7 +70,11 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
   }
   router
     .respond(request)
-    .then((response) => sendResponse(req, res, response))
+    .then(async (response) => {
+      // a refusal comes before the parser has seen the body that arrived with the headers: its connection can stay open
+      if (req.headers['content-length'] !== undefined && hasUnreadBody(req)) await nextTurn()
+      sendResponse(req, res, response)
+    })
     .catch(() => res.destroy())
 }
 

@@ -9,6 +9,7 @@ import { startStream } from './http/stream.ts'
 import type { BodyMemory } from './limits/body-memory.ts'
 import type { ConcurrencyLimit, ConcurrencyLimitName } from './limits/concurrency.ts'
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
+import type { TurnBudget, turnBudgets } from './limits/turn-budget.ts'
 import type { LogError } from './log.ts'
 import type { ObservedRequest } from './requests/observe-requests.ts'
 
@@ -31,8 +32,8 @@ export interface RouteContext {
 }
 
 export interface UploadBody {
-  /** @throws {IngestError} `overloaded` */
-  receive(bytes: number): void
+  /** Returns as {@link TurnBudget}. @throws {IngestError} `overloaded` */
+  receive(bytes: number): Promise<void> | undefined
   /** Takes a slot for a complete body. @throws {IngestError} `overloaded` */
   complete(): void
 }
@@ -59,6 +60,8 @@ export interface Services {
   limiter: RateLimiter
   concurrency: Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>>
   bodyMemory: BodyMemory
+  /** Of the requests, and of the bytes of uploads. */
+  turnBudgets: Readonly<Record<keyof typeof turnBudgets, TurnBudget>>
   cancellation: Cancellation
   publicationBytesMax: number
 }
@@ -81,6 +84,7 @@ export async function runRoute(
   if (record?.isLogged) setKeyId(record, request)
   const wait = createWait()
   const projectId = await authenticateRequest(services, request.headers, scope, wait)
+  await services.turnBudgets.requests(projectId, 1)
   if (record) {
     record.projectId = projectId
     record.budget = budget
@@ -121,11 +125,18 @@ export async function runRoute(
 }
 
 /** What a body holds is added to `held`. */
-function holdUpload({ bodyMemory, concurrency }: Services, projectId: string, held: (() => void)[]): UploadBody {
+function holdUpload(
+  { bodyMemory, turnBudgets, concurrency }: Services,
+  projectId: string,
+  held: (() => void)[],
+): UploadBody {
   const memory = bodyMemory.hold(projectId)
   held.push(memory.release)
   return {
-    receive: memory.add,
+    receive(bytes) {
+      memory.add(bytes)
+      return turnBudgets.uploadBytes(projectId, bytes)
+    },
     complete: () => void held.push(concurrency.storedUploads.acquire(projectId)),
   }
 }

@@ -9,6 +9,7 @@ import { createConcurrencyLimits } from './limits/concurrency.ts'
 import { guardRateLimiter } from './limits/guarded-limiter.ts'
 import { createRateLimiter, type RateLimiter, unlimited } from './limits/rate-limiter.ts'
 import type { RateLimits } from './limits/rate-limits.ts'
+import { createTurnBudget, turnBudgets } from './limits/turn-budget.ts'
 import { createErrorLog, errorsToConsole, guardLog, type Log, type LogError } from './log.ts'
 import type { Metrics } from './metrics/metrics.ts'
 import type { DescribedRoute } from './openapi/document.ts'
@@ -149,6 +150,10 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     limiter: chooseLimiter(ingest, options, logError),
     concurrency: createConcurrencyLimits(),
     bodyMemory: createBodyMemory(),
+    turnBudgets: {
+      requests: createTurnBudget(turnBudgets.requests),
+      uploadBytes: createTurnBudget(turnBudgets.uploadBytes),
+    },
     cancellation: createCancellation(draining),
     publicationBytesMax,
     isDraining: () => draining?.aborted ?? false,

@@ -517,10 +517,15 @@ t.test('batches in flight are bounded, and release their slots when they succeed
     const isReleased = new Promise<void>((resolve) => {
       release = resolve
     })
-    const inFlight = Array.from({ length: concurrencyLimits.batches.projectMax }, () =>
-      router.respond({ ...request({}), readBody: () => isReleased.then(() => Buffer.from(body)) }),
-    )
-    await new Promise(setImmediate)
+    let reading = 0
+    const readBody = async () => {
+      reading++
+      await isReleased
+      return Buffer.from(body)
+    }
+    const { projectMax } = concurrencyLimits.batches
+    const inFlight = Array.from({ length: projectMax }, () => router.respond({ ...request({}), readBody }))
+    while (reading < projectMax) await new Promise(setImmediate)
     const unauthorized = { ...request({}), headers: parseRawHeaders(headersOf('wrong').flat()) }
     t.equal((await router.respond(unauthorized)).status, 401, 'credentials are checked first')
     const refused = await router.respond(request({ body: Buffer.from(batchOf(1)) }))

@@ -32,6 +32,8 @@ let port = 0
 /** @type {Record<string, string>[]} */
 let credentials = []
 let eventsPerBatch = 100
+/** @type {ReturnType<typeof startSender>[]} */
+let senders = []
 
 answerCalls({
   start(options) {
@@ -40,9 +42,14 @@ answerCalls({
     eventsPerBatch = options.eventsPerBatch ?? eventsPerBatch
   },
 
-  /** @returns {Promise<Honest>} */
+  /** Starts the senders; resolves once they are connected. */
+  async connect() {
+    senders = credentials.map(startSender)
+    while (sum(senders, 'acknowledged') < senders.length) await sleep(10)
+  },
+
+  /** Measures the senders, and stops them. @returns {Promise<Honest>} */
   async measure({ seconds, warmupSeconds }) {
-    const senders = credentials.map(startSender)
     await sleep(warmupSeconds * 1000)
     const acknowledgedBefore = sum(senders, 'acknowledged')
     const start = performance.now()
@@ -205,6 +212,7 @@ function startProber() {
 
 /** @param {number[]} latenciesMs @returns {Latencies} */
 function latenciesOf(latenciesMs) {
+  if (latenciesMs.length === 0) return { p50Ms: Number.NaN, p99Ms: Number.NaN, maxMs: Number.NaN }
   const sorted = Float64Array.from(latenciesMs).sort()
   return { p50Ms: percentile(sorted, 0.5), p99Ms: percentile(sorted, 0.99), maxMs: percentile(sorted, 1) }
 }

@@ -72,14 +72,17 @@ function collect(req: IncomingMessage, { bytesMax, tooLarge, receive }: BodyLimi
   return new Promise((resolve, reject) => {
     const chunks: Uint8Array[] = []
     let size = 0
+    let isRefused = false
     function refuse(error: unknown): void {
+      isRefused = true
       req.off('data', add)
       req.pause()
       reject(error)
     }
     function add(chunk: Uint8Array): void {
       try {
-        receive?.(chunk.length)
+        const turn = receive?.(chunk.length)
+        if (turn) waitFor(turn)
       } catch (error) {
         refuse(error)
         return
@@ -88,6 +91,12 @@ function collect(req: IncomingMessage, { bytesMax, tooLarge, receive }: BodyLimi
       chunks.push(chunk)
       if (size > bytesMax) refuse(tooLarge(size))
       else if (chunks.length > chunksMax + size / chunkBytesMin) refuse(chunksTooSmall())
+    }
+    async function waitFor(turn: Promise<void>): Promise<void> {
+      req.pause()
+      await turn
+      // what reads a refused body resumes it
+      if (!isRefused) req.resume()
     }
     function end(): void {
       resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks, size))

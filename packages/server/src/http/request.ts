@@ -110,8 +110,8 @@ export interface BodyLimit {
   bytesMax: number
   /** `actual` is the number of bytes that are known so far. */
   tooLarge(actual: number): IngestError
-  /** Called with the size of each part that arrives; throws to refuse the body. */
-  receive?(bytes: number): void
+  /** Called with the size of each part that arrives; throws to refuse the body, or resolves when more may arrive. */
+  receive?(bytes: number): Promise<void> | undefined
   /** Called when all parts have arrived, before the body is inflated; throws to refuse it. */
   complete?(): void
 }

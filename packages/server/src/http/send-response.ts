@@ -84,7 +84,8 @@ function abort(req: IncomingMessage, res: ServerResponse): void {
   else res.destroy()
 }
 
-function hasUnreadBody(req: IncomingMessage): boolean {
+/** Whether parts of the body have not arrived. */
+export function hasUnreadBody(req: IncomingMessage): boolean {
   if (req.complete) return false
   const { 'content-length': length, 'transfer-encoding': coding } = req.headers
   return coding !== undefined || (length !== undefined && Number(length) > 0)

@@ -1,10 +1,10 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
-import { batchBytesMax } from '@ingest/core'
+import { batchBytesMax, IngestError } from '@ingest/core'
 import { batchTooLarge } from '@ingest/core/internal'
 import t, { type Test } from 'tap'
-import { inflateBody, isGzip } from '../../src/http/body.ts'
+import { inflateBody, isGzip, readBody } from '../../src/http/body.ts'
 import { concurrencyLimits } from '../../src/limits/concurrency.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { serve } from '../../src/serve.ts'
@@ -198,4 +198,41 @@ t.test('a large body in chunks of one byte is refused and no longer parsed', asy
     }
     t.equal(await storedCount(), 5)
   }
+})
+
+t.test('a small body that arrives with the headers of a refused request leaves the connection open', async (t) => {
+  const { raw, headers } = await open(t)
+  const body = batchOf(1)
+  raw.write(requestBytes({ headers: [...headersOf('wrong'), ['Content-Length', `${body.length}`]], body }))
+  const refused = await raw.read()
+  t.equal(refused.status, 401)
+  t.equal(refused.headers.connection, 'keep-alive')
+  raw.write(requestBytes({ headers, body }))
+  t.equal((await raw.read()).status, 202)
+  raw.socket.destroy()
+})
+
+t.test('a body is not read on while the receiver waits', async (t) => {
+  let isWaiting = false
+  let early = 0
+  let waits = 0
+  async function receive() {
+    if (isWaiting) early++
+    isWaiting = true
+    waits++
+    for (let i = 0; i < 5; i++) await new Promise(setImmediate)
+    isWaiting = false
+  }
+  const limit = { bytesMax: 2 ** 22, tooLarge: () => new IngestError('body-too-large', ''), receive }
+  const server = createServer(async (req, res) => {
+    const body = await readBody(req, false, limit)
+    res.end(`${body.length}`)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const response = await fetch(`http://127.0.0.1:${port}`, { method: 'PUT', body: Buffer.alloc(2 ** 22, 'a') })
+  t.equal(await response.text(), `${2 ** 22}`)
+  t.ok(waits > 10, `${waits} parts`)
+  t.equal(early, 0)
 })
