@@ -1,5 +1,6 @@
 import { createHash, type Hash } from 'node:crypto'
-import type { BuildEntry, Cursor, Store, StoredEvent } from '@ingest/core'
+import type { AppendBatch, BuildEntry, Cursor, Store, StoredEvent } from '@ingest/core'
+import { settleAll } from '../map-in-flight.ts'
 import { formatCount } from '../terminal/format.ts'
 import { copyRefused, copyWrong } from './copy-failure.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
@@ -149,28 +150,76 @@ function receivedAtOf(group: readonly StoredEvent[]): number {
   return (group[0] as StoredEvent).receivedAt
 }
 
+/** A group of events that is to be appended. */
+interface Missing {
+  copy: EventCopy
+  group: StoredEvent[]
+}
+
+/** What is appended together: so much fits into one commit of a directory. */
+const togetherGroupsMax = 4096
+const togetherBytesMax = 4 * 2 ** 20
+
 /**
- * Appends what the target lacks, one batch after another, which alone keeps the order; the next one is read meanwhile.
- * Events of several projects are appended in the order of their receipt.
+ * Groups that may be appended at once. A store with one order appends in the order of the calls, unless a call has to
+ * create its project first: so the first groups of new projects, one of each, are not appended beside others.
+ */
+async function* collectGroups(groups: AsyncIterable<Missing>, hasOneOrder: boolean): AsyncGenerator<Missing[]> {
+  const existing = new Set<EventCopy>()
+  let together: Missing[] = []
+  let creates = false
+  let bytes = 0
+  for await (const missing of groups) {
+    const { copy, group } = missing
+    const isNew = copy.begin === 0 && !existing.has(copy)
+    const isFull = together.length === togetherGroupsMax || bytes > togetherBytesMax
+    if (together.length > 0 && (!hasOneOrder || isFull || isNew !== creates)) {
+      yield together
+      together = []
+      bytes = 0
+    }
+    creates = isNew
+    existing.add(copy)
+    together.push(missing)
+    bytes += group.reduce((sum, event) => sum + event.bytes.length, 0)
+  }
+  if (together.length > 0) yield together
+}
+
+/**
+ * Appends what the target lacks, in the order of its receipt; more is read meanwhile. A target with one order appends
+ * many batches in one commit, others one batch after another, which alone keeps their order.
  *
  * @throws {CommandFailure} `target-differs` for an event that the target has meanwhile
  */
 export async function appendMissing(
   stores: CopyStores,
   copies: readonly EventCopy[],
+  hasOneOrder: boolean,
   onEvents: OnEvents,
 ): Promise<void> {
   const { source, target, signal } = stores
   const freezes = new Map<string, Map<number, string[]>>()
   let inFlight: Promise<void> = Promise.resolve()
 
-  async function append(projectId: string, group: readonly StoredEvent[]): Promise<void> {
+  async function toAppend({ copy: { projectId }, group }: Missing): Promise<[string, AppendBatch]> {
     const builds = group.some(({ erased }) => erased !== undefined)
       ? await frozenAt(projectId, receivedAtOf(group))
       : []
-    const { stored } = await target.append(projectId, toBatch(group, target.hashKey, builds))
+    return [projectId, toBatch(group, target.hashKey, builds)]
+  }
+
+  /** Called in one turn for all batches of a commit. */
+  async function append([projectId, batch]: [string, AppendBatch]): Promise<void> {
+    const { stored } = await target.append(projectId, batch)
     if (!stored.every(Boolean)) throw writtenMeanwhile(projectId)
-    onEvents(group.length)
+    onEvents(stored.length)
+  }
+
+  async function appendAll(together: readonly Missing[]): Promise<void> {
+    const batches: [string, AppendBatch][] = []
+    for (const missing of together) batches.push(await toAppend(missing))
+    await settleAll(batches.map(append))
   }
 
   /** The builds that froze at this time: the event that froze them may be erased. */
@@ -180,10 +229,10 @@ export async function appendMissing(
     return builds.get(time) ?? []
   }
 
-  for await (const { copy, group } of mergeByTime(stores, copies)) {
+  for await (const together of collectGroups(mergeByTime(stores, copies), hasOneOrder)) {
     await inFlight
     signal.throwIfAborted()
-    inFlight = append(copy.projectId, group)
+    inFlight = appendAll(together)
     // thrown by the next await
     inFlight.catch(() => {})
   }

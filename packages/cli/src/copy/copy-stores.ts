@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Store } from '@ingest/core'
+import { mapInFlight } from '../map-in-flight.ts'
 import {
   appendMissing,
   type CopyStores,
@@ -34,6 +35,9 @@ export interface CopyOptions {
   onProgress(progress: CopyProgress): void
 }
 
+/** Projects that are copied at once, for fewer waits for commits and for round trips. */
+const projectsMax = 16
+
 /** The progress of one step, in events or in bytes of maps. */
 export interface CopyProgress {
   step: 'comparing' | 'copying' | 'verifying' | 'maps'
@@ -56,26 +60,23 @@ export async function copyStores(stores: CopyStores, options: CopyOptions): Prom
 
   const found = await sumEvents(stores.target, projectIds)
   const onCompared = startStep('comparing', 0, found)
-  const copies: EventCopy[] = []
-  for (const projectId of projectIds) {
+  const copies = await mapInFlight(projectIds, projectsMax, async (projectId) => {
     await checkKeys(stores, projectId)
-    copies.push(await compareEvents(stores, projectId, onCompared))
-  }
+    return compareEvents(stores, projectId, onCompared)
+  })
   await checkTimes(stores, copies, hasOneOrder)
 
   const total = copies.reduce((sum, { end }) => sum + end, 0)
   const onCopied = startStep('copying', found, total)
-  // one project after another needs the memory of one
-  for (const together of hasOneOrder ? [copies] : copies.map((copy) => [copy])) {
-    await appendMissing(stores, together, onCopied)
-  }
+  await mapInFlight(hasOneOrder ? [copies] : copies.map((copy) => [copy]), projectsMax, (together) =>
+    appendMissing(stores, together, hasOneOrder, onCopied),
+  )
 
   const onVerified = startStep('verifying', found, total)
-  const results: CopiedProject[] = []
-  for (const copy of copies) {
+  const results = await mapInFlight(copies, projectsMax, async (copy) => {
     const digest = await verifyEvents(stores, copy, onVerified)
-    results.push({ ...(await copyRest(stores, copy, onProgress)), digest })
-  }
+    return { ...(await copyRest(stores, copy, onProgress)), digest }
+  })
   // of what was erased in the source since an earlier copy
   await stores.target.purge?.()
   return results

@@ -1,4 +1,5 @@
 import { createIngest, openMemoryStore, type Store, type StoredEvent } from '@ingest/core'
+import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
 import { type CopyOptions, type CopyProgress, copyStores } from '../../src/copy/copy-stores.ts'
 import { CommandFailure } from '../../src/exit-code.ts'
@@ -287,4 +288,76 @@ t.test('to merge many projects, each group is compared with few others', async (
   }
   await copy({ ...source, read }, target, { hasOneOrder: true })
   t.ok(timesRead < 40 * projects, `${timesRead} for ${projects} projects`)
+})
+
+/** Stores batches of many projects, which begin one after another. */
+async function storeMany(store: Store, from: number, to: number): Promise<void> {
+  const ingest = createIngest({ store, now: createClock(1_700_000_000_000 + 1000 * from) })
+  for (let i = from; i < to; i++) {
+    const projectId = `p-${i % (2 + Math.floor(i / 7))}`
+    await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: `e-${i}` }] })
+  }
+}
+
+async function openMany(): Promise<Store> {
+  const store = openMemoryStore()
+  await storeMany(store, 0, 200)
+  return store
+}
+
+t.test('many batches are in flight, of a project only to a target that keeps their order', async (t) => {
+  const source = await openMany()
+  for (const [hasOneOrder, least, most] of [
+    [false, 10, 1],
+    [true, 50, Number.POSITIVE_INFINITY],
+  ] as const) {
+    const target = openMemoryStore()
+    const inFlight: string[] = []
+    let inFlightMax = 0
+    let ofProjectMax = 0
+    const append: Store['append'] = async (projectId, batch) => {
+      inFlight.push(projectId)
+      inFlightMax = Math.max(inFlightMax, inFlight.length)
+      ofProjectMax = Math.max(ofProjectMax, inFlight.filter((each) => each === projectId).length)
+      try {
+        const result = await target.append(projectId, batch)
+        await new Promise(setImmediate)
+        return result
+      } finally {
+        inFlight.splice(inFlight.indexOf(projectId), 1)
+      }
+    }
+    await copy(source, { ...target, append }, { hasOneOrder })
+    t.ok(inFlightMax >= least, `${inFlightMax} in flight`)
+    t.ok(ofProjectMax <= most, `${ofProjectMax} of a project`)
+  }
+})
+
+t.test('projects that begin between batches of others keep their times in a directory', async (t) => {
+  const [source, target] = [openMemoryStore(), await openLmdbStore(`${t.testdir()}/store`)]
+  t.teardown(() => target.close())
+  for (const end of [50, 200]) {
+    await storeMany(source, end === 50 ? 0 : 50, end)
+    const copied = await copy(source, target, { hasOneOrder: true })
+    t.equal(
+      copied.reduce((sum, { events }) => sum + events, 0),
+      end,
+    )
+  }
+})
+
+t.test('a copy that fails has nothing in flight any more', async (t) => {
+  const source = await openMany()
+  const target = openMemoryStore()
+  let inFlight = 0
+  const append: Store['append'] = async (projectId, batch) => {
+    if (projectId === 'p-0') throw new Error('no')
+    inFlight++
+    await new Promise(setImmediate)
+    const result = await target.append(projectId, batch)
+    inFlight--
+    return result
+  }
+  await t.rejects(copy(source, { ...target, append }), { message: 'no' })
+  t.equal(inFlight, 0)
 })
