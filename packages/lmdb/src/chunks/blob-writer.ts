@@ -61,6 +61,7 @@ export function runBlobWriter(
 
   return runRequestLoop<BlobRequest>(port, guard, async () => ({
     requestBytes: (request) => (request.type === 'write' ? sizeOf(request) : 0),
+    isRead: isHash,
     async handle(requests, settle) {
       const hashes = requests.filter(isHash)
       if (hashes.length > 0) settle({ outcomes: hashes.map(hasher) })

@@ -27,6 +27,8 @@ export type ThreadMessage<Value = unknown> =
 export interface RequestHandler<Request> {
   /** What a request counts towards the size of a batch, in bytes. */
   requestBytes(request: Request): number
+  /** Whether a request writes nothing: behind writes of several batches, it would wait for several commits. */
+  isRead(request: Request): boolean
   /** Handles a batch of requests, and settles each once, all at once or in parts. */
   handle(requests: readonly Request[], settle: (handled: Handled) => void): Promise<void>
   close(): Promise<void>
@@ -62,11 +64,12 @@ function listen<Request extends { type: string }>(
   post: (message: ThreadMessage) => void,
 ): Promise<void> {
   const queue: (Request | CloseMessage)[] = []
+  let reads: Request[] = []
   let isRunning = false
 
   function enqueue(message: readonly Request[] | CloseMessage): void {
-    if (Array.isArray(message)) queue.push(...message)
-    else queue.push(message as CloseMessage)
+    if (!Array.isArray(message)) queue.push(message as CloseMessage)
+    else for (const request of message) (handler.isRead(request) ? reads : queue).push(request)
   }
 
   /** Handles all requests that have arrived; resolves with true at a close message. */
@@ -74,8 +77,9 @@ function listen<Request extends { type: string }>(
     for (;;) {
       // requests that arrived while this thread was busy
       for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port)) enqueue(next.message)
-      if (queue.length === 0) return false
-      const batch = takeBatch(queue, handler.requestBytes)
+      if (queue.length + reads.length === 0) return false
+      const batch = [...reads, ...takeBatch(queue, handler.requestBytes)]
+      reads = []
       if (batch.length === 0) return true
       await handler.handle(batch, (handled) => post({ type: 'settled', ...handled }))
     }

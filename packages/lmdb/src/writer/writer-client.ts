@@ -25,7 +25,7 @@ export interface Writer {
   ): Promise<CommandResults[Type]['result']>
   /** The number of the last record of the log that was committed as far as this process has seen. */
   lastSeen(): number
-  /** What the log and its index hold; after the requests that are queued. */
+  /** What the log and its index hold now. */
   measure(): Promise<WriterSize>
   /** The requests that are queued or being handled. */
   inFlight(): { requests: number; bytes: number }

@@ -200,6 +200,7 @@ async function openWriter(
 
   return {
     requestBytes: costOf,
+    isRead,
     async handle(requests, settle) {
       const reads = requests.filter(isRead)
       if (reads.length > 0) settle({ outcomes: reads.map(readNow) })

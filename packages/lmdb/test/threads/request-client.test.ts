@@ -167,33 +167,38 @@ t.test('memory that is in two requests is sent with the first one, and stops no 
   t.strictSame(fatal, [])
 })
 
-t.test('requests that arrive together are handled together, in batches of about 16 MiB', async (t) => {
-  const { port1, port2 } = new MessageChannel()
-  const messages: ThreadMessage[] = []
-  port1.on('message', (message) => messages.push(message))
-  const batches: number[][] = []
-  const guarded: string[] = []
-  const guard = { enterNative: () => void guarded.push('enter'), leaveNative: () => void guarded.push('leave') }
-  const ended = runRequestLoop<{ type: 'work'; id: number; bytes: number }>(port2, guard, async () => ({
-    requestBytes: ({ bytes }) => bytes,
-    async handle(requests, settle) {
-      batches.push(requests.map(({ id }) => id))
-      settle({ outcomes: requests.map(({ id }) => ({ id, value: id })) })
-    },
-    async close() {
-      port2.postMessage({ type: 'closed' })
-    },
-  }))
-  for (const id of [1, 2, 3]) port1.postMessage([{ type: 'work', id, bytes: 10 }])
-  for (const id of [4, 5, 6]) port1.postMessage([{ type: 'work', id, bytes: 10 * 2 ** 20 }])
-  port1.postMessage({ type: 'close' })
-  await ended
-  while ((messages.at(-1)?.type as string) !== 'closed') await new Promise(setImmediate)
-  port1.close()
-  t.strictSame(batches, [[1, 2, 3, 4, 5], [6]])
-  t.strictSame(guarded, ['leave', 'enter'], 'the guard is entered once for all of them')
-  t.match(messages, [{ type: 'ready' }, { outcomes: [1, 2, 3, 4, 5].map((id) => ({ id, value: id })) }, {}, {}])
-})
+t.test(
+  'requests that arrive together are handled together, in batches of about 16 MiB, after what only reads',
+  async (t) => {
+    const { port1, port2 } = new MessageChannel()
+    const messages: ThreadMessage[] = []
+    port1.on('message', (message) => messages.push(message))
+    const batches: number[][] = []
+    const guarded: string[] = []
+    const guard = { enterNative: () => void guarded.push('enter'), leaveNative: () => void guarded.push('leave') }
+    const ended = runRequestLoop<{ type: 'work'; id: number; bytes: number }>(port2, guard, async () => ({
+      requestBytes: ({ bytes }) => bytes,
+      isRead: ({ bytes }) => bytes === 0,
+      async handle(requests, settle) {
+        batches.push(requests.map(({ id }) => id))
+        settle({ outcomes: requests.map(({ id }) => ({ id, value: id })) })
+      },
+      async close() {
+        port2.postMessage({ type: 'closed' })
+      },
+    }))
+    for (const id of [1, 2, 3]) port1.postMessage([{ type: 'work', id, bytes: 10 }])
+    for (const id of [4, 5, 6]) port1.postMessage([{ type: 'work', id, bytes: 10 * 2 ** 20 }])
+    port1.postMessage([{ type: 'work', id: 7, bytes: 0 }])
+    port1.postMessage({ type: 'close' })
+    await ended
+    while ((messages.at(-1)?.type as string) !== 'closed') await new Promise(setImmediate)
+    port1.close()
+    t.strictSame(batches, [[7, 1, 2, 3, 4, 5], [6]])
+    t.strictSame(guarded, ['leave', 'enter'], 'the guard is entered once for all of them')
+    t.match(messages, [{ type: 'ready' }, { outcomes: [7, 1, 2, 3, 4, 5].map((id) => ({ id, value: id })) }, {}, {}])
+  },
+)
 
 const failed = (code: number) => Object.assign(new Error('it said no'), { code })
 const { EIO, ENOSPC, EDQUOT, EFBIG, ENOMEM } = constants.errno
