@@ -77,6 +77,8 @@ export interface IngestObserver {
   onBatch?(report: BatchReport): void
   /** A commit of the store in this process, if the store reports them. */
   onCommit?(commit: StoreCommit): void
+  /** Work in the background has failed: a sweep of unused maps, which is tried again in an hour. */
+  onError?(error: unknown): void
 }
 
 /** An Ingest in this process: all projects of a store. */
@@ -172,7 +174,15 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const checkBySchema = compileEventSchemas(schemas)
   const keys = createKeyring(store, now)
   const notifier = createEventNotifier(store.watch?.bind(store))
-  const mapsOf = createMaps({ store, rules, now })
+  const observers = new Set<IngestObserver>()
+  const mapsOf = createMaps({
+    store,
+    rules,
+    now,
+    onSweepError(error) {
+      for (const { onError } of observers) onError?.(error)
+    },
+  })
   const statsOf = createProjectStats(store, now)
   let checking: Promise<void> | undefined
   let serverCount: (() => number) | undefined
@@ -183,7 +193,6 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     serverCount: () => serverCount?.() ?? 1,
     keepEvents: rejected.keepEvents ?? false,
   })
-  const observers = new Set<IngestObserver>()
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
 
   const readArrivals = createReadArrivals(store)

@@ -39,6 +39,7 @@ export async function runServer(io: Io, settings: ServeSettings, options: RunSer
     const ignoreReloads = reloadOnSignal(io, { ...running, hasTls }, reload)
     await announce(io, settings, running)
     if (warning !== undefined) log.warn(warning)
+    ingest.observe({ onError: (err) => log.warn({ err }, 'a sweep of maps failed, and is tried again in an hour') })
     const endRetention = startRetention({ ingest, rules: settings.retention, log })
     log.info({ signal: await signals.first }, 'signalled')
     await Promise.all([running.close(), endRetention()])

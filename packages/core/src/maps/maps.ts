@@ -28,6 +28,8 @@ export interface MapsOptions {
   rules: MapRules
   /** The clock, in milliseconds since 1970. */
   now(): number
+  /** Called with the error of a sweep, unless the store is closed. */
+  onSweepError(error: unknown): void
 }
 
 /** Pending manifests that were not touched for this long expire. */
@@ -42,13 +44,13 @@ const firstSweepMs = 60_000
  *
  * @throws {IngestError} `invalid-argument` for invalid rules
  */
-export function createMaps({ store, rules, now }: MapsOptions): (projectId: string) => Maps {
+export function createMaps({ store, rules, now, onSweepError }: MapsOptions): (projectId: string) => Maps {
   const { latePublish = 'accept', pendingBytesMax = pendingBytesMaxDefault } = rules
   if (!Number.isSafeInteger(pendingBytesMax) || pendingBytesMax < 1) {
     throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
   }
   const context = { store, verifier: createMapVerifier(store, now), latePublish, pendingBytesMax, now }
-  startSweeping(store, now)
+  startSweeping(store, now, onSweepError)
 
   return (projectId) => ({
     async publishMap(publication, options = {}) {
@@ -89,13 +91,14 @@ export function createMaps({ store, rules, now }: MapsOptions): (projectId: stri
 }
 
 /** Sweeps the maps in the background, once every {@link sweepEveryMs}, until the store is closed. */
-function startSweeping(store: MapStore, now: () => number): void {
+function startSweeping(store: MapStore, now: () => number, onError: (error: unknown) => void): void {
   async function sweep(): Promise<void> {
     try {
       await store.sweepMaps(now() - idleMs)
     } catch (error) {
       if (error instanceof IngestError && error.code === 'store-closed') return
-      // another failure, such as a full disk, may be over at the next sweep
+      // it may be over at the next sweep, as that of a full disk
+      onError(error)
     }
     sweepAfter(sweepEveryMs)
   }

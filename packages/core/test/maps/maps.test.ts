@@ -59,7 +59,9 @@ t.test(
       swept.push(clock.now - touchedBefore)
       throw new IngestError(code, 'Refused.')
     }
-    setUp({ store: { ...store, sweepMaps }, now: () => clock.now })
+    const { ingest } = setUp({ store: { ...store, sweepMaps }, now: () => clock.now })
+    const errors: unknown[] = []
+    ingest.observe({ onError: (error) => errors.push(error) })
     const sweepsAfter = async (ms: number) => {
       await pass(ms)
       return swept.length
@@ -72,6 +74,8 @@ t.test(
     t.equal(await sweepsAfter(hour), 3)
     t.equal(await sweepsAfter(10 * hour), 3)
     t.strictSame(swept, [7 * day, 7 * day, 7 * day])
+    t.match(errors, [{ code: 'disk-full' }, { code: 'disk-full' }], 'each failure is reported once')
+    t.equal(errors.length, 2)
   },
 )
 
