@@ -1,6 +1,8 @@
 import { formatNumber, formatTable } from './format.js'
 import { formatSize } from './measure-growth.js'
 
+const billion = 1e9
+
 /**
  * @typedef {object} MeasuredIds
  * @property {string} measuredAt
@@ -45,13 +47,27 @@ ${formatTable(['ids', 'ids/s while filled', ...load, 'log, bytes an id', 'index,
 
 ${formatTable(['ids', 'limit, MiB', 'of the rate in memory', ...load, 'KiB read a batch', 'page faults a batch'], limited)}
 
-## Machine
+${calculateBillion(sizes)}## Machine
 
 ${formatTable(['', ''], facts)}
 
 ## How it is measured
 
 One store takes new random ids in process, in the smallest possible events, 64 batches of 100 at once, so p99 is that of a full queue. At each size its process is killed and started again: first with the caches that there are, then with none, in a memory cgroup with what the process had for itself, 32 MiB, and an eighth of the index. Each time it takes new ids for ${seconds} seconds to warm up, and for ${seconds} that count.
+`
+}
+
+/** What a billion ids take, from the two largest sizes. @param {MeasuredIds['sizes']} sizes */
+function calculateBillion(sizes) {
+  const [smaller, larger] = sizes.slice(-2)
+  if (!smaller?.killed.ownBytes || !larger?.killed.ownBytes || larger.ids >= billion) return ''
+  const diskBytes = ((larger.logBytes + larger.indexBytes) / larger.ids) * billion
+  const bytesPerId = (larger.killed.ownBytes - smaller.killed.ownBytes) / (larger.ids - smaller.ids)
+  const ownBytes = larger.killed.ownBytes + bytesPerId * (billion - larger.ids)
+  return `## By calculation
+
+A billion ids take ${formatNumber(diskBytes / 1e9)} GB of disk. From ${formatSize(smaller.ids)} to ${formatSize(larger.ids)} ids, the memory of the process has grown by ${formatNumber(bytesPerId)} bytes an id, so that it has ${formatNumber(ownBytes / 2 ** 20)} MiB for itself then.
+
 `
 }
 
