@@ -5,7 +5,6 @@ import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { readBody } from './http/body.ts'
 import { handleInTurn } from './http/pipelining.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
-import { newRequestId, problemResponse } from './http/response.ts'
 import { hasUnreadBody, sendResponse } from './http/send-response.ts'
 import { createRouter, type HandlerOptions, type Router } from './router.ts'
 
@@ -47,13 +46,14 @@ export function handleRequest(router: Router, req: IncomingMessage, res: ServerR
 function respond(router: Router, req: IncomingMessage, res: ServerResponse, awaitsContinue: boolean): void {
   const limit = headersLimit(req)
   if (req.rawHeaders.length > limit * 2) {
-    refuseHeaders(req, res, limit)
+    refuseHeaders(router, req, res, limit)
     return
   }
   const headers = parseRawHeaders(req.rawHeaders)
   // RFC 9112 section 3.2
   if (headers.values.host === undefined && req.httpVersion === '1.1') {
-    sendProblem(req, res, new IngestError('malformed-request', 'The request has no Host header.'))
+    const error = new IngestError('malformed-request', 'The request has no Host header.')
+    sendResponse(req, res, router.refuse(error, req))
     return
   }
   const request: HttpRequest = {
@@ -90,22 +90,18 @@ export function tooManyHeaders(limit: number): string {
 }
 
 /** The connection is closed: a dropped header may declare a body. */
-function refuseHeaders(req: IncomingMessage, res: ServerResponse, limit: number): void {
+function refuseHeaders(router: Router, req: IncomingMessage, res: ServerResponse, limit: number): void {
   const error = new IngestError('headers-too-large', tooManyHeaders(limit), {
     limit,
     actual: req.rawHeaders.length / 2,
   })
-  sendResponse(req, res, problemResponse(error, newRequestId()), { hasRest: true })
+  sendResponse(req, res, router.refuse(error, req), { hasRest: true })
 }
 
 function onSocketEnd(socket: Socket, action: () => void): () => void {
   if (socket.destroyed || socket.readableEnded) action()
   socket.once('end', action).once('close', action)
   return () => void socket.off('end', action).off('close', action)
-}
-
-export function sendProblem(req: IncomingMessage, res: ServerResponse, error: IngestError): void {
-  sendResponse(req, res, problemResponse(error, newRequestId()))
 }
 
 /** The path without the query. The request target may be a whole URL (RFC 9112 section 3.2.2). */

@@ -2,8 +2,8 @@ import { type EmbeddedIngest, type ErrorCode, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
 import { createClientAddress } from './http/client-address.ts'
 import { type Cors, createCors } from './http/cors.ts'
-import type { HttpRequest } from './http/request.ts'
-import { type HttpResponse, problemResponse, statusByCode } from './http/response.ts'
+import { type HttpRequest, parseRawHeaders } from './http/request.ts'
+import { type HttpResponse, newRequestId, problemResponse, statusByCode } from './http/response.ts'
 import { createBodyMemory } from './limits/body-memory.ts'
 import { createConcurrencyLimits } from './limits/concurrency.ts'
 import { guardRateLimiter } from './limits/guarded-limiter.ts'
@@ -127,6 +127,13 @@ export interface Router {
   hasRoute(path: string): boolean
   /** Never rejects. */
   respond(request: HttpRequest): Promise<HttpResponse>
+  /** The response to what has no valid head. It is measured and logged as any other. */
+  refuse(error: IngestError, head: UnreadableHead): HttpResponse & { body: string }
+}
+
+/** What is known of a request without a valid head. */
+export interface UnreadableHead extends Pick<HttpRequest, 'socket'> {
+  method?: string | undefined
 }
 
 type Run = (
@@ -202,6 +209,17 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
         response.body = observer.end(record, response)
         return response
       })
+    },
+    refuse(error, { method = 'unknown', socket }) {
+      const requestId = newRequestId()
+      const request = { method, path: '', query: '', headers: parseRawHeaders([]), ...(socket && { socket }) }
+      const record = observer.begin(request, requestId, 'unknown')
+      const response = problemResponse(error, requestId)
+      if (record) {
+        record.code = error.code
+        observer.end(record, response)
+      }
+      return response
     },
   }
 }

@@ -1,6 +1,8 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { concurrencyLimits } from '../src/limits/concurrency.ts'
+import type { Log } from '../src/log.ts'
+import { createMetrics } from '../src/metrics/metrics.ts'
 import { lingerMs, type ServeOptions, serve } from '../src/serve.ts'
 import { certificateA } from './certificates.ts'
 import { requestBytes } from './edges.ts'
@@ -83,6 +85,32 @@ for (const [scheme, secure] of schemes) {
     t.equal(await storedCount(), 1)
   })
 }
+
+t.test('what is no request is counted and logged like any other', async (t) => {
+  const { ingest } = await openTestIngest()
+  const metrics = createMetrics(ingest)
+  const lines: object[] = []
+  const ignore = () => {}
+  const log: Log = { debug: (line: object) => void lines.push(line), info: ignore, warn: ignore, error: ignore }
+  const { raw, openConnection } = await open(t, { ingest, metrics, log })
+  raw.write('hello\r\n\r\n')
+  t.equal((await raw.read()).status, 400)
+  const second = await openConnection()
+  second.write(`GET /livez HTTP/1.1\r\nHost: a\r\nA: ${'a'.repeat(20_000)}\r\n\r\n`)
+  t.equal((await second.read()).status, 431)
+  const third = await openConnection()
+  third.write('GET /livez HTTP/1.1\r\n\r\n')
+  t.equal((await third.read()).status, 400)
+  const text = await metrics.render()
+  t.match(text, 'ingest_http_problems_total{code="malformed-request"} 2')
+  t.match(text, 'ingest_http_problems_total{code="headers-too-large"} 1')
+  t.match(text, 'ingest_http_requests_in_flight 0')
+  t.match(lines, [
+    { status: 400, code: 'malformed-request', method: 'unknown', clientAddress: '127.0.0.1' },
+    { status: 431, code: 'headers-too-large' },
+    { status: 400, code: 'malformed-request', method: 'GET' },
+  ])
+})
 
 const chunkedHead = 'POST /v1/events/batch HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n'
 const malformed: [string, string | Buffer, number, string][] = [

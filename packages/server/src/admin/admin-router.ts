@@ -61,6 +61,7 @@ export function createAdminRouter(ingest: EmbeddedIngest, options: AdminOptions)
         return { status, body, headers: { ...own, ...headers } }
       }
     },
+    refuse: (error) => problemResponse(error, newRequestId()),
   }
 }
 

@@ -1,12 +1,12 @@
 import { BlockList, isIP } from 'node:net'
 import { IngestError } from '@ingest/core'
-import type { HttpRequest } from './request.ts'
+import type { RequestHead } from './request.ts'
 
 /** The number of proxies in front of the server, or their addresses and CIDR blocks. */
 export type TrustProxy = number | readonly string[]
 
 /** The address of the client of a request; undefined if it is not known. */
-export type ClientAddress = (request: HttpRequest) => string | undefined
+export type ClientAddress = (request: RequestHead) => string | undefined
 
 /**
  * Follows `X-Forwarded-For` from the connection back through trusted proxies. Entries before the first untrusted address

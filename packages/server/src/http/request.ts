@@ -116,8 +116,8 @@ export interface BodyLimit {
   complete?(): void
 }
 
-/** A request from node:http or the fetch API. */
-export interface HttpRequest {
+/** A request without its body. */
+export interface RequestHead {
   method: string
   /** Without prefix, query and fragment. */
   path: string
@@ -126,6 +126,10 @@ export interface HttpRequest {
   headers: RequestHeaders
   /** The connection; undefined if it is not known, as for the fetch API. Its addresses are undefined for a Unix socket. */
   socket?: { readonly localAddress?: string | undefined; readonly remoteAddress?: string | undefined }
+}
+
+/** A request from node:http or the fetch API. */
+export interface HttpRequest extends RequestHead {
   /**
    * The body, inflated if `gzip`. Called at most once, after every check that does not need the body.
    *

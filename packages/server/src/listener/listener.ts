@@ -69,7 +69,7 @@ export async function openListener(
   // a client may close its half of the connection after its request and still read the response
   Object.assign(server, { httpAllowHalfOpen: true })
   const traffic = watchTraffic(server)
-  refuseMalformedRequests(server, traffic)
+  refuseMalformedRequests(server, traffic, router)
 
   function handle(req: IncomingMessage, res: ServerResponse, awaitsContinue: boolean): void {
     traffic.add(req, res)

@@ -1,13 +1,15 @@
 import { type Server, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { newRequestId, problemResponse } from '../http/response.ts'
-import { discardMs } from '../http/send-response.ts'
-import { headersMax, sendProblem, tooManyHeaders } from '../node-handler.ts'
+import { discardMs, sendResponse } from '../http/send-response.ts'
+import { headersMax, tooManyHeaders } from '../node-handler.ts'
+import type { Router } from '../router.ts'
 import type { Traffic } from './traffic.ts'
 
 /** Responds to what Node cannot parse, after the responses to earlier requests of the connection. */
-export function refuseMalformedRequests(server: Server, traffic: Traffic): void {
+export function refuseMalformedRequests(server: Server, traffic: Traffic, router: Router): void {
   const refused = new WeakSet<Duplex>()
   // before Node passes it to 'clientError': without a handshake there is no way to respond
   server.prependListener('tlsClientError', (_error, socket: Duplex) => {
@@ -20,10 +22,11 @@ export function refuseMalformedRequests(server: Server, traffic: Traffic): void 
     const refusal = toRefusal(error)
     const last = traffic.lastOf(socket)
     if (!refusal) socket.destroy()
-    else if (!last) refuseConnection(socket, refusal)
-    else if (last.req.complete) last.res.once('close', () => refuseConnection(socket, refusal))
+    else if (!last) refuseConnection(router, socket, refusal)
+    else if (last.req.complete) last.res.once('close', () => refuseConnection(router, socket, refusal))
     else {
-      sendProblem(last.req, last.res, refusal)
+      // the request is measured and logged with the error of its body
+      sendResponse(last.req, last.res, problemResponse(refusal, newRequestId()))
       // after the response, Node does not end a body that is still being read
       socket.once('close', () => last.req.destroy())
     }
@@ -31,7 +34,7 @@ export function refuseMalformedRequests(server: Server, traffic: Traffic): void 
   server.on('connect', (_req, socket) => {
     // Node has detached this connection
     socket.on('error', () => socket.destroy()).resume()
-    refuseConnection(socket, new IngestError('malformed-request', 'This server is not a proxy.'))
+    refuseConnection(router, socket, new IngestError('malformed-request', 'This server is not a proxy.'))
   })
 }
 
@@ -51,9 +54,9 @@ function toRefusal({ code }: NodeJS.ErrnoException): IngestError | undefined {
   }
 }
 
-function refuseConnection(socket: Duplex, error: IngestError): void {
+function refuseConnection(router: Router, socket: Duplex, error: IngestError): void {
   if (!socket.writable) return
-  const { status, headers, body } = problemResponse(error, newRequestId())
+  const { status, headers, body } = router.refuse(error, { socket: socket as Socket })
   const lines = Object.entries({ ...headers, Connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
   // further bytes are discarded: closing the connection now would reset it, and lose the response

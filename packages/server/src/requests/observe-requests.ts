@@ -1,6 +1,6 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import type { ClientAddress } from '../http/client-address.ts'
-import type { HttpRequest } from '../http/request.ts'
+import type { RequestHead } from '../http/request.ts'
 import type { RequestRecord } from '../http/request-record.ts'
 import { type HttpResponse, isStream } from '../http/response.ts'
 import type { BodyStream } from '../http/stream.ts'
@@ -20,7 +20,7 @@ export interface ObservedRequest extends RequestRecord {
 /** Measures, logs and traces requests. */
 export interface RequestObserver {
   /** Undefined for a request that is not observed, which costs nothing further. */
-  begin(request: HttpRequest, requestId: string, route: string): ObservedRequest | undefined
+  begin(request: RequestHead, requestId: string, route: string): ObservedRequest | undefined
   /** Ends a request with its response, once its body has ended. Returns that body. */
   end(record: ObservedRequest, response: HttpResponse): HttpResponse['body']
 }

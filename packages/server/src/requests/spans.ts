@@ -10,7 +10,7 @@ import {
   type TextMapGetter,
   trace,
 } from '@opentelemetry/api'
-import type { HttpRequest, RequestHeaders } from '../http/request.ts'
+import type { RequestHead, RequestHeaders } from '../http/request.ts'
 import type { RequestRecord } from '../http/request-record.ts'
 
 /** The span of one request. */
@@ -38,7 +38,7 @@ export function isTracing(): boolean {
  * Starts the SERVER span of a request, with the attributes of the semantic conventions for HTTP. Its parent is the
  * active span, as of an instrumentation of node:http, or else that of `traceparent`.
  */
-export function startSpan({ headers, path }: HttpRequest, { method, route }: RequestRecord): RequestSpan {
+export function startSpan({ headers, path }: RequestHead, { method, route }: RequestRecord): RequestSpan {
   const parent = trace.getActiveSpan() ? context.active() : propagation.extract(ROOT_CONTEXT, headers, headersGetter)
   const attributes = { 'http.request.method': method, 'http.route': route, 'url.path': path }
   const options = { kind: SpanKind.SERVER, attributes }
