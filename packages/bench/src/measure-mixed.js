@@ -50,7 +50,7 @@ export async function measureMixed(context, { rounds, warmupSeconds, phaseSecond
   const results = []
   for (let round = 0; round < rounds; round++) {
     const chosen = contendersOfRound(contenders, round)
-    results.push(await measureRound(context, round % 2 === 0 ? chosen : chosen.reverse(), { seconds, warmupSeconds }))
+    results.push(await measureRound(context, chosen, { seconds, warmupSeconds }))
     context.log(`round ${round + 1}: mixed loads`)
   }
   return results

@@ -3,7 +3,7 @@ import { makeBatch } from './make-batch.js'
 import { formatSize } from './measure-growth.js'
 import { waitForRest } from './measure-mixed.js'
 import { databaseOf, openContender, syncDisks } from './open-contender.js'
-import { usualLoad } from './plan.js'
+import { inTurn, usualLoad } from './plan.js'
 
 /** @typedef {import('./contenders.js').Contender} Contender */
 /** @typedef {import('./open-contender.js').Context} Context */
@@ -73,7 +73,7 @@ export async function measurePostgres(context, plan) {
   const { contenders } = context
   const compared = contenders.filter(({ options }) => options?.keyPartitions === undefined)
   for (let round = 0; round < plan.rounds; round++) {
-    results.loads.push(await measureLoads(context, inOrder(compared, round), plan))
+    results.loads.push(await measureLoads(context, inTurn(compared, round), plan))
     context.log(`round ${round + 1}: loads`)
   }
   for (const [i, size] of plan.sizes.filter((each) => each > 0).entries()) {
@@ -144,7 +144,7 @@ async function measureGrown(context, contenders, plan) {
     context.log(`${contender.title}: filled with ${formatSize(size)} events`)
   }
   for (let round = 0; round < rounds; round++) {
-    for (const contender of inOrder(contenders, round)) {
+    for (const contender of inTurn(contenders, round)) {
       const opened = await openContender(context, contender, { store, isKept: true })
       const run = await measureRun(context, contender, { opened, store }, plan, { connections: 16, idVersion })
       grown.find((each) => each.contender === contender.name)?.rounds.push(run)
@@ -190,9 +190,4 @@ function usageOf({ postgres }, contender, store) {
   return /** @type {import('./start-program.js').Program} */ (postgres).call('usage', {
     name: databaseOf(contender, store),
   })
-}
-
-/** @param {readonly Contender[]} contenders @param {number} round */
-function inOrder(contenders, round) {
-  return round % 2 === 0 ? contenders : contenders.toReversed()
 }

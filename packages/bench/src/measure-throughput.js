@@ -1,5 +1,5 @@
 import { openContender } from './open-contender.js'
-import { usualLoad } from './plan.js'
+import { inTurn, usualLoad } from './plan.js'
 
 /** @typedef {import('./send-load.js').LoadResult} LoadResult */
 
@@ -16,7 +16,7 @@ export async function measureThroughput(context, { rounds, warmupSeconds, second
   for (let round = 0; round < rounds; round++) {
     /** @type {Record<string, LoadResult>} */
     const runs = {}
-    for (const contender of context.contenders) {
+    for (const contender of inTurn(context.contenders, round)) {
       const opened = await openContender(context, contender, { store: 'empty', isFresh: true })
       const run = await opened.send({ ...usualLoad, seconds, warmupSeconds })
       runs[contender.name] = run

@@ -76,13 +76,27 @@ export const postgresPlans = {
 export const usualLoad = { count: 100, connections: 16 }
 
 /**
- * The contenders of a round. Peers are in every third: no target of these measurements refers to them.
+ * Contenders in the order of a round: each is the first in turn, as the first finds the machine as the last has left it.
+ *
+ * @template Contender
+ * @param {readonly Contender[]} contenders
+ * @param {number} round from 0 on
+ * @returns {Contender[]}
+ */
+export function inTurn(contenders, round) {
+  const first = contenders.length === 0 ? 0 : round % contenders.length
+  return [...contenders.slice(first), ...contenders.slice(0, first)]
+}
+
+/**
+ * The contenders of a round, in turn. Peers are in every third: no target of these measurements refers to them.
  *
  * @param {readonly import('./contenders.js').Contender[]} contenders
  * @param {number} round from 0 on
  */
 export function contendersOfRound(contenders, round) {
-  return contenders.filter(({ isPeer }) => isPeer !== true || round % 3 === 0)
+  const chosen = contenders.filter(({ isPeer }) => isPeer !== true || round % 3 === 0)
+  return inTurn(chosen, round)
 }
 
 /** Whether a plan is a full one of which nothing was left out that the README quotes. @param {Plan} plan */

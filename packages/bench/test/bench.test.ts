@@ -7,6 +7,7 @@ import t from 'tap'
 import { noPostgres } from '../../postgres/test/database.ts'
 import { mixes } from '../src/measure-mixed.js'
 import { postgresLoads } from '../src/measure-postgres.js'
+import { contendersOfRound, inTurn } from '../src/plan.js'
 
 const program = fileURLToPath(new URL('../src/bench.js', import.meta.url))
 
@@ -14,6 +15,21 @@ const program = fileURLToPath(new URL('../src/bench.js', import.meta.url))
 function bench(...args: string[]) {
   return promisify(execFile)('env', ['-u', 'NODE_OPTIONS', process.execPath, program, ...args])
 }
+
+t.test('each contender is the first in turn', async (t) => {
+  const contenders = ['a', 'b', 'c'].map((name) => ({ name, isPeer: name === 'b' }))
+  const order = (round: number) => contendersOfRound(contenders as never, round).map(({ name }) => name)
+  t.strictSame([0, 1, 2, 3].map(order), [
+    ['a', 'b', 'c'],
+    ['c', 'a'],
+    ['a', 'c'],
+    ['a', 'b', 'c'],
+  ])
+  t.strictSame(
+    [0, 1, 2, 3].map((round) => inTurn(['a', 'b', 'c'], round).join('')),
+    ['abc', 'bca', 'cab', 'abc'],
+  )
+})
 
 t.test('a tiny run measures, and writes its report', async (t) => {
   const directory = t.testdir({ stores: {}, out: {} })

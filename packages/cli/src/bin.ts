@@ -1,6 +1,16 @@
-import { processIo } from './io.ts'
+import { exitCode } from './exit-code.ts'
+import { printMessage, processIo } from './io.ts'
 import { run } from './run.ts'
 
-process.exitCode = await run(process.argv.slice(2), processIo())
+const io = processIo()
+// Node.js ends, with 0, once nothing is left that could settle the command
+process.once('beforeExit', endUnsettled)
+process.exitCode = await run(process.argv.slice(2), io)
+process.off('beforeExit', endUnsettled)
 // a reader of the log that has stopped does not keep the process
 setTimeout(() => process.stdout.writableLength === 0 && process.exit(), 1000).unref()
+
+function endUnsettled(): void {
+  printMessage(io, 'the command has ended without a result: please report it')
+  process.exitCode = exitCode.bug
+}

@@ -1,7 +1,7 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import t from 'tap'
 import { ended, ingestCommand, ownEnvironment, spawnIngest, startIngest, startServe } from './ingest-process.ts'
 import { ingest } from './run-ingest.ts'
@@ -113,6 +113,18 @@ async function openFilled(): Promise<string[]> {
 }
 
 const filled = await openFilled()
+
+t.test('a command that nothing can settle any more is not exit code 0', async (t) => {
+  const preload = join(t.testdir({ 'preload.mjs': 'process.stdout.write = () => true' }), 'preload.mjs')
+  const command = ingestCommand(['stats', ...filled])
+  command.splice(command.indexOf(process.execPath) + 1, 0, `--import=${pathToFileURL(preload)}`)
+  const [shell = '', ...args] = command
+  const child = spawn(shell, args, { stdio: ['ignore', 'pipe', 'pipe'], env: ownEnvironment() })
+  t.match(await ended(child), {
+    code: 1,
+    stderr: /^ingest: the command has ended without a result: please report it\n$/,
+  })
+})
 
 t.test('output larger than a pipe is complete', async (t) => {
   const { code, stdout, stderr } = await ingest(['export', ...filled])
