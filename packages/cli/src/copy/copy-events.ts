@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto'
 import type { AppendBatch, BuildEntry, Cursor, Store, StoredEvent } from '@ingest/core'
-import { settleAll } from '../map-in-flight.ts'
+import { settleAll } from '../each-project.ts'
 import { formatCount } from '../terminal/format.ts'
 import { copyRefused, copyWrong } from './copy-failure.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
@@ -158,7 +158,7 @@ interface Missing {
 
 /** What is appended together: so much fits into one commit of a directory. */
 const togetherGroupsMax = 4096
-const togetherBytesMax = 4 * 2 ** 20
+const togetherBytesMax = 2 ** 20
 
 /**
  * Groups that may be appended at once. A store with one order appends in the order of the calls, unless a call has to

@@ -118,7 +118,7 @@ t.test('an empty directory is not a store', async (t) => {
   t.strictSame(readdirSync(from), [])
 })
 
-const eventCount = 8000
+const eventCount = 100_000
 const large = join(path, 'large')
 
 t.test('a copy that was interrupted or killed is continued', async (t) => {
