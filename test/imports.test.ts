@@ -108,7 +108,7 @@ const floors: Record<string, string[][]> = {
     ['store.ts'],
     ['config'],
     ['settings.ts', 'terminal'],
-    ['exit-code.ts', 'files'],
+    ['each-project.ts', 'exit-code.ts', 'files'],
     ['connect.ts'],
     ['copy', 'export', 'serve'],
     ['commands'],

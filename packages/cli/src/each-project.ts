@@ -1,22 +1,24 @@
+/** Fewer waits for commits and round trips than one at a time, and connections of a database are left to others. */
+const inFlightMax = 8
+
 /**
- * Calls `run` for each item, at most `inFlightMax` at once, and resolves with the results in the order of the items. After
- * an error it calls no more, and rejects with it once the calls in flight are settled.
+ * Calls `run` for each project, for several at once, and resolves with the results in the order of the projects. After an
+ * error it calls no more, and rejects with it once the calls in flight are settled.
  */
-export async function mapInFlight<Item, Result>(
-  items: readonly Item[],
-  inFlightMax: number,
-  run: (item: Item) => Promise<Result>,
+export async function mapProjects<Project, Result>(
+  projects: readonly Project[],
+  run: (project: Project) => Promise<Result>,
 ): Promise<Result[]> {
   const results: Result[] = []
-  const left = items.entries()
+  const left = projects.entries()
   let hasFailed = false
 
   async function work(): Promise<void> {
     // one iterator of all workers
-    for (const [i, item] of left) {
+    for (const [i, project] of left) {
       if (hasFailed) return
       try {
-        results[i] = await run(item)
+        results[i] = await run(project)
       } catch (error) {
         hasFailed = true
         throw error

@@ -43,6 +43,38 @@ for (const [name, perBatch] of Object.entries(sizes)) {
   })
 }
 
+t.test('expiries of several projects share commits, beside appends, and leave no erased bytes', async (t) => {
+  const directory = t.testdir()
+  const store = await openLmdbStore(directory)
+  t.teardown(() => store.close())
+  const projects = range(40).map((i) => `p-${i}`)
+  // the records of all projects are in the same pages
+  for (let i = 0; i < 3; i++) await Promise.all(projects.map((projectId) => fill(store, projectId, 4, 1, 4 * i)))
+  let requests = 0
+  let commits = 0
+  const unwatch = store.watchCommits?.((commit) => {
+    requests += commit.requests
+    commits++
+  })
+  const appended = createIngest({ store }).project('other')
+  const steps = projects.map(async (projectId, i) => {
+    const events = [{ projectId: 'other', eventId: `e-${i}` }]
+    return (await Promise.all([store.expire(projectId, 1e15), appended.submitBatch({ events })]))[0]
+  })
+  for (const step of await Promise.all(steps)) t.match(step, { events: 12, isDone: true })
+  t.ok(commits < projects.length, `${commits} commits of ${requests} requests`)
+  unwatch?.()
+  await store.purge?.()
+  t.equal(countIn(directory, 'canary-'), 0)
+  t.strictSame(
+    await store.known(
+      'other',
+      projects.map((_, i) => idOf(i)),
+    ),
+    projects.map(() => true),
+  )
+})
+
 t.test('an expiry that finds nothing to erase commits nothing', async (t) => {
   const store = await openLmdbStore(t.testdir())
   t.teardown(() => store.close())
@@ -262,11 +294,11 @@ t.test('a process that is killed while it erases and purges leaves each event wh
   }
 })
 
-async function fill(store: Store, projectId: string, count: number, perBatch: number): Promise<void> {
+async function fill(store: Store, projectId: string, count: number, perBatch: number, from = 0): Promise<void> {
   const project = createIngest({ store }).project(projectId)
   const batches = range(count / perBatch).map((batch) =>
     range(perBatch).map((i) => {
-      const number = batch * perBatch + i
+      const number = from + batch * perBatch + i
       return { projectId, eventId: idOf(number), secret: `canary-${number}-${'x'.repeat(200)}` }
     }),
   )

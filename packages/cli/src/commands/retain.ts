@@ -1,6 +1,7 @@
 import type { ErasedTotals } from '@ingest/core'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { requireProject, withIngest } from '../connect.ts'
+import { mapProjects } from '../each-project.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, parseDuration, projectOption } from '../options.ts'
@@ -33,13 +34,14 @@ export function retainCommand(io: Io): Command {
     .addHelpText('after', retainHelp)
     .action(async ({ olderThan, project, dryRun = false, json }: RetainOptions) => {
       const before = Date.now() - olderThan
-      const rows: (ErasedTotals & { projectId: string })[] = []
+      let rows: (ErasedTotals & { projectId: string })[] = []
       await abortOnSignal(io, eraseAdvice, (signal) =>
         withIngest(io, { store: parseStore(command), ...(project !== undefined && { project }) }, async (ingest) => {
           if (project !== undefined) await requireProject(ingest, project)
-          for (const projectId of project === undefined ? await ingest.listProjects() : [project]) {
-            rows.push({ projectId, ...(await ingest.retainEvents(projectId, before, { dryRun, signal })) })
-          }
+          const projectIds = project === undefined ? await ingest.listProjects() : [project]
+          rows = await mapProjects(projectIds, async (projectId) => {
+            return { projectId, ...(await ingest.retainEvents(projectId, before, { dryRun, signal })) }
+          })
           if (!dryRun) await ingest.purgeErased()
         }),
       )

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Store } from '@ingest/core'
-import { mapInFlight } from '../map-in-flight.ts'
+import { mapProjects } from '../each-project.ts'
 import {
   appendMissing,
   type CopyStores,
@@ -35,9 +35,6 @@ export interface CopyOptions {
   onProgress(progress: CopyProgress): void
 }
 
-/** Projects that are copied at once, for fewer waits for commits and for round trips. */
-const projectsMax = 16
-
 /** The progress of one step, in events or in bytes of maps. */
 export interface CopyProgress {
   step: 'comparing' | 'copying' | 'verifying' | 'maps'
@@ -60,7 +57,7 @@ export async function copyStores(stores: CopyStores, options: CopyOptions): Prom
 
   const found = await sumEvents(stores.target, projectIds)
   const onCompared = startStep('comparing', 0, found)
-  const copies = await mapInFlight(projectIds, projectsMax, async (projectId) => {
+  const copies = await mapProjects(projectIds, async (projectId) => {
     await checkKeys(stores, projectId)
     return compareEvents(stores, projectId, onCompared)
   })
@@ -68,12 +65,12 @@ export async function copyStores(stores: CopyStores, options: CopyOptions): Prom
 
   const total = copies.reduce((sum, { end }) => sum + end, 0)
   const onCopied = startStep('copying', found, total)
-  await mapInFlight(hasOneOrder ? [copies] : copies.map((copy) => [copy]), projectsMax, (together) =>
+  await mapProjects(hasOneOrder ? [copies] : copies.map((copy) => [copy]), (together) =>
     appendMissing(stores, together, hasOneOrder, onCopied),
   )
 
   const onVerified = startStep('verifying', found, total)
-  const results = await mapInFlight(copies, projectsMax, async (copy) => {
+  const results = await mapProjects(copies, async (copy) => {
     const digest = await verifyEvents(stores, copy, onVerified)
     return { ...(await copyRest(stores, copy, onProgress)), digest }
   })

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { EmbeddedIngest, ErasedTotals } from '@ingest/core'
+import { mapProjects } from '../each-project.ts'
 import type { Log } from './serve-log.ts'
 import type { RetentionRule } from './serve-settings.ts'
 
@@ -45,15 +46,15 @@ export async function retainOnce(
 ): Promise<ErasedTotals> {
   const keepByProject = new Map(rules)
   const total: ErasedTotals = { events: 0, bytes: 0 }
-  for (const projectId of await ingest.listProjects()) {
+  await mapProjects(await ingest.listProjects(), async (projectId) => {
     signal.throwIfAborted()
     const keep = keepByProject.get(projectId) ?? keepByProject.get('*') ?? 'off'
-    if (keep === 'off') continue
+    if (keep === 'off') return
     const { events, bytes } = await ingest.retainEvents(projectId, now - keep, { signal })
     total.events += events
     total.bytes += bytes
     if (events > 0) log.info({ projectId, events, bytes }, 'old events were erased')
-  }
+  })
   // also what a round before could not purge
   await ingest.purgeErased()
   return total

@@ -308,7 +308,7 @@ async function openMany(): Promise<Store> {
 t.test('many batches are in flight, of a project only to a target that keeps their order', async (t) => {
   const source = await openMany()
   for (const [hasOneOrder, least, most] of [
-    [false, 10, 1],
+    [false, 5, 1],
     [true, 50, Number.POSITIVE_INFINITY],
   ] as const) {
     const target = openMemoryStore()

@@ -30,8 +30,8 @@ const expiryRecordsMax = 256
 const expiryBytesMax = 2 ** 20
 
 /**
- * Runs the steps of erasing; only inside a write transaction, alone: what is rewritten twice in a transaction leaves old
- * bytes behind in its pages.
+ * Runs the steps of erasing; only inside a write transaction, alone or with other expiries: what is rewritten twice in a
+ * transaction leaves old bytes behind in its pages.
  */
 export function createErasures(
   { log, unpurged }: EventLogTables,
