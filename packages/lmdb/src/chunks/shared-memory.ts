@@ -2,6 +2,8 @@ import { chunkBytesMax } from '@ingest/core'
 
 /** The most chunks in flight whose memory is kept for the next ones. */
 const keptMax = 16
+/** Memory of smaller chunks is not kept, and is as large as they are: the kernel may give a buffer whole huge pages. */
+const keptBytesMin = 65_536
 
 /**
  * Memory shared by threads, for chunks in flight. It is reused, because V8 counts allocated buffers when it schedules
@@ -17,9 +19,9 @@ export function createSharedMemory(): SharedMemory {
   const free: SharedArrayBuffer[] = []
   return {
     copy(bytes) {
-      // a page that was never written takes no memory
-      const kept = bytes.length <= chunkBytesMax ? free.pop() : undefined
-      const buffer = kept ?? new SharedArrayBuffer(Math.max(chunkBytesMax, bytes.length))
+      const isKept = bytes.length >= keptBytesMin && bytes.length <= chunkBytesMax
+      const kept = isKept ? free.pop() : undefined
+      const buffer = kept ?? new SharedArrayBuffer(isKept ? chunkBytesMax : bytes.length)
       const copy = new Uint8Array(buffer, 0, bytes.length)
       copy.set(bytes)
       return copy
