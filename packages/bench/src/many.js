@@ -12,12 +12,18 @@ import { openPostgresStore } from '@ingest/postgres'
 import { formatTable } from './format.js'
 import { parseCount } from './parse-count.js'
 
-// Fills a store with many projects, builds, maps and keys, and measures what lists or reads them all.
-// node packages/bench/src/many.js --projects 10k --builds 100k; --dir keeps the store, and a second run does not fill it
+const help = `node packages/bench/src/many.js [options]   fills a store with many of everything, and measures what lists or reads it
+
+  --projects <n>      default 10k, of --batches <n> each (default 10)
+  --builds <n>        of one project, as are: --places <n>, --pending <n> maps, --chunks <n>, --keys <n>
+  --processes <n>     on one directory at once
+  --dir <dir>         is kept, and not filled again; --store <url> for an empty database in place of a directory
+  --cli <bin.js>      whose commands are measured: --commands stats,retain`
 
 const zero = { type: /** @type {const} */ ('string'), default: '0' }
-const { values } = parseArgs({
+const { values } = parseOptions({
   options: {
+    help: { type: 'boolean' },
     projects: { type: 'string', default: '10k' },
     batches: { type: 'string', default: '10' },
     builds: zero,
@@ -35,6 +41,10 @@ const { values } = parseArgs({
     commands: { type: 'string', default: 'stats,stats --project p0,retain,copy,backup' },
   },
 })
+if (values.help) {
+  console.log(help)
+  process.exit()
+}
 const count = {
   projects: parseCount(values.projects),
   batches: parseCount(values.batches),
@@ -268,5 +278,15 @@ function eventOf(projectId, eventId, buildId) {
     type: 'score',
     timestamp: '2026-11-22T10:00:00Z',
     ...(buildId !== undefined && { buildId }),
+  }
+}
+
+/** @template {import('node:util').ParseArgsConfig} Config @param {Config} config */
+function parseOptions(config) {
+  try {
+    return parseArgs(config)
+  } catch (error) {
+    console.error(`many: ${error instanceof Error ? error.message : error}`)
+    process.exit(2)
   }
 }
