@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError, Option } from 'commander'
+import { type Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 
 /** A parser of the text of an option; it throws {@link InvalidArgumentError}. */
 export type Parser<T> = (text: string) => T
@@ -76,13 +76,29 @@ export function nonEmpty(text: string): string {
   throw new InvalidArgumentError('Expected a non-empty value.')
 }
 
+/** The scheme of a URL. One letter is a drive of Windows. */
+const urlPattern = /^[a-z][a-z\d+.:-]+:\/\//i
+
+/** Whether text is a URL, of which a path would be a directory of that name. */
+export function isUrl(text: string): boolean {
+  return urlPattern.test(text)
+}
+
 /** Any non-empty text. */
 const text = { type: 'string', minLength: 1 } as const
 expects(text, nonEmpty)
 expects({ type: 'string', pattern: projectIdPattern.source }, parseProjectId)
 
-/** Parses the path of a file: in the file of settings, it is relative to that file. */
-export const parsePath: Parser<string> = expects({ ...text, format: 'path' }, (path) => nonEmpty(path))
+/**
+ * Parses a path on this machine: in the file of settings, it is relative to that file. The message does not repeat a URL,
+ * which may hold a password.
+ *
+ * @throws {CommanderError} {@link InvalidArgumentError} for no text
+ */
+export const parsePath: Parser<string> = expects({ ...text, format: 'path' }, (path) => {
+  if (!isUrl(path)) return nonEmpty(path)
+  throw new CommanderError(1, 'ingest.path', 'a file or a directory is a path on this machine, not a URL')
+})
 
 /**
  * Parses `true` or `false`.

@@ -2,7 +2,7 @@ import type { IngestError, Store } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
 import { type Command, CommanderError, Option } from 'commander'
 import { type Io, printMessage } from './io.ts'
-import { chosenOptions, expects, nonEmpty } from './options.ts'
+import { chosenOptions, expects, isUrl, nonEmpty } from './options.ts'
 
 /** The options that name a server or a store, of which a command needs one. */
 export const targetNames = ['url', 'data', 'store'] as const
@@ -25,7 +25,7 @@ expects(path, parseDirectory)
 
 /** Any other URL would become a directory of that name. The message does not repeat a URL, which may hold a password. */
 export function parseStoreName(text: string): string {
-  if (isDatabase(text) || !/^[a-z][a-z\d+.:-]+:\/\//i.test(text)) return nonEmpty(text)
+  if (isDatabase(text) || !isUrl(text)) return nonEmpty(text)
   throw new CommanderError(1, 'ingest.store', 'a store is a directory or postgres://user@host/database')
 }
 

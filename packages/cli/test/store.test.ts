@@ -112,6 +112,16 @@ t.test('a URL is not taken for a directory', async (t) => {
     await isWrongUsage(t, ['serve', ...args], pattern)
     t.notMatch((await ingest(['serve', ...args])).stderr, canary)
   }
+  for (const args of [
+    ['backup', database, '--data', 'd'],
+    ['restore', database, '--data', 'd'],
+    ['restore', 'd', '--data', database],
+    ['repair', '--data', 'd', '--to', database],
+    ['export', '--data', 'd', '--project', 'p', '--output', database],
+  ]) {
+    await isWrongUsage(t, args, /is a path on this machine, not a URL/)
+    t.notMatch((await ingest(args)).stderr, canary)
+  }
   await isWrongUsage(t, ['serve'], /--data expects a directory/, { env: { INGEST_DATA: database } })
   t.notMatch((await ingest(['serve'], { env: { INGEST_DATA: database } })).stderr, canary)
   t.strictSame(readdirSync(path), [])

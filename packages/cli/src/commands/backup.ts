@@ -2,7 +2,7 @@ import type { JobOptions, JobProgress } from '@ingest/lmdb'
 import { Command } from 'commander'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { jsonOption, nonEmpty, quietOption } from '../options.ts'
+import { jsonOption, parsePath, quietOption } from '../options.ts'
 import { isDatabase, parseStore, storeOptions } from '../store.ts'
 import { formatBytes, formatCount } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
@@ -12,7 +12,7 @@ import { createProgressDisplay, type Progress } from '../terminal/progress.ts'
 export function backupCommand(io: Io): Command {
   const command = new Command('backup')
     .description('copy the directory of a store to an empty one, while servers run')
-    .argument('<dir>', 'directory of the backup, which must be empty or missing', nonEmpty)
+    .argument('<dir>', 'directory of the backup, which must be empty or missing', parsePath)
   for (const option of storeOptions()) command.addOption(option)
   return command
     .addOption(jsonOption())

@@ -6,7 +6,7 @@ import type { Period } from '../export/cut-events.ts'
 import type { EventSource, FilesExport } from '../export/export-files.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { byteCount, nonEmpty, parseTimeOption, wholeNumber } from '../options.ts'
+import { byteCount, nonEmpty, parsePath, parseTimeOption, wholeNumber } from '../options.ts'
 import { formatBytes, formatCount, toIsoTime } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
@@ -53,7 +53,7 @@ export function exportCommand(io: Io): Command {
       'only events received at this time or later: 2026-11-20T17:51:00Z, or 10m for ten minutes ago',
     )
     .option('--to <time>', 'only events received before this time')
-    .option('--output <dir>', 'write files to this directory, continuing after the last run', nonEmpty)
+    .option('--output <dir>', 'write files to this directory, continuing after the last run', parsePath)
     .addOption(
       new Option(
         '--every <period>',

@@ -5,7 +5,7 @@ import { checkContent, checkFile } from '../files/check-content.ts'
 import { writeFile } from '../files/write-file.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { buildOption, jsonOption, nonEmpty, placeOption } from '../options.ts'
+import { buildOption, jsonOption, nonEmpty, parsePath, placeOption } from '../options.ts'
 import { formatCount, formatTable } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
@@ -64,7 +64,7 @@ function mapsShowCommand(io: Io): Command {
 function mapsDownloadCommand(io: Io): Command {
   const command = singleMapCommand('download', 'download a complete map, and verify its digest')
   return command
-    .option('--output <file>', 'file to write; standard output by default', nonEmpty)
+    .option('--output <file>', 'file to write; standard output by default', parsePath)
     .addHelpText('after', examples('download', ' --output map.json'))
     .action(async (options: MapOptions & JsonOption & { output?: string }) => {
       const target = parseTarget(command)

@@ -2,7 +2,7 @@ import type { RepairReport } from '@ingest/lmdb'
 import { Command, Option } from 'commander'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { jsonOption, nonEmpty, quietOption } from '../options.ts'
+import { jsonOption, parsePath, quietOption } from '../options.ts'
 import { storeOptions } from '../store.ts'
 import { escapeControlCharacters, formatBytes, formatCount } from '../terminal/format.ts'
 import { parseDirectoryOnly, runJob } from './backup.ts'
@@ -14,7 +14,7 @@ export function repairCommand(io: Io): Command {
   return command
     .addOption(
       new Option('--to <dir>', 'directory for what is saved, which must be empty or missing')
-        .argParser(nonEmpty)
+        .argParser(parsePath)
         .makeOptionMandatory(),
     )
     .addOption(jsonOption())

@@ -2,7 +2,7 @@ import { Command, Option } from 'commander'
 import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { jsonOption, nonEmpty } from '../options.ts'
+import { jsonOption, parsePath } from '../options.ts'
 import { formatTable } from '../terminal/format.ts'
 import { runJob } from './backup.ts'
 
@@ -10,9 +10,12 @@ import { runJob } from './backup.ts'
 export function restoreCommand(io: Io): Command {
   return new Command('restore')
     .description('restore the backup of a directory into an empty one; prints the last cursor of each project')
-    .argument('<backup>', 'directory of the backup, which is not changed', nonEmpty)
+    .argument('<backup>', 'directory of the backup, which is not changed', parsePath)
     .addOption(
-      new Option('--data <dir>', 'directory of the store').env('INGEST_DATA').argParser(nonEmpty).makeOptionMandatory(),
+      new Option('--data <dir>', 'directory of the store')
+        .env('INGEST_DATA')
+        .argParser(parsePath)
+        .makeOptionMandatory(),
     )
     .addOption(jsonOption())
     .addHelpText('after', restoreHelp)
