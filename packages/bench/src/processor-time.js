@@ -18,7 +18,7 @@ import { readdirSync, readFileSync } from 'node:fs'
  */
 
 /** Ingest gives its threads in the background these priorities, and no others. */
-const [indexNice, chunksNice] = [10, 5]
+const [indexNice, chunksNice] = [4, 5]
 const msPerTick = 10
 
 /** The threads of a process; none where there is no /proc. @param {number} pid */

@@ -17,7 +17,7 @@ t.test('threads are distinguished by their start and their priority', { skip }, 
   t.strictSame(Object.keys(readProcessorTime(watched) ?? {}), ['main', 'helpers'])
   for (const [nice, role] of [
     [0, 'writer'],
-    [10, 'index'],
+    [4, 'index'],
     [5, 'chunks'],
     [0, 'others'],
   ] as const) {

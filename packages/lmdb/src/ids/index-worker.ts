@@ -37,8 +37,8 @@ export type IndexWorkerMessage =
 /** Time between attempts while another process works on the runs, or after a step failed. */
 const retryMs = 500
 
-// threads that serve requests come first
-lowerThreadPriority(10)
+// threads that serve requests come first; much lower, other processes of a busy machine would keep appends waiting for it
+lowerThreadPriority(4)
 
 const data = workerData as IndexWorkerData
 const port = parentPort as MessagePort
