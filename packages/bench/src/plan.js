@@ -96,7 +96,7 @@ export function inTurn(contenders, round) {
  */
 export function contendersOfRound(contenders, round) {
   const chosen = contenders.filter(({ isPeer }) => isPeer !== true || round % 3 === 0)
-  return inTurn(chosen, round)
+  return inTurn(chosen, round % 3 === 0 ? round / 3 : round)
 }
 
 /** Whether a plan is a full one of which nothing was left out that the README quotes. @param {Plan} plan */

@@ -23,7 +23,7 @@ t.test('each contender is the first in turn', async (t) => {
     ['a', 'b', 'c'],
     ['c', 'a'],
     ['a', 'c'],
-    ['a', 'b', 'c'],
+    ['b', 'c', 'a'],
   ])
   t.strictSame(
     [0, 1, 2, 3].map((round) => inTurn(['a', 'b', 'c'], round).join('')),

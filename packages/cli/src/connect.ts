@@ -3,7 +3,7 @@ import type { EmbeddedIngest, Ingest, IngestOptions, MapRules } from '@ingest/co
 import { type Command, Option } from 'commander'
 import { CommandFailure, exitCode } from './exit-code.ts'
 import type { Io } from './io.ts'
-import { nonEmpty, parseDuration, projectOption, wholeNumber } from './options.ts'
+import { nonEmpty, parsePositiveDuration, projectOption, wholeNumber } from './options.ts'
 import { chooseTarget, type OpenStoreOptions, openStore, storeOptions } from './store.ts'
 
 /** A project on a server or in a store. */
@@ -55,7 +55,7 @@ export function addTargetOptions(
     .addOption(
       new Option('--timeout <duration>', 'time limit of one request, with all its retries')
         .default(120_000, '120s')
-        .argParser(parseDuration),
+        .argParser(parsePositiveDuration),
     )
     .addHelpText('after', serverOnly === undefined ? `${keyHelp}${storeHelp}` : keyHelp)
 }

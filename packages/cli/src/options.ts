@@ -155,6 +155,19 @@ export function parseDuration(text: string): number {
 
 expects({ type: 'string', pattern: durationPattern.source }, parseDuration)
 
+/**
+ * Parses a duration of more than 0: a script means 0 by mistake, which would erase everything, or wait for nothing.
+ *
+ * @throws {InvalidArgumentError}
+ */
+export function parsePositiveDuration(text: string): number {
+  const ms = parseDuration(text)
+  if (ms > 0) return ms
+  throw new InvalidArgumentError('Expected a duration of more than 0, such as 10s or 90d.')
+}
+
+expects({ type: 'string', pattern: durationPattern.source }, parsePositiveDuration)
+
 /** A parser of durations of at most `max`, such as `24h`. */
 export function durationUpTo(max: string): Parser<number> {
   return expects({ type: 'string', pattern: durationPattern.source }, (text) => {

@@ -165,7 +165,8 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
 export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   options: IngestOptions<Schemas>,
 ): EmbeddedIngest<EventOf<Schemas>> {
-  const { store, schemas = {}, authenticate, maps: rules = {}, rejected = {}, now: clock = Date.now } = options
+  // a caller without types may have forgotten them
+  const { store, schemas = {}, authenticate, maps: rules = {}, rejected = {}, now: clock = Date.now } = options ?? {}
   if (typeof store?.append !== 'function') {
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }

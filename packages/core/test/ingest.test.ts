@@ -77,6 +77,7 @@ t.test('an invalid store is an invalid argument, such as one that was not awaite
   for (const store of [undefined, {}, Promise.resolve(openMemoryStore())]) {
     t.throws(() => createIngest({ store: store as never }), { code: 'invalid-argument', message: 'await' })
   }
+  t.throws(() => createIngest(undefined as never), { code: 'invalid-argument', message: 'await' })
 })
 
 function first(events: AsyncIterable<unknown>): Promise<unknown> {

@@ -1,6 +1,6 @@
 import type { Ingest, MapContent, MapId, MapStatus } from '@ingest/core'
 import { Command } from 'commander'
-import { addTargetOptions, connect, parseTarget } from '../connect.ts'
+import { addTargetOptions, connect, parseTarget, requireProject } from '../connect.ts'
 import { checkContent, checkFile } from '../files/check-content.ts'
 import { writeFile } from '../files/write-file.ts'
 import type { Io } from '../io.ts'
@@ -42,9 +42,10 @@ function mapsListCommand(io: Io): Command {
     .addHelpText('after', examples('list', ''))
     .action(async ({ place, build, json }: Partial<MapOptions> & JsonOption) => {
       const target = parseTarget(command)
-      const maps = await connect(io, target, (ingest) =>
-        listAllMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) }),
-      )
+      const maps = await connect(io, target, async (ingest, embedded) => {
+        await requireProject(embedded, target.project)
+        return listAllMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) })
+      })
       if (json) await writeJson(io, { ok: true, maps })
       else await writeStdout(io, `${formatMapTable(maps).join('\n')}\n`)
     })

@@ -1,10 +1,10 @@
 import type { ErasedTotals } from '@ingest/core'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, Option } from 'commander'
 import { requireProject, withIngest } from '../connect.ts'
 import { mapProjects } from '../each-project.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { jsonOption, parseDuration, projectOption } from '../options.ts'
+import { jsonOption, parsePositiveDuration, projectOption } from '../options.ts'
 import { parseStore, storeOptions } from '../store.ts'
 import { formatBytes, formatTable } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
@@ -25,7 +25,7 @@ export function retainCommand(io: Io): Command {
   return command
     .addOption(
       new Option('--older-than <duration>', 'age of the events to erase, such as 90d')
-        .argParser(parseAge)
+        .argParser(parsePositiveDuration)
         .makeOptionMandatory(),
     )
     .addOption(projectOption().makeOptionMandatory(false))
@@ -59,13 +59,6 @@ Examples:
   ingest retain --older-than 90d --data data/games --dry-run
   ingest retain --older-than 90d --data data/games --project demo
 `
-
-/** Zero would erase everything, which a script means by mistake. */
-function parseAge(text: string): number {
-  const ms = parseDuration(text)
-  if (ms > 0) return ms
-  throw new InvalidArgumentError('Expected a duration of more than 0, such as 90d.')
-}
 
 /** What remains to be done after a signal. */
 export const eraseAdvice = 'some events are erased; run it again to continue'

@@ -88,6 +88,7 @@ function bytesIn(directory: string): Buffer {
 t.test('retain needs an age', async (t) => {
   await isWrongUsage(t, ['retain'], /--older-than/, { env })
   await isWrongUsage(t, ['retain', '--older-than', '0d'], /more than 0/, { env })
+  await isWrongUsage(t, ['find', 'e', '--timeout', '0s'], /--timeout .* more than 0/, { env })
   const { stdout } = await ingest(['retain', '--older-than', '90d', '--dry-run'], { env: { INGEST_DATA: data } })
   t.match(stdout, /WOULD ERASE[\s\S]*game-1 +0/)
 })

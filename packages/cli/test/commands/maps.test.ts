@@ -111,6 +111,11 @@ for (const [name, settings] of [
   })
 }
 
+t.test('the maps of an unknown project: exit code 3', async (t) => {
+  const { code, stdout } = await ingest(['maps', 'list', '--json', '--project', 'unknown'], stored)
+  t.match([code, JSON.parse(stdout).error.code], [3, 'project-not-found'])
+})
+
 t.test('an unwritable download leaves no file', async (t) => {
   const parent = t.testdir({ directory: {} })
   const download = ['maps', 'download', ...one, '--output']

@@ -101,10 +101,10 @@ function checkPreconditions({ complete }: MapSlot, { id, ifNoneMatch, ifMatch }:
   const is = complete ? `is ${complete.manifest.digest}` : 'is not published'
   const of = `The map of place "${id.placeId}" in build "${id.buildId}" ${is}`
   if (ifNoneMatch === '*' && complete) {
-    throw new IngestError('precondition-failed', `${of}, and ifNoneMatch publishes only a first map.`)
+    throw new IngestError('precondition-failed', `${of}, and only a first map was to be published.`)
   }
   if (ifMatch !== undefined && complete?.manifest.digest !== ifMatch) {
-    throw new IngestError('precondition-failed', `${of}, and ifMatch expects ${ifMatch}.`)
+    throw new IngestError('precondition-failed', `${of}, and ${ifMatch} was expected.`)
   }
 }
 
