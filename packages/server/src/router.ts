@@ -127,11 +127,11 @@ export interface Router {
   hasRoute(path: string): boolean
   /** Never rejects. */
   respond(request: HttpRequest): Promise<HttpResponse>
-  /** The response to what has no valid head. It is measured and logged as any other. */
+  /** Returns the response to a request whose head cannot be parsed, and measures and logs it like any other. */
   refuse(error: IngestError, head: UnreadableHead): HttpResponse & { body: string }
 }
 
-/** What is known of a request without a valid head. */
+/** What is known of a request whose head cannot be parsed. */
 export interface UnreadableHead extends Pick<HttpRequest, 'socket'> {
   method?: string | undefined
 }

@@ -20,7 +20,7 @@ t.test('a turn of the event loop takes its budget, and the projects that wait ta
   t.equal(take('a', 1), undefined, 'a new turn')
 })
 
-t.test('what costs more than a turn has does not wait for ever', async (t) => {
+t.test('a cost above the budget of a turn is admitted', async (t) => {
   const take = createTurnBudget(4)
   t.equal(take('a', 100), undefined)
   await take('a', 100)
