@@ -19,15 +19,16 @@ RUN npm install --ignore-scripts --no-audit --no-fund /tmp/dist/*.tgz
 
 FROM ${NODE_IMAGE}
 COPY --from=install /opt/ingest /opt/ingest
+COPY deploy/healthcheck.cjs /opt/ingest/healthcheck.cjs
 RUN ln -s /opt/ingest/node_modules/@ingest/cli/bin/ingest.js /usr/local/bin/ingest \
  && install --directory --owner=1000 --group=1000 --mode=0700 /data
-ENV NODE_ENV=production INGEST_DATA=/data INGEST_HOST=0.0.0.0
+ENV NODE_ENV=production INGEST_STORE=/data INGEST_LISTEN=0.0.0.0:8787
 USER 1000:1000
 VOLUME /data
 EXPOSE 8787
 STOPSIGNAL SIGTERM
 # 60 seconds: the id index may be rebuilt at start
 HEALTHCHECK --interval=10s --timeout=6s --start-period=60s \
-  CMD ["node", "--eval", "fetch(`http://127.0.0.1:${process.env.INGEST_PORT || 8787}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "/opt/ingest/healthcheck.cjs"]
 ENTRYPOINT ["ingest"]
 CMD ["serve"]

@@ -23,7 +23,7 @@ const bin = fileURLToPath(new URL('../packages/cli/bin/ingest.js', import.meta.u
  * @param {(path: string, name: string) => Promise<void>} ship
  */
 async function exportNight(data, output, ship) {
-  const args = ['export', '--data', data, '--project', 'demo', '--output', output, '--every', 'day', '--gzip']
+  const args = ['export', '--store', data, '--project', 'demo', '--output', output, '--every', 'day', '--gzip']
   await promisify(execFile)(process.execPath, [bin, ...args])
   // includes files that an earlier run left; hidden files belong to the export
   const names = (await readdir(output)).filter((name) => !name.startsWith('.')).sort()

@@ -28,10 +28,14 @@ async function publish(file, buildId) {
 await inDirectory(async (directory) => {
   const data = join(directory, 'data')
   process.env.INGEST_PROJECT_ID = 'demo'
-  process.env.INGEST_KEY = (await ingest(['keys', 'create', '--data', data])).stdout.trim()
-  const server = spawn(process.execPath, [bin, 'serve', '--data', data, '--port', '0', '--log-level', 'error'], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
+  process.env.INGEST_KEY = (await ingest(['keys', 'create', '--store', data])).stdout.trim()
+  const server = spawn(
+    process.execPath,
+    [bin, 'serve', '--store', data, '--listen', '127.0.0.1:0', '--log-level', 'error'],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  )
   const [line] = await once(createInterface(server.stdout), 'line')
   const url = line.replace('listening on ', '')
   process.env.INGEST_URL = url

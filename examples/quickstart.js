@@ -129,7 +129,7 @@ async function show(url, key, directory) {
   assert.deepEqual([mixed.accepted, mixed.duplicates, mixed.rejected.length], [1, 0, 1])
   assert.deepEqual([mixed.rejected[0]?.index, mixed.rejected[0]?.eventId], [0, invalid.eventId])
 
-  const options = ['export', '--data', shown(directory), '--project', projectId, ...exported]
+  const options = ['export', '--store', shown(directory), '--project', projectId, ...exported]
   console.log(`\nThe stored events, by \`ingest ${options.join(' ')}\`:`)
   const lines = (await ingest(...options)).trim().split('\n')
   const ours = lines.filter((line) => line.includes(suffix))
@@ -146,7 +146,7 @@ async function show(url, key, directory) {
  * @param {string[]} options
  */
 async function createKey(directory, ...options) {
-  return (await ingest('keys', 'create', '--data', directory, '--project', projectId, ...options)).trim()
+  return (await ingest('keys', 'create', '--store', directory, '--project', projectId, ...options)).trim()
 }
 
 /**
@@ -165,8 +165,8 @@ async function ingest(...args) {
  * @param {number} port
  */
 async function startServer(directory, port) {
-  const options = ['--port', String(port), ...(values.stay ? ['--console', '--keep-rejected'] : [])]
-  const server = spawn(process.execPath, [bin, 'serve', '--data', directory, ...options], {
+  const options = ['--listen', `127.0.0.1:${port}`, ...(values.stay ? ['--console', '--keep-rejected'] : [])]
+  const server = spawn(process.execPath, [bin, 'serve', '--store', directory, ...options], {
     stdio: ['ignore', 'pipe', 'pipe'],
     // a process group of its own, so that Ctrl-C reaches it once
     detached: true,
@@ -186,7 +186,7 @@ async function startServer(directory, port) {
   const first = await Promise.race([once(createInterface(server.stdout), 'line'), stopped])
   const url = /^listening on (http:\S+)$/.exec(String(first))?.[1]
   if (url === undefined) throw new Error(`ingest serve printed ${JSON.stringify(String(first))}, not its address`)
-  console.log(`ingest serve --data ${shown(directory)} ${options.join(' ')}\n${first}`)
+  console.log(`ingest serve --store ${shown(directory)} ${options.join(' ')}\n${first}`)
   return {
     url,
     stopped,

@@ -43,7 +43,8 @@ const floors: Record<string, string[][]> = {
     ['events', 'maps'],
     ['store.ts'],
     ['project-stats.ts'],
-    ['ingest.ts', 'memory', 'internal.ts'],
+    ['ingest.ts', 'memory', 'copy'],
+    ['retention.ts', 'internal.ts'],
     ['index.ts', 'testing'],
   ],
   'packages/lmdb/src': [

@@ -148,11 +148,11 @@ t.test('the packed packages', async (t) => {
 
   t.test('the command of the tarball serves, with the files of the console', async (t) => {
     const ingest = join(directory, 'node_modules/@ingest/cli/bin/ingest.js')
-    const at = ['--data', join(directory, 'data'), '--json']
+    const at = ['--store', join(directory, 'data'), '--json']
     const { stdout: version } = await run(process.execPath, [ingest, '--version'])
     t.equal(version.trim(), JSON.parse(readFileSync(join(root, 'packages/cli/package.json'), 'utf8')).version)
     const { stdout: created } = await run(process.execPath, [ingest, 'keys', 'create', '--project', 'p', ...at])
-    const server = spawn(process.execPath, [ingest, 'serve', '--port', '0', '--console', ...at], {
+    const server = spawn(process.execPath, [ingest, 'serve', '--listen', '127.0.0.1:0', '--console', ...at], {
       stdio: ['ignore', 'pipe', 'ignore'],
     })
     const exit = once(server, 'exit')

@@ -170,7 +170,7 @@ async function startServe(t: Test, data: string, port: string) {
   const binary = fileURLToPath(new URL('../../../packages/cli/bin/ingest.js', import.meta.url))
   // the test runner puts a loader into every Node that it sees being started
   const { NODE_OPTIONS: _, ...env } = process.env
-  const child = spawn(process.execPath, [binary, 'serve', '--data', data, '--port', port], {
+  const child = spawn(process.execPath, [binary, 'serve', '--store', data, '--listen', `127.0.0.1:${port}`], {
     stdio: ['ignore', 'pipe', 'ignore'],
     env: { ...env, _TAPJS_PROCESSINFO_COVERAGE_: '0' },
   })

@@ -18,7 +18,7 @@ const help = `node packages/bench/src/many.js [options]   fills a store with man
   --builds <n>        of one project, as are: --places <n>, --pending <n> maps, --chunks <n>, --keys <n>
   --processes <n>     on one directory at once
   --dir <dir>         is kept, and not filled again; --store <url> for an empty database in place of a directory
-  --cli <bin.js>      whose commands are measured: --commands stats,retain`
+  --cli <bin.js>      whose commands are measured: --commands stats,erase`
 
 const zero = { type: /** @type {const} */ ('string'), default: '0' }
 const { values } = parseOptions({
@@ -38,7 +38,7 @@ const { values } = parseOptions({
     store: { type: 'string' },
     /** Of the CLI that is measured. */
     cli: { type: 'string', default: fileURLToPath(new URL('../../cli/dist/bin.js', import.meta.url)) },
-    commands: { type: 'string', default: 'stats,stats --project p0,retain,copy,backup' },
+    commands: { type: 'string', default: 'stats,stats --project p0,erase,copy,backup' },
   },
 })
 if (values.help) {
@@ -78,9 +78,8 @@ try {
   } finally {
     await ingest.close()
   }
-  const [flag, name] = values.store === undefined ? ['--data', directory] : ['--store', values.store]
   for (const command of values.commands.split(',').filter(Boolean)) {
-    await measureCommand(command, flag, name)
+    await measureCommand(command, values.store ?? directory)
   }
   if (count.processes > 0) await measureProcesses()
 } finally {
@@ -152,17 +151,17 @@ async function measureCalls(ingest) {
 /**
  * Runs a command of the CLI in a process of its own, which reports its longest turn and its memory.
  *
- * @param {string} command @param {string} flag @param {string} name
+ * @param {string} command @param {string} store
  */
-async function measureCommand(command, flag, name) {
+async function measureCommand(command, store) {
   const [verb = '', ...more] = command.split(' ')
   const target = join(parent, `target-${verb}`)
   await rm(target, { recursive: true, force: true })
   /** @type {Record<string, string[]>} */
   const argumentsByVerb = {
-    retain: [flag, name, '--older-than', '1d', '--json'],
-    copy: ['--from', name, '--to', target, '--json'],
-    backup: [target, flag, name, '--json'],
+    erase: ['--store', store, '--older-than', '1d', '--yes', '--json'],
+    copy: ['--from', store, '--to', target, '--json'],
+    backup: [target, '--store', store, '--json'],
   }
   const report = `import { monitorEventLoopDelay } from 'node:perf_hooks'
     import { writeSync } from 'node:fs'
@@ -176,7 +175,7 @@ async function measureCommand(command, flag, name) {
   const startedAt = performance.now()
   const child = spawn(
     process.execPath,
-    ['--import', preload, values.cli, verb, ...more, ...(argumentsByVerb[verb] ?? [flag, name, '--json'])],
+    ['--import', preload, values.cli, verb, ...more, ...(argumentsByVerb[verb] ?? ['--store', store, '--json'])],
     { stdio: ['ignore', 'pipe', 'inherit', 'pipe'] },
   )
   let text = ''

@@ -1,10 +1,17 @@
 import { readFile } from 'node:fs/promises'
-import type { EmbeddedIngest, Ingest, IngestOptions, MapRules } from '@ingest/core'
+import {
+  createIngest,
+  type EmbeddedIngest,
+  type Ingest,
+  IngestError,
+  type IngestOptions,
+  type MapRules,
+} from '@ingest/core'
 import { type Command, Option } from 'commander'
 import { CommandFailure, exitCode } from './exit-code.ts'
 import type { Io } from './io.ts'
 import { nonEmpty, parsePositiveDuration, projectOption, wholeNumber } from './options.ts'
-import { chooseTarget, type OpenStoreOptions, openStore, storeOptions } from './store.ts'
+import { chooseTarget, type OpenStoreOptions, openStore, storeOption } from './store.ts'
 
 /** A project on a server or in a store. */
 export interface Target {
@@ -33,10 +40,8 @@ export function addTargetOptions(
   { project = projectOption(), retries = 4, serverOnly }: TargetOptions = {},
 ): Command {
   const url = new Option('--url <url>', 'URL of the server').env('INGEST_URL').argParser(nonEmpty)
-  if (serverOnly === undefined) {
-    url.description += '; this, --data or --store is required'
-    for (const option of [url, ...storeOptions(', --url')]) command.addOption(option)
-  } else refuseStores(command.addOption(url.makeOptionMandatory()), serverOnly)
+  if (serverOnly === undefined) command.addOption(url).addOption(storeOption())
+  else refuseStores(command.addOption(url.makeOptionMandatory()), serverOnly)
   return command
     .addOption(project)
     .addOption(
@@ -60,21 +65,18 @@ export function addTargetOptions(
     .addHelpText('after', serverOnly === undefined ? `${keyHelp}${storeHelp}` : keyHelp)
 }
 
-/** Explains why there is no `--data` and no `--store`; their variables are ignored. */
+/** Explains why there is no `--store`; its variable is ignored. */
 function refuseStores(command: Command, why: string): void {
-  for (const name of ['data', 'store']) {
-    command.addOption(new Option(`--${name} [${name}]`).hideHelp()).on(`option:${name}`, () => {
-      command.error(`${why}: name the server with --url, not a store with --${name}`)
-    })
-  }
+  command.addOption(new Option('--store [store]').hideHelp()).on('option:store', () => {
+    command.error(`${why}: name the server with --url, not a store with --store`)
+  })
 }
 
 const keyHelp = `
 With --url or INGEST_URL, the key of the project is read from INGEST_KEY or --key-file.`
 
 const storeHelp = `
-With --data, --store or their variables, no key is needed; servers may have the store open. Options override the
-environment.`
+With --store or INGEST_STORE, no key is needed; servers may have the store open. Options override variables.`
 
 /**
  * The parsed target options.
@@ -82,7 +84,7 @@ environment.`
  * @throws {CommanderError} as `chooseTarget`
  */
 export function parseTarget(command: Command): Target {
-  const { url: _url, data: _data, store: _store, ...rest } = command.opts<Target & { data?: string }>()
+  const { url: _url, store: _store, ...rest } = command.opts<Target>()
   return { ...rest, ...chooseTarget(command) }
 }
 
@@ -101,8 +103,7 @@ export async function connect<T>(
   use: (ingest: Ingest, embedded?: EmbeddedIngest) => Promise<T>,
 ): Promise<T> {
   const { url, store = '', project, keyFile, retries, timeout, quiet } = target
-  if (url === undefined)
-    return withIngest(io, { store, project }, (embedded) => use(embedded.project(project), embedded))
+  if (url === undefined) return withIngest(io, { store }, (embedded) => use(embedded.project(project), embedded))
   const key = await readKey(io, keyFile)
   const { createClient } = await import('@ingest/client')
   const tryTimeoutMs = Math.min(timeout, tryTimeoutMsMax)
@@ -134,7 +135,6 @@ export function projectNotFound(project: string): CommandFailure {
 
 /** Rewords errors of a server in terms of the command line. */
 async function explainError(error: unknown, { url, project }: Target): Promise<never> {
-  const { IngestError } = await import('@ingest/core')
   if (!(error instanceof IngestError)) throw error
   const { code } = error
   if (code === 'not-found')
@@ -160,7 +160,6 @@ function createRetryReport({ stderr }: Io): (error: Error, pauseMs: number) => v
 }
 
 async function readKey({ env }: Io, file: string | undefined): Promise<string> {
-  const { IngestError } = await import('@ingest/core')
   const text = file === undefined ? env.INGEST_KEY : await readFile(file, 'utf8').catch(unreadable)
   const key = text?.trim() ?? ''
   if (/^[\x21-\x7e]+$/.test(key)) return key
@@ -175,8 +174,6 @@ async function readKey({ env }: Io, file: string | undefined): Promise<string> {
 
 export interface OpenOptions extends OpenStoreOptions {
   store: string
-  /** The project that the command is about; validated before the store is opened. */
-  project?: string
   maps?: MapRules
   rejected?: IngestOptions['rejected']
 }
@@ -184,21 +181,13 @@ export interface OpenOptions extends OpenStoreOptions {
 /**
  * Opens a store while `use` runs.
  *
- * @throws {IngestError} `invalid-argument` for an invalid project id, and the codes of `openStore`.
+ * @throws {IngestError} the codes of `openStore`
  */
 export async function withIngest<T>(
   io: Pick<Io, 'stderr'>,
-  { store: name, project, maps = {}, rejected = {}, ...options }: OpenOptions,
+  { store: name, maps = {}, rejected = {}, ...options }: OpenOptions,
   use: (ingest: EmbeddedIngest) => Promise<T>,
 ): Promise<T> {
-  // loaded on demand: --help and wrong usage need not wait for it
-  const [{ createIngest, IngestError }, { isProjectId }] = await Promise.all([
-    import('@ingest/core'),
-    import('@ingest/core/internal'),
-  ])
-  if (project !== undefined && !isProjectId(project)) {
-    throw new IngestError('invalid-argument', `Expected a project id: 1 to 64 of A-Z a-z 0-9 . _ -, not "${project}".`)
-  }
   const store = await openStore(io, name, options)
   const ingest = createIngest({ store, maps, rejected })
   try {

@@ -1,4 +1,4 @@
-import type { ErrorCode } from '@ingest/core'
+import { type ErrorCode, IngestError } from '@ingest/core'
 import { CommanderError } from 'commander'
 import { Interrupted } from './terminal/on-signal.ts'
 
@@ -118,8 +118,6 @@ export async function toFailure(error: unknown): Promise<Failure> {
   if (error instanceof Interrupted) {
     return { exitCode: error.exitCode, code: 'interrupted', message: error.message, retryable: true }
   }
-  // loaded on demand: --help and wrong usage need not wait for it
-  const { IngestError } = await import('@ingest/core')
   if (error instanceof IngestError) {
     const { code, message, retryable } = error
     return { exitCode: exitCodes[code], code, message, retryable }

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { WriteStream } from 'node:tty'
+import { IngestError } from '@ingest/core'
 
 /** The streams, environment and signals of a command, so that it can run outside a process of its own. */
 export interface Io {
@@ -94,6 +95,5 @@ export function printMessage({ stderr }: Pick<Io, 'stderr'>, text: string): void
 
 async function toWriteError(error: NodeJS.ErrnoException): Promise<Error> {
   if (error.code !== 'ENOSPC') return error
-  const { IngestError } = await import('@ingest/core')
   return new IngestError('disk-full', 'standard output cannot be written: the disk is full', { cause: error })
 }

@@ -1,9 +1,6 @@
 import { styleText } from 'node:util'
-import { Command, type CommanderError, Help } from 'commander'
+import { Command, CommanderError, type Option } from 'commander'
 import { backupCommand } from './commands/backup.ts'
-import { checkCommand } from './commands/check.ts'
-import { completionCommand } from './commands/completion.ts'
-import { configCommand } from './commands/config.ts'
 import { copyCommand } from './commands/copy.ts'
 import { eraseCommand } from './commands/erase.ts'
 import { exportCommand } from './commands/export.ts'
@@ -15,15 +12,13 @@ import { publishMapCommand } from './commands/publish-map.ts'
 import { rejectedCommand } from './commands/rejected.ts'
 import { repairCommand } from './commands/repair.ts'
 import { restoreCommand } from './commands/restore.ts'
-import { retainCommand } from './commands/retain.ts'
 import { sendCommand } from './commands/send.ts'
 import { serveCommand } from './commands/serve.ts'
 import { statsCommand } from './commands/stats.ts'
 import { tailCommand } from './commands/tail.ts'
 import { verifyCommand } from './commands/verify.ts'
 import { exitCodeHelp } from './exit-code.ts'
-import { hasColors, type Io, printMessage } from './io.ts'
-import { applySettings, findTargetOptions, getSetting, passwordWarning, resolveSettings } from './settings.ts'
+import { hasColors, type Io } from './io.ts'
 import { version } from './version.ts'
 
 /** The program with all its commands. They throw failures; the caller reports them. */
@@ -42,7 +37,6 @@ export function createProgram(io: Io): Command {
     })
     .configureHelp({
       styleTitle: (title) => styleText('bold', title, { validateStream: false }),
-      optionDescription,
       commandUsage,
       subcommandTerm: (command) => [command.name(), ...argumentTerms(command)].join(' '),
     })
@@ -50,7 +44,6 @@ export function createProgram(io: Io): Command {
     serveCommand(io),
     keysCommand(io),
     sendCommand(io),
-    checkCommand(io),
     exportCommand(io),
     tailCommand(io),
     findCommand(io),
@@ -59,17 +52,14 @@ export function createProgram(io: Io): Command {
     publishMapCommand(io),
     mapsCommand(io),
     copyCommand(io),
-    retainCommand(io),
     eraseCommand(io),
     migrateCommand(io),
     backupCommand(io),
     restoreCommand(io),
     verifyCommand(io),
     repairCommand(io),
-    configCommand(io),
-    completionCommand(io),
   ]
-  for (const command of commands) program.addCommand(adopt(command, program, io))
+  for (const command of commands) program.addCommand(adopt(command, program))
   return program
 }
 
@@ -77,33 +67,25 @@ const programHelp = `
 \`ingest help <command>\` and \`ingest <command> --help\` show the options of a command and examples.
 
 Start here:
-  ingest keys create --data data/games --project demo
-  ingest serve --data data/games
+  ingest keys create --store data/games --project demo
+  ingest serve --store data/games
 ${exitCodeHelp}`
 
 /** Copies the settings of the parent: commands that are created separately do not inherit them. */
-function adopt(command: Command, parent: Command, io: Io): Command {
-  command.copyInheritedSettings(parent)
+function adopt(command: Command, parent: Command): Command {
+  command.copyInheritedSettings(parent).exitOverride()
   if (command.commands.length > 0) command.helpCommand(true)
-  for (const child of command.commands) adopt(child, command, io)
-  applySettings(command, io.env)
-  command.hook('preAction', () => {
-    const warning = passwordWarning(command)
-    if (warning !== undefined && command.name() !== 'serve') printMessage(io, warning)
-  })
-  return command.exitOverride((error: CommanderError) => {
-    if (error.code === 'commander.missingArgument') resolveSettings(command, io.env)
-    throw error
-  })
+  for (const child of command.commands) adopt(child, command)
+  return command
 }
 
 /** The usage line: arguments, required options, then `[options]`. */
 function commandUsage(command: Command): string {
   const names = [command.name()]
   for (let parent = command.parent; parent; parent = parent.parent) names.unshift(parent.name())
-  const required = command.options.filter((option) => getSetting(option)?.isRequired).map(({ flags }) => flags)
-  const target = findTargetOptions(command)
-  if (target.length > 0) required.unshift(`(${target.map(({ flags }) => flags).join(' | ')})`)
+  const required = command.options.filter((option) => option.mandatory).map(({ flags }) => flags)
+  const target = command.options.filter(({ long, hidden }) => !hidden && (long === '--url' || long === '--store'))
+  if (target.length > 1) required.unshift(`(${target.map(({ flags }) => flags).join(' | ')})`)
   const isGroup = command.commands.length > 0
   return [...names, ...argumentTerms(command), ...(isGroup ? ['<command>'] : []), ...required, '[options]'].join(' ')
 }
@@ -112,18 +94,43 @@ function argumentTerms(command: Command): string[] {
   return command.registeredArguments.map((argument) => `<${argument.name()}>`)
 }
 
-function optionDescription(this: Help, option: Parameters<Help['optionDescription']>[0]): string {
-  const { isRequired = false, variable } = getSetting(option) ?? {}
-  const notes = [...(isRequired ? ['required'] : []), ...(variable === undefined ? [] : [`env: ${variable}`])]
-  const description = Help.prototype.optionDescription.call(this, option)
-  return notes.length === 0 ? description : `${description} (${notes.join(', ')})`
+/**
+ * Parses a command line and runs its action, with the variables of `env` in place of those of the process, which
+ * commander reads while it parses. An empty variable counts as unset, and a switch is `true` or `false`.
+ */
+export function parseCommandLine(program: Command, args: readonly string[], env: Io['env']): Promise<Command> {
+  const variables = process.env
+  process.env = { ...env }
+  try {
+    for (const option of listOptions(program)) dropUnset(option, process.env)
+    return program.parseAsync(normalizeArgs(program, args), { from: 'user' })
+  } finally {
+    process.env = variables
+  }
+}
+
+function listOptions({ options, commands }: Command): Option[] {
+  return [...options, ...commands.flatMap(listOptions)]
+}
+
+function dropUnset(option: Option, env: NodeJS.ProcessEnv): void {
+  const { envVar } = option
+  const text = envVar && env[envVar]
+  if (text === '' || (text === 'false' && isSwitch(option))) delete env[envVar as string]
+  else if (text !== undefined && text !== 'true' && isSwitch(option)) {
+    throw new CommanderError(1, 'ingest.switch', `${envVar} expects true or false, not '${text}'`)
+  }
+}
+
+function isSwitch(option: Option): boolean {
+  return option.isBoolean() || option.negate
 }
 
 /**
  * Rewrites a command line for commander: `help keys rotate` to `keys rotate --help`, a group without a command to its
  * help, and an unknown command without `--help`, so that commander rejects it.
  */
-export function normalizeArgs(program: Command, args: readonly string[]): readonly string[] {
+function normalizeArgs(program: Command, args: readonly string[]): readonly string[] {
   const isHelp = args[0] === 'help'
   const words = isHelp ? args.slice(1) : args
   let command = program

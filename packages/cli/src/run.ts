@@ -1,20 +1,16 @@
 import { CommanderError } from 'commander'
-import { wordsToComplete, writeSuggestions } from './commands/completion.ts'
 import { exitCode, toFailure } from './exit-code.ts'
 import type { Io } from './io.ts'
 import { printMessage, writeJson } from './io.ts'
-import { createProgram, normalizeArgs } from './program.ts'
+import { createProgram, parseCommandLine } from './program.ts'
 
 /**
  * Runs one command line, without the program name, and resolves to its exit code. It never rejects for a failed command:
  * a failure is one line on standard error and, with `--json`, an object on standard output.
  */
 export async function run(args: readonly string[], io: Io): Promise<number> {
-  const program = createProgram(io)
   try {
-    const words = wordsToComplete(args)
-    if (words) await writeSuggestions(io, program, words)
-    else await program.parseAsync(normalizeArgs(program, args), { from: 'user' })
+    await parseCommandLine(createProgram(io), args, io.env)
     return exitCode.done
   } catch (error) {
     // --help and --version

@@ -2,26 +2,14 @@ import type { IngestError, Store } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
 import { type Command, CommanderError, Option } from 'commander'
 import { type Io, printMessage } from './io.ts'
-import { chosenOptions, expects, isUrl, nonEmpty } from './options.ts'
+import { isUrl, nonEmpty } from './options.ts'
 
-/** The options that name a server or a store, of which a command needs one. */
-export const targetNames = ['url', 'data', 'store'] as const
-
-/** `--data <dir>` and `--store <store>`; `others` is the option that may stand in their place. */
-export function storeOptions(others = ''): Option[] {
-  return [
-    new Option('--data <dir>', `directory of a store; this${others} or --store is required`)
-      .env('INGEST_DATA')
-      .argParser(parseDirectory),
-    new Option('--store <store>', `a directory, or postgres://user@host/database; this${others} or --data is required`)
-      .env('INGEST_STORE')
-      .argParser(parseStoreName),
-  ]
+/** `--store <store>`. */
+export function storeOption(): Option {
+  return new Option('--store <store>', 'a directory, or postgres://user@host/database')
+    .env('INGEST_STORE')
+    .argParser(parseStoreName)
 }
-
-const path = { type: 'string', minLength: 1, format: 'path' } as const
-expects(path, parseStoreName)
-expects(path, parseDirectory)
 
 /** Any other URL would become a directory of that name. The message does not repeat a URL, which may hold a password. */
 export function parseStoreName(text: string): string {
@@ -29,38 +17,32 @@ export function parseStoreName(text: string): string {
   throw new CommanderError(1, 'ingest.store', 'a store is a directory or postgres://user@host/database')
 }
 
-function parseDirectory(text: string): string {
-  if (!isDatabase(text)) return parseStoreName(text)
-  throw new CommanderError(1, 'ingest.data', '--data expects a directory: name a database with --store')
+/**
+ * The server or the store that a command works on: an option on the command line overrides the variable of the other one.
+ *
+ * @throws {CommanderError} for none and for both, and for a password on the command line
+ */
+export function chooseTarget(command: Command): { url: string } | { store: string } {
+  const { url, store } = command.opts<{ url?: string; store?: string }>()
+  const isChosen = (name: string) => command.getOptionValueSource(name) === 'cli'
+  if (url !== undefined && store !== undefined && isChosen('url') === isChosen('store')) {
+    command.error('name a server with --url or a store with --store, not both: INGEST_URL and INGEST_STORE count too')
+  }
+  if (url !== undefined && (store === undefined || isChosen('url'))) return { url }
+  if (store === undefined)
+    command.error('name a server with --url or INGEST_URL, or a store with --store or INGEST_STORE')
+  checkStoreOption(command, 'store')
+  return { store }
 }
 
 /**
- * What the command works on: an option on the command line overrides the environment variables of the others, and these
- * override the file of settings. `data` becomes `store`.
+ * The store of a command without `--url`.
  *
- * @throws {CommanderError} for more than one of them, and for a password on the command line
+ * @throws {CommanderError} for a password on the command line
  */
-export function chooseTarget(command: Command): { url?: string; store?: string } {
-  const [name, ...more] = chosenOptions(command, targetNames)
-  if (name === undefined) return {}
-  if (more.length > 0) {
-    const others: Record<string, string> = {
-      env: `${[name, ...more].map((each) => `INGEST_${each.toUpperCase()}`).join(' and ')} are set, use `,
-      config: `the file of settings has ${[name, ...more].join(' and ')}, use `,
-    }
-    const flags = [name, ...more].map((each) => `--${each}`)
-    const set = others[command.getOptionValueSource(name) ?? ''] ?? ''
-    command.error(`name only one server or store: ${set}${flags.join(' or ')}`)
-  }
-  const value: string = command.getOptionValue(name)
-  if (name === 'url') return { url: value }
-  checkStoreOption(command, 'store')
-  return { store: value }
-}
-
-/** The store of a command without `--url`. */
 export function parseStore(command: Command): string {
-  return chooseTarget(command).store ?? ''
+  checkStoreOption(command, 'store')
+  return command.getOptionValue('store')
 }
 
 /**
@@ -99,22 +81,15 @@ export function describeStore(store: string): string {
   return `${scheme}${user ? `${user}@` : ''}${hosts}${path}`
 }
 
-/** The member of logs and of `--json` that names a store: `data` for a directory. */
-export function toStoreMember(store: string): { data: string } | { store: string } {
-  return isDatabase(store) ? { store: describeStore(store) } : { data: store }
-}
-
 /** The option that names a store, for a command line that is printed. */
 export function toStoreArgument(store: string): string {
   const text = describeStore(store)
-  return `${isDatabase(store) ? '--store' : '--data'} ${/^[\w./:@,-]+$/.test(text) ? text : `'${text}'`}`
+  return `--store ${/^[\w./:@,-]+$/.test(text) ? text : `'${text}'`}`
 }
 
 export interface OpenStoreOptions {
   /** Default: false. Creates a missing store, and upgrades the schema of a database. */
   create?: boolean
-  /** As that of `openPostgresStore`; of no meaning for a directory. */
-  connectionsMax?: number
   /** As that of `openLmdbStore`, true by default: commands read on where they began. */
   readAhead?: boolean
   /** As `onFatal` of `openLmdbStore`; not called for a database. */
@@ -135,18 +110,11 @@ const rebuildReportIntervalMs = 1000
 export async function openStore(
   io: Pick<Io, 'stderr'>,
   store: string,
-  {
-    create = false,
-    connectionsMax,
-    readAhead = true,
-    onFatal = () => {},
-    onRebuild,
-    onOpen = () => {},
-  }: OpenStoreOptions,
+  { create = false, readAhead = true, onFatal = () => {}, onRebuild, onOpen = () => {} }: OpenStoreOptions,
 ): Promise<Store> {
   if (isDatabase(store)) {
     const { openPostgresStore } = await import('@ingest/postgres')
-    return openPostgresStore(store, { migrate: create, onOpen, ...(connectionsMax && { connectionsMax }) })
+    return openPostgresStore(store, { migrate: create, onOpen })
   }
   const report = onRebuild ?? ((percent: number) => printMessage(io, `rebuilding the id index: ${percent} %`))
   let reportedAt = Number.NEGATIVE_INFINITY

@@ -31,12 +31,12 @@ t.test('a damaged or foreign store: exit code 5, one line, and no change', async
     ['cut in its header', intact.subarray(0, 100)],
     ['foreign', Buffer.from('SQLite format 3\0'.repeat(1000))],
   ]
-  const store = ['--data', data, '--project', projectId]
+  const store = ['--store', data, '--project', projectId]
   const commands = [
     ['export', ...store],
     ['keys', 'list', ...store],
     ['keys', 'create', ...store],
-    ['serve', '--data', data, '--port', '0'],
+    ['serve', '--store', data, '--listen', '127.0.0.1:0'],
   ]
   for (const [name, bytes] of damages) {
     writeFileSync(path, bytes)
@@ -54,7 +54,7 @@ t.test('a damaged or foreign store: exit code 5, one line, and no change', async
   rmSync(path)
   t.match(await ingest(['export', ...store]), { code: 5, stderr: /^ingest: .* is missing or empty, and .*\n$/ })
   t.notOk(existsSync(path))
-  t.match(await ingest(['export', '--data', join(data, 'none'), '--project', projectId]), {
+  t.match(await ingest(['export', '--store', join(data, 'none'), '--project', projectId]), {
     code: 2,
     stdout: /^$/,
     stderr: /^ingest: There is no store in .*\n$/,

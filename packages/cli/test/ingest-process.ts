@@ -64,7 +64,7 @@ export interface ServeProcess {
 
 /** Starts `ingest serve` on a free port, unless `args` say otherwise, and ends it with the test. */
 export async function startServe(t: Test, args: readonly string[], { env }: Settings = {}): Promise<ServeProcess> {
-  const port = args.includes('--port') || env?.INGEST_PORT ? [] : ['--port', '0']
+  const port = args.includes('--listen') || env?.INGEST_LISTEN ? [] : ['--listen', '127.0.0.1:0']
   const child = startIngest(['serve', ...port, ...args], { ...(env && { env }) })
   const stdout = collect(child.stdout)
   const stderr = collect(child.stderr)

@@ -66,10 +66,12 @@ t.test('every command works with a database, and none prints its password', opti
   t.match(stderr, `create one: ingest keys create --store ${described} --project <id>`)
 })
 
-t.test('--connections-max bounds the connections of a server', options, async (t) => {
+t.test('pool_max_conns of the URL bounds the connections of a server', options, async (t) => {
   const { env, url } = await openEmpty()
   const key = (await run(['keys', 'create'], env)).stdout.trim()
-  const server = await serveHere(t, ['--connections-max', '1'], { env })
+  const single = new URL(env.INGEST_STORE as string)
+  single.searchParams.set('pool_max_conns', '1')
+  const server = await serveHere(t, [], { env: { ...env, INGEST_STORE: single.href } })
   const headers = { 'X-Project-Id': projectId, 'X-Ingestion-Key': key }
   const reads = Array.from({ length: 10 }, () => fetch(`${server.url}/v1/builds`, { headers }))
   t.ok((await Promise.all(reads)).every(({ status }) => status === 200))
@@ -80,7 +82,7 @@ t.test('--connections-max bounds the connections of a server', options, async (t
 
 t.test('a command that reads does not create the schema', options, async (t) => {
   const { env, url } = await openEmpty()
-  for (const args of [['export'], ['stats'], ['keys', 'list'], ['serve', '--no-migrate', '--port', '0']]) {
+  for (const args of [['export'], ['stats'], ['keys', 'list'], ['serve', '--no-migrate', '--listen', '127.0.0.1:0']]) {
     const { code, stderr } = await run(args, env)
     t.match({ code, stderr }, { code: 2, stderr: /^ingest: .*run `ingest migrate` as its owner\.\n$/ }, args.join(' '))
   }
@@ -148,9 +150,9 @@ t.test('a store is copied to a database and back, byte by byte', options, async 
   t.match(await run(['copy', '--to', back], { INGEST_FROM: url }), { code: 0, stdout: /^copied 125 events/m })
   t.strictSame(await withStoreOf(openLmdbStore(back), allContentsOf), contents)
   for (const project of [alpha, beta]) {
-    const exported = await exportedWithoutCursors(['--data', source], project)
+    const exported = await exportedWithoutCursors(['--store', source], project)
     t.equal(await exportedWithoutCursors([], project, env), exported)
-    t.equal(await exportedWithoutCursors(['--data', back], project), exported)
+    t.equal(await exportedWithoutCursors(['--store', back], project), exported)
   }
 })
 
@@ -168,6 +170,6 @@ t.test('a killed copy to a database is continued', options, async (t) => {
   t.equal(code, 0)
   const [{ copied }] = JSON.parse(stdout).projects
   t.ok(copied > 0 && copied < eventCount, `${copied} events were left`)
-  const exported = await exportedWithoutCursors(['--data', source], projectId)
+  const exported = await exportedWithoutCursors(['--store', source], projectId)
   t.equal(await exportedWithoutCursors([], projectId, env), exported)
 })

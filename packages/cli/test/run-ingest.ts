@@ -81,8 +81,8 @@ function createOutput(isTerminal: boolean) {
 
 /** Runs `ingest serve` in this process on a free port, until the end of the test. */
 export async function serveHere(t: Test, args: readonly string[], settings: RunSettings = {}): Promise<ServeProcess> {
-  const hasAddress = args.includes('--port') || args.includes('--socket') || settings.env?.INGEST_PORT
-  const port = hasAddress ? [] : ['--port', '0']
+  const hasAddress = args.includes('--listen') || settings.env?.INGEST_LISTEN
+  const port = hasAddress ? [] : ['--listen', '127.0.0.1:0']
   const { io: _, exited, stdout, stderr, nextLine, nextError, signal } = startRun(['serve', ...port, ...args], settings)
   t.teardown(async () => {
     signal('SIGTERM')

@@ -74,7 +74,7 @@ export function parseExport(stdout: string): ExportedLine[] {
 
 /** The ids of the events that `ingest export` prints for a directory. */
 export async function exportedIds(data: string): Promise<string[]> {
-  const { code, stdout, stderr } = await ingest(['export', '--data', data, '--project', projectId])
+  const { code, stdout, stderr } = await ingest(['export', '--store', data, '--project', projectId])
   if (code !== 0) throw new Error(stderr)
   return parseExport(stdout).map(({ event }) => JSON.parse(event).eventId)
 }
@@ -182,7 +182,7 @@ export async function openRestarted(
 ) {
   const data = t.testdir()
   const key = await createKey(data)
-  const start = () => startServe(t, ['--data', data, '--rate-limit', 'off'])
+  const start = () => startServe(t, ['--store', data, '--rate-limit', 'off'])
   let server = await start()
   async function restart(): Promise<void> {
     server.signal('SIGKILL')

@@ -32,6 +32,8 @@ export type {
   RejectedOptions,
   RejectionGroup,
 } from './events/recent-outcomes.ts'
+export type { RetentionOptions, RetentionRule } from './retention.ts'
+export { startRetention } from './retention.ts'
 export { issuesMax } from './validation.ts'
 
 // Maps
@@ -67,6 +69,11 @@ export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } f
 export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
 export type { KeyRecord, Project, Scope } from './projects/project.ts'
 export { scopes } from './projects/project.ts'
+
+// Copies between stores
+
+export type { CopiedProject, CopyOptions, CopyProgress } from './copy/copy-stores.ts'
+export { copyStores } from './copy/copy-stores.ts'
 
 // Stores and their adapters
 

@@ -106,6 +106,13 @@ export interface EmbeddedIngest<E = IngestEvent> {
    * servers, this one included: 1 for a store that does not count them. Further calls return the same function.
    */
   registerServer(): () => number
+  /**
+   * Replaces the schemas of events by type, for batches that are submitted from now on. If it throws, the current ones
+   * stay in force.
+   *
+   * @throws {IngestError} `invalid-argument` for an invalid schema
+   */
+  setSchemas(schemas: EventSchemas): void
   tally(): Readonly<Tally>
   /** Calls the observer until the returned function is called. */
   observe(observer: IngestObserver): () => void
@@ -172,7 +179,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   }
   const now = () => checkTime(clock())
   const hashKey = store.hashKey ?? randomBytes(16)
-  const checkBySchema = compileEventSchemas(schemas)
+  let checkBySchema = compileEventSchemas(schemas)
   const keys = createKeyring(store, now)
   const notifier = createEventNotifier(store.watch?.bind(store))
   const observers = new Set<IngestObserver>()
@@ -254,6 +261,9 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     registerServer() {
       serverCount ??= store.registerServer?.() ?? (() => 1)
       return serverCount
+    },
+    setSchemas(schemas) {
+      checkBySchema = compileEventSchemas(schemas)
     },
     tally: () => ({ ...tally }),
     observe(observer) {

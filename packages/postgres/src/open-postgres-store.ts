@@ -31,7 +31,10 @@ export interface PostgresStoreOptions {
    * a missing schema is refused with `store-missing`, an older one with `store-incompatible`.
    */
   migrate?: boolean
-  /** The most connections of this process: with fewer than 20, ids that are read from disk are slower. Default: 20. */
+  /**
+   * The most connections of this process: with fewer than 20, ids that are read from disk are slower. Default:
+   * `pool_max_conns` of the URL, as in pgx, else 20.
+   */
   connectionsMax?: number
   /** How long keys are cached, in milliseconds: a revoked key ends within it. Default: 1,000. */
   projectAgeMs?: number
@@ -56,7 +59,12 @@ export async function openPostgresStore(
   target: string | PoolConfig,
   options: PostgresStoreOptions = {},
 ): Promise<Store> {
-  const { connectionsMax = 20, statementTimeoutMs = 10_000, projectAgeMs = 1000, onOpen = () => {} } = options
+  const {
+    connectionsMax = connectionsMaxOf(target),
+    statementTimeoutMs = 10_000,
+    projectAgeMs = 1000,
+    onOpen = () => {},
+  } = options
   const database = openDatabase(target, { connectionsMax, statementTimeoutMs })
   try {
     const { schema, report } = await database.withConnection((client) => inspect(client))
@@ -67,6 +75,16 @@ export async function openPostgresStore(
     await database.close()
     throw error
   }
+}
+
+const connectionsMaxDefault = 20
+
+function connectionsMaxOf(target: string | PoolConfig): number {
+  const [, query = ''] = typeof target === 'string' ? target.split('?', 2) : []
+  const text = new URLSearchParams(query).get('pool_max_conns')
+  if (text === null) return connectionsMaxDefault
+  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text)
+  throw new IngestError('invalid-argument', 'pool_max_conns of the database URL must be an integer from 1 to 9,999.')
 }
 
 /** Creates or upgrades the schema if it must be and may be. */

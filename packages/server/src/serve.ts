@@ -1,23 +1,58 @@
 import type { EmbeddedIngest } from '@ingest/core'
+import { serveAdmin } from './admin/admin-handler.ts'
+import type { Address } from './listener/address.ts'
 import { type ListenOptions, openListener, type Served } from './listener/listener.ts'
 import { guardLog } from './log.ts'
+import { createMetrics } from './metrics/metrics.ts'
 import { createRouter, type HandlerOptions } from './router.ts'
 
 export interface ServeOptions extends Omit<HandlerOptions, 'draining'>, ListenOptions {
   ingest: EmbeddedIngest
+  /** Where operators reach metrics, health and keys, as `createAdminHandler` serves them. Default: nowhere. */
+  admin?: AdminAddress
+}
+
+export interface AdminAddress extends Address {
+  /** The token of the API of keys: at least 16 characters. Default: no such API. */
+  token?: string
+}
+
+/** A listening server, with what operators reach. */
+export interface ServedWithAdmin extends Served {
+  admin?: Pick<Served, 'url' | 'port'>
 }
 
 /** How long late requests get a 503, which clients retry elsewhere, before connections are refused. */
 export const lingerMs = 500
 
 /**
- * Serves `ingest` over HTTP/1.1, by default on 127.0.0.1:8787. Resolves once it listens; rejects with Node's error if it
- * cannot. Installs no signal handlers.
+ * Serves `ingest` over HTTP/1.1, by default on 127.0.0.1:8787; with `admin`, it also measures, and serves operators on an
+ * address of their own, by default 127.0.0.1:8788. Resolves once both listen; rejects with Node's error if one cannot.
+ * `close` drains: operators are served until the last request is done. Installs no signal handlers.
  *
  * @throws {IngestError} `invalid-argument` for invalid options.
  */
-export async function serve(options: ServeOptions): Promise<Served> {
+export async function serve(options: ServeOptions): Promise<ServedWithAdmin> {
+  const { admin: address, ...rest } = options
+  if (!address) return servePublic(rest, new AbortController())
+  const { ingest, log, metrics = createMetrics(ingest) } = options
   const draining = new AbortController()
+  const admin = await serveAdmin({ ingest, metrics, draining: draining.signal, ...(log && { log }), ...address })
+  const served = await servePublic({ ...rest, metrics }, draining).catch(async (error) => {
+    await admin.close()
+    throw error
+  })
+  return {
+    ...served,
+    admin,
+    async close() {
+      await served.close()
+      await admin.close()
+    },
+  }
+}
+
+async function servePublic(options: Omit<ServeOptions, 'admin'>, draining: AbortController): Promise<Served> {
   const router = createRouter(options.ingest, { ...options, draining: draining.signal })
   return openListener(router, options, {
     portDefault: 8787,

@@ -19,7 +19,7 @@ const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.
 
 /** @param {string} directory @returns {Promise<Server>} */
 export async function startServer(directory) {
-  const args = [command, 'serve', '--data', directory, '--port', '0', '--log-level', 'error']
+  const args = [command, 'serve', '--store', directory, '--listen', '127.0.0.1:0', '--log-level', 'error']
   const child = spawn(process.execPath, ['--import', probe, ...args], { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] })
   const exited = once(child, 'exit')
   const ended = exited.then(([code, signal]) => {
@@ -53,7 +53,7 @@ export async function startServer(directory) {
  *   request
  */
 export async function createCredentials(directory, projectId) {
-  const args = [command, 'keys', 'create', '--data', directory, '--project', projectId]
+  const args = [command, 'keys', 'create', '--store', directory, '--project', projectId]
   const { stdout } = await promisify(execFile)(process.execPath, args)
   return { 'X-Project-Id': projectId, 'X-Ingestion-Key': stdout.trim() }
 }

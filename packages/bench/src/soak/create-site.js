@@ -33,7 +33,7 @@ export function createSite(run, { hours, databaseUrl }) {
   const projects = { erased: `erased-${suffix}`, plain: `plain-${suffix}`, aged: `aged-${suffix}` }
   const olderThanMs = Math.max(10, Math.round(hours * 360)) * 1000
   const rules = ['--retain', `${projects.aged}=${olderThanMs / 1000}s`]
-  const args = ['--rate-limit', 'off', '--log-format', 'json', '--log-level', 'warn']
+  const args = ['--rate-limit', 'off', '--log-level', 'warn']
   const serve = { args: [...args, ...rules], note: ledger.note }
   /** @type {Site} */
   const site = {

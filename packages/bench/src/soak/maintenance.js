@@ -54,7 +54,15 @@ export async function erasePlayer(site, player, random) {
 async function retain(site, random) {
   const { retention, projects } = site
   const startedAt = Date.now()
-  const args = ['retain', '--project', projects.aged, '--older-than', `${retention.olderThanMs / 1000}s`, '--json']
+  const args = [
+    'erase',
+    '--project',
+    projects.aged,
+    '--older-than',
+    `${retention.olderThanMs / 1000}s`,
+    '--yes',
+    '--json',
+  ]
   const { isDone } = await runCommand(site, args, { random, killProbability: 0.3 })
   if (isDone) retention.isErasedBefore = Math.max(retention.isErasedBefore, startedAt - retention.olderThanMs)
 }
@@ -68,7 +76,7 @@ async function backUp(site, random) {
   if (isDone) {
     await runCommand(site, ['verify', '--store', backup, '--quiet'])
     const isRestored = random.chance(0.5)
-    if (isRestored) await runCommand(site, ['restore', backup, '--data', restored, '--json'])
+    if (isRestored) await runCommand(site, ['restore', backup, '--store', restored, '--json'])
     for (const projectId of Object.values(site.projects)) {
       await readExport(site, { projectId, since, store: isRestored ? restored : backup })
     }

@@ -72,7 +72,7 @@ export function createServerSlot(run, processes, { name, args, note }) {
     })
     const startedAt = Date.now()
     run.count('openings', 'serve')
-    const server = processes.start(['serve', '--port', '0', '--json', ...args], { onLine })
+    const server = processes.start(['serve', '--listen', '127.0.0.1:0', '--json', ...args], { onLine })
     started = server
     const timer = setTimeout(() => {
       run.violate('a server starts in time', { server: name, log: server.logPath })

@@ -3,30 +3,30 @@ import { Command } from 'commander'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, parsePath, quietOption } from '../options.ts'
-import { isDatabase, parseStore, storeOptions } from '../store.ts'
+import { isDatabase, parseStore, storeOption } from '../store.ts'
 import { formatBytes, formatCount } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 import { createProgressDisplay, type Progress } from '../terminal/progress.ts'
 
 /** `ingest backup`. */
 export function backupCommand(io: Io): Command {
-  const command = new Command('backup')
+  const command: Command = new Command('backup')
     .description('copy the directory of a store to an empty one, while servers run')
     .argument('<dir>', 'directory of the backup, which must be empty or missing', parsePath)
-  for (const option of storeOptions()) command.addOption(option)
+    .addOption(storeOption().makeOptionMandatory())
   return command
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText('after', backupHelp)
     .action(async (target: string, { json, quiet }: { json?: true; quiet?: true }) => {
-      const data = parseDirectoryOnly(command, 'backed up')
+      const store = parseDirectoryOnly(command, 'backed up')
       const startedAt = performance.now()
       const { backUpLmdbStore } = await import('@ingest/lmdb')
-      const report = await runJob(io, 'there is no backup', quiet, (options) => backUpLmdbStore(data, target, options))
+      const report = await runJob(io, 'there is no backup', quiet, (options) => backUpLmdbStore(store, target, options))
       const durationMs = Math.round(performance.now() - startedAt)
       const { records, events, maps, chunks, fileBytes } = report
       if (json) {
-        await writeJson(io, { ok: true, data, backup: target, records, events, maps, chunks, fileBytes, durationMs })
+        await writeJson(io, { ok: true, store, backup: target, records, events, maps, chunks, fileBytes, durationMs })
       } else if (!quiet) {
         const what = `${formatCount(events, 'event')} and ${formatCount(maps, 'map')} (${formatBytes(fileBytes)})`
         await writeStdout(io, `backed up ${what} in ${target}, verified, in ${(durationMs / 1000).toFixed(2)} s\n`)
@@ -40,7 +40,7 @@ The backup is that of one moment. It gets its name once it is verified and durab
 Exit code 5: the store is damaged, so there is no backup; \`ingest verify\` lists the damage.
 
 Example:
-  ingest backup backups/2026-11-22 --data data/games
+  ingest backup backups/2026-11-22 --store data/games
 `
 
 /**

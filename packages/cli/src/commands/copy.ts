@@ -1,6 +1,7 @@
+import { type CopiedProject, type CopyProgress, copyStores } from '@ingest/core'
+import { hasProject } from '@ingest/core/internal'
 import { Command, Option } from 'commander'
 import { projectNotFound } from '../connect.ts'
-import type { CopiedProject, CopyProgress } from '../copy/copy-stores.ts'
 import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
@@ -77,23 +78,18 @@ async function copy(io: Io, options: CopyCommandOptions): Promise<void> {
 
 async function copyBetween(io: Io, options: CopyCommandOptions, signal: AbortSignal): Promise<CopiedProject[]> {
   const { from, to, project, quiet } = options
-  const { copyStores } = await import('../copy/copy-stores.ts')
   const source = await openStore(io, from, {})
   try {
-    const { hasProject } = await import('@ingest/core/internal')
     if (project !== undefined && !(await hasProject(source, project))) throw projectNotFound(project)
-    const projectIds = project === undefined ? await source.projects() : [project]
     const target = await openStore(io, to, { create: true })
     const progress = quiet ? undefined : await createProgressDisplay(io.stderr)
     try {
-      return await copyStores(
-        { source, target, signal },
-        {
-          projectIds,
-          hasOneOrder: !isDatabase(to),
-          onProgress: (copied) => progress?.show(toProgress(copied)),
-        },
-      )
+      return await copyStores(source, target, {
+        ...(project !== undefined && { projectIds: [project] }),
+        hasOneOrder: !isDatabase(to),
+        onProgress: (copied) => progress?.show(toProgress(copied)),
+        signal,
+      })
     } finally {
       progress?.end()
       await target.close()

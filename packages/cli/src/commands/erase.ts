@@ -1,81 +1,135 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
-import type { EraseSelection } from '@ingest/core'
+import type { EmbeddedIngest, ErasedTotals, ErasureOptions } from '@ingest/core'
+import { mapProjects } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { requireProject, withIngest } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
-import { jsonOption, nonEmpty, projectOption } from '../options.ts'
-import { parseStore, storeOptions } from '../store.ts'
-import { formatCount } from '../terminal/format.ts'
+import { jsonOption, nonEmpty, parsePositiveDuration, projectOption } from '../options.ts'
+import { parseStore, storeOption } from '../store.ts'
+import { formatBytes, formatCount, formatTable } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
-import { dryRunOption, eraseAdvice, formatTotals } from './retain.ts'
 
 interface EraseOptions {
-  project: string
+  project?: string
   player?: string
-  where?: EraseSelection
+  where?: { path: string; value: unknown }
+  olderThan?: number
   yes?: true
   dryRun?: boolean
   json?: true
 }
 
+/** Erases the selected events of one project. */
+type Erase = (ingest: EmbeddedIngest, projectId: string, options: ErasureOptions) => Promise<ErasedTotals>
+
+type ProjectTotals = ErasedTotals & { projectId: string }
+
 /** `ingest erase`. */
 export function eraseCommand(io: Io): Command {
-  const command: Command = new Command('erase').description(
-    'erase the events of a player, or those with a value; ids stay known',
-  )
-  for (const option of storeOptions()) command.addOption(option)
-  return command
-    .addOption(projectOption())
-    .addOption(new Option('--player <id>', 'playerId of the events').argParser(nonEmpty).conflicts('where'))
+  const command: Command = new Command('erase')
+    .description('erase the events of a player, those with a value, or old ones; ids stay known')
+    .addOption(storeOption().makeOptionMandatory())
+    .addOption(projectOption().makeOptionMandatory(false))
     .addOption(
-      new Option('--where <pointer=value>', 'JSON Pointer and its value, such as /user/id=7').argParser(parseSelection),
+      new Option('--player <id>', 'playerId of the events').argParser(nonEmpty).conflicts(['where', 'olderThan']),
     )
-    .addOption(dryRunOption())
+    .addOption(
+      new Option('--where <pointer=value>', 'JSON Pointer and its value, such as /user/id=7')
+        .argParser(parseSelection)
+        .conflicts('olderThan'),
+    )
+    .addOption(
+      new Option('--older-than <duration>', 'age since receipt, such as 90d; of all projects without --project')
+        // a duration of 0 is a mistake of a script, and would erase everything
+        .argParser(parsePositiveDuration),
+    )
+    .addOption(new Option('--dry-run', 'only count').default(false))
     .option('--yes', 'do not ask')
     .addOption(jsonOption())
     .addHelpText('after', eraseHelp)
     .action(async (options: EraseOptions) => {
-      const { project, player, dryRun = false, json } = options
-      const selection = player === undefined ? options.where : { path: '/playerId', value: player }
-      if (!selection) command.error('name the events: --player <id> or --where <pointer=value>')
+      const { dryRun = false, json } = options
+      const erase = chooseErasure(command, options)
       const isTerminal = io.stdin.isTTY === true && io.stderr.isTTY === true
       if (!dryRun && !options.yes && !isTerminal) command.error('erasing cannot be undone: confirm it with --yes')
-      const totals = await abortOnSignal(io, eraseAdvice, (signal) =>
-        withIngest(io, { store: parseStore(command), project }, async (ingest) => {
-          await requireProject(ingest, project)
-          if (!dryRun && !options.yes) {
-            const { events } = await ingest.eraseEvents(project, selection, { dryRun: true, signal })
-            await confirm(
-              io,
-              `Erase ${formatCount(events, 'event')} of ${project}? This cannot be undone. [y/N] `,
-              signal,
-            )
-          }
-          const totals = await ingest.eraseEvents(project, selection, { dryRun, signal })
-          if (!dryRun) await ingest.purgeErased()
-          return totals
-        }),
+      const projects = await abortOnSignal(io, 'some events are erased; run it again to continue', (signal) =>
+        withIngest(io, { store: parseStore(command) }, (ingest) =>
+          eraseProjects(io, ingest, { options, erase, signal }),
+        ),
       )
-      if (json) await writeJson(io, { ok: true, dryRun, projectId: project, ...totals })
-      else await writeStdout(io, `${formatTotals([{ projectId: project, ...totals }], dryRun).join('\n')}\n`)
+      if (json) await writeJson(io, { ok: true, dryRun, projects })
+      else await writeStdout(io, `${formatTotals(projects, dryRun).join('\n')}\n`)
     })
+  return command
 }
 
 const eraseHelp = `
 Servers may have the store open. Events that are stored after the command began are not erased. Erased events cannot be
 restored; their ids stay known, so that a retry stores nothing. Maps, backups, exports and spools are not changed.
+\`ingest serve --retain 90d\` does the same as --older-than once an hour.
 The value after = is JSON if it parses, otherwise a string.
 Exit code 3: not confirmed, or an unknown project.
 
 Examples:
-  ingest erase --player 7 --project demo --data data/games --dry-run
-  ingest erase --where /user/email=a@example.com --project demo --data data/games --yes
+  ingest erase --player 7 --project demo --store data/games --dry-run
+  ingest erase --where /user/email=a@example.com --project demo --store data/games --yes
+  ingest erase --older-than 90d --store data/games --yes
 `
 
-function parseSelection(text: string): EraseSelection {
+/** @throws {CommanderError} for no selection, or one that needs a project */
+function chooseErasure(command: Command, { project, player, where, olderThan }: EraseOptions): Erase {
+  if (olderThan !== undefined) {
+    const before = Date.now() - olderThan
+    return (ingest, projectId, options) => ingest.retainEvents(projectId, before, options)
+  }
+  const selection = player === undefined ? where : { path: '/playerId', value: player }
+  if (!selection) command.error('name the events: --player <id>, --where <pointer=value> or --older-than <duration>')
+  if (project === undefined) command.error('name the project: --project <id>')
+  return (ingest, projectId, options) => ingest.eraseEvents(projectId, selection, options)
+}
+
+interface Erasure {
+  options: EraseOptions
+  erase: Erase
+  signal: AbortSignal
+}
+
+async function eraseProjects(io: Io, ingest: EmbeddedIngest, { options, erase, signal }: Erasure) {
+  const { project, dryRun = false, yes } = options
+  if (project !== undefined) await requireProject(ingest, project)
+  const projectIds = project === undefined ? await ingest.listProjects() : [project]
+  const eraseAll = (dryRun: boolean): Promise<ProjectTotals[]> =>
+    mapProjects(projectIds, async (projectId) => ({
+      projectId,
+      ...(await erase(ingest, projectId, { dryRun, signal })),
+    }))
+  if (!dryRun && !yes) {
+    const count = formatCount(sumEvents(await eraseAll(true)), 'event')
+    await confirm(io, `Erase ${count} of ${project ?? 'all projects'}? This cannot be undone. [y/N] `, signal)
+  }
+  const erased = await eraseAll(dryRun)
+  if (!dryRun) await ingest.purgeErased()
+  return erased
+}
+
+function sumEvents(projects: readonly ProjectTotals[]): number {
+  return projects.reduce((sum, { events }) => sum + events, 0)
+}
+
+function formatTotals(projects: readonly ProjectTotals[], dryRun: boolean): string[] {
+  const heading = ['PROJECT', dryRun ? 'WOULD ERASE' : 'ERASED', 'BYTES']
+  const cells = projects.map(({ projectId, events, bytes }) => [
+    projectId,
+    events.toLocaleString('en-US'),
+    formatBytes(bytes),
+  ])
+  return formatTable([heading, ...cells], [1, 2])
+}
+
+function parseSelection(text: string): EraseOptions['where'] {
   const at = text.indexOf('=')
   if (at === -1 || !text.startsWith('/')) {
     throw new InvalidArgumentError('Expected a JSON Pointer and a value, such as /user/id=7.')

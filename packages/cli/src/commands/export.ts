@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { ReadEventsOptions } from '@ingest/core'
+import { IngestError, type ReadEventsOptions } from '@ingest/core'
 import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget, requireProject, type Target } from '../connect.ts'
 import type { Period } from '../export/cut-events.ts'
@@ -99,8 +99,8 @@ After a backup of the store is restored, the cursor file is refused: export to a
 cursor that \`ingest restore\` printed.
 
 Examples:
-  ingest export --data data/games --project demo > events.ndjson
-  ingest export --data data/games --project demo --output export --every day --gzip
+  ingest export --store data/games --project demo > events.ndjson
+  ingest export --store data/games --project demo --output export --every day --gzip
   INGEST_KEY=… ingest export --url http://127.0.0.1:8787 --project demo --type round.end --from 10m
 `
 
@@ -110,7 +110,6 @@ async function parseSelection(options: SelectionOptions): Promise<ReadEventsOpti
   const from = options.from === undefined ? undefined : await parseTimeOption('--from', options.from)
   const to = options.to === undefined ? undefined : await parseTimeOption('--to', options.to)
   if (from !== undefined && to !== undefined && from >= to) {
-    const { IngestError } = await import('@ingest/core')
     throw new IngestError('invalid-argument', '--from must be before --to.')
   }
   return {

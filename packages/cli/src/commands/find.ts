@@ -1,3 +1,4 @@
+import { eventLine } from '@ingest/core'
 import { Command } from 'commander'
 import { addTargetOptions, connect, parseTarget, requireProject } from '../connect.ts'
 import { CommandFailure, exitCode } from '../exit-code.ts'
@@ -17,7 +18,6 @@ export function findCommand(io: Io): Command {
     .addOption(jsonOption())
     .addHelpText('after', findHelp)
     .action(async (eventId: string, { json }: { json?: true }) => {
-      const { eventLine } = await import('@ingest/core')
       const target = parseTarget(command)
       await connect(io, target, async (ingest, embedded) => {
         await requireProject(embedded, target.project)
@@ -60,6 +60,6 @@ Exit code 3: the event is not stored, or the project is unknown. An erased event
 in "erased".
 
 Examples:
-  ingest find e-1 --data data/games --project demo
+  ingest find e-1 --store data/games --project demo
   INGEST_KEY=… ingest find e-1 --url http://127.0.0.1:8787 --project demo --json
 `

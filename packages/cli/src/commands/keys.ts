@@ -1,11 +1,11 @@
-import type { KeyRecord, Scope } from '@ingest/core'
-import type { DescribedKey } from '@ingest/core/internal'
+import { IngestError, type KeyRecord, type Scope, scopes } from '@ingest/core'
+import { type DescribedKey, describeKey } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { printMessage, writeJson, writeStdout } from '../io.ts'
 import { durationMs, jsonOption, parseDuration, projectOption } from '../options.ts'
-import { parseStore, storeOptions } from '../store.ts'
+import { parseStore, storeOption } from '../store.ts'
 import { formatTable } from '../terminal/format.ts'
 
 interface KeysOptions {
@@ -22,23 +22,15 @@ interface CreateOptions extends KeysOptions {
 export function keysCommand(io: Io): Command {
   const keys = new Command('keys')
     .description('create, list, revoke and rotate the ingestion keys of a project')
-    .addHelpText('after', examples('ingest keys create --data data/games --project demo'))
+    .addHelpText('after', examples('ingest keys create --store data/games --project demo'))
   for (const command of [keysCreateCommand(io), keysListCommand(io), keysRevokeCommand(io), keysRotateCommand(io)])
     keys.addCommand(command)
   return keys
 }
 
-/** Adds `--data` and `--store`. */
-function withStoreOptions(command: Command): Command {
-  for (const option of storeOptions()) command.addOption(option)
-  return command
-}
-
-/** Repeats the scopes of the core, which is not loaded for `--help`; a test compares them. */
-const scopes = ['events:write', 'maps:write', 'read']
-
 function keysCreateCommand(io: Io): Command {
-  return withStoreOptions(new Command('create'))
+  return new Command('create')
+    .addOption(storeOption().makeOptionMandatory())
     .description('create a key, and the store and the project if they are new; prints the key, which is not stored')
     .addOption(projectOption())
     .addOption(
@@ -55,13 +47,13 @@ function keysCreateCommand(io: Io): Command {
     .addHelpText(
       'after',
       examples(
-        'ingest keys create --data data/games --project demo',
-        'ingest keys create --data data/games --project demo --scope events:write --expires 90d',
+        'ingest keys create --store data/games --project demo',
+        'ingest keys create --store data/games --project demo --scope events:write --expires 90d',
       ),
     )
     .action(async ({ project, scope, expires, json }: CreateOptions, command: Command) => {
       const store = parseStore(command)
-      const { key, record } = await withIngest(io, { store, project, create: true }, ({ keys }) =>
+      const { key, record } = await withIngest(io, { store, create: true }, ({ keys }) =>
         keys
           .create(project, {
             ...(scope && { scopes: scope }),
@@ -74,13 +66,14 @@ function keysCreateCommand(io: Io): Command {
 }
 
 function keysListCommand(io: Io): Command {
-  return withStoreOptions(new Command('list'))
+  return new Command('list')
+    .addOption(storeOption().makeOptionMandatory())
     .description('list the keys of a project, oldest first; the keys themselves are not stored')
     .addOption(projectOption())
     .addOption(jsonOption())
-    .addHelpText('after', examples('ingest keys list --data data/games --project demo'))
+    .addHelpText('after', examples('ingest keys list --store data/games --project demo'))
     .action(async ({ project, json }: KeysOptions, command: Command) => {
-      const records = await withIngest(io, { store: parseStore(command), project }, ({ keys }) => keys.list(project))
+      const records = await withIngest(io, { store: parseStore(command) }, ({ keys }) => keys.list(project))
       if (records.length === 0) printMessage(io, `the project ${project} has no keys`)
       const keys = await Promise.all(records.map(describe))
       if (json) await writeJson(io, { ok: true, projectId: project, keys })
@@ -89,22 +82,24 @@ function keysListCommand(io: Io): Command {
 }
 
 function keysRevokeCommand(io: Io): Command {
-  return withStoreOptions(new Command('revoke'))
+  return new Command('revoke')
+    .addOption(storeOption().makeOptionMandatory())
     .description('revoke a key immediately and permanently')
     .argument('<keyId>', 'the 8 characters after ik_ in the key')
     .addOption(projectOption())
     .addOption(jsonOption())
-    .addHelpText('after', examples('ingest keys revoke vbxtzdc2 --data data/games --project demo'))
+    .addHelpText('after', examples('ingest keys revoke vbxtzdc2 --store data/games --project demo'))
     .action(async (keyId: string, { project, json }: KeysOptions, command: Command) => {
       const store = parseStore(command)
-      const record = await withIngest(io, { store, project }, ({ keys }) => keys.revoke(project, keyId))
+      const record = await withIngest(io, { store }, ({ keys }) => keys.revoke(project, keyId))
       if (json) await writeJson(io, { ok: true, projectId: project, ...(await describe(record)) })
       else await writeStdout(io, `revoked ${keyId}\n`)
     })
 }
 
 function keysRotateCommand(io: Io): Command {
-  return withStoreOptions(new Command('rotate'))
+  return new Command('rotate')
+    .addOption(storeOption().makeOptionMandatory())
     .description('create a key with the same scopes and expire the old key after an overlap; prints the new key')
     .argument('<keyId>', 'the 8 characters after ik_ in the key')
     .addOption(projectOption())
@@ -114,10 +109,10 @@ function keysRotateCommand(io: Io): Command {
         .argParser(parseDuration),
     )
     .addOption(jsonOption())
-    .addHelpText('after', examples('ingest keys rotate vbxtzdc2 --data data/games --project demo --overlap 48h'))
+    .addHelpText('after', examples('ingest keys rotate vbxtzdc2 --store data/games --project demo --overlap 48h'))
     .action(async (keyId: string, { project, overlap, json }: KeysOptions & { overlap: number }, command: Command) => {
       const store = parseStore(command)
-      const { key, record, old } = await withIngest(io, { store, project }, async ({ keys }) => {
+      const { key, record, old } = await withIngest(io, { store }, async ({ keys }) => {
         const rotation = await keys
           .rotate(project, keyId, { overlapMs: overlap })
           .catch((error) => explainUnknown(error, project))
@@ -130,7 +125,6 @@ function keysRotateCommand(io: Io): Command {
 
 /** Says what to do about a key that may have been created: its text, which nothing stores, is not printed. */
 async function explainUnknown(error: unknown, project: string): Promise<never> {
-  const { IngestError } = await import('@ingest/core')
   if (!(error instanceof IngestError && error.isOutcomeUnknown)) throw error
   const advice = `A key may have been created, and its text is lost: run the command again, then revoke the unused key that \`ingest keys list --project ${project}\` shows.`
   throw new IngestError(error.code, `${error.message} ${advice}`, { cause: error })
@@ -150,7 +144,7 @@ async function printKey(io: Io, key: string, record: object, json: boolean | und
 /** Accepts several arguments, repeated options, and commas. */
 function parseScopes(text: string, earlier: string[] = []): string[] {
   const words = text.split(',')
-  const unknown = words.find((word) => !scopes.includes(word))
+  const unknown = words.find((word) => !scopes.some((scope) => scope === word))
   if (unknown === undefined) return [...earlier, ...words]
   throw new InvalidArgumentError(`'${unknown}' is not a scope: expected ${scopes.join(', ')}.`)
 }
@@ -172,7 +166,6 @@ function parseExpiry(text: string): number {
 
 /** The printed members of a key. */
 async function describe(record: KeyRecord): Promise<DescribedKey> {
-  const { describeKey } = await import('@ingest/core/internal')
   return describeKey(record, Date.now())
 }
 

@@ -1,4 +1,4 @@
-import type { Ingest, MapContent, MapId, MapStatus } from '@ingest/core'
+import { type Ingest, IngestError, type MapContent, type MapId, type MapStatus } from '@ingest/core'
 import { Command } from 'commander'
 import { addTargetOptions, connect, parseTarget, requireProject } from '../connect.ts'
 import { checkContent, checkFile } from '../files/check-content.ts'
@@ -123,7 +123,7 @@ function examples(name: string, more?: string): string {
   const options = name === 'list' ? '' : ' --place 920587237 --build 2026.11.21'
   return `
 Examples:
-  ingest maps ${name} --data data/games --project demo${options}${more ?? ''}
+  ingest maps ${name} --store data/games --project demo${options}${more ?? ''}
   INGEST_KEY=… ingest maps ${name} --url http://127.0.0.1:8787 --project demo${options}${more ?? ''}
 `
 }
@@ -149,7 +149,6 @@ async function findContent(ingest: Ingest, options: MapOptions): Promise<MapCont
 }
 
 async function mapNotFound(what: string, { place, build }: MapOptions): Promise<Error> {
-  const { IngestError } = await import('@ingest/core')
   return new IngestError('map-not-found', `${what} for place ${place} and build ${build}.`)
 }
 

@@ -2,7 +2,6 @@ import { Command, Option } from 'commander'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, nonEmpty, wholeNumber } from '../options.ts'
-import { missingError } from '../settings.ts'
 import { checkStoreOption, describeStore, isDatabase, parseStoreName } from '../store.ts'
 
 interface MigrateCommandOptions {
@@ -31,7 +30,7 @@ export function migrateCommand(io: Io): Command {
     .action(async (options: MigrateCommandOptions, command: Command) => {
       const { store, print } = options
       if (print) return printSql(io, options)
-      if (store === undefined) throw missingError(command, [storeOption])
+      if (store === undefined) command.error('name the database with --store, or print the SQL with --print')
       checkStoreOption(command, 'store')
       if (!isDatabase(store))
         command.error('a directory has no migrations: --store expects postgres://user@host/database')

@@ -1,4 +1,6 @@
 import type { SourcePublication, UploadedMap, UploadOptions, UploadProgress } from '@ingest/client'
+import { IngestError } from '@ingest/core'
+import { isDigest } from '@ingest/core/internal'
 import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
 import { exitCode, exitCodes } from '../exit-code.ts'
@@ -56,7 +58,6 @@ export function publishMapCommand(io: Io): Command {
     .addOption(quietOption())
     .addHelpText('after', publishMapHelp)
     .action(async (file: string, options: PublishMapOptions) => {
-      const { isDigest } = await import('@ingest/core/internal')
       if (options.expect !== undefined && !isDigest(options.expect)) {
         command.error(`--expect expects a digest, sha256: and 64 lower-case hex digits, not '${options.expect}'`)
       }
@@ -70,7 +71,7 @@ does not publish a different map of a frozen build; --json then has "ok": false.
 
 Examples:
   INGEST_KEY=… ingest publish-map map.json --place 920587237 --build 2026.11.21 --url http://127.0.0.1:8787 --project demo
-  ingest publish-map map.json --place 920587237 --build 2026.11.21 --data data/games --project demo --dry-run
+  ingest publish-map map.json --place 920587237 --build 2026.11.21 --store data/games --project demo --dry-run
 `
 
 async function publishMap(io: Io, file: string, options: PublishMapOptions, target: Target): Promise<void> {
@@ -85,7 +86,6 @@ async function publishMap(io: Io, file: string, options: PublishMapOptions, targ
     const durationMs = Math.round(performance.now() - startedAt)
     await print(formatSummary(uploaded, options, durationMs), toJsonResult(uploaded, options, durationMs))
   } catch (error) {
-    const { IngestError } = await import('@ingest/core')
     if (!(error instanceof IngestError)) throw error
     const { code, message, retryable } = error
     if (code === 'map-frozen' && options.onFrozen === 'warn') {

@@ -3,14 +3,14 @@ import { Command, Option } from 'commander'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, parsePath, quietOption } from '../options.ts'
-import { storeOptions } from '../store.ts'
+import { storeOption } from '../store.ts'
 import { escapeControlCharacters, formatBytes, formatCount } from '../terminal/format.ts'
 import { parseDirectoryOnly, runJob } from './backup.ts'
 
 /** `ingest repair`. */
 export function repairCommand(io: Io): Command {
   const command = new Command('repair').description('save what is intact of a damaged directory in an empty one')
-  for (const option of storeOptions()) command.addOption(option)
+  command.addOption(storeOption().makeOptionMandatory())
   return command
     .addOption(
       new Option('--to <dir>', 'directory for what is saved, which must be empty or missing')
@@ -21,10 +21,10 @@ export function repairCommand(io: Io): Command {
     .addOption(quietOption())
     .addHelpText('after', repairHelp)
     .action(async ({ to, json, quiet }: { to: string; json?: true; quiet?: true }) => {
-      const data = parseDirectoryOnly(command, 'restored')
+      const store = parseDirectoryOnly(command, 'restored')
       const { repairLmdbStore } = await import('@ingest/lmdb')
-      const report = await runJob(io, 'nothing is saved', quiet, (options) => repairLmdbStore(data, to, options))
-      if (json) await writeJson(io, { ok: true, data, to, ...report })
+      const report = await runJob(io, 'nothing is saved', quiet, (options) => repairLmdbStore(store, to, options))
+      if (json) await writeJson(io, { ok: true, store, to, ...report })
       else await writeStdout(io, `${formatReport(report, to).map(escapeControlCharacters).join('\n')}\n`)
     })
 }
@@ -34,7 +34,7 @@ Stop every process on the damaged directory first; it is not changed. Prints wha
 the damaged log. Cursors from before are refused afterwards. A recent backup may be the better choice.
 
 Example:
-  ingest repair --data data/games --to data/games.repaired
+  ingest repair --store data/games --to data/games.repaired
 `
 
 function formatReport({ lost, clampedRecords, mayHaveErased, ...saved }: RepairReport, to: string): string[] {

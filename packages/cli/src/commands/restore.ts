@@ -1,29 +1,26 @@
-import { Command, Option } from 'commander'
+import { Command } from 'commander'
 import { withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, parsePath } from '../options.ts'
+import { storeOption } from '../store.ts'
 import { formatTable } from '../terminal/format.ts'
-import { runJob } from './backup.ts'
+import { parseDirectoryOnly, runJob } from './backup.ts'
 
 /** `ingest restore`. */
 export function restoreCommand(io: Io): Command {
   return new Command('restore')
     .description('restore the backup of a directory into an empty one; prints the last cursor of each project')
     .argument('<backup>', 'directory of the backup, which is not changed', parsePath)
-    .addOption(
-      new Option('--data <dir>', 'directory of the store')
-        .env('INGEST_DATA')
-        .argParser(parsePath)
-        .makeOptionMandatory(),
-    )
+    .addOption(storeOption().makeOptionMandatory())
     .addOption(jsonOption())
     .addHelpText('after', restoreHelp)
-    .action(async (backup: string, { data, json }: { data: string; json?: true }) => {
+    .action(async (backup: string, { json }: { json?: true }, command: Command) => {
+      const store = parseDirectoryOnly(command, 'restored')
       const { restoreLmdbStore } = await import('@ingest/lmdb')
       const advice = 'the restore is unfinished; run it again'
-      await runJob(io, advice, json, (options) => restoreLmdbStore(backup, data, options))
-      await withIngest(io, { store: data }, async (ingest) => {
+      await runJob(io, advice, json, (options) => restoreLmdbStore(backup, store, options))
+      await withIngest(io, { store }, async (ingest) => {
         const rows: { projectId: string; events: number; cursor: string }[] = []
         for (const projectId of await ingest.listProjects()) {
           const { events } = await ingest.project(projectId).getStats()
@@ -37,10 +34,10 @@ export function restoreCommand(io: Io): Command {
 
 const restoreHelp = `
 Cursors from before the restore are refused afterwards. To export later events, name another directory:
-  ingest export --data <dir> --project <id> --output <new dir> --after <cursor>
+  ingest export --store <dir> --project <id> --output <new dir> --after <cursor>
 
 Example:
-  ingest restore backups/2026-11-22 --data data/games
+  ingest restore backups/2026-11-22 --store data/games
 `
 
 function formatCursorTable(rows: readonly { projectId: string; events: number; cursor: string }[]): string[] {

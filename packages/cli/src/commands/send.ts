@@ -1,9 +1,20 @@
 import type { SubmittedEvents } from '@ingest/client'
-import type { Issue } from '@ingest/core'
+import {
+  createIngest,
+  decodeEvents,
+  type EventSchemas,
+  type Ingest,
+  IngestError,
+  type Issue,
+  openMemoryStore,
+  type Store,
+} from '@ingest/core'
+import { countEvents } from '@ingest/core/internal'
 import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
 import { CommandFailure, exitCode, type Failure, toFailure } from '../exit-code.ts'
 import { openInput } from '../files/open-input.ts'
+import { readSchemas, schemasOption } from '../files/read-schemas.ts'
 import { withRejectedReport } from '../files/rejected-report.ts'
 import type { Io } from '../io.ts'
 import { printMessage, writeJson, writeStdout } from '../io.ts'
@@ -13,6 +24,8 @@ import { abortOnSignal } from '../terminal/on-signal.ts'
 import { createProgressDisplay, toEventsProgress } from '../terminal/progress.ts'
 
 interface SendOptions {
+  dryRun?: true
+  schemas?: string
   makeIds?: true
   rejected?: string
   concurrency: number
@@ -29,30 +42,60 @@ export function sendCommand(io: Io): Command {
     .description('send the events of a file; a repeated run reports stored events as duplicates')
     .argument('<file>', 'NDJSON or a JSON array of events, or - for standard input', nonEmpty)
   return addTargetOptions(command, { retries: retriesDefault })
-    .addOption(makeIdsOption())
-    .addOption(rejectedOption())
+    .option('--make-ids', 'generate an eventId for each event without one, instead of rejecting it')
+    .option(
+      '--rejected <file>',
+      'write rejected events to a file, one line each: { "line" or "index", "eventId", "issues", "event" }',
+      nonEmpty,
+    )
     .addOption(
       new Option('--concurrency <n>', 'maximum number of batches in flight; 1 keeps the order of the file')
         .default(8)
         .argParser(wholeNumber(1, 64)),
     )
+    .option('--dry-run', 'validate the events, and send nothing: neither a server nor a store is needed')
+    .addOption(schemasOption())
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText('after', sendHelp)
-    .action(async (file: string, options: SendOptions) => send(io, file, options, parseTarget(command)))
+    .action(async (file: string, options: SendOptions) => {
+      const { dryRun, schemas } = options
+      if (schemas !== undefined && !dryRun) command.error('--schemas needs --dry-run: a server has schemas of its own')
+      const { project } = command.opts<Target>()
+      const withTarget = dryRun ? await dryRunOn(project, schemas) : connectTo(io, parseTarget(command))
+      await send(io, file, options, withTarget)
+    })
 }
 
-/** `--make-ids`. */
-export function makeIdsOption(): Option {
-  return new Option('--make-ids', 'generate an eventId for each event without one, instead of rejecting it')
+/** Calls `use` with the project that events are sent to. */
+type WithTarget = (use: (ingest: Ingest) => Promise<void>) => Promise<void>
+
+function connectTo(io: Io, target: Target): WithTarget {
+  return (use) => connect(io, target, use)
 }
 
-/** `--rejected <file>`. */
-export function rejectedOption(): Option {
-  return new Option(
-    '--rejected <file>',
-    'write rejected events to a file, one line each: { "line" or "index", "eventId", "issues", "event" }',
-  ).argParser(nonEmpty)
+/** An empty project that remembers ids alone. */
+async function dryRunOn(project: string, schemasFile: string | undefined): Promise<WithTarget> {
+  const schemas: EventSchemas = schemasFile === undefined ? {} : await readSchemas(schemasFile)
+  const ingest = createIngest({ store: idStore(), schemas })
+  return (use) => use(ingest.project(project)).finally(ingest.close)
+}
+
+/** As many as a Set holds in V8. */
+const idsMax = 2 ** 24 - 1
+
+function idStore(): Store {
+  const ids = new Set<string>()
+  return {
+    ...openMemoryStore(),
+    async append(_projectId, { body, events }) {
+      if (ids.size + countEvents(events) > idsMax) {
+        throw new IngestError('overloaded', `A dry run remembers at most ${idsMax} ids: split the file.`)
+      }
+      const stored = decodeEvents(body, events).map(({ eventId }) => ids.size < ids.add(eventId).size)
+      return { stored, conflicts: 0, frozen: [] }
+    },
+  }
 }
 
 const sendHelp = `
@@ -60,27 +103,29 @@ Events are sent byte for byte; --project supplies a missing projectId. Lines of 
 are accepted too: the event is extracted from them.
 Events without an eventId are rejected. With --make-ids they are stored, and each further run stores them again.
 Exit code 0: every event is stored. Exit code 5: some events were rejected, and all others are stored.
+With --dry-run, events count as duplicates if their id occurs earlier in the file; all ids are kept in memory.
 
 Examples:
-  ingest send events.ndjson --data data/games --project demo
+  ingest send events.ndjson --store data/games --project demo
   INGEST_KEY=… ingest send events.ndjson --url http://127.0.0.1:8787 --project demo --rejected rejected.ndjson
-  zcat old.ndjson.gz | ingest send - --data data/games --project demo
+  ingest send events.ndjson --dry-run --project demo --schemas schemas.json
+  zcat old.ndjson.gz | ingest send - --store data/games --project demo
 `
 
-async function send(io: Io, file: string, options: SendOptions, target: Target): Promise<void> {
+async function send(io: Io, file: string, options: SendOptions, withTarget: WithTarget): Promise<void> {
   const startedAt = performance.now()
   const sent: SubmittedEvents = { bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0, madeIds: 0 }
   const result = () => ({ ...sent, durationMs: Math.round(performance.now() - startedAt) })
   const rejections = { withoutId: 0 }
   try {
     await abortOnSignal(io, rerunAdvice(options), (signal) =>
-      submit(io, { file, options, target }, { signal, sent, rejections }),
+      submit(io, { file, options, withTarget }, { signal, sent, rejections }),
     )
   } catch (error) {
     throw new CommandFailure({ ...(await toSendFailure(error, options)), details: result() })
   }
   if (options.json && sent.rejected === 0) await writeJson(io, { ok: true, ...result() })
-  if (!options.json && !options.quiet) await writeStdout(io, `${formatSummary(result())}\n`)
+  if (!options.json && !options.quiet) await writeStdout(io, `${formatSummary(result(), options)}\n`)
   if (sent.madeIds > 0 && !options.quiet) {
     printMessage(io, `generated ids for ${formatCount(sent.madeIds, 'event')}: another run stores them again`)
   }
@@ -97,17 +142,17 @@ interface SendProgress {
 interface SendRequest {
   file: string
   options: SendOptions
-  target: Target
+  withTarget: WithTarget
 }
 
-async function submit(io: Io, { file, options, target }: SendRequest, sending: SendProgress): Promise<void> {
+async function submit(io: Io, { file, options, withTarget }: SendRequest, sending: SendProgress): Promise<void> {
   const { signal, sent, rejections } = sending
   const { concurrency, makeIds = false, rejected, quiet } = options
   const { submitEvents } = await import('@ingest/client')
   const input = await openInput(io, file, rejected)
   try {
     // connects first: a failure keeps the --rejected file of an earlier run
-    await connect(io, target, (ingest) =>
+    await withTarget((ingest) =>
       withRejectedReport(io, options, async (report) => {
         const progress = quiet ? undefined : await createProgressDisplay(io.stderr)
         try {
@@ -138,11 +183,14 @@ function isMissingId({ code, path }: Issue): boolean {
   return code === 'required' && path === '/eventId'
 }
 
-function formatSummary({ events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed): string {
+function formatSummary(
+  { events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed,
+  { dryRun }: SendOptions,
+): string {
   const seconds = durationMs / 1000
   const perSecond = Math.round(events / Math.max(seconds, 0.001))
   const outcome = `${accepted} accepted, ${formatCount(duplicates, 'duplicate')}, ${rejected} rejected`
-  return `sent ${formatCount(events, 'event')}: ${outcome}; ${formatBytes(bytes)} in ${seconds.toFixed(2)} s, ${formatCount(perSecond, 'event')}/s`
+  return `${dryRun ? 'validated' : 'sent'} ${formatCount(events, 'event')}: ${outcome}; ${formatBytes(bytes)} in ${seconds.toFixed(2)} s, ${formatCount(perSecond, 'event')}/s`
 }
 
 interface Timed {
@@ -169,11 +217,11 @@ async function toSendFailure(error: unknown, options: SendOptions): Promise<Fail
 function rejectionFailure(
   { events, rejected }: SubmittedEvents,
   { withoutId }: SendProgress['rejections'],
-  { rejected: file }: SendOptions,
+  { rejected: file, dryRun }: SendOptions,
 ): Failure {
   const where = file === undefined ? '--rejected <file> writes them to a file' : `the rejected events are in ${file}`
   const ids = withoutId > 0 ? `; ${withoutId} without an eventId, for which --make-ids would generate one` : ''
-  const others = rejected < events ? ', all others are stored' : ''
+  const others = rejected < events && !dryRun ? ', all others are stored' : ''
   const message = `${rejected} of ${formatCount(events, 'event')} ${rejected === 1 ? 'was' : 'were'} rejected${others}: ${where}${ids}`
   return { exitCode: exitCode.invalid, code: 'events-rejected', message, retryable: false }
 }

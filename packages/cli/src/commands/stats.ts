@@ -4,7 +4,6 @@ import { addTargetOptions, connect, parseTarget, requireProject, type Target, wi
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, projectOption } from '../options.ts'
-import { missingError } from '../settings.ts'
 import { formatBytes, formatTable, toIsoTime } from '../terminal/format.ts'
 
 interface StatsOptions {
@@ -26,7 +25,7 @@ export function statsCommand(io: Io): Command {
     .action(async ({ builds, json }: StatsOptions) => {
       const target: StatsTarget = parseTarget(command)
       if (target.project === undefined && (builds || target.url !== undefined)) {
-        throw missingError(command, [project])
+        command.error('name the project: --project <id>')
       }
       if (builds) {
         const all = await withProjects(io, target, async ([ingest]) => (ingest ? listAllBuilds(ingest) : []))
@@ -48,12 +47,12 @@ export function statsCommand(io: Io): Command {
 type StatsTarget = Omit<Target, 'project'> & Partial<Pick<Target, 'project'>>
 
 const statsHelp = `
-With --data or --store and without --project, all projects of the store are printed.
+With --store and without --project, all projects of the store are printed.
 EVENTS/S is the average of the last minute. BYTES is the stored size of all batches, without maps.
 
 Examples:
-  ingest stats --data data/games
-  ingest stats --data data/games --project demo --builds
+  ingest stats --store data/games
+  ingest stats --store data/games --project demo --builds
 `
 
 /** Opens the project of the target, or all projects of its store. */

@@ -55,7 +55,7 @@ While the server or the database is unreachable, tail retries without a limit, w
 it stopped.
 
 Examples:
-  ingest tail --data data/games --project demo --type round.end
+  ingest tail --store data/games --project demo --type round.end
   INGEST_KEY=… ingest tail --url http://127.0.0.1:8787 --project demo --since 10m
 `
 

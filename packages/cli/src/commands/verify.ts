@@ -4,25 +4,25 @@ import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { jsonOption, quietOption } from '../options.ts'
-import { storeOptions } from '../store.ts'
+import { storeOption } from '../store.ts'
 import { escapeControlCharacters, formatBytes, formatCount } from '../terminal/format.ts'
 import { parseDirectoryOnly, runJob } from './backup.ts'
 
 /** `ingest verify`. */
 export function verifyCommand(io: Io): Command {
   const command = new Command('verify').description('verify everything in the directory of a store or of a backup')
-  for (const option of storeOptions()) command.addOption(option)
+  command.addOption(storeOption().makeOptionMandatory())
   return command
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText('after', verifyHelp)
     .action(async ({ json, quiet }: { json?: true; quiet?: true }) => {
-      const data = parseDirectoryOnly(command, 'verified', 'pg_amcheck')
+      const store = parseDirectoryOnly(command, 'verified', 'pg_amcheck')
       const startedAt = performance.now()
       const { verifyLmdbStore } = await import('@ingest/lmdb')
       const advice = 'the store is not verified'
-      const report = await runJob(io, advice, quiet, (options) => verifyLmdbStore(data, options))
-      const details = { data, ...report, durationMs: Math.round(performance.now() - startedAt) }
+      const report = await runJob(io, advice, quiet, (options) => verifyLmdbStore(store, options))
+      const details = { store, ...report, durationMs: Math.round(performance.now() - startedAt) }
       const { problems, problemCount } = report
       if (json && problemCount === 0) await writeJson(io, { ok: true, ...details })
       if (!json && (!quiet || problemCount + report.warnings.length > 0))
@@ -46,7 +46,7 @@ Exit code 5: something is damaged. \`ingest repair\` saves what is left. Warning
 the exit code.
 
 Example:
-  ingest verify --data data/games
+  ingest verify --store data/games
 `
 
 function formatReport({ problems, problemCount, warnings, ...report }: StoreReport, durationMs: number): string {

@@ -86,7 +86,7 @@ function isInvalidCursor(error: unknown): error is IngestError {
 function explainInvalidCursor(cause: IngestError, cursorFile: string): IngestError {
   return new IngestError(
     'invalid-cursor',
-    `${cursorFile} does not match the store: ${cause.message} Keep the files, and check --data, --url and --project. After restoring a backup, export to another directory: with --after and the cursor that \`ingest restore\` printed, or from the beginning.`,
+    `${cursorFile} does not match the store: ${cause.message} Keep the files, and check --store, --url and --project. After restoring a backup, export to another directory: with --after and the cursor that \`ingest restore\` printed, or from the beginning.`,
     { cause },
   )
 }

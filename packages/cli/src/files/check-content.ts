@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import type { MapContent } from '@ingest/core'
+import { IngestError, type MapContent } from '@ingest/core'
 
 /** Writes bytes; resolves to false when the reader wants no more of them. */
 export type Write = (bytes: Uint8Array) => Promise<boolean>
@@ -20,7 +20,6 @@ export function checkContent(content: MapContent, signal: AbortSignal, write?: W
  * @throws {IngestError} `digest-mismatch`, `invalid-argument` for an unreadable file; or the reason of the signal.
  */
 export async function checkFile(content: MapContent, path: string, signal: AbortSignal): Promise<void> {
-  const { IngestError } = await import('@ingest/core')
   async function* read() {
     try {
       yield* createReadStream(path)
@@ -50,7 +49,6 @@ async function check(
   }
   const actual = `sha256:${hash.digest('hex')}`
   if (actual === digest && actualSize === size) return
-  const { IngestError } = await import('@ingest/core')
   throw new IngestError(
     'digest-mismatch',
     `${name} does not match the map: expected ${digest}, ${size} bytes, but found ${actual}, ${actualSize} bytes.`,

@@ -2,6 +2,7 @@ import { type BigIntStats, fstat } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { promisify } from 'node:util'
+import { IngestError } from '@ingest/core'
 import type { Io } from '../io.ts'
 
 /** The input of a command. */
@@ -25,7 +26,6 @@ const statDescriptor = promisify(fstat)
  * @throws {IngestError} `invalid-argument` for an unreadable file or a directory, and if `output` is the same file.
  */
 export async function openInput({ stdin }: Pick<Io, 'stdin'>, file: string, output?: string): Promise<Input> {
-  const { IngestError } = await import('@ingest/core')
   const refusal = (reason: string, cause?: unknown) => new IngestError('invalid-argument', reason, { cause })
   const handle = file === '-' ? undefined : await open(file).catch(unreadable)
   try {

@@ -4,43 +4,9 @@ import { escapeControlCharacters } from '../terminal/format.ts'
 import type { Write } from './check-content.ts'
 import { writeFile } from './write-file.ts'
 
-/** The position at which each id was first seen. */
-export interface FirstSeen {
-  find(id: string): number | undefined
-  add(id: string, at: number): void
-}
-
-/** A Map holds at most 2^24 entries in V8, and grows by doubling. */
-const idsPerMapMax = 2 ** 23
-
-/** Remembers ids and their positions, in about 100 bytes of memory each. */
-export function createFirstSeen(idsMax = idsPerMapMax): FirstSeen {
-  let newest = new Map<string, number>()
-  const maps = [newest]
-  return {
-    find(id) {
-      for (const map of maps) {
-        const at = map.get(id)
-        if (at !== undefined) return at
-      }
-      return undefined
-    },
-    add(id, at) {
-      if (newest.size === idsMax) {
-        newest = new Map()
-        maps.push(newest)
-      }
-      // a copy: a substring would keep the whole text in memory
-      newest.set(Buffer.from(id).toString(), at)
-    },
-  }
-}
-
 /** Collects the events of the input that are not stored. */
 export interface RejectedReport {
   note(rejected: readonly RejectedInput[], form: ValueForm | undefined): Promise<void>
-  /** Prints a line about an event that does not go to the file. */
-  mention(at: number, form: ValueForm | undefined, eventId: string, what: string): void
 }
 
 export interface RejectedOptions {
@@ -76,7 +42,6 @@ export async function withRejectedReport<T>(
           for (const { at, eventId, issues } of rejected)
             show(() => `${describeEvent(at, form, eventId)}: ${describeIssues(issues)}`)
       },
-      mention: (at, form, eventId, what) => void show(() => `${describeEvent(at, form, eventId)}: ${what}`),
     }
   }
 
@@ -112,7 +77,7 @@ function toRejectedLine({ at, eventId, issues, event }: RejectedInput, form: Val
 }
 
 /** The position of an event in the input: lines from 1, elements of an array from 0. */
-export function describePosition(at: number, form: ValueForm | undefined): string {
+function describePosition(at: number, form: ValueForm | undefined): string {
   return form === 'array' ? `element ${at}` : `line ${at}`
 }
 

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import { IngestError } from '@ingest/core'
 import type { Write } from './check-content.ts'
 
 /** Syncs the entries of a directory: without it, a synced file may lose its name in a power loss. */
@@ -49,7 +50,6 @@ export async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<tru
 
 /** Converts a file system error of a write to `path` into an `IngestError`; returns any other error unchanged. */
 export async function toWriteError(error: NodeJS.ErrnoException, path: string): Promise<Error> {
-  const { IngestError } = await import('@ingest/core')
   if (error instanceof IngestError || error.syscall === undefined) return error
   const code = error.code === 'ENOSPC' ? 'disk-full' : 'invalid-argument'
   // Node appends the names of temporary files after a comma

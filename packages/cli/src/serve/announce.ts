@@ -1,41 +1,43 @@
 import type { EmbeddedIngest } from '@ingest/core'
+import type { ServedWithAdmin } from '@ingest/server'
 import { type Io, writeJson, writeStdout } from '../io.ts'
-import { toStoreArgument, toStoreMember } from '../store.ts'
+import { describeStore, toStoreArgument } from '../store.ts'
 import { version } from '../version.ts'
-import type { RunningServer } from './listen.ts'
 import type { Log } from './serve-log.ts'
-import type { ServeSettings } from './serve-settings.ts'
+import type { ServeSettings } from './serve-options.ts'
 
-/** Prints where the server listens, logs in one line what is in force, and warns of a store without keys. */
-export async function announce(io: Io, settings: ServeSettings, running: RunningServer): Promise<void> {
-  const { served, admin, ingest, log } = running
-  const { url, port } = served
-  const named = toStoreMember(settings.store)
-  const consoleUrl = settings.console ? consoleUrlOf(url) : undefined
-  const inForce = {
+interface Announced {
+  ingest: EmbeddedIngest
+  served: ServedWithAdmin
+  log: Log
+}
+
+/** Prints where the server listens, logs what is in force, and warns of plaintext and of a store without keys. */
+export async function announce(io: Io, settings: ServeSettings, { ingest, served, log }: Announced): Promise<void> {
+  const { url, port, admin } = served
+  const isSocket = url.startsWith('unix:')
+  const addresses = {
     url,
-    ...named,
-    version: version(),
-    admin: admin?.url ?? 'off',
-    console: consoleUrl ?? 'off',
-    ...describeSettings(settings),
-    config: settings.config ?? 'none',
-    pid: process.pid,
+    admin: admin?.url ?? null,
+    // no browser reaches a socket by itself
+    console: settings.console ? `${isSocket ? '' : url}/console/` : null,
   }
-  log.info(inForce, 'listening')
-  if (settings.json) {
-    const addresses = { admin: admin?.url ?? null, console: consoleUrl ?? null }
-    const members = { version: inForce.version, ...addresses, config: settings.config ?? null }
-    await writeJson(io, { ok: true, url, port, ...named, pid: process.pid, ...members })
-  } else {
+  const common = { ...addresses, store: describeStore(settings.store), version: version(), pid: process.pid }
+  const { tlsCert, rateLimit, retain, keepRejected = false, schemas = null } = settings
+  log.info({ ...common, tls: tlsCert !== undefined, rateLimit, retain, keepRejected, schemas }, 'listening')
+  if (settings.json) await writeJson(io, { ok: true, port, ...common })
+  else {
     await writeStdout(io, `listening on ${url}\n`)
-    if (consoleUrl !== undefined) await writeStdout(io, `console at ${consoleUrl}\n`)
+    if (addresses.console !== null) await writeStdout(io, `console at ${addresses.console}\n`)
   }
-  if (settings.admin && !isLoopback(settings.admin.host)) {
+  if (settings.admin && isReachable(settings.admin.host)) {
     log.warn({ admin: admin?.url }, 'the admin listener has no TLS: let only a private network reach it')
   }
-  if (consoleUrl !== undefined && isPlaintext(settings)) {
-    log.warn({ console: consoleUrl }, 'the console has no TLS: keys typed into it cross the network in the clear')
+  if (settings.console && tlsCert === undefined && isReachable(settings.listen.host)) {
+    log.warn(
+      { console: addresses.console },
+      'the console has no TLS: keys typed into it cross the network in the clear',
+    )
   }
   // a hint must not end a server that listens
   await warnIfNoKeys(ingest, settings.store, log).catch((error) => {
@@ -43,45 +45,9 @@ export async function announce(io: Io, settings: ServeSettings, running: Running
   })
 }
 
-/** Of a Unix socket, which no browser reaches by itself, the path alone. */
-function consoleUrlOf(url: string): string {
-  return url.startsWith('unix:') ? '/console/' : `${url}/console/`
-}
-
-/** Whether requests cross a network without TLS. */
-function isPlaintext({ listen, tls }: ServeSettings): boolean {
-  return !tls && 'host' in listen && !isLoopback(listen.host)
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || host.startsWith('127.')
-}
-
-function describeSettings({ tls, rateLimits, retention, keepRejected }: ServeSettings) {
-  return {
-    tls: tls ? 'on' : 'off',
-    rateLimit: rateLimits ? `${rateLimits.requests?.perSecond},${rateLimits.events?.perSecond}` : 'off',
-    retain: formatRetention(retention),
-    keepRejected: keepRejected ? 'on' : 'off',
-  }
-}
-
-/** `90d`, or `demo=30d,*=90d`; `off` for no rules. */
-function formatRetention(rules: ServeSettings['retention']): string {
-  if (rules.length === 0) return 'off'
-  return rules.map(([project, keep]) => `${project}=${keep === 'off' ? keep : formatDuration(keep)}`).join(',')
-}
-
-const units = [
-  [86_400_000, 'd'],
-  [3_600_000, 'h'],
-  [60_000, 'm'],
-  [1000, 's'],
-] as const
-
-function formatDuration(ms: number): string {
-  const [unitMs, unit] = units.find(([unitMs]) => ms % unitMs === 0) ?? [1, 'ms']
-  return `${ms / unitMs}${unit}`
+/** Whether other machines may reach a host name or address; undefined is a Unix socket. */
+function isReachable(host: string | undefined): boolean {
+  return host !== undefined && host !== 'localhost' && host !== '::1' && !host.startsWith('127.')
 }
 
 /** Without a key, every request is refused, which clients cannot tell from a wrong key. */

@@ -1,48 +1,45 @@
-import type { IngestError } from '@ingest/core'
+import { readFile } from 'node:fs/promises'
+import { type EmbeddedIngest, IngestError, startRetention } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
+import type { ServedWithAdmin, TlsMaterial } from '@ingest/server'
 import { type OpenOptions, withIngest } from '../connect.ts'
 import { CommandFailure, toFailure } from '../exit-code.ts'
+import { readSchemas } from '../files/read-schemas.ts'
 import { type Io, type StopSignal, signalExitCodes } from '../io.ts'
-import { toStoreMember } from '../store.ts'
+import { describeStore } from '../store.ts'
 import { announce } from './announce.ts'
-import { listen } from './listen.ts'
-import { type Reloaded, reloadOnSignal } from './reload.ts'
-import { startRetention } from './retention.ts'
+import { checkAddresses, toListenError } from './check-address.ts'
 import { createLog, type Log } from './serve-log.ts'
-import type { ServeSettings } from './serve-settings.ts'
-
-export interface RunServerOptions {
-  /** Reads the settings again after SIGHUP. */
-  reload: () => Reloaded
-  /** Logged once requests are accepted. */
-  warning?: string | undefined
-}
+import type { ServeSettings } from './serve-options.ts'
 
 /**
- * Opens the store, listens until `io` has a SIGTERM or SIGINT, and drains. Resolves when all is closed. SIGHUP reloads
- * settings while it listens; before and after it is ignored, as it ends a process by default.
+ * Opens the store, serves until `io` has a SIGTERM or SIGINT, and drains. Resolves when all is closed. SIGHUP reloads the
+ * files of the settings while it serves; before and after it is ignored, as it ends a process by default.
  *
- * @throws {IngestError} the codes of `withIngest`; `invalid-argument` for an address that cannot be listened on
+ * @throws {IngestError} the codes of `withIngest`; `invalid-argument` for an address or a file that cannot be used
  * @throws {CommandFailure} `address-in-use`
  */
-export async function runServer(io: Io, settings: ServeSettings, options: RunServerOptions): Promise<void> {
-  const { reload, warning } = options
-  const log = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
+export async function runServer(io: Io, settings: ServeSettings): Promise<void> {
+  const log = await createLog(io, settings.logLevel)
+  // a wrong file, and an address in use, create no store
+  const files = await readFiles(settings)
+  await checkAddresses(settings)
   const ignoreHangups = io.onReload(() => {})
   let isListening = false
   await withIngest(io, toOpenOptions(io, settings, log), async (ingest) => {
+    ingest.setSchemas(files.schemas)
     const signals = listenForSignals(io)
-    const adminToken = io.env.INGEST_ADMIN_TOKEN || undefined
-    const running = await listen({ ingest, settings, log, adminToken })
+    const served = await startServer(io, settings, { ingest, log, tls: files.tls })
     isListening = true
-    const hasTls = settings.tls !== undefined
-    const ignoreReloads = reloadOnSignal(io, { ...running, hasTls }, reload)
-    await announce(io, settings, running)
-    if (warning !== undefined) log.warn(warning)
+    const ignoreReloads = reloadOnSignal(io, settings, { ingest, served, log })
+    await announce(io, settings, { ingest, served, log })
     ingest.observe({ onError: (err) => log.warn({ err }, 'a sweep of maps failed, and is tried again in an hour') })
-    const endRetention = startRetention({ ingest, rules: settings.retention, log })
+    const endRetention = startRetention(ingest, settings.retain, {
+      onErased: (erased) => log.info(erased, 'old events were erased'),
+      onError: (err) => log.warn({ err }, 'retention failed, and is tried again in an hour'),
+    })
     log.info({ signal: await signals.first }, 'signalled')
-    await Promise.all([running.close(), endRetention()])
+    await Promise.all([served.close(), endRetention()])
     ignoreReloads()
     signals.off()
     log.info(ingest.tally(), 'drained')
@@ -51,6 +48,82 @@ export async function runServer(io: Io, settings: ServeSettings, options: RunSer
       throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
     })
     .finally(ignoreHangups)
+}
+
+interface Running {
+  ingest: EmbeddedIngest
+  log: Log
+}
+
+async function startServer(
+  io: Io,
+  settings: ServeSettings,
+  { ingest, log, tls }: Running & { tls: TlsMaterial | undefined },
+): Promise<ServedWithAdmin> {
+  const { listen, admin, cors, rateLimit, console, drainTimeout } = settings
+  const { serve } = await import('@ingest/server')
+  const token = io.env.INGEST_ADMIN_TOKEN || undefined
+  const options = {
+    ingest,
+    log,
+    ...listen,
+    ...(admin && { admin: { ...admin, ...(token !== undefined && { token }) } }),
+    ...(tls && { tls }),
+    ...(cors && { cors }),
+    ...(rateLimit !== 'off' && { rateLimits: rateLimit }),
+    ...(console && { console: (await import('@ingest/console')).createConsole() }),
+    closeTimeoutMs: drainTimeout,
+  }
+  return serve(options).catch((error) => {
+    throw toListenError(error)
+  })
+}
+
+/**
+ * The files that SIGHUP reloads.
+ *
+ * @throws {IngestError} `invalid-argument` for a file that cannot be read
+ */
+async function readFiles({ schemas, tlsCert, tlsKey }: ServeSettings) {
+  return {
+    schemas: schemas === undefined ? {} : await readSchemas(schemas),
+    tls:
+      tlsCert === undefined || tlsKey === undefined
+        ? undefined
+        : { cert: await readPem('--tls-cert', tlsCert), key: await readPem('--tls-key', tlsKey) },
+  }
+}
+
+function readPem(flag: string, path: string): Promise<string> {
+  return readFile(path, 'utf8').catch((error: Error) => {
+    throw new IngestError('invalid-argument', `${flag} cannot be read: ${error.message}`, { cause: error })
+  })
+}
+
+/**
+ * After each SIGHUP, applies the event schemas and the TLS certificate of their files, until the returned function is
+ * called. An invalid file is logged, and changes nothing.
+ */
+function reloadOnSignal(
+  io: Io,
+  settings: ServeSettings,
+  { ingest, served, log }: Running & { served: ServedWithAdmin },
+): () => void {
+  let last = Promise.resolve()
+  return io.onReload(() => {
+    last = last.then(reload)
+  })
+
+  async function reload(): Promise<void> {
+    try {
+      const { schemas, tls } = await readFiles(settings)
+      ingest.setSchemas(schemas)
+      if (tls) served.reloadTls(tls)
+      log.info({ schemas: settings.schemas ?? 'none', tls: tls ? 'on' : 'off' }, 'reloaded')
+    } catch (err) {
+      log.error({ err }, 'the files of the settings were not reloaded')
+    }
+  }
 }
 
 /** Resolves `first` with the first SIGTERM or SIGINT. Later SIGTERMs are ignored; a second SIGINT ends the process. */
@@ -68,13 +141,12 @@ function listenForSignals(io: Io): { first: Promise<StopSignal>; off: () => void
 
 /** How a server opens its store. */
 function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
-  const { store, migrate, connectionsMax, pendingMapBytesMax, keepRejected } = settings
+  const { store, migrate, pendingMapLimit, keepRejected = false } = settings
   return {
     store,
     create: migrate,
-    connectionsMax,
     readAhead: false,
-    maps: { pendingBytesMax: pendingMapBytesMax },
+    maps: { pendingBytesMax: pendingMapLimit },
     rejected: { keepEvents: keepRejected },
     onRebuild: (percent) => log.info({ percent }, 'rebuilding the id index'),
     onOpen: logDurability,
@@ -83,7 +155,7 @@ function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
 
   function logDurability({ survivesPrimaryLoss, version, ...report }: DurabilityReport): void {
     const durability = `survives loss of the primary: ${survivesPrimaryLoss ? 'yes' : 'no'}`
-    log.info({ ...toStoreMember(store), postgres: version, ...report }, `the database is open, ${durability}`)
+    log.info({ store: describeStore(store), postgres: version, ...report }, `the database is open, ${durability}`)
   }
 
   /** A graceful exit would wait for the disk. */

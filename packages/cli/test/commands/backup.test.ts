@@ -24,29 +24,29 @@ t.test('a backup is made, verified, repaired and restored', async (t) => {
     string,
     string,
   ]
-  t.match(await ingest(['backup', backup, '--data', data]), {
+  t.match(await ingest(['backup', backup, '--store', data]), {
     code: 0,
     stdout: /^backed up 3 events and 0 maps \(.*\) in .*backup, verified, in [\d.]+ s\n$/,
   })
-  t.match(await ingest(['verify', '--data', backup]), {
+  t.match(await ingest(['verify', '--store', backup]), {
     code: 0,
     stdout: /^verified 3 events in 1 record \(.*\), no id index, 0 maps \(0 B\) in [\d.]+ s: no problems\n$/,
   })
-  t.match(await ingest(['restore', backup, '--data', restored]), { code: 0 })
+  t.match(await ingest(['restore', backup, '--store', restored]), { code: 0 })
   t.strictSame(await exportedIds(restored), ['a', 'b', 'c'])
 
   damage(backup, '"eventId"')
-  const verified = await ingest(['verify', '--data', backup])
+  const verified = await ingest(['verify', '--store', backup])
   t.match(verified, { code: 5, stdout: /^Record 1 of the log is damaged\./, stderr: /^ingest: 1 problem: Record 1 / })
-  const { stdout } = await ingest(['verify', '--data', backup, '--json'])
+  const { stdout } = await ingest(['verify', '--store', backup, '--json'])
   t.match(JSON.parse(stdout), {
     ok: false,
     problemCount: 1,
     problems: [{ part: 'log', record: 1 }],
     error: { code: 'store-damaged' },
   })
-  t.match(await ingest(['restore', backup, '--data', join(path, 'not-restored')]), { code: 5, stderr: /Record 1/ })
-  const repairing = await ingest(['repair', '--data', backup, '--to', repaired])
+  t.match(await ingest(['restore', backup, '--store', join(path, 'not-restored')]), { code: 5, stderr: /Record 1/ })
+  const repairing = await ingest(['repair', '--store', backup, '--to', repaired])
   t.match(repairing, {
     code: 0,
     stdout: /^lost: record 1 of game-1\nlost: 3 events of game-1\nsaved 0 events in 0 records, 0 maps and 1 project/,
@@ -62,7 +62,7 @@ t.test('a database is refused with what to use instead', async (t) => {
 
 t.test('a signal ends a backup, and leaves nothing', async (t) => {
   const target = join(path, 'stopped')
-  const child = startIngest(['backup', target, '--data', data, '--json'])
+  const child = startIngest(['backup', target, '--store', data, '--json'])
   child.kill('SIGTERM')
   const { code, signal } = await ended(child)
   // before the command listens for signals, it ends the process

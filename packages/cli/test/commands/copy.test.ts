@@ -34,8 +34,8 @@ t.test('a directory is copied to another one, byte by byte', async (t) => {
   const contents = await withDirectory(source, allContentsOf)
   t.strictSame(await withDirectory(target, allContentsOf), contents)
   for (const project of [alpha, beta]) {
-    const exported = await exportedWithoutCursors(['--data', source], project)
-    t.equal(await exportedWithoutCursors(['--data', target], project), exported)
+    const exported = await exportedWithoutCursors(['--store', source], project)
+    t.equal(await exportedWithoutCursors(['--store', target], project), exported)
   }
   await withDirectory(target, async (store) => {
     const { authenticate } = createIngest({ store })
@@ -45,7 +45,7 @@ t.test('a directory is copied to another one, byte by byte', async (t) => {
   await t.test('the digest is that of the exported lines', async (t) => {
     const { projects } = JSON.parse((await ingest(['copy', '--from', source, '--to', target, '--json'])).stdout)
     t.match(projects[1], { projectId: beta, events: 60, copied: 0 })
-    const hash = createHash('sha256').update(await exportedWithoutCursors(['--data', target], beta))
+    const hash = createHash('sha256').update(await exportedWithoutCursors(['--store', target], beta))
     t.equal(projects[1].digest, `sha256:${hash.digest('hex')}`)
   })
 
@@ -81,8 +81,8 @@ t.test('a target with other events: exit code 3, and nothing is written', async 
   await withDirectory(target, (store) => storeEvents(store, 'own', 1))
   const before = await withDirectory(target, allContentsOf)
   const { code, stdout, stderr } = await ingest(['copy', '--from', source, '--to', target, '--json'])
-  t.match({ code, stderr }, { code: 3, stderr: /^ingest: the project alpha has other events in the target/ })
-  t.match(JSON.parse(stdout), { ok: false, error: { code: 'target-differs', retryable: false } })
+  t.match({ code, stderr }, { code: 3, stderr: /^ingest: The project alpha has other events in the target/ })
+  t.match(JSON.parse(stdout), { ok: false, error: { code: 'precondition-failed', retryable: false } })
   t.strictSame(await withDirectory(target, allContentsOf), before)
 })
 
@@ -144,6 +144,6 @@ t.test('a copy that was interrupted or killed is continued', async (t) => {
   const { code, stdout } = await spawnIngest([...args, '--json'])
   t.equal(code, 0)
   t.match(JSON.parse(stdout).projects, [{ projectId, events: eventCount, copied: eventCount - begun }])
-  const exported = await exportedWithoutCursors(['--data', large], projectId)
-  t.equal(await exportedWithoutCursors(['--data', target], projectId), exported)
+  const exported = await exportedWithoutCursors(['--store', large], projectId)
+  t.equal(await exportedWithoutCursors(['--store', target], projectId), exported)
 })

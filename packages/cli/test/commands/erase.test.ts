@@ -7,7 +7,7 @@ import { createKey, projectId, send, submitIds, unknownProject, withStore } from
 
 const data = join(t.testdir(), 'data')
 const key = await createKey(data)
-const server = await startServe(t, ['--data', data])
+const server = await startServe(t, ['--store', data])
 const events = ['a', 'b', 'c'].map((eventId, i) => ({
   projectId,
   eventId,
@@ -15,16 +15,16 @@ const events = ['a', 'b', 'c'].map((eventId, i) => ({
   buildId: eventId,
 }))
 await send({ ...server, key }, JSON.stringify({ events }))
-const env = { INGEST_DATA: data, INGEST_PROJECT_ID: projectId }
+const env = { INGEST_STORE: data, INGEST_PROJECT_ID: projectId }
 
 t.test('erase asks for confirmation, and can only count', async (t) => {
   await isWrongUsage(t, ['erase', '--player', '7'], /--yes/, { env })
-  await isWrongUsage(t, ['erase', '--yes'], /--player <id> or --where/, { env })
+  await isWrongUsage(t, ['erase', '--yes'], /--player <id>, --where/, { env })
   for (const selection of ['playerId=7', '/playerId']) {
     await isWrongUsage(t, ['erase', '--where', selection, '--yes'], /--where .*JSON Pointer and a value/, { env })
   }
   const { stdout } = await ingest(['erase', '--where', '/playerId="8"', '--dry-run', '--json'], { env })
-  t.match(JSON.parse(stdout), { ok: true, dryRun: true, projectId, events: 1 })
+  t.match(JSON.parse(stdout), { ok: true, dryRun: true, projects: [{ projectId, events: 1 }] })
   t.equal((await ingest(['find', 'c'], { env })).code, 0)
 })
 
@@ -46,7 +46,7 @@ t.test('a player is erased beside a server, whose find says so', async (t) => {
 
 t.test('a copy carries erased ids and the builds that they froze, and later erasures', async (t) => {
   const copy = join(t.testdir(), 'copy')
-  const into = { INGEST_DATA: copy, INGEST_PROJECT_ID: projectId }
+  const into = { INGEST_STORE: copy, INGEST_PROJECT_ID: projectId }
   t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
   t.match((await ingest(['find', 'a'], { env: into })).stdout, /\nerased /)
   const { stdout } = await ingest(['stats', '--builds', '--json'], { env: into })
@@ -62,7 +62,7 @@ t.test('a copy carries erased ids and the builds that they froze, and later eras
 t.test('erasing again finds nothing, also in a project without a key and events', async (t) => {
   const own = join(t.testdir(), 'data')
   await withStore(own, (project) => submitIds(project, ['a']))
-  const args = ['erase', '--where', '/eventId="a"', '--yes', '--json', '--data', own, '--project', projectId]
+  const args = ['erase', '--where', '/eventId="a"', '--yes', '--json', '--store', own, '--project', projectId]
   t.match(await ingest(args), { code: 0, stdout: /"events":1/ })
   t.match(await ingest(args), { code: 0, stdout: /"events":0/ })
 })
@@ -71,7 +71,7 @@ t.test('an unknown project: exit code 3', async (t) => {
   const unknown = [
     ['erase', '--player', '7', '--yes'],
     ['erase', '--player', '7', '--dry-run'],
-    ['retain', '--older-than', '90d'],
+    ['erase', '--older-than', '90d', '--yes'],
   ]
   for (const args of unknown) {
     const failure = await ingest([...args, '--project', 'gmae-1'], { env })
@@ -85,10 +85,11 @@ function bytesIn(directory: string): Buffer {
   return readFileSync(join(directory, 'events', 'data.mdb'))
 }
 
-t.test('retain needs an age', async (t) => {
-  await isWrongUsage(t, ['retain'], /--older-than/, { env })
-  await isWrongUsage(t, ['retain', '--older-than', '0d'], /more than 0/, { env })
+t.test('old events are erased, of all projects unless one is named', async (t) => {
+  await isWrongUsage(t, ['erase', '--yes', '--older-than', '0d'], /more than 0/, { env })
+  await isWrongUsage(t, ['erase', '--older-than', '90d', '--player', '7'], /cannot be used with/, { env })
+  await isWrongUsage(t, ['erase', '--player', '7', '--yes'], /name the project/, { env: { INGEST_STORE: data } })
   await isWrongUsage(t, ['find', 'e', '--timeout', '0s'], /--timeout .* more than 0/, { env })
-  const { stdout } = await ingest(['retain', '--older-than', '90d', '--dry-run'], { env: { INGEST_DATA: data } })
+  const { stdout } = await ingest(['erase', '--older-than', '90d', '--dry-run'], { env: { INGEST_STORE: data } })
   t.match(stdout, /WOULD ERASE[\s\S]*game-1 +0/)
 })

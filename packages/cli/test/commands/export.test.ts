@@ -132,7 +132,7 @@ t.test('an unknown project in a store: exit code 3, and no files', async (t) => 
   const data = join(path, 'data')
   await createKey(data)
   const failure = { code: 3, signal: null, stdout: '', stderr: unknownProject }
-  const unknown = ['export', '--data', data, '--project', 'gmae-1']
+  const unknown = ['export', '--store', data, '--project', 'gmae-1']
   t.strictSame(await ingest(unknown), failure)
   t.strictSame(await ingest([...unknown, '--output', join(path, 'files')]), failure)
   t.notOk(existsSync(join(path, 'files')))
@@ -141,7 +141,7 @@ t.test('an unknown project in a store: exit code 3, and no files', async (t) => 
     error: { code: 'project-not-found' },
   })
   t.strictSame(
-    await ingest(['export', '--data', data, '--project', projectId]),
+    await ingest(['export', '--store', data, '--project', projectId]),
     { code: 0, signal: null, stdout: '', stderr: '' },
     'a project without events is known',
   )
@@ -152,7 +152,7 @@ t.test('the built command exports acknowledged events while a server has the sto
   const own = await openServed(t, { store: await openLmdbStore(data) })
   for (let i = 0; i < 2; i++) {
     t.match(await send(own, [`later-${i}`]), { status: 202, body: { accepted: 1 } })
-    const { code, stdout } = await spawnIngest(['export', '--data', data, '--project', projectId])
+    const { code, stdout } = await spawnIngest(['export', '--store', data, '--project', projectId])
     t.equal(code, 0)
     t.strictSame(
       parseExport(stdout).map(({ event }) => JSON.parse(event).eventId),

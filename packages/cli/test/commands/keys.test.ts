@@ -1,7 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { scopes } from '@ingest/core'
 import t from 'tap'
 import { ended, ingestCommand, ownEnvironment, spawnIngest, startServe } from '../ingest-process.ts'
 import { ingest, isWrongUsage } from '../run-ingest.ts'
@@ -12,7 +11,7 @@ const isPrintedOnce = /^ingest: this key is printed once and not stored: [^\n]*\
 const hourMs = 3_600_000
 
 const data = t.testdir()
-const server = await startServe(t, ['--data', data, '--rate-limit', 'off'])
+const server = await startServe(t, ['--store', data, '--rate-limit', 'off'])
 let projects = 0
 
 function idOf(key: string): string {
@@ -22,7 +21,7 @@ function idOf(key: string): string {
 /** The `keys` commands for a new project, while the server runs. */
 function openKeys() {
   const projectId = `project-${++projects}`
-  const store = ['--data', data, '--project', projectId]
+  const store = ['--store', data, '--project', projectId]
   const keys = (command: string, ...args: string[]) => ingest(['keys', command, ...args, ...store])
   return {
     store,
@@ -56,7 +55,7 @@ t.test(
   'a key that may have been created is not printed, and the error says what to do',
   { skip: noStrace },
   async (t) => {
-    const store = ['--data', t.testdir(), '--project', 'p']
+    const store = ['--store', t.testdir(), '--project', 'p']
     const keyId = idOf((await ingest(['keys', 'create', ...store])).stdout)
     for (const command of [['create'], ['rotate', keyId]]) {
       const strace = ['-f', '-qq', '-o', '/dev/null', '-e', 'trace=fdatasync', '-e', 'inject=fdatasync:error=EIO']
@@ -75,7 +74,7 @@ t.test(
 )
 
 t.test('concurrent creates in a new directory all succeed', async (t) => {
-  const store = ['--data', t.testdir(), '--project', 'p']
+  const store = ['--store', t.testdir(), '--project', 'p']
   const made = await Promise.all([1, 2, 3].map(() => spawnIngest(['keys', 'create', ...store])))
   for (const { code, stderr } of made) t.match({ code, stderr }, { code: 0, stderr: isPrintedOnce })
   const { stdout } = await ingest(['keys', 'list', ...store])
@@ -249,9 +248,4 @@ t.test('an unknown or revoked key: exit code 3', async (t) => {
     stdout: /^$/,
     stderr: /^ingest: .* is expired or revoked: .*\n$/,
   })
-})
-
-t.test('the scopes in completion and help are those of the core', async (t) => {
-  const { stdout } = await ingest(['completion', '--', 'keys', 'create', '--scope', ''])
-  t.strictSame(stdout.trimEnd().split('\n'), [...scopes])
 })

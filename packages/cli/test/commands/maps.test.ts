@@ -9,9 +9,9 @@ import { createKey, projectId, send, startProxy } from '../served.ts'
 const directory = t.testdir()
 const data = join(directory, 'data')
 const key = await createKey(data)
-const server = await startServe(t, ['--data', data, '--rate-limit', 'off'])
+const server = await startServe(t, ['--store', data, '--rate-limit', 'off'])
 const served = { env: { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key } }
-const stored = { env: { INGEST_DATA: data, INGEST_PROJECT_ID: projectId } }
+const stored = { env: { INGEST_STORE: data, INGEST_PROJECT_ID: projectId } }
 
 const map = mapOf(1_000_000)
 const file = join(directory, 'map.json')
@@ -147,11 +147,11 @@ t.test('a reader that closes the pipe ends a download with exit code 0', async (
 
 t.test('invalid credentials and wrong usage', async (t) => {
   t.match(await ingest(['maps', 'list'], { env: { ...served.env, INGEST_KEY: 'wrong' } }), { code: 4 })
-  await isWrongUsage(t, ['maps', 'list', '--data', data, '--project', 'a b'], /Expected a project id/)
+  await isWrongUsage(t, ['maps', 'list', '--store', data, '--project', 'a b'], /Expected a project id/)
   for (const command of ['show', 'download', 'verify']) {
-    await isWrongUsage(t, ['maps', command, '--build', 'b'], /missing --place <id>/, served)
-    await isWrongUsage(t, ['maps', command, '--place', '1'], /missing --build <id>/, served)
+    await isWrongUsage(t, ['maps', command, '--build', 'b'], /required option '--place <id>' not specified/, served)
+    await isWrongUsage(t, ['maps', command, '--place', '1'], /required option '--build <id>' not specified/, served)
   }
-  await isWrongUsage(t, ['maps', 'list', '--data', join(directory, 'none'), '--project', 'p'], /There is no store/)
+  await isWrongUsage(t, ['maps', 'list', '--store', join(directory, 'none'), '--project', 'p'], /There is no store/)
   t.notOk(existsSync(join(directory, 'none')))
 })

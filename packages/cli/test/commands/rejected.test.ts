@@ -1,4 +1,3 @@
-import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ingest, isWrongUsage, serveHere } from '../run-ingest.ts'
@@ -54,7 +53,7 @@ t.test('--json has the events if the server keeps them, and null otherwise', asy
   for (const keep of [true, false]) {
     const data = join(t.testdir(), `data-${keep}`)
     const key = await createKey(data)
-    const { url } = await serveHere(t, ['--data', data, ...(keep ? ['--keep-rejected'] : [])])
+    const { url } = await serveHere(t, ['--store', data, ...(keep ? ['--keep-rejected'] : [])])
     const invalid = `{"projectId":"${projectId}", "eventId":"a","type":[5 ]}`
     await send({ url, key }, `{"events":[${invalid}]}`)
     const env = { INGEST_URL: url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key }
@@ -70,31 +69,19 @@ t.test('--json has the events if the server keeps them, and null otherwise', asy
 t.test('it works on a server alone', async (t) => {
   const server = ['--url', 'http://127.0.0.1:1', '--project', projectId]
   for (const store of [
-    ['--data', 'data'],
+    ['--store', 'data'],
     ['--store', 'postgres://127.0.0.1/games'],
   ]) {
     for (const args of [store, [...server, ...store]]) {
       await isWrongUsage(t, ['rejected', ...args], /in the memory of the server: name the server with --url/)
     }
   }
-  const env = { INGEST_DATA: 'data', INGEST_PROJECT_ID: projectId }
-  await isWrongUsage(t, ['rejected'], /missing --url <url> \(or INGEST_URL\): see `ingest rejected --help`/, { env })
+  const env = { INGEST_STORE: 'data', INGEST_PROJECT_ID: projectId }
+  await isWrongUsage(t, ['rejected'], /required option '--url <url>' not specified/, { env })
   for (const limit of ['0', '1001']) {
     await isWrongUsage(t, ['rejected', ...server, '--limit', limit], /Expected an integer from 1 to 1000/)
   }
   const { stdout } = await ingest(['rejected', '--help'])
   t.match(stdout, 'Usage: ingest rejected --url <url> --project <id> [options]')
-  t.notMatch(stdout, /--data|--store/)
-})
-
-t.test('the file of settings may hold the URL, and the store of other commands', async (t) => {
-  const { url, key } = await openServed(t)
-  const file = join(t.testdir(), 'settings.json')
-  t.teardown(() => rmSync(file, { force: true }))
-  const run = (settings: object) => {
-    writeFileSync(file, JSON.stringify(settings), { mode: 0o600 })
-    return ingest(['rejected', '--config', file], { env: { INGEST_KEY: key } })
-  }
-  t.match(await run({ url, project: projectId, data: 'data' }), { code: 0, stdout: /^0 events rejected since / })
-  t.match(await run({ url, project: 'other' }), { code: 4, stdout: '' })
+  t.notMatch(stdout, /--store/)
 })

@@ -19,7 +19,7 @@ function idsIn(output: string): string[] {
   return parseExport(texts.join('')).map(({ event }) => JSON.parse(event).eventId)
 }
 
-const target = (data: string) => ['--data', data, '--project', projectId]
+const target = (data: string) => ['--store', data, '--project', projectId]
 
 /** Every file of a directory with its bytes, except LMDB's locks, which are not part of the store. */
 function filesOf(directory: string): Record<string, string> {
@@ -42,7 +42,7 @@ t.test('after a restore, an export with an old cursor file is refused, and conti
   t.match(await ingest(args), { code: 0, stdout: /exported 3 events/ })
   renameSync(data, `${data}-failed`)
 
-  const restored = await spawnIngest(['restore', backup, '--data', data, '--json'])
+  const restored = await spawnIngest(['restore', backup, '--store', data, '--json'])
   t.match(restored, { code: 0, stderr: '' })
   const [row] = JSON.parse(restored.stdout).projects
   t.match(row, { projectId, events: 2, cursor: /^[\w-]{32}$/ })
@@ -120,8 +120,8 @@ t.test('a missing backup, and a directory that is not empty, are refused', async
   const data = join(path, 'data')
   await submit(data, 'a')
   const before = filesOf(data)
-  t.match(await ingest(['restore', data, '--data', data]), { code: 2, stderr: /is not empty: move it away/ })
-  t.match(await ingest(['restore', join(path, 'none'), '--data', join(path, 'new')]), {
+  t.match(await ingest(['restore', data, '--store', data]), { code: 2, stderr: /is not empty: move it away/ })
+  t.match(await ingest(['restore', join(path, 'none'), '--store', join(path, 'new')]), {
     code: 2,
     stderr: /There is no store in/,
   })
@@ -156,7 +156,7 @@ t.test('a store that has lost a part is refused by every command, and not change
       lose(join(data, name))
       const before = filesOf(data)
       const commands = [
-        ['serve', '--data', data, '--port', '0'],
+        ['serve', '--store', data, '--listen', '127.0.0.1:0'],
         ['keys', 'create', ...target(data)],
         ['keys', 'list', ...target(data)],
         ['export', ...target(data)],

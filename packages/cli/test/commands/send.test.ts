@@ -89,7 +89,7 @@ t.test('a slow pipe does not delay events until a batch is full', async (t) => {
 t.test('the built command stores events of a pipe, and an export, without a server', async (t) => {
   const data = t.testdir()
   await createKey(data)
-  const env = { INGEST_DATA: data, INGEST_PROJECT_ID: projectId }
+  const env = { INGEST_STORE: data, INGEST_PROJECT_ID: projectId }
   const [command = '', ...rest] = ingestCommand(['send', '-', '--json'])
   const child = spawn(command, rest, { stdio: ['pipe', 'pipe', 'inherit'], env: { ...ownEnvironment(), ...env } })
   const lines = linesOf('moved', 150)
@@ -186,8 +186,8 @@ t.test('events before invalid JSON are stored: exit code 5', async (t) => {
 t.test('wrong usage', async (t) => {
   const file = fileOf(linesOf('wrong', 1).join())
   const settings = { env }
-  await isWrongUsage(t, ['send'], /missing <file>/, settings)
-  await isWrongUsage(t, ['send', file, '--project', 'p'], /missing --url <url> \(or INGEST_URL\) or --data/)
+  await isWrongUsage(t, ['send'], /missing required argument 'file'/, settings)
+  await isWrongUsage(t, ['send', file, '--project', 'p'], /name a server with --url/)
   await isWrongUsage(t, ['send', join(directory, 'none')], /cannot be read/, settings)
   await isWrongUsage(t, ['send', directory], /is a directory/, settings)
   await isWrongUsage(t, ['send', file, '--rejected', file], /is the input file/, settings)
@@ -296,4 +296,34 @@ t.test('a server that stays unreachable: exit code 6, and the next run resumes',
   t.equal(again.code, 0)
   t.ok(JSON.parse(again.stdout).duplicates >= accepted)
   t.strictSame((await storedOf('left')).sort(), lines.sort())
+})
+
+t.test('--dry-run validates like an empty store, without a server and a store', async (t) => {
+  const text = [
+    '{"eventId":"e-1"}',
+    '{"eventId":"e-2","buildId":7}',
+    '{"a":',
+    '{"eventId":"e-1","n":2}',
+    '{"projectId":"other","eventId":"e-3"}',
+    '{"eventId":"e-4","type":"kill","n":"x"}',
+  ].join('\n')
+  const validate = (...args: string[]) => ingest(['send', fileOf(text), '--dry-run', '--project', projectId, ...args])
+  t.match(await validate(), {
+    code: 5,
+    stdout: /^validated 6 events: 2 accepted, 1 duplicate, 3 rejected; /,
+    stderr:
+      /^ingest: line 2, e-2: \/buildId: Expected a string\.\n.*line 3: .*\n.*line 5, e-3: .*project.*\n.*3 of 6 events were rejected/s,
+  })
+  const schemas = join(directory, 'schemas.json')
+  writeFileSync(schemas, '{"kill":{"type":"object","properties":{"n":{"type":"integer"}}}}')
+  const { stdout } = await validate('--schemas', schemas, '--json')
+  t.match(JSON.parse(stdout), {
+    ok: false,
+    accepted: 1,
+    duplicates: 1,
+    rejected: 4,
+    error: { code: 'events-rejected' },
+  })
+  t.match(await ingest(['send', fileOf('{"eventId":"a"}'), '--dry-run', '--project', 'p']), { code: 0, stderr: /^$/ })
+  await isWrongUsage(t, ['send', fileOf(text), '--schemas', schemas], /--schemas needs --dry-run/, { env })
 })

@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { rmSync } from 'node:fs'
+import { readdirSync, rmSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -15,7 +15,7 @@ const key = await createKey(data)
 
 /** Runs `ingest serve` in this process. */
 async function open(t: Test, ...args: string[]) {
-  const server = await serveHere(t, ['--data', data, ...args])
+  const server = await serveHere(t, ['--store', data, ...args])
   return { server, sender: { url: server.url, key } }
 }
 
@@ -39,12 +39,13 @@ t.test('it prints one line when it accepts requests, and logs JSON lines to stde
   )
   await t.test('a port in use: exit code 6, and the first server is not disturbed', async (t) => {
     const other = t.testdir()
-    t.match(await ingest(['serve', '--data', other, '--port', String(server.port), '--json']), {
+    t.match(await ingest(['serve', '--store', other, '--listen', `127.0.0.1:${server.port}`, '--json']), {
       code: 6,
       stdout: /^\{"ok":false,"error":\{"code":"address-in-use",.*"retryable":true\}\}\n$/,
-      stderr: new RegExp(`^ingest: port ${server.port} on 127\\.0\\.0\\.1 is in use: .*--port\n$`),
+      stderr: new RegExp(`^ingest: port ${server.port} on 127\\.0\\.0\\.1 is in use: .*--listen or --admin\n$`),
     })
     t.equal((await fetch(`${server.url}/readyz`)).status, 200)
+    t.strictSame(readdirSync(other), [], 'no store is created')
   })
   server.signal('SIGTERM')
   t.match(await server.exited, { code: 0, stdout: /^listening on \S+\n$/ })
@@ -62,15 +63,15 @@ t.test(
   'a missing store is created, and a store without keys is logged with the command that creates one',
   async (t) => {
     const data = join(t.testdir(), 'new', 'data')
-    const first = await serveHere(t, ['--data', data])
+    const first = await serveHere(t, ['--store', data])
     first.signal('SIGTERM')
     t.match(await first.exited, { code: 0 })
     t.match(
       first.log().filter(({ level }) => level === 40),
-      [{ msg: `create one: ingest keys create --data ${data} --project <id>` }],
+      [{ msg: `create one: ingest keys create --store ${data} --project <id>` }],
     )
     const key = await createKey(data)
-    const second = await serveHere(t, ['--data', data])
+    const second = await serveHere(t, ['--store', data])
     t.equal((await send({ ...second, key }, ['a'])).status, 202)
     second.signal('SIGTERM')
     await second.exited
@@ -82,13 +83,25 @@ t.test(
 )
 
 t.test('invalid options are wrong usage', async (t) => {
-  const serve = ['serve', '--data', data]
-  for (const limits of ['', 'on', '0,100', '100', '100,0', '100,', '1.5,100', '-1,100', '100, 200', '1,2,3', 'OFF']) {
-    await isWrongUsage(t, [...serve, '--rate-limit', limits], /Expected "off", or two integers per second/)
+  const serve = ['serve', '--store', data]
+  const limits = [
+    'on',
+    'requests=0',
+    '100,100',
+    'events',
+    'requests=1,',
+    'requests=1.5',
+    'requests=1,requests=2',
+    'OFF',
+  ]
+  for (const limit of [...limits, 'uploads=off', 'reads=1', 'toString=1']) {
+    await isWrongUsage(
+      t,
+      [...serve, '--rate-limit', limit],
+      /--rate-limit <limits>' argument '.*' is invalid. Expected/,
+    )
   }
   for (const bytes of ['', '0', 'off', '1.5M', '-1', '1T', '1 M', '1000000000000000000G']) {
-    await isWrongUsage(t, [...serve, '--map-rate-limit', bytes], /Expected a size from 1 to/)
-    await isWrongUsage(t, [...serve, '--publication-limit', bytes], /Expected a size from 1 to/)
     await isWrongUsage(t, [...serve, '--pending-map-limit', bytes], /Expected a size from 1 to/)
   }
   await isWrongUsage(
@@ -96,38 +109,39 @@ t.test('invalid options are wrong usage', async (t) => {
     [...serve, '--log-level', 'loud'],
     /Allowed choices are fatal, error, warn, info, debug, silent/,
   )
-  await isWrongUsage(t, [...serve, '--host', ''], /non-empty/)
-  await isWrongUsage(t, [...serve, '--port', '9000', '--admin-port', '9000'], /must differ/)
-  await isWrongUsage(t, [...serve, '--port', '0', '--host', '203.0.113.1'], /not an address of this machine/)
+  for (const address of [
+    '',
+    ':8787',
+    '8787',
+    'localhost',
+    'a:b',
+    '::1:8787',
+    '127.0.0.1:65536',
+    'http://a:1',
+    'unix:',
+  ]) {
+    await isWrongUsage(t, [...serve, '--listen', address], /--listen <address>' argument '.*' is invalid/)
+  }
+  await isWrongUsage(t, [...serve, '--listen', '203.0.113.1:0'], /not an address of this machine/)
 })
 
 t.test('on a terminal it logs text for people, in color unless NO_COLOR is set', async (t) => {
-  for (const [env, args, patterns] of [
-    [
-      {},
-      [],
-      [
-        /^␛\[2m\d\d:\d\d:\d\d␛\[22m ␛\[33mwarning: the store has no key/,
-        /^.* ␛\[1mdrained␛\[22m ␛\[2maccepted=␛\[22m0/,
-      ],
-    ],
-    [{ NO_COLOR: '1' }, [], [/^\d\d:\d\d:\d\d warning: the store has no key/, /^\d\d:\d\d:\d\d drained accepted=0 /]],
-    [{}, ['--log-format', 'json'], [/^\{"level":30,.*"listening"\}/, /^\{"level":30,.*"drained"\}/]],
+  for (const [env, patterns] of [
+    [{}, [/WARN.*the store has no key/, /drained.*"accepted":0/]],
+    [{ NO_COLOR: '1' }, [/^\[\d\d:\d\d:\d\d\] WARN: the store has no key/, /INFO: drained \{"accepted":0/]],
   ] as const) {
-    const serve = ['serve', '--data', join(t.testdir(), 'data'), '--port', '0', ...args]
+    const serve = ['serve', '--store', join(t.testdir(), 'data'), '--listen', '127.0.0.1:0']
     const running = startRun(serve, { env, isTerminal: true })
     t.match(await running.nextLine(), /^listening on http:\/\/127/)
     while (!running.stderr().includes('no key')) await running.nextError()
     running.signal('SIGINT')
     t.match(await running.exited, { code: 0 })
-    const text = running.stderr().replaceAll('\x1b', '␛')
-    for (const pattern of patterns) {
+    const lines = running.stderr().split('\n')
+    for (const pattern of patterns)
       t.ok(
-        text.split('\n').some((line) => pattern.test(line)),
-        `${pattern} in ${text}`,
+        lines.some((line) => pattern.test(line)),
+        `${pattern} in ${running.stderr()}`,
       )
-    }
-    if (args.length === 0) t.notMatch(text, /"level"/)
   }
 })
 
@@ -135,7 +149,7 @@ const noTerminal = spawnSync('script', ['--version']).error
   ? 'script(1), which makes terminals, is not installed'
   : false
 t.test('Ctrl-C on a real terminal shuts it down gracefully', { skip: noTerminal }, async (t) => {
-  const quoted = ingestCommand(['serve', '--data', data, '--port', '0']).map((word) => `'${word}'`)
+  const quoted = ingestCommand(['serve', '--store', data, '--listen', '127.0.0.1:0']).map((word) => `'${word}'`)
   const child = spawn('script', ['-qec', quoted.join(' '), '/dev/null'], {
     stdio: ['pipe', 'pipe', 'ignore'],
     env: ownTerminal(),
@@ -150,11 +164,11 @@ t.test('Ctrl-C on a real terminal shuts it down gracefully', { skip: noTerminal 
     child.stdin.write('\u0003')
   })
   await once(child, 'close')
-  t.match(text.replaceAll('\x1b', '␛'), /␛\[1mdrained␛\[22m ␛\[2maccepted=␛\[22m0/)
+  t.match(text, /drained.*"accepted":0/)
 })
 
 t.test('requests above the rate limit get 429, and succeed after Retry-After', async (t) => {
-  const { sender } = await open(t, '--rate-limit', '1,100')
+  const { sender } = await open(t, '--rate-limit', 'requests=1,events=100')
   const responses = await Promise.all(idsOf('burst', 10).map((id) => send(sender, [id])))
   const refused = responses.filter(({ status }) => status === 429)
   t.ok(responses.some(({ status }) => status === 202))
@@ -177,7 +191,7 @@ function publish({ url, key }: Sender, map: unknown): Promise<Response> {
 }
 
 t.test('reads, bytes of maps and publications have their own limits', async (t) => {
-  const { sender } = await open(t, '--read-rate-limit', '4K', '--map-rate-limit', '10', '--publication-limit', '1K')
+  const { sender } = await open(t, '--rate-limit', 'reads=4k,uploads=10')
   const headers = { 'X-Project-Id': projectId, 'X-Ingestion-Key': sender.key }
   const read = () => fetch(`${sender.url}/v1/stats`, { headers })
   const first = await read()
@@ -189,7 +203,6 @@ t.test('reads, bytes of maps and publications have their own limits', async (t) 
   const refused = await read()
   t.equal(refused.status, 429)
   t.ok(Number(refused.headers.get('Retry-After')) >= 1)
-  t.equal((await publish(sender, 'x'.repeat(1100))).status, 413)
   const published = await publish(sender, 'x'.repeat(900))
   t.ok(published.ok)
   t.equal(
@@ -330,7 +343,7 @@ t.test(
 )
 
 t.test('a second SIGINT ends the process immediately', async (t) => {
-  const running = startRun(['serve', '--data', data, '--port', '0'])
+  const running = startRun(['serve', '--store', data, '--listen', '127.0.0.1:0'])
   const url = (await running.nextLine()).replace('listening on ', '')
   const port = Number(new URL(url).port)
   const slow = await openSlowRequest(t, { port } as ServeProcess, batchOf(['stuck']))
@@ -344,7 +357,7 @@ t.test('a second SIGINT ends the process immediately', async (t) => {
 })
 
 t.test('it keeps running after the reader of its log closes the pipe', async (t) => {
-  const server = await startServe(t, ['--data', data])
+  const server = await startServe(t, ['--store', data])
   server.closeLog()
   t.equal((await send({ ...server, key }, ['closed log'])).status, 202)
   server.signal('SIGTERM')
@@ -354,7 +367,7 @@ t.test('it keeps running after the reader of its log closes the pipe', async (t)
 t.test('a deleted data file ends the process', async (t) => {
   const data = t.testdir()
   const sender = { key: await createKey(data), url: '' }
-  const server = await startServe(t, ['--data', data, '--rate-limit', 'off'])
+  const server = await startServe(t, ['--store', data, '--rate-limit', 'off'])
   sender.url = server.url
   t.equal((await send(sender, ['a'])).status, 202)
   rmSync(join(data, 'events', 'data.mdb'))
@@ -372,7 +385,7 @@ t.test('a deleted data file ends the process', async (t) => {
 })
 
 t.test('three servers on one directory accept each event once', async (t) => {
-  const servers = await Promise.all([1, 2, 3].map(() => startServe(t, ['--data', data, '--rate-limit', 'off'])))
+  const servers = await Promise.all([1, 2, 3].map(() => startServe(t, ['--store', data, '--rate-limit', 'off'])))
   const pool = idsOf('overlap', 600)
   // a different order each: 7 and 11 have no divisor in common with 600
   const orders = [1, 7, 11].map((step) => pool.map((_, i) => pool[(i * step) % pool.length] as string))
@@ -399,7 +412,7 @@ t.test('three servers on one directory accept each event once', async (t) => {
 t.test('a server that is killed under load does not disturb another one on its directory', async (t) => {
   const data = t.testdir()
   const key = await createKey(data)
-  const start = () => startServe(t, ['--data', data, '--rate-limit', 'off', '--log-level', 'error'])
+  const start = () => startServe(t, ['--store', data, '--rate-limit', 'off', '--log-level', 'error'])
   const [killed, other] = await Promise.all([start(), start()])
   const ledger: Ledger = { sent: [], acknowledged: [], responses: [] }
   let isRestarted = false
@@ -436,7 +449,7 @@ t.test(`a server that is killed ${cycles} times under load loses no acknowledged
   const key = await createKey(data)
   const ledger: Ledger = { sent: [], acknowledged: [], responses: [] }
   for (let cycle = 0; cycle < cycles; cycle++) {
-    const server = await startServe(t, ['--data', data, '--rate-limit', 'off', '--log-level', 'silent'])
+    const server = await startServe(t, ['--store', data, '--rate-limit', 'off', '--log-level', 'silent'])
     const wanted = ledger.responses.length + 1 + ((cycle * 7) % 23)
     await load({ ...server, key }, `cycle-${cycle}`, ledger, () => {
       // while other batches are in flight
@@ -447,7 +460,7 @@ t.test(`a server that is killed ${cycles} times under load loses no acknowledged
   t.ok(ledger.responses.every(({ status }) => status === 202))
   await isComplete(t, data, ledger)
 
-  const server = await serveHere(t, ['--data', data, '--rate-limit', 'off'])
+  const server = await serveHere(t, ['--store', data, '--rate-limit', 'off'])
   for (let at = 0; at < ledger.sent.length; at += 100) {
     const { status, body } = await send({ ...server, key }, ledger.sent.slice(at, at + 100))
     t.match({ status, body }, { status: 202, body: { rejected: [] } })

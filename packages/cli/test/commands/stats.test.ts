@@ -10,9 +10,9 @@ import { createKey, projectId, send, unknownProject } from '../served.ts'
 const directory = t.testdir()
 const data = join(directory, 'data')
 const key = await createKey(data)
-const server = await startServe(t, ['--data', data])
+const server = await startServe(t, ['--store', data])
 const served = { env: { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key } }
-const stored = { env: { INGEST_DATA: data, INGEST_PROJECT_ID: projectId } }
+const stored = { env: { INGEST_STORE: data, INGEST_PROJECT_ID: projectId } }
 
 const events = Array.from({ length: 100 }, (_, i) => ({ projectId, eventId: `e-${i}`, buildId: `b-${i % 2}` }))
 for (let i = 0; i < 12; i++) {
@@ -81,14 +81,14 @@ t.test('without a project, all projects of a store are printed', async (t) => {
   await keys.create('quiet')
   await project('busy').submitBatch({ events: [{ projectId: 'busy', eventId: 'a' }] })
   await close()
-  const { stdout, stderr } = await ingest(['stats', '--data', own])
+  const { stdout, stderr } = await ingest(['stats', '--store', own])
   t.equal(stderr, '')
   t.match(cellsOf(stdout), [
     heading,
     ['busy', '1', '1', /^\d+ B$/, number, '0 of 0', '0', time, time],
     ['quiet', '0', '0', '0 B', '0', '0 of 0', '0', 'never', 'never'],
   ])
-  t.match(JSON.parse((await ingest(['stats', '--data', own, '--json'])).stdout).projects, [
+  t.match(JSON.parse((await ingest(['stats', '--store', own, '--json'])).stdout).projects, [
     { projectId: 'busy', events: 1 },
     { projectId: 'quiet', events: 0, firstAt: null },
   ])
@@ -96,7 +96,7 @@ t.test('without a project, all projects of a store are printed', async (t) => {
 
 t.test('an unknown project: exit code 3', async (t) => {
   for (const more of [[], ['--builds']]) {
-    const unknown = ['stats', '--data', data, '--project', 'gmae-1', ...more]
+    const unknown = ['stats', '--store', data, '--project', 'gmae-1', ...more]
     t.strictSame(await ingest(unknown), { code: 3, signal: null, stdout: '', stderr: unknownProject })
     const { stdout } = await ingest([...unknown, '--json'])
     t.match(JSON.parse(stdout), { ok: false, error: { code: 'project-not-found', retryable: false } })
@@ -104,10 +104,10 @@ t.test('an unknown project: exit code 3', async (t) => {
 })
 
 t.test('a server requires --project', async (t) => {
-  const pattern = /missing --project <id> \(or INGEST_PROJECT_ID\)/
+  const pattern = /--project <id>/
   await isWrongUsage(t, ['stats', '--url', server.url], pattern)
-  await isWrongUsage(t, ['stats', '--data', data, '--builds'], pattern)
-  await isWrongUsage(t, ['stats'], /missing --url <url>/)
-  await isWrongUsage(t, ['stats', '--data', data, '--project', 'a b'], /Expected a project id/)
+  await isWrongUsage(t, ['stats', '--store', data, '--builds'], pattern)
+  await isWrongUsage(t, ['stats'], /name a server with --url/)
+  await isWrongUsage(t, ['stats', '--store', data, '--project', 'a b'], /Expected a project id/)
   t.match(await ingest(['stats'], { env: { ...served.env, INGEST_KEY: 'wrong' } }), { code: 4, stdout: /^$/ })
 })

@@ -42,9 +42,9 @@ t.test('from a server: stored events since a time come first, then new ones, as 
 t.test('from a store: the built command prints events that another process stores, until SIGINT', async (t) => {
   const data = t.testdir()
   const key = await createKey(data)
-  const server = await startServe(t, ['--data', data])
+  const server = await startServe(t, ['--store', data])
   t.equal((await send({ ...server, key }, ['a'])).status, 202)
-  const child = startIngest(['tail', '--data', data, '--project', projectId, '--since', '1h'])
+  const child = startIngest(['tail', '--store', data, '--project', projectId, '--since', '1h'])
   t.teardown(() => void child.kill('SIGKILL'))
   const exited = ended(child)
   const lines = readLines(child.stdout)
@@ -117,17 +117,17 @@ t.test('an unreachable server is reported once, and tail resumes when it is reac
 t.test('an unknown project in a store: exit code 3', async (t) => {
   const data = join(t.testdir(), 'data')
   await createKey(data)
-  const unknown = ['tail', '--data', data, '--project', 'gmae-1']
+  const unknown = ['tail', '--store', data, '--project', 'gmae-1']
   t.strictSame(await ingest(unknown), { code: 3, signal: null, stdout: '', stderr: unknownProject })
 })
 
 t.test('invalid options and credentials fail immediately', async (t) => {
-  await isWrongUsage(t, ['tail', '--project', projectId], /missing --url <url>/)
+  await isWrongUsage(t, ['tail', '--project', projectId], /name a server with --url/)
   await isWrongUsage(t, ['tail', '--since', 'yesterday'], /--since expects a duration/, { env })
   await isWrongUsage(t, ['tail', '--since', '1h', '--after', '1-0'], /cannot be used with/, { env })
   await isWrongUsage(t, ['tail', '--after', 'nonsense'], /cursor is not an event cursor/, { env })
   await isWrongUsage(t, ['tail', '--type', ''], /non-empty/, { env })
-  await isWrongUsage(t, ['tail', '--data', t.testdir(), '--project', projectId], /There is no store/)
+  await isWrongUsage(t, ['tail', '--store', t.testdir(), '--project', projectId], /There is no store/)
   t.match(await ingest(['tail'], { env: { ...env, INGEST_KEY: 'ik_wrong' } }), { code: 4, stdout: /^$/ })
 })
 

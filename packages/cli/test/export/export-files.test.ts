@@ -280,7 +280,7 @@ t.test('a full disk: exit code 6, no partial file, and the next run continues', 
 t.test('a damaged record: all events before it are exported', async (t) => {
   const data = join(t.testdir({}), 'data')
   const output = join(t.testdirName, 'files')
-  const args = ['export', '--data', data, '--project', projectId, '--output', output]
+  const args = ['export', '--store', data, '--project', projectId, '--output', output]
   await withStore(data, async (project) => {
     for (const batch of ['a', 'b', 'c']) await submitIds(project, idsOf(batch, 3), batch.repeat(50))
   })

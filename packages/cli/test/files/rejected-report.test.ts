@@ -2,12 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RejectedInput } from '@ingest/client'
 import t from 'tap'
-import {
-  createFirstSeen,
-  describePosition,
-  type RejectedReport,
-  withRejectedReport,
-} from '../../src/files/rejected-report.ts'
+import { type RejectedReport, withRejectedReport } from '../../src/files/rejected-report.ts'
 import { createIo } from '../run-ingest.ts'
 
 const event = (at: number, eventId: string | null = `e-${at}`): RejectedInput => ({
@@ -75,7 +70,7 @@ t.test('without a file, the first are printed, with control characters escaped',
   const { io, stderr } = createIo()
   await withRejectedReport(io, {}, async (report) => {
     await fill(report)
-    report.mention(7, 'lines', '\u001b[31m\u009b', 'Again.')
+    await report.note([{ ...event(7), eventId: '\u001b[31m\u009b' }], 'lines')
     for (let at = 8; at < 12; at++) await report.note([event(at)], 'lines')
   })
   t.equal(
@@ -84,7 +79,7 @@ t.test('without a file, the first are printed, with control characters escaped',
       'ingest: line 1, e-1: /buildId: Expected a string. Too deep.',
       'ingest: line 2: /buildId: Expected a string. Too deep.',
       'ingest: element 0, e-0: /buildId: Expected a string. Too deep.',
-      'ingest: line 7, \\u001b[31m\\u009b: Again.',
+      'ingest: line 7, \\u001b[31m\\u009b: /buildId: Expected a string. Too deep.',
       'ingest: line 8, e-8: /buildId: Expected a string. Too deep.',
       'ingest: … and 3 more',
       '',
@@ -96,29 +91,4 @@ t.test('--quiet prints none', async (t) => {
   const { io, stderr } = createIo()
   await withRejectedReport(io, { quiet: true }, fill)
   t.equal(stderr(), '')
-})
-
-t.test('lines are numbered from 1 and elements from 0', async (t) => {
-  t.strictSame([describePosition(1, 'lines'), describePosition(0, 'array')], ['line 1', 'element 0'])
-})
-
-t.test('the first position of each id is found', async (t) => {
-  const places = createFirstSeen(3)
-  for (let i = 0; i < 10; i++) {
-    t.equal(places.find(`e-${i}`), undefined)
-    places.add(`e-${i}`, i + 1)
-  }
-  t.strictSame(
-    Array.from({ length: 10 }, (_, i) => places.find(`e-${i}`)),
-    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
-  )
-  t.equal(places.find('e-10'), undefined)
-})
-
-t.test('similar ids are different', async (t) => {
-  const places = createFirstSeen()
-  places.add('\u00e9', 1)
-  t.equal(places.find('e\u0301'), undefined)
-  t.equal(places.find('\u00e9 '), undefined)
-  t.equal(places.find('\u00e9'), 1)
 })

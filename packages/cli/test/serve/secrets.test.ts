@@ -72,7 +72,16 @@ function around(text: string, secret: string): string {
 t.test('a server shows no key, event, token or password, in logs, errors, metrics or arguments', async (t) => {
   const data = t.testdir()
   const key = await createKey(data)
-  const args = ['--data', data, '--log-level', 'debug', '--rate-limit', '20,2000', '--admin-port', '0']
+  const args = [
+    '--store',
+    data,
+    '--log-level',
+    'debug',
+    '--rate-limit',
+    'requests=20,events=2000',
+    '--admin',
+    '127.0.0.1:0',
+  ]
   const server = await startServe(t, args, { env: { INGEST_ADMIN_TOKEN: adminToken } })
   const { all, secrets } = credentialsFor(key)
   const responses = await sendAll((path, init) => fetch(`${server.url}${path}`, init), all)
@@ -103,7 +112,7 @@ t.test(
     const data = t.testdir()
     const key = await createKey(data)
     const env = { INGEST_ADMIN_TOKEN: adminToken, INGEST_KEY: key }
-    const server = await startServe(t, ['--data', data, '--admin-port', '0'], { env })
+    const server = await startServe(t, ['--store', data, '--admin', '127.0.0.1:0'], { env })
     const pid = server.log().find((line) => line.pid !== undefined)?.pid
     withoutSecrets(t, 'the arguments', await readFile(`/proc/${pid}/cmdline`, 'utf8'), [adminToken, key.slice(12)])
   },
@@ -121,7 +130,7 @@ t.test('failures of the store are logged and refused without keys and events', a
   const embedded = createIngest({ store: failing })
   const { key } = await embedded.keys.create(projectId)
   const { io, stderr } = createIo()
-  const log = await createLog(io, { level: 'debug', format: 'json' })
+  const log = await createLog(io, 'debug')
   const metrics = createMetrics(embedded)
   const handle = toFetchHandler(embedded, { log, metrics, rateLimits: {} })
   const { secrets } = credentialsFor(key)

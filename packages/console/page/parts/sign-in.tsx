@@ -54,7 +54,7 @@ export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
         </label>
         <p class="hint">
           The key stays in this tab. Create one:
-          <code>ingest keys create --data DIRECTORY --project {projectId || 'demo'} --scope read</code>
+          <code>ingest keys create --store DIRECTORY --project {projectId || 'demo'} --scope read</code>
         </p>
         {problem && (
           <p class="notice failed" role="alert">

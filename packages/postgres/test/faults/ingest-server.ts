@@ -23,7 +23,7 @@ const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.
 
 /** Starts the built command on a free port, or on that of a server that has ended, until the end of the test. */
 export async function startIngestServer(t: Test, store: string, port = 0): Promise<IngestServer> {
-  const args = ['serve', '--port', String(port), '--rate-limit', 'off', '--log-level', 'fatal']
+  const args = ['serve', '--listen', `127.0.0.1:${port}`, '--rate-limit', 'off', '--log-level', 'fatal']
   const [node, ...flags] = withoutLoaders([process.execPath, command, ...args])
   const child = spawn(node as string, flags, {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -6,7 +6,7 @@ import { type AdminOptions, createAdminRouter } from './admin-router.ts'
 
 /**
  * A handler for the operator of an Ingest: metrics, health and keys. Metrics and health need no token: serve it on a
- * listener of its own that only operators reach, as `serveAdmin` does.
+ * listener of its own that only operators reach, as `serve` does with the option `admin`.
  *
  * @throws {IngestError} `invalid-argument` for a short token
  */
@@ -20,7 +20,7 @@ export interface ServeAdminOptions extends AdminOptions, ListenOptions {
 
 /**
  * Serves the admin handler on a listener of its own, by default on 127.0.0.1:8788. Abort `draining` when the public
- * server starts to drain and close this one after it, so that metrics and `/readyz` are served to the end.
+ * server starts to drain.
  *
  * @throws {IngestError} `invalid-argument` for invalid options.
  */

@@ -35,7 +35,7 @@ export function explainResponse({ status, body, retryAfter }: BatchResponse, pro
   if (status === 401)
     return [
       explainRefusedKey('events:write'),
-      `Create one: ingest keys create --data DIRECTORY --project ${projectId} --scope events:write. Senders pause for 5 minutes and keep their queue.`,
+      `Create one: ingest keys create --store DIRECTORY --project ${projectId} --scope events:write. Senders pause for 5 minutes and keep their queue.`,
     ]
   if (status === 429) return [what, `Nothing was stored. Senders send the same batch again ${later}.`]
   if (status === 400 || status === 413) return [what, 'Nothing was stored. Senders drop such a batch and log it.']

@@ -1,17 +1,12 @@
 import { createHash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import {
-  type Digest,
-  digestOf,
-  digestsOf,
-  type Manifest,
-  type MapEntry,
-  type MapId,
-  type MapSlot,
-  type Store,
-} from '@ingest/core'
+import { digestOf } from '../maps/digest.ts'
+import type { Digest, Manifest, MapId } from '../maps/map.ts'
+import type { MapEntry, MapSlot } from '../maps/map-store.ts'
+import { digestsOf } from '../maps/pending-map.ts'
+import type { Store } from '../store.ts'
+import { copyRefused, copyWrong, sourceChanges } from './copy-errors.ts'
 import type { CopyStores } from './copy-events.ts'
-import { copyRefused, copyWrong, sourceChanges } from './copy-failure.ts'
 
 /** What a project has of maps. */
 export interface CopiedMaps {
@@ -30,7 +25,7 @@ const concurrency = 4
  * Makes the maps of the target those of the source: complete and pending ones with their chunks and times. Run it after
  * the events, whose builds are frozen in the target then.
  *
- * @throws {CommandFailure} `target-differs` for a map that the source does not have, `source-changes`
+ * @throws {IngestError} `precondition-failed` for a map that the source does not have, `source-changed`
  */
 export async function copyMaps(stores: CopyStores, projectId: string): Promise<CopiedMaps> {
   for (let passes = 0; passes < passesMax; passes++) {
@@ -51,7 +46,7 @@ export async function copyMaps(stores: CopyStores, projectId: string): Promise<C
     }
     if (!isChanged) return copied
   }
-  throw sourceChanges(`the maps of the project ${projectId} change in the source: run it again`)
+  throw sourceChanges(`The maps of the project ${projectId} change in the source: run it again.`)
 }
 
 async function* listMaps(store: Store, projectId: string): AsyncGenerator<MapEntry> {
@@ -103,7 +98,7 @@ async function copyMap(stores: CopyStores, projectId: string, { placeId, buildId
 
 function hasOwnMap(projectId: string, { placeId, buildId }: MapId): Error {
   return copyRefused(
-    `the project ${projectId} has a map in the target for place "${placeId}" in build "${buildId}" that the source does not have`,
+    `The project ${projectId} has a map in the target for place "${placeId}" in build "${buildId}" that the source does not have.`,
   )
 }
 
@@ -139,7 +134,7 @@ async function uploadChunks(
     for (const digest of left) {
       signal.throwIfAborted()
       const bytes = await source.readChunk(projectId, digest)
-      if (bytes && digestOf(bytes) !== digest) throw damaged(`the chunk ${digest} of the project ${projectId}`)
+      if (bytes && digestOf(bytes) !== digest) throw damaged(`The chunk ${digest} of the project ${projectId}`)
       const put = bytes && (await target.putChunk(projectId, { digest, bytes, receivedAt: Date.now() }))
       if (!put || put.outcome === 'undeclared') isCurrent = false
       if (!isCurrent) return
@@ -150,7 +145,7 @@ async function uploadChunks(
 }
 
 function damaged(what: string): Error {
-  return copyWrong(`${what} does not match its digest in the source: check it with \`ingest maps verify\``)
+  return copyWrong(`${what} does not match its digest in the source.`)
 }
 
 /** Drops an upload that the source no longer has: it expired, or a freeze ended it. */
@@ -164,7 +159,7 @@ async function dropPending({ target }: CopyStores, projectId: string, { placeId,
 /**
  * Reads all complete maps of the target, and compares them with their digests.
  *
- * @throws {CommandFailure} `copy-differs`
+ * @throws {IngestError} `digest-mismatch`
  */
 export async function verifyMaps(
   { target, signal }: CopyStores,
@@ -183,7 +178,7 @@ export async function verifyMaps(
     }
     if (`sha256:${hash.digest('hex')}` === digest) continue
     throw copyWrong(
-      `the map of place "${placeId}" in build "${buildId}" of the project ${projectId} does not match its digest`,
+      `The map of place "${placeId}" in build "${buildId}" of the project ${projectId} does not match its digest.`,
     )
   }
 }

@@ -1,8 +1,9 @@
 import { createHash, type Hash } from 'node:crypto'
-import type { AppendBatch, BuildEntry, Cursor, Store, StoredEvent } from '@ingest/core'
-import { settleAll } from '../each-project.ts'
-import { formatCount } from '../terminal/format.ts'
-import { copyRefused, copyWrong } from './copy-failure.ts'
+import type { AppendBatch, Cursor, StoredEvent } from '../events/event-store.ts'
+import type { BuildEntry } from '../maps/map-store.ts'
+import { settleAll } from '../projects/map-projects.ts'
+import type { Store } from '../store.ts'
+import { copyRefused, copyWrong } from './copy-errors.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
 
 /** The stores of a copy. */
@@ -34,7 +35,7 @@ export type OnEvents = (count: number) => void
 /**
  * Compares the events of the target with the first ones of the source.
  *
- * @throws {CommandFailure} `target-differs` if the target has any others
+ * @throws {IngestError} `precondition-failed` if the target has any others
  */
 export async function compareEvents(
   { source, target, signal }: CopyStores,
@@ -43,7 +44,7 @@ export async function compareEvents(
 ): Promise<EventCopy> {
   const [{ events: end }, { events: begin }] = await Promise.all([source.totals(projectId), target.totals(projectId)])
   const differs = (event: string) =>
-    copyRefused(`the project ${projectId} has other events in the target: ${event} differs from the source's`)
+    copyRefused(`The project ${projectId} has other events in the target: ${event} differs from the source's.`)
   if (begin > end) throw differs(`number ${end + 1}`)
   const sourceHash = createHash('sha256')
   const copy: EventCopy = { projectId, begin, end, sourceHash, targetHash: sourceHash }
@@ -190,7 +191,7 @@ async function* collectGroups(groups: AsyncIterable<Missing>, hasOneOrder: boole
  * Appends what the target lacks, in the order of its receipt; more is read meanwhile. A target with one order appends
  * many batches in one commit, others one batch after another, which alone keeps their order.
  *
- * @throws {CommandFailure} `target-differs` for an event that the target has meanwhile
+ * @throws {IngestError} `precondition-failed` for an event that the target has meanwhile
  */
 export async function appendMissing(
   stores: CopyStores,
@@ -261,13 +262,13 @@ export async function* listFrozen(store: Store, projectId: string): AsyncGenerat
 }
 
 function writtenMeanwhile(projectId: string): Error {
-  return copyRefused(`another process stores events of the project ${projectId} in the target: stop it`)
+  return copyRefused(`Another process stores events of the project ${projectId} in the target: stop it.`)
 }
 
 /**
  * Reads what was appended back. Returns the digest of all events of the project, which is that of both stores.
  *
- * @throws {CommandFailure} `copy-differs`
+ * @throws {IngestError} `digest-mismatch`
  */
 export async function verifyEvents(
   { target, signal }: CopyStores,
@@ -291,9 +292,7 @@ export async function verifyEvents(
   }
   const digest = `sha256:${sourceHash.digest('hex')}`
   if (events !== end || count !== end || digest !== `sha256:${targetHash.digest('hex')}`) {
-    throw copyWrong(
-      `the events of the project ${projectId} differ: ${count} of ${formatCount(end, 'event')} are in the target`,
-    )
+    throw copyWrong(`The events of the project ${projectId} differ: ${count} of ${end} events are in the target.`)
   }
   return digest
 }

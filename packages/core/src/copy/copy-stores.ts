@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Store } from '@ingest/core'
-import { mapProjects } from '../each-project.ts'
+import { mapProjects } from '../projects/map-projects.ts'
+import type { Store } from '../store.ts'
+import { copyRefused, copyWrong } from './copy-errors.ts'
 import {
   appendMissing,
   type CopyStores,
@@ -10,7 +11,6 @@ import {
   listFrozen,
   verifyEvents,
 } from './copy-events.ts'
-import { copyRefused, copyWrong } from './copy-failure.ts'
 import { copyMaps, verifyMaps } from './copy-maps.ts'
 
 /** A project that was copied and verified. */
@@ -29,10 +29,13 @@ export interface CopiedProject {
 }
 
 export interface CopyOptions {
-  projectIds: readonly string[]
-  /** Whether the target keeps the events of all projects in one order of receipt, as a directory does. */
+  /** Default: all projects of the source. */
+  projectIds?: readonly string[]
+  /** Whether the target has the events of all projects in one order of receipt, as an LMDB store does. */
   hasOneOrder: boolean
-  onProgress(progress: CopyProgress): void
+  onProgress?: (progress: CopyProgress) => void
+  /** Aborts the copy between two steps. */
+  signal?: AbortSignal
 }
 
 /** The progress of one step, in events or in bytes of maps. */
@@ -43,15 +46,17 @@ export interface CopyProgress {
 }
 
 /**
- * Copies projects from one store to another: their events with bytes, order and times, the freezes that follow from them,
+ * Copies projects from one open store to another: their events with bytes, order and times, the freezes that follow from them,
  * maps, and keys; then compares both. A run that was interrupted is continued by another one. Keys are written last, so
  * that no server accepts events for a project that is not complete.
  *
- * @throws {CommandFailure} `target-differs`, with nothing of these projects written if the events in the target are not
- *   the first ones of the source; `copy-differs`; `source-changes`
+ * @throws {IngestError} `precondition-failed`, with nothing of these projects written if the events in the target are not
+ *   the first ones of the source; `digest-mismatch`; `source-changed`
  */
-export async function copyStores(stores: CopyStores, options: CopyOptions): Promise<CopiedProject[]> {
-  const { projectIds, hasOneOrder, onProgress } = options
+export async function copyStores(source: Store, target: Store, options: CopyOptions): Promise<CopiedProject[]> {
+  const { hasOneOrder, onProgress = () => {}, signal = new AbortController().signal } = options
+  const { projectIds = await source.projects() } = options
+  const stores = { source, target, signal }
   const startStep = (step: CopyProgress['step'], begun: number, total: number) =>
     createCounter(begun, (done) => onProgress({ step, done, total }))
 
@@ -97,7 +102,7 @@ async function sumEvents(store: Store, projectIds: readonly string[]): Promise<n
 async function copyRest(
   stores: CopyStores,
   { projectId, begin, end }: EventCopy,
-  onProgress: CopyOptions['onProgress'],
+  onProgress: (progress: CopyProgress) => void,
 ): Promise<Omit<CopiedProject, 'digest'>> {
   const builds = await compareBuilds(stores, projectId, end)
   const { maps, bytes } = await copyMaps(stores, projectId)
@@ -113,7 +118,7 @@ const aheadMsMax = 1000
 /**
  * Checks that the target will keep the times of the source.
  *
- * @throws {CommandFailure} `target-differs`
+ * @throws {IngestError} `precondition-failed`
  */
 async function checkTimes(stores: CopyStores, copies: readonly EventCopy[], hasOneOrder: boolean): Promise<void> {
   const { source, target } = stores
@@ -131,13 +136,13 @@ async function checkTimes(stores: CopyStores, copies: readonly EventCopy[], hasO
   )
   if (newest <= Date.now() + aheadMsMax) return
   throw copyRefused(
-    `the source has events that were received at ${new Date(newest).toISOString()}, which is in the future, and a database does not take such times: check the clock`,
+    `The source has events that were received at ${new Date(newest).toISOString()}, which is in the future, and a database does not take such times: check the clock.`,
   )
 }
 
 function isTooOld(projectId: string, receivedAt: number): Error {
   return copyRefused(
-    `the project ${projectId} has events of ${new Date(receivedAt).toISOString()}, and the target has later ones: a directory keeps the events of all projects in the order of their receipt, so copy all projects at once to an empty directory`,
+    `The project ${projectId} has events of ${new Date(receivedAt).toISOString()}, and the target has later ones: a directory keeps the events of all projects in the order of their receipt, so copy all projects at once to an empty directory.`,
   )
 }
 
@@ -152,7 +157,7 @@ async function newestOf(store: Store, projectIds: readonly string[]): Promise<nu
  * Compares the frozen builds of both stores, and returns how many there are. A build that froze in the source after the
  * copied events is left to another run.
  *
- * @throws {CommandFailure} `copy-differs`
+ * @throws {IngestError} `digest-mismatch`
  */
 async function compareBuilds({ source, target }: CopyStores, projectId: string, end: number): Promise<number> {
   const frozen = new Map<string, number | undefined>()
@@ -160,20 +165,22 @@ async function compareBuilds({ source, target }: CopyStores, projectId: string, 
   let count = 0
   for await (const { buildId, frozenAt } of listFrozen(target, projectId)) {
     count++
-    if (frozen.get(buildId) !== frozenAt) throw copyWrong(`the build "${buildId}" of the project ${projectId} differs`)
+    if (frozen.get(buildId) !== frozenAt) throw copyWrong(`The build "${buildId}" of the project ${projectId} differs.`)
     frozen.delete(buildId)
   }
   const [left] = frozen.keys()
   if (left === undefined || (await source.totals(projectId)).events > end) return count
-  throw copyWrong(`the build "${left}" of the project ${projectId} is not frozen in the target`)
+  throw copyWrong(`The build "${left}" of the project ${projectId} is not frozen in the target.`)
 }
 
-/** @throws {CommandFailure} `target-differs` for a key that was created in the target: copying would lose it */
+/** @throws {IngestError} `precondition-failed` for a key that was created in the target: copying would lose it */
 async function checkKeys({ source, target }: CopyStores, projectId: string): Promise<void> {
   const [project, found] = await Promise.all([source.project(projectId), target.project(projectId)])
   const own = found?.keys.find(({ keyId }) => !project?.keys.some((each) => each.keyId === keyId))
   if (own)
-    throw copyRefused(`the project ${projectId} has the key ${own.keyId} in the target, which the source does not have`)
+    throw copyRefused(
+      `The project ${projectId} has the key ${own.keyId} in the target, which the source does not have.`,
+    )
 }
 
 /** Returns how many keys there are. */

@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { type AppendBatch, type AppendEvent, batchBytesMax, batchEventsMax, type StoredEvent } from '@ingest/core'
-import { encodeEvents, sliceMember } from '@ingest/core/internal'
+import { batchBytesMax, batchEventsMax } from '../events/batch.ts'
+import { type AppendEvent, encodeEvents } from '../events/batch-events.ts'
+import type { AppendBatch, StoredEvent } from '../events/event-store.ts'
+import { sliceMember } from '../json/json-scanner.ts'
 
 const bodyStart = Buffer.from('{"events":[')
 const comma = Buffer.from(',')

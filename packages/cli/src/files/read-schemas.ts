@@ -1,0 +1,33 @@
+import { readFile } from 'node:fs/promises'
+import { type EventSchemas, IngestError } from '@ingest/core'
+import { Option } from 'commander'
+import { parsePath } from '../options.ts'
+
+/** `--schemas <file>`. */
+export function schemasOption(): Option {
+  return new Option('--schemas <file>', 'JSON Schemas of events by their type: { "round.end": { … } }').argParser(
+    parsePath,
+  )
+}
+
+/**
+ * Reads the event schemas of a file. They are not compiled.
+ *
+ * @throws {IngestError} `invalid-argument` for a file that cannot be read, or that is not a JSON object of objects
+ */
+export async function readSchemas(file: string): Promise<EventSchemas> {
+  const schemas = await readFile(file, 'utf8').then(JSON.parse).catch(unreadable)
+  if (isObject(schemas) && Object.values(schemas).every(isObject)) return schemas as EventSchemas
+  throw new IngestError(
+    'invalid-argument',
+    `${file} does not hold event schemas: expected { "<type>": { JSON Schema } }.`,
+  )
+
+  function unreadable(error: Error): never {
+    throw new IngestError('invalid-argument', `The event schemas cannot be read: ${error.message}.`, { cause: error })
+  }
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

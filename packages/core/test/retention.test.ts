@@ -1,0 +1,39 @@
+import t from 'tap'
+import { createIngest } from '../src/ingest.ts'
+import { openMemoryStore } from '../src/memory/memory-store.ts'
+import { applyRetention } from '../src/retention.ts'
+
+const day = 86_400_000
+
+t.test('a round erases the events that are older than the rule of their project', async (t) => {
+  const now = Date.parse('2026-11-22T00:00:00Z')
+  const ingest = createIngest({ store: openMemoryStore(), now: () => now - 10 * day })
+  for (const projectId of ['off', 'short', 'others']) {
+    await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
+  }
+  const erased: object[] = []
+  const rules = [
+    ['short', 5 * day],
+    ['off', 'off'],
+    ['*', 9 * day],
+  ] as const
+  const { signal } = new AbortController()
+  const round = () => applyRetention(ingest, rules, { onErased: (each) => void erased.push(each), signal, now })
+  await round()
+  t.equal((await ingest.project('off').findEvent('e-1'))?.erased, undefined)
+  t.equal((await ingest.project('short').findEvent('e-1'))?.erased, 'e-1')
+  const expected = [
+    { projectId: 'others', events: 1 },
+    { projectId: 'short', events: 1 },
+  ]
+  t.match(erased, expected)
+  await round()
+  t.match(erased, expected, 'the next round finds nothing')
+})
+
+t.test('an ended round erases nothing more', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore(), now: () => 0 })
+  await ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e-1' }] })
+  await t.rejects(applyRetention(ingest, [['*', 1]], { signal: AbortSignal.abort() }))
+  t.equal((await ingest.project('p').findEvent('e-1'))?.erased, undefined)
+})
