@@ -312,7 +312,7 @@ t.test('--dry-run validates like an empty store, without a server and a store', 
     code: 5,
     stdout: /^validated 6 events: 2 accepted, 1 duplicate, 3 rejected; /,
     stderr:
-      /^ingest: line 2, e-2: \/buildId: Expected a string\.\n.*line 3: .*\n.*line 5, e-3: .*project.*\n.*3 of 6 events were rejected/s,
+      /line 3: .*\n.*line 2, e-2: \/buildId: Expected a string\.\n.*line 5, e-3: .*project.*\n.*3 of 6 events were rejected/s,
   })
   const schemas = join(directory, 'schemas.json')
   writeFileSync(schemas, '{"kill":{"type":"object","properties":{"n":{"type":"integer"}}}}')
