@@ -1,12 +1,10 @@
 import { join } from 'node:path'
 import { findContenders } from './contenders.js'
-import { formatNumber, formatSummary } from './format.js'
 import { installPeers } from './install-peers.js'
 import { describeMachine, versionOf } from './machine.js'
 import { isComplete } from './plan.js'
 import { runBenchmark } from './run-benchmark.js'
 import { startProgram } from './start-program.js'
-import { judgeTargets } from './targets.js'
 import { latest, writeReport } from './write-report.js'
 
 /**
@@ -42,9 +40,6 @@ export async function benchAll({ command, out, directory, log, print }, plan) {
     const versions = describeVersions(contenders, postgres)
     const record = { measuredAt, command, plan, machine, versions, contenders, results }
     const path = await writeReport(out, nameOf(plan), record)
-    for (const { what, side, bound, unit, found, verdict } of judgeTargets(results, plan)) {
-      print(`${verdict}: ${what}: ${formatSummary(found, unit)}, to reach ${side} ${formatNumber(bound)}${unit}`)
-    }
     print(`the report is ${path}`)
   } finally {
     await postgres?.stop()

@@ -1,11 +1,9 @@
 import { join } from 'node:path'
 import { describeVersions, leaveOutPeers, startPostgres } from './bench-all.js'
 import { findContenders, findVariants } from './contenders.js'
-import { formatNumber, formatSummary } from './format.js'
 import { installPeers } from './install-peers.js'
 import { describeMachine } from './machine.js'
 import { measurePostgres } from './measure-postgres.js'
-import { judgePostgresTargets } from './report-postgres.js'
 import { latestPostgres, writePostgresReport } from './write-report.js'
 
 const measured = ['ours', 'ours-postgres', 'postgres']
@@ -32,9 +30,6 @@ export async function benchPostgres({ command, out, directory, log, print }, pla
     const versions = describeVersions(contenders, postgres)
     const record = { measuredAt, command, plan, machine, versions, contenders, results }
     const path = await writePostgresReport(out, nameOf(plan), record)
-    for (const { what, side, bound, unit, found, verdict } of judgePostgresTargets(record)) {
-      print(`${verdict}: ${what}: ${formatSummary(found, unit)}, to reach ${side} ${formatNumber(bound)}${unit}`)
-    }
     print(`the report is ${path}`)
   } finally {
     await postgres.stop()

@@ -5,7 +5,6 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { benchAll } from './bench-all.js'
-import { benchIds } from './bench-ids.js'
 import { benchPostgres } from './bench-postgres.js'
 import { findContenders, findVariants } from './contenders.js'
 import { parseCount, parseCounts } from './parse-count.js'
@@ -18,13 +17,12 @@ const contenderNames = findContenders().map(({ name }) => name)
 const postgresNames = [...contenderNames, ...findVariants().map(({ name }) => name)]
 const help = `pnpm bench [options]          measures everything, which takes about an hour and 70 GB of disk
 pnpm bench --quick            the same in under three minutes, with short runs and small stores
-pnpm bench ids                one store as it grows to the --sizes, in memory and in less (Linux, root); 10M without
 pnpm bench postgres           Ingest on PostgreSQL beside plain inserts, which takes about an hour
 pnpm bench report             writes the newest reports again from their figures, and those of the README
 
   --only <names>      contenders, by commas: ${contenderNames.join(', ')}
   --parts <names>     ${parts.join(', ')}
-  --sizes <counts>    events stored before, for growth and "ids": 1M,10M
+  --sizes <counts>    events stored before, for growth: 1M,10M
   --rounds <n>        how many times each is measured
   --directory <dir>   where stores are made and removed again; the directory for temporary files without
   --out <dir>         where the report goes; docs/benchmarks without
@@ -59,10 +57,6 @@ async function main(given) {
       const plan = planOf(values)
       await inSurroundings(values, args, (surroundings) => benchAll(surroundings, plan))
       if (isComplete(plan) && values.out === undefined) await rewriteReports(benchmarks, readme)
-    } else if (subject === 'ids' && others.length === 0) {
-      // in 15 seconds, runs of two levels are merged
-      const plan = { sizes: parseCounts(values.sizes ?? '10M'), seconds: values.smoke ? 0.3 : 15 }
-      await inSurroundings(values, args, (surroundings) => benchIds(surroundings, plan))
     } else if (subject === 'postgres' && others.length === 0) {
       await inSurroundings(values, args, (surroundings) => benchPostgres(surroundings, postgresPlanOf(values)))
     } else if (subject === 'report' && others.length === 0) await rewriteReports(benchmarks, readme)

@@ -1,6 +1,4 @@
-import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { delimiter, join } from 'node:path'
 
 /**
  * What is measured beside others.
@@ -19,8 +17,8 @@ import { delimiter, join } from 'node:path'
 
 export const projectId = 'bench'
 
-/** @param {NodeJS.ProcessEnv} [environment] @returns {Contender[]} */
-export function findContenders(environment = process.env) {
+/** @returns {Contender[]} */
+export function findContenders() {
   return [
     { name: 'floor', title: 'Floor: only parses', file: 'servers/floor.js' },
     { name: 'sync-floor', title: 'Synced floor: appends a file', file: 'servers/sync-floor.js' },
@@ -49,17 +47,6 @@ export function findContenders(environment = process.env) {
       isPeer: true,
       preloadMax: 1e6,
       ...missing(hasSqlite() ? undefined : `Node ${process.versions.node} has no node:sqlite; Node 22.13 does`),
-    },
-    {
-      name: 'nats',
-      title: 'Fastify + NATS JetStream',
-      file: '',
-      isPeer: true,
-      ...missing(
-        isOnPath('nats-server', environment)
-          ? 'nats-server is on this machine, but a peer for it is not written yet'
-          : 'nats-server is not on this machine',
-      ),
     },
   ]
 }
@@ -100,9 +87,4 @@ function hasSqlite() {
   } catch {
     return false
   }
-}
-
-/** @param {string} command @param {NodeJS.ProcessEnv} environment */
-function isOnPath(command, { PATH = '' }) {
-  return PATH.split(delimiter).some((directory) => existsSync(join(directory, command)))
 }

@@ -10,8 +10,6 @@ import { summarizeRatios } from './statistics.js'
 export const rate = ({ eventsPerSecond }) => eventsPerSecond
 /** An event, over all threads. @type {Figure} */
 export const processorTime = ({ processor }) => totalOf(processor)
-/** An event, of the main thread. @type {Figure} */
-export const mainThreadTime = ({ processor }) => processor?.main
 
 /**
  * What a contender reaches of another with an empty store.

@@ -1,10 +1,9 @@
-import { formatNumber, formatSummary, formatTable } from './format.js'
+import { formatTable } from './format.js'
 import { formatSize } from './measure-growth.js'
 import { postgresLoads } from './measure-postgres.js'
 import { processorTime, rate } from './ratios.js'
 import { formatFigure, formatThreads, latencyCells } from './report-cells.js'
 import { summarizeRatios } from './statistics.js'
-import { atLeast, atMost, judge } from './targets.js'
 
 /** @typedef {import('./measure-postgres.js').PostgresRun} PostgresRun */
 /** @typedef {(run: PostgresRun) => number | undefined} Figure */
@@ -28,42 +27,13 @@ const walRecordBytes = (run) =>
 /** @type {Figure} */
 const diskBytes = (run) => run.diskBytes
 
-/** @param {MeasuredPostgres} record */
-export function judgePostgresTargets({ results, plan }) {
-  return judge(targetsOf(results), plan)
-}
-
-/** @param {import('./measure-postgres.js').PostgresResults} results */
-function targetsOf({ loads }) {
-  const ofLoad = (/** @type {string} */ name, /** @type {string} */ load) => loads.map((round) => round[name]?.[load])
-  const ours = ofLoad('ours-postgres', 'new')
-  const raw = ofLoad('postgres', 'new')
-  return [
-    atLeast('events/s against Fastify with raw INSERT', 1.2, ratio(ours, raw, rate)),
-    atMost('processor time an event, Node and database, against it', 0.65, ratio(ours, raw, processorTime)),
-    atMost('WAL an event against it', 0.55, ratio(ours, raw, walBytes)),
-    atMost('disk an event against it', 0.45, ratio(ours, raw, diskBytes)),
-    atLeast('events/s against our LMDB store over HTTP', 0.45, ratio(ours, ofLoad('ours', 'new'), rate)),
-    atMost('time of a batch sent again against a new one', 1.5, ratio(ours, ofLoad('ours-postgres', 'again'), rate)),
-  ]
-}
-
 /** @param {MeasuredPostgres} record @param {{ raw: string }} files */
 export function makePostgresReport(record, { raw }) {
   const { measuredAt, command, plan, machine, versions } = record
-  const targets = judgePostgresTargets(record).map(({ what, side, bound, unit, found, verdict }) => {
-    return [what, `${side} ${formatNumber(bound)}${unit}`, formatSummary(found, unit), verdict]
-  })
   const facts = [...machine, ...versions].map(({ label, value }) => [label, value])
   return `# Ingest on PostgreSQL
 
 Measured on ${measuredAt.slice(0, 10)} by \`${command}\`. Medians of ${plan.rounds} interleaved rounds, lowest and highest in parentheses; ratios are taken within a round. [Every round](${raw}) is kept.
-
-## Targets
-
-With new events of random ids on 16 connections, into empty databases:
-
-${formatTable(['what', 'target', 'found', ''], targets)}
 
 ## Loads
 

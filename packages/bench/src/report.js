@@ -4,7 +4,6 @@ import { processorTime } from './ratios.js'
 import { formatFigure, formatThreads } from './report-cells.js'
 import { growthSection, mixedTable, throughputTable } from './report-loads.js'
 import { summarize } from './statistics.js'
-import { judgeTargets } from './targets.js'
 
 /** @typedef {import('./run-benchmark.js').Measured} Measured */
 
@@ -21,7 +20,6 @@ export function makeReport(record, { plot, raw }) {
     `Measured on ${measuredAt.slice(0, 10)} by \`${command}\`. Figures are medians of ${plan.rounds} interleaved rounds, with the lowest and the highest behind them. [Every round](${raw}) is kept.`,
     quickNote(plan),
     `![Events a second, and how they change as the store grows](${plot})`,
-    section('Targets', targetsTable(record)),
     section('Machine', factsTable([...machine, ...versions])),
     section('Throughput', results.throughput && throughputTable(record)),
     section('Other loads', results.mixed && mixedTable(record)),
@@ -47,16 +45,6 @@ function quickNote({ name }) {
 /** @param {string} title @param {string | undefined} text */
 function section(title, text) {
   return text === undefined ? '' : `## ${title}\n\n${text}`
-}
-
-/** @param {Measured} record */
-function targetsTable({ results, plan }) {
-  return formatTable(
-    ['what', 'target', 'found', ''],
-    judgeTargets(results, plan).map(({ what, side, bound, unit, found, verdict }) => {
-      return [what, `${side} ${formatNumber(bound)}${unit}`, formatSummary(found, unit), verdict]
-    }),
-  )
 }
 
 /** @param {import('./machine.js').Fact[]} facts */

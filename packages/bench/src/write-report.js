@@ -3,14 +3,12 @@ import { join } from 'node:path'
 import { makePlot } from './plot.js'
 import { withFigures } from './readme-figures.js'
 import { makeReport } from './report.js'
-import { makeIdsReport } from './report-ids.js'
 import { makePostgresReport } from './report-postgres.js'
 
 /** @typedef {import('./run-benchmark.js').Measured} Measured */
 
-/** The report that the README quotes, and that of the id index. */
+/** The report that the README quotes. */
 export const latest = 'latest'
-const latestIds = 'latest-ids'
 export const latestPostgres = 'postgres'
 
 /**
@@ -23,11 +21,6 @@ export const latestPostgres = 'postgres'
  */
 export function writeReport(directory, name, record) {
   return writeFiles(directory, name, record, { plot: makePlot(record), report: makeReport(record, filesOf(name)) })
-}
-
-/** @param {string} directory @param {import('./report-ids.js').MeasuredIds} record */
-export function writeIdsReport(directory, record) {
-  return writeFiles(directory, latestIds, record, { report: makeIdsReport(record, filesOf(latestIds)) })
 }
 
 /** @param {string} directory @param {string} name @param {import('./report-postgres.js').MeasuredPostgres} record */
@@ -45,7 +38,6 @@ export async function rewriteReports(directory, readme) {
   /** @type {Measured} */
   const record = await readRecord(directory, latest)
   await writeReport(directory, latest, record)
-  await writeIdsReport(directory, await readRecord(directory, latestIds))
   await writePostgresReport(directory, latestPostgres, await readRecord(directory, latestPostgres))
   await writeFile(readme, withFigures(await readFile(readme, 'utf8'), record))
 }

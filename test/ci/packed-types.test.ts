@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import t from 'tap'
 import ts from 'typescript'
-import { root } from './repository.ts'
+import { root } from '../repository.ts'
 
 t.setTimeout(300_000)
 

@@ -1,0 +1,53 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import t, { type Test } from 'tap'
+import { root } from '../repository.ts'
+
+t.test(
+  'the quickstart runs until a signal, with a console in which things happen, and restarts on its data',
+  async (t) => {
+    const directory = t.testdir()
+    const taken = createServer().listen(0, '127.0.0.1')
+    t.teardown(() => taken.close())
+    await once(taken, 'listening')
+    const port = String((taken.address() as AddressInfo).port)
+
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+      const { child, exit, output } = start(['--stay', directory], { PORT: port })
+      for await (const line of createInterface(child.stdout)) {
+        const [, url, projectId, key] = /^Console: (\S+) {2}project (\S+) {2}key (\S+)$/.exec(line) ?? []
+        if (url && projectId && key) await checkConsole(t, url, { 'X-Project-Id': projectId, 'X-Ingestion-Key': key })
+        if (line.includes('Ctrl-C stops')) child.kill(signal)
+      }
+      t.strictSame(await exit, [0, null])
+      t.match(await output, `Port ${port} is taken`)
+      t.match(await output, /^curl http:.* -d '.*'$/m)
+      t.match(await output, 'The server drained and stopped.')
+    }
+  },
+)
+
+/** The console is served, its key may read and no more, and the map and new events with positions are there. */
+async function checkConsole(t: Test, url: string, headers: Record<string, string>) {
+  const send = (path: string, init: RequestInit = {}) => fetch(new URL(path, url), { headers, ...init })
+  t.equal((await send('')).status, 200)
+  const sent = await send('../v1/events/batch', { method: 'POST', body: '{"events":[]}' })
+  t.equal(sent.status, 401)
+  const listed = await (await send('../v1/maps?placeId=arena')).json()
+  t.match(listed, { maps: [{ placeId: 'arena', state: 'complete', frozen: true }], next: null })
+  const events = await (await send('../v1/events?type=player.move&wait=20')).text()
+  t.match(events, /"type":"player\.move",.*"position":\{"x":-?[\d.]+,"y":3,"z":-?[\d.]+\}/)
+}
+
+function start(args: string[], env: NodeJS.ProcessEnv) {
+  const child = spawn(process.execPath, [join(root, 'examples/quickstart.js'), ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
+  })
+  return { child, exit: once(child, 'exit'), output: text(child.stdout) }
+}
