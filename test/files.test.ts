@@ -13,7 +13,7 @@ t.test('no file is named utils, helpers, common, misc, shared or types', async (
 t.test('index.ts is used for package entries only', async (t) => {
   const indexes = files.filter((file) => posix.basename(file) === 'index.ts')
   t.strictSame(
-    indexes.filter((file) => !/^packages\/[^/]+\/src\/(testing\/)?index\.ts$/.test(file)),
+    indexes.filter((file) => !/^packages\/[^/]+\/src\/index\.ts$/.test(file)),
     [],
   )
 })

@@ -21,6 +21,7 @@ const below: Record<string, string[]> = {
     '@ingest/postgres',
     '@ingest/core',
   ],
+  '@ingest/checks': ['@ingest/core'],
   '@ingest/client': ['@ingest/core'],
   // its tests run a server
   '@ingest/console': [],
@@ -45,7 +46,7 @@ const floors: Record<string, string[][]> = {
     ['project-stats.ts'],
     ['ingest.ts', 'memory', 'copy'],
     ['retention.ts', 'internal.ts'],
-    ['index.ts', 'testing'],
+    ['index.ts'],
   ],
   'packages/lmdb/src': [
     ['environment'],
@@ -197,6 +198,7 @@ t.test('within a package, arrows point down', async (t) => {
 
 /** What the tests of several packages need. */
 const sharedByTests = [
+  'packages/checks/src/store/sample-events.ts',
   'packages/postgres/test/database.ts',
   'packages/server/test/certificates.ts',
   'scripts/compile-tests.js',

@@ -4,7 +4,6 @@ export default defineConfig({
   entry: {
     index: 'src/index.ts',
     internal: 'src/internal.ts',
-    testing: 'src/testing/index.ts',
   },
   format: 'esm',
   target: 'node20',

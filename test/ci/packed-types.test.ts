@@ -11,12 +11,12 @@ import { root } from '../repository.ts'
 t.setTimeout(300_000)
 
 const run = promisify(execFile)
-const published = ['core', 'lmdb', 'postgres', 'client', 'server', 'console', 'cli']
+const published = ['core', 'checks', 'lmdb', 'postgres', 'client', 'server', 'console', 'cli']
 
 /** A program of a user that takes something of each entry. */
 const program = `
 import { createIngest, IngestError, openMemoryStore, type BatchResult, type Ingest } from '@ingest/core'
-import { ingestChecks, storeChecks } from '@ingest/core/testing'
+import { ingestChecks, storeChecks } from '@ingest/checks'
 import { openLmdbStore, type LmdbStoreOptions } from '@ingest/lmdb'
 import { openPostgresStore, type PostgresStoreOptions } from '@ingest/postgres'
 import { createClient, createSender, type Client, type Sender } from '@ingest/client'

@@ -1,4 +1,4 @@
-import { formatTable } from './format.js'
+import { formatSummary, formatTable } from './format.js'
 import { formatSize } from './measure-growth.js'
 import { postgresLoads } from './measure-postgres.js'
 import { processorTime, rate } from './ratios.js'

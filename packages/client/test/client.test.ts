@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { inspect } from 'node:util'
+import { ingestChecks } from '@ingest/checks'
 import { type BatchInput, createIngest, type IngestError, openMemoryStore } from '@ingest/core'
-import { ingestChecks } from '@ingest/core/testing'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 import { createClient } from '../src/client.ts'

@@ -37,7 +37,7 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
  * when too many requests are queued, `store-locked` while another process blocks writes, `store-damaged` when it needs
  * stored bytes that are damaged; with an unknown outcome `store-unavailable` when what keeps the data cannot be reached or
  * the operation was done in part, `store-failed` when the store can no longer be trusted, and `internal-error` for a bug.
- * `storeChecks` of `@ingest/core/testing` checks this contract.
+ * `storeChecks` of `@ingest/checks` checks this contract.
  */
 export interface Store extends EventStore, MapStore, ProjectStore {
   /**

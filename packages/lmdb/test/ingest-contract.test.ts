@@ -1,6 +1,6 @@
 import { join } from 'node:path'
+import { ingestChecks } from '@ingest/checks'
 import { createIngest } from '@ingest/core'
-import { ingestChecks } from '@ingest/core/testing'
 import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
 

@@ -1,7 +1,7 @@
 import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { durableStoreChecks, restoreChecks, sharedStoreChecks, shareStore, storeChecks } from '@ingest/checks'
 import type { Store } from '@ingest/core'
-import { durableStoreChecks, restoreChecks, sharedStoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
 import { restoreLmdbStore } from '@ingest/lmdb'
 import { type LmdbStoreInternals, openLmdbStoreWith } from '@ingest/lmdb/internal'
 import t, { type Test } from 'tap'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { type SharedStoreCheck, sharedStoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
+import { type SharedStoreCheck, sharedStoreChecks, shareStore, storeChecks } from '@ingest/checks'
 import t, { type Test } from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
 import { printMigrations } from '../src/schema/migrate.ts'

@@ -1,6 +1,6 @@
+import { ingestChecks, type OpenIngest } from '@ingest/checks'
 import { createClient } from '@ingest/client'
 import { createIngest, type EmbeddedIngest } from '@ingest/core'
-import { ingestChecks, type OpenIngest } from '@ingest/core/testing'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'

@@ -1,5 +1,5 @@
+import { ingestChecks } from '@ingest/checks'
 import { createIngest, digestOf, type Store } from '@ingest/core'
-import { ingestChecks } from '@ingest/core/testing'
 import t from 'tap'
 import { byteaArray, int4Array } from '../src/connection/binary-arrays.ts'
 import { eventKey } from '../src/events/event-key.ts'

@@ -1,5 +1,5 @@
+import { durableStoreChecks, restoreChecks, sharedStoreChecks, shareStore, storeChecks } from '@ingest/checks'
 import type { Store } from '@ingest/core'
-import { durableStoreChecks, restoreChecks, sharedStoreChecks, shareStore, storeChecks } from '@ingest/core/testing'
 import t from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
 import { migratePostgres } from '../src/schema/migrate.ts'

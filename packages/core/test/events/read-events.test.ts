@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { batchOf, event } from '../../../checks/src/store/sample-events.ts'
 import { createEventNotifier } from '../../src/events/event-notifier.ts'
 import type { StoredEvent } from '../../src/events/event-store.ts'
 import {
@@ -13,7 +14,6 @@ import {
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
-import { batchOf, event } from '../../src/testing/store/sample-events.ts'
 
 /** Longer than any test. */
 const longMs = 2 ** 30

@@ -1,10 +1,10 @@
 import t from 'tap'
+import { batchOf } from '../../../checks/src/store/sample-events.ts'
 import type { BatchInput, BatchResult } from '../../src/events/batch.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
 import { createRecentOutcomes } from '../../src/events/recent-outcomes.ts'
 import { submitBatch } from '../../src/events/submit-batch.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import { batchOf } from '../../src/testing/store/sample-events.ts'
 
 const recent = createRecentOutcomes({ now: () => 1_000, startedAt: 0, serverCount: () => 1, keepEvents: false })
 

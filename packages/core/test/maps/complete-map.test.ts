@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
+import { batchOf, event } from '../../../checks/src/store/sample-events.ts'
 import { completeMap, verifyManifest } from '../../src/maps/complete-map.ts'
 import { digestOf } from '../../src/maps/digest.ts'
 import type { Manifest } from '../../src/maps/map.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import { batchOf, event } from '../../src/testing/store/sample-events.ts'
 
 const key = { projectId: 'p', placeId: '1', buildId: 'b' }
 const texts = ['a', 'b', 'a']

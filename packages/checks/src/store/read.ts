@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Cursor, ReadOptions, StoredEvent } from '../../events/event-store.ts'
+import type { Cursor, ReadOptions, StoredEvent } from '@ingest/core'
 import { appendSome, batchOf, event, frozenAt, idOfStored, idsOf, readAll } from './sample-events.ts'
 import { assertRefused, check, isolatedCheck, range, type StoreCheck } from './store-check.ts'
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import { digestOf } from '../../maps/digest.ts'
-import type { Manifest, MapKey } from '../../maps/map.ts'
+import { digestOf, type Manifest, type MapKey } from '@ingest/core'
 import {
   chunk,
   chunkText,

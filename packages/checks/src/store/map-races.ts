@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { Digest, MapKey } from '../../maps/map.ts'
-import type { MapSlot } from '../../maps/map-store.ts'
-import type { Store } from '../../store.ts'
+import type { Digest, MapKey, MapSlot, Store } from '@ingest/core'
 import {
   chunk,
   chunkText,

@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict'
-import { type AppendEvent, encodeEvents } from '../../events/batch-events.ts'
-import type { AppendBatch, AppendResult, ReadOptions, StoredEvent } from '../../events/event-store.ts'
-import { type ParsedEvent, parseBatch } from '../../events/parse-batch.ts'
-import type { KeyRecord, Project } from '../../projects/project.ts'
-import type { Store } from '../../store.ts'
+import type {
+  AppendBatch,
+  AppendEvent,
+  AppendResult,
+  KeyRecord,
+  Project,
+  ReadOptions,
+  Store,
+  StoredEvent,
+} from '@ingest/core'
+import { encodeEvents, type ParsedEvent, parseBatch } from '@ingest/core/internal'
 import { codeOf, range } from './store-check.ts'
 
 interface BatchOptions {

@@ -1,10 +1,18 @@
 import assert from 'node:assert/strict'
-import type { ErrorCode, IngestError } from '../../error.ts'
-import type { BatchResult } from '../../events/batch.ts'
-import type { ReadEventsOptions } from '../../events/read-events.ts'
-import type { Ingest } from '../../ingest.ts'
-import { digestOf } from '../../maps/digest.ts'
-import type { ChunkUpload, Digest, Manifest, MapContent, PublishedMap, PublishOptions } from '../../maps/map.ts'
+import {
+  type BatchResult,
+  type ChunkUpload,
+  type Digest,
+  digestOf,
+  type ErrorCode,
+  type Ingest,
+  type IngestError,
+  type Manifest,
+  type MapContent,
+  type PublishedMap,
+  type PublishOptions,
+  type ReadEventsOptions,
+} from '@ingest/core'
 
 /** Opens the Ingest of a project with nothing in it. */
 export type OpenIngest = () => Promise<{ ingest: Ingest; close(): Promise<void> }>

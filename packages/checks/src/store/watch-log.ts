@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { AppendBatch, ReadOptions } from '../../events/event-store.ts'
-import type { Store } from '../../store.ts'
+import type { AppendBatch, ReadOptions, Store } from '@ingest/core'
 import { batchOf, event, frozenAt, idOfStored } from './sample-events.ts'
 import { range } from './store-check.ts'
 

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { AppendResult } from '../../events/event-store.ts'
-import type { Store } from '../../store.ts'
+import type { AppendResult, Store } from '@ingest/core'
 import { raceChunks, raceFreeze, raceReplacements } from './map-races.ts'
 import { addKey, batchOf, event, idsOf, outcomeOf, projectWith, readAll } from './sample-events.ts'
 import { countUpdate, eventBatch, key, publish } from './sample-maps.ts'

@@ -1,13 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
+import {
+  type AppendBatch,
+  decodeEvents,
+  eventCursors,
+  IngestError,
+  openMemoryStore,
+  type Store,
+  type StoredEvent,
+} from '@ingest/core'
 import t from 'tap'
-import { IngestError } from '../../src/error.ts'
-import { decodeEvents } from '../../src/events/batch-events.ts'
-import type { AppendBatch, StoredEvent } from '../../src/events/event-store.ts'
-import { eventCursors } from '../../src/json/cursor.ts'
-import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import type { Store } from '../../src/store.ts'
 import {
   durableStoreChecks,
   restoreChecks,
@@ -15,9 +18,9 @@ import {
   sharedStoreChecks,
   shareStore,
   storeChecks,
-} from '../../src/testing/index.ts'
-import { eraseChecks, sharedEraseChecks } from '../../src/testing/store/erase.ts'
-import { batchOf, event as sampleEvent } from '../../src/testing/store/sample-events.ts'
+} from '../src/index.ts'
+import { eraseChecks, sharedEraseChecks } from '../src/store/erase.ts'
+import { batchOf, event as sampleEvent } from '../src/store/sample-events.ts'
 
 t.test('the memory store keeps the contract', async (t) => {
   for (const { name, run } of storeChecks) t.test(name, () => run(openMemoryStore))

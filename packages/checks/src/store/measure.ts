@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { StoreCommit } from '../../store.ts'
+import type { StoreCommit } from '@ingest/core'
 import { batchOf, event } from './sample-events.ts'
 import { check, range, type StoreCheck } from './store-check.ts'
 

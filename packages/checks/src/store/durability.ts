@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { IngestError } from '../../error.ts'
-import type { Cursor, StoredEvent } from '../../events/event-store.ts'
-import type { Store } from '../../store.ts'
+import { type Cursor, IngestError, type Store, type StoredEvent } from '@ingest/core'
 import {
   addKey,
   appendSome,

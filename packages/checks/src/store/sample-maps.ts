@@ -1,18 +1,22 @@
 import assert from 'node:assert/strict'
-import type { AppendBatch } from '../../events/event-store.ts'
-import { digestOf } from '../../maps/digest.ts'
-import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from '../../maps/map.ts'
-import type {
-  MapChunks,
-  MapContents,
-  MapSelection,
-  NewChunk,
-  PendingManifest,
-  PendingMap,
-  PutChunkOutcome,
-} from '../../maps/map-store.ts'
-import { pendingBytesOf } from '../../maps/pending-map.ts'
-import type { Store } from '../../store.ts'
+import {
+  type AppendBatch,
+  type ChunkUpload,
+  type Digest,
+  digestOf,
+  type Manifest,
+  type MapChunks,
+  type MapContents,
+  type MapId,
+  type MapKey,
+  type MapSelection,
+  type NewChunk,
+  type PendingManifest,
+  type PendingMap,
+  type PutChunkOutcome,
+  pendingBytesOf,
+  type Store,
+} from '@ingest/core'
 import { batchOf, event } from './sample-events.ts'
 
 export function key(id: Partial<MapKey> = {}): MapKey {

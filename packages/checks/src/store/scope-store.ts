@@ -1,7 +1,4 @@
-import type { ChunkRef } from '../../maps/map.ts'
-import type { MapContents, MapSlot } from '../../maps/map-store.ts'
-import type { Project } from '../../projects/project.ts'
-import type { Store } from '../../store.ts'
+import type { ChunkRef, MapContents, MapSlot, Project, Store } from '@ingest/core'
 
 let scopeCount = 0
 /** Longer than the times of any check. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { followEvents, type ReadEventsOptions } from '../../events/read-events.ts'
+import { followEvents, type ReadEventsOptions } from '@ingest/core'
 import { assertRefused, benchOf, check, type IngestCheck, idOf, isolatedCheck, mapOf, range } from './ingest-check.ts'
 
 /** Reading events, statistics and recent outcomes. */

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { encodeEvents } from '../../events/batch-events.ts'
-import type { AppendBatch, ReadOptions } from '../../events/event-store.ts'
-import type { Store } from '../../store.ts'
+import type { AppendBatch, ReadOptions, Store } from '@ingest/core'
+import { encodeEvents } from '@ingest/core/internal'
 import { appendSome, batchOf, event, frozenAt, idOfStored, idsOf, oddEvents, readAll, textOf } from './sample-events.ts'
 import {
   check,

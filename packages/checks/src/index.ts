@@ -34,7 +34,7 @@ export {
  *
  * ```ts
  * import test, { after } from 'node:test'
- * import { shareStore, storeChecks } from '@ingest/core/testing'
+ * import { shareStore, storeChecks } from '@ingest/checks'
  *
  * const shared = shareStore(openMyStore)
  * for (const { name, isolated, run } of storeChecks) test(name, () => run(isolated ? openMyStore : shared.open))

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Store } from '../../store.ts'
+import type { Store } from '@ingest/core'
 import { createScope, scopeStore } from './scope-store.ts'
 
 /** Opens a new, empty store, independent of all others. */

@@ -1,7 +1,6 @@
+import { createIngest, openMemoryStore } from '@ingest/core'
 import t from 'tap'
-import { createIngest } from '../../src/ingest.ts'
-import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import { ingestChecks } from '../../src/testing/index.ts'
+import { ingestChecks } from '../src/index.ts'
 
 t.test('an ingest on the memory store keeps its promises', async (t) => {
   async function open() {

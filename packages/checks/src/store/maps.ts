@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { MapId } from '../../maps/map.ts'
-import type { BuildEntry, MapSelection } from '../../maps/map-store.ts'
+import type { BuildEntry, MapId, MapSelection } from '@ingest/core'
 import { batchOf, event, nameOfBuild, publishEmpty } from './sample-events.ts'
 import {
   chunk,

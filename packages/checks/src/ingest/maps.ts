@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict'
-import type { IssueCode } from '../../error.ts'
-import { canonicalJson } from '../../json/canonical-json.ts'
-import { digestOf } from '../../maps/digest.ts'
-import type { Digest, PublishedMap } from '../../maps/map.ts'
+import { canonicalJson, type Digest, digestOf, type IssueCode, type PublishedMap } from '@ingest/core'
 import { assertRefused, bytesOf, check, chunk, type IngestCheck, isRefusal, mapOf, range } from './ingest-check.ts'
 
 /** Publishing, completing, freezing and reading maps. */
