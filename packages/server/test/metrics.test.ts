@@ -18,9 +18,9 @@ function has(t: Test, text: string, samples: Record<string, number | undefined>)
   for (const [sample, value] of Object.entries(samples)) t.equal(sampleOf(text, sample), value, sample)
 }
 
-async function openMeasured({ now, ...options }: HandlerOptions & { now?: () => number } = {}) {
+async function openMeasured(options: HandlerOptions = {}) {
   const { ingest, key } = await openTestIngest()
-  const metrics = createMetrics(ingest, now && { now })
+  const metrics = createMetrics(ingest)
   const handle = toFetchHandler(ingest, { metrics, log: silent, ...options })
   async function send(path: string, body?: string, headers = headersOf(key)) {
     const response = await handle(
@@ -117,25 +117,6 @@ t.test('projects beyond the most share a label', async (t) => {
     'ingest_events_total{project="c",outcome="accepted"}': undefined,
     'ingest_events_total{project="other",outcome="accepted"}': 3,
   })
-})
-
-t.test('the clock of a sender is compared once a second, by new events only', async (t) => {
-  let time = 1_000_000
-  const { metrics, sendEvents } = await openMeasured({ now: () => time })
-  const skew = async () => sampleOf(await metrics.render(), 'ingest_sender_clock_skew_seconds{project="game-1"}')
-  await sendEvents({ eventId: 'a' }, { eventId: 'b', timestamp: 'x' })
-  t.equal(await skew(), undefined)
-  time += 1000
-  await sendEvents({ eventId: 'c', timestamp: time - 5000 }, { eventId: 'd', timestamp: time - 2000 })
-  t.equal(await skew(), 2)
-  await sendEvents({ eventId: 'e', timestamp: time + 9000 })
-  t.equal(await skew(), 2, 'within the same second')
-  time += 1000
-  await sendEvents({ eventId: 'c', timestamp: time - 3_600_000 })
-  t.equal(await skew(), 2, 'a duplicate')
-  time += 1000
-  await sendEvents({ eventId: 'f', timestamp: new Date(time + 30_000).toISOString() })
-  t.equal(await skew(), -30)
 })
 
 const measured: StoreMetric[] = [

@@ -1,8 +1,6 @@
 import type { EmbeddedIngest } from '@ingest/core'
-import { Counter, collectDefaultMetrics, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client'
 import type { RequestRecord } from '../http/request-record.ts'
-import { createSkewSampler } from './clock-skew.ts'
-import { createHistogram } from './histogram.ts'
 import { createHttpMetrics } from './http-metrics.ts'
 import { createProjectMetrics } from './project-metrics.ts'
 import { createStoreMetrics, measureTimeoutMs } from './store-metrics.ts'
@@ -10,8 +8,6 @@ import { createStoreMetrics, measureTimeoutMs } from './store-metrics.ts'
 export interface MetricsOptions {
   /** The most projects with a label of their own; the others share the label `other`. Default: 100. */
   projectsMax?: number
-  /** The clock that the timestamps of events are compared with, in milliseconds since 1970. Default: `Date.now`. */
-  now?: () => number
 }
 
 /** The metrics of one Ingest and the handlers that use them. */
@@ -29,11 +25,6 @@ export interface Metrics {
 export interface RequestMetrics {
   begin(): void
   end(record: RequestRecord): void
-  /**
-   * Compares the newest timestamp of a batch with the clock, for one batch a second at most. Call the result, if there
-   * is one, when the batch was new; `body` may be used up by then.
-   */
-  sampleSkew(projectId: string, body: Uint8Array): (() => void) | undefined
 }
 
 /** The media type of the rendered metrics. */
@@ -42,7 +33,7 @@ export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE
 /** Starts to measure an Ingest. Pass the result to `createHandler` or `serve`, and to `createAdminHandler`. */
 export function createMetrics(
   ingest: Pick<EmbeddedIngest, 'observe' | 'measure' | 'checkReady'>,
-  { projectsMax = 100, now = Date.now }: MetricsOptions = {},
+  { projectsMax = 100 }: MetricsOptions = {},
 ): Metrics {
   const registry = new Registry()
   const projects = createProjectMetrics(registry, projectsMax)
@@ -63,7 +54,6 @@ export function createMetrics(
         http.end(record)
         if (record.code !== undefined) projects.countRefusal(record)
       },
-      sampleSkew: createSkewSampler(projects.setSkew, now),
     },
   }
 }
@@ -73,42 +63,35 @@ function observeBatches(
   registry: Registry,
   { projects, http }: { projects: ReturnType<typeof createProjectMetrics>; http: ReturnType<typeof createHttpMetrics> },
 ): void {
-  const issues = new Map<string, number>()
-  new Counter({
+  const issues = new Counter({
     name: 'ingest_event_issues_total',
     help: 'Issues of rejected events, by code.',
     registers: [registry],
     labelNames: ['code'],
-    collect() {
-      this.reset()
-      for (const [code, count] of issues) this.inc({ code }, count)
-    },
   })
   ingest.observe({
     onBatch(report) {
       projects.countBatch(report)
-      http.steps.observe((report.durationMs - report.appendMs) / 1000, 'decide')
-      if (report.appendMs > 0) http.steps.observe(report.appendMs / 1000, 'append')
-      for (const rejected of report.result.rejected) {
-        for (const { code } of rejected.issues) issues.set(code, (issues.get(code) ?? 0) + 1)
-      }
+      http.steps.observe({ step: 'decide' }, (report.durationMs - report.appendMs) / 1000)
+      if (report.appendMs > 0) http.steps.observe({ step: 'append' }, report.appendMs / 1000)
+      for (const rejected of report.result.rejected) for (const { code } of rejected.issues) issues.inc({ code })
     },
   })
 }
 
 function observeCommits(ingest: Pick<EmbeddedIngest, 'observe'>, registry: Registry): void {
-  const durations = createHistogram({
+  const durations = new Histogram({
+    registers: [registry],
     name: 'ingest_commit_duration_seconds',
     help: 'Commits of the store, from the start of the transaction to its durable end.',
     buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30],
   })
-  const requests = createHistogram({
+  const requests = new Histogram({
+    registers: [registry],
     name: 'ingest_commit_requests',
     help: 'Requests that were committed together.',
     buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
   })
-  registry.registerMetric(durations.metric)
-  registry.registerMetric(requests.metric)
   ingest.observe({
     onCommit(commit) {
       durations.observe(commit.durationMs / 1000)

@@ -26,7 +26,6 @@ export async function postBatch({ request, ingest, limiter, record, wait }: Rout
     },
   )
   if (record) record.bodyAt = performance.now()
-  const setSkew = record?.metrics?.sampleSkew(projectId, body)
   const submit = () =>
     ingest.submitBatch(body, {
       admit: (count) => limiter.admitEvents(projectId, count, chargedBytes),
@@ -34,8 +33,6 @@ export async function postBatch({ request, ingest, limiter, record, wait }: Rout
     })
   const result = await wait(record?.span ? record.span.runChild('submit batch', submit) : submit())
   const { accepted, duplicates, rejected } = result
-  // a retry would be older than its sender's clock
-  if (accepted > 0 && duplicates === 0) setSkew?.()
   if (record) record.outcome = { accepted, duplicates, rejected: rejected.length }
   return jsonResponse<Body<typeof BatchResult>>(202, result)
 }
