@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { serveCommand } from '../src/commands/serve.ts'
@@ -185,5 +185,16 @@ t.test('a duration is a number with a unit', async (t) => {
   const rotate = ['keys', 'rotate', '00000000', ...project, '--store', data, '--overlap']
   for (const text of ['', '48', 'h', '-1h', '1.5h', '1w', '1H', '1234567d']) {
     await isWrongUsage(t, [...rotate, text], /Expected a duration with a unit: 10s, 30m, 48h or 90d/)
+  }
+})
+
+t.test('docs/serve.md has every option of serve, with its default', async (t) => {
+  const page = readFileSync(new URL('../../../../docs/serve.md', import.meta.url), 'utf8')
+  for (const { long, defaultValue, defaultValueDescription } of serveCommand(createIo().io).options) {
+    if (long === '--json') continue
+    const [, shown] = new RegExp(`^\\| \`${long}\` +\\| +\`?([^\`|]*?)\`? +\\|`, 'm').exec(page) ?? []
+    const expected = defaultValueDescription ?? (typeof defaultValue === 'string' ? defaultValue : undefined)
+    if (expected === undefined) t.match(shown, /^(required|off|none)$/, long)
+    else t.equal(shown, expected, long)
   }
 })

@@ -141,7 +141,7 @@ const problems: Readonly<Record<ErrorCode, Problem | null>> = {
     details: { retryAfterSeconds: 1 },
   },
   'store-closed': { meaning: 'the embedding program closed its store', detail: '' },
-  'store-failed': { meaning: '[disk failure](operations.md#disk-failure); the server ends', detail: '' },
+  'store-failed': { meaning: '[disk failure](serve.md#disk-failure); the server ends', detail: '' },
   'store-locked': {
     meaning: 'another process holds the write lock',
     detail: 'Another process holds the write lock.',
