@@ -19,7 +19,8 @@ const hangMs = 30 * 60_000
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    jobs: { type: 'string', default: String(availableParallelism()) },
+    // one more than processors: some tests wait for a disk, a browser or a time-out
+    jobs: { type: 'string', default: String(availableParallelism() + 1) },
     grep: { type: 'string' },
     coverage: { type: 'string' },
   },

@@ -190,11 +190,11 @@ t.test('a duration is a number with a unit', async (t) => {
 
 t.test('docs/serve.md has every option of serve, with its default', async (t) => {
   const page = readFileSync(new URL('../../../../docs/serve.md', import.meta.url), 'utf8')
-  for (const { long, defaultValue, defaultValueDescription } of serveCommand(createIo().io).options) {
+  for (const { long, defaultValue, defaultValueDescription, flags } of serveCommand(createIo().io).options) {
     if (long === '--json') continue
     const [, shown] = new RegExp(`^\\| \`${long}\` +\\| +\`?([^\`|]*?)\`? +\\|`, 'm').exec(page) ?? []
     const expected = defaultValueDescription ?? (typeof defaultValue === 'string' ? defaultValue : undefined)
-    if (expected === undefined) t.match(shown, /^(required|off|none)$/, long)
-    else t.equal(shown, expected, long)
+    if (expected === undefined) t.match(shown, /^(required|off|none)$/, flags)
+    else t.equal(shown, expected, flags)
   }
 })

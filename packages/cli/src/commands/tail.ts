@@ -4,10 +4,11 @@ import type { Cursor, FollowOptions, Ingest, IngestError, StoredEvent } from '@i
 import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget, requireProject, type Target } from '../connect.ts'
 import { hasColors, type Io, printMessage, writeStdout } from '../io.ts'
-import { nonEmpty, parseTimeOption } from '../options.ts'
+import { nonEmpty, parseTimeOption, wholeNumber } from '../options.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface TailOptions {
+  limit?: number
   type?: string
   build?: string
   after?: string
@@ -32,17 +33,18 @@ export function tailCommand(io: Io): Command {
           'start with events received since: 10m, 2h, 2026-11-20T17:51:00Z, or milliseconds since 1970',
         ).conflicts('after'),
       )
+      .option('--limit <n>', 'end after this many events', wholeNumber(1, Number.MAX_SAFE_INTEGER))
       .option('--json', 'print NDJSON on a terminal too: { "cursor", "receivedAt", "event" }; an object on failure'),
   )
   return command.addHelpText('after', tailHelp).action(async (options: TailOptions) => {
     // follow() retries itself, to report it
     const target = { ...parseTarget(command), retries: 0 }
-    const start = await parseStart(options)
+    const start = parseStart(options)
     const write = await createEventWriter(io, options.json ?? false)
     await abortOnSignal(io, '', (signal) =>
       connect(io, target, async (ingest, embedded) => {
         await requireProject(embedded, target.project)
-        await follow(io, ingest, { target, start, signal, write })
+        await follow(io, ingest, { target, start, signal, write, limit: options.limit })
       }),
     )
   })
@@ -50,7 +52,8 @@ export function tailCommand(io: Io): Command {
 
 const tailHelp = `
 On a terminal, each event is one row: time of receipt, type, build, player, and as much of the other fields as fits. In a
-pipe, the output is NDJSON. Exit code 130 after SIGINT, 0 after the reader closed the pipe.
+pipe, the output is NDJSON. Exit code 130 after SIGINT, 0 after --limit events, or when
+the reader closed the pipe.
 While the server or the database is unreachable, tail retries without a limit, whatever --retries is, and resumes where
 it stopped.
 
@@ -59,12 +62,12 @@ Examples:
   INGEST_KEY=… ingest tail --url http://127.0.0.1:8787 --project demo --since 10m
 `
 
-async function parseStart({ type, build, after, since }: TailOptions): Promise<FollowOptions> {
+function parseStart({ type, build, after, since }: TailOptions): FollowOptions {
   return {
     ...(type !== undefined && { type }),
     ...(build !== undefined && { buildId: build }),
     ...(after !== undefined && { after }),
-    ...(since !== undefined && { from: await parseTimeOption('--since', since) }),
+    ...(since !== undefined && { from: parseTimeOption('--since', since) }),
   }
 }
 
@@ -106,10 +109,12 @@ interface Following {
   start: FollowOptions
   signal: AbortSignal
   write: Write
+  limit: number | undefined
 }
 
-/** Resolves when the reader has closed the pipe. */
-async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: Following): Promise<void> {
+/** Resolves after `limit` events, or when the reader has closed the pipe. */
+async function follow(io: Io, ingest: Ingest, { target, start, signal, write, limit }: Following): Promise<void> {
+  let left = limit ?? Number.POSITIVE_INFINITY
   const cursors: CursorSource = ingest
   const source = target.url === undefined ? 'database' : 'server'
   const [{ followEvents, IngestError }, { createBackoff }] = await Promise.all([
@@ -128,7 +133,7 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write }: 
       isUnreachable = false
       const options = { ...start, ...(after !== undefined && { after }), signal, onProgress }
       for await (const event of followEvents(ingest, options)) {
-        if (!(await write(event))) return
+        if (!(await write(event)) || --left === 0) return
       }
     } catch (error) {
       signal.throwIfAborted()

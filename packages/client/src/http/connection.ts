@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
-import { Pool } from 'undici'
 import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
-import { errorBodyBytesMax, isSuccess, type ResponseHead, readResponse } from './read-response.ts'
+import { isSuccess, type ResponseHead, readLimited } from './read-response.ts'
+import { openTransport, type Transport } from './transport.ts'
 
 export interface ApiRequest {
   method: 'GET' | 'POST' | 'PUT'
@@ -65,14 +65,11 @@ export interface ConnectionOptions {
   now?: () => number
 }
 
-/** The most open connections; further requests are queued. */
-export const connectionsMax = 64
-
 /** @throws {IngestError} `invalid-argument` for a url that is not http or https, or has credentials, query or fragment */
 export function createConnection({ url, headers, now = Date.now }: ConnectionOptions): Connection {
   const { origin, hostname, prefix } = parseUrl(url)
-  // `startWatchdog` enforces time-outs, from the DNS look-up on
-  const pool = new Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 })
+  let transport: Promise<Transport> | undefined
+  let isClosed = false
 
   const toRequest = ({ method, path, query, headers: more, body }: ApiRequest) => ({
     method,
@@ -84,12 +81,14 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   async function exchange<T>(
     { waitMs = 0 }: ApiRequest,
     { timeoutMs, signal }: SendOptions,
-    run: (watchdog: Watchdog) => Promise<T>,
+    run: (transport: Transport, watchdog: Watchdog) => Promise<T>,
   ): Promise<T> {
     signal?.throwIfAborted()
+    if (isClosed) throw closedError()
+    transport ??= openTransport(origin)
     const watchdog = startWatchdog(timeoutMs + waitMs, signal)
     try {
-      return await run(watchdog)
+      return await run(await transport, watchdog)
     } catch (error) {
       watchdog.stop()
       throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
@@ -100,8 +99,8 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
     isLoopback: isLoopback(hostname),
 
     call: (request, options) =>
-      exchange(request, options, async (watchdog) => {
-        const { status, headers, body } = await readResponse(pool, toRequest(request), {
+      exchange(request, options, async (transport, watchdog) => {
+        const { status, headers, body } = await transport.call(toRequest(request), {
           signal: watchdog.signal,
           checkHead: (head) => checkHead(request, head),
         })
@@ -113,8 +112,8 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
       }),
 
     stream: (request, options) =>
-      exchange(request, options, async (watchdog) => {
-        const { statusCode: status, ...rest } = await pool.request({ ...toRequest(request), signal: watchdog.signal })
+      exchange(request, options, async (transport, watchdog) => {
+        const { status, ...rest } = await transport.stream(toRequest(request), watchdog.signal)
         const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
         try {
           checkHead(request, response)
@@ -123,10 +122,13 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
           throw error
         }
         if (isSuccess(status)) return response
-        throw errorFromResponse({ ...response, body: await readErrorBody(response.body) }, now())
+        throw errorFromResponse({ ...response, body: (await readLimited(response.body, false)).toString() }, now())
       }),
 
-    close: () => pool.destroy(),
+    async close() {
+      isClosed = true
+      await (await transport)?.close()
+    },
   }
 }
 
@@ -218,6 +220,9 @@ function isProtocolError({ name, code = '' }: NodeJS.ErrnoException): boolean {
   return code === 'UND_ERR_HEADERS_OVERFLOW' || code === 'ERR_SSL_WRONG_VERSION_NUMBER'
 }
 
+/** The codes of OpenSSL and Node for a certificate that is not trusted, has expired or has another name. */
+const certificateError = /CERT|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$|^ERR_TLS_CERT_ALTNAME_INVALID$/
+
 /** Network errors as an IngestError. Any other error is a bug and stays as it is. */
 function toIngestError(error: unknown, origin: string): unknown {
   if (error instanceof IngestError || !(error instanceof Error)) return error
@@ -227,8 +232,18 @@ function toIngestError(error: unknown, origin: string): unknown {
     return new IngestError('unexpected-response', `The response is not HTTP, from ${detail}`, { cause: error })
   }
   if (typeof code !== 'string' || code === 'UND_ERR_INVALID_ARG') return error
-  if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return new IngestError('store-closed', 'This client is closed.')
+  if (certificateError.test(code)) {
+    const remedy =
+      'For a certificate authority of your own, set NODE_EXTRA_CA_CERTS to its PEM file before Node starts.'
+    const message = `The TLS certificate cannot be verified (${code}), from ${detail} ${remedy}`
+    return new IngestError('unexpected-response', message, { cause: error })
+  }
+  if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return closedError()
   return new IngestError('connection-failed', `No response from ${detail}`, { cause: error })
+}
+
+function closedError(): IngestError {
+  return new IngestError('store-closed', 'This client is closed.')
 }
 
 function parseUrl(url: string): { origin: string; hostname: string; prefix: string } {
@@ -271,15 +286,4 @@ function queryString(query: ApiRequest['query'] = {}): string {
 
 function joinRepeated(headers: Readonly<Record<string, string | string[] | undefined>>): HttpResponse['headers'] {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value?.toString()]))
-}
-
-async function readErrorBody(body: AsyncIterable<Uint8Array>): Promise<string> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of body) {
-    chunks.push(chunk)
-    size += chunk.length
-    if (size >= errorBodyBytesMax) break
-  }
-  return Buffer.concat(chunks).toString('utf8', 0, errorBodyBytesMax)
 }

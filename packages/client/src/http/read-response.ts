@@ -22,6 +22,27 @@ export function isSuccess(status: number): boolean {
 }
 
 /**
+ * Reads a body to its end, or the start of that of an error.
+ *
+ * @throws {IngestError} `unexpected-response` for a body of more than 64 MiB
+ */
+export async function readLimited(body: AsyncIterable<Uint8Array>, isWhole: boolean): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    size += chunk.length
+    if (!isWhole && size >= errorBodyBytesMax) break
+    if (size > bodyBytesMax) throw tooLong()
+  }
+  return isWhole ? Buffer.concat(chunks) : Buffer.concat(chunks).subarray(0, errorBodyBytesMax)
+}
+
+function tooLong(): Error {
+  return unexpectedResponse(`it is longer than ${bodyBytesMax} bytes`)
+}
+
+/**
  * Sends a request and reads its response, without the streams of `Dispatcher.request`, which take more processor time
  * than the rest of a short exchange. Rejects with the reason of the signal. An error that `checkHead` throws rejects it
  * too; the body is not read then.
@@ -60,7 +81,7 @@ export function readResponse(
           resolve({ ...head, body: Buffer.concat(chunks).subarray(0, errorBodyBytesMax) })
           controller.abort(new Error('The rest of an error is not read.'))
         } else if (size > bodyBytesMax) {
-          controller.abort(unexpectedResponse(`it is longer than ${bodyBytesMax} bytes`))
+          controller.abort(tooLong())
         }
       },
       onResponseEnd: () => resolve({ ...head, body: Buffer.concat(chunks) }),

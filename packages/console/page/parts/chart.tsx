@@ -1,16 +1,15 @@
 import { useEffect, useRef } from 'preact/hooks'
 import './navigator-language.ts'
 import uPlot from 'uplot'
-import { formatCompact, formatMinute, formatTime } from '../format.ts'
+import { formatCompact, formatMinute } from '../format.ts'
 import './chart.css'
 
 export interface ChartProps {
   /** What the chart shows, in a sentence: it takes the place of the picture. */
   label: string
-  kind: 'line' | 'bars'
-  /** In milliseconds since 1970, ascending. Bars stand to the right of their time. */
+  /** In milliseconds since 1970, ascending. A bar stands to the right of its time. */
   times: readonly number[]
-  /** From 0 upwards; null for a gap. */
+  /** From 0 upwards; null where it is not known. */
   values: readonly (number | null)[]
   from: number
   to: number
@@ -23,7 +22,7 @@ export interface ChartProps {
   formatValue(value: number): string
 }
 
-/** A chart of one series over time from 0 upwards, as wide as its parent, in the colours of the page. */
+/** A bar chart of one series over time from 0 upwards, as wide as its parent, in the colours of the page. */
 export function Chart(props: ChartProps) {
   const { times, values, from, to, label } = props
   const container = useRef<HTMLDivElement>(null)
@@ -70,7 +69,7 @@ type Latest = { readonly current: ChartProps }
 
 function toOptions(latest: Latest, element: HTMLElement, show: (text: string) => void): uPlot.Options {
   const color = (name: string) => getComputedStyle(element).getPropertyValue(name)
-  const { kind, height } = latest.current
+  const { height } = latest.current
   const axis: uPlot.Axis = {
     font: `12px ${getComputedStyle(element).fontFamily}`,
     stroke: () => color('--muted'),
@@ -91,9 +90,9 @@ function toOptions(latest: Latest, element: HTMLElement, show: (text: string) =>
     },
     axes: [
       { ...axis, grid: { show: false }, size: 24, space: 90, values: formatTimes },
-      { ...axis, size: 48, space: 36, values: formatCounts, ...(kind === 'bars' && { incrs: wholeSteps }) },
+      { ...axis, size: 48, space: 36, values: formatCounts, incrs: wholeSteps },
     ],
-    series: [{}, { ...(kind === 'bars' ? bars : line), ...toColors(latest, color) }],
+    series: [{}, { ...bars, ...toColors(latest, color) }],
     hooks: { setCursor: [({ cursor }) => show(describePoint(latest.current, cursor.idx))] },
   }
 }
@@ -108,22 +107,8 @@ const bars: uPlot.Series = {
   paths: (...input) => uPlot.paths.bars?.({ align: 1, size: [0.75, 24, 1] })(...input) ?? null,
 }
 
-const line: uPlot.Series = {
-  width: 1.5,
-  spanGaps: false,
-  points: { show: true, size: 4, filter: findLonePoints },
-}
-
-/** Points between two gaps, which no line shows. */
-function findLonePoints({ data }: uPlot, series: number): number[] {
-  const values = data[series] ?? []
-  return Array.from(values, (value, index) =>
-    value != null && values[index - 1] == null && values[index + 1] == null ? index : -1,
-  ).filter((index) => index !== -1)
-}
-
-function formatTimes(_plot: uPlot, splits: number[], _axis: number, _space: number, stepMs: number): string[] {
-  return splits.map((at) => (stepMs < 60_000 ? formatTime(at, at) : formatMinute(at)))
+function formatTimes(_plot: uPlot, splits: number[]): string[] {
+  return splits.map((at) => formatMinute(at))
 }
 
 function formatCounts(_plot: uPlot, splits: number[]): string[] {
@@ -133,9 +118,9 @@ function formatCounts(_plot: uPlot, splits: number[]): string[] {
 /** There is no half of an event. */
 const wholeSteps = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat()
 
-function describePoint({ times, values, kind, formatValue }: ChartProps, index: number | null | undefined): string {
+function describePoint({ times, values, formatValue }: ChartProps, index: number | null | undefined): string {
   const at = times[index ?? -1]
   const value = values[index ?? -1]
   if (at === undefined || value == null) return ''
-  return `${kind === 'bars' ? formatMinute(at) : formatTime(at, at)} · ${formatValue(value)}`
+  return `${formatMinute(at)} · ${formatValue(value)}`
 }

@@ -4,37 +4,30 @@ import { formatAddress } from '../address.ts'
 import type { Activity, Stats } from '../api/bodies.ts'
 import type { RequestError } from '../api/request-error.ts'
 import { useConnection, useLoaded } from '../api/use-api.ts'
-import { formatBytes, formatCount, formatSpan, timeZone } from '../format.ts'
+import { formatBytes, formatCount, formatRate, formatSpan, timeZone } from '../format.ts'
 import { Failure, Notice } from '../parts/notice.tsx'
 import { Time } from '../parts/time.tsx'
 import { HealthNotice, loadHealth } from './now/health.tsx'
 import { MinutesCharts } from './now/minutes-charts.tsx'
-import { loadStatsAndRates, Rates } from './now/rates.tsx'
 
-const ratesMs = 2_000
-const othersMs = 5_000
+const refreshMs = 5_000
 
 /** Whether anything comes in, what comes of it, what is stored, and whether the server is healthy. */
 export function NowView() {
-  const health = useLoaded(loadHealth, [], othersMs)
-  const stats = useLoaded(loadStatsAndRates, [], ratesMs)
-  const activity = useLoaded((api, signal) => api.json<Activity>('v1/activity', { signal }), [], othersMs)
+  const health = useLoaded(loadHealth, [], refreshMs)
+  const stats = useLoaded((api, signal) => api.json<Stats>('v1/stats', { signal }), [], refreshMs)
+  const activity = useLoaded((api, signal) => api.json<Activity>('v1/activity', { signal }), [], refreshMs)
   const isReady = !health.data?.problem
   useRetryWhenReady(isReady)
   const failure = [stats.error, activity.error].find((error) => error && isUnexplained(error, isReady))
-  const isEmpty = stats.data?.stats.events === 0
+  const isEmpty = stats.data?.events === 0
   return (
     <div class="now">
       <HealthNotice health={health} />
       {failure && <Failure error={failure} what="return statistics" />}
       {!stats.data && !stats.error && <Notice kind="loading">Loading…</Notice>}
       {isEmpty && <NoEvents />}
-      {stats.data && !isEmpty && (
-        <>
-          <Figures stats={stats.data.stats} />
-          <Rates loaded={stats} />
-        </>
-      )}
+      {stats.data && !isEmpty && <Figures stats={stats.data} isCurrent={!stats.error} />}
       {hasMinutes(activity.data, isEmpty) && <MinutesCharts loaded={activity} />}
       <p class="hint">Time zone: {timeZone()}.</p>
     </div>
@@ -70,8 +63,8 @@ function NoEvents() {
   )
 }
 
-function Figures({ stats }: { stats: Stats }) {
-  const { events, batches, bytes, builds, frozenBuilds, maps, lastAt } = stats
+function Figures({ stats, isCurrent }: { stats: Stats; isCurrent: boolean }) {
+  const { events, batches, bytes, builds, frozenBuilds, maps, lastAt, eventsPerSecond } = stats
   return (
     <dl class="figures">
       <Figure name="Last event">
@@ -82,6 +75,10 @@ function Figures({ stats }: { stats: Stats }) {
             <Time at={lastAt} /> <small>{formatSpan(Date.now() - Date.parse(lastAt))} ago</small>
           </>
         )}
+      </Figure>
+      <Figure name="Events/s">
+        {isCurrent ? formatRate(eventsPerSecond) : '–'}{' '}
+        <small>{isCurrent ? 'over the last minute' : 'not known now'}</small>
       </Figure>
       <Figure name="Events">{formatCount(events)}</Figure>
       <Figure name="Batches">{formatCount(batches)}</Figure>

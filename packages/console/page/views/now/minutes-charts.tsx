@@ -4,7 +4,6 @@ import type { Activity } from '../../api/bodies.ts'
 import type { Loaded } from '../../api/use-api.ts'
 import { formatCount, formatMinute } from '../../format.ts'
 import { Chart } from '../../parts/chart.tsx'
-import { DetailsTable } from '../../parts/details-table.tsx'
 import { Failure, Notice } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import { fillMinutes, type Minute, minuteMs, type Outcome, outcomes, totalsOf } from './minutes.ts'
@@ -41,11 +40,6 @@ function Charts({ activity: { since, servers }, minutes }: { activity: Activity;
         {servers > 1 && `: one of ${formatCount(servers)} servers, each of which counts what it receives`}. The last bar
         is the current minute.
       </p>
-      <DetailsTable
-        summary="Minutes as a table"
-        head={['Minute', ...outcomes.map((outcome) => titles[outcome])]}
-        rows={() => toRows(minutes)}
-      />
     </>
   )
 }
@@ -61,7 +55,6 @@ function OutcomeChart({ outcome, minutes }: { outcome: Outcome; minutes: readonl
         {outcome === 'rejected' && total > 0 && <a href={formatAddress(['rejected'])}>See why</a>}
       </h3>
       <Chart
-        kind="bars"
         label={describeMinutes(titles[outcome], times, values)}
         {...{ times, values }}
         from={times[0] ?? 0}
@@ -80,22 +73,4 @@ function describeMinutes(title: string, times: readonly number[], values: readon
   const at = times[values.indexOf(peak)]
   const most = peak > 0 && at !== undefined ? `most at ${formatMinute(at)}, ${formatCount(peak)}` : 'none'
   return `Bar chart of the last 60 minutes. ${title}: ${most}; ${formatCount(values.at(-1) ?? 0)} in the current minute.`
-}
-
-function toRows(minutes: readonly Minute[]) {
-  return minutes.toReversed().map(
-    ({ at, counts }) =>
-      counts && (
-        <tr key={at}>
-          <td>
-            <Time at={at} format={formatMinute} />
-          </td>
-          {outcomes.map((outcome) => (
-            <td class="number" key={outcome}>
-              {formatCount(counts[outcome])}
-            </td>
-          ))}
-        </tr>
-      ),
-  )
 }
