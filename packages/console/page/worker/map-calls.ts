@@ -1,18 +1,6 @@
 import { RequestError } from '../api/request-error.ts'
 import type { CallContext } from './call-context.ts'
-import { NotJson } from './json-bytes.ts'
-import {
-  excerptAround,
-  findPointer,
-  type JsonDocument,
-  type JsonStep,
-  type JsonValue,
-  openDocument,
-  readChildren,
-  readPointer,
-  readRoot,
-  readText,
-} from './json-document.ts'
+import { findPointer, type JsonValue, readChildren, readText, readValue } from './json-document.ts'
 import { type LoadProgress, readBody } from './read-body.ts'
 
 /** A complete map, as its status names it. */
@@ -24,54 +12,37 @@ export interface MapVersion {
   contentType: string
 }
 
-/** `problem` says where the bytes are not JSON. */
-export type OpenedMap = { root: JsonValue } | { problem: { at: number; excerpt: string } }
+/** `problem` says why the bytes are not JSON in UTF-8. */
+export type OpenedMap = { root: JsonValue } | { problem: string }
 
-/** Calls for the map that is open: one at a time, which the calls after `openMap` refer to. */
+/** Calls for the map that is open: one at a time, to which the calls after `openMap` refer. */
 export function createMapCalls() {
-  let opened: { digest: string; bytes: Uint8Array<ArrayBuffer> } | undefined
-  let document: JsonDocument | undefined
-
-  function current(): JsonDocument {
-    if (!document) throw new Error('No map is open.')
-    return document
-  }
+  let document: unknown
 
   return {
-    /** Fetches a JSON map and checks it. */
+    /** Fetches a JSON map and parses it. */
     async openMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<OpenedMap> {
-      if (opened?.digest !== map.digest) {
-        // the one before is free before the next is loaded
-        opened = undefined
-        document = undefined
-        opened = { digest: map.digest, bytes: await fetchMapBytes(map, context) }
-      }
+      // frees the map before, while the next one is loaded
+      document = undefined
+      const bytes = await fetchMapBytes(map, context)
       try {
-        document ??= openDocument(opened.bytes)
-        return { root: readRoot(document) }
+        document = parseMap(bytes)
+        return { root: readValue(document) }
       } catch (error) {
-        if (!(error instanceof NotJson)) throw error
-        return { problem: { at: error.at, excerpt: excerptAround(opened.bytes, error.at) } }
+        return { problem: error instanceof Error ? error.message : String(error) }
       }
     },
 
-    /** A slice of the members or elements of the value that begins at `at`. */
-    async listChildren({ at, from }: { at: number; from: number }, _context: CallContext): Promise<JsonValue[]> {
-      return readChildren(current(), at, from)
-    },
+    /** A slice of the members or elements of a value. */
+    listChildren: async ({ pointer, from }: { pointer: string; from: number }, _context: CallContext) =>
+      readChildren(document, pointer, from),
 
-    /** The text of a string or of a number, up to 100,000 characters. */
-    readText: async (at: number, _context: CallContext) => readText(current(), at),
+    readText: async (pointer: string, _context: CallContext) => readText(document, pointer),
 
-    readPointer: async (steps: readonly JsonStep[], _context: CallContext) => readPointer(current(), steps),
+    findPointer: async (pointer: string, _context: CallContext) => findPointer(document, pointer),
 
-    findPointer: async (pointer: string, _context: CallContext) => findPointer(current(), pointer),
-
-    /** The bytes of a map, to be saved: those of the open map are not fetched again. */
+    /** The bytes of a map, to be saved as a file. */
     async downloadMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<Blob> {
-      // no type that a browser would show instead of saving it
-      const options = { type: 'application/octet-stream' }
-      if (opened?.digest === map.digest) return new Blob([opened.bytes], options)
       const response = await fetchContent(map, context)
       // the browser holds blobs outside of the page's memory, if need be on disk
       let saved = new Blob([])
@@ -86,9 +57,18 @@ export function createMapCalls() {
         held = 0
       }
       await readBody(response, map.size, onBlock, context)
-      return new Blob([saved, ...blocks], options)
+      // no type that a browser would show instead of saving it
+      return new Blob([saved, ...blocks], { type: 'application/octet-stream' })
     },
   }
+}
+
+/** The largest map that is parsed in a browser tab. */
+export const parsedBytesMax = 32 << 20
+
+/** @throws if the bytes are not JSON in UTF-8 */
+export function parseMap(bytes: Uint8Array): unknown {
+  return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
 }
 
 const heldBytesMax = 8 << 20

@@ -12,7 +12,7 @@ import {
 import { type Axis, type Footprints, findParts, footprintsOf, type Parts } from '../heat/parts.ts'
 import type { Box, Size, Viewport } from '../heat/viewport.ts'
 import type { CallContext } from './call-context.ts'
-import { fetchMapBytes, type MapVersion } from './map-calls.ts'
+import { fetchMapBytes, type MapVersion, parseMap } from './map-calls.ts'
 import type { LoadProgress } from './read-body.ts'
 
 /** The events to read. A request with another number starts over. */
@@ -140,7 +140,7 @@ function addLine(state: ReadingState, line: string): void {
 /** Undefined if the map is not JSON. */
 function parseParts(bytes: Uint8Array): Parts | undefined {
   try {
-    return findParts(JSON.parse(new TextDecoder().decode(bytes)))
+    return findParts(parseMap(bytes))
   } catch {
     return undefined
   }

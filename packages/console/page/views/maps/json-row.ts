@@ -6,7 +6,7 @@ export function nameText({ name }: Pick<JsonValue, 'name'>, index: number): stri
   return name ? quoted(name) : String(index)
 }
 
-/** A scalar: a string in quotes, a number in its exact spelling. */
+/** A scalar; strings in quotes. */
 export function valueText({ type, text }: Pick<JsonValue, 'type' | 'text'>): string {
   if (type === 'string') return quoted(text)
   return text.isCut ? `${text.text}…` : text.text

@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { RequestError } from '../../api/request-error.ts'
-import { formatBytes, formatCount } from '../../format.ts'
+import { formatCount } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
 import '../../parts/json-text.css'
 import { scrollToRow, visibleRows } from '../../parts/visible-rows.ts'
@@ -12,14 +12,14 @@ import { createTree, isBranch, pressKey, type Row, type Tree } from './tree.ts'
 
 const rowHeight = 26
 
-/** A JSON document of any size as a tree: only the rows in sight are in the page, the rest stays in the worker. */
+/** A JSON document as a tree: only the visible rows are in the page, the rest stays in the worker. */
 export function JsonTree({ root, callWorker }: { root: JsonValue; callWorker: CallWorker }) {
   const [, render] = useState(0)
   const [error, setError] = useState<RequestError>()
   const tree = useMemo(() => {
-    async function load(at: number, from: number): Promise<JsonValue[]> {
+    async function load(pointer: string, from: number): Promise<JsonValue[]> {
       try {
-        return await callWorker('listChildren', { at, from })
+        return await callWorker('listChildren', { pointer, from })
       } catch (error) {
         if (error instanceof RequestError) setError(error)
         return []
@@ -164,7 +164,6 @@ function ValueText({ row: { item } }: { row: Row }) {
       {value.type === 'object' || value.type === 'array' ? (
         <span class="summary">
           {value.type === 'object' ? '{ }' : '[ ]'} {describeCount(value)}
-          <span class="size">{formatBytes(value.bytes)}</span>
         </span>
       ) : (
         <span class={value.type === 'string' || value.type === 'number' ? value.type : 'literal'}>

@@ -1,8 +1,8 @@
-import { useEffect, useState } from 'preact/hooks'
-import { formatBytes, formatCount } from '../../format.ts'
+import { useState } from 'preact/hooks'
+import { formatCount } from '../../format.ts'
 import { CopyButton } from '../../parts/copy-button.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { CutText, JsonStep } from '../../worker/json-document.ts'
+import type { CutText } from '../../worker/json-document.ts'
 import { describeCount, valueText } from './json-row.ts'
 import type { TreeItem } from './tree.ts'
 
@@ -17,18 +17,18 @@ export function JsonValueDetails({ item, callWorker }: { item: TreeItem; callWor
       <dl>
         <dt>Path</dt>
         <dd>
-          <Pointer item={item} callWorker={callWorker} />
+          <Pointer pointer={value.pointer} />
         </dd>
         <dt>Type</dt>
         <dd>
           {value.type}
-          {isContainer && `, ${describeCount(value)}`}, {formatBytes(value.bytes)}
+          {isContainer && `, ${describeCount(value)}`}
         </dd>
         {!isContainer && (
           <>
             <dt>Value</dt>
             <dd>
-              <WholeText key={value.at} item={item} callWorker={callWorker} />
+              <WholeText key={value.pointer} item={item} callWorker={callWorker} />
             </dd>
           </>
         )}
@@ -37,14 +37,7 @@ export function JsonValueDetails({ item, callWorker }: { item: TreeItem; callWor
   )
 }
 
-function Pointer({ item, callWorker }: { item: TreeItem; callWorker: CallWorker }) {
-  const [pointer, setPointer] = useState<string>()
-  useEffect(() => {
-    const ending = new AbortController()
-    callWorker('readPointer', stepsTo(item), { signal: ending.signal }).then(setPointer, () => {})
-    return () => ending.abort()
-  }, [item, callWorker])
-  if (pointer === undefined) return null
+function Pointer({ pointer }: { pointer: string }) {
   if (pointer === '') return <>the whole document</>
   return (
     <>
@@ -57,17 +50,11 @@ function Pointer({ item, callWorker }: { item: TreeItem; callWorker: CallWorker 
   )
 }
 
-function stepsTo(item: TreeItem): JsonStep[] {
-  const steps: JsonStep[] = []
-  for (let each = item; each.parent; each = each.parent) steps.push({ index: each.index, nameAt: each.value.nameAt })
-  return steps.reverse()
-}
-
 function WholeText({ item: { value }, callWorker }: { item: TreeItem; callWorker: CallWorker }) {
   const [text, setText] = useState<CutText>(value.text)
   const [isAll, setAll] = useState(!value.text.isCut)
   async function showAll(): Promise<void> {
-    setText(await callWorker('readText', value.at))
+    setText(await callWorker('readText', value.pointer))
     setAll(true)
   }
   return (

@@ -17,8 +17,8 @@ export interface TreeItem {
 /** A line of the tree: a value, or the choice to show more of an open one, before or after what is shown. */
 export type Row = { id: string; item: TreeItem; more?: 'before' | 'after' }
 
-/** Loads a slice of the members or elements of the value that begins at `at`. */
-export type LoadChildren = (at: number, from: number) => Promise<JsonValue[]>
+/** Loads a slice of the members or elements of the value at a JSON Pointer. */
+export type LoadChildren = (pointer: string, from: number) => Promise<JsonValue[]>
 
 export interface Tree {
   /** What is open, from the top. */
@@ -62,7 +62,7 @@ export function createTree(value: JsonValue, { load, sliceLength, onChange }: Tr
     onChange()
   }
   async function loadSlice(item: TreeItem, from: number): Promise<TreeItem[]> {
-    const values = await load(item.value.at, from)
+    const values = await load(item.value.pointer, from)
     return values.map((value, index) => createItem(value, item, from + index))
   }
 
@@ -149,7 +149,7 @@ export function isBranch({ value }: TreeItem): boolean {
 }
 
 function idOf({ value }: TreeItem): string {
-  return `value-${value.at}`
+  return `value-${value.pointer}`
 }
 
 function isBelow(item: TreeItem | undefined, ancestor: TreeItem): boolean {
@@ -166,10 +166,10 @@ function rowsOf(root: TreeItem): Row[] {
     const { item, more } = row
     if (more || !item.isOpen) continue
     if (item.from + item.children.length < item.value.count) {
-      waiting.push({ id: `after-${item.value.at}`, item, more: 'after' })
+      waiting.push({ id: `after-${item.value.pointer}`, item, more: 'after' })
     }
     for (const child of item.children.toReversed()) waiting.push({ id: idOf(child), item: child })
-    if (item.from > 0) waiting.push({ id: `before-${item.value.at}`, item, more: 'before' })
+    if (item.from > 0) waiting.push({ id: `before-${item.value.pointer}`, item, more: 'before' })
   }
   return rows
 }

@@ -6,10 +6,9 @@ import { formatBytes, formatCount, formatCountOf } from '../../format.ts'
 import { axisOf } from '../../heat/pairs.ts'
 import { Failure } from '../../parts/notice.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
+import { parsedBytesMax } from '../../worker/map-calls.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
 import { useLatest } from './use-latest.ts'
-
-const sizeMax = 32 * 2 ** 20
 
 export interface MapParts {
   map: MapStatus | undefined
@@ -31,7 +30,7 @@ export function useMapParts(
   const [wanted, setWanted] = useState<string>()
   const [loaded, setLoaded] = useState<{ digest: string; isJson: boolean }>()
   const [error, setError] = useState<RequestError>()
-  const isLoading = digest !== undefined && ((map?.size ?? 0) <= sizeMax || wanted === digest)
+  const isLoading = digest !== undefined && ((map?.size ?? 0) <= parsedBytesMax || wanted === digest)
 
   useEffect(() => {
     setError(undefined)

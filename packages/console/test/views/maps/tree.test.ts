@@ -1,11 +1,10 @@
 import t from 'tap'
 import { createTree, pressKey, type Row } from '../../../page/views/maps/tree.ts'
-import { openDocument, readChildren, readRoot, sliceLength } from '../../../page/worker/json-document.ts'
+import { readChildren, readValue, sliceLength } from '../../../page/worker/json-document.ts'
 
 function plant(value: unknown) {
-  const document = openDocument(new TextEncoder().encode(JSON.stringify(value)))
-  const load = async (at: number, from: number) => readChildren(document, at, from)
-  const tree = createTree(readRoot(document), { load, sliceLength, onChange: () => {} })
+  const load = async (pointer: string, from: number) => readChildren(value, pointer, from)
+  const tree = createTree(readValue(value), { load, sliceLength, onChange: () => {} })
   return {
     tree,
     lines: () => tree.rows().map(lineOf),
