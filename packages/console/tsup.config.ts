@@ -34,7 +34,7 @@ export default defineConfig([
     },
     async onSuccess() {
       await copyFile('page/index.html', 'dist/page/index.html')
-      await writeFile('dist/page/licenses.txt', await readLicenses(['preact', 'uplot']))
+      await writeFile('dist/page/licenses.txt', await readLicenses(['preact']))
     },
   },
 ])

@@ -17,13 +17,12 @@ import { projectId } from './served-console.ts'
 //     await page.locator('::-p-aria(Event id)').fill('e-1')
 //     await page.locator('::-p-aria(Find[role="button"])').click()
 //     await waitForText(page, 'stored')
-//     await checkAccessibility(page)
-//     await screenshot(page, 'find')
+//     await checkAccessibility(page, 'find')
 //   })
 //
 // The test fails by itself on a CSP violation, a warning or an error in the console, an uncaught error, a request that
 // fails and a request to another origin, of the page and its workers. What a test expects of these stands in `allow`.
-// Wait for what the page shows, never for time. Where no browser starts, these tests are skipped with the reason.
+// Wait for what the page shows, never for time: the timers of a page run 20 times as fast. Where no browser starts, these tests are skipped with the reason.
 
 export type ColorScheme = 'light' | 'dark'
 
@@ -95,7 +94,7 @@ async function openWatchedPage(
   const { requests, problems } = await watchPage(page, new URL(url).origin)
   await page.setViewport({ width, height: 800 })
   await setColorScheme(page, colorScheme)
-  await page.evaluateOnNewDocument(speedUpTimers)
+  await speedUp(page)
   await page.goto(url)
   if (key !== undefined) await signIn(page, key, project)
   return {
@@ -107,13 +106,6 @@ async function openWatchedPage(
       return problems.filter((problem) => !allow.some((pattern) => pattern.test(problem)))
     },
   }
-}
-
-/** The page refreshes what it shows, and retries, ten times as often. */
-function speedUpTimers(): void {
-  const { setTimeout } = window
-  const start = (run: TimerHandler, ms = 0, ...args: unknown[]) => setTimeout(run, ms / 10, ...args)
-  Object.assign(window, { setTimeout: start })
 }
 
 /** Fills in the sign-in and waits for the view. */
@@ -178,34 +170,38 @@ async function settle(page: Page): Promise<void> {
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
-/** Fails with each violation of axe's rules, in light and dark, and the selectors of its elements. */
-export async function checkAccessibility(page: Page): Promise<void> {
-  await inBothSchemes(page, async (scheme) => {
-    // what the debugger evaluates is not subject to the CSP, so that the page keeps its own
-    await page.evaluate(axeSource)
-    const { violations } = (await page.evaluate('axe.run()')) as AxeResults
-    const lines = violations.flatMap(({ id, help, nodes }) =>
-      nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary}`),
-    )
-    if (lines.length > 0) throw new Error(`axe finds in ${scheme}:\n${lines.join('\n')}`)
-  })
+/**
+ * Fails with each violation of axe's rules and the selectors of its elements. With a name, writes
+ * screenshots/<name>.png, of what fits into the window.
+ */
+export async function checkAccessibility(page: Page, name?: string): Promise<void> {
+  await settle(page)
+  // what the debugger evaluates is not subject to the CSP, so that the page keeps its own
+  await page.evaluate(axeSource)
+  const { violations } = (await page.evaluate('axe.run()')) as AxeResults
+  const lines = violations.flatMap(({ id, help, nodes }) =>
+    nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary}`),
+  )
+  if (lines.length > 0) throw new Error(`axe finds:\n${lines.join('\n')}`)
+  if (name !== undefined) await screenshot(page, name)
 }
 
-/** Writes screenshots/<name>-light.png and screenshots/<name>-dark.png, of what fits into the window. */
-export async function screenshot(page: Page, name: string): Promise<void> {
+async function screenshot(page: Page, name: string): Promise<void> {
   const directory = join(packageDirectory, 'screenshots')
   mkdirSync(directory, { recursive: true })
-  await inBothSchemes(page, (scheme) => page.screenshot({ path: join(directory, `${name}-${scheme}.png`) }))
+  await page.screenshot({ path: join(directory, `${name}.png`) })
 }
 
-async function inBothSchemes(page: Page, run: (scheme: ColorScheme) => Promise<unknown>): Promise<void> {
-  const isDark = await page.evaluate(() => matchMedia('(prefers-color-scheme: dark)').matches)
-  for (const scheme of ['light', 'dark'] as const) {
-    await setColorScheme(page, scheme)
-    await settle(page)
-    await run(scheme)
-  }
-  await setColorScheme(page, isDark ? 'dark' : 'light')
+/** As in page/api/api.ts. */
+export const requestTimeoutMs = 30_000
+
+/** Runs the timers of the page 20 times as fast, but not those of its requests. */
+async function speedUp(page: Page): Promise<void> {
+  await page.evaluateOnNewDocument((requestTimeoutMs) => {
+    const { setTimeout } = window
+    const fast = (run: () => void, ms = 0) => setTimeout(run, ms === requestTimeoutMs ? ms : ms / 20)
+    Object.assign(window, { setTimeout: fast })
+  }, requestTimeoutMs)
 }
 
 /** Without transitions, which end at a later time. */

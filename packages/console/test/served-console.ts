@@ -1,5 +1,4 @@
-import { createIngest, type IngestOptions, type Scope } from '@ingest/core'
-import { openLmdbStore } from '@ingest/lmdb'
+import { createIngest, type IngestOptions, openMemoryStore, type Scope } from '@ingest/core'
 import { type ServeOptions, serve } from '@ingest/server'
 import type { Test } from 'tap'
 import { createConsole } from '../src/index.ts'
@@ -9,9 +8,9 @@ export const projectId = 'game-1'
 type ServeChoice = Pick<ServeOptions, 'port' | 'rateLimits'>
 export type ServedOptions = ServeChoice & Pick<IngestOptions, 'rejected'>
 
-/** A real server with a console on an LMDB store of its own, until the end of the test. */
+/** A real server with a console on a memory store of its own, until the end of the test. */
 export async function startConsole(t: Test, { rejected = {}, ...options }: ServedOptions = {}) {
-  const ingest = createIngest({ store: await openLmdbStore(t.testdir()), rejected })
+  const ingest = createIngest({ store: openMemoryStore(), rejected })
   const newKey = async (...scopes: Scope[]) => (await ingest.keys.create(projectId, { scopes })).key
   const start = async ({ port = 0, ...limits }: ServeChoice = {}) => {
     const server = await serve({ ingest, console: createConsole(), port, closeTimeoutMs: 1, ...limits })

@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Page } from 'puppeteer-core'
 import t, { type Test } from 'tap'
-import { checkAccessibility, openBrowser, screenshot, signIn, submitSignIn, waitForText } from './browser.ts'
+import { checkAccessibility, openBrowser, requestTimeoutMs, signIn, submitSignIn, waitForText } from './browser.ts'
 import { projectId, startConsole } from './served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -17,8 +17,7 @@ browserTest('the key stays in the tab and goes to its own origin alone', async (
   const { url, key, project } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
   const { page, requests } = await openPage({ url })
-  await checkAccessibility(page)
-  await screenshot(page, 'sign-in')
+  await checkAccessibility(page, 'sign-in')
   await signIn(page, key)
   for (const view of views) await openView(page, view)
 
@@ -77,8 +76,7 @@ browserTest('while the server is gone, the page says since when and goes on when
   await waitForText(page, 'The server has not responded since')
   await waitForText(page, 'Whether the server is ready is not known.')
   t.match(await page.$eval('.banner time', (time) => time.title), /^\d{4}-.*Z$/)
-  await checkAccessibility(page)
-  await screenshot(page, 'offline')
+  await checkAccessibility(page, 'offline')
 
   // the pauses between attempts grow up to 30 seconds
   await hurry(page)
@@ -89,6 +87,8 @@ browserTest('while the server is gone, the page says since when and goes on when
   await page.waitForSelector('.banner', { hidden: true })
   await project.submitBatch({ events: [{ projectId, eventId: 'e-2' }] })
   await page.waitForFunction(() => /Events\s*2/.test(document.body.textContent ?? ''))
+  await waitForText(page, 'A batch sent now would be stored.')
+  t.equal(await page.$('[role=alert]'), null)
 })
 
 browserTest('each view is reached by keyboard alone', async (t, openPage) => {
@@ -116,28 +116,34 @@ browserTest('each view is reached by keyboard alone', async (t, openPage) => {
   await page.waitForSelector('main:focus')
 })
 
-for (const width of [1280, 380]) {
-  browserTest(`${width} px wide, no view scrolls sideways or breaks a rule of axe`, async (t, openPage) => {
-    const { url, key, project, newKey, server } = await startConsole(t)
-    const eventId = 'w'.repeat(256)
-    const type = 't'.repeat(200)
-    const event = {
-      projectId,
-      eventId,
-      type,
-      buildId: 'b'.repeat(128),
-      placeId: 'p'.repeat(128),
-      position: { x: 1, z: 2 },
-    }
-    await project.publishMap({ placeId: event.placeId, buildId: event.buildId, map: { parts: [{ name: type }] } })
-    await submit(server.url, await newKey('events:write'), [event, { ...event, eventId: 'e-2', timestamp: type }])
-    const { page } = await openPage({ url, key, width })
-    for (const view of views) {
-      await openView(page, view)
-      await checkAccessibility(page)
-      t.ok((await scrollWidth(page)) <= width, `${view} is ${await scrollWidth(page)} px wide`)
-    }
-  })
+for (const [width, colorScheme] of [
+  [1280, 'light'],
+  [380, 'dark'],
+] as const) {
+  browserTest(
+    `${width} px wide, ${colorScheme}, no view scrolls sideways or breaks a rule of axe`,
+    async (t, openPage) => {
+      const { url, key, project, newKey, server } = await startConsole(t)
+      const eventId = 'w'.repeat(256)
+      const type = 't'.repeat(200)
+      const event = {
+        projectId,
+        eventId,
+        type,
+        buildId: 'b'.repeat(128),
+        placeId: 'p'.repeat(128),
+        position: { x: 1, z: 2 },
+      }
+      await project.publishMap({ placeId: event.placeId, buildId: event.buildId, map: { parts: [{ name: type }] } })
+      await submit(server.url, await newKey('events:write'), [event, { ...event, eventId: 'e-2', timestamp: type }])
+      const { page } = await openPage({ url, key, width, colorScheme })
+      for (const view of views) {
+        await openView(page, view)
+        await checkAccessibility(page)
+        t.ok((await scrollWidth(page)) <= width, `${view} is ${await scrollWidth(page)} px wide`)
+      }
+    },
+  )
 }
 
 browserTest('what an older server lacks is left out with a word', async (t, openPage) => {
@@ -231,9 +237,6 @@ function scrollWidth(page: Page): Promise<number> {
 function apiPaths(requests: readonly { url(): string }[]): string[] {
   return requests.map((each) => new URL(each.url()).pathname).filter((path) => path.startsWith('/v1/'))
 }
-
-/** As in page/api/api.ts. */
-const requestTimeoutMs = 30_000
 
 /** Runs the timers of the page, but not those of its requests, a thousand times as fast, and collects their delays. */
 async function hurry(page: Page): Promise<void> {

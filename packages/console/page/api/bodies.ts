@@ -2,14 +2,9 @@
 
 export interface Stats {
   events: number
-  batches: number
   bytes: number
-  firstAt: string | null
   lastAt: string | null
   eventsPerSecond: number
-  builds: number
-  frozenBuilds: number
-  maps: number
 }
 
 export interface Activity {

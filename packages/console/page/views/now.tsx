@@ -10,13 +10,13 @@ import { Time } from '../parts/time.tsx'
 import { HealthNotice, loadHealth } from './now/health.tsx'
 import { MinutesCharts } from './now/minutes-charts.tsx'
 
-const refreshMs = 5_000
+const pollMs = 5_000
 
 /** Whether anything comes in, what comes of it, what is stored, and whether the server is healthy. */
 export function NowView() {
-  const health = useLoaded(loadHealth, [], refreshMs)
-  const stats = useLoaded((api, signal) => api.json<Stats>('v1/stats', { signal }), [], refreshMs)
-  const activity = useLoaded((api, signal) => api.json<Activity>('v1/activity', { signal }), [], refreshMs)
+  const health = useLoaded(loadHealth, [], pollMs)
+  const stats = useLoaded((api, signal) => api.json<Stats>('v1/stats', { signal }), [], pollMs)
+  const activity = useLoaded((api, signal) => api.json<Activity>('v1/activity', { signal }), [], pollMs)
   const isReady = !health.data?.problem
   useRetryWhenReady(isReady)
   const failure = [stats.error, activity.error].find((error) => error && isUnexplained(error, isReady))
@@ -64,7 +64,7 @@ function NoEvents() {
 }
 
 function Figures({ stats, isCurrent }: { stats: Stats; isCurrent: boolean }) {
-  const { events, batches, bytes, builds, frozenBuilds, maps, lastAt, eventsPerSecond } = stats
+  const { events, eventsPerSecond, bytes, lastAt } = stats
   return (
     <dl class="figures">
       <Figure name="Last event">
@@ -76,17 +76,12 @@ function Figures({ stats, isCurrent }: { stats: Stats; isCurrent: boolean }) {
           </>
         )}
       </Figure>
-      <Figure name="Events/s">
+      <Figure name="Events per second">
         {isCurrent ? formatRate(eventsPerSecond) : '–'}{' '}
         <small>{isCurrent ? 'over the last minute' : 'not known now'}</small>
       </Figure>
       <Figure name="Events">{formatCount(events)}</Figure>
-      <Figure name="Batches">{formatCount(batches)}</Figure>
       <Figure name="Size of events">{formatBytes(bytes)}</Figure>
-      <Figure name="Builds">
-        {formatCount(builds)} <small>{formatCount(frozenBuilds)} frozen</small>
-      </Figure>
-      <Figure name="Maps">{formatCount(maps)}</Figure>
     </dl>
   )
 }

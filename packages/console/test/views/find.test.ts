@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkAccessibility, openBrowser, screenshot, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -15,8 +15,7 @@ browserTest('an event is found by its id, and its address can be shared', async 
   await page.keyboard.press('Enter')
   await waitForText(page, 'Stored')
   t.equal(await page.$eval('section[aria-label="Exact bytes"] pre', ({ textContent }) => textContent), event)
-  await checkAccessibility(page)
-  await screenshot(page, 'find')
+  await checkAccessibility(page, 'find')
   const shared = await openPage({ url: page.url(), key })
   await waitForText(shared.page, 'Stored')
   t.notOk(page.url().includes(key))
@@ -29,8 +28,7 @@ browserTest('erased, unknown and invalid ids are told apart', async (t, openPage
   const { page } = await openPage({ url: `${url}#/find?id=e-1`, key, allow: [/status of 400/] })
   await waitForText(page, 'Erased')
   t.equal(await page.$('pre'), null)
-  await checkAccessibility(page)
-  await screenshot(page, 'find-erased')
+  await checkAccessibility(page, 'find-erased')
   await page.locator('input[name=id]').fill('e-2 ')
   await page.locator('::-p-aria(Find[role="button"])').click()
   await waitForText(page, 'Not stored')

@@ -2,7 +2,7 @@ import { createIngest, openMemoryStore } from '@ingest/core'
 import { serve } from '@ingest/server'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
-import { checkAccessibility, openBrowser, screenshot, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -54,17 +54,15 @@ browserTest('events appear as they are stored, newest first, and open with their
   "s": "\u00e4<b>"
 }`,
   )
-  await checkAccessibility(page)
-  await screenshot(page, 'live-opened')
+  await checkAccessibility(page, 'live-opened')
   await page.keyboard.press('ArrowDown')
   await waitForText(page, 'e-99')
   await page.keyboard.press('End')
   await page.waitForFunction(() => document.querySelector('.opened-event h2')?.textContent === 'a-0')
   await page.waitForSelector('[role=option][aria-selected=true][aria-posinset="301"]')
   await page.setViewport({ width: 380, height: 800 })
-  await checkAccessibility(page)
+  await checkAccessibility(page, 'live-380')
   t.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 380), 'the page fits a phone')
-  await screenshot(page, 'live-380')
 })
 
 browserTest('filters select of what is held', async (t, openPage) => {
@@ -81,8 +79,7 @@ browserTest('filters select of what is held', async (t, openPage) => {
   await waitForText(page, '60 of 60 shown')
   await page.select('label:nth-of-type(2) select', '=')
   await waitForText(page, '15 of 60 shown')
-  await checkAccessibility(page)
-  await screenshot(page, 'live')
+  await checkAccessibility(page, 'live')
 })
 
 browserTest('paused, nothing moves; resumed, what came meanwhile appears', async (t, openPage) => {

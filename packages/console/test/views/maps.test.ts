@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Ingest } from '@ingest/core'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
-import { checkAccessibility, openBrowser, screenshot, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -72,7 +72,7 @@ browserTest('builds and maps come in pages', async (t, openPage) => {
   t.equal((await page.$$('tbody tr')).length, 101, '100 builds and the button')
   t.match(await page.$eval('tbody tr', (row) => row.textContent), /^build-1000\d\d.*1$/, 'frozen')
   t.match(await page.$eval('tbody tr:nth-child(2)', (row) => row.textContent), /^build-1001open1$/)
-  await screenshot(page, 'builds')
+  await checkAccessibility(page, 'builds')
   await page.locator('::-p-aria(Show more[role="button"])').click()
   await waitForText(page, 'build-1100')
   await page.locator('input[name=build]').fill('build-1042')
@@ -89,8 +89,7 @@ browserTest('a map that is uploaded shows what is missing, and opens when it is 
   await waitForText(page, '153 of 153 chunks missing')
   await page.locator('summary').click()
   await waitForText(page, 'and 53 more')
-  await checkAccessibility(page)
-  await screenshot(page, 'map-incomplete')
+  await checkAccessibility(page, 'map-incomplete')
   await upload(project, 'harbour', chunks)
   await focusTree(page)
   t.notOk(await page.$('progress'))
@@ -140,8 +139,7 @@ browserTest('the tree of a JSON map is used by keyboard', async (t, openPage) =>
   await press(page, 'ArrowDown', 'ArrowDown')
   t.match(await focusedRow(page), /"position": \[ \] 3 elements/)
   await waitForText(page, '/parts/100/position')
-  await checkAccessibility(page)
-  await screenshot(page, 'map')
+  await checkAccessibility(page, 'map')
   const rows = await page.$$('[role=treeitem]')
   t.ok(rows.length < 80, `${rows.length} of 200 rows are in the page: those in sight`)
   await page.locator('input[name=pointer]').fill('/parts/249/position/2')
@@ -170,8 +168,7 @@ browserTest('names of any kind are shown, and long strings on request', async (t
   )
   const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
   t.ok(overflow <= 0, 'the page does not scroll sideways at 380 px')
-  await checkAccessibility(page)
-  await screenshot(page, 'map-narrow')
+  await checkAccessibility(page, 'map-narrow')
 })
 
 browserTest('what is not JSON is offered as a download', async (t, openPage) => {

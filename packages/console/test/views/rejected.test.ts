@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkAccessibility, openBrowser, screenshot, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -36,8 +36,7 @@ browserTest('rejected events by issue, with what was sent', async (t, openPage) 
     /^1required \/eventId/,
   ])
   t.match(await texts('.rejections summary'), [/spaced/, /no valid id.*required/, /index 2c/, /index 1b/, /index 0a/])
-  await screenshot(page, 'rejected')
-  await checkAccessibility(page)
+  await checkAccessibility(page, 'rejected')
 
   // with the keyboard
   await page.focus('.issue-groups li:nth-child(2) a')
@@ -50,8 +49,7 @@ browserTest('rejected events by issue, with what was sent', async (t, openPage) 
   await page.waitForSelector('.rejection')
   t.same(await texts('.rejection [aria-label="Exact bytes"] pre'), [exact])
   t.match(await texts('.rejection .json'), [/^\{\n {2}"projectId": "game-1",[\s\S]*"x": 1.50\n\}$/])
-  await screenshot(page, 'rejected-open')
-  await checkAccessibility(page)
+  await checkAccessibility(page, 'rejected-open')
 
   // an open event stays open while others arrive
   await project.submitBatch(batchOf({ eventId: 'd', type: {} }))

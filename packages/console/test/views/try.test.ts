@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkAccessibility, openBrowser, screenshot, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -38,12 +38,10 @@ browserTest('a batch is sent, and the response is explained by event', async (t,
   t.match(command, '$INGEST_KEY')
   t.match(command, String.raw`it'\''s`)
   t.notOk(command.includes(writeKey))
-  await checkAccessibility(page)
-  await screenshot(page, 'try')
+  await checkAccessibility(page, 'try')
   t.ok(await page.$('.status.accepted'))
   await page.setViewport({ width: 380, height: 800 })
   t.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 380), 'the page fits a phone')
-  await screenshot(page, 'try-380')
   await page.locator("::-p-text(it's)").click()
   await page.locator('td a').click()
   await waitForText(page, 'Stored')
@@ -59,8 +57,7 @@ browserTest('what is wrong is pointed out, and may be sent', async (t, openPage)
   await page.locator('::-p-aria(Send[role="button"])').click()
   await waitForText(page, 'malformed-body')
   await waitForText(page, 'Nothing was stored')
-  await checkAccessibility(page)
-  await screenshot(page, 'try-malformed')
+  await checkAccessibility(page, 'try-malformed')
 })
 
 browserTest('a refused key says which scope it needs, and does not sign out', async (t, openPage) => {

@@ -2,7 +2,7 @@ import type { Page } from 'puppeteer-core'
 import t from 'tap'
 import { fit, type Viewport } from '../../page/heat/viewport.ts'
 import { margins, plotOf } from '../../page/views/where/draw-heat.ts'
-import { checkAccessibility, openBrowser, screenshot, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 import { town, townEvents } from './town.ts'
 
@@ -206,8 +206,7 @@ browserTest('a town of players is drawn', async (t, openPage) => {
   await waitForLabel(page, 'of 20,000 events have both /position/x and /position/z. All of them are in view')
   await waitForText(page, 'Under the events: 242 parts of the map.')
   await click(page, 'Show')
-  await checkAccessibility(page)
   await page.evaluate(() => scrollTo(0, 0))
-  await screenshot(page, 'where')
+  await checkAccessibility(page, 'where')
   t.pass()
 })

@@ -3,10 +3,10 @@ import { formatAddress } from '../../address.ts'
 import type { Activity } from '../../api/bodies.ts'
 import type { Loaded } from '../../api/use-api.ts'
 import { formatCount, formatMinute } from '../../format.ts'
-import { Chart } from '../../parts/chart.tsx'
+import { BarChart } from '../../parts/bar-chart.tsx'
 import { Failure, Notice } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
-import { fillMinutes, type Minute, minuteMs, type Outcome, outcomes, totalsOf } from './minutes.ts'
+import { fillMinutes, type Minute, type Outcome, outcomes, totalsOf } from './minutes.ts'
 
 const titles: Readonly<Record<Outcome, string>> = {
   accepted: 'Accepted',
@@ -45,8 +45,6 @@ function Charts({ activity: { since, servers }, minutes }: { activity: Activity;
 }
 
 function OutcomeChart({ outcome, minutes }: { outcome: Outcome; minutes: readonly Minute[] }) {
-  const times = useMemo(() => minutes.map(({ at }) => at), [minutes])
-  const values = useMemo(() => minutes.map(({ counts }) => counts?.[outcome] ?? null), [minutes])
   const total = totalsOf(minutes)[outcome]
   return (
     <div class={`outcome ${outcome}`}>
@@ -54,23 +52,22 @@ function OutcomeChart({ outcome, minutes }: { outcome: Outcome; minutes: readonl
         {titles[outcome]} <strong>{formatCount(total)}</strong>
         {outcome === 'rejected' && total > 0 && <a href={formatAddress(['rejected'])}>See why</a>}
       </h3>
-      <Chart
-        label={describeMinutes(titles[outcome], times, values)}
-        {...{ times, values }}
-        from={times[0] ?? 0}
-        to={(times.at(-1) ?? 0) + minuteMs}
-        stroke={`--${outcome}`}
-        fill={`--${outcome}`}
-        height={140}
-        formatValue={formatCount}
+      <BarChart
+        label={describeMinutes(outcome, minutes)}
+        bars={minutes.map(({ at, counts }) => ({
+          title: `${formatMinute(at)} · ${counts ? formatCount(counts[outcome]) : 'not known'}`,
+          value: counts?.[outcome] ?? null,
+        }))}
+        ends={[formatMinute(minutes[0]?.at ?? 0), formatMinute(minutes.at(-1)?.at ?? 0)]}
       />
     </div>
   )
 }
 
-function describeMinutes(title: string, times: readonly number[], values: readonly (number | null)[]): string {
-  const peak = Math.max(0, ...values.map((value) => value ?? 0))
-  const at = times[values.indexOf(peak)]
-  const most = peak > 0 && at !== undefined ? `most at ${formatMinute(at)}, ${formatCount(peak)}` : 'none'
-  return `Bar chart of the last 60 minutes. ${title}: ${most}; ${formatCount(values.at(-1) ?? 0)} in the current minute.`
+function describeMinutes(outcome: Outcome, minutes: readonly Minute[]): string {
+  const counts = minutes.map(({ counts }) => counts?.[outcome] ?? 0)
+  const peak = Math.max(0, ...counts)
+  const at = minutes[counts.indexOf(peak)]?.at ?? 0
+  const most = peak > 0 ? `most at ${formatMinute(at)}, ${formatCount(peak)}` : 'none'
+  return `Bar chart of the last 60 minutes. ${titles[outcome]}: ${most}; ${formatCount(counts.at(-1) ?? 0)} in the current minute.`
 }
