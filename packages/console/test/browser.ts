@@ -126,6 +126,11 @@ export async function waitForText(page: Page, text: string): Promise<void> {
   await page.waitForSelector(`::-p-text(${text})`, { visible: true })
 }
 
+/** Ends the pause before the next attempt, unless it is over already. */
+export async function tryNow(page: Page): Promise<void> {
+  await page.evaluate(() => document.querySelector<HTMLElement>('.banner button')?.click())
+}
+
 async function watchPage(page: Page, origin: string): Promise<{ requests: HTTPRequest[]; problems: string[] }> {
   const requests: HTTPRequest[] = []
   const problems: string[] = []

@@ -2,7 +2,7 @@ import { createIngest, openMemoryStore } from '@ingest/core'
 import { serve } from '@ingest/server'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
-import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, tryNow, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -27,9 +27,6 @@ const rowIds = (page: Page) => page.$$eval('[role=option] .id', (cells) => cells
 /** Waits until the newest row has the id. */
 const waitForNewest = (page: Page, id: string) =>
   page.waitForFunction((id) => document.querySelector('[role=option] .id')?.textContent === id, {}, id)
-
-/** Ends the pause before the next attempt, unless it is over already. */
-const tryNow = (page: Page) => page.evaluate(() => document.querySelector<HTMLElement>('.banner button')?.click())
 
 browserTest('events appear as they are stored, newest first, and open with their exact bytes', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)

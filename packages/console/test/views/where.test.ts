@@ -2,7 +2,7 @@ import type { Page } from 'puppeteer-core'
 import t from 'tap'
 import { fit, type Viewport } from '../../page/heat/viewport.ts'
 import { margins, plotOf } from '../../page/views/where/draw-heat.ts'
-import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, tryNow, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 import { town, townEvents } from './town.ts'
 
@@ -178,7 +178,7 @@ browserTest('the reading goes on where it was when the server is back', async (t
   await waitForText(page, 'The server has not responded since')
   await submit(project, 5, at(2, 2))
   await start({ port: Number(new URL(url).port) })
-  await click(page, 'Try now')
+  await tryNow(page)
   await waitForText(page, '255 events read')
   await waitForLabel(page, '255 of 255 events')
 })
