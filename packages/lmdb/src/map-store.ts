@@ -16,6 +16,7 @@ import { createTurns } from '@ingest/core/internal'
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { Rows } from './environment/environment.ts'
+import type { TableName } from './environment/schema.ts'
 import { chunkDamaged, hashChunks } from './hash-chunks.ts'
 import type { SlicedReads } from './log/event-log.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
@@ -34,7 +35,7 @@ export interface MapStoreOptions {
   blobs: ChunkBlobs
   writer: Writer
   reader: SnapshotReader
-  table(name: string): Rows
+  table(name: TableName): Rows
   slicedReads(projectId: string): SlicedReads
 }
 

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { declaredBytes, digestOf } from '@ingest/core'
 import { openChunkBlobs } from '../src/chunks/chunk-blobs.ts'
 import { type Environment, openEnvironment } from '../src/environment/environment.ts'
+import type { TableName } from '../src/environment/schema.ts'
 import { decodeChunks, decodePending, decodeStored } from '../src/tables/map-records.ts'
 import { openMapTables } from '../src/tables/maps.ts'
 import { openProjects } from '../src/tables/projects.ts'
@@ -63,12 +64,12 @@ export async function openMapParts(directory: string) {
   }
 }
 
-const rowsOf = (environment: Environment, name: string) =>
+const rowsOf = (environment: Environment, name: TableName) =>
   Array.from(environment.table(name).getRange({}), ({ key, value }) => ({
     key: Buffer.from(key),
     value: Buffer.from(value),
   }))
-const keysOf = (environment: Environment, name: string) =>
+const keysOf = (environment: Environment, name: TableName) =>
   rowsOf(environment, name).map(({ key }) => key.toString('hex'))
 
 /** Reads every row of a closed store, and asserts that they agree; returns how many blobs are unused. */

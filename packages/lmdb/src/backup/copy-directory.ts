@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import { checkEventsPresent, findSiblings, hasChunksFile, openChunks, openIdentity } from '../environment/identity.ts'
+import type { TableName } from '../environment/schema.ts'
 import { lockedError } from '../environment/write-lock.ts'
 import { readRows, readTables, type Snapshot, takeSnapshot } from '../pages/snapshot.ts'
 import { holdMs, openChunkTables } from '../tables/chunks.ts'
@@ -78,7 +79,8 @@ function* copyTable(
   target: Environment,
   name: string,
 ): Generator<number> {
-  const table = target.table(name)
+  // a table of another version is copied too
+  const table = target.table(name as TableName)
   const rows = readRows(snapshot, root, directory)
   for (let isDone = false; !isDone; ) {
     let bytes = 0

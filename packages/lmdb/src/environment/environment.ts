@@ -6,6 +6,7 @@ import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-
 import { makeDirectory, syncDirectory } from './directory.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
 import { closeRoot, openRoot, openTable, openTables, type Root, type Table } from './root.ts'
+import type { TableName } from './schema.ts'
 import { findProcessMapping, type LockHolder, lockedError, lockTimeoutMs } from './write-lock.ts'
 
 export type { Table }
@@ -37,7 +38,7 @@ export interface Environment {
    *
    * @throws {IngestError} `store-locked` when it is missing, and a process inside the gate is stopped
    */
-  table(name: string): Table
+  table(name: TableName): Table
   /**
    * Runs `work` in one write transaction, which is durable when this returns.
    *

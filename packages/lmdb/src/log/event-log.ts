@@ -2,24 +2,19 @@ import { crc32 } from 'node:zlib'
 import { IngestError, type Totals } from '@ingest/core'
 import type { Rows, Table } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
 import { decodeRecord, type Position, type RecordHeader, readHeader, storedOrdinal } from './record.ts'
 
 export interface EventLogTables {
-  /** sequence → record */
   log: Table
-  /** project, sequence → nothing: the records of a project */
   projectLog: Table
-  /** project, buildId → when the build froze */
   freezes: Table
-  /** project → its totals */
   totals: Table
-  /** project → its first record that an expiry has not erased, and a CRC32 of both: readers begin there */
   expiries: Table
-  /** The count of erasures, while their bytes may be in the data file. */
   unpurged: Table
 }
 
-export function openEventLogTables(table: (name: string) => Table): EventLogTables {
+export function openEventLogTables(table: (name: TableName) => Table): EventLogTables {
   return {
     log: table('log'),
     projectLog: table('project-log'),

@@ -1,6 +1,7 @@
 import type { BuildEntry, BuildSelection } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
 import { readFrozenAt, type SlicedReads } from '../log/event-log.ts'
 
 /** The most keys that one step reads. */
@@ -9,7 +10,7 @@ const projectBytes = 4
 
 /** The builds of a project, in the order of their UTF-8: those that are frozen, and those that have maps. */
 export async function listBuilds(
-  table: (name: string) => Rows,
+  table: (name: TableName) => Rows,
   { readSnapshot, nextStep }: SlicedReads,
   project: number,
   { after, limit }: BuildSelection,

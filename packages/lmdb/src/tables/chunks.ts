@@ -1,6 +1,7 @@
 import type { Digest } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
 import { decodeStored, digestBytes, encodeStored } from './map-records.ts'
 
 /** The key of a blob, the bytes of one upload of a chunk: project, digest, and random bytes of the upload. */
@@ -74,14 +75,10 @@ export const holdMs = 60_000
 const above = Buffer.alloc(9, 0xff)
 
 /** @param onGarbage called when a blob is marked as garbage */
-export function openChunkTables(table: (name: string) => Rows, onGarbage = () => {}): ChunkTables {
-  /** project, digest → the upload and the size: of each stored chunk */
+export function openChunkTables(table: (name: TableName) => Rows, onGarbage = () => {}): ChunkTables {
   const chunks = table('chunks')
-  /** project, digest, number → the size that the manifest gives, 4 bytes: the manifests that name a chunk */
   const references = table('chunk-references')
-  /** blob key → nothing */
   const garbage = table('chunk-garbage')
-  /** how often garbage was collected, from where on orphans are looked for, and the end of each process's hold */
   const collections = table('chunk-collections')
 
   function find(project: number, digest: Digest): WrittenChunk | undefined {

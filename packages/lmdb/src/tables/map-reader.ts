@@ -13,6 +13,7 @@ import {
 
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
 import { readFrozenAt } from '../log/event-log.ts'
 import type { ChunkTables } from './chunks.ts'
 import { type CachedManifest, noManifestCache } from './manifest-cache.ts'
@@ -63,14 +64,12 @@ export const mapKeyOffset = 4
 const namingSearchedMax = 64
 
 export function createMapReader(
-  table: (name: string) => Rows,
+  table: (name: TableName) => Rows,
   chunks: ChunkTables,
   pending: PendingTables,
   cache = noManifestCache,
 ): MapReader {
-  /** project, build, place → row */
   const maps = table('maps')
-  /** number → chunks */
   const manifests = table('manifests')
   const freezes = table('freezes')
 

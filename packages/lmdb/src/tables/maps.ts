@@ -15,6 +15,7 @@ import {
 
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'
 import { noManifestCache } from './manifest-cache.ts'
 import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
@@ -60,14 +61,14 @@ const lastKey = Buffer.from('last')
 const releasedMax = 512
 
 /** @param onGarbage called when a blob is marked as garbage */
-export function openMapTables(table: (name: string) => Rows, onGarbage = () => {}, cache = noManifestCache): MapTables {
-  /** project, build, place → row */
+export function openMapTables(
+  table: (name: TableName) => Rows,
+  onGarbage = () => {},
+  cache = noManifestCache,
+): MapTables {
   const maps = table('maps')
-  /** number → chunks */
   const manifests = table('manifests')
-  /** project, number → the index of the next chunk to release, 4 bytes: manifests that no map references */
   const detached = table('detached-manifests')
-  /** one row: the last number that a manifest got, so that none is used again */
   const numbers = table('manifest-numbers')
   const chunks = openChunkTables(table, onGarbage)
   const pending = openPendingTables(table)

@@ -1,6 +1,7 @@
 import type { Digest, MapId } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
 import { chunkKey, manifestsIn } from './chunks.ts'
 import { decodePending, encodeMapName, encodePending, type PendingRecord, parseMapName } from './map-records.ts'
 
@@ -46,16 +47,11 @@ export interface PendingTables {
 const resolvedMax = 256
 const nothing = Buffer.alloc(0)
 
-export function openPendingTables(table: (name: string) => Rows): PendingTables {
-  /** project, number → when it was touched, how many chunks are missing, and the name of its map */
+export function openPendingTables(table: (name: TableName) => Rows): PendingTables {
   const pendings = table('pending-manifests')
-  /** project, number → the name of its map: of each pending manifest that misses no chunk */
   const readies = table('ready-manifests')
-  /** project, digest, number → nothing: the manifests that miss a chunk */
   const missingChunks = table('missing-chunks')
-  /** project → its pending bytes; project, build → those of an open build, unless they are 0 */
   const totals = table('pending-bytes')
-  /** project, build → nothing: builds that froze with pending maps and were not swept since */
   const frozen = table('frozen-with-pending')
 
   function get(project: number, number: number): PendingRecord {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { IngestError, type Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
 
 /**
  * Projects by id, and the number that identifies each in the other tables. The number is in two tables, which must agree:
@@ -37,10 +38,9 @@ const numberBytes = 4
 /** A version is random: two processes never write the same. */
 const versionBytes = 16
 
-export function openProjects(table: (name: string) => Rows): Projects {
+export function openProjects(table: (name: TableName) => Rows): Projects {
   const entries = table('projects')
   const numbers = table('project-numbers')
-  // a read of a large entry takes as long as copying it, and each authentication needs to know whether it has changed
   const versions = table('project-versions')
   const parsed = createParsedProjects()
 

@@ -1,8 +1,6 @@
 import { IngestError, type Totals } from '@ingest/core'
 import { aheadMsMax, column, wordsPerEvent } from '@ingest/core/internal'
-import type { Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
-import type { Candidate } from '../ids/entry.ts'
 import type { IdIndex } from '../ids/id-index.ts'
 import type { EventLog, EventLogTables } from '../log/event-log.ts'
 import { checkSeen, type LogEnd, readLogEnd } from '../log/log-end.ts'
@@ -11,19 +9,14 @@ import {
   countedBytes,
   decodeRecord,
   encodeRecord,
-  eventAt,
   fingerprintsIn,
-  idBytes,
-  isTombstone,
-  type LogRecord,
-  parseEventId,
   payloadOf,
   readChecksum,
   readUnverified,
   recordBytes,
   sealRecord,
-  verifyRecord,
 } from '../log/record.ts'
+import { createDuplicateFinder } from './find-duplicates.ts'
 
 /** What an append did. Mostly it stores all or nothing and freezes no build, which makes a short message. */
 export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number; frozen: string[] }
@@ -76,6 +69,7 @@ export function createAppender(
   { onFreeze, onSeen }: AppenderEvents,
 ): Appender {
   const { log, projectLog, freezes } = tables
+  const { isRetry, findMatches, locate } = createDuplicateFinder(log, ids)
   /** The last committed record that this process has seen. */
   let seen: LogEnd = readLogEnd(eventLog)
   /** The last record in this transaction. */
@@ -99,54 +93,17 @@ export function createAppender(
   function append(batch: BatchToAppend): Appended {
     const { project, rows, builds } = batch
     const record = encode(batch, rows)
-    const fingerprints = fingerprintsIn(record)
-    const count = fingerprints.length / 2
-    if (isRetry(project, record, ids.search(fingerprints, 1))) return 'none'
-    const candidates = ids.search(fingerprints, count)
-    if (candidates.length === 0) {
+    if (isRetry(project, record)) return 'none'
+    const matches = findMatches(batch, record)
+    if (matches.size === 0) {
       const frozen = write(project, record, rows, builds)
       return frozen.length === 0 ? 'all' : { duplicates: [], conflicts: 0, frozen }
     }
-    const matches = compareAll(batch, record, candidates)
     const fresh = withoutRows(rows, matches)
     const frozen = fresh.length > 0 ? write(project, encode(batch, fresh), fresh, buildsOf(fresh, builds)) : []
     const duplicates = [...matches.keys()].sort((a, b) => a - b)
     const conflicts = duplicates.filter((index) => matches.get(index) === 'conflict').length
     return { duplicates, conflicts, frozen }
-  }
-
-  /** Whether the batch is stored already, found by its first event: a retry has the same bytes. */
-  function isRetry(project: number, record: Buffer, candidates: readonly Candidate[]): boolean {
-    const earlier = createReader(log)
-    return candidates.some(({ position }) => {
-      const { bytes } = earlier(position.sequence)
-      return payloadOf(bytes).equals(payloadOf(record)) && verifyRecord(bytes, position.sequence).project === project
-    })
-  }
-
-  /**
-   * The events of a record that are stored, by index.
-   *
-   * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown
-   */
-  function compareAll(batch: BatchToAppend, record: Buffer, candidates: readonly Candidate[]): Map<number, Match> {
-    const earlier = createReader(log)
-    const matches = new Map<number, Match>()
-    // so that each earlier record is read once
-    const ordered = candidates.toSorted((a, b) => a.position.sequence - b.position.sequence)
-    for (const { queryIndex, position } of ordered) {
-      if (matches.has(queryIndex)) continue
-      const { sequence, index } = position
-      const match = compare(
-        batch.project,
-        eventAt(record, queryIndex),
-        idAt(batch, queryIndex),
-        earlier(sequence).verified(),
-        index,
-      )
-      if (match) matches.set(queryIndex, match)
-    }
-    return matches
   }
 
   /** Returns the builds that it froze. */
@@ -226,61 +183,12 @@ export function createAppender(
 
     locate(project, eventIds, fingerprints) {
       catchUp()
-      const earlier = createReader(log)
-      const positions: (Position | undefined)[] = eventIds.map(() => undefined)
-      for (const { queryIndex: of, position } of ids.search(fingerprints, eventIds.length)) {
-        const record = earlier(position.sequence).verified()
-        const event = record.project === project ? record.events[position.index] : undefined
-        if (event && parseEventId(event) === eventIds[of]) positions[of] = position
-      }
-      return positions
+      return locate(project, eventIds, fingerprints)
     },
   }
 }
 
 const nothing = Buffer.alloc(0)
-
-interface EarlierRecord {
-  /** Not verified; empty if the record is missing. */
-  bytes: Buffer
-  /** @throws {IngestError} `store-damaged` */
-  verified(): LogRecord
-}
-
-/** Reads a record, which is valid until the next read of any table. */
-type Reader = (sequence: number) => EarlierRecord
-
-/** Keeps the last record, as the next event is often in the same one. */
-function createReader(log: Table): Reader {
-  let last: EarlierRecord | undefined
-  let lastSequence = 0
-  return (sequence) => {
-    if (last && sequence === lastSequence) return last
-    const bytes = log.getBinaryFast(sequenceKey(sequence))
-    // lmdb returns a buffer that is larger than it says
-    last = earlierRecord(bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), sequence)
-    lastSequence = sequence
-    return last
-  }
-}
-
-function earlierRecord(bytes: Buffer | undefined, sequence: number): EarlierRecord {
-  let verified: LogRecord | undefined
-  return {
-    bytes: bytes ?? nothing,
-    verified() {
-      verified ??= decodeRecord(bytes, sequence)
-      return verified
-    },
-  }
-}
-
-/** The JSON string of the id of an event. */
-function idAt({ body, rows }: BatchToAppend, index: number): Buffer {
-  const row = index * wordsPerEvent
-  const [start, end] = [rows[row + column.idStart] as number, rows[row + column.idEnd] as number]
-  return Buffer.from(body.buffer, body.byteOffset + start, end - start)
-}
 
 /** The rows without those at `indexes`. */
 function withoutRows(rows: Uint32Array, indexes: ReadonlyMap<number, unknown>): Uint32Array {
@@ -307,40 +215,4 @@ function buildsOf(rows: Uint32Array, builds: readonly string[]): string[] {
   const indexes = new Set<number>()
   for (let at = column.build; at < rows.length; at += wordsPerEvent) indexes.add(rows[at] as number)
   return builds.filter((_, index) => indexes.has(index))
-}
-
-/** How an event compares with the stored one of the same id. */
-type Match = 'same' | 'conflict'
-
-/**
- * Compares an event, with the JSON string of its id, with the one at an index of an earlier record; undefined if that has
- * another id or project.
- */
-function compare(
-  project: number,
-  event: Buffer,
-  eventId: Buffer,
-  earlier: LogRecord,
-  index: number,
-): Match | undefined {
-  const stored = earlier.project === project ? earlier.events[index] : undefined
-  if (!stored) return undefined
-  if (stored.equals(event)) return 'same'
-  return hasEventId(stored, eventId) ? differ(stored, event) : undefined
-}
-
-/** What two events of one id with other bytes are. */
-function differ(stored: Buffer, event: Buffer): Match {
-  return isTombstone(stored) || isTombstone(event) ? 'same' : 'conflict'
-}
-
-function hasEventId(event: Buffer, eventId: Buffer): boolean {
-  try {
-    const stored = idBytes(event) ?? nothing
-    // one may have escapes where the other has none
-    return stored.equals(eventId) || JSON.parse(stored.toString()) === JSON.parse(eventId.toString())
-  } catch {
-    // damaged
-    return false
-  }
 }

@@ -1,5 +1,6 @@
 import { type CompleteMap, type Digest, IngestError, type Manifest, type MapId, type Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
+import type { TableName } from '../environment/schema.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
 import type { FoundMap } from '../tables/map-reader.ts'
 import { chunkRefBytes, decodeChunks, digestBytes } from '../tables/map-records.ts'
@@ -86,7 +87,7 @@ export interface CommandTables {
 }
 
 /** Opens the tables of all commands, which a transaction must not. */
-export function openCommandTables(table: (name: string) => Rows, onGarbage: () => void): CommandTables {
+export function openCommandTables(table: (name: TableName) => Rows, onGarbage: () => void): CommandTables {
   return { maps: openMapTables(table, onGarbage), projects: openProjects(table) }
 }
 

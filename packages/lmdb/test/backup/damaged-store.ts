@@ -6,6 +6,7 @@ import { openEnvironment, type Table } from '../../src/environment/environment.t
 import { openIdentity } from '../../src/environment/identity.ts'
 import { openPageFile, readTable, rowsOf } from '../../src/environment/page-file.ts'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
+import type { TableName } from '../../src/environment/schema.ts'
 import { createIndexer } from '../../src/ids/indexer.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
 import { openIdTables } from '../../src/ids/run-list.ts'
@@ -44,7 +45,7 @@ export async function buildIndex(directory: string): Promise<void> {
 }
 
 /** Changes rows of a table of `events/` in a closed store. */
-export async function changeRows(directory: string, table: string, work: (rows: Table) => unknown): Promise<void> {
+export async function changeRows(directory: string, table: TableName, work: (rows: Table) => unknown): Promise<void> {
   const environment = await openEnvironment(join(directory, 'events'))
   const rows = environment.table(table)
   // a transaction whose callback returns a promise, as put does, would wait for it

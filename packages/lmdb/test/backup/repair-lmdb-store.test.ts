@@ -111,7 +111,7 @@ t.test('flipped bits lose their records only, and are listed', async (t) => {
 /** Changes rows of `events/`. */
 async function change(directory: string, work: (table: Environment['table']) => void): Promise<void> {
   const environment = await openEnvironment(join(directory, 'events'))
-  for (const name of ['log', 'project-log', 'totals', 'freezes']) environment.table(name)
+  for (const name of ['log', 'project-log', 'totals', 'freezes'] as const) environment.table(name)
   environment.write(() => work(environment.table))
   await environment.close()
 }

@@ -63,7 +63,7 @@ t.test('a directory without its chunks is refused, and not backed up', async (t)
 t.test('verifying creates no table', async (t) => {
   const directory = copy('without tables')
   const environment = await openEnvironment(join(directory, 'events'))
-  for (const name of ['expiries', 'pending-manifests', 'unpurged']) environment.table(name).dropSync()
+  for (const name of ['expiries', 'pending-manifests', 'unpurged'] as const) environment.table(name).dropSync()
   await environment.close()
   const file = join(directory, 'events', 'data.mdb')
   const before = readFileSync(file)

@@ -7,7 +7,7 @@ const [directory = '', times = '0'] = process.argv.slice(2)
 const key = Buffer.from('count')
 for (let i = 0; i < Number(times); i++) {
   const { table, write, close } = await openEnvironment(directory)
-  const rows = table('rows')
+  const rows = table('log')
   write(() => {
     const value = Buffer.alloc(8)
     value.writeDoubleLE((rows.getBinary(key)?.readDoubleLE() ?? 0) + 1)

@@ -37,7 +37,7 @@ t.test(
 
 t.test('an exception rolls back a child transaction', async (t) => {
   const { root, table, close } = await openEnvironment(t.testdir())
-  const rows = table('rows')
+  const rows = table('log')
   const key = Buffer.from('key')
   await root.childTransaction(() => rows.put(key, Buffer.from('before')))
   await t.rejects(
@@ -53,7 +53,7 @@ t.test('an exception rolls back a child transaction', async (t) => {
 
 t.test('an exception rolls back a synchronous transaction, and is rethrown', async (t) => {
   const { root, table, close } = await openEnvironment(t.testdir())
-  const [rows, others] = [table('rows'), table('others')]
+  const [rows, others] = [table('log'), table('totals')]
   const key = Buffer.from('key')
   root.transactionSync(() => void rows.put(key, Buffer.from('before')))
   const thrown = new Error('no')
@@ -76,14 +76,14 @@ t.test('an exception rolls back a synchronous transaction, and is rethrown', asy
 
 t.test('a table is opened once', async (t) => {
   const { table, close } = await openEnvironment(t.testdir())
-  t.equal(table('rows'), table('rows'))
-  t.not(table('rows'), table('others'))
+  t.equal(table('log'), table('log'))
+  t.not(table('log'), table('totals'))
   await close()
 })
 
 t.test('an empty value is a value', async (t) => {
   const { root, table, close } = await openEnvironment(t.testdir())
-  const rows = table('rows')
+  const rows = table('log')
   await root.childTransaction(() => rows.put(Buffer.from('key'), Buffer.alloc(0)))
   t.equal(rows.doesExist(Buffer.from('key')), true)
   t.equal(rows.getBinary(Buffer.from('key'))?.length, 0)
@@ -177,7 +177,7 @@ t.test('a directory that cannot be created is an error, and not an endless loop'
 t.test('a transaction that would replace the last commit writes nothing', async (t) => {
   const directory = t.testdir()
   const { write, table, close } = await openEnvironment(directory)
-  const rows = table('rows')
+  const rows = table('log')
   const key = Buffer.from('key')
   write(() => void rows.put(key, Buffer.from('before')))
   commitElsewhere(join(directory, 'data.mdb'))

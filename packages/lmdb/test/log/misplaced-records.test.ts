@@ -28,7 +28,7 @@ await buildIndex(whole)
 
 let copies = 0
 
-async function damaged(table: string, work: (rows: Table) => void): Promise<string> {
+async function damaged(table: Parameters<typeof changeRows>[1], work: (rows: Table) => void): Promise<string> {
   const directory = join(path, String(++copies))
   cpSync(whole, directory, { recursive: true })
   await changeRows(directory, table, work)

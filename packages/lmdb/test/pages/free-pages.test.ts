@@ -9,7 +9,7 @@ t.test('pages that a snapshot still needs are not overwritten', async (t) => {
   const environment = await openEnvironment(directory)
   t.teardown(() => environment.close())
   const { root } = environment
-  const rows = environment.table('rows')
+  const rows = environment.table('log')
   const keys = Array.from({ length: 60 }, (_, i) => sequenceKey(i))
   const [replaced, removed] = [keys.slice(0, 20), keys.slice(20)]
   // on pages of its own

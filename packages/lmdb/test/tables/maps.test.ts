@@ -168,7 +168,14 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves maps th
 })
 
 t.test('an inspection fails where rows do not agree', async (t) => {
-  const damages = ['manifests', 'chunk-references', 'chunks', 'pending-bytes', 'pending-manifests', 'ready-manifests']
+  const damages = [
+    'manifests',
+    'chunk-references',
+    'chunks',
+    'pending-bytes',
+    'pending-manifests',
+    'ready-manifests',
+  ] as const
   for (const table of damages) {
     const directory = t.testdir()
     const store = await openLmdbStore(directory)

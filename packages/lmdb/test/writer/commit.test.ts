@@ -26,7 +26,7 @@ async function open(t: Test, steps: Partial<Transaction<Request, string>> = {}) 
   const directory = join(t.testdir(), String(++opened))
   const environment = await openEnvironment(directory)
   t.teardown(() => environment.close())
-  const rows = environment.table('rows')
+  const rows = environment.table('log')
   const state = createCommitState()
   const { commit, ...rest } = createCommit<Request, string>(environment, state, {
     write({ name, run }) {
