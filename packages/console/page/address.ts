@@ -1,4 +1,4 @@
-/** What the fragment of the page's address names: `#/maps/2026.11.20?place=1`. */
+/** The parsed fragment of the page's address: `#/maps/2026.11.20?place=1`. */
 export interface Address {
   /** The segments of the path, decoded; the first is the view. */
   path: readonly string[]

@@ -14,7 +14,7 @@ export function formatPointer(tokens: readonly string[]): string {
   return tokens.map((token) => `/${token.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
 }
 
-/** What the pointer names in a JSON value; undefined if there is nothing. */
+/** The value that the pointer names in a JSON value; undefined if there is none. */
 export function resolvePointer(value: unknown, tokens: readonly string[]): unknown {
   let at = value
   for (const token of tokens) {

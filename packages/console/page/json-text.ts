@@ -1,4 +1,4 @@
-/** What a token of JSON is, for its colour. */
+/** Decides the colour of a token of JSON. */
 export type JsonTokenKind = 'name' | 'string' | 'number' | 'literal' | 'punctuation'
 
 /** A token in its exact spelling. Punctuation comes with the space and line breaks around it. */
@@ -7,7 +7,7 @@ export interface JsonToken {
   text: string
 }
 
-/** What is nested deeper stays on one line: indentation at every depth would take space by its square. */
+/** Deeper levels stay on one line: indentation at every depth would take space by its square. */
 const indentedLevelsMax = 64
 /** A list of scalars up to this length stays on one line. */
 const shortListCharsMax = 60

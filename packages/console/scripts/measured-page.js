@@ -44,7 +44,7 @@ function watchFrames() {
 }
 
 /**
- * What the page has noted since the last call.
+ * The long tasks and frames since the last call.
  *
  * @param {Page} page
  */

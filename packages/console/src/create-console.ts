@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type Encoded, type PageFile, readPage } from './page-files.ts'
 
-/** What of a request decides the response; names of headers are in lower case. */
+/** The part of a request that decides the response; names of headers are in lower case. */
 export interface ConsoleRequest {
   method: string
   /** Without query and fragment, and without the prefix below which the console is mounted. */
@@ -41,7 +41,7 @@ const policy = [
   "frame-ancestors 'none'",
 ]
 
-/** What the page never uses. */
+/** Browser features that the page never uses. */
 const featuresOff = [
   'accelerometer',
   'autoplay',

@@ -21,7 +21,7 @@ import { projectId } from './served-console.ts'
 //   })
 //
 // The test fails by itself on a CSP violation, a warning or an error in the console, an uncaught error, a request that
-// fails and a request to another origin, of the page and its workers. What a test expects of these stands in `allow`.
+// fails and a request to another origin, of the page and its workers. A test lists the ones it expects in `allow`.
 // Wait for what the page shows, never for time: the timers of a page run 20 times as fast. Where no browser starts, these tests are skipped with the reason.
 
 export type ColorScheme = 'light' | 'dark'
@@ -44,11 +44,11 @@ export interface OpenedPage {
   page: Page
   /** Every request of the page and of its workers so far. */
   requests: readonly HTTPRequest[]
-  /** What is wrong so far, also what is allowed. */
+  /** All problems so far, including allowed ones. */
   problems: readonly string[]
 }
 
-/** A test that waits for longer waits for what never comes, such as the result of a worker that has ended. */
+/** A test that takes longer waits for an event that never comes, such as the result of a worker that has ended. */
 const hangMs = 180_000
 
 type BrowserTest = (name: string, run: (t: Test, openPage: OpenPage) => Promise<void>) => void
@@ -143,7 +143,7 @@ async function watchPage(page: Page, origin: string): Promise<{ requests: HTTPRe
   page.on('pageerror', (error) => note(`uncaught: ${error instanceof Error ? error.stack : error}`))
   page.on('error', (error) => {
     note(`crashed: ${error.message}`)
-    // else what is evaluated in it never settles
+    // otherwise pending evaluate() calls never settle
     void page.close()
   })
   page.on('request', (request) => {
@@ -153,7 +153,7 @@ async function watchPage(page: Page, origin: string): Promise<{ requests: HTTPRe
   })
   page.on('requestfailed', (request) => {
     const text = request.failure()?.errorText
-    // the page aborts what it no longer needs
+    // the page aborts requests that it no longer needs
     if (text !== 'net::ERR_ABORTED') note(`request failed: ${request.method()} ${request.url()}: ${text}`)
   })
   page.on('workercreated', ({ client }) => void watchIssues(client, note))
@@ -167,7 +167,7 @@ async function watchIssues(session: CDPSession, note: (problem: string) => void)
   await session.send('Audits.enable')
 }
 
-/** Resolves when the page has done what it was about to do, so that its problems are known. */
+/** Resolves after the pending frame and timers of the page, so that its problems are known. */
 async function settle(page: Page): Promise<void> {
   if (!page.isClosed())
     await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))))
@@ -177,11 +177,11 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/
 
 /**
  * Fails with each violation of axe's rules and the selectors of its elements. With a name, writes
- * screenshots/<name>.png, of what fits into the window.
+ * screenshots/<name>.png of the visible part.
  */
 export async function checkAccessibility(page: Page, name?: string): Promise<void> {
   await settle(page)
-  // what the debugger evaluates is not subject to the CSP, so that the page keeps its own
+  // scripts of the debugger are not subject to the page's CSP
   await page.evaluate(axeSource)
   const { violations } = (await page.evaluate('axe.run()')) as AxeResults
   const lines = violations.flatMap(({ id, help, nodes }) =>
@@ -196,6 +196,9 @@ async function screenshot(page: Page, name: string): Promise<void> {
   mkdirSync(directory, { recursive: true })
   await page.screenshot({ path: join(directory, `${name}.png`) })
 }
+
+/** Messages in the browser's console when a server has gone or drains, for `allow`. */
+export const serverGone = [/ERR_CONNECTION_REFUSED/, /ERR_CONNECTION_RESET/, /ERR_EMPTY_RESPONSE/, /status of 503/]
 
 /** As in page/api/api.ts. */
 export const requestTimeoutMs = 30_000

@@ -2,15 +2,21 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Page } from 'puppeteer-core'
 import t, { type Test } from 'tap'
-import { checkAccessibility, openBrowser, requestTimeoutMs, signIn, submitSignIn, waitForText } from './browser.ts'
+import {
+  checkAccessibility,
+  openBrowser,
+  requestTimeoutMs,
+  serverGone,
+  signIn,
+  submitSignIn,
+  waitForText,
+} from './browser.ts'
 import { projectId, startConsole } from './served-console.ts'
 
 const browserTest = openBrowser(t)
 
 const views = ['live', 'rejected', 'maps', 'where', 'find', 'try', 'now']
 
-/** What the browser's console says of a server that has gone or drains. */
-const serverGone = [/ERR_CONNECTION_REFUSED/, /ERR_CONNECTION_RESET/, /ERR_EMPTY_RESPONSE/, /status of 503/]
 const unauthorized = [/status of 401/]
 
 browserTest('the key stays in the tab and goes to its own origin alone', async (t, openPage) => {

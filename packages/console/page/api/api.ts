@@ -28,11 +28,11 @@ export interface Api {
   fetch(path: string, options?: RequestOptions): Promise<Response>
   /** Its body, as JSON. */
   json<Body>(path: string, options?: RequestOptions): Promise<Body>
-  /** Its body, as `parse` reads it. What that cannot read, such as the page of a proxy, counts as no response. */
+  /** Its body, as `parse` reads it. A body that it cannot read, such as the page of a proxy, counts as no response. */
   body<Body>(path: string, parse: (text: string) => Body, options?: RequestOptions): Promise<Body>
 }
 
-/** What an Api says of the requests that it makes. */
+/** Notified of the outcome of each request of an Api. */
 export interface ApiObserver {
   /** After each response that can be read, also one that refuses the request. */
   onResponse?(): void

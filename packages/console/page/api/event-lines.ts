@@ -22,26 +22,24 @@ export function parseEventLine(line: string): EventLine {
   return { cursor: cursor ?? '', receivedAt, ...(erased !== undefined && { erased }) }
 }
 
-/** The lines of a whole body; what follows the last line feed is ignored. */
+/** The lines of a whole body; text after the last line feed is ignored. */
 export function parseEventLines(text: string): EventLine[] {
   return text.split('\n').slice(0, -1).map(parseEventLine)
 }
 
-/** So long no byte may arrive before the connection counts as broken. */
+/** The longest time without a byte, after which a response counts as interrupted. */
 const stallDefaultMs = 30_000
 
 /**
- * The whole lines of a body of NDJSON as they arrive; what follows the last line feed is ignored.
+ * The blocks of a body as they arrive.
  *
  * @throws if the body breaks off or stalls
  */
-export async function* readLines(
-  body: ReadableStream<Uint8Array>,
+export async function* readBlocks(
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
   stallMs: number = stallDefaultMs,
-): AsyncGenerator<string[]> {
-  const decoder = new TextDecoder()
+): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   const reader = body.getReader()
-  let rest = ''
   let isStalled = false
   let timer: ReturnType<typeof setTimeout> | undefined
   function stall(): void {
@@ -55,12 +53,24 @@ export async function* readLines(
       clearTimeout(timer)
       if (isStalled) throw new Error('The body stalled.')
       if (done) return
-      const lines = (rest + decoder.decode(value, { stream: true })).split('\n')
-      rest = lines.pop() ?? ''
-      if (lines.length > 0) yield lines
+      yield value
     }
   } finally {
     clearTimeout(timer)
     reader.cancel().catch(() => {})
+  }
+}
+
+/** The lines of a body of NDJSON as they arrive, see `readBlocks`; text after the last line feed is ignored. */
+export async function* readLines(
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+  stallMs?: number,
+): AsyncGenerator<string[]> {
+  const decoder = new TextDecoder()
+  let rest = ''
+  for await (const block of readBlocks(body, stallMs)) {
+    const lines = (rest + decoder.decode(block, { stream: true })).split('\n')
+    rest = lines.pop() ?? ''
+    if (lines.length > 0) yield lines
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Why a request failed, and with it what to do: `offline` and `unavailable` are tried again with backoff, `limited`
+ * Why a request failed, which decides about retries: `offline` and `unavailable` are tried again with backoff, `limited`
  * after `retryAfterMs`; the others are not tried again. `unsupported`: the server lacks the route.
  */
 export type FailureKind = 'offline' | 'unavailable' | 'limited' | 'unauthorized' | 'unsupported' | 'refused'
@@ -54,7 +54,7 @@ function kindOf(status: number, { code }: Problem): FailureKind {
   if (status === 401) return 'unauthorized'
   if (status === 429) return 'limited'
   if (status === 404 && (code === 'not-found' || code === undefined)) return 'unsupported'
-  // what a proxy says of a server that is gone has no code
+  // the response of a proxy whose server is gone has no code
   if (status >= 500) return code === undefined ? 'offline' : 'unavailable'
   return 'refused'
 }

@@ -4,7 +4,7 @@ export interface Session {
   key: string
 }
 
-/** What a header can carry. */
+/** The characters that a header can carry. */
 export const keyPattern = '[!-~]+'
 export const keyHint = 'A key has no spaces and looks like ik_…'
 

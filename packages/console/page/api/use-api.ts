@@ -20,7 +20,7 @@ export function useConnection(): Connection {
   return connection
 }
 
-/** What was loaded last. Data stays while later attempts fail. */
+/** The result of the last attempts. Data stays while later attempts fail. */
 export interface Loaded<Data> {
   data: Data | undefined
   /** Why the last attempt failed; undefined after a success. */
@@ -57,7 +57,7 @@ export function useLoaded<Data>(
     )
     return () => ending.abort()
   }, [api, connection, round, ...inputs])
-  // what belongs to other inputs is not shown
+  // a result of other inputs is not shown
   useEffect(() => () => setState(nothing), [api, ...inputs])
   return { ...state, reload: () => setRound((count) => count + 1) }
 }

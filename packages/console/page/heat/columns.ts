@@ -1,4 +1,5 @@
 import { formatPointer, parsePointer, resolvePointer } from '../json-pointer.ts'
+import { grow } from './grow.ts'
 
 /** The values that one member has in each event; NaN where an event lacks it or has no coordinate there. */
 export interface Column {
@@ -27,7 +28,7 @@ const arrayItemsMax = 3
 const coordinateName = /^([xyz012]|lat|lng|lon|latitude|longitude)$/i
 const identities = new Set(['timestamp', 'placeId', 'sessionId', 'serverId', 'playerId'])
 
-/** What lies beyond is no place in a map, and its squares, sums and 32-bit floats would not be finite. */
+/** Larger numbers are no coordinates: their squares, sums and 32-bit floats would not be finite. */
 const coordinateMax = 1e18
 
 /** Whether a value can be a coordinate: not Infinity, as which 1e999, valid JSON, is parsed. */
@@ -43,19 +44,45 @@ interface Node {
 
 /** Keeps the pointers in `wanted` beside the limits. */
 export function createColumns(wanted: readonly string[] = []): Columns {
-  const root: Node = { tokens: [], children: new Map() }
   const columns = new Map<string, Column>()
   const fixed = wanted.map((pointer) => ({ tokens: parsePointer(pointer) ?? [], column: create(pointer) }))
+  // wanted pointers are resolved by themselves
+  const members = createMembers((pointer) => (columns.has(pointer) ? undefined : create(pointer)))
   let rows = 0
-  let nodes = 0
-  let coordinateColumns = 0
-  let otherColumns = 0
 
   function create(pointer: string): Column {
     const column = { pointer, values: new Float64Array(1_024).fill(Number.NaN), count: 0 }
     columns.set(pointer, column)
     return column
   }
+
+  return {
+    get rows() {
+      return rows
+    },
+    add(event) {
+      members.visit(event, (column, value) => set(column, rows, value))
+      for (const { tokens, column } of fixed) {
+        const value = resolvePointer(event, tokens)
+        if (typeof value === 'number') set(column, rows, value)
+      }
+      rows++
+    },
+    get(pointer) {
+      const column = columns.get(pointer)
+      if (column) lengthen(column, rows)
+      return column
+    },
+    list: () => [...columns.values()],
+  }
+}
+
+/** The members of all events as a tree, which grows up to the limits. */
+function createMembers(create: (pointer: string) => Column | undefined) {
+  const root: Node = { tokens: [], children: new Map() }
+  let nodes = 0
+  let coordinateColumns = 0
+  let otherColumns = 0
 
   function nodeOf(parent: Node, token: string): Node | undefined {
     const known = parent.children.get(token)
@@ -66,73 +93,44 @@ export function createColumns(wanted: readonly string[] = []): Columns {
     return node
   }
 
-  function columnOf(node: Node): Column | undefined {
-    if (node.column) return node.column
-    const pointer = formatPointer(node.tokens)
-    // wanted pointers are resolved by themselves
-    if (columns.has(pointer)) return undefined
-    const hasCoordinateName = coordinateName.test(node.tokens.at(-1) ?? '')
-    if (hasCoordinateName ? coordinateColumns >= coordinateColumnsMax : otherColumns >= otherColumnsMax)
-      return undefined
-    if (hasCoordinateName) coordinateColumns++
-    else otherColumns++
-    node.column = create(pointer)
-    return node.column
+  function createColumn(tokens: readonly string[]): Column | undefined {
+    const hasCoordinateName = coordinateName.test(tokens.at(-1) ?? '')
+    const isFull = hasCoordinateName ? coordinateColumns >= coordinateColumnsMax : otherColumns >= otherColumnsMax
+    const column = isFull ? undefined : create(formatPointer(tokens))
+    if (column && hasCoordinateName) coordinateColumns++
+    else if (column) otherColumns++
+    return column
   }
 
-  function walk(parent: Node, token: string, value: unknown): void {
-    const isNumber = typeof value === 'number'
-    if (!isNumber && (typeof value !== 'object' || value === null)) return
-    const node = nodeOf(parent, token)
-    if (!node) return
-    if (isNumber) {
-      const column = columnOf(node)
-      if (column) set(column, rows, value)
-    } else if (node.tokens.length < depthMax) walkMembers(node, value)
-  }
-
-  function walkMembers(node: Node, value: object): void {
-    if (Array.isArray(value)) {
-      // longer arrays are lists, not coordinates
-      if (value.length <= arrayItemsMax) for (const [i, item] of value.entries()) walk(node, String(i), item)
-      return
-    }
-    for (const name of Object.keys(value)) {
-      if (node === root && identities.has(name)) continue
-      walk(node, name, (value as Record<string, unknown>)[name])
+  function visit(parent: Node, value: unknown, onNumber: (column: Column, value: number) => void): void {
+    if (typeof value !== 'object' || value === null || parent.tokens.length >= depthMax) return
+    // longer arrays are lists, not coordinates
+    if (Array.isArray(value) && value.length > arrayItemsMax) return
+    for (const [name, member] of Object.entries(value)) {
+      if (parent === root && identities.has(name)) continue
+      if (typeof member !== 'number' && (typeof member !== 'object' || member === null)) continue
+      const node = nodeOf(parent, name)
+      if (node && typeof member === 'number') {
+        node.column ??= createColumn(node.tokens)
+        if (node.column) onNumber(node.column, member)
+      } else if (node) visit(node, member, onNumber)
     }
   }
 
   return {
-    get rows() {
-      return rows
-    },
-    add(event) {
-      if (typeof event === 'object' && event !== null) walkMembers(root, event)
-      for (const { tokens, column } of fixed) {
-        const value = resolvePointer(event, tokens)
-        if (typeof value === 'number') set(column, rows, value)
-      }
-      rows++
-    },
-    get(pointer) {
-      const column = columns.get(pointer)
-      if (column && column.values.length < rows) column.values = grown(column.values, rows)
-      return column
-    },
-    list: () => [...columns.values()],
+    visit: (event: unknown, onNumber: (column: Column, value: number) => void) => visit(root, event, onNumber),
   }
 }
 
 function set(column: Column, row: number, value: number): void {
   if (!isCoordinate(value)) return
-  if (row >= column.values.length) column.values = grown(column.values, row + 1)
+  lengthen(column, row + 1)
   column.values[row] = value
   column.count++
 }
 
-function grown(values: Float64Array, length: number): Float64Array<ArrayBuffer> {
-  const larger = new Float64Array(Math.max(length, values.length * 2)).fill(Number.NaN, values.length)
-  larger.set(values)
-  return larger
+function lengthen(column: Column, length: number): void {
+  const before = column.values
+  column.values = grow(before, length)
+  if (column.values !== before) column.values.fill(Number.NaN, before.length)
 }

@@ -6,13 +6,13 @@ export interface PartColors {
   line: string
 }
 
-/** What drawing parts needs of a canvas. */
+/** The part of a canvas context that drawParts uses. */
 export type PartCanvas = Pick<
   OffscreenCanvasRenderingContext2D,
   'beginPath' | 'moveTo' | 'lineTo' | 'closePath' | 'fill' | 'stroke' | 'fillStyle' | 'strokeStyle' | 'lineWidth'
 >
 
-/** Draws what of the parts is in the viewport, in CSS pixels; parts below half a pixel are left out. */
+/** Draws the parts in the viewport, in CSS pixels; parts below half a pixel are left out. */
 export function drawParts(
   canvas: PartCanvas,
   { corners, length }: Footprints,

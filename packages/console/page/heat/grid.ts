@@ -28,7 +28,7 @@ export interface Cell extends Box {
 const cellPixels = 5
 const cellsMax = 100_000
 
-/** Cells for what is shown, of a round number of units: at least 5 pixels, and at most 100,000 of them. */
+/** Cells for the visible box, of a round number of units: at least 5 pixels, and at most 100,000 of them. */
 export function gridOf(box: Box, unitsPerPixel: number): Grid {
   let cell = niceStep(cellPixels * unitsPerPixel)
   for (;;) {

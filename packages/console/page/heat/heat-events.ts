@@ -1,10 +1,11 @@
 import { createColumns } from './columns.ts'
 import { type Counts, countCells, type Grid } from './grid.ts'
+import { grow } from './grow.ts'
 import { listMembers, type Member } from './members.ts'
 import { findPairs, type Pair } from './pairs.ts'
 import type { Box } from './viewport.ts'
 
-/** What is kept of the events that were read: their numbers, times, types and places. */
+/** The numbers, times, types and places of the events that were read. */
 export interface HeatEvents {
   /** Adds an event, in the order of the log. */
   add(event: unknown, receivedAt: number): void
@@ -33,7 +34,7 @@ export interface EventSummary {
   to: number
   /** Events in equal spans of this time. */
   timeline: number[]
-  /** What the first event holds. */
+  /** The members of the first event. */
   example: Member[]
 }
 
@@ -82,7 +83,7 @@ export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
     }
   }
 
-  function pointsOf({ across, down }: Selection) {
+  function pointsOf({ across, down }: Selection): Points | undefined {
     const xs = columns.get(across)?.values
     const ys = columns.get(down)?.values
     return xs && ys && { xs, ys, length: columns.rows }
@@ -92,11 +93,7 @@ export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
     add(event, receivedAt) {
       const row = columns.rows
       if (row === 0) example = listMembers(event)
-      if (row >= times.length) {
-        const larger = new Float64Array(times.length * 2)
-        larger.set(times)
-        times = larger
-      }
+      times = grow(times, row + 1)
       times[row] = receivedAt
       const { type, placeId } = (event ?? {}) as { type?: unknown; placeId?: unknown }
       types.add(row, typeof type === 'string' ? type : '')
@@ -126,25 +123,35 @@ export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
       for (let i = 0; i < columns.rows; i++) {
         if (!isShown(i)) continue
         selected++
-        if (points && !Number.isNaN(points.xs[i]) && !Number.isNaN(points.ys[i])) located++
+        if (points && isLocated(points, i)) located++
       }
       const none = { xs: new Float64Array(), ys: new Float64Array(), length: 0 }
       return { ...countCells(grid, points ?? none, isShown), selected, located }
     },
     extent(selection) {
       const points = pointsOf(selection)
-      if (!points) return undefined
-      const isShown = filterOf(selection)
-      const shown: number[] = []
-      for (let i = 0; i < columns.rows; i++) {
-        if (!Number.isNaN(points.xs[i]) && !Number.isNaN(points.ys[i]) && isShown(i)) shown.push(i)
-      }
-      if (shown.length === 0) return undefined
-      const [left, right] = span(points.xs, shown)
-      const [top, bottom] = span(points.ys, shown)
-      return { left, top, right, bottom }
+      return points && extentOf(points, filterOf(selection))
     },
   }
+}
+
+interface Points {
+  xs: Float64Array
+  ys: Float64Array
+  length: number
+}
+
+function isLocated({ xs, ys }: Points, index: number): boolean {
+  return !Number.isNaN(xs[index]) && !Number.isNaN(ys[index])
+}
+
+function extentOf(points: Points, isShown: (index: number) => boolean): Box | undefined {
+  const shown: number[] = []
+  for (let i = 0; i < points.length; i++) if (isLocated(points, i) && isShown(i)) shown.push(i)
+  if (shown.length === 0) return undefined
+  const [left, right] = span(points.xs, shown)
+  const [top, bottom] = span(points.ys, shown)
+  return { left, top, right, bottom }
 }
 
 /** The least and the greatest value, without the outer hundredths if these are far away. */
@@ -214,11 +221,7 @@ function createNames(): Names {
       return indexes
     },
     add(row, name) {
-      if (row >= indexes.length) {
-        const larger = new Uint16Array(indexes.length * 2)
-        larger.set(indexes)
-        indexes = larger
-      }
+      indexes = grow(indexes, row + 1)
       const number = numberOf(name)
       indexes[row] = number
       ;(names[number] as Named).count++

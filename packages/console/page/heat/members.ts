@@ -1,6 +1,6 @@
 import { formatPointer } from '../json-pointer.ts'
 
-/** One member of an event and what it holds. */
+/** One member of an event and its type. */
 export interface Member {
   pointer: string
   kind: 'string' | 'number' | 'boolean' | 'null' | 'array' | 'object'

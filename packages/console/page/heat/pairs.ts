@@ -20,7 +20,7 @@ const names = [
 
 const parents = ['/position', '', '/pos', '/location']
 
-/** What is looked for, in words. */
+/** The pairs that are looked for, for people. */
 export const lookedFor =
   '/position/x and /position/z, /x and /z, /x and /y, /position/0 and /position/2, and the same below other members'
 

@@ -1,4 +1,5 @@
 import { isCoordinate } from './columns.ts'
+import { grow } from './grow.ts'
 import type { Box } from './viewport.ts'
 
 /** An axis of the map: x, y (up) or z. */
@@ -52,11 +53,9 @@ function createPartList() {
       const size = sizeOf(members)
       const position = size && positionOf(members, size)
       if (!position) return
-      if (length === rotations.length) {
-        centers = doubled(centers)
-        sizes = doubled(sizes)
-        rotations = doubled(rotations)
-      }
+      centers = grow(centers, 3 * length + 3)
+      sizes = grow(sizes, 3 * length + 3)
+      rotations = grow(rotations, length + 1)
       centers.set(position, 3 * length)
       sizes.set(size, 3 * length)
       rotations[length] = rotationOf(members)
@@ -64,12 +63,6 @@ function createPartList() {
     },
     end: (isCut: boolean): Parts => ({ length, centers, sizes, rotations, isCut }),
   }
-}
-
-function doubled(values: Float32Array): Float32Array<ArrayBuffer> {
-  const larger = new Float32Array(values.length * 2)
-  larger.set(values)
-  return larger
 }
 
 function sizeOf(members: Members): Vector | undefined {

@@ -6,7 +6,7 @@ export interface Box {
   bottom: number
 }
 
-/** What of the map is shown: the point in the middle, and the scale, the same across and down. */
+/** The visible part of the map: the point in the middle, and the scale, the same across and down. */
 export interface Viewport {
   x: number
   y: number
@@ -32,7 +32,7 @@ export function fit({ left, top, right, bottom }: Box, size: Size): Viewport {
   }
 }
 
-/** Factors over 1 show less of the map. What is at `at` (pixels) stays there. */
+/** Factors over 1 show less of the map. The point at `at` (pixels) stays there. */
 export function zoom(
   viewport: Viewport,
   factor: number,

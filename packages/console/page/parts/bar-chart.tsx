@@ -2,7 +2,7 @@ import { formatCompact } from '../format.ts'
 import './bar-chart.css'
 
 export interface BarChartProps {
-  /** What the chart shows, in a sentence: screen readers read it in place of the picture. */
+  /** Describes the chart for screen readers. */
   label: string
   /** Oldest first; a null value is a gap. */
   bars: readonly { title: string; value: number | null }[]

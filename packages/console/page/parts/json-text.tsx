@@ -5,7 +5,7 @@ import './json-text.css'
 /** More elements take a noticeable pause to render: a longer text has no colours. */
 const colouredTokensMax = 4_000
 
-/** JSON, indented and coloured; what is spelled stays as it is. */
+/** JSON, indented and coloured; numbers and escapes keep their spelling. */
 export function JsonText({ text }: { text: string }) {
   const tokens = useMemo(() => indentJson(text), [text])
   return (

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact'
 import type { RequestError } from '../api/request-error.ts'
 import type { Loaded } from '../api/use-api.ts'
 
-/** What stands in place of content: nothing yet, nothing at all, or why. */
+/** Stands in place of content that is loading, empty or failed. */
 export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed'; children: ComponentChildren }) {
   return (
     <p class={`notice ${kind}`} role={kind === 'failed' ? 'alert' : 'status'}>
@@ -11,7 +11,7 @@ export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed
   )
 }
 
-/** What a failure means and what to do. `what` completes "This server does not …". */
+/** Explains a failure. `what` completes "This server does not …". */
 export function Failure({ error, what = 'support this' }: { error: RequestError; what?: string }) {
   return <Notice kind="failed">{explain(error, what)}</Notice>
 }
@@ -33,7 +33,7 @@ function explain({ kind, message, problem, retryAfterMs }: RequestError, what: s
   }
 }
 
-/** Shows what was loaded. Data that an earlier attempt loaded stays visible below a failure. */
+/** Shows loaded data. Data of an earlier attempt stays visible below a failure. */
 export function Content<Data>({
   loaded: { data, error },
   what,

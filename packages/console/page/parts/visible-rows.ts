@@ -1,4 +1,4 @@
-/** Rows above and below what is visible, so that a fast scroll shows rows instead of nothing. */
+/** Rows rendered above and below the visible ones, for fast scrolling. */
 const marginRows = 8
 
 /** The rows of a list that are rendered: `first` up to and without `end`. */

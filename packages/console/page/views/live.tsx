@@ -43,7 +43,7 @@ export function LiveView() {
 function OpenedEvent({ event, onClose }: { event: HeldEvent; onClose(): void }) {
   return (
     <section class="opened-event" aria-label="Opened event">
-      <div class="opened-title">
+      <div class="opened-title line">
         <h2 class="mono">{event.eventId}</h2>
         <CopyButton key={event.eventId} text={event.eventId} what="event id" />
         <a href={formatAddress(['find'], { id: event.eventId })}>Link to this event</a>

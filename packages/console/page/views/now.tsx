@@ -12,7 +12,7 @@ import { MinutesCharts } from './now/minutes-charts.tsx'
 
 const pollMs = 5_000
 
-/** Whether anything comes in, what comes of it, what is stored, and whether the server is healthy. */
+/** The health of the server, the stored events, and outcomes by minute. */
 export function NowView() {
   const health = useLoaded(loadHealth, [], pollMs)
   const stats = useLoaded((api, signal) => api.json<Stats>('v1/stats', { signal }), [], pollMs)
@@ -49,7 +49,7 @@ function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
   return kind !== 'offline' && kind !== 'unsupported' && (kind !== 'unavailable' || isReady)
 }
 
-/** In a project without events, minutes matter only if what was sent was rejected. */
+/** In a project without events, minutes matter only if events were rejected. */
 function hasMinutes(activity: Activity | undefined, isEmpty: boolean): boolean {
   return !isEmpty || (activity?.minutes.length ?? 0) > 0
 }

@@ -105,7 +105,7 @@ function chooseBuild(builds: readonly Build[], buildId: string | undefined): Any
   return sorted.find(({ frozenAt, maps }) => frozenAt !== null && maps > 0) ?? sorted[0]
 }
 
-/** What is chosen stands in the address, so that it can be shared; going back leaves the view. */
+/** The address holds the choices, so that it can be shared; going back leaves the view. */
 function go(where: WhereAddress): void {
   location.replace(formatWhere(where))
 }

@@ -1,6 +1,6 @@
 import type { Api } from '../api/api.ts'
 
-/** What a call of the worker works with. */
+/** The second argument of each call of the worker. */
 export interface CallContext<Progress = never> {
   api: Api
   /** Aborts when the page cancels the call. */

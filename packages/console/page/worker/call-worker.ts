@@ -11,7 +11,7 @@ export interface CallOptions<Progress> {
 /**
  * Has the worker do something, see `createCalls`.
  *
- * @throws {RequestError} also for what fails in the worker without a request: kind `refused`
+ * @throws {RequestError} also for failures of the worker itself: kind `refused`
  * @throws the reason of the signal
  */
 export type CallWorker = <Name extends CallName>(
@@ -20,7 +20,7 @@ export type CallWorker = <Name extends CallName>(
   options?: CallOptions<ProgressOf<Name>>,
 ) => Promise<ResultOf<Name>>
 
-/** What the page needs of a Worker. */
+/** The part of Worker that the page uses. */
 export interface WorkerPort {
   postMessage(message: PageMessage): void
   addEventListener(type: 'message' | 'error' | 'messageerror', listener: (event: { data?: unknown }) => void): void

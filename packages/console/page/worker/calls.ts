@@ -2,7 +2,7 @@ import type { CallContext } from './call-context.ts'
 import { createMapCalls } from './map-calls.ts'
 import { createWhereCalls } from './where-calls.ts'
 
-/** Everything the page can have its worker do. What was opened stays in memory until the worker ends. */
+/** All calls of the worker. Opened maps and read events stay in memory until it ends. */
 export function createCalls() {
   return { ...createMapCalls(), ...createWhereCalls() }
 }

@@ -1,14 +1,14 @@
 import { type FailureKind, type Problem, RequestError } from '../api/request-error.ts'
 import type { Session } from '../api/session.ts'
 
-// Between the page and its worker, which fetches and parses what would block the page.
+// Messages between the page and its worker, in which large bodies are fetched and parsed.
 
 /** Calls of one page have different numbers. */
 export type PageMessage =
   | { type: 'call'; number: number; session: Session; name: string; argument: unknown }
   | { type: 'cancel'; number: number }
 
-/** `response` and `error` are what the worker's requests say of the connection and of the key. */
+/** `response` and `error` pass on the state of the connection and of the key, as the worker's requests find it. */
 export type WorkerMessage =
   | { type: 'progress'; number: number; progress: unknown }
   | { type: 'result'; number: number; result: unknown }

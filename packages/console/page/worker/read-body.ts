@@ -1,3 +1,4 @@
+import { readBlocks } from '../api/event-lines.ts'
 import { RequestError } from '../api/request-error.ts'
 import type { CallContext } from './call-context.ts'
 
@@ -6,8 +7,6 @@ export interface LoadProgress {
   total: number
 }
 
-/** A response without a byte for this long counts as interrupted. */
-const stallMs = 30_000
 const progressBytes = 1 << 20
 
 /**
@@ -25,7 +24,7 @@ export async function readBody(
   let loaded = 0
   let reported = 0
   try {
-    for await (const block of blocksOf(response)) {
+    for await (const block of response.body ? readBlocks(response.body) : []) {
       loaded += block.length
       if (loaded > total) break
       onBlock(block)
@@ -42,22 +41,4 @@ export async function readBody(
   const failure = new RequestError('offline', 'The response was interrupted.')
   api.observer.onError?.(failure)
   throw failure
-}
-
-async function* blocksOf({ body }: Response): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-  if (!body) return
-  const reader = body.getReader()
-  let timer: ReturnType<typeof setTimeout> | undefined
-  try {
-    for (;;) {
-      timer = setTimeout(() => reader.cancel().catch(() => {}), stallMs)
-      const { done, value } = await reader.read()
-      clearTimeout(timer)
-      if (done) return
-      yield value
-    }
-  } finally {
-    clearTimeout(timer)
-    reader.cancel().catch(() => {})
-  }
 }

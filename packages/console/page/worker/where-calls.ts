@@ -30,7 +30,7 @@ export interface ReadProgress extends EventSummary {
   isEnd: boolean
 }
 
-/** What was found in a map. */
+/** The parts of a map. */
 export interface FoundParts {
   count: number
   /** How many of them are drawn: the largest. */
@@ -56,7 +56,7 @@ interface ReadingState {
 const perResponse = 10_000
 const partsDrawnMax = 50_000
 
-/** The calls of the view "Where it happens": events and parts stay in the worker, the page gets what it shows. */
+/** The calls of the view "Where it happens": events and parts stay in the worker, the page receives counts and images. */
 export function createWhereCalls() {
   let reading: ReadingState | undefined
   let parts: Parts | undefined
@@ -71,7 +71,7 @@ export function createWhereCalls() {
       }
       const state = reading
       const isEnd = await readResponse(state, asked, context)
-      // what comes later is read by the next call
+      // the next call reads later events
       if (isEnd) state.until = undefined
       return { ...state.events.summary(), isEnd }
     },
@@ -119,8 +119,8 @@ async function readResponse(state: ReadingState, { buildId, from }: ReadRequest,
   // the header has whole seconds
   if (state.until === undefined && !Number.isNaN(date)) state.until = date + 1_000
   try {
-    for await (const lines of readLines(response.body as ReadableStream<Uint8Array>)) {
-      // a cancelled call must not add what its successor reads again
+    for await (const lines of readLines(response.body as ReadableStream<Uint8Array<ArrayBuffer>>)) {
+      // a cancelled call must not add events that its successor reads again
       signal.throwIfAborted()
       for (const line of lines) addLine(state, line)
     }

@@ -2,7 +2,7 @@ import { createIngest, openMemoryStore } from '@ingest/core'
 import { serve } from '@ingest/server'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
-import { checkAccessibility, openBrowser, tryNow, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -136,7 +136,7 @@ browserTest('a row that is scrolled to stays in place while events come in', asy
 browserTest('its cursor refused, as after a restore, it goes on with the newest events', async (t, openPage) => {
   const { url, key, project, server } = await startConsole(t)
   await project.submitBatch(batch('a-', 3))
-  const { page } = await openPage({ url: `${url}#/live`, key, allow: [/ERR_/, /status of 400/] })
+  const { page } = await openPage({ url: `${url}#/live`, key, allow: [...serverGone, /status of 400/] })
   await waitForNewest(page, 'a-2')
   await server.close()
   const restored = createIngest({ store: openMemoryStore(), authenticate: async () => true })
@@ -157,7 +157,7 @@ browserTest('its cursor refused, as after a restore, it goes on with the newest 
 browserTest('the server gone, it continues where it was', async (t, openPage) => {
   const { url, key, project, server, start } = await startConsole(t)
   await project.submitBatch(batch('a-', 3))
-  const { page } = await openPage({ url: `${url}#/live`, key, allow: [/ERR_/] })
+  const { page } = await openPage({ url: `${url}#/live`, key, allow: serverGone })
   await waitForNewest(page, 'a-2')
   await server.close()
   await waitForText(page, 'The server has not responded since')

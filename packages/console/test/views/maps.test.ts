@@ -9,7 +9,7 @@ import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
 const buildId = '2026.11.20'
-/** What the browser logs of a request for a map that is not there. */
+/** The browser's log of a request for a map that does not exist. */
 const noMapYet = /status of 404.*\/v1\/maps\?/
 
 function digestOf(bytes: string): `sha256:${string}` {

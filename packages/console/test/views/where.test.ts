@@ -2,7 +2,7 @@ import type { Page } from 'puppeteer-core'
 import t from 'tap'
 import { fit, type Viewport } from '../../page/heat/viewport.ts'
 import { margins, plotOf } from '../../page/views/where/draw-heat.ts'
-import { checkAccessibility, openBrowser, tryNow, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 import { town, townEvents } from './town.ts'
 
@@ -26,7 +26,7 @@ async function submit(project: Project, count: number, members: EventMembers): P
 
 const at = (x: number, z: number) => ({ position: { x, y: 3, z } })
 
-/** What the picture says to those who do not see it. */
+/** Waits for the label of the map for screen readers. */
 async function waitForLabel(page: Page, text: string): Promise<void> {
   await page.waitForFunction((text) => document.querySelector('canvas')?.ariaLabel?.includes(text), {}, text)
 }
@@ -170,7 +170,7 @@ browserTest('what there is not is said', async (t, openPage) => {
 browserTest('the reading goes on where it was when the server is back', async (t, openPage) => {
   const { url, key, project, server, start } = await startConsole(t)
   await submit(project, 250, at(1, 1))
-  const { page } = await openPage({ url: `${url}#/where`, key, allow: [/ERR_CONNECTION|Failed to load resource/] })
+  const { page } = await openPage({ url: `${url}#/where`, key, allow: serverGone })
   await waitForText(page, '250 events read')
   await waitForText(page, 'These are all events of the build so far.')
   await server.close()

@@ -1,7 +1,8 @@
 import type { RefObject } from 'preact'
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useLayoutEffect, useMemo, useRef } from 'preact/hooks'
 import { formatTimeMs, timeZone } from '../../format.ts'
 import { summarizeMembers } from '../../json-text.ts'
+import { useScroll } from '../../parts/use-scroll.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../parts/visible-rows.ts'
 import type { HeldEvent } from './held-events.ts'
 
@@ -21,11 +22,9 @@ export interface EventListProps {
 /** A list of which only the visible rows are rendered. It stays where it is scrolled to while events come in above. */
 export function EventList({ events, opened, onOpen }: EventListProps) {
   const list = useRef<HTMLDivElement>(null)
-  const [scrollTop, setScrollTop] = useState(0)
-  const [height, setHeight] = useState(0)
+  const { scrollTop, height, update } = useScroll(list)
   const openedRow = opened ? events.findIndex(({ cursor }) => cursor === opened.cursor) : -1
-  useHeight(list, setHeight)
-  useAnchor(list, events, openedRow >= 0, setScrollTop)
+  useAnchor(list, events, openedRow >= 0, update)
   const { first, end } = visibleRows({ scrollTop, height, rowHeight }, events.length)
 
   function move(key: string): boolean {
@@ -58,7 +57,6 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
         aria-label="Events, newest first"
         tabIndex={0}
         aria-activedescendant={openedRow >= first && openedRow < end ? idOf(opened) : undefined}
-        onScroll={({ currentTarget }) => setScrollTop(currentTarget.scrollTop)}
         // a mouse button opens when it is pressed: the row may move on before it is released
         onPointerDown={({ button, pointerType, target }) => {
           if (pointerType === 'mouse' && button === 0) open(target)
@@ -98,22 +96,12 @@ function Head() {
   )
 }
 
-function useHeight(list: RefObject<HTMLElement | null>, setHeight: (height: number) => void): void {
-  useEffect(() => {
-    const { current } = list
-    if (!current) return
-    const observer = new ResizeObserver(() => setHeight(current.clientHeight))
-    observer.observe(current)
-    return () => observer.disconnect()
-  }, [])
-}
-
-/** Keeps what is scrolled to in place when events come in above it, and an opened event at the top as well. */
+/** Keeps the scroll position when events are added above, also at the top if an event is open. */
 function useAnchor(
   list: RefObject<HTMLElement | null>,
   events: readonly HeldEvent[],
   isOpened: boolean,
-  setScrollTop: (scrollTop: number) => void,
+  update: () => void,
 ): void {
   const newest = useRef<string | undefined>(undefined)
   useLayoutEffect(() => {
@@ -122,7 +110,7 @@ function useAnchor(
     newest.current = events[0]?.cursor
     if (!current || added <= 0 || (current.scrollTop === 0 && !isOpened)) return
     current.scrollTop += added * rowHeight
-    setScrollTop(current.scrollTop)
+    update()
   }, [events])
 }
 

@@ -8,7 +8,7 @@ export interface FiltersProps {
   onChange(filter: EventFilter): void
 }
 
-/** Selects what is shown of the held events. */
+/** Filters the held events. */
 export function Filters({ held, filter, shownCount, onChange }: FiltersProps) {
   const { type, buildId, text } = filter
   const isFiltered = type !== undefined || buildId !== undefined || text !== ''

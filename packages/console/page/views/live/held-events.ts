@@ -14,7 +14,7 @@ export interface HeldEvent extends EventLine {
   isAfterGap: boolean
 }
 
-/** The last events that arrived, at most 1,000 and 4 Mi characters, and what was seen in all that arrived. */
+/** The last events that arrived, at most 1,000 and 4 Mi characters, and the types and builds of all that arrived. */
 export interface HeldEvents {
   /** Oldest first. */
   readonly events: readonly HeldEvent[]
@@ -50,7 +50,7 @@ export function createHeldEvents(): HeldEvents {
   }
 }
 
-/** Cuts what the list shows out of a line with an event. */
+/** Reads the fields that the list shows from a line with an event. */
 export function toHeldEvent(line: EventLine, isAfterGap = false): HeldEvent {
   const { text = '{}' } = line
   const { eventId, type, buildId } = JSON.parse(text) as Record<string, unknown>

@@ -13,7 +13,7 @@ const renderIntervalMs = 2_000
 /** Each costs the project 1 MiB of its limit for reads. */
 const statsIntervalMs = 10_000
 
-/** Whether the page follows the stream, and what it leaves out of it. */
+/** Whether the page follows the stream, and whether it skips events. */
 export function StreamState({ following: { follower, isPaused, setPaused } }: { following: Following }) {
   useRenderEvery(renderIntervalMs)
   const isSampled = !isPaused && follower.isSampled()
@@ -22,7 +22,7 @@ export function StreamState({ following: { follower, isPaused, setPaused } }: { 
   const refusedAt = follower.cursorRefusedAt()
   return (
     <div class="stream-state">
-      <div class="stream-line">
+      <div class="line">
         <button type="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
           {isPaused ? 'Resume' : 'Pause'}
         </button>
@@ -73,7 +73,7 @@ function Rates({ received, isSampled }: { received: number | undefined; isSample
   )
 }
 
-/** Of the whole project, at a slow pace; undefined unless it is wanted. */
+/** The rate of the whole project, polled slowly; undefined unless it is wanted. */
 function useStoredPerSecond(isWanted: boolean): number | undefined {
   const before = useRef<{ events: number; at: number } | undefined>(undefined)
   async function load(api: Api, signal: AbortSignal): Promise<number | undefined> {

@@ -20,7 +20,7 @@ export function isJsonType(contentType: string): boolean {
   return /^(application|text)\/([\w.-]+\+)?json$/.test(mediaType(contentType))
 }
 
-/** `2026.11.20-920587237.json`: what file systems do not allow in a name becomes `_`. */
+/** `2026.11.20-920587237.json`: characters that file systems do not allow become `_`. */
 export function fileNameOf({ buildId, placeId, contentType }: Record<'buildId' | 'placeId' | 'contentType', string>) {
   const extension = extensions.get(mediaType(contentType)) ?? (isJsonType(contentType) ? 'json' : 'bin')
   const name = `${buildId}-${placeId}`.replace(/[\p{C}\s<>:"/\\|?*]/gu, '_').replace(/^\.+/, '_')

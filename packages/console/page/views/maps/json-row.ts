@@ -15,7 +15,7 @@ export function valueText({ type, text }: Pick<JsonValue, 'type' | 'text'>): str
 /** Characters that reorder others, so that a name could pretend to be another one. */
 const reordering = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g
 
-/** With escapes for control characters, lone surrogates and what is not visible but has effects. */
+/** Escapes control characters, lone surrogates and invisible characters with effects. */
 function quoted({ text, isCut }: CutText): string {
   const escaped = JSON.stringify(text).replace(reordering, (character) => {
     return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`

@@ -3,6 +3,7 @@ import { RequestError } from '../../api/request-error.ts'
 import { formatCount } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
 import '../../parts/json-text.css'
+import { useScroll } from '../../parts/use-scroll.ts'
 import { scrollToRow, visibleRows } from '../../parts/visible-rows.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { type JsonValue, sliceLength } from '../../worker/json-document.ts'
@@ -172,21 +173,4 @@ function ValueText({ row: { item } }: { row: Row }) {
       )}
     </>
   )
-}
-
-function useScroll(box: { current: HTMLElement | null }): { scrollTop: number; height: number } {
-  const [scroll, setScroll] = useState({ scrollTop: 0, height: 600 })
-  useEffect(() => {
-    const element = box.current
-    if (!element) return
-    const update = () => setScroll({ scrollTop: element.scrollTop, height: element.clientHeight })
-    const observer = new ResizeObserver(update)
-    observer.observe(element)
-    element.addEventListener('scroll', update, { passive: true })
-    return () => {
-      observer.disconnect()
-      element.removeEventListener('scroll', update)
-    }
-  }, [])
-  return scroll
 }

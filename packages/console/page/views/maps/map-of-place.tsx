@@ -62,7 +62,7 @@ function Status({ map, callWorker }: { map: MapStatus; callWorker: CallWorker })
   const isComplete = map.state === 'complete'
   return (
     <>
-      <div class="states">
+      <div class="states line">
         <MapState map={map} />
         {map.frozenAt === null ? (
           <span class="badge open">open</span>

@@ -14,21 +14,21 @@ export interface TreeItem {
   children: TreeItem[]
 }
 
-/** A line of the tree: a value, or the choice to show more of an open one, before or after what is shown. */
+/** A line of the tree: a value, or the choice to show more of an open one, before or after the shown ones. */
 export type Row = { id: string; item: TreeItem; more?: 'before' | 'after' }
 
 /** Loads a slice of the members or elements of the value at a JSON Pointer. */
 export type LoadChildren = (pointer: string, from: number) => Promise<JsonValue[]>
 
 export interface Tree {
-  /** What is open, from the top. */
+  /** The visible rows, from the top. */
   rows(): readonly Row[]
   /** The row that the keyboard acts on. */
   active(): Row
   activate(id: string): void
   /** Opens or closes a value, or shows more. */
   toggle(row: Row): Promise<void>
-  /** Opens what leads to the value at these positions, and makes it active. */
+  /** Opens the containers of the value at these positions, and makes it active. */
   reveal(path: readonly number[]): Promise<void>
 }
 
@@ -41,6 +41,7 @@ export interface TreeOptions {
 
 export function createTree(value: JsonValue, { load, sliceLength, onChange }: TreeOptions): Tree {
   const root = createItem(value, undefined, 0)
+  const loadSlice = (item: TreeItem, from: number) => loadItems(load, item, from)
   let rows: Row[] | undefined
   let activeId = idOf(root)
 
@@ -54,16 +55,12 @@ export function createTree(value: JsonValue, { load, sliceLength, onChange }: Tr
   }
   function activeIndex(): number {
     const index = allRows().findIndex(({ id }) => id === activeId)
-    // what was active may have been closed
+    // the active row may be in a closed container
     return Math.max(0, index)
   }
   function activate(id: string): void {
     activeId = id
     onChange()
-  }
-  async function loadSlice(item: TreeItem, from: number): Promise<TreeItem[]> {
-    const values = await load(item.value.pointer, from)
-    return values.map((value, index) => createItem(value, item, from + index))
   }
 
   async function setOpen(item: TreeItem, isOpen: boolean): Promise<void> {
@@ -109,6 +106,11 @@ export function createTree(value: JsonValue, { load, sliceLength, onChange }: Tr
   }
 
   return { rows: allRows, active: () => allRows()[activeIndex()] as Row, activate, toggle, reveal }
+}
+
+async function loadItems(load: LoadChildren, item: TreeItem, from: number): Promise<TreeItem[]> {
+  const values = await load(item.value.pointer, from)
+  return values.map((value, index) => createItem(value, item, from + index))
 }
 
 /** Moves, opens and closes as the tree pattern of ARIA has it. False for keys that mean nothing here. */

@@ -29,7 +29,7 @@ const remedies: Readonly<Record<string, string>> = {
   'store-closed': 'The program that serves the API has closed its store: start it again.',
 }
 
-/** Whether a batch could be stored now, and if not why and what to do. */
+/** Whether a batch could be stored now; if not, the reason and the remedy. */
 export function HealthNotice({ health: { data, error } }: { health: Loaded<Health> }) {
   const { lostAt } = useConnection()
   if (error?.kind === 'unsupported') return <Failure error={error} what="report whether it is ready" />

@@ -8,7 +8,7 @@ import './rejected.css'
 
 type Group = RecentRejections['groups'][number]
 
-/** What is wrong with how many events, most frequent first. Each is a link that filters the events, or ends that. */
+/** Issues by the number of events, most frequent first. Each is a link that sets or clears the filter. */
 export function IssueGroups({ groups, chosen }: { groups: RecentRejections['groups']; chosen: GroupName | undefined }) {
   const most = groups[0]?.count ?? 1
   return (

@@ -1,6 +1,6 @@
 import type { Issue, RecentRejection } from '../../api/bodies.ts'
 
-/** What the server groups rejected events by. In the path, `*` stands in place of array indexes. */
+/** The key of a group of rejected events. In the path, `*` stands in place of array indexes. */
 export type GroupName = Pick<Issue, 'code' | 'path'>
 
 /** Whether an issue of the event belongs to the group. */

@@ -1,6 +1,6 @@
 import { formatBytes, formatCount } from '../../format.ts'
 
-/** Those of the server: see docs/http-api.md. */
+/** Limits of the server: see docs/http-api.md. */
 const batchBytesMax = 262_144
 const batchEventsMax = 100
 

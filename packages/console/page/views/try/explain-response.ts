@@ -4,10 +4,10 @@ import { explainRefusedKey } from '../../api/session.ts'
 import { formatCountOf } from '../../format.ts'
 import { eventIdsOf } from './batch.ts'
 
-/** What came back for a batch. */
+/** The response to a batch. */
 export interface BatchResponse {
   status: number
-  /** What HTTP/1.1 calls the status; may be empty. */
+  /** The reason phrase of HTTP/1.1; may be empty. */
   statusText: string
   /** The exact text. */
   body: string
@@ -26,7 +26,7 @@ export interface EventOutcome {
   issues: BatchResult['rejected'][number]['issues']
 }
 
-/** The response in words: what happened, and what a sender does. */
+/** Explains the outcome, and the reaction of a sender. */
 export function explainResponse({ status, body, retryAfter }: BatchResponse, projectId: string): string[] {
   if (status === 202) return explainResult(parse<BatchResult>(body))
   const { title, detail } = parse<Problem>(body) ?? {}
@@ -37,12 +37,9 @@ export function explainResponse({ status, body, retryAfter }: BatchResponse, pro
       explainRefusedKey('events:write'),
       `Create one: ingest keys create --store DIRECTORY --project ${projectId} --scope events:write. Senders pause for 5 minutes and keep their queue.`,
     ]
-  if (status === 429) return [what, `Nothing was stored. Senders send the same batch again ${later}.`]
-  if (status === 400 || status === 413) return [what, 'Nothing was stored. Senders drop such a batch and log it.']
-  if (status === 408 || status === 503) return [what, `Senders send the same batch again ${later}: a retry is safe.`]
-  if (status >= 500)
-    return [what, `The events may or may not be stored. Senders send the same batch again ${later}: a retry is safe.`]
-  return [what]
+  if (status === 408 || status === 429 || status >= 500)
+    return [what, `Senders send the same batch again ${later}: a retry is safe.`]
+  return [what, 'Nothing was stored. Senders drop such a batch and log it.']
 }
 
 function explainResult(result: BatchResult | undefined): string[] {

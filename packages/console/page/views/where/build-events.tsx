@@ -70,7 +70,7 @@ export function BuildEvents(props: BuildEventsProps) {
   )
 }
 
-/** What the address names, else the pair that most events have. */
+/** The pair in the address, else the pair that most events have. */
 function pairOf({ across, down }: WhereAddress, progress: ReadProgress | undefined): PointerChoice | undefined {
   return across && down ? { across, down } : progress?.pairs[0]
 }

@@ -3,7 +3,7 @@ import { type Cell, densestCells } from '../../heat/grid.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import { formatBounds, formatUnits } from './format-units.ts'
 
-/** What the map shows, as a sentence. */
+/** Describes the map in a sentence. */
 export function describeCounts(counts: CountedEvents, { across, down }: Selection): string {
   const { selected, located, inside, counts: cells, max, cell } = counts
   const both = `${formatCount(located)} of ${formatCountOf(selected, 'event')} have both ${across} and ${down}.`

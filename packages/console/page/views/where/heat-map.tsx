@@ -19,7 +19,7 @@ export interface HeatMapProps {
   events: number
   parts: FoundParts | undefined
   scale: ScaleKind
-  /** Of what the map shows, in words. */
+  /** Describes the map for screen readers. */
   label: string
   /** A cell to point at. */
   cell: Cell | undefined
@@ -151,7 +151,7 @@ function Picture({ call, size, viewport, counts, scale, parts, cell, selection, 
   return <canvas ref={canvas} role="img" aria-label={label} />
 }
 
-/** Fits what there is to see until a person moves the map, and again when asked to. */
+/** Fits events and parts until a person moves the map, and again on request. */
 function useViewport({ call, selection, events, parts }: HeatMapProps, plot: Size | undefined) {
   const [moved, setMoved] = useState<Viewport>()
   const { across, down, placeId } = selection

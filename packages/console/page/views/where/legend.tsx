@@ -12,7 +12,7 @@ export interface LegendProps {
   onScale(scale: ScaleKind): void
 }
 
-/** What the colours mean. */
+/** The counts that the colours stand for. */
 export function Legend({ max, cell, scale, onScale }: LegendProps) {
   const { isDark } = useTheme()
   const stops = Array.from({ length: 11 }, (_, i) => `rgb(${colorAt(i / 10, isDark).join(' ')})`)

@@ -68,7 +68,7 @@ export function useMapParts(
   }
 }
 
-/** What of the map is drawn, in a sentence. */
+/** Describes the drawn parts of the map in a sentence. */
 export function MapPartsLine({ parts, placeId }: { parts: MapParts; placeId: string | undefined }) {
   const { map, status, error, load } = parts
   if (error) return <Failure error={error} what="return maps" />

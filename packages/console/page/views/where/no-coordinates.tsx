@@ -4,7 +4,7 @@ import { Notice } from '../../parts/notice.tsx'
 import type { ReadProgress } from '../../worker/where-calls.ts'
 import { type PointerChoice, PointerForm } from './filters.tsx'
 
-/** Says what was looked for, and what the events have instead. */
+/** Lists the pointers that were tried, and the members of the first event. */
 export function NoCoordinates({
   progress,
   isReading,

@@ -3,14 +3,14 @@ import { Failure } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import { eventsMax, eventsPerRun, type Reading } from './use-reading.ts'
 
-/** How far the reading is, and what a person can do about it. */
+/** The progress of reading, with buttons to stop and continue. */
 export function ReadingLine({ reading: { status, progress, error, stop, readMore } }: { reading: Reading }) {
   // waiting for the read rate limit is expected while reading a large build
   const isFailure = error && error.kind !== 'limited'
   return (
     <>
       {isFailure && <Failure error={error} what="return events" />}
-      <div class="reading">
+      <div class="reading line">
         <p role="status">
           {status === 'reading' && (error?.kind === 'limited' ? 'Waiting for the read rate limit. ' : 'Reading… ')}
           {progress && progress.events > 0 && (

@@ -7,7 +7,7 @@ export interface TimeRangeProps {
   to: number
   /** Events in equal spans between. */
   timeline: readonly number[]
-  /** What is selected; undefined at an end that moves with the events. */
+  /** The selected time; undefined at an end that moves with the events. */
   chosen: TimeChoice
   onChoose(chosen: TimeChoice): void
 }

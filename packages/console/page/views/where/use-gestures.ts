@@ -1,7 +1,7 @@
 import type { RefObject } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 
-/** What a person does to the map, in CSS pixels of the element. */
+/** Gestures on the map, in CSS pixels of the element. */
 export interface Gestures {
   onPan(dx: number, dy: number): void
   /** Factors over 1 look closer. */

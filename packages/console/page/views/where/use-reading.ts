@@ -13,7 +13,7 @@ export interface Reading {
   progress: ReadProgress | undefined
   error: RequestError | undefined
   stop(): void
-  /** Reads on: what is left, or what came since the end. */
+  /** Reads on: the remaining events, or those since the end. */
   readMore(): void
 }
 
@@ -53,7 +53,7 @@ export function useReading(
     void repeat(read, { connection, signal, onError })
     return () => ending.abort()
   }, [number, run, connection])
-  // what belongs to other inputs is not shown
+  // a result of other inputs is not shown
   useEffect(() => () => setState(nothing), inputs)
 
   return {

@@ -4,7 +4,7 @@ import type { Theme } from './draw-heat.ts'
 
 const dark = () => matchMedia('(prefers-color-scheme: dark)')
 
-/** The colours of the page, for what is drawn on a canvas. */
+/** The colours of the page, for canvases. */
 export function useTheme(): Theme {
   const [theme, setTheme] = useState(readTheme)
   useEffect(() => {

@@ -1,4 +1,4 @@
-/** What the address of the view names; undefined leaves the choice to the view. */
+/** The choices in the address of the view; the view makes those that are undefined. */
 export interface WhereAddress {
   buildId?: string | undefined
   /** '' for all places. */

@@ -9,7 +9,7 @@ function plant(value: unknown) {
     tree,
     lines: () => tree.rows().map(lineOf),
     active: () => lineOf(tree.active()),
-    /** What the key starts is over when this resolves: loading takes one turn. */
+    /** Resolves when the slice that a key loads is in the tree. */
     async press(...keys: string[]) {
       for (const key of keys) {
         t.ok(pressKey(tree, key, 10), key)

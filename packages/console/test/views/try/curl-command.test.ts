@@ -14,7 +14,7 @@ function reasonOfNoShell(): string | false {
   }
 }
 
-/** What a shell passes to curl. */
+/** The arguments that a shell passes to curl. */
 function argumentsOf(command: string): string[] {
   const script = `curl() { printf '%s\\0' "$@"; }\n${command}`
   const output = execFileSync(shell, ['-c', script], { encoding: 'utf8', env: { INGEST_KEY: 'ik_1' } })
