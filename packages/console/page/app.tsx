@@ -112,7 +112,7 @@ function Navigation({ current }: { current: string }) {
       <ul>
         {Object.entries(views).map(([name, { title }]) => (
           <li key={name}>
-            <a href={formatAddress([name])} data-title={title} aria-current={name === current ? 'page' : undefined}>
+            <a href={formatAddress([name])} aria-current={name === current ? 'page' : undefined}>
               {title}
             </a>
           </li>

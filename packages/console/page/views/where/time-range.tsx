@@ -17,7 +17,7 @@ export interface TimeChoice {
   to?: number | undefined
 }
 
-/** Two handles over the time of the events, which stand above as bars. */
+/** The start and the end of the shown time, below bars of the events by time. */
 export function TimeRange({ from, to, timeline, chosen, onChoose }: TimeRangeProps) {
   const low = chosen.from ?? from
   const high = chosen.to ?? to
@@ -40,18 +40,16 @@ export function TimeRange({ from, to, timeline, chosen, onChoose }: TimeRangePro
           )
         })}
       </div>
-      <div class="handles">
-        <Handle
-          name="From"
-          {...{ from, to, value: low }}
-          onMove={(at) => onChoose({ ...chosen, from: at <= from ? undefined : Math.min(at, high) })}
-        />
-        <Handle
-          name="To"
-          {...{ from, to, value: high }}
-          onMove={(at) => onChoose({ ...chosen, to: at >= to ? undefined : Math.max(at, low) })}
-        />
-      </div>
+      <Handle
+        name="From"
+        {...{ from, to, value: low }}
+        onMove={(at) => onChoose({ ...chosen, from: at <= from ? undefined : Math.min(at, high) })}
+      />
+      <Handle
+        name="To"
+        {...{ from, to, value: high }}
+        onMove={(at) => onChoose({ ...chosen, to: at >= to ? undefined : Math.max(at, low) })}
+      />
       <p class="ends">
         <Time at={low} /> to <Time at={high} />
       </p>
@@ -69,16 +67,18 @@ interface HandleProps {
 
 function Handle({ name, from, to, value, onMove }: HandleProps) {
   return (
-    <input
-      type="range"
-      aria-label={name}
-      aria-valuetext={formatTime(value)}
-      min={from}
-      max={to}
-      step={Math.max(1, Math.floor((to - from) / 400))}
-      value={value}
-      disabled={to === from}
-      onInput={(event) => onMove(Number(event.currentTarget.value))}
-    />
+    <label>
+      {name}
+      <input
+        type="range"
+        aria-valuetext={formatTime(value)}
+        min={from}
+        max={to}
+        step={Math.max(1, Math.floor((to - from) / 400))}
+        value={value}
+        disabled={to === from}
+        onInput={(event) => onMove(Number(event.currentTarget.value))}
+      />
+    </label>
   )
 }
