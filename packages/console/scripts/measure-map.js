@@ -11,9 +11,9 @@ import { openMeasuredPage, projectId, readMeasured, readMemory } from './measure
 
 // Prints how the console opens a large JSON map:
 //
-//   node packages/console/scripts/measure-map.js [--megabytes 50]
+//   node packages/console/scripts/measure-map.js [--megabytes 30]
 
-const { values } = parseArgs({ options: { megabytes: { type: 'string', default: '50' } } })
+const { values } = parseArgs({ options: { megabytes: { type: 'string', default: '30' } } })
 const map = { placeId: 'island', buildId: '2026.11.20' }
 
 const data = await mkdtemp(join(tmpdir(), 'console-measure-'))

@@ -24,6 +24,8 @@ import { projectId } from './served-console.ts'
 // fails and a request to another origin, of the page and its workers. A test lists the ones it expects in `allow`.
 // Wait for what the page shows, never for time: the timers of a page run 20 times as fast. Where no browser starts, these tests are skipped with the reason.
 
+// Test some states of a view in each colour scheme: axe checks contrast.
+
 export type ColorScheme = 'light' | 'dark'
 
 export interface PageOptions {

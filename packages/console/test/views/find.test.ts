@@ -8,7 +8,7 @@ browserTest('an event is found by its id, and its address can be shared', async 
   const { url, key, project } = await startConsole(t)
   const event = `{"projectId":"${projectId}","eventId":"a/b?c=d&é","n":1.50,"position":{"x":12.5,"z":-3}}`
   await project.submitBatch(Buffer.from(`{"events":[${event}]}`))
-  const { page } = await openPage({ url: `${url}#/find`, key })
+  const { page } = await openPage({ url: `${url}#/find`, key, colorScheme: 'dark' })
   await waitForText(page, 'Type the id of an event')
   await checkAccessibility(page)
   await page.locator('input[name=id]').fill('a/b?c=d&é')

@@ -65,7 +65,7 @@ browserTest('events appear as they are stored, newest first, and open with their
 browserTest('filters select of what is held', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch(batch('e-', 60))
-  const { page } = await openPage({ url: `${url}#/live`, key })
+  const { page } = await openPage({ url: `${url}#/live`, key, colorScheme: 'dark' })
   await waitForText(page, '60 of 60 shown')
   await page.select('.controls select', '=shot.fired')
   await waitForText(page, '10 of 60 shown')

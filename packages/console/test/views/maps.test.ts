@@ -155,7 +155,12 @@ browserTest('names of any kind are shown, and long strings on request', async (t
   const long = 'x'.repeat(5_000)
   const text = `{"__proto__":{"constructor":[]},"":1,"${long}":"${long}","\\u202e<b>":null}`
   await upload(project, '__proto__', [text])
-  const { page } = await openPage({ url: `${url}#/maps/${buildId}?place=__proto__`, key, width: 380 })
+  const { page } = await openPage({
+    url: `${url}#/maps/${buildId}?place=__proto__`,
+    key,
+    width: 380,
+    colorScheme: 'dark',
+  })
   await focusTree(page)
   const rows = await page.$$eval('[aria-level="2"]', (rows) => rows.map(({ textContent }) => textContent))
   t.match(rows, [/"__proto__": { } 1 member/, /"": 1$/, /^"x{100}…: "x{200}…$/, /"\\u202e<b>": null$/])

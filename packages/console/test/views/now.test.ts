@@ -74,7 +74,7 @@ browserTest('a project without events says so, until the first one', async (t, o
 browserTest('a server that is not ready says why, once', async (t, openPage) => {
   const { url, key, project, ingest } = await startConsole(t)
   await send(project, 1)
-  const { page } = await openPage({ url, key, allow: [/status of 503/] })
+  const { page } = await openPage({ url, key, colorScheme: 'dark', allow: [/status of 503/] })
   await waitForEvents(page, 1)
   await ingest.close()
   await waitForText(page, 'Not ready: Store closed')

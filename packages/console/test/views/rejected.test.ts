@@ -68,7 +68,7 @@ browserTest('rejected events by issue, with what was sent', async (t, openPage) 
 
 browserTest('nothing rejected is good news', async (_t, openPage) => {
   const { url, key, project } = await startConsole(_t)
-  const { page } = await openPage({ url: `${url}#/rejected`, key })
+  const { page } = await openPage({ url: `${url}#/rejected`, key, colorScheme: 'dark' })
   await waitForText(page, 'Nothing was rejected since')
   await checkAccessibility(page)
   await project.submitBatch(batchOf({ eventId: 'a', type: 5 }))

@@ -49,7 +49,7 @@ browserTest('a batch is sent, and the response is explained by event', async (t,
 
 browserTest('what is wrong is pointed out, and may be sent', async (t, openPage) => {
   const { url, key, newKey } = await startConsole(t)
-  const { page } = await openPage({ url: `${url}#/try`, key, allow: [/status of 40[01]/] })
+  const { page } = await openPage({ url: `${url}#/try`, key, colorScheme: 'dark', allow: [/status of 40[01]/] })
   await page.locator('textarea').fill('{"events":[}')
   await waitForText(page, 'Not JSON')
   await checkAccessibility(page)

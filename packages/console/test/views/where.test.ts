@@ -144,7 +144,7 @@ browserTest('the map is used by keys, and an address is shared', async (t, openP
 
 browserTest('what there is not is said', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
-  const { page } = await openPage({ url: `${url}#/where`, key, width: 380 })
+  const { page } = await openPage({ url: `${url}#/where`, key, width: 380, colorScheme: 'dark' })
   await waitForText(page, 'No builds yet')
   await project.publishMap({ placeId: 'arena', buildId, map: [1, 2] })
   await page.reload()
