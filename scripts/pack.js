@@ -22,7 +22,29 @@ if (process.argv[2] === undefined) {
 mkdirSync(destination, { recursive: true })
 const filters = published.flatMap((name) => ['--filter', `./packages/${name}`])
 runPnpm(['--recursive', ...filters, 'pack', '--pack-destination', destination])
-for (const file of readdirSync(destination)) if (file.endsWith('.tgz')) console.log(join(destination, file))
+printHowToInstall()
+
+/** pnpm and yarn look up what tarballs depend on in the registry, unless it is overridden. */
+function printHowToInstall() {
+  const entries = published.map((name) => {
+    const { name: packageName, version } = read(`packages/${name}/package.json`)
+    return [packageName, `file:${join(destination, `ingest-${name}-${version}.tgz`)}`]
+  })
+  const json = JSON.stringify(Object.fromEntries(entries), null, 2).replaceAll('\n', '\n  ')
+  console.log(`npm
+  npm install ${join(destination, '*.tgz')}
+
+pnpm: in pnpm-workspace.yaml
+  overrides:
+${entries.map(([name, file]) => `    '${name}': ${file}`).join('\n')}
+then
+  pnpm add ${join(destination, '*.tgz')}
+
+yarn: in package.json, with those of them that you use in "dependencies" too
+  "resolutions": ${json}
+then
+  yarn install`)
+}
 
 /** @param {string[]} args */
 function runPnpm(args) {

@@ -15,7 +15,6 @@ export const unknownProject = 'ingest: The project gmae-1 is unknown: it has no 
 export interface ServedOptions {
   /** Default: a memory store. */
   store?: Store
-  publicationBytesMax?: number
   now?: () => number
 }
 

@@ -18,7 +18,11 @@ const options = [
 function digestSources() {
   const assembly = readdirSync(join(packageDirectory, 'assembly')).sort()
   const hash = createHash('sha256')
-  for (const file of [...assembly.map((name) => `assembly/${name}`), 'src/json/bytes.ts']) {
+  for (const file of [
+    ...assembly.map((name) => `assembly/${name}`),
+    'src/json/bytes.ts',
+    'src/events/field-limits.ts',
+  ]) {
     hash.update(readFileSync(join(packageDirectory, file)))
   }
   return hash.digest('hex')

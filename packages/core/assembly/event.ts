@@ -1,3 +1,14 @@
+import {
+  buildIdBytesMax,
+  buildIdBytesMin,
+  eventIdBytesMax,
+  otherIdBytesMax,
+  otherIdBytesMin,
+  placeIdBytesMax,
+  placeIdBytesMin,
+  typeBytesMax,
+  typeBytesMin,
+} from '../src/events/field-limits.ts'
 import { closeBrace, comma, lowerN, openBrace, quote } from '../src/json/bytes.ts'
 import { setExpected, expectedBytes, expectedField, isExpected, nextEntry } from './keys.ts'
 import { bodyStart, buildsStart, keysStart, projectIdStart, rowsStart, slotsStart, toOffset } from './memory.ts'
@@ -17,8 +28,9 @@ const buildColumn: usize = 24
 const rowBytes: usize = 28
 
 const noBuild: u32 = 0xffff_ffff
-const eventIdBytesMax: usize = 256
-const buildIdBytesMax: usize = 128
+const idBytesMax: usize = eventIdBytesMax
+const buildBytesMin: usize = buildIdBytesMin
+const buildBytesMax: usize = buildIdBytesMax
 /** Both quotes of a string. */
 const quoteBytes: usize = 2
 const slotMask: usize = 255
@@ -130,9 +142,9 @@ function endOfFieldValue(at: usize, field: u32): usize {
   if (field === eventId) return endOfEventId(at)
   if (field === buildId) return endOfBuildId(at)
   if (field === timestamp) return endOfTimestamp(at)
-  const isAnyId = field >= sessionId
-  const bytesMax = isAnyId ? 256 : field === placeId ? 128 : 200
-  return endOfText(at, isAnyId ? 0 : 1, bytesMax, field !== type)
+  if (field === type) return endOfText(at, typeBytesMin, typeBytesMax, false)
+  if (field === placeId) return endOfText(at, placeIdBytesMin, placeIdBytesMax, true)
+  return endOfText(at, otherIdBytesMin, otherIdBytesMax, true)
 }
 
 @inline
@@ -145,7 +157,7 @@ function endOfEventId(at: usize): usize {
   const end = endOfName(at)
   const bytes = end - at - quoteBytes
   // checks both limits, as unsigned numbers below 0 wrap around
-  if (bytes - 1 >= eventIdBytesMax) return 0
+  if (bytes - 1 >= idBytesMax) return 0
   store<u64>(row, rotl(sipHash(at + 1, bytes), 32), hashColumn)
   store<u32>(row, toOffset(at), idStartColumn)
   store<u32>(row, toOffset(end), idEndColumn)
@@ -165,7 +177,7 @@ function endOfBuildId(at: usize): usize {
 function endOfOtherBuildId(at: usize): usize {
   const end = endOfName(at)
   const bytes = end - at
-  if (bytes - quoteBytes - 1 >= buildIdBytesMax) return 0
+  if (bytes - quoteBytes - buildBytesMin > buildBytesMax - buildBytesMin) return 0
   lastBuild = at
   lastBuildBytes = bytes
   lastBuildNumber = numberOf(at, bytes)

@@ -20,7 +20,6 @@ export interface RouteContext {
   limiter: RateLimiter
   /** Headers of the response, even if the handler throws. */
   headers: Record<string, string>
-  publicationBytesMax: number
   /** The body of an upload: what it holds is released with the slot of the request. */
   upload: UploadBody
   /** For what follows a complete body. */
@@ -63,7 +62,6 @@ export interface Services {
   /** Of the requests, and of the bytes of uploads. */
   turnBudgets: Readonly<Record<keyof typeof turnBudgets, TurnBudget>>
   cancellation: Cancellation
-  publicationBytesMax: number
 }
 
 /**
@@ -80,7 +78,7 @@ export async function runRoute(
   headers: Record<string, string>,
   { record, onError }: { record: ObservedRequest | undefined; onError(error: unknown): void },
 ): Promise<HttpResponse> {
-  const { limiter, cancellation, publicationBytesMax } = services
+  const { limiter, cancellation } = services
   if (record?.isLogged) setKeyId(record, request)
   const wait = createWait()
   const projectId = await authenticateRequest(services, request.headers, scope, wait)
@@ -101,7 +99,7 @@ export async function runRoute(
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
-    const context = { request, ingest, limiter, headers, publicationBytesMax, upload, wait, record, onCancel }
+    const context = { request, ingest, limiter, headers, upload, wait, record, onCancel }
     const response = await (budget === 'reads' ? wait(handle(context)) : handle(context))
     if (record) record.handledAt = performance.now()
     // a HEAD only saves the work of a stream

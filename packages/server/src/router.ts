@@ -1,6 +1,5 @@
 import { type EmbeddedIngest, type ErrorCode, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
-import { createClientAddress } from './http/client-address.ts'
 import { type Cors, createCors } from './http/cors.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
 import { type HttpResponse, newRequestId, problemResponse, statusByCode } from './http/response.ts'
@@ -26,7 +25,7 @@ import { getBuilds, getStats } from './routes/get-stats.ts'
 import { getLivez, getReadyz, type HealthContext } from './routes/health.ts'
 import { postBatch } from './routes/post-batch.ts'
 import { putChunks } from './routes/put-chunks.ts'
-import { checkPublicationBytesMax, publicationBytesMaxDefault, putMap } from './routes/put-map.ts'
+import { putMap } from './routes/put-map.ts'
 
 /**
  * To add a route, write its handler in routes/, describe it in openapi/operations.ts and add a row. Responses to HEAD are
@@ -91,8 +90,6 @@ export interface HandlerOptions {
   log?: Log
   /** Counts and times the requests. Default: nothing is measured. */
   metrics?: Metrics
-  /** The largest body of a publication, in bytes. Default: 1,048,576. */
-  publicationBytesMax?: number
   /**
    * Aborted when the server starts to drain: further requests under /v1 get a 503, `/readyz` is a 503, connections are
    * closed after the response, and long polls end at once.
@@ -103,11 +100,6 @@ export interface HandlerOptions {
    * Cookies are never used. Default: none.
    */
   cors?: readonly string[]
-  /**
-   * Whose `X-Forwarded-For` names the client in logs: the number of proxies in front of this server, or their addresses
-   * and CIDR blocks. Default: no proxy is trusted.
-   */
-  trustProxy?: number | readonly string[]
   /** What `createConsole` of `@ingest/console` returns, served below `/console/`. Default: no console. */
   console?: ConsoleHandler
 }
@@ -147,9 +139,8 @@ const routesByPath = indexRoutes()
 
 /** @throws {IngestError} `invalid-argument` for invalid limits. */
 export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {}): Router {
-  const { draining, publicationBytesMax = publicationBytesMaxDefault } = options
+  const { draining } = options
   const log = guardLog(options.log ?? errorsToConsole)
-  checkPublicationBytesMax(publicationBytesMax)
   const logError = createErrorLog(log)
   const services = {
     ingest,
@@ -162,12 +153,10 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
       uploadBytes: createTurnBudget(turnBudgets.uploadBytes),
     },
     cancellation: createCancellation(draining),
-    publicationBytesMax,
     isDraining: () => draining?.aborted ?? false,
   }
   const cors = options.cors?.length ? createCors(options.cors) : undefined
-  const clientAddressOf = createClientAddress(options.trustProxy)
-  const observer = observeRequests(ingest, { log, clientAddressOf, metrics: options.metrics })
+  const observer = observeRequests(ingest, { log, metrics: options.metrics })
 
   async function respond(request: HttpRequest, requestId: string, record?: ObservedRequest): Promise<HttpResponse> {
     const headers: Record<string, string> = {}

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
 import { isSuccess, type ResponseHead, readLimited } from './read-response.ts'
-import { openTransport, type Transport } from './transport.ts'
+import { openTransport } from './transport.ts'
 
 export interface ApiRequest {
   method: 'GET' | 'POST' | 'PUT'
@@ -68,8 +68,7 @@ export interface ConnectionOptions {
 /** @throws {IngestError} `invalid-argument` for a url that is not http or https, or has credentials, query or fragment */
 export function createConnection({ url, headers, now = Date.now }: ConnectionOptions): Connection {
   const { origin, hostname, prefix } = parseUrl(url)
-  let transport: Promise<Transport> | undefined
-  let isClosed = false
+  const transport = openTransport(origin)
 
   const toRequest = ({ method, path, query, headers: more, body }: ApiRequest) => ({
     method,
@@ -81,14 +80,12 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   async function exchange<T>(
     { waitMs = 0 }: ApiRequest,
     { timeoutMs, signal }: SendOptions,
-    run: (transport: Transport, watchdog: Watchdog) => Promise<T>,
+    run: (watchdog: Watchdog) => Promise<T>,
   ): Promise<T> {
     signal?.throwIfAborted()
-    if (isClosed) throw closedError()
-    transport ??= openTransport(origin)
     const watchdog = startWatchdog(timeoutMs + waitMs, signal)
     try {
-      return await run(await transport, watchdog)
+      return await run(watchdog)
     } catch (error) {
       watchdog.stop()
       throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
@@ -99,7 +96,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
     isLoopback: isLoopback(hostname),
 
     call: (request, options) =>
-      exchange(request, options, async (transport, watchdog) => {
+      exchange(request, options, async (watchdog) => {
         const { status, headers, body } = await transport.call(toRequest(request), {
           signal: watchdog.signal,
           checkHead: (head) => checkHead(request, head),
@@ -112,7 +109,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
       }),
 
     stream: (request, options) =>
-      exchange(request, options, async (transport, watchdog) => {
+      exchange(request, options, async (watchdog) => {
         const { status, ...rest } = await transport.stream(toRequest(request), watchdog.signal)
         const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
         try {
@@ -125,10 +122,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
         throw errorFromResponse({ ...response, body: (await readLimited(response.body, false)).toString() }, now())
       }),
 
-    async close() {
-      isClosed = true
-      await (await transport)?.close()
-    },
+    close: transport.close,
   }
 }
 
@@ -238,12 +232,8 @@ function toIngestError(error: unknown, origin: string): unknown {
     const message = `The TLS certificate cannot be verified (${code}), from ${detail} ${remedy}`
     return new IngestError('unexpected-response', message, { cause: error })
   }
-  if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return closedError()
+  if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return new IngestError('store-closed', 'This client is closed.')
   return new IngestError('connection-failed', `No response from ${detail}`, { cause: error })
-}
-
-function closedError(): IngestError {
-  return new IngestError('store-closed', 'This client is closed.')
 }
 
 function parseUrl(url: string): { origin: string; hostname: string; prefix: string } {

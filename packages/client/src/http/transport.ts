@@ -27,12 +27,11 @@ export interface Transport {
 /** The most open connections; further requests are queued. */
 export const connectionsMax = 64
 
-/**
- * A pool of undici, or `fetch` where undici does not run: Bun replaces it by a part of itself, and in an ES module that
- * bundles it, the modules of Node that it requires are missing.
- */
-export async function openTransport(origin: string): Promise<Transport> {
-  const undici = await import('undici').catch(() => undefined)
+/** Undefined in an ES module that bundles it: the modules of Node that it requires are missing there. */
+const undici = await import('undici').catch(() => undefined)
+
+/** A pool of undici, or `fetch` where undici does not run: Bun replaces it by a part of itself. */
+export function openTransport(origin: string): Transport {
   if (undici?.Pool === undefined || !('dispatch' in undici.Pool.prototype)) return fetchTransport(origin)
   // `startWatchdog` enforces time-outs, from the DNS look-up on
   return poolTransport(new undici.Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 }))

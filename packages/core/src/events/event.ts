@@ -10,6 +10,17 @@ import {
   projectIdPattern,
   textIssue,
 } from '../validation.ts'
+import {
+  buildIdBytesMax,
+  buildIdBytesMin,
+  eventIdBytesMax,
+  otherIdBytesMax,
+  otherIdBytesMin,
+  placeIdBytesMax,
+  placeIdBytesMin,
+  typeBytesMax,
+  typeBytesMin,
+} from './field-limits.ts'
 
 /** An event as it is sent. Ingest checks these members, and stores any others unchecked. */
 export interface IngestEvent {
@@ -32,8 +43,6 @@ export interface IngestEvent {
   [member: string]: unknown
 }
 
-/** The most bytes of UTF-8 of an `eventId`. */
-export const eventIdBytesMax = 256
 /** The deepest nesting of one event; the event itself is the first level. */
 export const eventDepthMax = 32
 
@@ -74,15 +83,23 @@ export interface KnownField {
 
 const anyInteger = Number.MIN_SAFE_INTEGER
 
+const otherId = { text: 'any', bytesMin: otherIdBytesMin, bytesMax: otherIdBytesMax, integerMin: anyInteger } as const
+
 /** The well-known members besides `projectId` and `eventId`. */
 export const knownFields: readonly KnownField[] = [
-  { name: 'type', text: 'any', bytesMin: 1, bytesMax: 200 },
+  { name: 'type', text: 'any', bytesMin: typeBytesMin, bytesMax: typeBytesMax },
   { name: 'timestamp', text: 'timestamp', bytesMin: 0, bytesMax: Number.POSITIVE_INFINITY, integerMin: 0 },
-  { name: 'buildId', text: 'name', bytesMin: 1, bytesMax: 128 },
-  { name: 'placeId', text: 'any', bytesMin: 1, bytesMax: 128, integerMin: anyInteger },
-  { name: 'sessionId', text: 'any', bytesMin: 0, bytesMax: 256, integerMin: anyInteger },
-  { name: 'serverId', text: 'any', bytesMin: 0, bytesMax: 256, integerMin: anyInteger },
-  { name: 'playerId', text: 'any', bytesMin: 0, bytesMax: 256, integerMin: anyInteger },
+  { name: 'buildId', text: 'name', bytesMin: buildIdBytesMin, bytesMax: buildIdBytesMax },
+  {
+    name: 'placeId',
+    text: 'any',
+    bytesMin: placeIdBytesMin,
+    bytesMax: placeIdBytesMax,
+    integerMin: anyInteger,
+  },
+  { name: 'sessionId', ...otherId },
+  { name: 'serverId', ...otherId },
+  { name: 'playerId', ...otherId },
 ]
 
 /** The rule as JSON Schema, which counts characters where the rule counts bytes. */

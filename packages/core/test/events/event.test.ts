@@ -1,7 +1,8 @@
 import t from 'tap'
 import { Compile } from 'typebox/compile'
-import { EventSchema, eventIdBytesMax, eventIdIssue, eventIssues, identityIssues } from '../../src/events/event.ts'
+import { EventSchema, eventIdIssue, eventIssues, identityIssues } from '../../src/events/event.ts'
 import { eventLine } from '../../src/events/event-line.ts'
+import { eventIdBytesMax } from '../../src/events/field-limits.ts'
 
 /** Issues as `code path`. */
 const toCodes = (issues: readonly { code: string; path: string }[]) => issues.map(({ code, path }) => `${code} ${path}`)

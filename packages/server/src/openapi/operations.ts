@@ -22,7 +22,7 @@ import { mapsPageMax } from '../routes/get-maps.ts'
 import { rejectedMax } from '../routes/get-recent.ts'
 import { buildsPageMax } from '../routes/get-stats.ts'
 import { chunksBytesMax } from '../routes/put-chunks.ts'
-import { publicationBytesMaxDefault } from '../routes/put-map.ts'
+import { publicationBytesMax } from '../routes/put-map.ts'
 import { chunksMax } from '../uploads/parse-upload.ts'
 
 /** JSON Schema 2020-12. */
@@ -232,7 +232,7 @@ export const operations = {
     operationId: 'publishMap',
     tag: 'maps',
     summary: 'publish a map',
-    description: `Idempotent: repeat it at any time to see the state. At most ${comma(publicationBytesMaxDefault)} bytes by default, also after decompression. See [Maps](maps.md).`,
+    description: `Idempotent: repeat it at any time to see the state. At most ${comma(publicationBytesMax)} bytes, also after decompression. See [Maps](maps.md).`,
     parameters: [
       query('dryRun', { enum: ['true', 'false'], default: 'false' }, 'return the response without writing'),
       header('If-None-Match', { const: '*' }, 'publish only if no map is complete'),

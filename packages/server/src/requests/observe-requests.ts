@@ -1,5 +1,4 @@
 import type { EmbeddedIngest } from '@ingest/core'
-import type { ClientAddress } from '../http/client-address.ts'
 import type { RequestHead } from '../http/request.ts'
 import type { RequestRecord } from '../http/request-record.ts'
 import { type HttpResponse, isStream } from '../http/response.ts'
@@ -27,7 +26,7 @@ export interface RequestObserver {
 
 export function observeRequests(
   ingest: EmbeddedIngest,
-  { log, clientAddressOf, metrics }: { log: Log; clientAddressOf: ClientAddress; metrics: Metrics | undefined },
+  { log, metrics }: { log: Log; metrics: Metrics | undefined },
 ): RequestObserver {
   const traffic = isEnabled(log, 'warn') ? createTrafficLog(log, ingest) : undefined
   const measured = metrics?.requests
@@ -66,7 +65,8 @@ export function observeRequests(
         span: undefined,
         isLogged,
         metrics: measured,
-        clientAddress: () => clientAddressOf(request),
+        // in the form of IPv4 also where a socket accepts both
+        clientAddress: () => request.socket?.remoteAddress?.replace(/^::ffff:(?=\d+\.)/i, ''),
         status: 0,
         endedAt: 0,
       }

@@ -9,8 +9,17 @@ import { parseUpload } from '../uploads/upload-parser.ts'
 import type { Body, PublishedMap } from './bodies.ts'
 import { storeUpload } from './store-upload.ts'
 
-/** The default largest body of a publication. */
-export const publicationBytesMaxDefault = 1_048_576
+/** The largest body of a publication. */
+export const publicationBytesMax = 1_048_576
+
+const limit: BodyLimit = {
+  bytesMax: publicationBytesMax,
+  tooLarge(actual) {
+    const message = `A publication holds at most ${publicationBytesMax} bytes, uncompressed: publish a larger map as a manifest and upload its chunks.`
+    return new IngestError('body-too-large', message, { limit: publicationBytesMax, actual })
+  },
+}
+const kinds = new Map([['application/json', { limit }]])
 
 export const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
   created: 201,
@@ -25,29 +34,14 @@ export const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
  * @throws {IngestError}
  */
 export async function putMap(context: RouteContext): Promise<HttpResponse> {
-  const { request, ingest, publicationBytesMax } = context
-  const limit = publicationLimit(publicationBytesMax)
-  const { gzip } = checkBodyHeaders(request.headers, new Map([['application/json', { limit }]]))
+  const { request, ingest } = context
+  const { gzip } = checkBodyHeaders(request.headers, kinds)
   const options = parsePublishOptions(request)
   const published = await storeUpload(context, { gzip, limit, isJson: true }, async (body, verification) => {
     const publication = trustParsed(await parseUpload(ingest.projectId, 'publication', body))
     return ingest.publishMap(publication as unknown as Publication, { ...options, ...verification })
   })
   return jsonResponse<Body<typeof PublishedMap>>(statusByOutcome[published.outcome], published)
-}
-
-/** @throws {IngestError} `invalid-argument` */
-export function checkPublicationBytesMax(bytesMax: number): void {
-  if (Number.isSafeInteger(bytesMax) && bytesMax >= 1) return
-  throw new IngestError('invalid-argument', 'publicationBytesMax must be a whole number of bytes from 1.')
-}
-
-function publicationLimit(bytesMax: number): BodyLimit {
-  const message = `A publication holds at most ${bytesMax} bytes, uncompressed: publish a larger map as a manifest and upload its chunks.`
-  return {
-    bytesMax,
-    tooLarge: (actual) => new IngestError('body-too-large', message, { limit: bytesMax, actual }),
-  }
 }
 
 function parsePublishOptions({ query, headers: { values } }: HttpRequest): PublishOptions {
