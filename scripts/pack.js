@@ -24,13 +24,17 @@ const filters = published.flatMap((name) => ['--filter', `./packages/${name}`])
 runPnpm(['--recursive', ...filters, 'pack', '--pack-destination', destination])
 printHowToInstall()
 
-/** pnpm and yarn look up what tarballs depend on in the registry, unless it is overridden. */
+/**
+ * pnpm and yarn look up what tarballs depend on in the registry, unless it is overridden. Yarn also fails where npm and
+ * pnpm do not: if an optional package lacks a release (msgpackr-extract), or is for a later Node (strip-json-comments).
+ */
 function printHowToInstall() {
   const entries = published.map((name) => {
     const { name: packageName, version } = read(`packages/${name}/package.json`)
     return [packageName, `file:${join(destination, `ingest-${name}-${version}.tgz`)}`]
   })
-  const json = JSON.stringify(Object.fromEntries(entries), null, 2).replaceAll('\n', '\n  ')
+  const resolutions = [...entries, ['msgpackr-extract', '3.0.4'], ['strip-json-comments', '5.0.3']]
+  const json = JSON.stringify(Object.fromEntries(resolutions), null, 2).replaceAll('\n', '\n  ')
   console.log(`npm
   npm install ${join(destination, '*.tgz')}
 
@@ -40,7 +44,7 @@ ${entries.map(([name, file]) => `    '${name}': ${file}`).join('\n')}
 then
   pnpm add ${join(destination, '*.tgz')}
 
-yarn: in package.json, with those of them that you use in "dependencies" too
+yarn: in package.json, with the @ingest packages that you use in "dependencies" too
   "resolutions": ${json}
 then
   yarn install`)
