@@ -1,4 +1,4 @@
-import { type ErrorCode, IngestError } from '@ingest/core'
+import { type ErrorCode, errorTable, IngestError } from '@ingest/core'
 import { CommanderError } from 'commander'
 import { Interrupted } from './terminal/on-signal.ts'
 
@@ -20,53 +20,42 @@ export const exitCode = {
   changed: 7,
 } as const
 
-/** The exit code of each error code. */
-export const exitCodes: Record<ErrorCode, number> = {
-  'batch-too-large': exitCode.invalid,
-  'body-too-large': exitCode.invalid,
-  'chunk-not-found': exitCode.refused,
-  'chunk-too-large': exitCode.invalid,
+/** The error codes whose exit code does not follow from their row in the table of errors. */
+const exceptions: Readonly<Partial<Record<ErrorCode, number>>> = {
   'chunk-undeclared': exitCode.temporary,
-  'connection-failed': exitCode.temporary,
-  'digest-mismatch': exitCode.invalid,
-  'disk-full': exitCode.temporary,
-  draining: exitCode.temporary,
-  'headers-too-large': exitCode.invalid,
   'internal-error': exitCode.bug,
   'invalid-argument': exitCode.usage,
   'invalid-cursor': exitCode.usage,
-  'invalid-envelope': exitCode.invalid,
-  'invalid-publication': exitCode.invalid,
-  'key-store-unavailable': exitCode.temporary,
-  'malformed-body': exitCode.invalid,
-  'malformed-request': exitCode.invalid,
-  'map-frozen': exitCode.refused,
-  'map-not-found': exitCode.refused,
   'map-quota-exceeded': exitCode.refused,
-  'map-replaced': exitCode.temporary,
-  // most often the URL of another service, as with not-found and unexpected-response
-  'method-not-allowed': exitCode.usage,
+  // most often the URL of another service
   'not-found': exitCode.usage,
-  overloaded: exitCode.temporary,
-  'precondition-failed': exitCode.refused,
   'range-not-satisfiable': exitCode.bug,
-  'rate-limited': exitCode.temporary,
   'repeated-header': exitCode.bug,
-  'request-timeout': exitCode.temporary,
   'source-changed': exitCode.changed,
-  'store-closed': exitCode.temporary,
-  'store-damaged': exitCode.invalid,
-  'store-unavailable': exitCode.temporary,
-  'store-failed': exitCode.temporary,
-  'store-incompatible': exitCode.invalid,
-  'store-locked': exitCode.temporary,
   'store-missing': exitCode.usage,
-  'too-many-events': exitCode.invalid,
-  unauthorized: exitCode.credentials,
-  'unexpected-response': exitCode.usage,
-  'unknown-key': exitCode.refused,
   'unsupported-coding': exitCode.bug,
   'unsupported-media-type': exitCode.bug,
+}
+
+const exitCodeByStatus: Readonly<Record<number, number>> = {
+  400: exitCode.invalid,
+  401: exitCode.credentials,
+  404: exitCode.refused,
+  405: exitCode.usage,
+  409: exitCode.refused,
+  412: exitCode.refused,
+  413: exitCode.invalid,
+  431: exitCode.invalid,
+  // a damaged or foreign store
+  500: exitCode.invalid,
+  // a response that is not from a server of Ingest
+  502: exitCode.usage,
+}
+
+/** The exit code of an error code. */
+export function exitCodeOf(code: ErrorCode): number {
+  const { status, retryable } = errorTable[code]
+  return exceptions[code] ?? (retryable ? exitCode.temporary : (exitCodeByStatus[status] ?? exitCode.bug))
 }
 
 /** The table of exit codes in `--help`. */
@@ -120,7 +109,7 @@ export async function toFailure(error: unknown): Promise<Failure> {
   }
   if (error instanceof IngestError) {
     const { code, message, retryable } = error
-    return { exitCode: exitCodes[code], code, message, retryable }
+    return { exitCode: exitCodeOf(code), code, message, retryable }
   }
   const message = `${(error as Error).stack ?? error}`
   return { exitCode: exitCode.bug, code: 'internal-error', message, retryable: false }

@@ -22,71 +22,281 @@ export interface Issue {
   message: string
 }
 
+/** What is known of an error code. */
+export interface ErrorRow {
+  /** A short text for people. */
+  title: string
+  /** The HTTP status of its response. */
+  status: number
+  /** Whether the same call may succeed later, unchanged. */
+  retryable: boolean
+  outcome?: 'unknown'
+  /** What it means and what to do, in Markdown with links relative to docs/. */
+  meaning: string
+}
+
 /**
- * Title and retryability of every error code, grouped by origin. Codes are stable within a major version; the server
+ * Every error code, grouped by origin. Codes are stable within a major version; the server
  * sends them as `code`, and the client throws them again. A rejected operation has changed nothing, but
  * that a publication may have recorded or dropped its manifest, except with the codes whose `outcome` is unknown: it may
  * have been completed, and repeating it is safe.
  */
-const errors = {
+export const errorTable = {
   // Arguments and cursors of any call.
-  'invalid-argument': { title: 'Invalid argument', retryable: false },
-  'invalid-cursor': { title: 'Invalid cursor', retryable: false },
-  'internal-error': { title: 'Internal error', retryable: true, outcome: 'unknown' },
+  'invalid-argument': {
+    title: 'Invalid argument',
+    status: 400,
+    retryable: false,
+    meaning: 'invalid query or precondition; empty chunk',
+  },
+  'invalid-cursor': {
+    title: 'Invalid cursor',
+    status: 400,
+    retryable: false,
+    meaning: 'see [Cursors](http-api.md#cursors): read from the beginning',
+  },
+  'internal-error': {
+    title: 'Internal error',
+    status: 500,
+    retryable: true,
+    outcome: 'unknown',
+    meaning: 'a bug, or a body parser before the handler: see the log',
+  },
   // Batches of events.
-  'malformed-body': { title: 'Malformed body', retryable: false },
-  'invalid-envelope': { title: 'Invalid envelope', retryable: false },
-  'batch-too-large': { title: 'Batch too large', retryable: false },
-  'too-many-events': { title: 'Too many events', retryable: false },
+  'malformed-body': {
+    title: 'Malformed body',
+    status: 400,
+    retryable: false,
+    meaning: 'not gzip as declared, UTF-8 or JSON',
+  },
+  'invalid-envelope': {
+    title: 'Invalid envelope',
+    status: 400,
+    retryable: false,
+    meaning: 'no array `events`, or not 1 to 64 `chunks`',
+  },
+  'batch-too-large': {
+    title: 'Batch too large',
+    status: 413,
+    retryable: false,
+    meaning: 'over 262,144 bytes: split the batch',
+  },
+  'too-many-events': {
+    title: 'Too many events',
+    status: 413,
+    retryable: false,
+    meaning: 'over 100 events: split the batch',
+  },
   // Maps and chunks.
-  'invalid-publication': { title: 'Invalid publication', retryable: false },
-  'precondition-failed': { title: 'Precondition failed', retryable: false },
-  'map-not-found': { title: 'Map not found', retryable: false },
-  'map-frozen': { title: 'Map frozen', retryable: false },
-  'map-replaced': { title: 'Map replaced', retryable: true },
-  'map-quota-exceeded': { title: 'Map quota exceeded', retryable: false },
-  'chunk-not-found': { title: 'Chunk not found', retryable: false },
-  'chunk-too-large': { title: 'Chunk too large', retryable: false },
-  'chunk-undeclared': { title: 'Chunk undeclared', retryable: false },
-  'digest-mismatch': { title: 'Digest mismatch', retryable: false },
+  'invalid-publication': {
+    title: 'Invalid publication',
+    status: 400,
+    retryable: false,
+    meaning: 'invalid map or manifest: see `issues`',
+  },
+  'precondition-failed': {
+    title: 'Precondition failed',
+    status: 412,
+    retryable: false,
+    meaning: 'another map is complete',
+  },
+  'map-not-found': {
+    title: 'Map not found',
+    status: 404,
+    retryable: false,
+    meaning: 'nothing published, or nothing complete',
+  },
+  'map-frozen': {
+    title: 'Map frozen',
+    status: 409,
+    retryable: false,
+    meaning: 'frozen with another map: use a new `buildId`',
+  },
+  'map-replaced': { title: 'Map replaced', status: 503, retryable: true, meaning: 'replaced during the read' },
+  'map-quota-exceeded': {
+    title: 'Map quota exceeded',
+    status: 413,
+    retryable: false,
+    meaning: 'complete or replace [unfinished uploads](maps.md#unfinished-uploads)',
+  },
+  'chunk-not-found': {
+    title: 'Chunk not found',
+    status: 404,
+    retryable: false,
+    meaning: 'the project has no such chunk',
+  },
+  'chunk-too-large': {
+    title: 'Chunk too large',
+    status: 413,
+    retryable: false,
+    meaning: 'over 1,048,576 bytes: cut smaller chunks',
+  },
+  'chunk-undeclared': {
+    title: 'Chunk undeclared',
+    status: 409,
+    retryable: false,
+    meaning: 'no manifest names the chunk: PUT it first',
+  },
+  'digest-mismatch': {
+    title: 'Digest mismatch',
+    status: 400,
+    retryable: false,
+    meaning: 'bytes do not match their digest',
+  },
   // Keys.
-  unauthorized: { title: 'Unauthorized', retryable: false },
-  'unknown-key': { title: 'Unknown key', retryable: false },
-  'key-store-unavailable': { title: 'Key store unavailable', retryable: true },
+  unauthorized: { title: 'Unauthorized', status: 401, retryable: false, meaning: 'no active key with this scope' },
+  'unknown-key': { title: 'Unknown key', status: 404, retryable: false, meaning: 'the project has no such key' },
+  'key-store-unavailable': {
+    title: 'Key store unavailable',
+    status: 503,
+    retryable: true,
+    meaning: 'keys cannot be checked',
+  },
   // The store, and the capacity of the process.
-  'store-missing': { title: 'Store missing', retryable: false },
-  'store-locked': { title: 'Store locked', retryable: true },
-  'store-incompatible': { title: 'Store incompatible', retryable: false },
-  'store-damaged': { title: 'Store damaged', retryable: false },
-  'store-unavailable': { title: 'Store unavailable', retryable: true, outcome: 'unknown' },
-  'store-failed': { title: 'Store failed', retryable: true, outcome: 'unknown' },
-  'store-closed': { title: 'Store closed', retryable: true },
-  'disk-full': { title: 'Disk full', retryable: true },
-  overloaded: { title: 'Overloaded', retryable: true },
+  'store-missing': {
+    title: 'Store missing',
+    status: 500,
+    retryable: false,
+    meaning: 'there is no store, and it may not be created',
+  },
+  'store-locked': {
+    title: 'Store locked',
+    status: 503,
+    retryable: true,
+    meaning: 'another process holds the write lock',
+  },
+  'store-incompatible': {
+    title: 'Store incompatible',
+    status: 500,
+    retryable: false,
+    meaning: 'a foreign or incomplete store, or one of another version',
+  },
+  'store-damaged': {
+    title: 'Store damaged',
+    status: 500,
+    retryable: false,
+    meaning: 'a corrupt record or chunk: restore a backup',
+  },
+  'store-unavailable': {
+    title: 'Store unavailable',
+    status: 503,
+    retryable: true,
+    outcome: 'unknown',
+    meaning: 'the store does not respond: retry after 1 s',
+  },
+  'store-failed': {
+    title: 'Store failed',
+    status: 503,
+    retryable: true,
+    outcome: 'unknown',
+    meaning: '[disk failure](serve.md#disk-failure); the server ends',
+  },
+  'store-closed': {
+    title: 'Store closed',
+    status: 503,
+    retryable: true,
+    meaning: 'the embedding program closed its store',
+  },
+  'disk-full': { title: 'Disk full', status: 503, retryable: true, meaning: 'free disk space' },
+  overloaded: {
+    title: 'Overloaded',
+    status: 503,
+    retryable: true,
+    meaning: 'too many requests in flight, or rate limits cannot be checked',
+  },
   // HTTP requests, by the server.
-  'malformed-request': { title: 'Malformed request', retryable: false },
-  'not-found': { title: 'Not found', retryable: false },
-  'method-not-allowed': { title: 'Method not allowed', retryable: false },
-  'headers-too-large': { title: 'Request headers too large', retryable: false },
-  'repeated-header': { title: 'Repeated header', retryable: false },
-  'unsupported-coding': { title: 'Unsupported content coding', retryable: false },
-  'unsupported-media-type': { title: 'Unsupported media type', retryable: false },
-  'body-too-large': { title: 'Body too large', retryable: false },
-  'range-not-satisfiable': { title: 'Range not satisfiable', retryable: false },
-  'rate-limited': { title: 'Rate limited', retryable: true },
-  'request-timeout': { title: 'Request timeout', retryable: true, outcome: 'unknown' },
-  draining: { title: 'Draining', retryable: true },
+  'malformed-request': {
+    title: 'Malformed request',
+    status: 400,
+    retryable: false,
+    meaning: 'not HTTP/1.1, no `Host`, invalid `Content-Length`, too many tiny chunks',
+  },
+  'not-found': { title: 'Not found', status: 404, retryable: false, meaning: 'unknown path' },
+  'method-not-allowed': {
+    title: 'Method not allowed',
+    status: 405,
+    retryable: false,
+    meaning: 'use a method in `Allow`',
+  },
+  'headers-too-large': {
+    title: 'Request headers too large',
+    status: 431,
+    retryable: false,
+    meaning: 'over 100 headers or 16,384 bytes',
+  },
+  'repeated-header': {
+    title: 'Repeated header',
+    status: 400,
+    retryable: false,
+    meaning: 'a header that must not repeat: send it once',
+  },
+  'unsupported-coding': {
+    title: 'Unsupported content coding',
+    status: 400,
+    retryable: false,
+    meaning: 'send gzip or no `Content-Encoding`',
+  },
+  'unsupported-media-type': {
+    title: 'Unsupported media type',
+    status: 400,
+    retryable: false,
+    meaning: 'send the `Content-Type` of the route',
+  },
+  'body-too-large': {
+    title: 'Body too large',
+    status: 413,
+    retryable: false,
+    meaning: 'publication: use a manifest; chunks: send fewer',
+  },
+  'range-not-satisfiable': {
+    title: 'Range not satisfiable',
+    status: 416,
+    retryable: false,
+    meaning: 'the range starts beyond the end',
+  },
+  'rate-limited': {
+    title: 'Rate limited',
+    status: 429,
+    retryable: true,
+    meaning: 'over a [rate limit](http-api.md#rate-limits)',
+  },
+  'request-timeout': {
+    title: 'Request timeout',
+    status: 408,
+    retryable: true,
+    outcome: 'unknown',
+    meaning: 'the request arrived too slowly',
+  },
+  draining: { title: 'Draining', status: 503, retryable: true, meaning: 'the server is stopping' },
   // Connections and sources, by the client.
-  'connection-failed': { title: 'Connection failed', retryable: true, outcome: 'unknown' },
-  'unexpected-response': { title: 'Unexpected response', retryable: false, outcome: 'unknown' },
-  'source-changed': { title: 'Source changed', retryable: true, outcome: 'unknown' },
-} as const satisfies Record<string, { title: string; retryable: boolean; outcome?: 'unknown' }>
+  'connection-failed': {
+    title: 'Connection failed',
+    status: 502,
+    retryable: true,
+    outcome: 'unknown',
+    meaning: 'no response, or a lost connection',
+  },
+  'unexpected-response': {
+    title: 'Unexpected response',
+    status: 502,
+    retryable: false,
+    outcome: 'unknown',
+    meaning: 'not the response of an Ingest server: check the url',
+  },
+  'source-changed': {
+    title: 'Source changed',
+    status: 409,
+    retryable: true,
+    outcome: 'unknown',
+    meaning: 'the file, or the source of a copy, changed during the call',
+  },
+} as const satisfies Record<string, ErrorRow>
 
 /** The stable name of an error. */
-export type ErrorCode = keyof typeof errors
+export type ErrorCode = keyof typeof errorTable
 
 /** All error codes, for exhaustive tables. */
-export const errorCodes = Object.keys(errors) as readonly ErrorCode[]
+export const errorCodes = Object.keys(errorTable) as readonly ErrorCode[]
 
 export interface ErrorDetails {
   /** The limit that was exceeded, in the unit that the message names. */
@@ -125,13 +335,13 @@ export class IngestError extends Error {
 
   /** A short text for people, the same for every error with this code. */
   get title(): string {
-    return errors[this.code].title
+    return errorTable[this.code].title
   }
 
   /** Whether the same call may succeed later, unchanged. The status of a response decides before the code. */
   get retryable(): boolean {
     const { status } = this
-    return status === undefined ? errors[this.code].retryable : status === 408 || status === 429 || status >= 500
+    return status === undefined ? errorTable[this.code].retryable : status === 408 || status === 429 || status >= 500
   }
 
   /**
@@ -139,6 +349,6 @@ export class IngestError extends Error {
    * changed nothing but an unfinished manifest.
    */
   get isOutcomeUnknown(): boolean {
-    return 'outcome' in errors[this.code]
+    return 'outcome' in errorTable[this.code]
   }
 }

@@ -7,8 +7,8 @@ export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, ProjectSta
 
 // Errors
 
-export type { ErrorCode, ErrorDetails, Issue, IssueCode } from './error.ts'
-export { errorCodes, IngestError } from './error.ts'
+export type { ErrorCode, ErrorDetails, ErrorRow, Issue, IssueCode } from './error.ts'
+export { errorCodes, errorTable, IngestError } from './error.ts'
 
 // Events
 

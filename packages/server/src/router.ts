@@ -1,8 +1,8 @@
-import { type EmbeddedIngest, type ErrorCode, IngestError } from '@ingest/core'
+import { type EmbeddedIngest, type ErrorCode, errorTable, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
 import { type Cors, createCors } from './http/cors.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
-import { type HttpResponse, newRequestId, problemResponse, statusByCode } from './http/response.ts'
+import { type HttpResponse, newRequestId, problemResponse } from './http/response.ts'
 import { createBodyMemory } from './limits/body-memory.ts'
 import { createConcurrencyLimits } from './limits/concurrency.ts'
 import { guardRateLimiter } from './limits/guarded-limiter.ts'
@@ -291,7 +291,7 @@ export function toIngestError(
     log.error({ err: error, ...ids }, 'request failed')
     return new IngestError('internal-error', 'The server failed unexpectedly: try again later.')
   }
-  if (statusByCode[error.code] === 500 || loggedCodes.has(error.code)) {
+  if (errorTable[error.code].status === 500 || loggedCodes.has(error.code)) {
     logError(error.code, { err: error, ...ids }, 'request refused')
   }
   return error

@@ -3,7 +3,7 @@ import { IngestError } from '@ingest/core'
 import { isDigest } from '@ingest/core/internal'
 import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
-import { exitCode, exitCodes } from '../exit-code.ts'
+import { exitCode, exitCodeOf } from '../exit-code.ts'
 import type { Io } from '../io.ts'
 import { printMessage, writeJson, writeStdout } from '../io.ts'
 import { buildOption, jsonOption, nonEmpty, placeOption, quietOption, wholeNumber } from '../options.ts'
@@ -97,7 +97,7 @@ async function publishMap(io: Io, file: string, options: PublishMapOptions, targ
       })
       return
     }
-    if (exitCodes[code] !== exitCode.temporary) throw error
+    if (exitCodeOf(code) !== exitCode.temporary) throw error
     throw new IngestError(code, `${message} Run it again to resume.`, { cause: error })
   }
 }

@@ -56,6 +56,13 @@ t.test('from a store: the built command prints events that another process store
   t.match(await exited, { code: 130, signal: null, stderr: /^$/ })
 })
 
+t.test('--limit ends it after that many events', async (t) => {
+  const tail = startTail(t, '--since', '1h', '--limit', '2')
+  const { code, stdout } = await tail.exited
+  t.equal(code, 0)
+  t.equal(stdout.trim().split('\n').length, 2)
+})
+
 t.test('by default, it prints only new events', async (t) => {
   const tail = startTail(t, '--build', 'now')
   let sent = 0

@@ -1,5 +1,4 @@
-import { type ErrorCode, errorCodes, IngestError } from '@ingest/core'
-import { statusByCode } from '@ingest/server'
+import { type ErrorCode, errorCodes, errorTable, IngestError } from '@ingest/core'
 import t from 'tap'
 import { errorFromResponse } from '../../src/http/error-from-response.ts'
 import { backoffMsBase, backoffMsMax, createBackoff, createRetry, type RetryLimits } from '../../src/http/retry.ts'
@@ -41,7 +40,7 @@ function failing(...errors: unknown[]) {
 /** The error of a response with this code. */
 const failure = (code: ErrorCode, retryAfterSeconds?: number) =>
   new IngestError(code, code, {
-    status: statusByCode[code],
+    status: errorTable[code].status,
     ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
   })
 

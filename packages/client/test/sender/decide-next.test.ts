@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { errorCodes, IngestError } from '@ingest/core'
-import { statusByCode } from '@ingest/server'
+import { errorCodes, errorTable, IngestError } from '@ingest/core'
 import t from 'tap'
 import { errorFromResponse } from '../../src/http/error-from-response.ts'
 import { decideNext, type Next } from '../../src/sender/decide-next.ts'
@@ -44,7 +43,7 @@ t.test('errors without a status are retried, whatever their code, unless the cli
 t.test('the status of each server code decides as in the contract', async (t) => {
   const byStatus: Record<number, Next> = { 400: badRequest, 401: pause, 413: tooLarge }
   for (const code of errorCodes) {
-    const status = statusByCode[code]
+    const status = errorTable[code].status
     t.strictSame(decideNext({ error: new IngestError(code, '', { status }) }), byStatus[status] ?? backOff(), code)
   }
 })

@@ -1,54 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import type { ErrorCode, IngestError } from '@ingest/core'
+import { type ErrorCode, errorTable, type IngestError } from '@ingest/core'
 import type { BodyStream } from './stream.ts'
-
-/** The HTTP status of every error code. */
-export const statusByCode: Readonly<Record<ErrorCode, number>> = {
-  'batch-too-large': 413,
-  'body-too-large': 413,
-  'chunk-not-found': 404,
-  'chunk-too-large': 413,
-  'chunk-undeclared': 409,
-  'connection-failed': 502,
-  'digest-mismatch': 400,
-  'disk-full': 503,
-  draining: 503,
-  'headers-too-large': 431,
-  'internal-error': 500,
-  'invalid-argument': 400,
-  'invalid-cursor': 400,
-  'invalid-envelope': 400,
-  'invalid-publication': 400,
-  'key-store-unavailable': 503,
-  'malformed-body': 400,
-  'malformed-request': 400,
-  'map-frozen': 409,
-  'map-not-found': 404,
-  'map-quota-exceeded': 413,
-  'map-replaced': 503,
-  'method-not-allowed': 405,
-  'not-found': 404,
-  overloaded: 503,
-  'precondition-failed': 412,
-  'range-not-satisfiable': 416,
-  'rate-limited': 429,
-  'repeated-header': 400,
-  'request-timeout': 408,
-  'source-changed': 409,
-  'store-closed': 503,
-  'store-damaged': 500,
-  'store-unavailable': 503,
-  'store-failed': 503,
-  'store-incompatible': 500,
-  'store-locked': 503,
-  'store-missing': 500,
-  'too-many-events': 413,
-  unauthorized: 401,
-  'unexpected-response': 502,
-  'unknown-key': 404,
-  'unsupported-coding': 400,
-  'unsupported-media-type': 400,
-}
 
 /** A response for node:http or the fetch API. */
 export interface HttpResponse {
@@ -102,7 +54,7 @@ export function problemResponse(
   requestId: string,
   detail: string = publicDetail(error),
 ): HttpResponse & { body: string } {
-  const status = statusByCode[error.code]
+  const status = errorTable[error.code].status
   const retryAfter = error.retryAfterSeconds ?? retryAfterDefault(error.code)
   const body = JSON.stringify({
     type: `urn:ingest:problem:${error.code}`,
@@ -136,5 +88,6 @@ function publicDetail({ code, message }: IngestError): string {
 
 function retryAfterDefault(code: ErrorCode): number | undefined {
   if (code === 'store-unavailable') return unavailableRetryAfterSeconds
-  return statusByCode[code] === 503 || statusByCode[code] === 429 ? retryAfterSecondsDefault : undefined
+  const { status } = errorTable[code]
+  return status === 503 || status === 429 ? retryAfterSecondsDefault : undefined
 }

@@ -1,6 +1,6 @@
-import { type EmbeddedIngest, IngestError } from '@ingest/core'
+import { type EmbeddedIngest, errorTable, IngestError } from '@ingest/core'
 import { serverDraining } from '../http/cancellation.ts'
-import { type HttpResponse, jsonResponse, statusByCode } from '../http/response.ts'
+import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { Body, Health } from './bodies.ts'
 
 export interface HealthContext {
@@ -23,7 +23,7 @@ export async function getReadyz({ ingest, isDraining }: HealthContext): Promise<
   try {
     await ingest.checkReady()
   } catch (error) {
-    if (error instanceof IngestError && statusByCode[error.code] === 503) throw error
+    if (error instanceof IngestError && errorTable[error.code].status === 503) throw error
     throw new IngestError('store-failed', 'The store cannot store batches now.', { cause: error })
   }
   return jsonResponse<Body<typeof Health>>(200, { status: 'ready' })
