@@ -26,14 +26,14 @@ printHowToInstall()
 
 /**
  * pnpm and yarn look up what tarballs depend on in the registry, unless it is overridden. Yarn also fails where npm and
- * pnpm do not: if an optional package lacks a release (msgpackr-extract), or is for a later Node (strip-json-comments).
+ * pnpm do not: if an optional package lacks a release (msgpackr-extract).
  */
 function printHowToInstall() {
   const entries = published.map((name) => {
     const { name: packageName, version } = read(`packages/${name}/package.json`)
     return [packageName, `file:${join(destination, `ingest-${name}-${version}.tgz`)}`]
   })
-  const resolutions = [...entries, ['msgpackr-extract', '3.0.4'], ['strip-json-comments', '5.0.3']]
+  const resolutions = [...entries, ['msgpackr-extract', '3.0.4']]
   const json = JSON.stringify(Object.fromEntries(resolutions), null, 2).replaceAll('\n', '\n  ')
   console.log(`npm
   npm install ${join(destination, '*.tgz')}
