@@ -1,12 +1,11 @@
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:net'
+import { connect, createServer, type Server } from 'node:net'
 import { IngestError } from '@ingest/core'
 import { CommandFailure, exitCode } from '../exit-code.ts'
 import type { ServeSettings } from './serve-options.ts'
 
 /**
- * Checks that the server can listen on its addresses, before a store is created. Unix sockets are left to the server,
- * which replaces the file of one that has ended.
+ * Checks that the server can listen on its addresses, before a store is created.
  *
  * @throws {IngestError} `invalid-argument`
  * @throws {CommandFailure} `address-in-use`
@@ -14,8 +13,11 @@ import type { ServeSettings } from './serve-options.ts'
 export async function checkAddresses({ listen, admin }: ServeSettings): Promise<void> {
   const servers: Server[] = []
   try {
-    for (const { host, port } of admin ? [listen, admin] : [listen]) {
-      if (port === undefined) continue
+    for (const { host, port, socket } of admin ? [listen, admin] : [listen]) {
+      if (socket !== undefined) {
+        await checkSocket(socket)
+        continue
+      }
       const server = createServer().listen(port, host)
       servers.push(server)
       await once(server, 'listening')
@@ -25,6 +27,17 @@ export async function checkAddresses({ listen, admin }: ServeSettings): Promise<
   } finally {
     await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))))
   }
+}
+
+/** The file of a server that has ended is replaced by the next one: only one that responds is in use. */
+async function checkSocket(path: string): Promise<void> {
+  const connection = connect(path)
+  const isInUse = await once(connection, 'connect').then(
+    () => true,
+    () => false,
+  )
+  connection.destroy()
+  if (isInUse) throw Object.assign(new Error('in use'), { code: 'EADDRINUSE', syscall: 'listen', address: path })
 }
 
 type SystemError = NodeJS.ErrnoException & { address?: string; port?: number; hostname?: string }

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { type AddressInfo, connect as connectSocket, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -229,6 +229,7 @@ t.test('it listens on a Unix socket', unixOnly, async (t) => {
   t.match(server.log(), [{ msg: 'listening', console: '/console/' }], 'a browser reaches it by a proxy alone')
   const taken = await ingest(['serve', '--store', join(directory, 'data'), '--listen', `unix:${socketPath}`])
   t.match(taken, { code: 6, stderr: /s is in use: stop the other process/ })
+  t.notOk(existsSync(join(directory, 'data')), 'no store is created')
 })
 
 t.test('SIGHUP applies the certificate of a Unix socket', unixOnly, async (t) => {
