@@ -61,6 +61,7 @@ export const schema = {
   },
   /** The bytes of maps. */
   chunks: {
+    /** which store this is (environment/identity.ts) */
     meta: 'name → value',
     /** (chunks/chunk-blobs.ts) */
     bytes: 'blob key → bytes',
