@@ -3,7 +3,14 @@ export type { AdminOptions } from './admin/admin-router.ts'
 export type { FetchHandler } from './fetch-handler.ts'
 export { toFetchHandler } from './fetch-handler.ts'
 export { concurrencyLimits } from './limits/concurrency.ts'
-export type { Budget, MemoryRateLimiter, RateLimiter, RateLimitHeaders } from './limits/rate-limiter.ts'
+export type {
+  AdmitOptions,
+  Amounts,
+  Budget,
+  MemoryRateLimiter,
+  RateLimiter,
+  RateLimitHeaders,
+} from './limits/rate-limiter.ts'
 export { createRateLimiter, projectsTrackedMax } from './limits/rate-limiter.ts'
 export type { RateLimit, RateLimits } from './limits/rate-limits.ts'
 export { rateLimitsDefault } from './limits/rate-limits.ts'

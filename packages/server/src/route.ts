@@ -9,6 +9,7 @@ import { startStream } from './http/stream.ts'
 import type { BodyMemory } from './limits/body-memory.ts'
 import type { ConcurrencyLimit, ConcurrencyLimitName } from './limits/concurrency.ts'
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
+import { readBytesMin } from './limits/rate-limits.ts'
 import type { TurnBudget, turnBudgets } from './limits/turn-budget.ts'
 import type { LogError } from './log.ts'
 import type { ObservedRequest } from './requests/observe-requests.ts'
@@ -95,7 +96,7 @@ export async function runRoute(
   }
   try {
     checkRepeated(request.headers)
-    if (budget === 'reads') await limiter.admitRead(projectId)
+    if (budget === 'reads') await limiter.admit(projectId, { readRequests: 1, readBytes: readBytesMin })
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
@@ -104,7 +105,7 @@ export async function runRoute(
     if (record) record.handledAt = performance.now()
     // a HEAD only saves the work of a stream
     const isRead = request.method !== 'HEAD' || !isStream(response.body)
-    if (budget === 'reads' && isRead) await limiter.chargeReadBytes(projectId, knownLength(response))
+    if (budget === 'reads' && isRead) await limiter.charge(projectId, { readBytes: knownLength(response) })
     const body = isStream(response.body) ? await startStream(response.body, { onError, onEnd: release }) : response.body
     if (!isStream(body)) {
       release()

@@ -5,7 +5,7 @@ export interface BodyCharge {
   /** Charges the declared length before the body is read; throws to refuse it. */
   admit(bytes: number): void | Promise<void>
   /** Charges the bytes beyond the declared length. */
-  charge(bytes: number): void | Promise<void>
+  charge(bytes: number): unknown
 }
 
 /**

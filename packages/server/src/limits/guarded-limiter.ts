@@ -21,13 +21,8 @@ export function guardRateLimiter(limiter: RateLimiter, logError: LogError): Rate
     }
   }
   return {
-    admitRequest: (...args) => guard(() => limiter.admitRequest(...args)),
-    chargeBatchBytes: (...args) => guard(() => limiter.chargeBatchBytes(...args)),
-    admitEvents: (...args) => guard(() => limiter.admitEvents(...args)),
-    admitMapBytes: (...args) => guard(() => limiter.admitMapBytes(...args)),
-    chargeMapBytes: (...args) => guard(() => limiter.chargeMapBytes(...args)),
-    admitRead: (...args) => guard(() => limiter.admitRead(...args)),
-    chargeReadBytes: (...args) => guard(() => limiter.chargeReadBytes(...args)),
+    admit: (...args) => guard(() => limiter.admit(...args)),
+    charge: (...args) => guard(() => limiter.charge(...args)),
     headers: (...args) => guard(() => limiter.headers(...args)).catch(() => undefined),
   }
 }

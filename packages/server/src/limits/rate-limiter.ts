@@ -1,4 +1,4 @@
-import { batchEventsMax, IngestError } from '@ingest/core'
+import { IngestError } from '@ingest/core'
 import {
   divideQuotas,
   parseRateLimits,
@@ -8,7 +8,6 @@ import {
   quotaNames,
   type RateLimit,
   type RateLimits,
-  readBytesMin,
   remainingText,
 } from './rate-limits.ts'
 
@@ -24,49 +23,36 @@ export const quotasByBudget: Readonly<Record<Budget, readonly QuotaName[]>> = {
 
 export type RateLimitHeaders = { RateLimit: string; 'RateLimit-Policy': string }
 
+/** What counts against each limit, such as `{ requests: 1, batchBytes: 5000 }`. */
+export type Amounts = Partial<Record<QuotaName, number>>
+
+export interface AdmitOptions {
+  /** What a retry of the request counts besides, so that `Retry-After` is long enough for all of it. */
+  retry?: Amounts
+  /**
+   * What the same request was charged before: it does not count against the limit, or a map larger than the burst could
+   * never be verified.
+   */
+  charged?: Amounts
+}
+
 /**
- * Rate limits by project. `admit…` charges a project if it is within its limit and throws otherwise; `charge…` always
- * charges, even beyond the limit. Methods may return promises, as for counters in a shared service: every request waits
- * for them, so they must end soon. An error that is not an {@link IngestError} is a 503 for the client.
+ * Rate limits by project. Methods may return promises, as for counters in a shared service: every request waits for them,
+ * so they must end soon. An error that is not an {@link IngestError} is a 503 for the client.
  */
 export interface RateLimiter {
   /**
-   * Charges one request and the declared bytes of its body.
+   * Charges all amounts if each is within its limit. An amount larger than the burst is admitted when nothing else counts
+   * against the limit.
    *
    * @throws {IngestError} `rate-limited`, with nothing charged.
    */
-  admitRequest(projectId: string, bytes: number): void | Promise<void>
-  /** Charges the bytes of a batch beyond those declared. */
-  chargeBatchBytes(projectId: string, bytes: number): void | Promise<void>
+  admit(projectId: string, amounts: Amounts, options?: AdmitOptions): void | Promise<void>
   /**
-   * Charges the events of an admitted request. `bytes` is what its body was charged: `Retry-After` allows for a retry
-   * of the same size.
-   *
-   * @throws {IngestError} `rate-limited`, with no events charged. The request and its bytes stay charged, as they were
-   *   received and parsed.
+   * Charges amounts, even beyond their limits; false when a limit is used up after that. A scan of events charges each of
+   * them, or 65,536 bytes at a time if this returns a promise.
    */
-  admitEvents(projectId: string, count: number, bytes: number): void | Promise<void>
-  /**
-   * Charges the bytes of an upload, and one request; or with `charged` the bytes of a verification alone. `charged` is
-   * what the same request was charged before; it does not count against the limit, or a map larger than the burst could
-   * never be verified.
-   *
-   * @throws {IngestError} `rate-limited`, with nothing charged.
-   */
-  admitMapBytes(projectId: string, bytes: number, charged?: number): void | Promise<void>
-  /** Charges the bytes of an upload beyond those declared. */
-  chargeMapBytes(projectId: string, bytes: number): void | Promise<void>
-  /**
-   * Charges one request and 4,096 bytes for a read.
-   *
-   * @throws {IngestError} `rate-limited`, with nothing charged.
-   */
-  admitRead(projectId: string): void | Promise<void>
-  /**
-   * Charges bytes that a read returns or scans; false when the budget is used up after that. A scan charges each event,
-   * or 65,536 bytes at a time if this returns a promise.
-   */
-  chargeReadBytes(projectId: string, bytes: number): boolean | Promise<boolean>
+  charge(projectId: string, amounts: Amounts): boolean | Promise<boolean>
   /**
    * What the project has left of a budget, as in draft-ietf-httpapi-ratelimit-headers-11. Undefined for no headers, as
    * after an error.
@@ -76,29 +62,15 @@ export interface RateLimiter {
 
 /** A rate limiter in memory, for one process, which returns no promises. */
 export interface MemoryRateLimiter extends RateLimiter {
-  admitRequest(projectId: string, bytes: number): void
-  chargeBatchBytes(projectId: string, bytes: number): void
-  admitEvents(projectId: string, count: number, bytes: number): void
-  admitMapBytes(projectId: string, bytes: number, charged?: number): void
-  chargeMapBytes(projectId: string, bytes: number): void
-  admitRead(projectId: string): void
-  chargeReadBytes(projectId: string, bytes: number): boolean
+  admit(projectId: string, amounts: Amounts, options?: AdmitOptions): void
+  charge(projectId: string, amounts: Amounts): boolean
   headers(projectId: string, budget: Budget): RateLimitHeaders
   /** How many projects are tracked: those charged lately, at most {@link projectsTrackedMax}. */
   trackedCount(): number
 }
 
 /** Admits everything. */
-export const unlimited: RateLimiter = {
-  admitRequest() {},
-  chargeBatchBytes() {},
-  admitEvents() {},
-  admitMapBytes() {},
-  chargeMapBytes() {},
-  admitRead() {},
-  chargeReadBytes: () => true,
-  headers: () => undefined,
-}
+export const unlimited: RateLimiter = { admit() {}, charge: () => true, headers: () => undefined }
 
 /**
  * A leaky bucket for each limit of each project. `serverCount` returns the number of live servers, between which the
@@ -112,65 +84,32 @@ export function createRateLimiter(
 ): MemoryRateLimiter {
   const shares = createShares(parseRateLimits(limits), serverCount)
   const buckets = createBuckets(shares, now)
+
+  function charge(levels: Levels, amounts: Amounts): void {
+    for (const [name, amount] of entriesOf(amounts)) levels[name] += amount * 1000
+  }
+
   return {
-    admitRequest(projectId, bytes) {
-      const { requests, events, batchBytes } = shares.current().quotas
+    admit(projectId, amounts, { retry = {}, charged = {} } = {}) {
+      const { quotas } = shares.current()
       const levels = buckets.levelsOf(projectId)
-      const requestsWait = waitSeconds(requests, levels.requests, 1)
-      const bytesWait = waitSeconds(batchBytes, levels.batchBytes, bytes)
-      if (requestsWait > 0 || bytesWait > 0) {
-        // the number of events is not known yet: Retry-After must be enough for a full batch
-        const eventsWait = waitSeconds(events, levels.events, batchEventsMax)
-        throw rateLimited(requestsWait > 0 ? requests : batchBytes, Math.max(requestsWait, bytesWait, eventsWait))
+      const waitFor = ([name, amount]: [QuotaName, number], credit = 0) => {
+        const level = Math.max(0, levels[name] - credit * 1000)
+        return waitSeconds(quotas[name], level, Math.min(amount, quotas[name].burst))
       }
-      levels.requests += 1000
-      levels.batchBytes += bytes * 1000
-    },
-    chargeBatchBytes(projectId, bytes) {
-      buckets.levelsOf(projectId).batchBytes += bytes * 1000
-    },
-    admitEvents(projectId, count, bytes) {
-      const { requests, events, batchBytes } = shares.current().quotas
-      const levels = buckets.levelsOf(projectId)
-      const eventsWait = waitSeconds(events, levels.events, count)
-      if (eventsWait > 0) {
-        const requestsWait = waitSeconds(requests, levels.requests, 1)
-        const bytesWait = waitSeconds(batchBytes, levels.batchBytes, bytes)
-        throw rateLimited(events, Math.max(eventsWait, requestsWait, bytesWait))
+      const exceeded = entriesOf(amounts).filter((each) => waitFor(each, charged[each[0]]) > 0)
+      const [first] = exceeded
+      if (first) {
+        const waits = [...exceeded, ...entriesOf(retry)].map((each) => waitFor(each))
+        throw rateLimited(quotas[first[0]], Math.max(...waits))
       }
-      levels.events += count * 1000
+      charge(levels, amounts)
     },
-    admitMapBytes(projectId, bytes, charged) {
-      const { mapRequests, mapBytes } = shares.current().quotas
+    charge(projectId, amounts) {
+      const { quotas } = shares.current()
       const levels = buckets.levelsOf(projectId)
-      const requestsWait = charged === undefined ? waitSeconds(mapRequests, levels.mapRequests, 1) : 0
-      const count = Math.min(bytes, mapBytes.burst)
-      const isAdmitted = waitSeconds(mapBytes, Math.max(0, levels.mapBytes - (charged ?? 0) * 1000), count) === 0
-      const bytesWait = isAdmitted ? 0 : waitSeconds(mapBytes, levels.mapBytes, count)
-      if (requestsWait > 0 || bytesWait > 0) {
-        throw rateLimited(requestsWait > 0 ? mapRequests : mapBytes, Math.max(requestsWait, bytesWait))
-      }
-      if (charged === undefined) levels.mapRequests += 1000
-      levels.mapBytes += bytes * 1000
-    },
-    chargeMapBytes(projectId, bytes) {
-      buckets.levelsOf(projectId).mapBytes += bytes * 1000
-    },
-    admitRead(projectId) {
-      const { readRequests, readBytes } = shares.current().quotas
-      const levels = buckets.levelsOf(projectId)
-      const requestsWait = waitSeconds(readRequests, levels.readRequests, 1)
-      const bytesWait = waitSeconds(readBytes, levels.readBytes, readBytesMin)
-      if (requestsWait > 0 || bytesWait > 0) {
-        throw rateLimited(requestsWait > 0 ? readRequests : readBytes, Math.max(requestsWait, bytesWait))
-      }
-      levels.readRequests += 1000
-      levels.readBytes += readBytesMin * 1000
-    },
-    chargeReadBytes(projectId, bytes) {
-      const levels = buckets.levelsOf(projectId)
-      levels.readBytes += bytes * 1000
-      return levels.readBytes < shares.current().quotas.readBytes.burst * 1000
+      charge(levels, amounts)
+      return entriesOf(amounts).every(([name]) => levels[name] < quotas[name].burst * 1000)
     },
     headers(projectId, budget) {
       const { quotas, policies } = shares.current()
@@ -180,6 +119,10 @@ export function createRateLimiter(
     },
     trackedCount: buckets.count,
   }
+}
+
+function entriesOf(amounts: Amounts): [QuotaName, number][] {
+  return Object.entries(amounts) as [QuotaName, number][]
 }
 
 /** The part of the limits that one of several servers admits. */

@@ -47,7 +47,7 @@ async function lookUp({ ingest, limiter }: RouteContext, eventId: string, range:
   if (other !== undefined) {
     throw new IngestError('invalid-argument', `eventId names one event: remove ${other}.`)
   }
-  await limiter.chargeReadBytes(ingest.projectId, lookUpReadBytes)
+  await limiter.charge(ingest.projectId, { readBytes: lookUpReadBytes })
   const event = await ingest.findEvent(eventId)
   return event ? eventLine(event) : new Uint8Array()
 }
@@ -116,7 +116,7 @@ function trackScan({ ingest: { projectId }, limiter }: Pick<RouteContext, 'inges
   let isAsynchronous = false
 
   function charge(): void | Promise<void> {
-    const result = limiter.chargeReadBytes(projectId, unchargedBytes)
+    const result = limiter.charge(projectId, { readBytes: unchargedBytes })
     unchargedBytes = 0
     if (typeof result === 'boolean') {
       isWithinBudget = result

@@ -31,7 +31,7 @@ export async function getActivity({ request, ingest }: RouteContext): Promise<Ht
 export async function getRejected({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
   const { limit } = parseQuery(request.query, ['limit'])
   const count = parseLimit(limit, rejectedMax)
-  await limiter.chargeReadBytes(ingest.projectId, rejectedReadBytes)
+  await limiter.charge(ingest.projectId, { readBytes: rejectedReadBytes })
   const { since, total, groups, rejected } = await ingest.listRejected({ ...(count !== undefined && { limit: count }) })
   return jsonResponse<Body<typeof RecentRejections>>(200, {
     since: toIsoTime(since),

@@ -17,9 +17,9 @@ export const statsReadBytes = 1_048_576
  */
 export async function getStats({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
   parseQuery(request.query, [])
-  await limiter.chargeReadBytes(ingest.projectId, statsReadBytes)
+  await limiter.charge(ingest.projectId, { readBytes: statsReadBytes })
   const stats = await ingest.getStats()
-  await limiter.chargeReadBytes(ingest.projectId, stats.builds * buildReadBytes)
+  await limiter.charge(ingest.projectId, { readBytes: stats.builds * buildReadBytes })
   return jsonResponse<Body<typeof Stats>>(200, {
     ...stats,
     firstAt: toIsoTime(stats.firstAt),
@@ -39,7 +39,7 @@ export async function getBuilds({ request, ingest, limiter }: RouteContext): Pro
     ...(cursor !== undefined && { cursor }),
     ...(count !== undefined && { limit: count }),
   })
-  await limiter.chargeReadBytes(ingest.projectId, builds.length * buildReadBytes)
+  await limiter.charge(ingest.projectId, { readBytes: builds.length * buildReadBytes })
   return jsonResponse<Body<typeof BuildPage>>(200, {
     builds: builds.map((build) => ({ ...build, frozenAt: toIsoTime(build.frozenAt) })),
     next,

@@ -1,4 +1,4 @@
-import { batchBytesMax } from '@ingest/core'
+import { batchBytesMax, batchEventsMax } from '@ingest/core'
 import { batchTooLarge } from '@ingest/core/internal'
 import { checkBodyHeaders } from '../http/body-headers.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
@@ -21,14 +21,17 @@ export async function postBatch({ request, ingest, limiter, record, wait }: Rout
     request,
     { gzip, limit },
     {
-      admit: (bytes) => limiter.admitRequest(projectId, bytes),
-      charge: (bytes) => limiter.chargeBatchBytes(projectId, bytes),
+      // the number of events is not known yet: a retry may be a full batch
+      admit: (bytes) =>
+        limiter.admit(projectId, { requests: 1, batchBytes: bytes }, { retry: { events: batchEventsMax } }),
+      charge: (bytes) => limiter.charge(projectId, { batchBytes: bytes }),
     },
   )
   if (record) record.bodyAt = performance.now()
   const submit = () =>
     ingest.submitBatch(body, {
-      admit: (count) => limiter.admitEvents(projectId, count, chargedBytes),
+      admit: (count) =>
+        limiter.admit(projectId, { events: count }, { retry: { requests: 1, batchBytes: chargedBytes } }),
       mayTransfer: true,
     })
   const result = await wait(record?.span ? record.span.runChild('submit batch', submit) : submit())

@@ -23,18 +23,18 @@ export async function storeUpload<Result>(
     request,
     { gzip, limit: { ...limit, ...upload } },
     {
-      admit: (bytes) => limiter.admitMapBytes(projectId, bytes),
-      charge: (bytes) => limiter.chargeMapBytes(projectId, bytes),
+      admit: (bytes) => limiter.admit(projectId, { mapRequests: 1, mapBytes: bytes }),
+      charge: (bytes) => limiter.charge(projectId, { mapBytes: bytes }),
     },
   )
   if (encoding.isJson && body.length > smallBytesMax)
-    await limiter.chargeMapBytes(projectId, memberBytes * countMembers(body))
+    await limiter.charge(projectId, { mapBytes: memberBytes * countMembers(body) })
   const controller = new AbortController()
   const stopWatching = onCancel((reason) => controller.abort(reason))
   try {
     return await store(body, {
       signal: controller.signal,
-      admit: (bytes) => limiter.admitMapBytes(projectId, bytes, chargedBytes),
+      admit: (bytes) => limiter.admit(projectId, { mapBytes: bytes }, { charged: { mapBytes: chargedBytes } }),
     })
   } finally {
     stopWatching()

@@ -1,37 +1,32 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 import t from 'tap'
-import { createRateLimiter, type RateLimiter } from '../../src/limits/rate-limiter.ts'
+import { type AdmitOptions, type Amounts, createRateLimiter, type RateLimiter } from '../../src/limits/rate-limiter.ts'
 import { createRouter } from '../../src/router.ts'
 import { edges } from '../edges.ts'
 import { get, put } from '../map-parts.ts'
 import { batchOf, collectErrors, openTestIngest, projectId } from '../test-ingest.ts'
 
-type Method = keyof RateLimiter
-const methods: readonly Method[] = [
-  'admitRequest',
-  'chargeBatchBytes',
-  'admitEvents',
-  'admitMapBytes',
-  'chargeMapBytes',
-  'admitRead',
-  'chargeReadBytes',
-  'headers',
-]
-
-/** A limiter of which each method waits, as for another process; `calls` are those of `chargeReadBytes`. */
+/** A limiter of which each method waits, as for another process; `calls` are the bytes of reads that are charged. */
 function createSlowLimiter(limits: Parameters<typeof createRateLimiter>[0]) {
   const limiter = createRateLimiter(limits)
   const calls: number[] = []
-  const entries = methods.map((name) => [
-    name,
-    async (...args: [string, never, never]) => {
+  const slow: RateLimiter = {
+    async admit(...args) {
       await turn()
-      if (name === 'chargeReadBytes') calls.push(args[1])
-      return limiter[name](...args)
+      return limiter.admit(...args)
     },
-  ])
-  return { slow: Object.fromEntries(entries) as RateLimiter, limiter, calls }
+    async charge(projectId, amounts) {
+      await turn()
+      if (amounts.readBytes !== undefined) calls.push(amounts.readBytes)
+      return limiter.charge(projectId, amounts)
+    },
+    async headers(...args) {
+      await turn()
+      return limiter.headers(...args)
+    },
+  }
+  return { slow, limiter, calls }
 }
 
 /** Without a server to close. */
@@ -67,14 +62,14 @@ for (const { name, open } of edges) {
   t.test(`by ${name}, a limiter that fails is a 503, and nothing is admitted`, async (t) => {
     const secret = new Error('redis://:1234@counters')
     const limits = { now: () => 0 }
-    for (const [method, send] of [
-      ['admitRequest', 'batch'],
-      ['chargeBatchBytes', 'batch'],
-      ['admitEvents', 'batch'],
-      ['admitMapBytes', 'map'],
-      ['chargeMapBytes', 'map'],
-      ['admitRead', 'read'],
-      ['chargeReadBytes', 'read'],
+    for (const [method, limit, send] of [
+      ['admit', 'requests', 'batch'],
+      ['charge', 'batchBytes', 'batch'],
+      ['admit', 'events', 'batch'],
+      ['admit', 'mapRequests', 'map'],
+      ['charge', 'mapBytes', 'map'],
+      ['admit', 'readRequests', 'read'],
+      ['charge', 'readBytes', 'read'],
     ] as const) {
       const { ingest, key, headers, storedCount } = await openTestIngest()
       await ingest.project(projectId).submitBatch(Buffer.from(batchOf(1, 'stored-')))
@@ -85,7 +80,13 @@ for (const { name, open } of edges) {
         () => Promise.reject(secret),
       ]) {
         const { log, errors } = collectErrors()
-        const edge = await open(ingest, { rateLimiter: { ...createRateLimiter(limits), [method]: fail }, log })
+        const limiter = createRateLimiter(limits)
+        const failing = {
+          ...limiter,
+          [method]: (id: string, amounts: Amounts, options?: AdmitOptions) =>
+            limit in amounts ? fail() : limiter[method](id, amounts, options),
+        }
+        const edge = await open(ingest, { rateLimiter: failing, log })
         t.teardown(() => edge.close())
         const sent = {
           batch: { headers, body: batchOf(1) },
@@ -93,7 +94,7 @@ for (const { name, open } of edges) {
           read: get('/v1/events', key),
         }[send]
         const response = await edge.send(sent)
-        t.match(response, { status: 503, headers: { 'retry-after': '1', ratelimit: /r=/ } }, method)
+        t.match(response, { status: 503, headers: { 'retry-after': '1', ratelimit: /r=/ } }, limit)
         t.match(JSON.parse(response.body), { code: 'overloaded', retryable: true })
         t.notMatch(response.body, '1234')
         t.match(errors, [{ err: secret }])
@@ -119,11 +120,11 @@ for (const { name, open } of edges) {
 
 t.test('a limiter may refuse with an error of its own', async (t) => {
   const { ingest, headers } = await openTestIngest()
-  const admitRequest = async () => {
+  const admit = async () => {
     throw new IngestError('overloaded', 'The counters are full.', { retryAfterSeconds: 7 })
   }
   const { log, errors } = collectErrors()
-  const edge = await fetchEdge?.open(ingest, { rateLimiter: { ...createRateLimiter(), admitRequest }, log })
+  const edge = await fetchEdge?.open(ingest, { rateLimiter: { ...createRateLimiter(), admit }, log })
   t.match(await edge?.send({ headers, body: batchOf(1) }), {
     status: 503,
     headers: { 'retry-after': '7' },

@@ -71,8 +71,8 @@ t.test('it decides like three token buckets: of requests, of events and of batch
             else buckets.events.take(count)
           }
           const refusal = refusalOf(() => {
-            limiter.admitRequest('p', bytes)
-            limiter.admitEvents('p', count, bytes)
+            limiter.admit('p', { requests: 1, batchBytes: bytes }, { retry: { events: 100 } })
+            limiter.admit('p', { events: count }, { retry: { requests: 1, batchBytes: bytes } })
           })
           if ((refusal?.retryAfterSeconds ?? 0) !== wait)
             throw new Error(`${refusal?.retryAfterSeconds} is not ${wait}`)
@@ -92,8 +92,8 @@ t.test('a retry after Retry-After is admitted; Retry-After is a whole number of 
       const limiter = createRateLimiter({ requests, events, now: () => time })
       const take = () =>
         refusalOf(() => {
-          limiter.admitRequest('p', 0)
-          limiter.admitEvents('p', 100, 0)
+          limiter.admit('p', { requests: 1 }, { retry: { events: 100 } })
+          limiter.admit('p', { events: 100 }, { retry: { requests: 1 } })
         })
       for (let i = 0; i < 30; i++) {
         const wait = take()?.retryAfterSeconds
@@ -115,16 +115,20 @@ t.test(
       batchBytes: { perSecond: 100, burst: batchBytesMax },
       now: () => 0,
     })
-    limiter.admitRequest('p', 1000)
-    limiter.admitEvents('p', 60, 1000)
+    limiter.admit('p', { requests: 1, batchBytes: 1000 })
+    limiter.admit('p', { events: 60 })
     const refusedForBytes = { code: 'rate-limited', retryAfterSeconds: 60, limit: 100 }
-    for (let i = 0; i < 5; i++) t.throws(() => limiter.admitRequest('p', batchBytesMax), refusedForBytes)
+    for (let i = 0; i < 5; i++)
+      t.throws(
+        () => limiter.admit('p', { requests: 1, batchBytes: batchBytesMax }, { retry: { events: 100 } }),
+        refusedForBytes,
+      )
     for (let i = 0; i < 2; i++) {
-      limiter.admitRequest('p', 500)
-      t.throws(() => limiter.admitEvents('p', 41, 500), { code: 'rate-limited', retryAfterSeconds: 1 })
+      limiter.admit('p', { requests: 1, batchBytes: 500 })
+      t.throws(() => limiter.admit('p', { events: 41 }), { code: 'rate-limited', retryAfterSeconds: 1 })
     }
-    t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited', limit: 1 })
-    limiter.admitEvents('p', 40, 0)
+    t.throws(() => limiter.admit('p', { requests: 1 }), { code: 'rate-limited', limit: 1 })
+    limiter.admit('p', { events: 40 })
     t.match(
       limiter.headers('p', 'batches')?.RateLimit,
       `"requests";r=0;t=3, "events";r=0;t=100, "batch-bytes";r=${batchBytesMax - 2000};t=20`,
@@ -135,11 +139,11 @@ t.test(
 t.test('undeclared bytes of a batch are charged, even beyond the limit', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ batchBytes: { perSecond: 1000, burst: batchBytesMax }, now: () => time })
-  limiter.admitRequest('p', 100)
-  limiter.chargeBatchBytes('p', batchBytesMax + 1900)
-  t.throws(() => limiter.admitRequest('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
+  limiter.admit('p', { requests: 1, batchBytes: 100 })
+  limiter.charge('p', { batchBytes: batchBytesMax + 1900 })
+  t.throws(() => limiter.admit('p', { requests: 1, batchBytes: 1 }), { code: 'rate-limited', retryAfterSeconds: 3 })
   time = 3000
-  limiter.admitRequest('p', 1)
+  limiter.admit('p', { requests: 1, batchBytes: 1 })
 })
 
 t.test('the default limit of batch bytes follows the limit of events', async (t) => {
@@ -156,32 +160,32 @@ t.test('the default limit of batch bytes follows the limit of events', async (t)
 t.test('a read is charged a minimum at its start and its bytes as it goes, until the budget is used up', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ readBytes: { perSecond: 1000, burst: 10_000 }, now: () => time })
-  limiter.admitRead('p')
-  t.equal(limiter.chargeReadBytes('p', 10_000 - readBytesMin - 1), true)
-  t.equal(limiter.chargeReadBytes('p', 1), false)
+  limiter.admit('p', { readRequests: 1, readBytes: readBytesMin })
+  t.equal(limiter.charge('p', { readBytes: 10_000 - readBytesMin - 1 }), true)
+  t.equal(limiter.charge('p', { readBytes: 1 }), false)
   t.strictSame(limiter.headers('p', 'reads'), {
     RateLimit: '"read-requests";r=399;t=1, "read-bytes";r=0;t=10',
     'RateLimit-Policy': '"read-requests";q=400;qu="requests";w=4, "read-bytes";q=10000;qu="content-bytes";w=10',
   })
-  const refused = refusalOf(() => limiter.admitRead('p'))
+  const refused = refusalOf(() => limiter.admit('p', { readRequests: 1, readBytes: readBytesMin }))
   t.match(refused, { code: 'rate-limited', limit: 1000, retryAfterSeconds: 5 })
   time += (refused?.retryAfterSeconds ?? 0) * 1000
-  limiter.admitRead('p')
-  limiter.admitRead('q')
+  limiter.admit('p', { readRequests: 1, readBytes: readBytesMin })
+  limiter.admit('q', { readRequests: 1, readBytes: readBytesMin })
   t.match(limiter.headers('p', 'batches')?.RateLimit, '"requests";r=200')
 })
 
 t.test('an empty batch is admitted when the limit of events is used up', async () => {
   const limiter = createRateLimiter({ events: { perSecond: 1, burst: 100 }, now: () => 0 })
-  limiter.admitEvents('p', 100, 0)
-  limiter.admitEvents('p', 0, 0)
+  limiter.admit('p', { events: 100 })
+  limiter.admit('p', { events: 0 })
 })
 
 t.test('projects do not share a limit', async (t) => {
   const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => 0 })
-  limiter.admitRequest('p', 0)
-  limiter.admitRequest('q', 0)
-  t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited' })
+  limiter.admit('p', { requests: 1 })
+  limiter.admit('q', { requests: 1 })
+  t.throws(() => limiter.admit('p', { requests: 1 }), { code: 'rate-limited' })
 })
 
 t.test('the headers have the limits and what is left of them', async (t) => {
@@ -193,8 +197,8 @@ t.test('the headers have the limits and what is left of them', async (t) => {
     RateLimit: '"requests";r=200;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
     'RateLimit-Policy': policy,
   })
-  for (let i = 0; i < 50; i++) limiter.admitRequest('p', 1000)
-  limiter.admitEvents('p', 30_000, 0)
+  for (let i = 0; i < 50; i++) limiter.admit('p', { requests: 1, batchBytes: 1000 })
+  limiter.admit('p', { events: 30_000 })
   t.strictSame(limiter.headers('p', 'batches'), {
     RateLimit: '"requests";r=150;t=1, "events";r=70000;t=2, "batch-bytes";r=51150000;t=1',
     'RateLimit-Policy': policy,
@@ -221,20 +225,20 @@ t.test('a burst of events smaller than a full batch is refused at creation', asy
 t.test('it tracks a bounded number of projects and evicts idle ones first', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => time })
-  for (let i = 0; i < projectsTrackedMax; i++) limiter.admitRequest(`old-${i}`, 0)
+  for (let i = 0; i < projectsTrackedMax; i++) limiter.admit(`old-${i}`, { requests: 1 })
   time = 1000
-  limiter.admitRequest('busy', 0)
+  limiter.admit('busy', { requests: 1 })
   t.equal(limiter.trackedCount(), 1)
   for (let i = 0; i < projectsTrackedMax * 2; i++) {
-    limiter.admitRequest(`new-${i}`, 0)
+    limiter.admit(`new-${i}`, { requests: 1 })
     if (limiter.trackedCount() > projectsTrackedMax) t.fail('too many')
   }
-  t.throws(() => limiter.admitRequest(`new-${projectsTrackedMax * 2 - 1}`, 0), { code: 'rate-limited' })
+  t.throws(() => limiter.admit(`new-${projectsTrackedMax * 2 - 1}`, { requests: 1 }), { code: 'rate-limited' })
 })
 
 t.test('without options it has the default limits and a clock', async (t) => {
   const limiter = createRateLimiter()
-  for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.admitRequest('p', 0)
+  for (let i = 0; i < rateLimitsDefault.requests.burst; i++) limiter.admit('p', { requests: 1 })
   t.match(limiter.headers('p', 'batches')?.['RateLimit-Policy'], '"requests";q=200;qu="requests";w=2')
 })
 
@@ -245,19 +249,23 @@ t.test('map bytes have a limit of their own; undeclared bytes are charged, even 
     mapBytes: { perSecond: 1000, burst: 5000 },
     now: () => time,
   })
-  limiter.admitRequest('p', 0)
-  limiter.admitMapBytes('p', 4000)
-  t.throws(() => limiter.admitMapBytes('p', 1001), { code: 'rate-limited', retryAfterSeconds: 1, limit: 1000 })
-  limiter.admitMapBytes('p', 1000)
-  limiter.admitMapBytes('q', 5000)
-  limiter.chargeMapBytes('p', 2500)
+  limiter.admit('p', { requests: 1 })
+  limiter.admit('p', { mapRequests: 1, mapBytes: 4000 })
+  t.throws(() => limiter.admit('p', { mapRequests: 1, mapBytes: 1001 }), {
+    code: 'rate-limited',
+    retryAfterSeconds: 1,
+    limit: 1000,
+  })
+  limiter.admit('p', { mapRequests: 1, mapBytes: 1000 })
+  limiter.admit('q', { mapRequests: 1, mapBytes: 5000 })
+  limiter.charge('p', { mapBytes: 2500 })
   t.strictSame(limiter.headers('p', 'maps'), {
     RateLimit: '"map-requests";r=998;t=1, "map-bytes";r=0;t=8',
     'RateLimit-Policy': '"map-requests";q=1000;qu="requests";w=10, "map-bytes";q=5000;qu="content-bytes";w=5',
   })
-  t.throws(() => limiter.admitMapBytes('p', 1), { code: 'rate-limited', retryAfterSeconds: 3 })
+  t.throws(() => limiter.admit('p', { mapRequests: 1, mapBytes: 1 }), { code: 'rate-limited', retryAfterSeconds: 3 })
   time = 3000
-  limiter.admitMapBytes('p', 1)
+  limiter.admit('p', { mapRequests: 1, mapBytes: 1 })
   t.equal(
     limiter.headers('p', 'batches')?.RateLimit,
     '"requests";r=1;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
@@ -279,21 +287,21 @@ t.test('each read and each upload is charged a request, a verification is not', 
     }
   }
   t.equal(
-    admitted(() => limiter.admitRead('p')),
+    admitted(() => limiter.admit('p', { readRequests: 1, readBytes: readBytesMin })),
     3,
   )
   t.equal(
-    admitted(() => limiter.admitMapBytes('p', 0)),
+    admitted(() => limiter.admit('p', { mapRequests: 1 })),
     3,
   )
-  for (let i = 0; i < 10; i++) limiter.admitMapBytes('p', 1, 0)
+  for (let i = 0; i < 10; i++) limiter.admit('p', { mapBytes: 1 }, { charged: { mapBytes: 0 } })
   time = 1000
   t.equal(
-    admitted(() => limiter.admitRead('p')),
+    admitted(() => limiter.admit('p', { readRequests: 1, readBytes: readBytesMin })),
     2,
   )
   t.equal(
-    admitted(() => limiter.admitMapBytes('p', 0)),
+    admitted(() => limiter.admit('p', { mapRequests: 1 })),
     2,
   )
 })
@@ -301,27 +309,30 @@ t.test('each read and each upload is charged a request, a verification is not', 
 t.test('a body larger than the burst is admitted when the bucket is empty, and charged in full', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ mapBytes: { perSecond: 10, burst: 100 }, now: () => time })
-  limiter.admitMapBytes('p', 1000)
-  t.throws(() => limiter.admitMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 100 })
+  limiter.admit('p', { mapRequests: 1, mapBytes: 1000 })
+  t.throws(() => limiter.admit('p', { mapRequests: 1, mapBytes: 1000 }), {
+    code: 'rate-limited',
+    retryAfterSeconds: 100,
+  })
   time = 99_999
-  t.throws(() => limiter.admitMapBytes('p', 1000), { code: 'rate-limited', retryAfterSeconds: 1 })
+  t.throws(() => limiter.admit('p', { mapRequests: 1, mapBytes: 1000 }), { code: 'rate-limited', retryAfterSeconds: 1 })
   time = 100_000
-  limiter.admitMapBytes('p', 1000)
+  limiter.admit('p', { mapRequests: 1, mapBytes: 1000 })
 })
 
 t.test('a rate in bytes is exact, however high the clock', async (t) => {
   let time = 2 ** 40
   const mapBytes = { perSecond: 33_554_432, burst: 268_435_456 }
   const limiter = createRateLimiter({ mapBytes, now: () => time })
-  limiter.admitMapBytes('p', mapBytes.burst)
+  limiter.admit('p', { mapRequests: 1, mapBytes: mapBytes.burst })
   for (let i = 0; i < 100; i++) {
     time += 7
-    limiter.admitMapBytes('p', 0)
+    limiter.admit('p', { mapRequests: 1 })
   }
   time += 1
   const back = Math.floor((mapBytes.perSecond * 701) / 1000)
-  t.throws(() => limiter.admitMapBytes('p', back + 1), { code: 'rate-limited' })
-  limiter.admitMapBytes('p', back)
+  t.throws(() => limiter.admit('p', { mapRequests: 1, mapBytes: back + 1 }), { code: 'rate-limited' })
+  limiter.admit('p', { mapRequests: 1, mapBytes: back })
 })
 
 t.test('the limits are divided by the number of servers, and follow it', async (t) => {
@@ -339,13 +350,13 @@ t.test('the limits are divided by the number of servers, and follow it', async (
   t.equal(policy(), `"requests";q=20;w=2, "events";q=150;w=2, "batch-bytes";q=${batchBytesMax * 4};w=1049`)
   servers = 2
   t.equal(policy(), `"requests";q=10;w=2, "events";q=100;w=2, "batch-bytes";q=${batchBytesMax * 2};w=1049`)
-  for (let i = 0; i < 10; i++) limiter.admitRequest('p', 0)
-  t.throws(() => limiter.admitRequest('p', 0), {
+  for (let i = 0; i < 10; i++) limiter.admit('p', { requests: 1 })
+  t.throws(() => limiter.admit('p', { requests: 1 }), {
     limit: 5,
     retryAfterSeconds: 1,
     message: 'The project is limited to 5 requests a second, with bursts of 10: retry after 1 s.',
   })
-  limiter.admitEvents('p', 100, 0)
+  limiter.admit('p', { events: 100 })
   time = 1000
   t.equal(limiter.headers('p', 'batches').RateLimit.split(', "b')[0], '"requests";r=5;t=1, "events";r=50;t=1')
   servers = 3
@@ -354,11 +365,11 @@ t.test('the limits are divided by the number of servers, and follow it', async (
     `"requests";q=6;w=2, "events";q=100;w=4, "batch-bytes";q=${Math.floor((batchBytesMax * 4) / 3)};w=1050`,
   )
   t.equal(limiter.headers('p', 'batches').RateLimit.split(', "b')[0], '"requests";r=1;t=2, "events";r=50;t=2')
-  limiter.admitRequest('p', 0)
-  t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited', limit: 3 })
+  limiter.admit('p', { requests: 1 })
+  t.throws(() => limiter.admit('p', { requests: 1 }), { code: 'rate-limited', limit: 3 })
   servers = 1
-  for (let i = 0; i < 14; i++) limiter.admitRequest('p', 0)
-  t.throws(() => limiter.admitRequest('p', 0), { code: 'rate-limited', limit: 10 })
+  for (let i = 0; i < 14; i++) limiter.admit('p', { requests: 1 })
+  t.throws(() => limiter.admit('p', { requests: 1 }), { code: 'rate-limited', limit: 10 })
   servers = 1000
   t.equal(policy(), `"requests";q=1;w=1, "events";q=100;w=100, "batch-bytes";q=${batchBytesMax};w=${batchBytesMax}`)
   t.match(limiter.headers('p', 'maps')['RateLimit-Policy'], ', "map-bytes";q=1;qu="content-bytes";w=1')

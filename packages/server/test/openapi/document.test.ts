@@ -178,7 +178,7 @@ const anywhere: Partial<Record<ErrorCode, Provoked>> = {
   'repeated-header': { sent: addHeader('Content-Encoding', 'gzip, gzip') },
   unauthorized: { sent: (sent) => ({ ...sent, headers: [] }) },
   'rate-limited': {
-    options: { rateLimiter: { ...unlimited, admitRequest: refuse, admitMapBytes: refuse, admitRead: refuse } },
+    options: { rateLimiter: { ...unlimited, admit: refuse } },
   },
   'key-store-unavailable': { ingest: { authenticate: () => Promise.reject(new Error('down')) } },
   draining: { isDraining: true },
