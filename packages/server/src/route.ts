@@ -12,6 +12,7 @@ import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
 import { readBytesMin } from './limits/rate-limits.ts'
 import type { TurnBudget, turnBudgets } from './limits/turn-budget.ts'
 import type { LogError } from './log.ts'
+import type { Operation } from './operation/operation.ts'
 import type { ObservedRequest } from './requests/observe-requests.ts'
 
 /** One request of an authenticated project that holds a slot. */
@@ -45,12 +46,30 @@ export interface RouteResponse {
   body: string | Uint8Array | AsyncIterable<Uint8Array>
 }
 
+/** What the router and the OpenAPI document know of a route. Responses to HEAD are those to GET, without their body. */
+export interface Endpoint {
+  method: 'DELETE' | 'GET' | 'POST' | 'PUT'
+  path: string
+  operation: Operation
+}
+
 /** A route under /v1: the scope of its keys, the limits it counts against, and its handler. */
-export interface Route {
+export interface ProjectRoute extends Endpoint {
   scope: Scope
   concurrency: ConcurrencyLimitName | ((request: HttpRequest) => ConcurrencyLimitName)
   budget: Budget
   handle(context: RouteContext): Promise<RouteResponse>
+}
+
+/** A route without credentials and limits, also while the server drains. */
+export interface OpenRoute extends Endpoint {
+  handle(context: OpenContext): Promise<HttpResponse>
+}
+
+export interface OpenContext {
+  ingest: EmbeddedIngest
+  isDraining: boolean
+  request: HttpRequest
 }
 
 /** Shared by all requests. */
@@ -73,7 +92,7 @@ export interface Services {
  * @throws {IngestError}
  */
 export async function runRoute(
-  { scope, concurrency, budget, handle }: Route,
+  { scope, concurrency, budget, handle }: ProjectRoute,
   services: Services,
   request: HttpRequest,
   headers: Record<string, string>,

@@ -1,6 +1,7 @@
 import { type EmbeddedIngest, type ErrorCode, errorTable, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
 import { type Cors, createCors } from './http/cors.ts'
+import { allowedMethods, indexRoutes, methodNotAllowed, notFound, routeOf } from './http/find-route.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
 import { type HttpResponse, newRequestId, problemResponse } from './http/response.ts'
 import { createBodyMemory } from './limits/body-memory.ts'
@@ -11,69 +12,10 @@ import type { RateLimits } from './limits/rate-limits.ts'
 import { createTurnBudget, turnBudgets } from './limits/turn-budget.ts'
 import { createErrorLog, errorsToConsole, guardLog, type Log, type LogError } from './log.ts'
 import type { Metrics } from './metrics/metrics.ts'
-import type { DescribedRoute } from './openapi/document.ts'
-import { createOpenapiRoute } from './openapi/get-openapi.ts'
-import type { RouteName } from './openapi/operations.ts'
 import { type ObservedRequest, observeRequests } from './requests/observe-requests.ts'
 import { requestIdOf, traceIdOf } from './requests/request-id.ts'
-import { type Route, runRoute, type Services } from './route.ts'
-import { eventsConcurrency, getEvents } from './routes/get-events.ts'
-import { getChunk, getMapContent } from './routes/get-map-content.ts'
-import { getMaps } from './routes/get-maps.ts'
-import { getActivity, getRejected } from './routes/get-recent.ts'
-import { getBuilds, getStats } from './routes/get-stats.ts'
-import { getLivez, getReadyz, type HealthContext } from './routes/health.ts'
-import { postBatch } from './routes/post-batch.ts'
-import { putChunks } from './routes/put-chunks.ts'
-import { putMap } from './routes/put-map.ts'
-
-/**
- * To add a route, write its handler in routes/, describe it in openapi/operations.ts and add a row. Responses to HEAD are
- * those to GET, without their body.
- */
-// biome-ignore format: a table
-const projectRoutes: readonly Row[] = [
-  // method, path,               scope,          concurrency,       rate budget, handler
-  ['POST',   '/v1/events/batch', 'events:write', 'batches',         'batches',   postBatch],
-  ['GET',    '/v1/events',       'read',         eventsConcurrency, 'reads',     getEvents],
-  ['GET',    '/v1/maps',         'read',         'downloads',       'reads',     getMaps],
-  ['PUT',    '/v1/maps',         'maps:write',   'uploads',         'maps',      putMap],
-  ['GET',    '/v1/maps/chunks',  'read',         'downloads',       'reads',     getChunk],
-  ['PUT',    '/v1/maps/chunks',  'maps:write',   'uploads',         'maps',      putChunks],
-  ['GET',    '/v1/maps/content', 'read',         'downloads',       'reads',     getMapContent],
-  ['GET',    '/v1/stats',        'read',         'downloads',       'reads',     getStats],
-  ['GET',    '/v1/builds',       'read',         'downloads',       'reads',     getBuilds],
-  ['GET',    '/v1/activity',     'read',         'downloads',       'reads',     getActivity],
-  ['GET',    '/v1/rejected',     'read',         'downloads',       'reads',     getRejected],
-]
-
-/** Without credentials and limits, also while the server drains. */
-const openRoutes: readonly OpenRow[] = [
-  ['GET', '/livez', getLivez],
-  ['GET', '/readyz', getReadyz],
-  ['GET', '/openapi.json', createOpenapiRoute(describeRoutes)],
-]
-
-function describeRoutes(): DescribedRoute[] {
-  return [
-    ...projectRoutes.map(([method, path, scope, concurrency, budget]) => {
-      return { method, path, limits: { scope, concurrency, budget } }
-    }),
-    ...openRoutes.map(([method, path]) => ({ method, path })),
-  ]
-}
-
-type Row = [
-  ...name: RouteName,
-  scope: Route['scope'],
-  concurrency: Route['concurrency'],
-  budget: Route['budget'],
-  handle: Route['handle'],
-]
-type OpenRow = [
-  ...name: RouteName,
-  handle: (context: HealthContext & { request: HttpRequest }) => Promise<HttpResponse>,
-]
+import { type OpenRoute, type ProjectRoute, runRoute, type Services } from './route.ts'
+import { openRoutes, projectRoutes } from './routes.ts'
 
 export interface HandlerOptions {
   /**
@@ -135,7 +77,7 @@ type Run = (
   watch: { record: ObservedRequest | undefined; onError(error: unknown): void },
 ) => Promise<HttpResponse>
 
-const routesByPath = indexRoutes()
+const findPath = indexRoutes<ProjectRoute | OpenRoute>([...projectRoutes, ...openRoutes])
 
 /** @throws {IngestError} `invalid-argument` for invalid limits. */
 export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {}): Router {
@@ -182,16 +124,16 @@ export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {
     return response
   }
 
-  function routeOf(path: string): string | undefined {
-    if (routesByPath.has(path)) return path
+  function pathOf(path: string): string | undefined {
+    if (findPath(path)) return path
     return options.console && isConsolePath(path) ? consolePath : undefined
   }
 
   return {
-    hasRoute: (path) => routeOf(path) !== undefined,
+    hasRoute: (path) => pathOf(path) !== undefined,
     respond(request) {
       const requestId = requestIdOf(request.headers)
-      const record = observer.begin(request, requestId, routeOf(request.path) ?? 'unknown')
+      const record = observer.begin(request, requestId, pathOf(request.path) ?? 'unknown')
       if (!record) return respond(request, requestId)
       const run = () => respond(request, requestId, record)
       return (record.span ? record.span.run(run) : run()).then((response) => {
@@ -226,23 +168,14 @@ function chooseLimiter(
   return createRateLimiter(rateLimits, ingest.registerServer())
 }
 
-/** By path and method. */
-function indexRoutes(): ReadonlyMap<string, ReadonlyMap<string, Run>> {
-  const routes = new Map<string, Map<string, Run>>()
-  const add = (method: string, path: string, run: Run) => {
-    routes.set(path, (routes.get(path) ?? new Map()).set(method, run))
+/** A route under /v1 refuses while the server drains. */
+function runnerOf(route: ProjectRoute | OpenRoute): Run {
+  return (services, request, headers, watch) => {
+    const isDraining = services.isDraining()
+    if (!('scope' in route)) return route.handle({ ingest: services.ingest, isDraining, request })
+    if (isDraining) throw serverDraining()
+    return runRoute(route, services, request, headers, watch)
   }
-  for (const [method, path, scope, concurrency, budget, handle] of projectRoutes) {
-    const route: Route = { scope, concurrency, budget, handle }
-    add(method, path, (services, request, headers, watch) => {
-      if (services.isDraining()) throw serverDraining()
-      return runRoute(route, services, request, headers, watch)
-    })
-  }
-  for (const [method, path, handle] of openRoutes) {
-    add(method, path, ({ ingest, isDraining }, request) => handle({ ingest, isDraining: isDraining(), request }))
-  }
-  return routes
 }
 
 /** The route of all files of the console. */
@@ -258,23 +191,18 @@ function findRoute(
   { cors, console }: { cors: Cors | undefined; console: ConsoleHandler | undefined },
 ): Run {
   const { path, method } = request
-  const methods = routesByPath.get(path)
-  if (!methods) {
+  const found = findPath(path)
+  if (!found) {
     const page = console?.respond({ method, path, headers: request.headers.values })
     if (page) return async () => ({ ...page })
-    throw new IngestError('not-found', 'There is nothing at this path.')
+    throw notFound()
   }
-  const run = methods.get(method === 'HEAD' ? 'GET' : method)
-  if (run) return run
-  const allowed = allowedMethods([...methods.keys()])
+  const route = routeOf(found, method)
+  if (route) return runnerOf(route)
+  const allowed = allowedMethods(found)
   if (cors?.isPreflight(request)) return async () => cors.preflightResponse(allowed)
   headers.Allow = allowed
-  throw new IngestError('method-not-allowed', `This path takes ${allowed}.`)
-}
-
-/** The value of `Allow`. */
-export function allowedMethods(methods: readonly string[]): string {
-  return methods.flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
+  throw methodNotAllowed(allowed)
 }
 
 /** Failures of the store that are a 503 and need the attention of its operator. */

@@ -1,9 +1,10 @@
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
+import { allowedMethods, indexRoutes, methodNotAllowed, notFound, routeOf } from '../http/find-route.ts'
 import { checkRepeated, type HttpRequest } from '../http/request.ts'
 import { type HttpResponse, newRequestId, problemResponse } from '../http/response.ts'
 import { createErrorLog, errorsToConsole, guardLog, type Log } from '../log.ts'
 import { type Metrics, metricsContentType } from '../metrics/metrics.ts'
-import { allowedMethods, type Router, toIngestError } from '../router.ts'
+import { type Router, toIngestError } from '../router.ts'
 import { getLivez, getReadyz } from '../routes/health.ts'
 import { type CheckToken, createTokenCheck } from './admin-token.ts'
 import { deleteKey, getKeys, getProjects, type KeysContext, postKey, postRotation } from './keys.ts'
@@ -24,19 +25,24 @@ interface AdminContext extends KeysContext {
   isDraining: boolean
 }
 
-type Handle = (context: AdminContext) => Promise<HttpResponse>
+interface AdminRoute {
+  method: string
+  path: string
+  access: 'open' | 'token'
+  handle(context: AdminContext): Promise<HttpResponse>
+}
 
-// biome-ignore format: a table
-const routes: readonly [method: string, path: RegExp, access: 'open' | 'token', handle: Handle][] = [
-  ['GET',    /^\/livez$/,                                         'open',  getLivez],
-  ['GET',    /^\/readyz$/,                                        'open',  getReadyz],
-  ['GET',    /^\/metrics$/,                                       'open',  getMetrics],
-  ['GET',    /^\/v1\/projects$/,                                  'token', getProjects],
-  ['GET',    /^\/v1\/projects\/([^/]+)\/keys$/,                   'token', getKeys],
-  ['POST',   /^\/v1\/projects\/([^/]+)\/keys$/,                   'token', postKey],
-  ['DELETE', /^\/v1\/projects\/([^/]+)\/keys\/([^/]+)$/,          'token', deleteKey],
-  ['POST',   /^\/v1\/projects\/([^/]+)\/keys\/([^/]+)\/rotate$/,  'token', postRotation],
+const routes: readonly AdminRoute[] = [
+  { ...getLivez, access: 'open' },
+  { ...getReadyz, access: 'open' },
+  { method: 'GET', path: '/metrics', access: 'open', handle: getMetrics },
+  { method: 'GET', path: '/v1/projects', access: 'token', handle: getProjects },
+  { method: 'GET', path: '/v1/projects/{projectId}/keys', access: 'token', handle: getKeys },
+  { method: 'POST', path: '/v1/projects/{projectId}/keys', access: 'token', handle: postKey },
+  { method: 'DELETE', path: '/v1/projects/{projectId}/keys/{keyId}', access: 'token', handle: deleteKey },
+  { method: 'POST', path: '/v1/projects/{projectId}/keys/{keyId}/rotate', access: 'token', handle: postRotation },
 ]
+const findPath = indexRoutes(routes)
 
 /** @throws {IngestError} `invalid-argument` for a short token */
 export function createAdminRouter(ingest: EmbeddedIngest, options: AdminOptions): Router {
@@ -46,7 +52,7 @@ export function createAdminRouter(ingest: EmbeddedIngest, options: AdminOptions)
   const logError = createErrorLog(log)
   const renderMetrics = shareRendering(metrics)
   return {
-    hasRoute: (path) => routes.some(([, pattern]) => pattern.test(path)),
+    hasRoute: (path) => findPath(path) !== undefined,
     async respond(request) {
       const requestId = newRequestId()
       const headers: Record<string, string> = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId }
@@ -68,17 +74,16 @@ export function createAdminRouter(ingest: EmbeddedIngest, options: AdminOptions)
 function runRoute(context: AdminContext, checkToken: CheckToken, headers: Record<string, string>) {
   const { request } = context
   checkHost(request)
-  const matching = routes.filter(([, path]) => path.test(request.path))
-  if (matching.length === 0) throw new IngestError('not-found', 'There is nothing at this path.')
-  const route = matching.find(([method]) => method === (request.method === 'HEAD' ? 'GET' : request.method))
+  const found = findPath(request.path)
+  if (!found) throw notFound()
+  const route = routeOf(found, request.method)
   if (!route) {
-    headers.Allow = allowedMethods(matching.map(([method]) => method))
-    throw new IngestError('method-not-allowed', `This path takes ${headers.Allow}.`)
+    headers.Allow = allowedMethods(found)
+    throw methodNotAllowed(headers.Allow)
   }
-  const [, path, access, handle] = route
-  if (access === 'token') checkToken(request)
+  if (route.access === 'token') checkToken(request)
   checkRepeated(request.headers)
-  return handle({ ...context, params: path.exec(request.path)?.slice(1) ?? [] })
+  return route.handle({ ...context, params: found.params })
 }
 
 const loopbackAddress = /^(?:::ffff:)?127\.|^::1$/

@@ -17,8 +17,8 @@ import {
   RecentRejections,
   RejectedEvent,
   Stats,
-} from '../routes/bodies.ts'
-import type { Header } from './operations.ts'
+} from '../operation/bodies.ts'
+import type { Header } from '../operation/operation.ts'
 import { codesOfRoutes, meaningOf, Problem, problemExample } from './problems.ts'
 
 export type Json = Record<string, unknown>

@@ -2,23 +2,20 @@ import type { ErrorCode } from '@ingest/core'
 import { concurrencyLimits } from '../limits/concurrency.ts'
 import { quotasByBudget } from '../limits/rate-limiter.ts'
 import { parseRateLimits } from '../limits/rate-limits.ts'
-import type { Route } from '../route.ts'
+import { comma, type Header, type Operation, type Parameter, type Success } from '../operation/operation.ts'
+import type { OpenRoute, ProjectRoute } from '../route.ts'
 import { absoluteLinks, components, headerReferences, type Json, problemContent, withReferences } from './components.ts'
-import { comma, type Header, type Operation, operations, type Parameter, type Success } from './operations.ts'
 import { byStatus, meaningOf } from './problems.ts'
 
-/** A route of the router. */
-export interface DescribedRoute {
-  method: string
-  path: string
-  /** Undefined for a route without credentials and limits. */
-  limits?: Pick<Route, 'scope' | 'concurrency' | 'budget'>
+type Limits = Pick<ProjectRoute, 'scope' | 'concurrency' | 'budget'>
+
+/** Undefined for a route without credentials and limits. */
+function limitsOf(route: ProjectRoute | OpenRoute): Limits | undefined {
+  return 'scope' in route ? route : undefined
 }
 
-const described: Readonly<Record<string, Operation>> = operations
-
 /** The OpenAPI 3.1 document of the routes. */
-export function openapiDocument(routes: readonly DescribedRoute[]): Json {
+export function openapiDocument(routes: readonly (ProjectRoute | OpenRoute)[]): Json {
   const paths: Record<string, Json> = {}
   for (const route of routes) {
     const { method, path } = route
@@ -88,15 +85,9 @@ const contentEncoding: Parameter = {
   schema: { enum: ['gzip', 'identity'] },
 }
 
-function operationOf({ method, path }: DescribedRoute): Operation {
-  const operation = described[`${method} ${path}`]
-  if (!operation) throw new Error(`${method} ${path} is not described.`)
-  return operation
-}
-
-function describe(route: DescribedRoute): Json {
-  const { limits } = route
-  const operation = operationOf(route)
+function describe(route: ProjectRoute | OpenRoute): Json {
+  const { operation } = route
+  const limits = limitsOf(route)
   const { operationId, tag, summary, description, parameters = [], body } = operation
   const own = [...parameters, ...(body ? [contentEncoding] : [])].map(toParameter)
   return {
@@ -118,7 +109,7 @@ function toParameter({ description, ...rest }: Parameter): unknown {
   return { ...rest, description: absoluteLinks(description), schema: withReferences(rest.schema) }
 }
 
-function limitsText({ scope, concurrency, budget }: NonNullable<DescribedRoute['limits']>): string {
+function limitsText({ scope, concurrency, budget }: Limits): string {
   const quotas = parseRateLimits({})
   const rates = quotasByBudget[budget].map((name) => `\`${quotas[name].policy}\``).join(', ')
   // a route that chooses is one of long polls
@@ -151,7 +142,7 @@ const bodyCodes: readonly ErrorCode[] = ['unsupported-media-type', 'unsupported-
 /** A batch ignores its query. */
 const queryCodes: readonly ErrorCode[] = ['invalid-argument']
 
-function codesOf({ codes = [], body }: Operation, limits: DescribedRoute['limits']): Set<ErrorCode> {
+function codesOf({ codes = [], body }: Operation, limits: Limits | undefined): Set<ErrorCode> {
   return new Set([
     ...everyCode,
     ...(limits ? projectCodes : []),
@@ -161,7 +152,7 @@ function codesOf({ codes = [], body }: Operation, limits: DescribedRoute['limits
   ])
 }
 
-function responsesOf(operation: Operation, limits: DescribedRoute['limits']): Record<string, Json> {
+function responsesOf(operation: Operation, limits: Limits | undefined): Record<string, Json> {
   const rates = limits ? rateHeaders : []
   const responses: Record<string, Json> = {}
   for (const [status, success] of Object.entries(operation.responses)) {
@@ -234,8 +225,8 @@ const sharedByText = new Map(
 )
 
 /** A response to HEAD has the headers of the one to GET. */
-function describeHead(route: DescribedRoute): Json {
-  const responses = responsesOf(operationOf(route), route.limits)
+function describeHead(route: ProjectRoute | OpenRoute): Json {
+  const responses = responsesOf(route.operation, limitsOf(route))
   const { operationId, ...get } = describe(route)
   return {
     ...get,

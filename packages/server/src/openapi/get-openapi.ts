@@ -1,26 +1,44 @@
 import { digestOf } from '@ingest/core'
-import type { HttpRequest } from '../http/request.ts'
-import type { HttpResponse } from '../http/response.ts'
+import { ifNoneMatch, json } from '../operation/operation.ts'
+import type { OpenRoute, ProjectRoute } from '../route.ts'
 import { entityTag, listsTag } from '../routes/get-map-content.ts'
-import { type DescribedRoute, openapiDocument } from './document.ts'
+import { openapiDocument } from './document.ts'
 
-/** `GET /openapi.json`: the document of the routes. It is written on the first request. */
-export function createOpenapiRoute(
-  describeRoutes: () => readonly DescribedRoute[],
-): (context: { request: HttpRequest }) => Promise<HttpResponse> {
+/** The document of `routes`, which is written on the first request. */
+export function createOpenapiRoute(routes: (own: OpenRoute) => readonly (ProjectRoute | OpenRoute)[]): OpenRoute {
   let written: { body: string; tag: string } | undefined
-  return async ({ request }) => {
-    written ??= write(describeRoutes())
-    const { body, tag } = written
-    const headers = { ETag: tag, 'Cache-Control': 'public, max-age=300' }
-    const known = request.headers.values['if-none-match']
-    if (known !== undefined && listsTag(known, tag, 'weak')) return { status: 304, headers, body: '' }
-    const length = String(Buffer.byteLength(body))
-    return { status: 200, headers: { ...headers, 'Content-Type': 'application/json', 'Content-Length': length }, body }
+  const route: OpenRoute = {
+    method: 'GET',
+    path: '/openapi.json',
+    operation: {
+      operationId: 'getOpenapi',
+      tag: 'server',
+      summary: 'this document',
+      description: 'OpenAPI 3.1. The query is ignored.',
+      parameters: [ifNoneMatch],
+      responses: {
+        200: { description: 'The document.', content: json({ type: 'object' }), headers: ['ETag'] },
+        304: { description: 'The entity tag is current.', headers: ['ETag'] },
+      },
+    },
+    async handle({ request }) {
+      written ??= write(routes(route))
+      const { body, tag } = written
+      const headers = { ETag: tag, 'Cache-Control': 'public, max-age=300' }
+      const known = request.headers.values['if-none-match']
+      if (known !== undefined && listsTag(known, tag, 'weak')) return { status: 304, headers, body: '' }
+      const length = String(Buffer.byteLength(body))
+      return {
+        status: 200,
+        headers: { ...headers, 'Content-Type': 'application/json', 'Content-Length': length },
+        body,
+      }
+    },
   }
+  return route
 }
 
-function write(routes: readonly DescribedRoute[]): { body: string; tag: string } {
+function write(routes: readonly (ProjectRoute | OpenRoute)[]): { body: string; tag: string } {
   const body = JSON.stringify(openapiDocument(routes))
   return { body, tag: entityTag(digestOf(Buffer.from(body))) }
 }

@@ -1,6 +1,6 @@
 import { type ErrorCode, type ErrorDetails, errorTable, IngestError } from '@ingest/core'
 import { problemResponse } from '../http/response.ts'
-import { Issue } from '../routes/bodies.ts'
+import { Issue } from '../operation/bodies.ts'
 
 /** The error of an example. */
 interface Example {

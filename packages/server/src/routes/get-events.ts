@@ -1,8 +1,10 @@
 import { eventLine, IngestError, type ReadEventsOptions } from '@ingest/core'
-import { parseLimit, parseQuery, parseTimeParameter, parseWait } from '../http/query.ts'
+import { parseLimit, parseQuery, parseTimeParameter, parseWait, waitSecondsMax } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
 import type { ConcurrencyLimitName } from '../limits/concurrency.ts'
-import type { RouteContext, RouteResponse } from '../route.ts'
+import { EventLine } from '../operation/bodies.ts'
+import { comma, query, text, time } from '../operation/operation.ts'
+import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
 
 /** The most events of one response. */
 export const eventsReadMax = 10_000
@@ -27,16 +29,69 @@ const parameters = ['eventId', 'after', 'limit', ...selectors] as const
 type Range = Partial<Record<Exclude<(typeof parameters)[number], 'eventId'>, string>>
 
 /** Long polls have a concurrency limit of their own. */
-export function eventsConcurrency({ query }: HttpRequest): ConcurrencyLimitName {
+function eventsConcurrency({ query }: HttpRequest): ConcurrencyLimitName {
   return new URLSearchParams(query).has('wait') ? 'longPolls' : 'downloads'
 }
 
-/**
- * `GET /v1/events`: stored events as NDJSON, oldest first: all, those that match, or the one with an id.
- *
- * @throws {IngestError} `invalid-argument`; `invalid-cursor`, also from the body
- */
-export async function getEvents(context: RouteContext): Promise<RouteResponse> {
+export const getEvents: ProjectRoute = {
+  method: 'GET',
+  path: '/v1/events',
+  scope: 'read',
+  concurrency: eventsConcurrency,
+  budget: 'reads',
+  operation: {
+    operationId: 'readEvents',
+    tag: 'events',
+    summary: 'read, filter and follow events',
+    description: `Oldest first. A response scans at most ${comma(eventsScannedMax)} events, and ends early when the read limit is exhausted: repeat with the cursor of the last line. A failure breaks the connection: ignore a last line without a line feed. See [GET /v1/events](http-api.md#get-v1events).`,
+    parameters: [
+      query(
+        'limit',
+        { type: 'integer', minimum: 1, maximum: eventsReadMax, default: eventsReadDefault },
+        `events per response, 1 to ${comma(eventsReadMax)}`,
+      ),
+      query(
+        'after',
+        { type: 'string', maxLength: 40 },
+        'a [cursor](http-api.md#cursors) to continue behind, else from the beginning; `end` skips everything stored so far',
+      ),
+      query('type', text, 'exact match'),
+      query('buildId', text, 'exact match'),
+      query('from', time, '`receivedAt` at or after: RFC 3339 with a zone, or milliseconds. Uses an index'),
+      query('to', time, '`receivedAt` before, in the same forms'),
+      query(
+        'wait',
+        { type: 'integer', minimum: 0, maximum: waitSecondsMax, default: 0 },
+        `long poll: seconds to hold the response while no event matches, 0 to ${waitSecondsMax}`,
+      ),
+      query('eventId', text, 'the event with this id, or no line; excludes all other parameters'),
+    ],
+    responses: {
+      200: {
+        description: 'A line for each event. With a filter, `wait` or `after=end`, the last may hold only a `cursor`.',
+        content: {
+          'application/x-ndjson': {
+            schema: {
+              ...text,
+              description: 'NDJSON: each line, which ends with a line feed, is an EventLine.',
+              contentMediaType: 'application/x-ndjson',
+              contentSchema: EventLine,
+            },
+            example: `${JSON.stringify({
+              cursor: 'ATqRwF7ST3sWKpdRbAAAAAAAAQFnurqr',
+              receivedAt: 1795266173061,
+              event: { projectId: 'demo', eventId: 'e-2' },
+            })}\n`,
+          },
+        },
+      },
+    },
+    codes: ['invalid-cursor'],
+  },
+  handle: readEvents,
+}
+
+async function readEvents(context: RouteContext): Promise<RouteResponse> {
   const { eventId, ...range } = parseQuery(context.request.query, parameters)
   const body = eventId === undefined ? await readRange(context, range) : await lookUp(context, eventId, range)
   return { status: 200, headers: { 'Content-Type': 'application/x-ndjson' }, body }

@@ -1,7 +1,8 @@
 import { IngestError, type MapContent, type MapId } from '@ingest/core'
 import { parseQuery } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
-import type { RouteContext, RouteResponse } from '../route.ts'
+import { bytes, digest, header, ifNoneMatch, mapId, text } from '../operation/operation.ts'
+import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
 
 /** From `start` up to, not including, `end`. */
 export interface ByteRange {
@@ -39,12 +40,44 @@ export function listsTag(list: string, tag: string, comparison: 'weak' | 'strong
 /** For bytes that never change. `private`: a shared cache must not serve them to another project. */
 const immutable = 'private, max-age=31536000, immutable'
 
-/**
- * `GET /v1/maps/content`: the bytes of a complete map, or a range of them, with the preconditions of RFC 9110 section 13.
- *
- * @throws {IngestError} `map-not-found`, `invalid-argument`, `precondition-failed`, `range-not-satisfiable`
- */
-export async function getMapContent({ request, ingest, headers }: RouteContext): Promise<RouteResponse> {
+export const getMapContent: ProjectRoute = {
+  method: 'GET',
+  path: '/v1/maps/content',
+  scope: 'read',
+  concurrency: 'downloads',
+  budget: 'reads',
+  operation: {
+    operationId: 'getMapContent',
+    tag: 'maps',
+    summary: 'download a map',
+    description:
+      'The bytes of the complete map with its `Content-Type`. If an open map is replaced during the download, the connection breaks before `Content-Length`: download again.',
+    parameters: [
+      ...mapId(true),
+      header('Range', text, 'one byte range; multiple or malformed ranges are ignored'),
+      header('If-Range', text, 'the entity tag for which `Range` counts'),
+      header('If-Match', text, 'entity tags: 412 if none is current'),
+      ifNoneMatch,
+    ],
+    responses: {
+      200: {
+        description: 'The whole map.',
+        content: { '*/*': {} },
+        headers: [...bytes.headers, 'Accept-Ranges'],
+      },
+      206: {
+        description: 'The range.',
+        content: { '*/*': {} },
+        headers: [...bytes.headers, 'Accept-Ranges', 'Content-Range'],
+      },
+      304: { description: 'The entity tag is current.', ...bytes },
+    },
+    codes: ['map-not-found', 'precondition-failed', 'range-not-satisfiable', 'map-replaced'],
+  },
+  handle: readContent,
+}
+
+async function readContent({ request, ingest, headers }: RouteContext): Promise<RouteResponse> {
   const map = await ingest.getMapContent(parseMapId(request.query))
   if (!map) throw new IngestError('map-not-found', 'There is no complete map for this place and build.')
   const tag = entityTag(map.digest)
@@ -75,12 +108,28 @@ export async function getMapContent({ request, ingest, headers }: RouteContext):
   }
 }
 
-/**
- * `GET /v1/maps/chunks`: the bytes of one chunk.
- *
- * @throws {IngestError} `chunk-not-found`, `invalid-argument`
- */
-export async function getChunk({ request, ingest }: RouteContext): Promise<RouteResponse> {
+export const getChunk: ProjectRoute = {
+  method: 'GET',
+  path: '/v1/maps/chunks',
+  scope: 'read',
+  concurrency: 'downloads',
+  budget: 'reads',
+  operation: {
+    operationId: 'getChunk',
+    tag: 'maps',
+    summary: 'read one chunk',
+    description: 'The bytes of one chunk, which never change.',
+    parameters: [digest, ifNoneMatch],
+    responses: {
+      200: { description: 'The bytes.', content: { 'application/octet-stream': {} }, ...bytes },
+      304: { description: 'The entity tag is current.', ...bytes },
+    },
+    codes: ['chunk-not-found'],
+  },
+  handle: readChunk,
+}
+
+async function readChunk({ request, ingest }: RouteContext): Promise<RouteResponse> {
   const { digest } = parseQuery(request.query, ['digest'])
   if (digest === undefined) throw new IngestError('invalid-argument', 'The query must name a chunk: ?digest=sha256:….')
   const bytes = await ingest.getChunk(digest)

@@ -1,18 +1,39 @@
 import { type Ingest, IngestError } from '@ingest/core'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import type { RouteContext } from '../route.ts'
-import type { Body, MapPage, MapStatus } from './bodies.ts'
+import { type Body, MapPage, MapStatus } from '../operation/bodies.ts'
+import { json, mapId, pageOf } from '../operation/operation.ts'
+import { sampleStatus } from '../operation/samples.ts'
+import type { ProjectRoute, RouteContext } from '../route.ts'
 
 /** The most maps of one page. */
 export const mapsPageMax = 1_000
 
-/**
- * `GET /v1/maps`: the status of one map, or a page of them.
- *
- * @throws {IngestError} `map-not-found`, `invalid-argument`, `invalid-cursor`
- */
-export async function getMaps({ request, ingest }: RouteContext): Promise<HttpResponse> {
+export const getMaps: ProjectRoute = {
+  method: 'GET',
+  path: '/v1/maps',
+  scope: 'read',
+  concurrency: 'downloads',
+  budget: 'reads',
+  operation: {
+    operationId: 'getMaps',
+    tag: 'maps',
+    summary: 'status of maps',
+    description:
+      'With `placeId` and `buildId` the status of that map; with one or neither the maps of the project, by build, then place, in byte order.',
+    parameters: [...mapId(false), ...pageOf(mapsPageMax)],
+    responses: {
+      200: {
+        description: 'One map, or a page of them.',
+        content: json({ anyOf: [MapStatus, MapPage] }, sampleStatus),
+      },
+    },
+    codes: ['map-not-found', 'invalid-cursor'],
+  },
+  handle: readMaps,
+}
+
+async function readMaps({ request, ingest }: RouteContext): Promise<HttpResponse> {
   return jsonResponse(200, await findMaps(ingest, request.query))
 }
 

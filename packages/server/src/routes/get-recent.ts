@@ -1,19 +1,40 @@
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import type { RouteContext } from '../route.ts'
-import type { Activity, Body, RecentRejections } from './bodies.ts'
+import { Activity, type Body, RecentRejections } from '../operation/bodies.ts'
+import { comma, json, query } from '../operation/operation.ts'
+import type { ProjectRoute, RouteContext } from '../route.ts'
 
 /** The most rejected events of one response. */
 export const rejectedMax = 1_000
 /** The charge for grouping the rejected events, in bytes. */
 export const rejectedReadBytes = 262_144
 
-/**
- * `GET /v1/activity`: the outcomes of the last minutes.
- *
- * @throws {IngestError} `invalid-argument`
- */
-export async function getActivity({ request, ingest }: RouteContext): Promise<HttpResponse> {
+export const getActivity: ProjectRoute = {
+  method: 'GET',
+  path: '/v1/activity',
+  scope: 'read',
+  concurrency: 'downloads',
+  budget: 'reads',
+  operation: {
+    operationId: 'getActivity',
+    tag: 'project',
+    summary: 'outcomes by minute',
+    description: 'Counted in memory, by the process that responds. See [GET /v1/activity](http-api.md#get-v1activity).',
+    responses: {
+      200: {
+        description: 'The last 60 minutes.',
+        content: json(Activity, {
+          since: '2026-11-21T15:00:00.000Z',
+          servers: 1,
+          minutes: [{ at: '2026-11-21T16:05:00.000Z', accepted: 29800, duplicates: 200, rejected: 3 }],
+        }),
+      },
+    },
+  },
+  handle: readActivity,
+}
+
+async function readActivity({ request, ingest }: RouteContext): Promise<HttpResponse> {
   parseQuery(request.query, [])
   const { since, servers, minutes } = await ingest.getActivity()
   return jsonResponse<Body<typeof Activity>>(200, {
@@ -23,12 +44,55 @@ export async function getActivity({ request, ingest }: RouteContext): Promise<Ht
   })
 }
 
-/**
- * `GET /v1/rejected`: the last rejected events, and all in memory by issue.
- *
- * @throws {IngestError} `invalid-argument`
- */
-export async function getRejected({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
+export const getRejected: ProjectRoute = {
+  method: 'GET',
+  path: '/v1/rejected',
+  scope: 'read',
+  concurrency: 'downloads',
+  budget: 'reads',
+  operation: {
+    operationId: 'listRejected',
+    tag: 'project',
+    summary: 'the last rejected events',
+    description: 'In memory, of the process that responds. See [GET /v1/rejected](http-api.md#get-v1rejected).',
+    parameters: [
+      query(
+        'limit',
+        { type: 'integer', minimum: 1, maximum: rejectedMax, default: 100 },
+        `events in \`rejected\`, 1 to ${comma(rejectedMax)}`,
+      ),
+    ],
+    responses: {
+      200: {
+        description: 'Rejected events, newest first, and all in memory by issue.',
+        content: json(RecentRejections, {
+          since: '2026-11-21T15:00:00.000Z',
+          total: 3,
+          groups: [
+            {
+              code: 'invalid_type',
+              path: '/buildId',
+              message: 'Expected a string.',
+              count: 3,
+              lastAt: '2026-11-21T16:05:07.127Z',
+            },
+          ],
+          rejected: [
+            {
+              receivedAt: '2026-11-21T16:05:07.127Z',
+              index: 1,
+              eventId: 'e-3',
+              issues: [{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }],
+            },
+          ],
+        }),
+      },
+    },
+  },
+  handle: readRejected,
+}
+
+async function readRejected({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
   const { limit } = parseQuery(request.query, ['limit'])
   const count = parseLimit(limit, rejectedMax)
   await limiter.charge(ingest.projectId, { readBytes: rejectedReadBytes })

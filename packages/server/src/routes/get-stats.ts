@@ -1,7 +1,8 @@
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import type { RouteContext } from '../route.ts'
-import type { Body, BuildPage, Stats } from './bodies.ts'
+import { type Body, BuildPage, Stats } from '../operation/bodies.ts'
+import { json, pageOf } from '../operation/operation.ts'
+import type { ProjectRoute, RouteContext } from '../route.ts'
 
 /** The most builds of one page. */
 export const buildsPageMax = 1_000
@@ -10,12 +11,38 @@ export const buildReadBytes = 512
 /** The charge for counting the batches of the last minute, in bytes. */
 export const statsReadBytes = 1_048_576
 
-/**
- * `GET /v1/stats`: the statistics of a project.
- *
- * @throws {IngestError} `invalid-argument`
- */
-export async function getStats({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
+export const getStats: ProjectRoute = {
+  method: 'GET',
+  path: '/v1/stats',
+  scope: 'read',
+  concurrency: 'downloads',
+  budget: 'reads',
+  operation: {
+    operationId: 'getStats',
+    tag: 'project',
+    summary: 'counts of the project',
+    description: 'The cost depends on the number of builds, not of events.',
+    responses: {
+      200: {
+        description: 'The totals.',
+        content: json(Stats, {
+          events: 30000,
+          batches: 300,
+          bytes: 2509600,
+          firstAt: '2026-11-21T16:04:59.684Z',
+          lastAt: '2026-11-21T16:05:07.127Z',
+          eventsPerSecond: 500,
+          builds: 3,
+          frozenBuilds: 2,
+          maps: 2,
+        }),
+      },
+    },
+  },
+  handle: readStats,
+}
+
+async function readStats({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
   parseQuery(request.query, [])
   await limiter.charge(ingest.projectId, { readBytes: statsReadBytes })
   const stats = await ingest.getStats()
@@ -27,12 +54,33 @@ export async function getStats({ request, ingest, limiter }: RouteContext): Prom
   })
 }
 
-/**
- * `GET /v1/builds`: a page of the builds of a project.
- *
- * @throws {IngestError} `invalid-argument`, `invalid-cursor`
- */
-export async function getBuilds({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
+export const getBuilds: ProjectRoute = {
+  method: 'GET',
+  path: '/v1/builds',
+  scope: 'read',
+  concurrency: 'downloads',
+  budget: 'reads',
+  operation: {
+    operationId: 'listBuilds',
+    tag: 'project',
+    summary: 'list builds and when each froze',
+    description: 'Builds that are frozen or have a published map, in byte order.',
+    parameters: pageOf(buildsPageMax),
+    responses: {
+      200: {
+        description: 'A page of builds.',
+        content: json(BuildPage, {
+          builds: [{ buildId: '2026.11.19', frozenAt: '2026-11-21T16:04:59.684Z', maps: 0 }],
+          next: null,
+        }),
+      },
+    },
+    codes: ['invalid-cursor'],
+  },
+  handle: readBuilds,
+}
+
+async function readBuilds({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
   const { cursor, limit } = parseQuery(request.query, ['cursor', 'limit'])
   const count = parseLimit(limit, buildsPageMax)
   const { builds, next } = await ingest.listBuilds({

@@ -1,24 +1,42 @@
-import { type EmbeddedIngest, errorTable, IngestError } from '@ingest/core'
+import { errorTable, IngestError } from '@ingest/core'
 import { serverDraining } from '../http/cancellation.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import type { Body, Health } from './bodies.ts'
+import { type Body, Health } from '../operation/bodies.ts'
+import { json } from '../operation/operation.ts'
+import type { OpenContext, OpenRoute } from '../route.ts'
 
-export interface HealthContext {
-  ingest: EmbeddedIngest
-  isDraining: boolean
+export const getLivez: OpenRoute = {
+  method: 'GET',
+  path: '/livez',
+  operation: {
+    operationId: 'getLivez',
+    tag: 'server',
+    summary: 'liveness',
+    description: '200 while the process responds, also while draining. The query is ignored.',
+    responses: { 200: { description: 'The process responds.', content: json(Health, { status: 'alive' }) } },
+  },
+  handle: reportAlive,
 }
 
-/** `GET /livez`: 200 while the process runs. */
-export async function getLivez(): Promise<HttpResponse> {
+async function reportAlive(): Promise<HttpResponse> {
   return jsonResponse<Body<typeof Health>>(200, { status: 'alive' })
 }
 
-/**
- * `GET /readyz`: 200 while a batch could be stored.
- *
- * @throws {IngestError} `draining`, `store-failed`, and errors of the store that are a 503
- */
-export async function getReadyz({ ingest, isDraining }: HealthContext): Promise<HttpResponse> {
+export const getReadyz: OpenRoute = {
+  method: 'GET',
+  path: '/readyz',
+  operation: {
+    operationId: 'getReadyz',
+    tag: 'server',
+    summary: 'readiness',
+    description: '200 if a batch could be stored now; otherwise the 503 that a batch would get. The query is ignored.',
+    responses: { 200: { description: 'A batch could be stored.', content: json(Health, { status: 'ready' }) } },
+    codes: ['draining', 'disk-full', 'overloaded', 'store-closed', 'store-failed', 'store-locked', 'store-unavailable'],
+  },
+  handle: reportReady,
+}
+
+async function reportReady({ ingest, isDraining }: OpenContext): Promise<HttpResponse> {
   if (isDraining) throw serverDraining()
   try {
     await ingest.checkReady()

@@ -3,18 +3,49 @@ import { batchTooLarge } from '@ingest/core/internal'
 import { checkBodyHeaders } from '../http/body-headers.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import { readChargedBody } from '../limits/charged-body.ts'
-import type { RouteContext } from '../route.ts'
-import type { BatchResult, Body } from './bodies.ts'
+import { Batch, BatchResult, type Body } from '../operation/bodies.ts'
+import { comma, json } from '../operation/operation.ts'
+import type { ProjectRoute, RouteContext } from '../route.ts'
 
 const limit = { bytesMax: batchBytesMax, tooLarge: batchTooLarge }
 const kinds = new Map([['application/json', { limit }]])
 
-/**
- * `POST /v1/events/batch`: 202 with the outcome of each event.
- *
- * @throws {IngestError}
- */
-export async function postBatch({ request, ingest, limiter, record, wait }: RouteContext): Promise<HttpResponse> {
+export const postBatch: ProjectRoute = {
+  method: 'POST',
+  path: '/v1/events/batch',
+  scope: 'events:write',
+  concurrency: 'batches',
+  budget: 'batches',
+  operation: {
+    operationId: 'sendBatch',
+    tag: 'events',
+    summary: 'store a batch of events',
+    description: `At most ${batchEventsMax} events and ${comma(batchBytesMax)} bytes, also after decompression. Other members and a byte order mark are ignored; the query is ignored. Idempotent: retry the same bytes until a 202.`,
+    body: json(Batch, {
+      events: [{ projectId: 'demo', eventId: 'e-1', type: 'round.start', buildId: '2026.11.20' }],
+    }),
+    responses: {
+      202: {
+        description: 'Every accepted event is durable. Invalid events do not fail the batch, even if all are rejected.',
+        content: json(BatchResult, {
+          accepted: 0,
+          duplicates: 1,
+          rejected: [
+            {
+              index: 1,
+              eventId: 'e-3',
+              issues: [{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }],
+            },
+          ],
+        }),
+      },
+    },
+    codes: ['malformed-body', 'invalid-envelope', 'batch-too-large', 'too-many-events'],
+  },
+  handle: acceptBatch,
+}
+
+async function acceptBatch({ request, ingest, limiter, record, wait }: RouteContext): Promise<HttpResponse> {
   const { projectId } = ingest
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   const { body, chargedBytes } = await readChargedBody(

@@ -3,9 +3,12 @@ import { type BodyKind, checkBodyHeaders } from '../http/body-headers.ts'
 import { parseQuery } from '../http/query.ts'
 import type { BodyLimit } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import type { RouteContext } from '../route.ts'
+import { type Body, ChunksUpload, Digest, PutChunkResult, PutChunksResult } from '../operation/bodies.ts'
+import { comma, json, query } from '../operation/operation.ts'
+import { sampleDigest } from '../operation/samples.ts'
+import type { ProjectRoute, RouteContext } from '../route.ts'
+import { chunksMax } from '../uploads/parse-upload.ts'
 import { parseUpload } from '../uploads/upload-parser.ts'
-import type { Body, PutChunkResult, PutChunksResult } from './bodies.ts'
 import { storeUpload } from './store-upload.ts'
 
 /** The largest body of chunks in JSON. */
@@ -31,12 +34,44 @@ const kinds = new Map<string, ChunksKind>([
   ['application/octet-stream', { limit: chunkLimit, put: putOne }],
 ])
 
-/**
- * `PUT /v1/maps/chunks`: stores chunks of incomplete maps, and completes the maps that miss no more.
- *
- * @throws {IngestError}
- */
-export async function putChunks(context: RouteContext): Promise<HttpResponse> {
+export const putChunks: ProjectRoute = {
+  method: 'PUT',
+  path: '/v1/maps/chunks',
+  scope: 'maps:write',
+  concurrency: 'uploads',
+  budget: 'maps',
+  operation: {
+    operationId: 'putChunks',
+    tag: 'maps',
+    summary: 'upload chunks',
+    description: `Chunks of 1 to ${comma(chunkBytesMax)} bytes that a manifest of the project names: 1 to ${chunksMax} as JSON in at most ${comma(chunksBytesMax)} bytes, or one as the body. If nothing is missing and the map is not in \`completed\`, repeat the PUT of its manifest.`,
+    parameters: [query('digest', Digest, 'the chunk; required with `application/octet-stream`, else not allowed')],
+    body: {
+      'application/json': {
+        schema: ChunksUpload,
+        example: { chunks: [{ digest: sampleDigest, data: 'aGVsbG8gd29ybGQK' }] },
+      },
+      'application/octet-stream': {},
+    },
+    responses: {
+      200: {
+        description: 'Chunks as JSON, whatever the outcome of each; or one chunk that existed.',
+        content: json(
+          { anyOf: [PutChunksResult, PutChunkResult] },
+          { stored: 1, existing: 0, rejected: [], completed: [] },
+        ),
+      },
+      201: {
+        description: 'One chunk was stored.',
+        content: json(PutChunkResult, { outcome: 'stored', completed: [] }),
+      },
+    },
+    codes: ['invalid-envelope', 'digest-mismatch', 'chunk-undeclared', 'body-too-large', 'chunk-too-large'],
+  },
+  handle: storeChunks,
+}
+
+async function storeChunks(context: RouteContext): Promise<HttpResponse> {
   const { kind, gzip } = checkBodyHeaders(context.request.headers, kinds)
   return kind.put(context, gzip)
 }

@@ -1,12 +1,20 @@
-import { IngestError, type Publication, type PublishOptions, type PublishOutcome } from '@ingest/core'
+import {
+  IngestError,
+  type Publication,
+  PublicationSchema,
+  type PublishOptions,
+  type PublishOutcome,
+} from '@ingest/core'
 import { trustParsed } from '@ingest/core/internal'
 import { checkBodyHeaders } from '../http/body-headers.ts'
 import { parseQuery } from '../http/query.ts'
 import type { BodyLimit, HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import type { RouteContext } from '../route.ts'
+import { type Body, PublishedMap } from '../operation/bodies.ts'
+import { comma, header, json, query } from '../operation/operation.ts'
+import { sampleDigest, samplePublished } from '../operation/samples.ts'
+import type { ProjectRoute, RouteContext } from '../route.ts'
 import { parseUpload } from '../uploads/upload-parser.ts'
-import type { Body, PublishedMap } from './bodies.ts'
 import { storeUpload } from './store-upload.ts'
 
 /** The largest body of a publication. */
@@ -21,19 +29,68 @@ const limit: BodyLimit = {
 }
 const kinds = new Map([['application/json', { limit }]])
 
-export const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
+const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {
   created: 201,
   replaced: 200,
   unchanged: 200,
   incomplete: 202,
 }
 
-/**
- * `PUT /v1/maps`: publishes a map, or with `dryRun` returns what would happen.
- *
- * @throws {IngestError}
- */
-export async function putMap(context: RouteContext): Promise<HttpResponse> {
+export const putMap: ProjectRoute = {
+  method: 'PUT',
+  path: '/v1/maps',
+  scope: 'maps:write',
+  concurrency: 'uploads',
+  budget: 'maps',
+  operation: {
+    operationId: 'publishMap',
+    tag: 'maps',
+    summary: 'publish a map',
+    description: `Idempotent: repeat it at any time to see the state. At most ${comma(publicationBytesMax)} bytes, also after decompression. See [Maps](maps.md).`,
+    parameters: [
+      query('dryRun', { enum: ['true', 'false'], default: 'false' }, 'return the response without writing'),
+      header('If-None-Match', { const: '*' }, 'publish only if no map is complete'),
+      header('If-Match', { type: 'string', pattern: '^"sha256:[0-9a-f]{64}"$' }, 'publish only over this map'),
+    ],
+    body: {
+      'application/json': {
+        schema: PublicationSchema,
+        example: { placeId: '920587237', buildId: '2026.11.20', map: { parts: [{ z: 1, a: [1, 2.5] }] } },
+      },
+    },
+    responses: {
+      200: {
+        description: '`replaced` another complete map, or `unchanged`: it is already complete, frozen or not.',
+        content: json(PublishedMap, { ...samplePublished, outcome: 'unchanged' }),
+      },
+      201: {
+        description: '`created`: the first complete map of this place and build.',
+        content: json(PublishedMap, samplePublished),
+      },
+      202: {
+        description: '`incomplete`: the manifest is recorded; upload the chunks in `missing`.',
+        content: json(PublishedMap, {
+          ...samplePublished,
+          outcome: 'incomplete',
+          state: 'incomplete',
+          missing: [sampleDigest],
+          publishedAt: null,
+        }),
+      },
+    },
+    codes: [
+      'invalid-publication',
+      'digest-mismatch',
+      'map-frozen',
+      'precondition-failed',
+      'body-too-large',
+      'map-quota-exceeded',
+    ],
+  },
+  handle: publish,
+}
+
+async function publish(context: RouteContext): Promise<HttpResponse> {
   const { request, ingest } = context
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   const options = parsePublishOptions(request)

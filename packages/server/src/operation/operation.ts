@@ -1,0 +1,97 @@
+import type { ErrorCode } from '@ingest/core'
+import { Digest } from './bodies.ts'
+
+/** JSON Schema 2020-12. */
+export type Schema = object
+
+export interface Parameter {
+  name: string
+  in: 'query' | 'header'
+  description: string
+  schema: Schema
+  required?: boolean
+}
+
+export interface Content {
+  schema?: Schema
+  example?: unknown
+}
+
+export interface Success {
+  description: string
+  /** By media type; none for a response without a body. */
+  content?: Readonly<Record<string, Content>>
+  /** Names of headers besides those of every response. */
+  headers?: readonly Header[]
+}
+
+/** A header of responses. */
+export type Header =
+  | 'Accept-Ranges'
+  | 'Allow'
+  | 'Cache-Control'
+  | 'Content-Length'
+  | 'Content-Range'
+  | 'ETag'
+  | 'RateLimit'
+  | 'RateLimit-Policy'
+  | 'Retry-After'
+  | 'Vary'
+  | 'WWW-Authenticate'
+  | 'X-Content-Type-Options'
+  | 'X-Request-Id'
+
+/** What the OpenAPI document says of a route. */
+export interface Operation {
+  operationId: string
+  tag: 'events' | 'maps' | 'project' | 'server'
+  summary: string
+  /** CommonMark; links are relative to docs/. */
+  description: string
+  parameters?: readonly Parameter[]
+  /** By media type. */
+  body?: Readonly<Record<string, Content>>
+  /** By status. */
+  responses: Readonly<Record<number, Success>>
+  /** Codes besides those that its scope, budget and body imply. */
+  codes?: readonly ErrorCode[]
+}
+
+export function comma(value: number): string {
+  return value.toLocaleString('en-US')
+}
+
+export const text = { type: 'string' } as const
+export const time = {
+  anyOf: [
+    { type: 'string', format: 'date-time' },
+    { type: 'integer', minimum: 0 },
+  ],
+}
+export const json = (schema: Schema, example?: unknown) => ({
+  'application/json': { schema, ...(example !== undefined && { example }) },
+})
+export const query = (name: string, schema: Schema, description: string, more: Partial<Parameter> = {}): Parameter => ({
+  name,
+  in: 'query',
+  schema,
+  description,
+  ...more,
+})
+export const header = (name: string, schema: Schema, description: string): Parameter => ({
+  name,
+  in: 'header',
+  schema,
+  description,
+})
+export const pageOf = (max: number) => [
+  query('limit', { type: 'integer', minimum: 1, maximum: max, default: 100 }, `per page, 1 to ${comma(max)}`),
+  query('cursor', text, '`next` of the previous page'),
+]
+export const mapId = (required: boolean) => [
+  query('placeId', text, 'the place', { required }),
+  query('buildId', text, 'the build', { required }),
+]
+export const digest = query('digest', Digest, 'the chunk', { required: true })
+export const ifNoneMatch = header('If-None-Match', text, 'entity tags: 304 if one is current')
+export const bytes = { headers: ['ETag', 'Vary', 'X-Content-Type-Options'] } as const satisfies Partial<Success>

@@ -1,0 +1,34 @@
+import { createOpenapiRoute } from './openapi/get-openapi.ts'
+import type { OpenRoute, ProjectRoute } from './route.ts'
+import { getEvents } from './routes/get-events.ts'
+import { getChunk, getMapContent } from './routes/get-map-content.ts'
+import { getMaps } from './routes/get-maps.ts'
+import { getActivity, getRejected } from './routes/get-recent.ts'
+import { getBuilds, getStats } from './routes/get-stats.ts'
+import { getLivez, getReadyz } from './routes/health.ts'
+import { postBatch } from './routes/post-batch.ts'
+import { putChunks } from './routes/put-chunks.ts'
+import { putMap } from './routes/put-map.ts'
+
+// To add a route, write its module and add it here: the router, the OpenAPI document and docs/http-api.md follow.
+
+/** In the order of the document. */
+export const projectRoutes: readonly ProjectRoute[] = [
+  postBatch,
+  getEvents,
+  getMaps,
+  putMap,
+  getChunk,
+  putChunks,
+  getMapContent,
+  getStats,
+  getBuilds,
+  getActivity,
+  getRejected,
+]
+
+export const openRoutes: readonly OpenRoute[] = [
+  getLivez,
+  getReadyz,
+  createOpenapiRoute((getOpenapi) => [...projectRoutes, getLivez, getReadyz, getOpenapi]),
+]
