@@ -45,7 +45,7 @@ const floors: Record<string, string[][]> = {
     ['store.ts'],
     ['project-stats.ts'],
     ['ingest.ts', 'memory', 'copy'],
-    ['retention.ts', 'internal.ts'],
+    ['retention.ts', 'internal.ts', 'wire.ts'],
     ['index.ts'],
   ],
   'packages/lmdb/src': [

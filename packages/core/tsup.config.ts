@@ -4,6 +4,7 @@ export default defineConfig({
   entry: {
     index: 'src/index.ts',
     internal: 'src/internal.ts',
+    wire: 'src/wire.ts',
   },
   format: 'esm',
   target: 'node20',

@@ -252,7 +252,7 @@ t.test('publishMap uploads a source', async (t) => {
       chunks: chunks.length,
       frozen: false,
       missing: [],
-      publishedAt: 'now',
+      publishedAt: '2026-11-20T17:51:00.000Z',
     }
     json(200, { ...published, outcome: 'unchanged', state: 'complete' })(res, received[0] as never)
   })

@@ -96,3 +96,8 @@ export function cutAfter(start: string | Buffer, headers: Record<string, string>
     res.write(start, () => res.socket?.destroySoon())
   }
 }
+
+/** What a client returns for a body: its times in milliseconds. */
+export function withUnixTimes<T extends object>(body: T): T {
+  return JSON.parse(JSON.stringify(body), (_, value) => (/^\d{4}-.*T.*Z$/.test(value) ? Date.parse(value) : value))
+}

@@ -11,24 +11,24 @@ t.test('a round erases the events that are older than the rule of their project'
   for (const projectId of ['off', 'short', 'others']) {
     await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
   }
-  const erased: object[] = []
+  const erased = new Map<string, number>()
   const rules = [
     ['short', 5 * day],
     ['off', 'off'],
     ['*', 9 * day],
   ] as const
   const { signal } = new AbortController()
-  const round = () => applyRetention(ingest, rules, { onErased: (each) => void erased.push(each), signal, now })
+  const onErased = ({ projectId, events }: { projectId: string; events: number }) =>
+    void erased.set(projectId, (erased.get(projectId) ?? 0) + events)
+  const round = () => applyRetention(ingest, rules, { onErased, signal, now })
   await round()
   t.equal((await ingest.project('off').findEvent('e-1'))?.erased, undefined)
   t.equal((await ingest.project('short').findEvent('e-1'))?.erased, 'e-1')
-  const expected = [
-    { projectId: 'others', events: 1 },
-    { projectId: 'short', events: 1 },
-  ]
-  t.match(erased, expected)
+  // projects are erased several at a time, in no order
+  const expected = { others: 1, short: 1 }
+  t.strictSame(Object.fromEntries(erased), expected)
   await round()
-  t.match(erased, expected, 'the next round finds nothing')
+  t.strictSame(Object.fromEntries(erased), expected, 'the next round finds nothing')
 })
 
 t.test('an ended round erases nothing more', async (t) => {

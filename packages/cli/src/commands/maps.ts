@@ -1,4 +1,5 @@
 import { type Ingest, IngestError, type MapContent, type MapId, type MapStatus } from '@ingest/core'
+import * as wire from '@ingest/core/wire'
 import { Command } from 'commander'
 import { addTargetOptions, connect, parseTarget, requireProject } from '../connect.ts'
 import { checkContent, checkFile } from '../files/check-content.ts'
@@ -6,7 +7,7 @@ import { writeFile } from '../files/write-file.ts'
 import type { Io } from '../io.ts'
 import { writeJson, writeStdout } from '../io.ts'
 import { buildOption, jsonOption, nonEmpty, parsePath, placeOption } from '../options.ts'
-import { formatCount, formatTable } from '../terminal/format.ts'
+import { formatCount, formatTable, toIsoTime } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface JsonOption {
@@ -46,7 +47,7 @@ function mapsListCommand(io: Io): Command {
         await requireProject(embedded, target.project)
         return listAllMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) })
       })
-      if (json) await writeJson(io, { ok: true, maps })
+      if (json) await writeJson(io, { ok: true, ...wire.toWire(wire.MapPage, { maps }) })
       else await writeStdout(io, `${formatMapTable(maps).join('\n')}\n`)
     })
 }
@@ -57,7 +58,7 @@ function mapsShowCommand(io: Io): Command {
     const target = parseTarget(command)
     const map = await connect(io, target, (ingest) => ingest.getMap(toMapId(options)))
     if (!map) throw await mapNotFound('No map is published', options)
-    if (options.json) await writeJson(io, { ok: true, ...map })
+    if (options.json) await writeJson(io, { ok: true, ...wire.toWire(wire.MapStatus, map) })
     else await writeStdout(io, `${formatMapDetails(map).join('\n')}\n`)
   })
 }
@@ -159,7 +160,7 @@ function formatMapTable(maps: readonly MapStatus[]): string[] {
     state,
     frozen ? 'frozen' : 'open',
     String(size),
-    publishedAt ?? 'not yet',
+    toIsoTime(publishedAt) ?? 'not yet',
     digest,
   ])
   return formatTable([['PLACE', 'BUILD', 'STATE', 'BUILD IS', 'BYTES', 'PUBLISHED', 'DIGEST'], ...rows], [4])
@@ -170,11 +171,11 @@ function formatMapDetails(map: MapStatus): string[] {
   const missing = pending?.missing ?? map.missing
   return [
     `place      ${map.placeId}`,
-    `build      ${map.buildId}, ${map.frozenAt === null ? 'open' : `frozen since ${map.frozenAt}`}`,
+    `build      ${map.buildId}, ${map.frozenAt === null ? 'open' : `frozen since ${toIsoTime(map.frozenAt)}`}`,
     `state      ${map.state}`,
     `digest     ${map.digest}`,
     `size       ${formatCount(map.size, 'byte')} in ${formatCount(map.chunks, 'chunk')}, ${map.contentType}`,
-    `published  ${map.publishedAt ?? 'not yet'}`,
+    `published  ${toIsoTime(map.publishedAt) ?? 'not yet'}`,
     ...(pending
       ? [
           `pending    ${pending.digest}, ${formatCount(pending.size, 'byte')} in ${formatCount(pending.chunks, 'chunk')}`,

@@ -1,4 +1,5 @@
 import type { Issue, RecentRejection, RecentRejections, RejectionGroup } from '@ingest/core'
+import * as wire from '@ingest/core/wire'
 import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget } from '../connect.ts'
 import { type Io, writeJson, writeStdout } from '../io.ts'
@@ -71,11 +72,7 @@ function formatPath(path: string): string {
   return path.length > pathShownMax ? `${path.slice(0, pathShownMax)}…` : path
 }
 
-function toJson({ since, total, groups, rejected }: RecentRejections): object {
-  return {
-    since: toIsoTime(since),
-    total,
-    groups: groups.map((group) => ({ ...group, lastAt: toIsoTime(group.lastAt) })),
-    rejected: rejected.map((each) => ({ ...each, receivedAt: toIsoTime(each.receivedAt), event: each.event ?? null })),
-  }
+function toJson(recent: RecentRejections): object {
+  const { rejected, ...rest } = wire.toWire(wire.RecentRejections, recent)
+  return { ...rest, rejected: rejected.map((each) => ({ ...each, event: each.event ?? null })) }
 }

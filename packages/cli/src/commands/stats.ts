@@ -1,4 +1,5 @@
 import type { BuildStatus, Ingest, ProjectStats } from '@ingest/core'
+import { Stats, toWire } from '@ingest/core/wire'
 import { Command } from 'commander'
 import { addTargetOptions, connect, parseTarget, requireProject, type Target, withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
@@ -99,7 +100,7 @@ function formatBuildsTable(builds: readonly BuildStatus[]): string[] {
 }
 
 function toStatsJson([projectId, stats]: [string, ProjectStats]): object {
-  return { projectId, ...stats, firstAt: toIsoTime(stats.firstAt), lastAt: toIsoTime(stats.lastAt) }
+  return { projectId, ...toWire(Stats, stats) }
 }
 
 function toBuildJson(build: BuildStatus): object {

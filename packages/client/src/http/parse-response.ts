@@ -1,21 +1,19 @@
 import type {
   Activity,
-  ActivityMinute,
   BatchResult,
   BuildPage,
-  BuildStatus,
   Cursor,
   MapPage,
   MapStatus,
   ProjectStats,
   PublishedMap,
+  PutChunkResult,
   PutChunksResult,
-  RecentRejection,
   RecentRejections,
-  RejectionGroup,
   StoredEvent,
 } from '@ingest/core'
 import { isDigest } from '@ingest/core/internal'
+import * as wire from '@ingest/core/wire'
 import { unexpectedResponse } from './error-from-response.ts'
 
 /** Checks the members that programs rely on. */
@@ -58,12 +56,12 @@ const mapMembers = {
   chunks: isCount,
   frozen: isFlag,
   missing: arrayOf(isDigest),
-  publishedAt: isTextOrNull,
+  publishedAt: isTimeOrNull,
 }
 const publishedMap = object({ ...mapMembers, outcome: oneOf('created', 'replaced', 'unchanged', 'incomplete') })
 const mapStatus = object({
   ...mapMembers,
-  frozenAt: isTextOrNull,
+  frozenAt: isTimeOrNull,
   pending: (value) => value === null || anyObject(value),
 })
 const mapPage = object({ maps: arrayOf(mapStatus), next: isTextOrNull })
@@ -112,21 +110,11 @@ const recentRejections = object({
   ),
 })
 
-/** Times in RFC 3339 in place of milliseconds. */
-type WithIsoTimes<T, Name extends keyof T> = Omit<T, Name> & {
-  [Each in Name]: null extends T[Each] ? string | null : string
-}
-type ActivityBody = Omit<WithIsoTimes<Activity, 'since'>, 'minutes'> & { minutes: WithIsoTimes<ActivityMinute, 'at'>[] }
-type RejectedBody = Omit<WithIsoTimes<RecentRejections, 'since'>, 'groups' | 'rejected'> & {
-  groups: WithIsoTimes<RejectionGroup, 'lastAt'>[]
-  rejected: WithIsoTimes<RecentRejection, 'receivedAt'>[]
-}
-
-function parser<T>(rule: Rule, name: string): (body: Uint8Array) => T {
+function parser<T>(rule: Rule, schema: wire.WireSchema, name: string): (body: Uint8Array) => T {
   return (body) => {
     const value = parseJson(body)
     if (!rule(value)) throw unexpectedResponse(`it is not ${name}`)
-    return value as T
+    return wire.fromWire<T>(schema, value as object)
   }
 }
 
@@ -139,22 +127,28 @@ function parseJson(body: Uint8Array): unknown {
 }
 
 // each takes the body of a response, and throws `unexpected-response` when it is invalid
-export const parseBatchResult = parser<BatchResult>(batchResult, 'the result of a batch')
-export const parsePublishedMap = parser<PublishedMap>(publishedMap, 'the status of a publication')
-export const parseMapStatus = parser<MapStatus>(mapStatus, 'the status of a map')
-export const parseMapPage = parser<MapPage>(mapPage, 'a list of maps')
-export const parsePutChunksResult = parser<PutChunksResult>(putChunksResult, 'the result of chunks')
-export const parseCompleted = parser<{ completed: PublishedMap[] }>(completed, 'the result of a chunk')
-export const parseProjectStats = parser<WithIsoTimes<ProjectStats, 'firstAt' | 'lastAt'>>(
-  projectStats,
-  'the statistics of a project',
+export const parseBatchResult = parser<BatchResult>(batchResult, wire.BatchResult, 'the result of a batch')
+export const parsePublishedMap = parser<PublishedMap>(publishedMap, wire.PublishedMap, 'the status of a publication')
+export const parseMapStatus = parser<MapStatus>(mapStatus, wire.MapStatus, 'the status of a map')
+export const parseMapPage = parser<MapPage>(mapPage, wire.MapPage, 'a list of maps')
+export const parsePutChunksResult = parser<PutChunksResult>(
+  putChunksResult,
+  wire.PutChunksResult,
+  'the result of chunks',
 )
-export const parseBuildPage = parser<Omit<BuildPage, 'builds'> & { builds: WithIsoTimes<BuildStatus, 'frozenAt'>[] }>(
-  buildPage,
-  'a list of builds',
+export const parseCompleted = parser<Pick<PutChunkResult, 'completed'>>(
+  completed,
+  wire.PutChunkResult,
+  'the result of a chunk',
 )
-export const parseActivity = parser<ActivityBody>(activity, 'the activity of a project')
-export const parseRecentRejections = parser<RejectedBody>(recentRejections, 'a list of rejected events')
+export const parseProjectStats = parser<ProjectStats>(projectStats, wire.Stats, 'the statistics of a project')
+export const parseBuildPage = parser<BuildPage>(buildPage, wire.BuildPage, 'a list of builds')
+export const parseActivity = parser<Activity>(activity, wire.Activity, 'the activity of a project')
+export const parseRecentRejections = parser<RecentRejections>(
+  recentRejections,
+  wire.RecentRejections,
+  'a list of rejected events',
+)
 
 const lineFeed = 0x0a
 const closingBrace = 0x7d

@@ -15,8 +15,8 @@ const status = {
   chunks: 1,
   frozen: true,
   missing: [],
-  publishedAt: 'then',
-  frozenAt: 'later',
+  publishedAt: '2026-11-20T17:51:00.000Z',
+  frozenAt: '2026-11-20T17:52:00.000Z',
   pending: null,
 }
 

@@ -1,7 +1,7 @@
 import { digestOf } from '@ingest/core'
 import t from 'tap'
 import { groupBytesMax, groupChunks, groupChunksMax } from '../../src/calls/maps.ts'
-import { cut, json, openScriptedClient, problem, type Step, text } from '../scripted-server.ts'
+import { cut, json, openScriptedClient, problem, type Step, text, withUnixTimes } from '../scripted-server.ts'
 
 const id = { placeId: '1', buildId: 'b' }
 const digest = `sha256:${'0a'.repeat(32)}`
@@ -26,7 +26,7 @@ const bytes = Buffer.from([0, 1, 2, 255])
 
 t.test('publishMap sends the map as JSON', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, cut, json(201, published))
-  t.strictSame(await client.publishMap({ ...id, map: { a: [1.5, 'é'] } }), published)
+  t.strictSame(await client.publishMap({ ...id, map: { a: [1.5, 'é'] } }), withUnixTimes(published))
   t.equal(received.length, 2)
   for (const request of received) {
     t.match(request, { method: 'PUT', path: '/v1/maps', headers: { 'content-type': 'application/json' } })
@@ -80,7 +80,7 @@ t.test('putChunk sends the raw bytes', async (t) => {
     json(200, { completed: [] }),
     problem(409, 'chunk-undeclared'),
   )
-  t.strictSame(await client.putChunk(digest, bytes), { outcome: 'stored', completed: [published] })
+  t.strictSame(await client.putChunk(digest, bytes), { outcome: 'stored', completed: [withUnixTimes(published)] })
   t.strictSame(await client.putChunk(digest, bytes), { outcome: 'existing', completed: [] })
   await t.rejects(client.putChunk(digest, bytes), { code: 'chunk-undeclared' })
   await t.rejects(client.putChunk('sha256:', bytes), { code: 'invalid-argument' })
@@ -113,7 +113,7 @@ t.test('putChunks sends JSON requests and merges their results', async (t) => {
     stored: 63,
     existing: 1,
     rejected: [rejected[0], { ...rejected[0], index: 65 }],
-    completed: [published],
+    completed: [withUnixTimes(published)],
   })
   t.match(received, [
     { method: 'PUT', path: '/v1/maps/chunks', headers: { 'content-type': 'application/json' } },
@@ -130,7 +130,7 @@ t.test('putChunks sends JSON requests and merges their results', async (t) => {
 
 t.test('getMap returns the status of a map, or undefined', async (t) => {
   const { client, received } = await openScriptedClient(t, {}, json(200, status), missing, text(404, 'no such page'))
-  t.strictSame(await client.getMap({ placeId: 'a/b ?', buildId: 'ü' }), status)
+  t.strictSame(await client.getMap({ placeId: 'a/b ?', buildId: 'ü' }), withUnixTimes(status))
   t.equal(await client.getMap(id), undefined)
   await t.rejects(client.getMap(id), { code: 'not-found' }, 'the 404 of a wrong url still throws')
   t.match(received, [{ method: 'GET', path: '/v1/maps', query: { placeId: 'a/b ?', buildId: 'ü' } }, {}, {}])
@@ -148,11 +148,15 @@ t.test('listMaps returns pages', async (t) => {
     missing,
     problem(400, 'invalid-cursor'),
   )
-  t.strictSame(await client.listMaps(), { maps: [status], next: 'n' })
+  t.strictSame(await client.listMaps(), { maps: [withUnixTimes(status)], next: 'n' })
   t.strictSame(await client.listMaps({ placeId: '1', cursor: 'n', limit: 7 }), { maps: [], next: null })
   t.strictSame(received[0]?.query, {})
   t.strictSame(received[1]?.query, { placeId: '1', cursor: 'n', limit: '7' })
-  t.strictSame(await client.listMaps(id), { maps: [status], next: null }, 'a single map is a list of one')
+  t.strictSame(
+    await client.listMaps(id),
+    { maps: [withUnixTimes(status)], next: null },
+    'a single map is a list of one',
+  )
   t.strictSame(await client.listMaps(id), { maps: [], next: null })
   await t.rejects(client.listMaps({ cursor: 'x' }), { code: 'invalid-cursor' })
 })

@@ -58,7 +58,7 @@ export interface PublishOptions extends VerificationOptions {
 
 export type PublishOutcome = 'created' | 'replaced' | 'unchanged' | 'incomplete'
 
-/** The result of a publication, and the body of a successful PUT response. */
+/** The result of a publication. */
 export interface PublishedMap extends MapId {
   outcome: PublishOutcome
   state: 'complete' | 'incomplete'
@@ -70,16 +70,16 @@ export interface PublishedMap extends MapId {
   frozen: boolean
   /** The distinct digests to upload, in the order of the manifest. */
   missing: Digest[]
-  /** RFC 3339, when this map became complete; null while it is not. */
-  publishedAt: string | null
+  /** When this map became complete, in milliseconds since 1970; null while it is not. */
+  publishedAt: number | null
   /** Why a manifest was dropped after its last chunk: the chunks do not match its digest or its sizes. */
   issues?: Issue[]
 }
 
 /** One map: the complete one, else the incomplete one. */
 export interface MapStatus extends Omit<PublishedMap, 'outcome' | 'issues'> {
-  /** RFC 3339; null while the build is open. */
-  frozenAt: string | null
+  /** When the build froze, in milliseconds since 1970; null while it is open. */
+  frozenAt: number | null
   /** A manifest that replaces the complete map once its chunks are stored. */
   pending: { digest: Digest; size: number; contentType: string; chunks: number; missing: Digest[] } | null
 }

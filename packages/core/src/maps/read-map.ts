@@ -35,7 +35,7 @@ export function publishedMap(id: MapId, decided: DecidedPublication, frozen: boo
     ...outlineOf(manifest),
     frozen,
     missing,
-    publishedAt: toIsoTime(publishedAt),
+    publishedAt: publishedAt ?? null,
   }
 }
 
@@ -50,8 +50,8 @@ export function mapStatus(id: MapId, { frozenAt, complete, pending }: MapSlot): 
     ...outlineOf(shown.manifest),
     frozen: frozenAt !== undefined,
     missing: complete ? [] : missing,
-    publishedAt: toIsoTime(complete?.publishedAt),
-    frozenAt: toIsoTime(frozenAt),
+    publishedAt: complete?.publishedAt ?? null,
+    frozenAt: frozenAt ?? null,
     pending: complete && pending ? { ...outlineOf(pending.manifest), missing } : null,
   }
 }
@@ -62,10 +62,6 @@ function mapIdOf({ placeId, buildId }: MapId): MapId {
 
 function outlineOf({ digest, size, contentType, chunks }: Manifest) {
   return { digest, size, contentType, chunks: chunks.length }
-}
-
-function toIsoTime(at: number | undefined): string | null {
-  return at === undefined ? null : new Date(at).toISOString()
 }
 
 /** @throws {IngestError} `invalid-cursor`, `invalid-argument` */

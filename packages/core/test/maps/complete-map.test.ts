@@ -94,7 +94,7 @@ t.test('a verified map becomes complete, at the time of the clock', async (t) =>
   const store = await storeWith(manifest)
   t.match(await completeMap(store, key, manifest, options), {
     outcome: 'created',
-    publishedAt: '1970-01-01T00:00:07.000Z',
+    publishedAt: 7_000,
   })
   t.strictSame(await store.map(key), { complete: { manifest, publishedAt: 7_000 } })
 })

@@ -17,7 +17,7 @@ import {
   RecentRejections,
   RejectedEvent,
   Stats,
-} from '../operation/bodies.ts'
+} from '@ingest/core/wire'
 import type { Header } from '../operation/operation.ts'
 import { codesOfRoutes, meaningOf, Problem, problemExample } from './problems.ts'
 

@@ -1,6 +1,6 @@
 import { type ErrorCode, type ErrorDetails, errorTable, IngestError } from '@ingest/core'
+import { Issue } from '@ingest/core/wire'
 import { problemResponse } from '../http/response.ts'
-import { Issue } from '../operation/bodies.ts'
 
 /** The error of an example. */
 interface Example {

@@ -1,5 +1,5 @@
 import type { ErrorCode } from '@ingest/core'
-import { Digest } from './bodies.ts'
+import { Digest } from '@ingest/core/wire'
 
 /** JSON Schema 2020-12. */
 export type Schema = object

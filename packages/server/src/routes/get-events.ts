@@ -1,8 +1,8 @@
 import { eventLine, IngestError, type ReadEventsOptions } from '@ingest/core'
+import { EventLine } from '@ingest/core/wire'
 import { parseLimit, parseQuery, parseTimeParameter, parseWait, waitSecondsMax } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
 import type { ConcurrencyLimitName } from '../limits/concurrency.ts'
-import { EventLine } from '../operation/bodies.ts'
 import { comma, query, text, time } from '../operation/operation.ts'
 import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
 

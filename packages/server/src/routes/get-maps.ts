@@ -1,7 +1,7 @@
 import { type Ingest, IngestError } from '@ingest/core'
+import { type Body, MapPage, MapStatus, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { type Body, MapPage, MapStatus } from '../operation/bodies.ts'
 import { json, mapId, pageOf } from '../operation/operation.ts'
 import { sampleStatus } from '../operation/samples.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
@@ -41,17 +41,18 @@ async function findMaps(ingest: Ingest, query: string): Promise<Body<typeof MapS
   const { placeId, buildId, cursor, limit } = parseQuery(query, ['placeId', 'buildId', 'cursor', 'limit'])
   if (placeId === undefined || buildId === undefined) {
     const count = parseLimit(limit, mapsPageMax)
-    return ingest.listMaps({
+    const page = await ingest.listMaps({
       ...(placeId !== undefined && { placeId }),
       ...(buildId !== undefined && { buildId }),
       ...(cursor !== undefined && { cursor }),
       ...(count !== undefined && { limit: count }),
     })
+    return toWire(MapPage, page)
   }
   if (cursor !== undefined || limit !== undefined) {
     throw new IngestError('invalid-argument', 'placeId and buildId name one map: remove cursor and limit.')
   }
   const status = await ingest.getMap({ placeId, buildId })
   if (!status) throw new IngestError('map-not-found', 'No map was published for this place and build.')
-  return status
+  return toWire(MapStatus, status)
 }

@@ -1,6 +1,6 @@
+import { Activity, RecentRejections, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { Activity, type Body, RecentRejections } from '../operation/bodies.ts'
 import { comma, json, query } from '../operation/operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
@@ -36,12 +36,7 @@ export const getActivity: ProjectRoute = {
 
 async function readActivity({ request, ingest }: RouteContext): Promise<HttpResponse> {
   parseQuery(request.query, [])
-  const { since, servers, minutes } = await ingest.getActivity()
-  return jsonResponse<Body<typeof Activity>>(200, {
-    since: toIsoTime(since),
-    servers,
-    minutes: minutes.map((minute) => ({ ...minute, at: toIsoTime(minute.at) })),
-  })
+  return jsonResponse(200, toWire(Activity, await ingest.getActivity()))
 }
 
 export const getRejected: ProjectRoute = {
@@ -96,16 +91,6 @@ async function readRejected({ request, ingest, limiter }: RouteContext): Promise
   const { limit } = parseQuery(request.query, ['limit'])
   const count = parseLimit(limit, rejectedMax)
   await limiter.charge(ingest.projectId, { readBytes: rejectedReadBytes })
-  const { since, total, groups, rejected } = await ingest.listRejected({ ...(count !== undefined && { limit: count }) })
-  return jsonResponse<Body<typeof RecentRejections>>(200, {
-    since: toIsoTime(since),
-    total,
-    groups: groups.map((group) => ({ ...group, lastAt: toIsoTime(group.lastAt) })),
-    rejected: rejected.map((each) => ({ ...each, receivedAt: toIsoTime(each.receivedAt) })),
-  })
-}
-
-/** Milliseconds since 1970 as RFC 3339, in UTC. */
-function toIsoTime(at: number): string {
-  return new Date(at).toISOString()
+  const recent = await ingest.listRejected({ ...(count !== undefined && { limit: count }) })
+  return jsonResponse(200, toWire(RecentRejections, recent))
 }

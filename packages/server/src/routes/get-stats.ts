@@ -1,6 +1,6 @@
+import { BuildPage, Stats, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { type Body, BuildPage, Stats } from '../operation/bodies.ts'
 import { json, pageOf } from '../operation/operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
@@ -47,11 +47,7 @@ async function readStats({ request, ingest, limiter }: RouteContext): Promise<Ht
   await limiter.charge(ingest.projectId, { readBytes: statsReadBytes })
   const stats = await ingest.getStats()
   await limiter.charge(ingest.projectId, { readBytes: stats.builds * buildReadBytes })
-  return jsonResponse<Body<typeof Stats>>(200, {
-    ...stats,
-    firstAt: toIsoTime(stats.firstAt),
-    lastAt: toIsoTime(stats.lastAt),
-  })
+  return jsonResponse(200, toWire(Stats, stats))
 }
 
 export const getBuilds: ProjectRoute = {
@@ -83,18 +79,10 @@ export const getBuilds: ProjectRoute = {
 async function readBuilds({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
   const { cursor, limit } = parseQuery(request.query, ['cursor', 'limit'])
   const count = parseLimit(limit, buildsPageMax)
-  const { builds, next } = await ingest.listBuilds({
+  const page = await ingest.listBuilds({
     ...(cursor !== undefined && { cursor }),
     ...(count !== undefined && { limit: count }),
   })
-  await limiter.charge(ingest.projectId, { readBytes: builds.length * buildReadBytes })
-  return jsonResponse<Body<typeof BuildPage>>(200, {
-    builds: builds.map((build) => ({ ...build, frozenAt: toIsoTime(build.frozenAt) })),
-    next,
-  })
-}
-
-/** Milliseconds since 1970 as RFC 3339, in UTC. */
-function toIsoTime(at: number | null): string | null {
-  return at === null ? null : new Date(at).toISOString()
+  await limiter.charge(ingest.projectId, { readBytes: page.builds.length * buildReadBytes })
+  return jsonResponse(200, toWire(BuildPage, page))
 }

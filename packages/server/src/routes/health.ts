@@ -1,7 +1,7 @@
 import { errorTable, IngestError } from '@ingest/core'
+import { type Body, Health } from '@ingest/core/wire'
 import { serverDraining } from '../http/cancellation.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { type Body, Health } from '../operation/bodies.ts'
 import { json } from '../operation/operation.ts'
 import type { OpenContext, OpenRoute } from '../route.ts'
 

@@ -1,13 +1,12 @@
 import { chunkBytesMax, IngestError } from '@ingest/core'
+import { ChunksUpload, chunksMax, Digest, PutChunkResult, PutChunksResult, toWire } from '@ingest/core/wire'
 import { type BodyKind, checkBodyHeaders } from '../http/body-headers.ts'
 import { parseQuery } from '../http/query.ts'
 import type { BodyLimit } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { type Body, ChunksUpload, Digest, PutChunkResult, PutChunksResult } from '../operation/bodies.ts'
 import { comma, json, query } from '../operation/operation.ts'
 import { sampleDigest } from '../operation/samples.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
-import { chunksMax } from '../uploads/parse-upload.ts'
 import { parseUpload } from '../uploads/upload-parser.ts'
 import { storeUpload } from './store-upload.ts'
 
@@ -83,7 +82,7 @@ async function putOne(context: RouteContext, gzip: boolean): Promise<HttpRespons
   const result = await storeUpload(context, { gzip, limit: chunkLimit, isJson: false }, (body, options) =>
     context.ingest.putChunk(digest, body, options),
   )
-  return jsonResponse<Body<typeof PutChunkResult>>(result.outcome === 'stored' ? 201 : 200, result)
+  return jsonResponse(result.outcome === 'stored' ? 201 : 200, toWire(PutChunkResult, result))
 }
 
 async function putSeveral(context: RouteContext, gzip: boolean): Promise<HttpResponse> {
@@ -95,7 +94,7 @@ async function putSeveral(context: RouteContext, gzip: boolean): Promise<HttpRes
     const refused = stored.rejected.map((each) => ({ ...each, index: uploads[each.index]?.index ?? each.index }))
     return { ...stored, rejected: [...rejected, ...refused].sort((a, b) => a.index - b.index) }
   })
-  return jsonResponse<Body<typeof PutChunksResult>>(200, result)
+  return jsonResponse(200, toWire(PutChunksResult, result))
 }
 
 function limitOf(bytesMax: number, code: 'body-too-large' | 'chunk-too-large', message: string): BodyLimit {

@@ -6,11 +6,11 @@ import {
   type PublishOutcome,
 } from '@ingest/core'
 import { trustParsed } from '@ingest/core/internal'
+import { PublishedMap, toWire } from '@ingest/core/wire'
 import { checkBodyHeaders } from '../http/body-headers.ts'
 import { parseQuery } from '../http/query.ts'
 import type { BodyLimit, HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { type Body, PublishedMap } from '../operation/bodies.ts'
 import { comma, header, json, query } from '../operation/operation.ts'
 import { sampleDigest, samplePublished } from '../operation/samples.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
@@ -98,7 +98,7 @@ async function publish(context: RouteContext): Promise<HttpResponse> {
     const publication = trustParsed(await parseUpload(ingest.projectId, 'publication', body))
     return ingest.publishMap(publication as unknown as Publication, { ...options, ...verification })
   })
-  return jsonResponse<Body<typeof PublishedMap>>(statusByOutcome[published.outcome], published)
+  return jsonResponse(statusByOutcome[published.outcome], toWire(PublishedMap, published))
 }
 
 function parsePublishOptions({ query, headers: { values } }: HttpRequest): PublishOptions {

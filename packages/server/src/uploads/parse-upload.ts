@@ -1,8 +1,6 @@
 import { type ChunkUpload, IngestError, type Issue } from '@ingest/core'
 import { type ParsedPublication, parseJson, parsePublication, stripByteOrderMark } from '@ingest/core/internal'
-
-/** The most chunks of one body in JSON. */
-export const chunksMax = 64
+import { chunksMax } from '@ingest/core/wire'
 
 /** The chunks of a body in JSON. Invalid ones are rejected one by one and do not fail the others. */
 export interface ParsedChunks {

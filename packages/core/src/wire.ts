@@ -1,8 +1,13 @@
-import { batchEventsMax, EventSchema, issuesMax } from '@ingest/core'
 import type { Static, TSchema } from 'typebox'
-import { chunksMax } from '../uploads/parse-upload.ts'
+import { batchEventsMax } from './events/batch.ts'
+import { EventSchema } from './events/event.ts'
+import { issuesMax } from './validation.ts'
 
-// JSON Schema of JSON bodies, for the OpenAPI document. What a route returns has the type of its schema.
+// The JSON bodies of the HTTP API as JSON Schema: for the server, its OpenAPI document, clients and commands. A time is
+// RFC 3339 there and milliseconds since 1970 in every embedded API: `toWire` and `fromWire` convert by schema.
+
+/** The most chunks of one body in JSON. */
+export const chunksMax = 64
 
 export const Digest = {
   type: 'string',
@@ -316,5 +321,46 @@ export const ChunksUpload = {
   },
 } as const
 
+/** A schema of this module. */
+export type WireSchema = TSchema
+
 /** The type of a body with this schema. */
 export type Body<Schema extends TSchema> = Static<Schema>
+
+/** A body of embedded values: its times become RFC 3339, in UTC. */
+export function toWire<Schema extends TSchema>(schema: Schema, value: object): Body<Schema> {
+  return convertTimes(schema, value, (time) => new Date(time as number).toISOString()) as Body<Schema>
+}
+
+/** The embedded values of a valid body. */
+export function fromWire<Value>(schema: TSchema, body: object): Value {
+  return convertTimes(schema, body, (time) => Date.parse(time as string)) as Value
+}
+
+/** What of a JSON Schema says where times are. */
+interface TimesSchema {
+  format?: string
+  items?: TimesSchema
+  properties?: Readonly<Record<string, TimesSchema>>
+  anyOf?: readonly TimesSchema[]
+}
+
+/** A value without times is returned as it is: a list may have thousands of digests. */
+function convertTimes(schema: TimesSchema, value: unknown, convert: (time: unknown) => unknown): unknown {
+  if (value === null || value === undefined || !hasTimes(schema)) return value
+  const { format, items, properties, anyOf } = schema
+  if (format === 'date-time') return convert(value)
+  if (items) return (value as unknown[]).map((each) => convertTimes(items, each, convert))
+  const found = anyOf?.find(hasTimes)
+  if (found) return convertTimes(found, value, convert)
+  const converted: Record<string, unknown> = { ...value }
+  for (const [name, member] of Object.entries(properties ?? {})) {
+    if (name in converted) converted[name] = convertTimes(member, converted[name], convert)
+  }
+  return converted
+}
+
+function hasTimes({ format, items, properties, anyOf }: TimesSchema): boolean {
+  if (format === 'date-time' || (items && hasTimes(items))) return true
+  return [...(anyOf ?? []), ...Object.values(properties ?? {})].some(hasTimes)
+}
