@@ -75,7 +75,7 @@ const floors: Record<string, string[][]> = {
     ['metrics'],
     ['requests'],
     ['authenticate.ts', 'limits', 'uploads'],
-    ['operation'],
+    ['operation.ts'],
     ['route.ts'],
     ['routes'],
     ['openapi'],

@@ -327,8 +327,19 @@ export type WireSchema = TSchema
 /** The type of a body with this schema. */
 export type Body<Schema extends TSchema> = Static<Schema>
 
+/** The embedded values of a body: any text may be a time in milliseconds. */
+type Embedded<Wire> = Wire extends string
+  ? string extends Wire
+    ? string | number
+    : Wire
+  : Wire extends readonly (infer Item)[]
+    ? readonly Embedded<Item>[]
+    : Wire extends object
+      ? { [Name in keyof Wire]: Embedded<Wire[Name]> }
+      : Wire
+
 /** A body of embedded values: its times become RFC 3339, in UTC. */
-export function toWire<Schema extends TSchema>(schema: Schema, value: object): Body<Schema> {
+export function toWire<Schema extends TSchema>(schema: Schema, value: Embedded<Body<Schema>>): Body<Schema> {
   return convertTimes(schema, value, (time) => new Date(time as number).toISOString()) as Body<Schema>
 }
 

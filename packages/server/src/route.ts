@@ -12,7 +12,7 @@ import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
 import { readBytesMin } from './limits/rate-limits.ts'
 import type { TurnBudget, turnBudgets } from './limits/turn-budget.ts'
 import type { LogError } from './log.ts'
-import type { Operation } from './operation/operation.ts'
+import type { Operation } from './operation.ts'
 import type { ObservedRequest } from './requests/observe-requests.ts'
 
 /** One request of an authenticated project that holds a slot. */

@@ -47,7 +47,7 @@ function mapsListCommand(io: Io): Command {
         await requireProject(embedded, target.project)
         return listAllMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) })
       })
-      if (json) await writeJson(io, { ok: true, ...wire.toWire(wire.MapPage, { maps }) })
+      if (json) await writeJson(io, { ok: true, maps: wire.toWire(wire.MapPage, { maps, next: null }).maps })
       else await writeStdout(io, `${formatMapTable(maps).join('\n')}\n`)
     })
 }

@@ -1,5 +1,5 @@
 import type { BuildStatus, Ingest, ProjectStats } from '@ingest/core'
-import { Stats, toWire } from '@ingest/core/wire'
+import { BuildPage, Stats, toWire } from '@ingest/core/wire'
 import { Command } from 'commander'
 import { addTargetOptions, connect, parseTarget, requireProject, type Target, withIngest } from '../connect.ts'
 import type { Io } from '../io.ts'
@@ -30,7 +30,12 @@ export function statsCommand(io: Io): Command {
       }
       if (builds) {
         const all = await withProjects(io, target, async ([ingest]) => (ingest ? listAllBuilds(ingest) : []))
-        if (json) await writeJson(io, { ok: true, projectId: target.project, builds: all.map(toBuildJson) })
+        if (json)
+          await writeJson(io, {
+            ok: true,
+            projectId: target.project,
+            builds: toWire(BuildPage, { builds: all, next: null }).builds,
+          })
         else await writeStdout(io, `${formatBuildsTable(all).join('\n')}\n`)
         return
       }
@@ -101,10 +106,6 @@ function formatBuildsTable(builds: readonly BuildStatus[]): string[] {
 
 function toStatsJson([projectId, stats]: [string, ProjectStats]): object {
   return { projectId, ...toWire(Stats, stats) }
-}
-
-function toBuildJson(build: BuildStatus): object {
-  return { ...build, frozenAt: toIsoTime(build.frozenAt) }
 }
 
 /** `12,345.67`. */

@@ -5,7 +5,7 @@ export interface RequestRecord {
   requestId: string
   /** Of the header `traceparent`, or of the span of the request. */
   traceId?: string | undefined
-  /** The path in the table of routes, or `unknown`: never the path of the request. */
+  /** The path in the list of routes, or `unknown`: never the path of the request. */
   route: string
   method: string
   /** Of the client, behind trusted proxies; undefined if it is not known. */

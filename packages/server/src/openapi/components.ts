@@ -18,7 +18,7 @@ import {
   RejectedEvent,
   Stats,
 } from '@ingest/core/wire'
-import type { Header } from '../operation/operation.ts'
+import type { Header } from '../operation.ts'
 import { codesOfRoutes, meaningOf, Problem, problemExample } from './problems.ts'
 
 export type Json = Record<string, unknown>

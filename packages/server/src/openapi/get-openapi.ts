@@ -1,5 +1,5 @@
 import { digestOf } from '@ingest/core'
-import { ifNoneMatch, json } from '../operation/operation.ts'
+import { ifNoneMatch, json } from '../operation.ts'
 import type { OpenRoute, ProjectRoute } from '../route.ts'
 import { entityTag, listsTag } from '../routes/get-map-content.ts'
 import { openapiDocument } from './document.ts'

@@ -3,7 +3,7 @@ import { EventLine } from '@ingest/core/wire'
 import { parseLimit, parseQuery, parseTimeParameter, parseWait, waitSecondsMax } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
 import type { ConcurrencyLimitName } from '../limits/concurrency.ts'
-import { comma, query, text, time } from '../operation/operation.ts'
+import { comma, query, text, time } from '../operation.ts'
 import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
 
 /** The most events of one response. */

@@ -1,7 +1,7 @@
 import { IngestError, type MapContent, type MapId } from '@ingest/core'
 import { parseQuery } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
-import { bytes, digest, header, ifNoneMatch, mapId, text } from '../operation/operation.ts'
+import { bytes, digest, header, ifNoneMatch, mapId, text } from '../operation.ts'
 import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
 
 /** From `start` up to, not including, `end`. */

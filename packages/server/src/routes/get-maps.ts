@@ -2,8 +2,7 @@ import { type Ingest, IngestError } from '@ingest/core'
 import { type Body, MapPage, MapStatus, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { json, mapId, pageOf } from '../operation/operation.ts'
-import { sampleStatus } from '../operation/samples.ts'
+import { json, mapId, pageOf, sampleStatus } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
 /** The most maps of one page. */

@@ -1,7 +1,7 @@
 import { Activity, RecentRejections, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { comma, json, query } from '../operation/operation.ts'
+import { comma, json, query } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
 /** The most rejected events of one response. */

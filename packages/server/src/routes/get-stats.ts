@@ -1,7 +1,7 @@
 import { BuildPage, Stats, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { json, pageOf } from '../operation/operation.ts'
+import { json, pageOf } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
 /** The most builds of one page. */

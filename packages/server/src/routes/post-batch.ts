@@ -4,7 +4,7 @@ import { Batch, BatchResult, type Body } from '@ingest/core/wire'
 import { checkBodyHeaders } from '../http/body-headers.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import { readChargedBody } from '../limits/charged-body.ts'
-import { comma, json } from '../operation/operation.ts'
+import { comma, json } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
 const limit = { bytesMax: batchBytesMax, tooLarge: batchTooLarge }

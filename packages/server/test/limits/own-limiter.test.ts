@@ -60,7 +60,7 @@ for (const { name, open } of edges) {
   })
 
   t.test(`by ${name}, a limiter that fails is a 503, and nothing is admitted`, async (t) => {
-    const secret = new Error('redis://:1234@counters')
+    const secret = new Error('redis://:opensesame@counters')
     const limits = { now: () => 0 }
     for (const [method, limit, send] of [
       ['admit', 'requests', 'batch'],
@@ -96,7 +96,7 @@ for (const { name, open } of edges) {
         const response = await edge.send(sent)
         t.match(response, { status: 503, headers: { 'retry-after': '1', ratelimit: /r=/ } }, limit)
         t.match(JSON.parse(response.body), { code: 'overloaded', retryable: true })
-        t.notMatch(response.body, 'counters')
+        t.notMatch(response.body, /opensesame|counters/)
         t.match(errors, [{ err: secret }])
       }
       t.equal(await storedCount(), 1)
