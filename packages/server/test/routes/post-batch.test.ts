@@ -24,6 +24,40 @@ async function refusalOf(router: Router, pairs: readonly (readonly [string, stri
   return { code: JSON.parse(String(problem)).code, reads }
 }
 
+t.test('Retry-After is long enough for a full batch of the same size', async (t) => {
+  const { ingest, headers } = await openTestIngest()
+  /** The response to the second of two batches. */
+  const secondOf = async (rateLimits: RateLimits, first: string, second: string) => {
+    const edge = await edges.find(({ name }) => name === 'fetch')?.open(ingest, { rateLimits })
+    t.match(await edge?.send({ headers, body: first }), { status: 202 })
+    return edge?.send({ headers, body: second })
+  }
+  const now = () => 0
+  t.match(
+    await secondOf(
+      { requests: { perSecond: 1, burst: 1 }, events: { perSecond: 2, burst: 100 }, now },
+      batchOf(100, 'a-'),
+      batchOf(1, 'a-'),
+    ),
+    { status: 429, headers: { 'retry-after': '50' }, body: /limited to 1 requests/ },
+    'the number of its events is not known yet',
+  )
+  const padded = batchOf(100, 'b-').padEnd(batchBytesMax)
+  t.match(
+    await secondOf(
+      {
+        events: { perSecond: 100, burst: 100 },
+        batchBytes: { perSecond: 1024, burst: batchBytesMax * 2 },
+        now,
+      },
+      padded,
+      padded,
+    ),
+    { status: 429, headers: { 'retry-after': String(batchBytesMax / 1024) }, body: /limited to 100 events/ },
+    'its bytes stay charged',
+  )
+})
+
 t.test('of several errors, the first in the documented order is returned', async (t) => {
   const { ingest, key, storedCount } = await openTestIngest()
   const routerOf = (rateLimits: RateLimits) => createRouter(ingest, { rateLimits: { now: () => 0, ...rateLimits } })
