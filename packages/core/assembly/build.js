@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
 
 // Compiles the scanner into src/events/scanner-wasm.ts, if its sources have changed: `node assembly/build.js`.
 
@@ -21,11 +22,74 @@ function digestSources() {
   for (const file of [
     ...assembly.map((name) => `assembly/${name}`),
     'src/json/bytes.ts',
-    'src/events/field-limits.ts',
+    'src/events/known-fields.ts',
   ]) {
     hash.update(readFileSync(join(packageDirectory, file)))
   }
   return hash.digest('hex')
+}
+
+/** The rules of src/events/known-fields.ts, which are TypeScript: Node 20 cannot import them. */
+async function loadKnownFields() {
+  const source = readFileSync(join(packageDirectory, 'src/events/known-fields.ts'), 'utf8')
+  const { outputText } = ts.transpileModule(source, { compilerOptions: { module: ts.ModuleKind.ESNext } })
+  /** @type {typeof import('../src/events/known-fields.ts')} */
+  const { eventIdBytesMax, knownFields } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`)
+  return { eventIdBytesMax, knownFields }
+}
+
+/**
+ * The AssemblyScript module `known-fields.ts`: a bit for each field, the field of a key, and the limits of the texts.
+ *
+ * @param {Awaited<ReturnType<typeof loadKnownFields>>} rules
+ */
+function writeKnownFields({ eventIdBytesMax, knownFields }) {
+  const bits = ['projectId', 'eventId', ...knownFields.map(({ name }) => name)]
+  const named = knownFields.filter(({ text }) => text === 'name')
+  /** @type {Map<string, string[]>} the fields of one rule, which are compiled once */
+  const texts = new Map()
+  for (const { name, text, bytesMin, bytesMax, integerMin } of knownFields) {
+    // an event with a field of another rule is left to parseBatch
+    if (text !== 'any' || (integerMin !== undefined && integerMin >= 0)) continue
+    const rule = `endOfText(at, ${bytesMin}, ${bytesMax}, ${integerMin !== undefined})`
+    texts.set(rule, [...(texts.get(rule) ?? []), name])
+  }
+  return [
+    "import { endOfText } from './value.ts'",
+    ...bits.map((name, index) => `export const ${name}: u32 = ${2 ** index}`),
+    `export const eventIdBytesMax: usize = ${eventIdBytesMax}`,
+    ...named.flatMap(({ name, bytesMin, bytesMax }) => [
+      `export const ${name}BytesMin: usize = ${bytesMin}`,
+      `export const ${name}BytesMax: usize = ${bytesMax}`,
+    ]),
+    '/** The field of the key at `at`, its quote included; 0 for an unknown key. */',
+    'export function fieldAt(at: usize): u32 {',
+    ...bits.map((name) => `  if (${isKeyAt(name)}) return ${name}`),
+    '  return 0',
+    '}',
+    '@inline',
+    'export function endOfTextField(at: usize, field: u32): usize {',
+    ...[...texts].map(([rule, names]) => `  if ((field & (${names.join(' | ')})) !== 0) return ${rule}`),
+    '  return 0',
+    '}',
+  ].join('\n')
+}
+
+/**
+ * Compares the key and its closing quote in words of eight bytes.
+ *
+ * @param {string} name
+ */
+function isKeyAt(name) {
+  const key = Buffer.from(`${name}"`)
+  const words = []
+  for (let start = 0; start < key.length; start += 8) {
+    const bytes = key.subarray(start, start + 8)
+    const value = `0x${Buffer.from(bytes).reverse().toString('hex')}`
+    const word = `load<u64>(at + ${start + 1})`
+    words.push(bytes.length === 8 ? `${word} === ${value}` : `(${word} & 0x${'ff'.repeat(bytes.length)}) === ${value}`)
+  }
+  return words.join(' && ')
 }
 
 /** The content of {@link outFile}. @returns {Promise<string>} */
@@ -33,9 +97,15 @@ export async function compileScanner() {
   const { default: asc } = await import('assemblyscript/asc')
   /** @type {Uint8Array | undefined} */
   let binary
+  const knownFields = writeKnownFields(await loadKnownFields())
   const { error, stderr } = await asc.main(
     ['assembly/scanner.ts', '--baseDir', packageDirectory, '--outFile', 'scanner.wasm', ...options],
     {
+      readFile(name) {
+        if (name === 'assembly/known-fields.ts') return knownFields
+        const path = join(packageDirectory, name)
+        return existsSync(path) ? readFileSync(path, 'utf8') : null
+      },
       writeFile(_, contents) {
         if (typeof contents !== 'string') binary = contents
       },

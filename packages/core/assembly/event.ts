@@ -1,21 +1,21 @@
-import {
-  buildIdBytesMax,
-  buildIdBytesMin,
-  eventIdBytesMax,
-  otherIdBytesMax,
-  otherIdBytesMin,
-  placeIdBytesMax,
-  placeIdBytesMin,
-  typeBytesMax,
-  typeBytesMin,
-} from '../src/events/field-limits.ts'
 import { closeBrace, comma, lowerN, openBrace, quote } from '../src/json/bytes.ts'
 import { setExpected, expectedBytes, expectedField, isExpected, nextEntry } from './keys.ts'
+import {
+  buildId,
+  buildIdBytesMax,
+  buildIdBytesMin,
+  endOfTextField,
+  eventId,
+  eventIdBytesMax,
+  fieldAt,
+  projectId,
+  timestamp,
+} from './known-fields.ts'
 import { bodyStart, buildsStart, keysStart, projectIdStart, rowsStart, slotsStart, toOffset } from './memory.ts'
 import { sipHash } from './sip-hash.ts'
 import { byteAt, endOfColon, endOfName, endOfPlainString, skipSpace } from './text.ts'
 import { endOfTime } from './time.ts'
-import { endOfNull, endOfSafeInteger, endOfValue, startValues } from './value.ts'
+import { endOfNull, endOfSafeInteger, endOfValue, quoteBytes, startValues } from './value.ts'
 
 // the columns of a row, in bytes
 const startColumn: usize = 0
@@ -28,11 +28,6 @@ const buildColumn: usize = 24
 const rowBytes: usize = 28
 
 const noBuild: u32 = 0xffff_ffff
-const idBytesMax: usize = eventIdBytesMax
-const buildBytesMin: usize = buildIdBytesMin
-const buildBytesMax: usize = buildIdBytesMax
-/** Both quotes of a string. */
-const quoteBytes: usize = 2
 const slotMask: usize = 255
 
 /** The length of the JSON string of the project. */
@@ -92,47 +87,7 @@ export function endOfEvent(start: usize, index: u32): usize {
   return isRepeat(index) ? 0 : at + 1
 }
 
-// the known fields, a bit each
-const projectId: u32 = 1
-const eventId: u32 = 2
-const buildId: u32 = 4
-const timestamp: u32 = 8
-const type: u32 = 16
-const placeId: u32 = 32
-// the fields from here on have the same rule
-const sessionId: u32 = 64
-const serverId: u32 = 128
-const playerId: u32 = 256
 const identity: u32 = projectId | eventId
-
-// the first eight bytes of the known keys, closing quote included, and the rest of longer ones
-const eventIdKey: u64 = 0x22644974_6e657665
-const buildIdKey: u64 = 0x22644964_6c697562
-const placeIdKey: u64 = 0x22644965_63616c70
-const serverIdKey: u64 = 0x64497265_76726573
-const playerIdKey: u64 = 0x64497265_79616c70
-const timestampKey: u64 = 0x6d617473_656d6974
-const timestampKeyRest: i32 = 0x2270
-const sessionIdKey: u64 = 0x496e6f69_73736573
-const projectIdKey: u64 = 0x49746365_6a6f7270
-const idRest: i32 = 0x2264
-const typeKey: u64 = 0x22_65707974
-const typeKeyMask: u64 = 0xff_ffffffff
-
-/** The field of the key at `at`, its quote included; 0 for an unknown key. */
-function fieldAt(at: usize): u32 {
-  const word = load<u64>(at + 1)
-  const rest: i32 = load<u16>(at + 9)
-  if (word === eventIdKey) return eventId
-  if (word === buildIdKey) return buildId
-  if (word === placeIdKey) return placeId
-  if (word === projectIdKey) return rest === idRest ? projectId : 0
-  if (word === timestampKey) return rest === timestampKeyRest ? timestamp : 0
-  if (word === sessionIdKey) return rest === idRest ? sessionId : 0
-  if (word === playerIdKey) return (rest & 0xff) === quote ? playerId : 0
-  if (word === serverIdKey) return (rest & 0xff) === quote ? serverId : 0
-  return (word & typeKeyMask) === typeKey ? type : 0
-}
 
 /** The end of a value that is valid for its field. */
 @inline
@@ -142,9 +97,7 @@ function endOfFieldValue(at: usize, field: u32): usize {
   if (field === eventId) return endOfEventId(at)
   if (field === buildId) return endOfBuildId(at)
   if (field === timestamp) return endOfTimestamp(at)
-  if (field === type) return endOfText(at, typeBytesMin, typeBytesMax, false)
-  if (field === placeId) return endOfText(at, placeIdBytesMin, placeIdBytesMax, true)
-  return endOfText(at, otherIdBytesMin, otherIdBytesMax, true)
+  return endOfTextField(at, field)
 }
 
 @inline
@@ -157,7 +110,7 @@ function endOfEventId(at: usize): usize {
   const end = endOfName(at)
   const bytes = end - at - quoteBytes
   // checks both limits, as unsigned numbers below 0 wrap around
-  if (bytes - 1 >= idBytesMax) return 0
+  if (bytes - 1 >= eventIdBytesMax) return 0
   store<u64>(row, rotl(sipHash(at + 1, bytes), 32), hashColumn)
   store<u32>(row, toOffset(at), idStartColumn)
   store<u32>(row, toOffset(end), idEndColumn)
@@ -177,7 +130,7 @@ function endOfBuildId(at: usize): usize {
 function endOfOtherBuildId(at: usize): usize {
   const end = endOfName(at)
   const bytes = end - at
-  if (bytes - quoteBytes - buildBytesMin > buildBytesMax - buildBytesMin) return 0
+  if (bytes - quoteBytes - buildIdBytesMin > buildIdBytesMax - buildIdBytesMin) return 0
   lastBuild = at
   lastBuildBytes = bytes
   lastBuildNumber = numberOf(at, bytes)
@@ -202,18 +155,6 @@ function endOfTimestamp(at: usize): usize {
   const byte = byteAt(at)
   if (byte === quote) return endOfTime(at)
   return byte === lowerN ? endOfNull(at) : endOfSafeInteger(at, false)
-}
-
-/** The end of a string of `bytesMin` to `bytesMax` bytes, of null, or of an integer where one is valid. */
-@inline
-function endOfText(at: usize, bytesMin: usize, bytesMax: usize, mayBeInteger: bool): usize {
-  const byte = byteAt(at)
-  if (byte === quote) {
-    const end = endOfPlainString(at)
-    return end - at - quoteBytes - bytesMin <= bytesMax - bytesMin ? end : 0
-  }
-  if (byte === lowerN) return endOfNull(at)
-  return mayBeInteger ? endOfSafeInteger(at, true) : 0
 }
 
 /** Whether the same bytes are at both positions. */

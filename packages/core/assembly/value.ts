@@ -17,7 +17,10 @@ import {
 } from '../src/json/bytes.ts'
 import { setExpected, expectedBytes, isExpected, nextEntry } from './keys.ts'
 import { nestedKeysStart } from './memory.ts'
-import { byteAt, endOfColon, endOfString, skipSpace, splat } from './text.ts'
+import { byteAt, endOfColon, endOfPlainString, endOfString, skipSpace, splat } from './text.ts'
+
+/** Both quotes of a string. */
+export const quoteBytes: usize = 2
 
 /** The entry of the next key inside a value. */
 let key: usize = nestedKeysStart
@@ -167,4 +170,16 @@ export function endOfSafeInteger(at: usize, mayBeNegative: bool): usize {
   if (isNegative && !mayBeNegative) return 0
   const end = endOfInteger(at)
   return end - at - usize(isNegative) <= 15 ? end : 0
+}
+
+/** The end of a string of `bytesMin` to `bytesMax` bytes, of null, or of an integer where one is valid. */
+@inline
+export function endOfText(at: usize, bytesMin: usize, bytesMax: usize, mayBeInteger: bool): usize {
+  const byte = byteAt(at)
+  if (byte === quote) {
+    const end = endOfPlainString(at)
+    return end - at - quoteBytes - bytesMin <= bytesMax - bytesMin ? end : 0
+  }
+  if (byte === lowerN) return endOfNull(at)
+  return mayBeInteger ? endOfSafeInteger(at, true) : 0
 }

@@ -21,7 +21,7 @@ export type { IngestEvent } from './events/event.ts'
 export { EventSchema, eventDepthMax } from './events/event.ts'
 export { eventLine } from './events/event-line.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
-export { eventIdBytesMax } from './events/field-limits.ts'
+export { eventIdBytesMax } from './events/known-fields.ts'
 export type { EventFilter, FollowOptions, ReadEventsOptions } from './events/read-events.ts'
 export { followEvents } from './events/read-events.ts'
 export type {

@@ -2,10 +2,11 @@
 
 export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'
 export { column, countEvents, encodeEvents, noBuild, wordsPerEvent } from './events/batch-events.ts'
-export type { KnownField } from './events/event.ts'
-export { eventIdIssue, knownFields } from './events/event.ts'
+export { eventIdIssue } from './events/event.ts'
 export { aheadMsMax } from './events/event-store.ts'
 export { hashId } from './events/id-hash.ts'
+export type { KnownField } from './events/known-fields.ts'
+export { knownFields } from './events/known-fields.ts'
 export type { ParsedEvent } from './events/parse-batch.ts'
 export { parseBatch } from './events/parse-batch.ts'
 export { checkReadEventsOptions } from './events/read-events.ts'

@@ -3,8 +3,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { IngestError } from '../error.ts'
 import { backslash, openBrace, openBracket } from '../json/bytes.ts'
 import { skipElements, skipMembers, skipValue } from '../json/json-scanner.ts'
-import { knownFields } from './event.ts'
 import type { EventStore, StoredEvent } from './event-store.ts'
+import { knownFields } from './known-fields.ts'
 
 /** The events of which the value at `path` equals `value`. */
 export interface EraseSelection {

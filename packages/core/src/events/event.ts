@@ -10,17 +10,7 @@ import {
   projectIdPattern,
   textIssue,
 } from '../validation.ts'
-import {
-  buildIdBytesMax,
-  buildIdBytesMin,
-  eventIdBytesMax,
-  otherIdBytesMax,
-  otherIdBytesMin,
-  placeIdBytesMax,
-  placeIdBytesMin,
-  typeBytesMax,
-  typeBytesMin,
-} from './field-limits.ts'
+import { eventIdBytesMax, type KnownField, knownFields } from './known-fields.ts'
 
 /** An event as it is sent. Ingest checks these members, and stores any others unchecked. */
 export interface IngestEvent {
@@ -70,45 +60,13 @@ function projectIssue(value: unknown): Issue {
   return { code: 'project_mismatch', path, message: 'Expected the project that the request is made for.' }
 }
 
-/** The rule of a well-known member, which may also be missing or null. */
-export interface KnownField {
-  name: string
-  /** `name`: no control characters and no lone surrogates either. */
-  text: 'any' | 'name' | 'timestamp'
-  bytesMin: number
-  bytesMax: number
-  /** The least integer that is valid instead of a string; undefined where no integer is. */
-  integerMin?: number
-}
-
-const anyInteger = Number.MIN_SAFE_INTEGER
-
-const otherId = { text: 'any', bytesMin: otherIdBytesMin, bytesMax: otherIdBytesMax, integerMin: anyInteger } as const
-
-/** The well-known members besides `projectId` and `eventId`. */
-export const knownFields: readonly KnownField[] = [
-  { name: 'type', text: 'any', bytesMin: typeBytesMin, bytesMax: typeBytesMax },
-  { name: 'timestamp', text: 'timestamp', bytesMin: 0, bytesMax: Number.POSITIVE_INFINITY, integerMin: 0 },
-  { name: 'buildId', text: 'name', bytesMin: buildIdBytesMin, bytesMax: buildIdBytesMax },
-  {
-    name: 'placeId',
-    text: 'any',
-    bytesMin: placeIdBytesMin,
-    bytesMax: placeIdBytesMax,
-    integerMin: anyInteger,
-  },
-  { name: 'sessionId', ...otherId },
-  { name: 'serverId', ...otherId },
-  { name: 'playerId', ...otherId },
-]
-
 /** The rule as JSON Schema, which counts characters where the rule counts bytes. */
 function toJsonSchema(field: KnownField): TSchema {
   const { text, bytesMin, bytesMax, integerMin } = field
   const length = { ...(bytesMin > 0 && { minLength: bytesMin }), maxLength: bytesMax }
   const types: TSchema[] = [{ type: 'string', ...(text === 'timestamp' ? { format: 'date-time' } : length) }]
   if (integerMin !== undefined) {
-    types.push({ type: 'integer', ...(integerMin !== anyInteger && { minimum: integerMin }) })
+    types.push({ type: 'integer', ...(integerMin >= 0 && { minimum: integerMin }) })
   }
   return { anyOf: [...types, { type: 'null' }], description: ruleOf(field) }
 }

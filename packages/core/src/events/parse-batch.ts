@@ -14,7 +14,8 @@ import {
 import { malformedBody } from '../json/parse-json.ts'
 import { type JsonObject, pointerOf } from '../validation.ts'
 import { batchEventsMax, invalidEnvelope, tooManyEvents } from './batch.ts'
-import { eventDepthMax, knownFields } from './event.ts'
+import { eventDepthMax } from './event.ts'
+import { knownFields } from './known-fields.ts'
 
 /** An event of a batch, with what decides its outcome. */
 export interface ParsedEvent extends Slice {

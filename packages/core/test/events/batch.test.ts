@@ -1,5 +1,3 @@
-import assert from 'node:assert/strict'
-import fc from 'fast-check'
 import t from 'tap'
 import { IngestError } from '../../src/error.ts'
 import {
@@ -10,11 +8,7 @@ import {
   batchTooLarge,
   parseEvents,
 } from '../../src/events/batch.ts'
-import { eventIssues, identityIssues, knownFields } from '../../src/events/event.ts'
 import { type ParsedEvent, parseBatch } from '../../src/events/parse-batch.ts'
-import { isObject } from '../../src/validation.ts'
-import { escaped, member, number, space, spaced, string, value } from '../json/json-text.ts'
-import { sliceEvents } from '../json/slice-events.ts'
 
 function read(input: Uint8Array | BatchInput<unknown>) {
   const body = batchBody(input)
@@ -149,88 +143,6 @@ t.test('a body may be a part of a larger buffer', async (t) => {
   t.strictSame(read(larger.subarray(2, larger.length - 2)).events, ['é'])
 })
 
-t.test('any bytes are parsed, or rejected with one of three codes', async (t) => {
-  const valid = Buffer.from(
-    '{"events":[{"projectId":"p","eventId":"é\\u0041","a":[1.5e3,null,true]}],"x":{"events":"y"}}',
-  )
-  const mutated = fc.array(fc.tuple(fc.nat(valid.length - 1), fc.nat(255)), { maxLength: 4 }).map((changes) => {
-    const bytes = Buffer.from(valid)
-    for (const [at, byte] of changes) bytes[at] = byte
-    return bytes
-  })
-  const cut = fc.nat(valid.length).map((end) => valid.subarray(0, end))
-  const bodies = fc.oneof(fc.uint8Array({ maxLength: 60 }), mutated, cut, fc.json().map(Buffer.from))
-  const codes = ['malformed-body', 'invalid-envelope', 'too-many-events']
-  fc.assert(
-    fc.property(bodies, (body) => {
-      try {
-        return Array.isArray(read(body).events)
-      } catch (thrown) {
-        return thrown instanceof IngestError && codes.includes(thrown.code)
-      }
-    }),
-    { numRuns: 3_000 },
-  )
-  t.pass('3,000 bodies')
-})
-
-const names = ['projectId', 'eventId', ...knownFields.map(({ name }) => name)]
-
-/** The result or the error of parsing. */
-function outcomeOf<T>(parse: () => T): T | string {
-  try {
-    return parse()
-  } catch (error) {
-    if (error instanceof IngestError) return `${error.code}: ${error.message} ${error.actual}`
-    throw error
-  }
-}
-
-/** The deepest nesting of JSON. */
-function levelsOf(json: string): number {
-  let [levels, most] = [0, 0]
-  for (const [token] of json.matchAll(/"(?:[^"\\]|\\.)*"|[[{\]}]/g)) {
-    if (token === '[' || token === '{') most = Math.max(most, ++levels)
-    else if (token === ']' || token === '}') levels--
-  }
-  return most
-}
-
-/** Parses as `JSON.parse` does, and finds the same issues in the events. */
-function agrees(text: string | Buffer): void {
-  const body = Buffer.from(text)
-  const parsed = outcomeOf(() => parseBatch(body))
-  const expected = outcomeOf(() => parseEvents(body))
-  if (typeof parsed === 'string' || typeof expected === 'string') {
-    assert.equal(parsed, expected)
-    return
-  }
-  const slices = sliceEvents(body)
-  assert.deepEqual(
-    parsed.map(({ start, end }) => ({ start, end })),
-    slices,
-  )
-  for (const [i, { event, start, end, tooDeepAt }] of parsed.entries()) {
-    const whole: unknown = expected[i]
-    assert.deepEqual(identityIssues(event, 'p'), identityIssues(whole, 'p'))
-    if (!isObject(whole) || !event) {
-      assert.equal(isObject(whole), event !== undefined)
-      continue
-    }
-    const isDeep = levelsOf(body.toString('utf8', start, end)) > 32
-    assert.equal(tooDeepAt !== undefined, isDeep)
-    const shallow = ({ code }: { code: string }) => code !== 'too_deep'
-    assert.deepEqual(eventIssues(event, tooDeepAt).filter(shallow), eventIssues(whole, undefined).filter(shallow))
-    for (const name of names) {
-      const mine: unknown = event[name]
-      const theirs: unknown = whole[name]
-      if (typeof theirs === 'object' && theirs !== null) assert.equal(Array.isArray(mine), Array.isArray(theirs))
-      else assert.deepEqual(mine, theirs)
-    }
-    assert.deepEqual(Object.keys(event).sort(), names.filter((name) => Object.hasOwn(whole, name)).sort())
-  }
-}
-
 const parse = (...events: string[]) => parseBatch(Buffer.from(`{"events":[${events}]}`)) as ParsedEvent[]
 const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
 
@@ -264,94 +176,4 @@ t.test('depth is that of the bytes, also inside a member that a later one replac
     t.equal(parsed?.tooDeepAt, path, json.slice(0, 100))
     t.equal(other?.tooDeepAt, undefined)
   }
-})
-
-t.test('parseBatch reads an envelope as JSON.parse does', async () => {
-  for (const body of [
-    '',
-    ' ',
-    '1',
-    '"events"',
-    '[]',
-    '[',
-    '{}',
-    ' { } ',
-    '{"events":1}',
-    '{"events":[]}',
-    '{"events":[1],"events":[2,3]}',
-    '{"events":[1],"events":{}}',
-    '{"events":{},"\\u0065vents":[{}]}',
-    '{"event":[1],"a":{"events":[2]}}',
-    '{"events":[]}}',
-    '{"events":[],}',
-    '{"events":[1,]}',
-    '{"events":[,1]}',
-    '{"events":[1 2]}',
-    '{"events":[{"a":1,}]}',
-    '{"events":[{"a" 1}]}',
-    '{"events":[{a:1}]}',
-    '{"events":[01,-,1.,.5,1e]}',
-    '{"events":["\\x"]}',
-    '{"events":["\t"]}',
-    '{"events":["\\u00c4\\u00C4\\u00g0"]}',
-    '{"events":["\\u00c4\\uFFFF"]}',
-    '{"events":[tru]}',
-    '{"events":[]} x',
-    '{"events":[[}]}',
-    '{"events":[{]]}',
-    `{"events":[${new Array(100).fill(1)}]}`,
-    `{"events":[${new Array(101).fill(1)}]}`,
-    `{"events":[${new Array(101).fill(1)}],"x"}`,
-    `{"events":[${new Array(101).fill('{}')}],"events":[]}`,
-    nested(100_000),
-    '['.repeat(100_000),
-  ]) {
-    agrees(body)
-  }
-})
-
-const known = fc
-  .constantFrom(...names, 'd')
-  .chain((name) =>
-    fc.constantFrom(
-      `"${name}"`,
-      `"${name}"`,
-      `"\\u00${name.charCodeAt(0).toString(16)}${name.slice(1)}"`,
-      `"${name}x"`,
-    ),
-  )
-const deep = fc.nat(40).map(nested)
-const knownValue = fc.oneof(value, string, number, deep, fc.constantFrom('"p"', '"2026-11-20T17:51:00Z"', '{}', '[]'))
-const eventText = fc.array(member(known, knownValue), { maxLength: 8 }).map((members) => `{${members}}`)
-const batchText = fc
-  .array(fc.oneof({ weight: 4, arbitrary: eventText }, { weight: 1, arbitrary: value }), { maxLength: 5 })
-  .chain((events) =>
-    fc.array(member(string, value), { maxLength: 1 }).map((more) => `{${[...more, `"events":[${events}]`].join(',')}}`),
-  )
-
-t.test('parseBatch agrees with JSON.parse and the checks on any JSON', async () => {
-  fc.assert(fc.property(spaced(batchText), agrees), { numRuns: 1000 })
-})
-
-t.test('parseBatch agrees with JSON.parse and the checks on changed bytes', async () => {
-  const change = fc.record({
-    at: fc.nat(),
-    removed: fc.nat(3),
-    inserted: fc.oneof(
-      fc.constantFrom('"', '\\', '{', '}', '[', ']', ',', ':', '0', '-', '\u007f', '\n'),
-      escaped,
-      space,
-    ),
-  })
-  fc.assert(
-    fc.property(batchText, fc.array(change, { minLength: 1, maxLength: 3 }), (text, changes) => {
-      let changed = text
-      for (const { at, removed, inserted } of changes) {
-        const index = at % (changed.length + 1)
-        changed = changed.slice(0, index) + inserted + changed.slice(index + removed)
-      }
-      if (changed.isWellFormed()) agrees(changed)
-    }),
-    { numRuns: 2000 },
-  )
 })

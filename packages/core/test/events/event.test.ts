@@ -2,7 +2,7 @@ import t from 'tap'
 import { Compile } from 'typebox/compile'
 import { EventSchema, eventIdIssue, eventIssues, identityIssues } from '../../src/events/event.ts'
 import { eventLine } from '../../src/events/event-line.ts'
-import { eventIdBytesMax } from '../../src/events/field-limits.ts'
+import { eventIdBytesMax } from '../../src/events/known-fields.ts'
 
 /** Issues as `code path`. */
 const toCodes = (issues: readonly { code: string; path: string }[]) => issues.map(({ code, path }) => `${code} ${path}`)

@@ -1,17 +1,12 @@
 import assert from 'node:assert/strict'
-import { isDeepStrictEqual } from 'node:util'
-import fc from 'fast-check'
 import t from 'tap'
 import { IngestError } from '../../src/error.ts'
-import { batchBody } from '../../src/events/batch.ts'
 import { type BatchEvents, decodeEvents, encodeEvents } from '../../src/events/batch-events.ts'
 import { classifyEvents } from '../../src/events/classify-events.ts'
-import { type KnownField, knownFields } from '../../src/events/event.ts'
-import { eventIdBytesMax } from '../../src/events/field-limits.ts'
+import { eventIdBytesMax, type KnownField, knownFields } from '../../src/events/known-fields.ts'
 import { parseBatch } from '../../src/events/parse-batch.ts'
 import { scanBatch } from '../../src/events/scan-batch.ts'
-import { isName, isTimestamp } from '../../src/validation.ts'
-import { escaped, member, number, space, string, value } from '../json/json-text.ts'
+import { isTimestamp } from '../../src/validation.ts'
 
 const projectId = 'pro_ject-1'
 const start = `{"projectId":"${projectId}","eventId":"e-1"`
@@ -33,11 +28,6 @@ function decide(body: Buffer): (BatchEvents & { isRepeating: boolean }) | undefi
     if (error instanceof IngestError) return undefined
     throw error
   }
-}
-
-/** Whether a batch, if it is accepted, has the events of classifyEvents. */
-function isSound(body: Buffer, scanned = scan(body)): boolean {
-  return scanned === undefined || isDeepStrictEqual({ ...scanned, isRepeating: false }, decide(body))
 }
 
 /** Accepted, with the same events. */
@@ -640,198 +630,4 @@ t.test('a truncated batch and one with trailing bytes are refused', async () => 
 t.test('a body may be a part of a larger buffer', async (t) => {
   const larger = Buffer.from(`[${usual}]`)
   t.strictSame(scan(larger.subarray(1, -1)), scan(Buffer.from(usual)))
-})
-
-function agrees(bytes: Buffer): boolean {
-  let body: Buffer
-  try {
-    body = batchBody(bytes)
-  } catch {
-    // not UTF-8, so never scanned
-    return true
-  }
-  return isSound(body)
-}
-
-t.test('any one byte may be changed, removed or inserted', async (t) => {
-  const bytes = Buffer.from(usual)
-  const wrong: string[] = []
-  const check = (body: Buffer) => {
-    if (!agrees(body)) wrong.push(body.toString('latin1'))
-  }
-  for (let at = 0; at < bytes.length; at++) {
-    const [before, after] = [bytes.subarray(0, at), bytes.subarray(at)]
-    check(Buffer.concat([before, after.subarray(1)]))
-    for (let byte = 0; byte < 0x80; byte++) {
-      check(Buffer.concat([before, Buffer.of(byte), after]))
-      check(Buffer.concat([before, Buffer.of(byte), after.subarray(1)]))
-    }
-  }
-  t.strictSame(wrong, [])
-})
-
-const numRuns = Number(process.env.INGEST_SCAN_RUNS ?? 2_000)
-
-const quoted = (text: fc.Arbitrary<string>) => text.map((text) => JSON.stringify(text))
-const name = (maxLength: number) =>
-  fc.string({ unit: 'grapheme', minLength: 1, maxLength }).filter((text) => isName(text) && !/["\\]/.test(text))
-const id = quoted(name(5))
-const integer = fc.oneof(fc.integer().map(String), fc.constantFrom('0', '-0', '999999999999999'))
-const time = fc.oneof(
-  quoted(fc.date({ noInvalidDate: true, min: new Date(0), max: new Date(8e12) }).map((date) => date.toISOString())),
-  fc.nat({ max: 2 ** 45 }).map(String),
-)
-const orNull = (text: fc.Arbitrary<string>) => fc.option(text, { nil: 'null', freq: 5 })
-const idOrInteger = orNull(fc.oneof(id, integer))
-const plainFields: Record<string, fc.Arbitrary<string>> = {
-  type: orNull(id),
-  timestamp: orNull(time),
-  buildId: orNull(id),
-  placeId: idOrInteger,
-  sessionId: fc.oneof(idOrInteger, fc.constant('""')),
-  serverId: idOrInteger,
-  playerId: idOrInteger,
-}
-const knownNames = ['projectId', 'eventId', ...Object.keys(plainFields)]
-const otherName = quoted(name(8)).filter((key) => !knownNames.includes(JSON.parse(key)))
-const textOf = (texts: fc.Arbitrary<string>[]) => fc.tuple(...texts).map((parts) => parts.join(''))
-
-/** A valid event in the usual form. */
-const plainEvent = fc
-  .tuple(
-    textOf([fc.constant('"projectId"'), space, fc.constant(':'), space, fc.constant(`"${projectId}"`)]),
-    member(fc.constant('"eventId"'), id),
-    fc.subarray(Object.entries(plainFields)).chain((fields) => {
-      return fc.tuple(...fields.map(([name, value]) => member(fc.constant(`"${name}"`), value)))
-    }),
-    fc.array(member(otherName, value), { maxLength: 3 }),
-  )
-  .chain(([project, event, fields, others]) => {
-    const members = [project, event, ...fields, ...others]
-    return fc.shuffledSubarray(members, { minLength: members.length, maxLength: members.length })
-  })
-  .map((members) => `{${members}}`)
-
-const batchOf = (event: fc.Arbitrary<string>) =>
-  fc
-    .tuple(space, space, space, space, fc.array(fc.tuple(space, event, space), { maxLength: 4 }), space, space)
-    .map(([a, b, c, d, events, e, f]) => {
-      return `${a}{${b}"events"${c}:${d}[${events.map((parts) => parts.join(''))}]${e}}${f}`
-    })
-const plainBatch = batchOf(plainEvent)
-
-t.test('every plain batch of valid events is accepted, with the events of classifyEvents', async (t) => {
-  fc.assert(
-    fc.property(plainBatch, (body) => {
-      const bytes = Buffer.from(body)
-      const scanned = scan(bytes)
-      return scanned === undefined ? decide(bytes)?.isRepeating === true : isSound(bytes, scanned)
-    }),
-    { numRuns },
-  )
-  t.pass(`${numRuns} batches`)
-})
-
-/** A name, with escapes or without, or a similar one. */
-const spelled = (name: string) =>
-  fc.oneof(
-    { weight: 10, arbitrary: fc.constant(`"${name}"`) },
-    fc.constant(`"\\u00${name.charCodeAt(0).toString(16)}${name.slice(1)}"`),
-    fc.constantFrom(`"${name} "`, `"${name.slice(1)}"`, `"${name.toLowerCase()}"`, name),
-  )
-const oddNumber = fc.oneof(
-  number,
-  fc
-    .tuple(fc.constantFrom('', '-'), fc.nat({ max: 100 }), fc.constantFrom('', '.', '.0', 'e', 'e1', 'e-1', 'E+'))
-    .map(String),
-  fc.constantFrom('-0', '00', '-1', '999999999999999', '1000000000000000', '9007199254740991', '9007199254740993', '-'),
-  fc.bigInt({ min: -(10n ** 17n), max: 10n ** 17n }).map(String),
-)
-const oddText = fc.oneof(
-  string,
-  fc.nat({ max: 300 }).map((length) => `"${'x'.repeat(length)}"`),
-  fc.nat({ max: 150 }).map((length) => `"${'é'.repeat(length)}"`),
-  escaped.map((text) => `"a${text}"`),
-  fc.nat({ max: 0x9f }).map((code) => `"${String.fromCharCode(code)}"`),
-  fc.constantFrom('"', '""', '"\\', '"\\u12', "'a'", `"${projectId}"`, `"${projectId.toUpperCase()}"`, '"e-1"'),
-  time,
-)
-const deep = fc
-  .tuple(fc.integer({ min: 28, max: 34 }), fc.constantFrom(['[', ']'], ['{"a":', '}']), value)
-  .map(([levels, [open = '', close = ''], inside]) => `${open.repeat(levels)}${inside}${close.repeat(levels)}`)
-const oddValue = fc.oneof(
-  { weight: 3, arbitrary: value },
-  { weight: 3, arbitrary: oddNumber },
-  { weight: 3, arbitrary: oddText },
-  deep,
-  fc.constantFrom('null', 'tru', 'true', '[1,]', '{"a"}', '{', ']', ''),
-)
-/** An event that may be invalid. */
-const oddEvent = fc.oneof(
-  { weight: 3, arbitrary: plainEvent },
-  fc
-    .tuple(
-      fc.array(
-        fc.constantFrom(...knownNames).chain((name) => {
-          const usual = plainFields[name] ?? (name === 'eventId' ? id : fc.constant(`"${projectId}"`))
-          return member(spelled(name), fc.oneof({ weight: 2, arbitrary: usual }, oddValue))
-        }),
-        { maxLength: 3 },
-      ),
-      fc.array(member(fc.oneof(otherName, string), oddValue), { maxLength: 2 }),
-      fc.boolean(),
-    )
-    .map(([known, others, isIdentified]) => {
-      return `{${[...(isIdentified ? [`"projectId":"${projectId}","eventId":"e-1"`] : []), ...known, ...others]}}`
-    }),
-  { weight: 1, arbitrary: value },
-)
-const envelope = fc
-  .tuple(
-    fc.constantFrom('{"events":[', '{"\\u0065vents":[', '{"a":1,"events":[', '[', '{"events":{"events":['),
-    batchOf(oddEvent),
-    fc.constantFrom(']}', '],"events":[]}', '],"events":5}', '],}', ']]}', ']}}'),
-  )
-  .map(
-    ([before, events, after]) => `${before}${events.slice(events.indexOf('[') + 1, events.lastIndexOf(']'))}${after}`,
-  )
-
-t.test('an odd batch is accepted only with the events of classifyEvents', async (t) => {
-  let accepted = 0
-  fc.assert(
-    fc.property(fc.oneof({ weight: 5, arbitrary: batchOf(oddEvent) }, envelope), (text) => {
-      const body = Buffer.from(text)
-      if (scan(body)) accepted++
-      return agrees(body)
-    }),
-    { numRuns },
-  )
-  t.ok(accepted > numRuns / 10 && accepted < numRuns, `${accepted} of ${numRuns} were accepted`)
-})
-
-const signs = Buffer.from('{}[]",:\\/ \t\n\r0123456789+-.eEtruefalsn\0\u001f\u007fé')
-const mutation = fc.record({
-  at: fc.nat({ max: 2 ** 16 }),
-  length: fc.nat({ max: 3 }),
-  put: fc.oneof(
-    fc.uint8Array({ maxLength: 2 }),
-    fc.array(fc.constantFrom(...signs), { maxLength: 3 }).map((bytes) => Uint8Array.from(bytes)),
-  ),
-})
-
-t.test('a batch with changed bytes is accepted only with the events of classifyEvents', async (t) => {
-  let accepted = 0
-  fc.assert(
-    fc.property(plainBatch, fc.array(mutation, { minLength: 1, maxLength: 3 }), (text, mutations) => {
-      let body: Buffer = Buffer.from(text)
-      for (const { at, length, put } of mutations) {
-        const from = at % (body.length + 1)
-        body = Buffer.concat([body.subarray(0, from), put, body.subarray(from + length)])
-      }
-      if (scan(body)) accepted++
-      return agrees(body)
-    }),
-    { numRuns },
-  )
-  t.ok(accepted > 0 && accepted < numRuns, `${accepted} of ${numRuns} were accepted`)
 })

@@ -1,18 +1,21 @@
-import { isDeepStrictEqual } from 'node:util'
+import assert from 'node:assert/strict'
 import t from 'tap'
 import { IngestError } from '../../src/error.ts'
-import { batchBody, batchBytesMax } from '../../src/events/batch.ts'
+import { batchBody, batchBytesMax, parseEvents } from '../../src/events/batch.ts'
 import { type BatchEvents, encodeEvents } from '../../src/events/batch-events.ts'
 import { classifyEvents } from '../../src/events/classify-events.ts'
-import { knownFields } from '../../src/events/event.ts'
+import { eventIssues, identityIssues } from '../../src/events/event.ts'
+import { type KnownField, knownFields } from '../../src/events/known-fields.ts'
 import { parseBatch } from '../../src/events/parse-batch.ts'
 import { scanBatch } from '../../src/events/scan-batch.ts'
 import { closeBrace, comma } from '../../src/json/bytes.ts'
+import { isObject } from '../../src/validation.ts'
 
-// Compares the scanner with parseBatch and classifyEvents on random batches, most of them changed in a few bytes.
+// Compares the scanner with parseBatch and classifyEvents, and parseBatch with JSON.parse, on random batches, most of
+// them changed in a few bytes.
 // INGEST_SCAN_BATCHES=3000000 runs more of them; a failure names its seed: INGEST_SCAN_BATCHES=1 INGEST_FIRST_SEED=1234.
 
-const count = Number(process.env.INGEST_SCAN_BATCHES ?? 10_000)
+const count = Number(process.env.INGEST_SCAN_BATCHES ?? 5_000)
 const firstSeed = Number(process.env.INGEST_FIRST_SEED ?? 1)
 t.setTimeout(60_000 + count)
 
@@ -127,7 +130,7 @@ function value(levels: number): string {
 }
 
 function deepValue(): string {
-  const steps = times(29 + random(4), () => oneOf([0, 1]))
+  const steps = times(29 + random(5), () => oneOf([0, 1]))
   const opening = steps.map((step) => (step === 0 ? '[' : '{"a":')).join('')
   return `${opening}${oneOf(['1', '[]', '{}', '"a"'])}${steps
     .reverse()
@@ -140,11 +143,12 @@ function member(key: string, value: string): string {
 }
 
 /** A value that is mostly valid for a known field. */
-function fieldValue({ text: kind, integerMin }: (typeof knownFields)[number]): string {
+function fieldValue({ text: kind, bytesMin, bytesMax, integerMin }: KnownField): string {
   const choice = random(60)
   if (choice === 0) return value(2)
   if (choice === 1) return `"${text()}"`
   if (choice < 5) return 'null'
+  if (choice < 7 && kind !== 'timestamp') return `"${'x'.repeat(oneOf([bytesMin, bytesMax]) + random(2))}"`
   if (integerMin !== undefined && choice < 12) return choice < 11 ? String(random(2 ** 31)) : number()
   if (kind === 'timestamp') return time()
   return `"${oneOf(['build-1', 'build-2', 'place-17', 'a', `player-${random(1e6)}`, `session-${'x'.repeat(random(30))}`])}"`
@@ -159,8 +163,11 @@ function event(): string {
   for (const field of knownFields) if (random(2) === 0) members.push(member(`"${field.name}"`, fieldValue(field)))
   const others = random(3)
   for (let i = 0; i < others; i++) members.push(member(oneOf(['"position"', '"properties"', `"${text()}"`]), value(3)))
-  if (random(40) === 0) members.push(member('"deep"', deepValue()))
-  if (random(60) === 0) members.push(oneOf(members.length > 0 ? members : ['']))
+  if (random(15) === 0) members.push(member('"deep"', deepValue()))
+  if (random(30) === 0) {
+    const again = oneOf(knownFields)
+    members.push(member(`"${again.name}"`, fieldValue(again)))
+  }
   if (random(60) === 0)
     members.push(member(oneOf(['"eventid"', '"types"', '"\\u0074ype"', '"event\\u0049d"']), value(1)))
   if (random(3) === 0) members.sort(() => random(3) - 1)
@@ -240,29 +247,154 @@ function bodyOf(bytes: Buffer): Buffer | undefined {
   }
 }
 
-t.test('a batch is accepted only with the events of parseBatch and classifyEvents', async (t) => {
+const names = ['projectId', 'eventId', ...knownFields.map(({ name }) => name)]
+
+/** The result or the error of parsing. */
+function outcomeOf<T>(parse: () => T): T | string {
+  try {
+    return parse()
+  } catch (error) {
+    if (error instanceof IngestError) return `${error.code}: ${error.message} ${error.actual}`
+    throw error
+  }
+}
+
+/** The deepest nesting of JSON. */
+function levelsOf(json: string): number {
+  let [levels, most] = [0, 0]
+  for (const [token] of json.matchAll(/"(?:[^"\\]|\\.)*"|[[{\]}]/g)) {
+    if (token === '[' || token === '{') most = Math.max(most, ++levels)
+    else if (token === ']' || token === '}') levels--
+  }
+  return most
+}
+
+/** parseBatch reads a body as JSON.parse does, and its events have the same issues. */
+function agrees(body: Buffer): void {
+  const parsed = outcomeOf(() => parseBatch(body))
+  const expected = outcomeOf(() => parseEvents(body))
+  if (typeof parsed === 'string' || typeof expected === 'string') {
+    assert.equal(parsed, expected)
+    return
+  }
+  assert.equal(parsed.length, expected.length)
+  for (const [i, { event, start, end, tooDeepAt }] of parsed.entries()) {
+    const whole: unknown = expected[i]
+    assert.deepEqual(JSON.parse(body.toString('utf8', start, end)), whole)
+    assert.deepEqual(identityIssues(event, projectId), identityIssues(whole, projectId))
+    if (!isObject(whole) || !event) {
+      assert.equal(isObject(whole), event !== undefined)
+      continue
+    }
+    const isDeep = levelsOf(body.toString('utf8', start, end)) > 32
+    assert.equal(tooDeepAt !== undefined, isDeep)
+    const shallow = ({ code }: { code: string }) => code !== 'too_deep'
+    assert.deepEqual(eventIssues(event, tooDeepAt).filter(shallow), eventIssues(whole, undefined).filter(shallow))
+    for (const name of names) {
+      const mine: unknown = event[name]
+      const theirs: unknown = whole[name]
+      if (typeof theirs === 'object' && theirs !== null) assert.equal(Array.isArray(mine), Array.isArray(theirs))
+      else assert.deepEqual(mine, theirs)
+    }
+    assert.deepEqual(Object.keys(event).sort(), names.filter((name) => Object.hasOwn(whole, name)).sort())
+  }
+}
+
+/** The events of a batch without any fault or repeat, which the scanner must accept however its members are ordered. */
+function plainBatch(): string {
+  const events = times(random(6), (index) => {
+    const members: [string, unknown][] = [
+      ['projectId', projectId],
+      ['eventId', `e-${index}`],
+      ...knownFields.filter(() => random(2) === 0).map(({ name }): [string, unknown] => [name, plainValue(name)]),
+      ['properties', { at: [random(100), -1.5, true], note: oneOf(characters), nested: { empty: {} } }],
+    ]
+    return Object.fromEntries(members.sort(() => random(3) - 1))
+  })
+  return JSON.stringify({ events }, null, random(3))
+}
+
+function plainValue(field: string): unknown {
+  if (random(8) === 0) return null
+  if (field === 'timestamp') return oneOf([random(2 ** 45), new Date(random(2 ** 31) * 1000).toISOString()])
+  return oneOf(['a', 'é', '日本', 'x'.repeat(128), `id-${random(1000)}`])
+}
+
+t.test('the scanner agrees with parseBatch, and parseBatch with JSON.parse', async (t) => {
   const results = { accepted: 0, left: 0, refused: 0, notUtf8: 0 }
   const mismatches: string[] = []
   for (let seed = firstSeed; seed < firstSeed + count && mismatches.length < 10; seed++) {
     state = Math.imul(seed, 0x9e3779b1)
+    const isPlain = random(10) === 0
     // each offset of a vector
-    let bytes: Buffer = Buffer.from(' '.repeat(random(32)) + batch())
-    for (let changes = Math.max(0, random(7) - 3); changes > 0; changes--) bytes = changed(bytes)
+    let bytes: Buffer = Buffer.from(' '.repeat(random(32)) + (isPlain ? plainBatch() : batch()))
+    if (!isPlain) for (let changes = Math.max(0, random(7) - 3); changes > 0; changes--) bytes = changed(bytes)
     const body = bytes.length <= batchBytesMax ? bodyOf(bytes) : undefined
     if (body === undefined) {
       results.notUtf8++
       continue
     }
-    const scanned = scanBatch(body, projectId, hashKey)
-    const decided = decide(body)
-    if (scanned === undefined) results[decided === undefined ? 'refused' : 'left']++
-    else if (isDeepStrictEqual(scanned, decided)) results.accepted++
-    else mismatches.push(`seed ${seed}: ${body.toString('latin1')}`)
+    try {
+      const scanned = scanBatch(body, projectId, hashKey)
+      const decided = decide(body)
+      if (scanned === undefined) results[decided === undefined ? 'refused' : 'left']++
+      else results.accepted++
+      if (scanned !== undefined || isPlain) assert.deepEqual(scanned, decided)
+      agrees(body)
+    } catch (error) {
+      mismatches.push(`seed ${seed}: ${error}\n${body.toString('latin1')}`)
+    }
   }
   t.strictSame(mismatches, [])
   t.comment(`${count} batches: ${JSON.stringify(results)}`)
   if (count >= 1000) {
     t.ok(results.accepted > count / 10, 'many are accepted')
     t.ok(results.refused > count / 10, 'many are refused')
+  }
+})
+
+const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
+
+t.test('parseBatch reads an odd envelope as JSON.parse does', async () => {
+  for (const body of [
+    '',
+    ' ',
+    '1',
+    '"events"',
+    '[]',
+    '[',
+    '{}',
+    ' { } ',
+    '{"events":1}',
+    '{"events":[]}',
+    '{"events":[1],"events":[2,3]}',
+    '{"events":[1],"events":{}}',
+    '{"events":{},"\\u0065vents":[{}]}',
+    '{"event":[1],"a":{"events":[2]}}',
+    '{"events":[]}}',
+    '{"events":[],}',
+    '{"events":[1,]}',
+    '{"events":[,1]}',
+    '{"events":[1 2]}',
+    '{"events":[{"a":1,}]}',
+    '{"events":[{"a" 1}]}',
+    '{"events":[{a:1}]}',
+    '{"events":[01,-,1.,.5,1e]}',
+    '{"events":["\\x"]}',
+    '{"events":["\t"]}',
+    '{"events":["\\u00c4\\u00C4\\u00g0"]}',
+    '{"events":["\\u00c4\\uFFFF"]}',
+    '{"events":[tru]}',
+    '{"events":[]} x',
+    '{"events":[[}]}',
+    '{"events":[{]]}',
+    `{"events":[${new Array(100).fill(1)}]}`,
+    `{"events":[${new Array(101).fill(1)}]}`,
+    `{"events":[${new Array(101).fill(1)}],"x"}`,
+    `{"events":[${new Array(101).fill('{}')}],"events":[]}`,
+    nested(100_000),
+    '['.repeat(100_000),
+  ]) {
+    agrees(Buffer.from(body))
   }
 })

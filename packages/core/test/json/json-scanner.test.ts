@@ -1,7 +1,5 @@
-import fc from 'fast-check'
 import t from 'tap'
 import { sliceMember } from '../../src/json/json-scanner.ts'
-import { member, space, string, value } from './json-text.ts'
 import { sliceEvents } from './slice-events.ts'
 
 function slicesOf(body: string): string[] {
@@ -61,33 +59,4 @@ t.test('positions count from the start of a part of a larger buffer', async (t) 
 t.test('deep nesting does not exhaust the stack', async (t) => {
   const deep = '['.repeat(100_000) + ']'.repeat(100_000)
   t.equal(slicesOf(`{"a":${deep},"events":[${deep}]}`)[0]?.length, deep.length)
-})
-
-const eventsKey = fc
-  .tuple(...Array.from('events', (c) => fc.constantFrom(c, `\\u00${c.charCodeAt(0).toString(16)}`)))
-  .map((characters) => `"${characters.join('')}"`)
-const otherKey = fc
-  .oneof(string, fc.constantFrom('"event"', '"Events"', '"events "', '"\\"events"', '"__proto__"', '""'))
-  .filter((key) => JSON.parse(key) !== 'events')
-const others = fc.array(member(otherKey, value), { maxLength: 3 })
-const replaced = fc.array(member(eventsKey, value), { maxLength: 2 })
-const elements = fc.array(fc.tuple(space, value, space), { maxLength: 4 })
-
-t.test('in any envelope, each slice is exactly the bytes of one element', async (t) => {
-  fc.assert(
-    fc.property(fc.tuple(space, others, replaced, others, eventsKey, elements, others, space), (parts) => {
-      const [before, some, shadowed, more, key, events, rest, after] = parts
-      const last = `${key}:[${events.map((each) => each.join(''))}]`
-      const body = `${before}{${[...some, ...shadowed, ...more, last, ...rest]}}${after}`
-      const slices = slicesOf(body)
-      const expected = events.map(([, text]) => text)
-      const parsed = (JSON.parse(body) as { events: unknown[] }).events
-      return (
-        JSON.stringify(slices) === JSON.stringify(expected) &&
-        JSON.stringify(slices.map((slice) => JSON.parse(slice))) === JSON.stringify(parsed)
-      )
-    }),
-    { numRuns: 2_000 },
-  )
-  t.pass('2,000 envelopes')
 })

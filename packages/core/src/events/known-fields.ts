@@ -1,0 +1,28 @@
+// The well-known fields of an event and their limits in bytes of UTF-8: event.ts checks them, JSON Schema and docs follow
+// them, and assembly/build.js compiles the scanner from them. It imports nothing, as build.js loads it by itself.
+
+export const eventIdBytesMax = 256
+
+/** The rule of a well-known member, which may also be missing or null. */
+export interface KnownField {
+  name: string
+  /** `name`: no control characters and no lone surrogates either. */
+  text: 'any' | 'name' | 'timestamp'
+  bytesMin: number
+  bytesMax: number
+  /** The least integer that is valid instead of a string; undefined where no integer is. */
+  integerMin?: number
+}
+
+const integer = { integerMin: Number.MIN_SAFE_INTEGER }
+
+/** The well-known members besides `projectId` and `eventId`. */
+export const knownFields: readonly KnownField[] = [
+  { name: 'type', text: 'any', bytesMin: 1, bytesMax: 200 },
+  { name: 'timestamp', text: 'timestamp', bytesMin: 0, bytesMax: Number.POSITIVE_INFINITY, integerMin: 0 },
+  { name: 'buildId', text: 'name', bytesMin: 1, bytesMax: 128 },
+  { name: 'placeId', text: 'any', bytesMin: 1, bytesMax: 128, ...integer },
+  { name: 'sessionId', text: 'any', bytesMin: 0, bytesMax: 256, ...integer },
+  { name: 'serverId', text: 'any', bytesMin: 0, bytesMax: 256, ...integer },
+  { name: 'playerId', text: 'any', bytesMin: 0, bytesMax: 256, ...integer },
+]
