@@ -229,7 +229,8 @@ t.test('only the listener, and the requests of the soak, run node:http', async (
 })
 
 t.test('every relative import names an existing file', async (t) => {
-  const built = /^packages\/[^/]+\/dist\//
+  // the scanner's known fields exist only while assembly/build.js compiles it
+  const built = /^packages\/[^/]+\/dist\/|^packages\/core\/assembly\/known-fields\.ts$/
   const missing = imports.filter((each) => {
     return each.specifier.startsWith('.') && !files.includes(targetOf(each)) && !built.test(targetOf(each))
   })
