@@ -16,11 +16,24 @@ import { addVerdict, counts, newVerdict, readTap } from './tap-report.js'
 /** A file that runs for longer hangs in a way that tap's own time-out does not end, such as an endless loop. */
 const hangMs = 30 * 60_000
 
+/** The files that take longest start first, so that no processor idles at the end. */
+const longest = [
+  'packages/lmdb/test/store-contract',
+  'packages/lmdb/test/environment/write-lock',
+  'packages/lmdb/test/open-lmdb-store',
+  'packages/lmdb/test/tables/maps',
+  'packages/cli/test/commands/copy',
+  'packages/cli/test/commands/serve',
+  'packages/bench/test/soak',
+  'packages/postgres/test/store-contract',
+  'test/examples',
+]
+
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    // one more than processors: some tests wait for a disk, a browser or a time-out
-    jobs: { type: 'string', default: String(availableParallelism() + 1) },
+    // more than processors: some tests wait for a disk, a browser or a time-out
+    jobs: { type: 'string', default: String(availableParallelism() + 2) },
     grep: { type: 'string' },
     coverage: { type: 'string' },
   },
@@ -37,7 +50,7 @@ const env = {
 }
 
 const total = newVerdict()
-const queue = [...files]
+const queue = [...files].sort((a, b) => startOf(a) - startOf(b))
 await Promise.all(Array.from({ length: Number(options.jobs) }, runQueue))
 
 const hasRun = total.passed + total.failed > 0
@@ -62,6 +75,12 @@ function findFiles(paths) {
   if (paths.length === 0) return compiled.filter((file) => !file.startsWith('.build/test/ci/'))
   const wanted = paths.map((path) => `.build/${path.replace(/\.ts$/, '.js')}/`)
   return compiled.filter((file) => wanted.some((path) => `${file}/`.startsWith(path)))
+}
+
+/** @param {string} file */
+function startOf(file) {
+  const index = longest.findIndex((path) => file.startsWith(`.build/${path}.`))
+  return index === -1 ? longest.length : index
 }
 
 /** @param {string} file */

@@ -162,10 +162,8 @@ export const freezeChecks: readonly StoreCheck[] = [
 
   check('what a freeze has made void is not seen again, before and after it is swept', async (store) => {
     const places = range(300).map(String)
-    for (const placeId of places) {
-      await publish(store, key({ placeId }), 'a')
-      await record(store, key({ placeId }), 'new')
-    }
+    await Promise.all(places.map((placeId) => publish(store, key({ placeId }), 'a')))
+    await Promise.all(places.map((placeId) => record(store, key({ placeId }), 'new')))
     await store.append('p', eventBatch('e', 'b', 7_000))
     for (const isSwept of [false, true]) {
       const maps = await store.maps('p', { limit: 1_000 })

@@ -263,7 +263,11 @@ t.test('without capacity in the index the writer waits, and reports that', async
 t.test('requests that wait too long for the index are refused, and the writer continues', async (t) => {
   const { holder, writer, asked } = await fillIndex(t)
   const now = Date.now
-  Date.now = () => now() + 60_000
+  let ahead = 0
+  Date.now = () => {
+    ahead += 1000
+    return now() + ahead
+  }
   const values = (await Promise.all(asked)).flatMap(valuesOf)
   Date.now = now
   const refused = values.filter((each) => each === 'overloaded').length
