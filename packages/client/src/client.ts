@@ -1,37 +1,16 @@
 import {
-  type Activity,
-  type BatchInput,
-  type BatchResult,
-  type BuildPage,
-  type BuildPageOptions,
-  type ChunkUpload,
-  type Cursor,
-  type Digest,
   type Ingest,
   IngestError,
   type IngestEvent,
-  type MapContent,
-  type MapId,
-  type MapPage,
-  type MapPageOptions,
-  type MapStatus,
-  type ProjectStats,
   type Publication,
   type PublishedMap,
   type PublishOptions,
-  type PutChunkResult,
-  type PutChunksResult,
-  type ReadEventsOptions,
-  type RecentRejections,
-  type RejectedOptions,
-  type StoredEvent,
-  type SubmitOptions,
 } from '@ingest/core'
 import { isProjectId } from '@ingest/core/internal'
 import { type CallOptions, createApi } from './calls/api.ts'
-import { eventCalls } from './calls/events.ts'
-import { mapCalls } from './calls/maps.ts'
-import { statsCalls } from './calls/stats.ts'
+import { type EventCalls, eventCalls } from './calls/events.ts'
+import { type MapCalls, mapCalls } from './calls/maps.ts'
+import { type StatsCalls, statsCalls } from './calls/stats.ts'
 import { createConnection } from './http/connection.ts'
 import { createCompressor } from './http/gzip.ts'
 import { createRetry, type RetryEffects } from './http/retry.ts'
@@ -64,34 +43,14 @@ export interface ClientOptions {
  * with `unexpected-response` for a response that is not from an Ingest server, such as a redirect, and with the reason of
  * its signal.
  */
-export interface Client<E = IngestEvent> extends Ingest<E> {
-  /** Retries send the same bytes, compressed from 1 KiB on unless the server is on a loopback address. */
-  submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
-  /**
-   * Reads page by page, with backpressure. A line break between the tokens of an event becomes a space. A long poll lasts
-   * whole seconds, rounded up. A server that sends no complete event within `tryTimeoutMs` is a `request-timeout`, even
-   * if bytes keep coming.
-   */
-  readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
-  lastCursor(options?: CallOptions): Promise<Cursor>
-  findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
+export interface Client<E = IngestEvent>
+  extends Omit<Ingest<E>, keyof EventCalls | keyof MapCalls | keyof StatsCalls>,
+    EventCalls<E>,
+    Omit<MapCalls, 'publishMap'>,
+    StatsCalls {
   /** Uploads a map of any size, as {@link uploadMap} does. */
   publishMap(publication: SourcePublication, options?: UploadOptions): Promise<UploadedMap>
   publishMap(publication: Publication, options?: PublishOptions & CallOptions): Promise<PublishedMap>
-  putChunks(chunks: readonly ChunkUpload[], options?: CallOptions): Promise<PutChunksResult>
-  putChunk(digest: Digest, bytes: Uint8Array, options?: CallOptions): Promise<PutChunkResult>
-  getMap(id: MapId, options?: CallOptions): Promise<MapStatus | undefined>
-  listMaps(options?: MapPageOptions & CallOptions): Promise<MapPage>
-  /** The signal also ends the download of the bytes. */
-  getMapContent(id: MapId, options?: CallOptions): Promise<MapContent | undefined>
-  /** @throws {IngestError} `digest-mismatch` for received bytes that do not match the digest */
-  getChunk(digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
-  getStats(options?: CallOptions): Promise<ProjectStats>
-  listBuilds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>
-  /** Of the process that responds: behind one address there may be several. */
-  getActivity(options?: CallOptions): Promise<Activity>
-  /** Of the process that responds, as `getActivity`. */
-  listRejected(options?: RejectedOptions & CallOptions): Promise<RecentRejections>
   /** Waits for the attempts in flight without further retries, and ends streams. */
   close(): Promise<void>
 }

@@ -46,3 +46,7 @@ t.test('the same holds with a store on disk', async (t) => {
   const total = await runAll(await openLmdbStore(join(directory, 'store')), 5_000_000, 30, directory)
   t.ok(total.stored > total.sent / 2)
 })
+
+// Node 20 may spin for ever in `Environment::CleanupHandles` when a process ends after so many broken connections;
+// process.exit() does not run it. The second time, tap has written its results.
+process.once('beforeExit', () => process.once('beforeExit', () => process.exit()))

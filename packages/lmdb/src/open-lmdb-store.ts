@@ -26,7 +26,7 @@ import { createEventStore } from './event-store.ts'
 import { type Fingerprint, fingerprint as fingerprintDefault } from './ids/fingerprint.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { createEventLog, openEventLogTables } from './log/event-log.ts'
-import { createReadTurns } from './log/read-turns.ts'
+import { createReadSteps } from './log/read-steps.ts'
 import { createMapStore } from './map-store.ts'
 import { createMeasure } from './measure.ts'
 import { createProjectStore } from './project-store.ts'
@@ -225,8 +225,8 @@ async function openStore(
   })
   const operations = createOperations()
   const { checkOpen } = operations
-  const readTurns = createReadTurns()
-  const nextReadStep = (projectId: string) => readTurns.next(projectId)
+  const readSteps = createReadSteps()
+  const nextReadStep = (projectId: string) => readSteps.next(projectId)
   const slicedReads = (projectId: string) => ({ readSnapshot, nextStep: () => nextReadStep(projectId) })
   const events = createEventStore({
     identity,

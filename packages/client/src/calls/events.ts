@@ -14,8 +14,14 @@ import type { Compress } from '../http/gzip.ts'
 import { parseBatchResult, parseEventLines } from '../http/parse-response.ts'
 import type { Api, CallOptions } from './api.ts'
 
-export interface EventCalls {
-  submitBatch(body: Uint8Array | BatchInput<unknown>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
+export interface EventCalls<E = unknown> {
+  /** Retries send the same bytes, compressed from 1 KiB on unless the server is on a loopback address. */
+  submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
+  /**
+   * Reads page by page, with backpressure. A line break between the tokens of an event becomes a space. A long poll lasts
+   * whole seconds, rounded up. A server that sends no complete event within `tryTimeoutMs` is a `request-timeout`, even
+   * if bytes keep coming.
+   */
   readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
   lastCursor(options?: CallOptions): Promise<Cursor>
   findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>

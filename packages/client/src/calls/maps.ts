@@ -60,7 +60,9 @@ export interface MapCalls {
   putChunk(digest: Digest, bytes: Uint8Array, options?: CallOptions): Promise<PutChunkResult>
   getMap(id: MapId, options?: CallOptions): Promise<MapStatus | undefined>
   listMaps(options?: MapPageOptions & CallOptions): Promise<MapPage>
+  /** The signal also ends the download of the bytes. */
   getMapContent(id: MapId, options?: CallOptions): Promise<MapContent | undefined>
+  /** @throws {IngestError} `digest-mismatch` for received bytes that do not match the digest */
   getChunk(digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
 }
 

@@ -12,7 +12,9 @@ import type { Api, CallOptions } from './api.ts'
 export interface StatsCalls {
   getStats(options?: CallOptions): Promise<ProjectStats>
   listBuilds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>
+  /** Of the process that responds: behind one address there may be several. */
   getActivity(options?: CallOptions): Promise<Activity>
+  /** Of the process that responds, as `getActivity`. */
   listRejected(options?: RejectedOptions & CallOptions): Promise<RecentRejections>
 }
 

@@ -52,8 +52,11 @@ export async function readIndex(
         return undefined
       }
       const sums = createIdSums()
-      const pinned = { blocks: pin(tables.blocks, snapshot), filters: pin(tables.filters, snapshot) }
-      for (const run of list.runs) await readRun(pinned, run, sums, list.watermark, report, onEntries)
+      const snapshotTables = {
+        blocks: atSnapshot(tables.blocks, snapshot),
+        filters: atSnapshot(tables.filters, snapshot),
+      }
+      for (const run of list.runs) await readRun(snapshotTables, run, sums, list.watermark, report, onEntries)
       report.indexedIds = sums.count()
       return { watermark: list.watermark, watermarkChecksum: list.watermarkChecksum, sums }
     } finally {
@@ -68,17 +71,17 @@ export async function readIndex(
   }
 }
 
-type PinnedTable = Pick<Table, 'getBinaryFast'>
+type SnapshotTable = Pick<Table, 'getBinaryFast'>
 
 /** Reads of a table on one snapshot. */
-function pin(table: Table, transaction: Transaction): PinnedTable {
+function atSnapshot(table: Table, transaction: Transaction): SnapshotTable {
   // missing in the types of lmdb
   type WithOptions = { getBinaryFast(key: Buffer, options: { transaction: Transaction }): Buffer | undefined }
   return { getBinaryFast: (key) => (table as unknown as WithOptions).getBinaryFast(key as Buffer, { transaction }) }
 }
 
 async function readRun(
-  tables: { blocks: PinnedTable; filters: PinnedTable },
+  tables: { blocks: SnapshotTable; filters: SnapshotTable },
   run: Run,
   sums: IdSums,
   watermark: number,

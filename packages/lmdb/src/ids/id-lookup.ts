@@ -2,7 +2,7 @@ import { IngestError } from '@ingest/core'
 import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
 import { makeQueries, openFilter, type Queries, type RunFilter } from './fuse-filter.ts'
 import type { LogReader } from './log-reader.ts'
-import { createRecentTable, type RecentTable } from './recent-table.ts'
+import { createMemoryTable, type MemoryTable } from './memory-table.ts'
 import { blockOf, mergeWidth, type Run, viewPart } from './run.ts'
 import { emptyRunList, type IdTables, readRevision, readRunList } from './run-list.ts'
 
@@ -62,12 +62,12 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
   const recycler = createRecycler()
   let current = newTable()
   /** Newest first. */
-  let fullTables: RecentTable[] = []
+  let fullTables: MemoryTable[] = []
   let indexedThrough = 0
-  let checkpoint: { current: RecentTable; fullTables: RecentTable[]; indexedThrough: number } | undefined
+  let checkpoint: { current: MemoryTable; fullTables: MemoryTable[]; indexedThrough: number } | undefined
 
-  function newTable(): RecentTable {
-    return recycler.take() ?? createRecentTable(entriesPerFlush + log.entriesPerRecordMax)
+  function newTable(): MemoryTable {
+    return recycler.take() ?? createMemoryTable(entriesPerFlush + log.entriesPerRecordMax)
   }
 
   function addRecord(sequence: number, fingerprints: Uint32Array, count: number): void {
@@ -83,7 +83,7 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
   }
 
   /** Whether all entries of a table are in runs. */
-  function isFlushed(table: RecentTable): boolean {
+  function isFlushed(table: MemoryTable): boolean {
     return table.lastSequence() <= list.watermark
   }
 
@@ -195,10 +195,10 @@ const slotsClearedPerEntry = 9
  * milliseconds, in which batches wait.
  */
 function createRecycler() {
-  let spare: RecentTable | undefined
+  let spare: MemoryTable | undefined
   let isClear = false
   return {
-    recycle(table: RecentTable): void {
+    recycle(table: MemoryTable): void {
       if (spare) return
       spare = table
       isClear = false
@@ -208,7 +208,7 @@ function createRecycler() {
       if (spare && !isClear) isClear = spare.clear(entries * slotsClearedPerEntry)
     },
     /** Returns the spare table, cleared. */
-    take(): RecentTable | undefined {
+    take(): MemoryTable | undefined {
       const table = spare
       if (table && !isClear) table.clear(Number.POSITIVE_INFINITY)
       spare = undefined

@@ -4,7 +4,7 @@ export interface ReadStep {
 }
 
 /** Schedules long reads, so that they do not block other work in the event loop. */
-export interface ReadTurns {
+export interface ReadSteps {
   /**
    * Resolves with this reader's next step. Steps are taken one at a time, round robin by project and by reader within
    * a project.
@@ -17,7 +17,7 @@ const otherWorkShare = 4
 /** A turn with less than this of other work was idle, in milliseconds. */
 const idleTurnMs = 0.1
 
-export interface ReadTurnsEffects {
+export interface ReadStepsEffects {
   /** A monotonic clock, in milliseconds. */
   now?: () => number
   /** Calls `action` in the next turn of the event loop. */
@@ -28,7 +28,7 @@ export interface ReadTurnsEffects {
  * At most one step per turn of the event loop. After a step, readers wait until other work has run four times as long,
  * or until an idle turn: an idle process reads at full speed, a busy one spends at most a fifth of its time on reads.
  */
-export function createReadTurns(effects: ReadTurnsEffects = {}): ReadTurns {
+export function createReadSteps(effects: ReadStepsEffects = {}): ReadSteps {
   const { now = () => performance.now(), defer = setImmediate } = effects
   const waiting = new Map<string, ((step: ReadStep) => void)[]>()
   let isDeferred = false

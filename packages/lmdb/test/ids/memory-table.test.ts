@@ -3,7 +3,7 @@ import { hashId } from '@ingest/core/internal'
 import t from 'tap'
 import { type Candidate, isEmptyAt, positionAt, putEntry } from '../../src/ids/entry.ts'
 import { fingerprint } from '../../src/ids/fingerprint.ts'
-import { createRecentTable, type RecentTable } from '../../src/ids/recent-table.ts'
+import { createMemoryTable, type MemoryTable } from '../../src/ids/memory-table.ts'
 
 const hashKey = Buffer.alloc(16, 'key')
 
@@ -87,14 +87,14 @@ t.test('an entry is read as it was written, at every size of its numbers', async
   t.equal(isEmptyAt(words, 8), true)
 })
 
-function search(table: RecentTable, high: number, low: number): Candidate[] {
+function search(table: MemoryTable, high: number, low: number): Candidate[] {
   const found: Candidate[] = []
   table.search(Uint32Array.of(high, low), 1, found)
   return found
 }
 
 t.test('each entry is found, up to the capacity, and nothing else is', async (t) => {
-  const table = createRecentTable(1000)
+  const table = createMemoryTable(1000)
   const fingerprint = (i: number) => [Math.imul(i, 0x9e3779b1) >>> 0, Math.imul(i, 0x85ebca6b) >>> 0] as const
   for (let i = 1; i <= 1000; i++) table.add(...fingerprint(i), i, i % 100)
   t.equal(table.count(), 1000)
@@ -106,7 +106,7 @@ t.test('each entry is found, up to the capacity, and nothing else is', async (t)
 })
 
 t.test('entries with one fingerprint are all found, and those that only share a half are not', async (t) => {
-  const table = createRecentTable(10)
+  const table = createMemoryTable(10)
   table.add(1, 2, 1, 0)
   table.add(1, 2, 2, 0)
   table.add(3, 2, 3, 0)
@@ -119,7 +119,7 @@ t.test('entries with one fingerprint are all found, and those that only share a 
 })
 
 t.test('a query has several fingerprints, and each candidate says for which it is', async (t) => {
-  const table = createRecentTable(10)
+  const table = createMemoryTable(10)
   table.add(0, 0, 5, 0)
   const found: Candidate[] = []
   table.search(Uint32Array.of(9, 9, 0, 0, 9, 9, 0, 0), 3, found)
@@ -127,7 +127,7 @@ t.test('a query has several fingerprints, and each candidate says for which it i
 })
 
 t.test('a rollback restores the table to the last checkpoint', async (t) => {
-  const table = createRecentTable(1000)
+  const table = createMemoryTable(1000)
   // all with the same slot, so that each is probed past the one before it
   for (let i = 1; i <= 50; i++) table.add(i, 7, i, 0)
   table.checkpoint()
@@ -143,7 +143,7 @@ t.test('a rollback restores the table to the last checkpoint', async (t) => {
 })
 
 t.test('a table that was cleared in steps is like a new one', async (t) => {
-  const table = createRecentTable(1000)
+  const table = createMemoryTable(1000)
   const fill = (first: number) => {
     for (let i = 0; i < 1000; i++) table.add(first + i, Math.imul(first + i, 0x9e3779b1) >>> 0, first + i, 0)
   }

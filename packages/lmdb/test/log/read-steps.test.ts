@@ -1,11 +1,11 @@
 import t from 'tap'
-import { createReadTurns } from '../../src/log/read-turns.ts'
+import { createReadSteps } from '../../src/log/read-steps.ts'
 
 /** An event loop whose turns are run by hand, with a clock that only work moves on. */
 function createLoop() {
   let time = 0
   let actions: (() => void)[] = []
-  const turns = createReadTurns({ now: () => time, defer: (action) => void actions.push(action) })
+  const turns = createReadSteps({ now: () => time, defer: (action) => void actions.push(action) })
   return {
     turns,
     /** Time that something takes. */

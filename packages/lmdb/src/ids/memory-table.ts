@@ -1,7 +1,7 @@
 import { type Candidate, isEmptyAt, positionAt, putEntry, wordsPerEntry } from './entry.ts'
 
 /** Entries in memory, found by their fingerprint: those that are in no run yet. */
-export interface RecentTable {
+export interface MemoryTable {
   /** How many entries it holds. */
   count(): number
   /** The memory that it takes. */
@@ -27,7 +27,7 @@ export interface RecentTable {
  * A table for `capacity` entries: open addressing with linear probing, at least half empty, so that a look-up touches
  * little more than one cache line. It never grows.
  */
-export function createRecentTable(capacity: number): RecentTable {
+export function createMemoryTable(capacity: number): MemoryTable {
   const slots = 2 ** Math.ceil(Math.log2(capacity * 2))
   const words = new Uint32Array(slots * wordsPerEntry)
   const mask = slots - 1
