@@ -375,3 +375,50 @@ function hasTimes({ format, items, properties, anyOf }: TimesSchema): boolean {
   if (format === 'date-time' || (items && hasTimes(items))) return true
   return [...(anyOf ?? []), ...Object.values(properties ?? {})].some(hasTimes)
 }
+
+/** The part of JSON Schema that the schemas of this module use, but for descriptions and limits of length. */
+interface CheckedSchema {
+  type?: string | readonly string[]
+  enum?: readonly unknown[]
+  anyOf?: readonly CheckedSchema[]
+  minimum?: number
+  pattern?: string
+  format?: string
+  items?: CheckedSchema
+  required?: readonly string[]
+  properties?: Readonly<Record<string, CheckedSchema>>
+}
+
+/**
+ * Whether a body has the members that a schema of this module requires, for clients: loading TypeBox's compiler takes
+ * longer than the client itself. Further members, longer lists and texts, and other codes of issues are those of a newer
+ * server.
+ */
+export function isBody(schema: CheckedSchema, value: unknown): boolean {
+  if (schema === Issue.properties.code) return typeof value === 'string'
+  const { anyOf, type, minimum = Number.NEGATIVE_INFINITY, pattern, format, items, required = [] } = schema
+  if (anyOf) return anyOf.some((each) => isBody(each, value))
+  if (schema.enum) return schema.enum.includes(value)
+  if (![type].flat().some((name) => isOfType(value, name))) return false
+  if (typeof value === 'number') return value >= minimum
+  if (typeof value === 'string') {
+    if (format === 'date-time') return !Number.isNaN(Date.parse(value))
+    return pattern === undefined || new RegExp(pattern).test(value)
+  }
+  if (Array.isArray(value)) return items === undefined || value.every((item) => isBody(items, item))
+  const members = new Map(Object.entries(value ?? {}))
+  return (
+    required.every((name) => members.has(name)) &&
+    Object.entries(schema.properties ?? {}).every(
+      ([name, each]) => !members.has(name) || isBody(each, members.get(name)),
+    )
+  )
+}
+
+function isOfType(value: unknown, type: string | undefined): boolean {
+  if (type === 'null') return value === null
+  if (type === 'array') return Array.isArray(value)
+  if (type === 'integer') return Number.isSafeInteger(value)
+  if (type === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return typeof value === type
+}

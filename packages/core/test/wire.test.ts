@@ -1,5 +1,16 @@
 import t from 'tap'
-import { BatchResult, fromWire, MapPage, RecentRejections, Stats, toWire } from '../src/wire.ts'
+import type { TSchema } from 'typebox'
+import Schemas from 'typebox/schema'
+import {
+  BatchResult,
+  fromWire,
+  isBody,
+  MapPage,
+  PutChunksResult,
+  RecentRejections,
+  Stats,
+  toWire,
+} from '../src/wire.ts'
 
 const at = Date.UTC(2026, 10, 20, 17, 51, 0, 25)
 const time = '2026-11-20T17:51:00.025Z'
@@ -37,4 +48,44 @@ t.test('a body without times is returned as it is', async (t) => {
   const result = { accepted: 1, duplicates: 0, rejected: [] }
   t.equal(toWire(BatchResult, result), result)
   t.equal(fromWire(BatchResult, result), result)
+})
+
+/** The body, and the body with each of its values, at any depth, left out or replaced. */
+function* variantsOf(body: unknown): Generator<unknown> {
+  yield body
+  yield* [null, -1, 0, 1.5, 'x', time, true, [], {}]
+  if (typeof body !== 'object' || body === null) return
+  const entries = Object.entries(body)
+  for (const [index, [name, value]] of entries.entries()) {
+    const others = entries.toSpliced(index, 1)
+    const rebuilt = (members: [string, unknown][]) =>
+      Array.isArray(body) ? members.map(([, each]) => each) : Object.fromEntries(members)
+    yield rebuilt(others)
+    for (const variant of variantsOf(value)) yield rebuilt(entries.with(index, [name, variant]))
+  }
+}
+
+t.test('isBody agrees with TypeBox, but for new codes of issues', async (t) => {
+  const digest = `sha256:${'0a'.repeat(32)}`
+  const issue = { code: 'required', path: '/a', message: 'b' }
+  const contents = { digest, size: 1, contentType: 'c', chunks: 1, missing: [digest] }
+  const map = { placeId: '1', buildId: 'b', state: 'complete', ...contents, frozen: true, publishedAt: time }
+  const rejected = { index: 0, eventId: null, issues: [issue] }
+  const totals = { events: 1, batches: 1, bytes: 1, builds: 1, frozenBuilds: 0, maps: 1 }
+  const bodies: [TSchema, object][] = [
+    [BatchResult, { accepted: 1, duplicates: 0, rejected: [rejected] }],
+    [MapPage, { maps: [{ ...map, frozenAt: null, pending: contents }], next: null }],
+    [PutChunksResult, { stored: 1, existing: 0, rejected: [], completed: [{ ...map, outcome: 'created' }] }],
+    [Stats, { ...totals, eventsPerSecond: 0.5, firstAt: time, lastAt: null }],
+    [RecentRejections, { since: time, total: 1, groups: [], rejected: [{ receivedAt: time, ...rejected }] }],
+  ]
+  for (const [schema, body] of bodies) {
+    const exact = Schemas.Compile(schema)
+    t.ok(isBody(schema, body))
+    for (const variant of variantsOf(body)) {
+      const text = JSON.stringify(variant)
+      if (/"code":"(?!required)/.test(text)) t.ok(isBody(schema, variant), `a new code: ${text}`)
+      else t.equal(isBody(schema, variant), exact.Check(variant), text)
+    }
+  }
 })

@@ -12,108 +12,13 @@ import type {
   RecentRejections,
   StoredEvent,
 } from '@ingest/core'
-import { isDigest } from '@ingest/core/internal'
 import * as wire from '@ingest/core/wire'
 import { unexpectedResponse } from './error-from-response.ts'
 
-/** Checks the members that programs rely on. */
-type Rule = (value: unknown) => boolean
-
-const isText: Rule = (value) => typeof value === 'string'
-const isFlag: Rule = (value) => typeof value === 'boolean'
-const isCount: Rule = (value) => Number.isSafeInteger(value) && (value as number) >= 0
-const isOptionalText: Rule = (value) => value === undefined || isText(value)
-const isTextOrNull: Rule = (value) => value === null || isText(value)
-/** RFC 3339. */
-const isTime: Rule = (value) => isText(value) && !Number.isNaN(Date.parse(value as string))
-const isTimeOrNull: Rule = (value) => value === null || isTime(value)
-const oneOf =
-  (...values: string[]): Rule =>
-  (value) =>
-    isText(value) && values.includes(value as string)
-const arrayOf =
-  (rule: Rule): Rule =>
-  (value) =>
-    Array.isArray(value) && value.every(rule)
-const object =
-  (rules: Record<string, Rule>): Rule =>
-  (value) =>
-    typeof value === 'object' &&
-    value !== null &&
-    Object.entries(rules).every(([name, rule]) => rule((value as Record<string, unknown>)[name]))
-
-const anyObject = object({})
-
-const batchResult = object({ accepted: isCount, duplicates: isCount, rejected: arrayOf(anyObject) })
-
-const mapMembers = {
-  placeId: isText,
-  buildId: isText,
-  state: oneOf('complete', 'incomplete'),
-  digest: isDigest,
-  size: isCount,
-  contentType: isText,
-  chunks: isCount,
-  frozen: isFlag,
-  missing: arrayOf(isDigest),
-  publishedAt: isTimeOrNull,
-}
-const publishedMap = object({ ...mapMembers, outcome: oneOf('created', 'replaced', 'unchanged', 'incomplete') })
-const mapStatus = object({
-  ...mapMembers,
-  frozenAt: isTimeOrNull,
-  pending: (value) => value === null || anyObject(value),
-})
-const mapPage = object({ maps: arrayOf(mapStatus), next: isTextOrNull })
-
-const completed = object({ completed: arrayOf(publishedMap) })
-const putChunksResult: Rule = (value) =>
-  completed(value) &&
-  object({ stored: isCount, existing: isCount, rejected: arrayOf(object({ index: isCount })) })(value)
-
-const projectStats = object({
-  events: isCount,
-  batches: isCount,
-  bytes: isCount,
-  firstAt: isTimeOrNull,
-  lastAt: isTimeOrNull,
-  eventsPerSecond: (value) => Number.isFinite(value) && (value as number) >= 0,
-  builds: isCount,
-  frozenBuilds: isCount,
-  maps: isCount,
-})
-const buildPage = object({
-  builds: arrayOf(object({ buildId: isText, frozenAt: isTimeOrNull, maps: isCount })),
-  next: isTextOrNull,
-})
-
-const counts = { accepted: isCount, duplicates: isCount, rejected: isCount }
-const activity = object({
-  since: isTime,
-  servers: isCount,
-  minutes: arrayOf(object({ at: isTime, ...counts })),
-})
-
-const issueMembers = { code: isText, path: isText, message: isText }
-const recentRejections = object({
-  since: isTime,
-  total: isCount,
-  groups: arrayOf(object({ ...issueMembers, count: isCount, lastAt: isTime })),
-  rejected: arrayOf(
-    object({
-      receivedAt: isTime,
-      index: isCount,
-      eventId: isTextOrNull,
-      issues: arrayOf(object(issueMembers)),
-      event: isOptionalText,
-    }),
-  ),
-})
-
-function parser<T>(rule: Rule, schema: wire.WireSchema, name: string): (body: Uint8Array) => T {
+function parser<T>(schema: wire.WireSchema, name: string): (body: Uint8Array) => T {
   return (body) => {
     const value = parseJson(body)
-    if (!rule(value)) throw unexpectedResponse(`it is not ${name}`)
+    if (!wire.isBody(schema, value)) throw unexpectedResponse(`it is not ${name}`)
     return wire.fromWire<T>(schema, value as object)
   }
 }
@@ -127,28 +32,16 @@ function parseJson(body: Uint8Array): unknown {
 }
 
 // each takes the body of a response, and throws `unexpected-response` when it is invalid
-export const parseBatchResult = parser<BatchResult>(batchResult, wire.BatchResult, 'the result of a batch')
-export const parsePublishedMap = parser<PublishedMap>(publishedMap, wire.PublishedMap, 'the status of a publication')
-export const parseMapStatus = parser<MapStatus>(mapStatus, wire.MapStatus, 'the status of a map')
-export const parseMapPage = parser<MapPage>(mapPage, wire.MapPage, 'a list of maps')
-export const parsePutChunksResult = parser<PutChunksResult>(
-  putChunksResult,
-  wire.PutChunksResult,
-  'the result of chunks',
-)
-export const parseCompleted = parser<Pick<PutChunkResult, 'completed'>>(
-  completed,
-  wire.PutChunkResult,
-  'the result of a chunk',
-)
-export const parseProjectStats = parser<ProjectStats>(projectStats, wire.Stats, 'the statistics of a project')
-export const parseBuildPage = parser<BuildPage>(buildPage, wire.BuildPage, 'a list of builds')
-export const parseActivity = parser<Activity>(activity, wire.Activity, 'the activity of a project')
-export const parseRecentRejections = parser<RecentRejections>(
-  recentRejections,
-  wire.RecentRejections,
-  'a list of rejected events',
-)
+export const parseBatchResult = parser<BatchResult>(wire.BatchResult, 'the result of a batch')
+export const parsePublishedMap = parser<PublishedMap>(wire.PublishedMap, 'the status of a publication')
+export const parseMapStatus = parser<MapStatus>(wire.MapStatus, 'the status of a map')
+export const parseMapPage = parser<MapPage>(wire.MapPage, 'a list of maps')
+export const parsePutChunksResult = parser<PutChunksResult>(wire.PutChunksResult, 'the result of chunks')
+export const parseCompleted = parser<Pick<PutChunkResult, 'completed'>>(wire.PutChunkResult, 'the result of a chunk')
+export const parseProjectStats = parser<ProjectStats>(wire.Stats, 'the statistics of a project')
+export const parseBuildPage = parser<BuildPage>(wire.BuildPage, 'a list of builds')
+export const parseActivity = parser<Activity>(wire.Activity, 'the activity of a project')
+export const parseRecentRejections = parser<RecentRejections>(wire.RecentRejections, 'a list of rejected events')
 
 const lineFeed = 0x0a
 const closingBrace = 0x7d

@@ -76,8 +76,8 @@ t.test('putChunk sends the raw bytes', async (t) => {
     t,
     {},
     problem(503, 'overloaded'),
-    json(201, { completed: [published] }),
-    json(200, { completed: [] }),
+    json(201, { outcome: 'stored', completed: [published] }),
+    json(200, { outcome: 'existing', completed: [] }),
     problem(409, 'chunk-undeclared'),
   )
   t.strictSame(await client.putChunk(digest, bytes), { outcome: 'stored', completed: [withUnixTimes(published)] })

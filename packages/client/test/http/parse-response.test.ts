@@ -56,15 +56,19 @@ const good: [string, Parse, object][] = [
     { ...published, outcome: 'incomplete', state: 'incomplete', missing: [digest], publishedAt: null },
   ],
   ['parseMapStatus', parseMapStatus, known],
-  ['parseMapStatus', parseMapStatus, { ...known, frozenAt: time, pending: { digest } }],
+  [
+    'parseMapStatus',
+    parseMapStatus,
+    { ...known, frozenAt: time, pending: { digest, size: 1, contentType: 'a/b', chunks: 1, missing: [digest] } },
+  ],
   ['parseMapPage', parseMapPage, { maps: [known], next: 'cursor' }],
   ['parseMapPage', parseMapPage, { maps: [], next: null }],
   [
     'parsePutChunksResult',
     parsePutChunksResult,
-    { stored: 1, existing: 0, rejected: [{ index: 0 }], completed: [published] },
+    { stored: 1, existing: 0, rejected: [{ index: 0, digest: null, issues: [] }], completed: [published] },
   ],
-  ['parseCompleted', parseCompleted, { completed: [] }],
+  ['parseCompleted', parseCompleted, { outcome: 'stored', completed: [] }],
   [
     'parseProjectStats',
     parseProjectStats,
