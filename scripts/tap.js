@@ -50,7 +50,7 @@ const env = {
 }
 
 const total = newVerdict()
-const queue = [...files].sort((a, b) => startOf(a) - startOf(b))
+const queue = [...files].sort((a, b) => rankOf(a) - rankOf(b))
 await Promise.all(Array.from({ length: Number(options.jobs) }, runQueue))
 
 const hasRun = total.passed + total.failed > 0
@@ -78,7 +78,7 @@ function findFiles(paths) {
 }
 
 /** @param {string} file */
-function startOf(file) {
+function rankOf(file) {
   const index = longest.findIndex((path) => file.startsWith(`.build/${path}.`))
   return index === -1 ? longest.length : index
 }

@@ -442,7 +442,7 @@ t.test('a server that is killed under load does not disturb another one on its d
   t.strictSame(other.log(), [])
 })
 
-const cycles = Number(process.env.INGEST_KILL_CYCLES ?? 5)
+const cycles = Number(process.env.INGEST_KILL_CYCLES ?? 8)
 
 t.test(`a server that is killed ${cycles} times under load loses no acknowledged event`, async (t) => {
   const data = t.testdir()

@@ -15,7 +15,7 @@ import { isObject } from '../../src/validation.ts'
 // them changed in a few bytes.
 // INGEST_SCAN_BATCHES=3000000 runs more of them; a failure names its seed: INGEST_SCAN_BATCHES=1 INGEST_FIRST_SEED=1234.
 
-const count = Number(process.env.INGEST_SCAN_BATCHES ?? 5_000)
+const count = Number(process.env.INGEST_SCAN_BATCHES ?? 10_000)
 const firstSeed = Number(process.env.INGEST_FIRST_SEED ?? 1)
 t.setTimeout(60_000 + count)
 

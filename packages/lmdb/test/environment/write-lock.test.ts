@@ -7,7 +7,7 @@ import type { LmdbStoreOptions } from '../../src/open-lmdb-store.ts'
 import { openLmdbStore } from '../built-store.ts'
 import { noStrace, startStoreProcess } from '../store-process.ts'
 
-// most of their time is waiting for a lock, each in a store of its own
+// the tests wait for lock time-outs, each on its own store: run them in parallel
 t.jobs = 7
 
 const notLinux = process.platform !== 'linux' && 'the holder of a lock is known on Linux only'

@@ -5,9 +5,9 @@ import { createReadSteps } from '../../src/log/read-steps.ts'
 function createLoop() {
   let time = 0
   let actions: (() => void)[] = []
-  const turns = createReadSteps({ now: () => time, defer: (action) => void actions.push(action) })
+  const readSteps = createReadSteps({ now: () => time, defer: (action) => void actions.push(action) })
   return {
-    turns,
+    readSteps,
     /** Time that something takes. */
     spend(ms: number) {
       time += ms
@@ -26,11 +26,11 @@ function createLoop() {
 }
 
 t.test('one reader takes a step in each turn, round robin by project and then by reader', async (t) => {
-  const { turns, turn } = createLoop()
+  const { readSteps, turn } = createLoop()
   const steps: string[] = []
   async function read(projectId: string, reader: string, count: number) {
     for (let i = 0; i < count; i++) {
-      await turns.next(projectId)
+      await readSteps.next(projectId)
       steps.push(reader)
     }
   }
@@ -41,8 +41,8 @@ t.test('one reader takes a step in each turn, round robin by project and then by
 })
 
 t.test('a step is over at the end of its turn', async (t) => {
-  const { turns, turn } = createLoop()
-  const next = turns.next('p')
+  const { readSteps, turn } = createLoop()
+  const next = readSteps.next('p')
   let isOver: boolean | undefined
   const noted = next.then((step) => {
     isOver = step.isOver
@@ -54,11 +54,11 @@ t.test('a step is over at the end of its turn', async (t) => {
 })
 
 t.test('after a step everything else runs four times as long before the next', async (t) => {
-  const { turns, turn, spend } = createLoop()
+  const { readSteps, turn, spend } = createLoop()
   let steps = 0
   async function read() {
     for (;;) {
-      await turns.next('p')
+      await readSteps.next('p')
       steps++
       spend(2)
     }
@@ -75,11 +75,11 @@ t.test('after a step everything else runs four times as long before the next', a
 })
 
 t.test('a turn in which there is nothing else to do is for reads', async (t) => {
-  const { turns, turn, spend } = createLoop()
+  const { readSteps, turn, spend } = createLoop()
   let steps = 0
   async function read() {
     for (;;) {
-      await turns.next('p')
+      await readSteps.next('p')
       steps++
       spend(50)
     }

@@ -84,7 +84,7 @@ t.test(`three processes publish and append ${builds} builds at once, and no froz
   await inspectMaps(directory)
 })
 
-const cycles = Number(process.env.INGEST_MAP_KILL_CYCLES ?? 5)
+const cycles = Number(process.env.INGEST_MAP_KILL_CYCLES ?? 10)
 
 /** Texts of a map of a cycle; every third is shared with all others. */
 function textsOf(cycle: number, map: number): string[] {

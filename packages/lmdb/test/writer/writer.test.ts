@@ -263,6 +263,7 @@ t.test('without capacity in the index the writer waits, and reports that', async
 t.test('requests that wait too long for the index are refused, and the writer continues', async (t) => {
   const { holder, writer, asked } = await fillIndex(t)
   const now = Date.now
+  // each call advances the clock by a second
   let ahead = 0
   Date.now = () => {
     ahead += 1000
