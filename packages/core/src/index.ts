@@ -93,7 +93,7 @@ export type {
 } from './events/event-store.ts'
 export type { EventCursors, StoreIdentity } from './json/cursor.ts'
 export { eventCursors } from './json/cursor.ts'
-export { checkPendingBytes, declaredBytes } from './maps/map-quota.ts'
+export { declaredBytes, pendingBytesOf } from './maps/map-quota.ts'
 export type {
   BuildEntry,
   BuildSelection,
@@ -109,10 +109,11 @@ export type {
   NewChunk,
   PendingManifest,
   PendingMap,
+  PendingTotals,
   PutChunkOutcome,
 } from './maps/map-store.ts'
 export { readyMapsMax } from './maps/map-store.ts'
-export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid, pendingBytesOf } from './maps/pending-map.ts'
+export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from './maps/pending-map.ts'
 export { openMemoryStore } from './memory/memory-store.ts'
 export type { ProjectDecision, ProjectStore } from './projects/project-store.ts'
 export type { Store, StoreCommit, StoreMetric } from './store.ts'

@@ -26,7 +26,6 @@ import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
 import { versionOfNone } from './tables/map-reader.ts'
 import { encodeChunks, encodeDigests } from './tables/map-records.ts'
 import type { MapTables } from './tables/maps.ts'
-import { deserializeError } from './threads/error-transfer.ts'
 import type { PutMap } from './writer/commands.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -120,8 +119,8 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
 
     sweepMaps: (touchedBefore) => sweepMaps({ maps, blobs, writer, reader }, touchedBefore),
 
-    async pendingBytes(projectId) {
-      return readProject(projectId, 0, (project) => maps.pending.pendingBytes(project))
+    async pendingTotals(projectId) {
+      return readProject(projectId, { maps: 0, bytes: 0 }, maps.pendingTotals)
     },
   }
 }
@@ -135,7 +134,7 @@ interface UpdateContext extends Pick<MapStoreOptions, 'maps' | 'writer' | 'reade
 async function updateMap<T>(
   { maps, writer, reader, uploads, takeTurn }: UpdateContext,
   { projectId, ...map }: MapKey,
-  { digests = [], uploads: chunks = [], pendingBytesMax }: MapChunks,
+  { digests = [], uploads: chunks = [] }: MapChunks,
   decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
 ): Promise<T> {
   const encoded = encodeDigests(digests)
@@ -174,11 +173,9 @@ async function updateMap<T>(
         ...manifestsToPut(slot, contents),
         uploads: written,
         collections,
-        pendingBytesMax,
       })
       if (outcome === 'changed') continue
       if (outcome === 'unreleased') await releaseChunks(writer)
-      else if (outcome !== 'written') throw deserializeError(outcome.refusal)
       const uploaded = [...written.keys()]
       written = noUploads
       for (const digest of uploaded) await uploads.resolveAwaited(project, digest)

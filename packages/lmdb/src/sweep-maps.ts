@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { MapId } from '@ingest/core'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { MapTables } from './tables/maps.ts'
@@ -20,27 +19,11 @@ export async function sweepMaps(options: SweepOptions, touchedBefore: number): P
   const { maps, blobs, writer, reader } = options
   const { readSnapshot } = reader
 
-  async function sweepMap(project: number, map: MapId): Promise<void> {
-    if (await writer.run({ type: 'sweepMap', project, map, touchedBefore })) await releaseChunks(writer)
-  }
-
-  for (;;) {
-    const [frozen] = readSnapshot(() => maps.pending.frozenWithPending(1))
-    if (!frozen) break
-    const { project, buildId } = frozen
-    for (let after: MapId | undefined; ; ) {
-      const { maps: voided, next } = readSnapshot(() => maps.voided(project, buildId, after, turnRowsMax))
-      for (const id of voided) await sweepMap(project, id)
-      if (!next) break
-      after = next
-      await nextTurn()
-    }
-    await writer.run({ type: 'forgetFrozen', project, buildId })
-  }
-
   for (let from: Buffer = Buffer.alloc(0); ; ) {
-    const { maps: expired, next } = readSnapshot(() => maps.expired(touchedBefore, from, turnRowsMax))
-    for (const { project, id } of expired) await sweepMap(project, id)
+    const { maps: unneeded, next } = readSnapshot(() => maps.unneeded(touchedBefore, from, turnRowsMax))
+    for (const { project, id } of unneeded) {
+      if (await writer.run({ type: 'sweepMap', project, map: id, touchedBefore })) await releaseChunks(writer)
+    }
     if (!next) break
     from = next
     await nextTurn()

@@ -85,13 +85,9 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
         `${key.toString('hex')}${decodeStored(value).upload.toString('hex')}`,
       ]),
     )
-    const frozen = new Set(keysOf(environment, 'freezes'))
     const references = new Set<string>()
-    /** By project, and by build while it is open. */
-    const pendingBytes = new Map<string, number>()
-    const addPending = (key: string, bytes: number) => pendingBytes.set(key, (pendingBytes.get(key) ?? 0) + bytes)
     const waits = new Set<string>()
-    const pendings = new Map<string, number>()
+    const pendings = new Map<string, { missing: number; bytes: number }>()
     const numbers: string[] = []
     for (const { key, value } of rowsOf(environment, 'maps')) {
       const row = JSON.parse(value.toString()) as Record<string, { number: number; digest: string; size: number }>
@@ -102,15 +98,10 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
         const chunks = decodeChunks(manifests.get(name) as Buffer)
         const keys = chunks.map((chunk) => `${key.toString('hex', 0, 4)}${chunk.digest.slice(7)}`)
         for (const each of keys) references.add(`${each}${name}`)
-        // the key is project, build, U+0000, place
-        const build = key.toString('hex', 0, key.indexOf(0, 4))
-        if (role === 'pending' && !frozen.has(build)) {
-          const added = declaredBytes({ contentType: '', size, digest, chunks })
-          for (const each of [key.toString('hex', 0, 4), build]) addPending(each, added)
-        }
         const missing = new Set(keys.filter((each) => !places.has(each)))
         if (role === 'pending') {
-          pendings.set(`${key.toString('hex', 0, 4)}${name}`, missing.size)
+          const bytes = declaredBytes({ contentType: '', size, digest, chunks })
+          pendings.set(`${key.toString('hex', 0, 4)}${name}`, { missing: missing.size, bytes })
           for (const each of missing) waits.add(`${each}${name}`)
           continue
         }
@@ -125,19 +116,15 @@ export async function inspectMaps(directory: string): Promise<{ orphans: number;
     const attached = (keys: string[]) => keys.filter((key) => !detached.includes(key.slice(-16))).sort()
     assert.deepEqual([...manifests.keys()].sort(), [...numbers, ...detached].sort(), 'each manifest is that of one map')
     assert.deepEqual(attached(keysOf(environment, 'chunk-references')), [...references].sort())
-    assert.deepEqual(
-      rowsOf(environment, 'pending-bytes').map(({ key, value }) => [key.toString('hex'), value.readDoubleLE()]),
-      [...pendingBytes].sort(),
-    )
     assert.deepEqual(attached(keysOf(environment, 'missing-chunks')), [...waits].sort())
     assert.deepEqual(
-      rowsOf(environment, 'pending-manifests').map(({ key, value }) => [
-        key.toString('hex'),
-        decodePending(value).missing,
-      ]),
-      [...pendings].sort(),
+      rowsOf(environment, 'pending-manifests').map(({ key, value }) => {
+        const { missing, bytes } = decodePending(value)
+        return [key.toString('hex'), { missing, bytes }]
+      }),
+      [...pendings].sort(([a], [b]) => (a < b ? -1 : 1)),
     )
-    const ready = [...pendings].filter(([, missing]) => missing === 0).map(([key]) => key)
+    const ready = [...pendings].filter(([, { missing }]) => missing === 0).map(([key]) => key)
     assert.deepEqual(keysOf(environment, 'ready-manifests').sort(), ready.sort())
     for (const [key, place] of places) {
       assert.ok(

@@ -41,7 +41,7 @@ export async function openInProcess(directory: string): Promise<Store> {
   const operations = Object.fromEntries(
     [
       ...['append', 'known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'putChunk'],
-      ...['readChunk', 'sweepMaps', 'pendingBytes', 'project', 'projects', 'check', 'erase', 'expire', 'purge'],
+      ...['readChunk', 'sweepMaps', 'pendingTotals', 'project', 'projects', 'check', 'erase', 'expire', 'purge'],
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),
   ) as unknown as Omit<Store, 'read' | 'updateMap' | 'updateProject' | 'close'>
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { PendingTotals } from '@ingest/core'
 import { batchOf, event, frozenAt, lookAlikes } from './sample-events.ts'
 import {
   complete,
@@ -141,22 +142,21 @@ export const freezeChecks: readonly StoreCheck[] = [
       await record(store, key({ placeId: '2' }), 'ccc', 'dddd')
       await record(store, key({ buildId: 'open' }), 'dddd', 'bb')
       const open = 256 + 320 + 6
-      assert.equal(await store.pendingBytes('p'), open + 2 * (256 + 320) + 5 + 7)
-      await store.append('p', eventBatch('e', 'b'))
-      const assertOpen = async (what: string) => {
-        assert.equal(await store.pendingBytes('p'), open, what)
-        assert.equal(await recount(store), open, what)
+      const assertTotals = async (totals: PendingTotals, what: string) => {
+        assert.deepEqual(await store.pendingTotals('p'), totals, what)
+        assert.deepEqual(await recount(store), totals, what)
       }
-      await assertOpen('frozen')
+      await assertTotals({ maps: 3, bytes: open + 2 * (256 + 320) + 5 + 7 }, 'all is open')
+      await store.append('p', eventBatch('e', 'b'))
+      assert.equal((await store.pendingTotals('p')).bytes, open, 'frozen')
       await store.sweepMaps(0)
-      await assertOpen('swept')
+      await assertTotals({ maps: 2, bytes: open }, 'swept')
       for (const text of ['ccc', 'dddd']) await putChunk(store, 'p', newChunk(text))
       await complete(store, key({ placeId: '2' }))
       await record(store, key({ placeId: '3' }), 'late')
-      await assertOpen('completed and published late')
+      await assertTotals({ maps: 2, bytes: open }, 'completed and published late')
       await store.sweepMaps(10_000)
-      assert.equal(await store.pendingBytes('p'), 0)
-      assert.equal(await recount(store), 0)
+      await assertTotals({ maps: 1, bytes: 0 }, 'the open ones expired')
     },
   ),
 

@@ -178,58 +178,31 @@ export const mapChecks: readonly StoreCheck[] = [
     })
   }),
 
-  check('pending bytes are the sizes of pending maps, 256 bytes each, and 160 for each chunk', async (store) => {
-    const assertPending = async (expected: number, what: string) => {
-      assert.equal(await store.pendingBytes('p'), expected, what)
-      assert.equal(await recount(store), expected, `${what}, counted`)
-    }
-    const pending = (size: number, chunks: number) => size + 256 + 160 * chunks
-    await assertPending(0, 'nothing')
-    await publish(store, key(), 'a', 'bb')
-    await assertPending(0, 'a complete map')
-    await record(store, key(), 'a', 'ccc', 'dddd', 'ccc')
-    await assertPending(pending(11, 4), 'its replacement')
-    await putChunk(store, 'p', newChunk('ccc'))
-    await assertPending(pending(11, 4), 'a chunk that was declared')
-    await record(store, key({ placeId: '2' }), 'ccc', 'bb', 'e')
-    await record(store, key({ projectId: 'q' }), 'ccc')
-    await assertPending(pending(11, 4) + pending(6, 3), 'another manifest')
-    await record(store, key(), 'a', 'f')
-    await assertPending(pending(2, 2) + pending(6, 3), 'a manifest that was replaced')
-    await publish(store, key(), 'x')
-    await assertPending(pending(6, 3), 'a map that was published whole')
-    for (const text of ['bb', 'ccc', 'e']) await putChunk(store, 'p', newChunk(text))
-    await complete(store, key({ placeId: '2' }))
-    await assertPending(0, 'all is complete')
-  }),
-
   check(
-    'a manifest that raises the pending bytes above their limit is refused with the numbers, and changes nothing',
+    'pending totals are the pending maps, and their sizes, 256 bytes each, and 160 for each chunk',
     async (store) => {
-      const recordWithin = (pendingBytesMax: number, placeId: string, ...texts: string[]) =>
-        store.updateMap(key({ placeId }), { pendingBytesMax }, ({ complete }) => ({
-          contents: { ...(complete && { complete }), pending: pendingOf(...texts) },
-          result: 1,
-        }))
-      const assertOver = async (refused: Promise<unknown>, limit: number, actual: number) => {
-        const error = await rejectionOf(refused)
-        const { code, ...numbers } = error as { code: string; limit: number; actual: number }
-        assert.deepEqual([code, numbers.limit, numbers.actual], ['map-quota-exceeded', limit, actual])
+      const assertPending = async (maps: number, bytes: number, what: string) => {
+        assert.deepEqual(await store.pendingTotals('p'), { maps, bytes }, what)
+        assert.deepEqual(await recount(store), { maps, bytes }, `${what}, counted`)
       }
-      await assertOver(recordWithin(580, '1', 'aa', 'bbb'), 580, 581)
-      assert.deepEqual(await list(store), [])
-      await recordWithin(581, '1', 'aa', 'bbb')
-      await assertOver(recordWithin(998, '2', 'aa'), 998, 999)
-      assert.deepEqual(await store.map(key({ placeId: '2' })), {})
-      await recordWithin(1, '1', 'aa', 'bbb')
-      await recordWithin(1, '1', 'aa')
-      assert.equal(await store.pendingBytes('p'), 418, 'what lowers them may always be written')
-      await store.updateMap(key(), { ...uploadsOf('aa'), pendingBytesMax: 1 }, () => ({
-        contents: wholeOf('aa'),
-        result: 1,
-      }))
-      await recordWithin(418, '2', 'aa')
-      assert.equal(await recount(store), 418)
+      const pending = (size: number, chunks: number) => size + 256 + 160 * chunks
+      await assertPending(0, 0, 'nothing')
+      await publish(store, key(), 'a', 'bb')
+      await assertPending(0, 0, 'a complete map')
+      await record(store, key(), 'a', 'ccc', 'dddd', 'ccc')
+      await assertPending(1, pending(11, 4), 'its replacement')
+      await putChunk(store, 'p', newChunk('ccc'))
+      await assertPending(1, pending(11, 4), 'a chunk that was declared')
+      await record(store, key({ placeId: '2' }), 'ccc', 'bb', 'e')
+      await record(store, key({ projectId: 'q' }), 'ccc')
+      await assertPending(2, pending(11, 4) + pending(6, 3), 'another manifest')
+      await record(store, key(), 'a', 'f')
+      await assertPending(2, pending(2, 2) + pending(6, 3), 'a manifest that was replaced')
+      await publish(store, key(), 'x')
+      await assertPending(1, pending(6, 3), 'a map that was published whole')
+      for (const text of ['bb', 'ccc', 'e']) await putChunk(store, 'p', newChunk(text))
+      await complete(store, key({ placeId: '2' }))
+      await assertPending(0, 0, 'all is complete')
     },
   ),
 

@@ -13,6 +13,7 @@ import {
   type NewChunk,
   type PendingManifest,
   type PendingMap,
+  type PendingTotals,
   type PutChunkOutcome,
   pendingBytesOf,
   type Store,
@@ -92,10 +93,13 @@ export async function complete(store: Store, id: MapKey): Promise<void> {
   })
 }
 
-/** The pending bytes of project `p`, computed from all of its maps. */
-export async function recount(store: Store): Promise<number> {
-  const maps = await store.maps('p', { limit: 1_000 })
-  return maps.reduce((sum, { slot }) => sum + pendingBytesOf(slot, slot.frozenAt), 0)
+/** The pending totals of project `p`, computed from all of its maps. */
+export async function recount(store: Store): Promise<PendingTotals> {
+  const pending = (await store.maps('p', { limit: 1_000 })).filter(({ slot }) => slot.pending)
+  return {
+    maps: pending.length,
+    bytes: pending.reduce((sum, { slot }) => sum + pendingBytesOf(slot, slot.frozenAt), 0),
+  }
 }
 
 export async function list(store: Store, selection: Partial<MapSelection> = {}, projectId = 'p'): Promise<MapId[]> {

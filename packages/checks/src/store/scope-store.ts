@@ -92,7 +92,7 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
         hashChunks(scopedId(projectId), chunks, signal),
     }),
     sweepMaps: (touchedBefore) => store.sweepMaps(stored(touchedBefore)),
-    pendingBytes: (projectId) => store.pendingBytes(scopedId(projectId)),
+    pendingTotals: (projectId) => store.pendingTotals(scopedId(projectId)),
 
     async project(projectId) {
       return withId(await store.project(scopedId(projectId)), projectId)

@@ -1,8 +1,11 @@
 import { IngestError } from '../error.ts'
 import type { Manifest } from './map.ts'
+import type { MapContents, MapSlot, PendingTotals } from './map-store.ts'
 
 /** The default limit of a project's pending bytes: more than the largest map. */
 export const pendingBytesMaxDefault = 16 * 2 ** 30
+/** The most pending maps of a project: each publication of a manifest reads the rows of all. */
+export const pendingMapsMax = 1000
 
 const manifestRowBytes = 256
 const chunkRowsBytes = 160
@@ -12,17 +15,33 @@ export function declaredBytes({ size, chunks }: Manifest): number {
   return size + manifestRowBytes + chunkRowsBytes * chunks.length
 }
 
+/** What a map adds to the pending bytes of its project: nothing once its build is frozen, as it can only be completed. */
+export function pendingBytesOf({ pending }: MapContents, frozenAt: number | undefined): number {
+  return pending && frozenAt === undefined ? declaredBytes(pending.manifest) : 0
+}
+
 /**
- * Checks a write that changes the pending bytes of a project from `before` to `after`. One that does not raise them is
- * never refused.
+ * Checks new contents of a slot of a project with these totals. Contents that do not raise a total are never refused for
+ * it.
  *
  * @throws {IngestError} `map-quota-exceeded`
  */
-export function checkPendingBytes(before: number, after: number, limit: number | undefined): void {
-  if (limit === undefined || after <= before || after <= limit) return
+export function checkPendingQuota(
+  totals: PendingTotals,
+  slot: MapSlot,
+  contents: MapContents,
+  pendingBytesMax: number,
+): void {
+  const bytes = pendingBytesOf(contents, slot.frozenAt) - pendingBytesOf(slot, slot.frozenAt)
+  if (bytes > 0) check('bytes', totals.bytes + bytes, pendingBytesMax)
+  if (contents.pending && !slot.pending) check('manifests', totals.maps + 1, pendingMapsMax)
+}
+
+function check(unit: 'bytes' | 'manifests', actual: number, limit: number): void {
+  if (actual <= limit) return
   throw new IngestError(
     'map-quota-exceeded',
-    `The unfinished map uploads of the project would hold ${after} bytes; the limit is ${limit}: complete or replace some, or wait until they expire after 7 idle days.`,
-    { limit, actual: after },
+    `The unfinished map uploads of the project would hold ${actual} ${unit}; the limit is ${limit}: complete or replace some, or wait until they expire after 7 idle days.`,
+    { limit, actual },
   )
 }

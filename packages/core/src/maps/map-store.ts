@@ -46,8 +46,14 @@ export interface MapChunks {
   digests?: readonly Digest[]
   /** Chunks to store in the same step, if the new contents name them. No digest twice. */
   uploads?: readonly ChunkUpload[]
-  /** Contents that raise the project's pending bytes above this are refused with `map-quota-exceeded`. */
-  pendingBytesMax?: number
+}
+
+/** What the unfinished uploads of a project come to. */
+export interface PendingTotals {
+  /** Pending maps, with void ones that were not swept yet. */
+  maps: number
+  /** The sum of `pendingBytesOf` of all maps: what the uploads may come to hold. */
+  bytes: number
 }
 
 export interface MapSelection {
@@ -137,6 +143,6 @@ export interface MapStore {
    * has made void, and what a crash has left of chunks. In short steps, between which other operations run.
    */
   sweepMaps(touchedBefore: number): Promise<void>
-  /** The sum of `pendingBytesOf` of the maps of a project: what its unfinished uploads may come to hold. */
-  pendingBytes(projectId: string): Promise<number>
+  /** Counted when it is called, from rows whose number `pendingMapsMax` limits. */
+  pendingTotals(projectId: string): Promise<PendingTotals>
 }

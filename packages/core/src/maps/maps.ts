@@ -1,4 +1,5 @@
 import { IngestError } from '../error.ts'
+import { createTurns } from '../turns.ts'
 import { createMapVerifier } from './complete-map.ts'
 import type { LatePublish } from './decide-publication.ts'
 import { digestIssue } from './digest.ts'
@@ -49,7 +50,8 @@ export function createMaps({ store, rules, now, onSweepError }: MapsOptions): (p
   if (!Number.isSafeInteger(pendingBytesMax) || pendingBytesMax < 1) {
     throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
   }
-  const context = { store, verifier: createMapVerifier(store, now), latePublish, pendingBytesMax, now }
+  const verifier = createMapVerifier(store, now)
+  const context = { store, verifier, latePublish, pendingBytesMax, inTurn: createTurns(), now }
   startSweeping(store, now, onSweepError)
 
   return (projectId) => ({

@@ -1,5 +1,4 @@
 import type { Digest, Manifest } from './map.ts'
-import { declaredBytes } from './map-quota.ts'
 import type { MapContents } from './map-store.ts'
 
 /**
@@ -28,11 +27,6 @@ export function isExpired({ pending, frozenAt }: ExpirySubject, touchedBefore: n
 interface ExpirySubject {
   pending?: { touchedAt: number } | undefined
   frozenAt?: number | undefined
-}
-
-/** What a map adds to the pending bytes of its project: nothing once its build is frozen, as it can only be completed. */
-export function pendingBytesOf({ pending }: MapContents, frozenAt: number | undefined): number {
-  return pending && frozenAt === undefined ? declaredBytes(pending.manifest) : 0
 }
 
 /** Cached, as one decision needs them several times and a manifest has up to 11,155 chunks. */

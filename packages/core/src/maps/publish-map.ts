@@ -4,9 +4,9 @@ import { type MapVerifier, withContents } from './complete-map.ts'
 import { decidePublication, type LatePublish, type Proposal } from './decide-publication.ts'
 import { isDigest } from './digest.ts'
 import type { MapKey, PublishedMap, PublishOptions } from './map.ts'
-import { checkPendingBytes, declaredBytes } from './map-quota.ts'
+import { checkPendingQuota } from './map-quota.ts'
 import type { MapStore } from './map-store.ts'
-import { digestsOf, pendingBytesOf } from './pending-map.ts'
+import { digestsOf } from './pending-map.ts'
 import type { ParsedPublication } from './publication.ts'
 import { publishedMap } from './read-map.ts'
 
@@ -15,6 +15,8 @@ export interface PublishContext {
   verifier: MapVerifier
   latePublish: LatePublish
   pendingBytesMax: number
+  /** Runs the operations of one project one after another. */
+  inTurn<T>(projectId: string, operation: () => Promise<T>): Promise<T>
   /** Milliseconds since 1970. */
   now(): number
 }
@@ -26,15 +28,12 @@ export async function publishMap(
   publication: ParsedPublication,
   options: PublishOptions,
 ): Promise<PublishedMap> {
-  const { store, verifier, pendingBytesMax } = context
+  const { verifier, inTurn } = context
   const { manifest, uploads } = publication
-  const chunks = uploads ? { uploads } : { digests: digestsOf(manifest), pendingBytesMax }
+  const update = () => updateMap(context, key, publication, options)
   for (;;) {
-    const { outcome, published } = await store.updateMap(key, chunks, (slot, present) => {
-      const decided = decidePublication(slot, present, proposalOf(context, publication, options))
-      const published = publishedMap(key, decided, slot.frozenAt !== undefined)
-      return withContents(decided, { outcome: decided.outcome, published })
-    })
+    // one manifest after another, which together would exceed the quota
+    const { outcome, published } = await (uploads ? update() : inTurn(key.projectId, update))
     if (outcome !== 'verify') return published
     const completed = await verifier.complete(key, manifest, options)
     if (completed?.issues) throw digestMismatch(completed.issues)
@@ -50,25 +49,35 @@ export async function tryPublication(
   publication: ParsedPublication,
   options: PublishOptions,
 ): Promise<PublishedMap> {
-  const { store, verifier, pendingBytesMax } = context
-  const { manifest, uploads } = publication
-  const digests = uploads ? [] : digestsOf(manifest)
-  const { slot, outcome, published } = await store.updateMap(key, { digests }, (slot, present) => {
-    const decided = decidePublication(slot, present, proposalOf(context, publication, options))
-    const published = publishedMap(key, decided, slot.frozenAt !== undefined)
-    return { result: { slot, outcome: decided.outcome, published } }
-  })
-  const isPending = outcome === 'incomplete' || outcome === 'verify'
-  if (isPending && slot.frozenAt === undefined) {
-    const before = await store.pendingBytes(key.projectId)
-    const after = before - pendingBytesOf(slot, slot.frozenAt) + declaredBytes(manifest)
-    checkPendingBytes(before, after, pendingBytesMax)
-  }
+  const { slot, outcome, published } = await updateMap(context, key, publication, options)
   if (outcome !== 'verify') return published
-  const issues = await verifier.verify(key.projectId, manifest, options)
+  const issues = await context.verifier.verify(key.projectId, publication.manifest, options)
   if (issues === undefined) return tryPublication(context, key, publication, options)
   if (issues.length > 0) throw digestMismatch(issues)
   return { ...published, state: 'complete', outcome: slot.complete ? 'replaced' : 'created' }
+}
+
+/**
+ * Decides a publication, and writes the decision unless it is a dry run. The quota is of what is pending before, so
+ * servers that publish at the same time may exceed it by one manifest each.
+ */
+async function updateMap(
+  context: PublishContext,
+  key: MapKey,
+  publication: ParsedPublication,
+  options: PublishOptions,
+) {
+  const { store, pendingBytesMax } = context
+  const { manifest, uploads } = publication
+  const totals = uploads ? { maps: 0, bytes: 0 } : await store.pendingTotals(key.projectId)
+  const chunks = uploads ? { uploads } : { digests: digestsOf(manifest) }
+  return store.updateMap(key, chunks, (slot, present) => {
+    const decided = decidePublication(slot, present, proposalOf(context, publication, options))
+    if (decided.contents) checkPendingQuota(totals, slot, decided.contents, pendingBytesMax)
+    const published = publishedMap(key, decided, slot.frozenAt !== undefined)
+    const result = { slot, outcome: decided.outcome, published }
+    return options.dryRun ? { result } : withContents(decided, result)
+  })
 }
 
 function proposalOf(

@@ -1,7 +1,7 @@
 import type { Digest, Manifest, MapId } from '../maps/map.ts'
-import { checkPendingBytes } from '../maps/map-quota.ts'
+import { pendingBytesOf } from '../maps/map-quota.ts'
 import { type BuildEntry, type MapContents, type MapSlot, type MapStore, readyMapsMax } from '../maps/map-store.ts'
-import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid, pendingBytesOf } from '../maps/pending-map.ts'
+import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from '../maps/pending-map.ts'
 
 interface KeptMap {
   id: MapId
@@ -55,7 +55,7 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
         .slice(0, limit)
     },
 
-    async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [], pendingBytesMax }, decide) {
+    async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [] }, decide) {
       const project = mapsOf(projectId)
       const id = { placeId, buildId }
       const present = new Set(digests.filter((digest) => project.chunks.has(digest)))
@@ -64,7 +64,6 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
         const maps = new Map(project.maps).set(nameOf(id), { id, contents: storedContents(contents) })
         const chunks = new Map(project.chunks)
         for (const { digest, bytes } of uploads) chunks.set(digest, Buffer.from(bytes))
-        checkPendingBytes(sumPendingBytes(project), sumPendingBytes({ ...project, maps }), pendingBytesMax)
         Object.assign(project, { maps, chunks })
         collectGarbage(project)
       }
@@ -88,8 +87,11 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
       return bytes && Buffer.from(bytes)
     },
 
-    async pendingBytes(projectId) {
-      return sumPendingBytes(mapsOf(projectId))
+    async pendingTotals(projectId) {
+      const { maps, frozenAt } = mapsOf(projectId)
+      const pending = [...maps.values()].filter(({ contents }) => contents.pending)
+      const bytes = pending.map(({ id, contents }) => pendingBytesOf(contents, frozenAt.get(id.buildId)))
+      return { maps: pending.length, bytes: bytes.reduce((sum, each) => sum + each, 0) }
     },
 
     async sweepMaps(touchedBefore) {
@@ -165,11 +167,6 @@ function namedChunks(project: ProjectMaps): Map<Digest, number> {
     }
   }
   return named
-}
-
-function sumPendingBytes({ maps, frozenAt }: ProjectMaps): number {
-  const each = [...maps.values()].map(({ id, contents }) => pendingBytesOf(contents, frozenAt.get(id.buildId)))
-  return each.reduce((sum, bytes) => sum + bytes, 0)
 }
 
 /** Deletes empty maps, and chunks that no map names. */

@@ -651,7 +651,7 @@ t.test('a map that is replaced, frozen or dropped while it is verified is decide
 })
 
 t.test('unfinished uploads of a project are limited in bytes, and a refusal has limit and actual', async (t) => {
-  const { ingest, freeze } = setUp({ maps: { pendingBytesMax: 256 + 160 + 10 } })
+  const { store, ingest, freeze } = setUp({ maps: { pendingBytesMax: 256 + 160 + 10 } })
   const over = { code: 'map-quota-exceeded', limit: 426, retryable: false }
   const large = manifestOf('x'.repeat(10))
   await ingest.project('p').publishMap({ ...id, manifest: large })
@@ -662,6 +662,11 @@ t.test('unfinished uploads of a project are limited in bytes, and a refusal has 
     await t.rejects(ingest.project('p').publishMap(larger, { dryRun }), { ...over, actual: 427 })
   }
   t.equal(await ingest.project('p').getMap(other), undefined)
+  const { ingest: smaller } = setUp({ store, maps: { pendingBytesMax: 1 } })
+  for (const manifest of [large, manifestOf('x'.repeat(9))]) {
+    const what = 'what does not raise the bytes may always be written'
+    t.match(await smaller.project('p').publishMap({ ...id, manifest }), { outcome: 'incomplete' }, what)
+  }
   t.match(
     await ingest.project('p').publishMap({ ...id, manifest: manifestOf('y') }),
     { outcome: 'incomplete' },
@@ -679,6 +684,19 @@ t.test('unfinished uploads of a project are limited in bytes, and a refusal has 
     { outcome: 'incomplete' },
     'a frozen build is not counted',
   )
+})
+
+t.test('a project has at most 1,000 unfinished uploads', async (t) => {
+  const { ingest } = setUp()
+  const publish = (place: number, text: string) =>
+    ingest.project('p').publishMap({ buildId: 'b', placeId: `${place}`, manifest: manifestOf(text) })
+  for (let place = 1; place < 1000; place++) await publish(place, 'a')
+  const together = await Promise.allSettled([publish(1000, 'a'), publish(1001, 'a'), publish(1002, 'a')])
+  const over = { reason: { code: 'map-quota-exceeded', limit: 1000, actual: 1001, retryable: false } }
+  t.match(together, [{ value: { outcome: 'incomplete' } }, over, over])
+  t.match(await publish(1000, 'bb'), { outcome: 'incomplete' }, 'one is replaced')
+  await ingest.project('p').publishMap({ buildId: 'b', placeId: '1', map: 1 })
+  t.match(await publish(1001, 'a'), { outcome: 'incomplete' }, 'one is complete')
 })
 
 t.test('an invalid quota is refused at creation', async (t) => {

@@ -5,7 +5,14 @@ import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { readFrozenAt } from '../log/event-log.ts'
 import { chunkKey, type WrittenChunk } from '../tables/chunks.ts'
 import { type MapRow, mapKeyOffset, versionOfNone } from '../tables/map-reader.ts'
-import { chunkRefBytes, decodeChunks, decodePending, decodeStored, parseMapName } from '../tables/map-records.ts'
+import {
+  chunkRefBytes,
+  decodeChunks,
+  decodePending,
+  decodeStored,
+  parseMapName,
+  pendingHeaderBytes,
+} from '../tables/map-records.ts'
 import { openMapTables } from '../tables/maps.ts'
 import type { DataPages, FoundRow, RowLocation } from './data-pages.ts'
 import type { LostMap } from './repair-report.ts'
@@ -107,7 +114,7 @@ function createMapSource({ pages, chunkPages, chunkEnvironment }: SaveMapsOption
       const pending = row?.pending && manifestOf(row.pending)
       if (row?.pending && pending) {
         const record = valueAt(pendings, projectKey(project, sequenceKey(row.pending.number)))
-        const touchedAt = record && record.length > 12 ? decodePending(record).touchedAt : Date.now()
+        const touchedAt = record && record.length > pendingHeaderBytes ? decodePending(record).touchedAt : Date.now()
         contents.pending = { manifest: pending, touchedAt }
       }
       const isAll = (role: 'complete' | 'pending') => row?.[role] === undefined || contents[role] !== undefined

@@ -31,16 +31,12 @@ export const schema = {
     'manifest-numbers': 'one row',
     /** manifests that no map references, and the next of their chunks to release */
     'detached-manifests': 'project, number → index',
-    /** when it was touched, how many chunks are missing, and the name of its map */
+    /** when it was touched, how many chunks are missing, its pending bytes, and the name of its map */
     'pending-manifests': 'project, number → row',
     /** pending manifests that miss no chunk, with the name of their map */
     'ready-manifests': 'project, number → name',
     /** the manifests that miss a chunk */
     'missing-chunks': 'project, digest, number → nothing',
-    /** of a project, and of each open build unless they are 0 */
-    'pending-bytes': 'project, or project, buildId → bytes',
-    /** builds that froze with pending maps and were not swept since */
-    'frozen-with-pending': 'project, buildId → nothing',
     /** stored chunks (tables/chunks.ts) */
     chunks: 'project, digest → blob key, size',
     /** the manifests that name a chunk, with the size that they give */

@@ -2,6 +2,7 @@ import {
   type Digest,
   digestsOf,
   IngestError,
+  isExpired,
   isPendingVoid,
   type Manifest,
   type MapContents,
@@ -9,6 +10,7 @@ import {
   type MapId,
   type MapSelection,
   type MapSlot,
+  type PendingTotals,
 } from '@ingest/core'
 
 import type { Rows } from '../environment/environment.ts'
@@ -41,12 +43,16 @@ export interface MapReader {
   isDeclared(project: number, digest: Digest, size: number): boolean
   /** The pending maps that miss no chunk, at most `limit`: those that name this chunk first. */
   readyMaps(project: number, digest: Digest, limit: number): MapId[]
-  /** Those of the next `limit` pending maps of all projects that are expired, and where to go on; undefined at the end. */
-  expired(touchedBefore: number, from: Buffer, limit: number): { maps: { project: number; id: MapId }[]; next?: Buffer }
-  /** Those of the next `limit` maps of a frozen build whose pending manifest is void, and where to go on. */
-  voided(project: number, buildId: string, after: MapId | undefined, limit: number): { maps: MapId[]; next?: MapId }
-  /** The keys of the maps of a project, or of one of its builds. */
-  keysOf(project: number, buildId?: string, after?: MapId): Iterable<Buffer>
+  pendingTotals(project: number): PendingTotals
+  /**
+   * Those of the next `limit` pending maps of all projects that are expired or void, and where to go on; undefined at the
+   * end.
+   */
+  unneeded(
+    touchedBefore: number,
+    from: Buffer,
+    limit: number,
+  ): { maps: { project: number; id: MapId }[]; next?: Buffer }
 }
 
 /** A map without the chunks of its manifests; `number` identifies a manifest. */
@@ -150,7 +156,6 @@ export function createMapReader(
   return {
     find,
     slot,
-    keysOf,
 
     list(project, { placeId, buildId, after, limit }, keysMax) {
       const ids: MapId[] = []
@@ -187,23 +192,25 @@ export function createMapReader(
       return [...ready.values()].slice(0, limit)
     },
 
-    voided(project, buildId, after, limit) {
-      const frozenAt = readFrozenAt(freezes, project, buildId)
-      const found: MapId[] = []
-      let [left, last] = [limit, undefined as MapId | undefined]
-      for (const key of keysOf(project, buildId, after)) {
-        last = parseMapName(key.subarray(mapKeyOffset))
-        if (isPendingVoid(JSON.parse(String(maps.getBinary(key))), frozenAt)) found.push(last)
-        if (--left === 0) break
+    pendingTotals(project) {
+      const totals = { maps: 0, bytes: 0 }
+      for (const { id, bytes } of pending.all(project)) {
+        totals.maps++
+        if (readFrozenAt(freezes, project, id.buildId) === undefined) totals.bytes += bytes
       }
-      return { maps: found, ...(left === 0 && last && { next: last }) }
+      return totals
     },
 
-    expired(touchedBefore, from, limit) {
-      const isOpen = ({ project, id }: { project: number; id: MapId }) =>
-        readFrozenAt(freezes, project, id.buildId) === undefined
-      const { maps, next } = pending.touchedBefore(touchedBefore, from, limit)
-      return { maps: maps.filter(isOpen), ...(next && { next }) }
+    unneeded(touchedBefore, from, limit) {
+      const { entries, next } = pending.page(from, limit)
+      const maps = entries.filter((entry) => {
+        const { project, id } = entry
+        const frozenAt = readFrozenAt(freezes, project, id.buildId)
+        return (
+          isExpired({ pending: entry, frozenAt }, touchedBefore) || (frozenAt !== undefined && !isLive(project, id))
+        )
+      })
+      return { maps, ...(next && { next }) }
     },
   }
 }

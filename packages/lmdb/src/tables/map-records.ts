@@ -46,17 +46,20 @@ export interface PendingRecord {
   touchedAt: number
   /** How many distinct chunks are missing. */
   missing: number
+  /** `declaredBytes` of the manifest. */
+  bytes: number
   /** The name of its map. */
   name: Buffer
 }
 
-/** When it was touched, 8 bytes, how many are missing, 4 bytes, little-endian, then the name. */
-const pendingHeaderBytes = 12
+/** When it was touched, 8 bytes, how many are missing, 4, and its declared bytes, 8, little-endian, then the name. */
+export const pendingHeaderBytes = 20
 
-export function encodePending({ touchedAt, missing, name }: PendingRecord): Buffer {
+export function encodePending({ touchedAt, missing, bytes: declared, name }: PendingRecord): Buffer {
   const bytes = Buffer.allocUnsafe(pendingHeaderBytes + name.length)
   bytes.writeDoubleLE(touchedAt, 0)
   bytes.writeUInt32LE(missing, 8)
+  bytes.writeDoubleLE(declared, 12)
   bytes.set(name, pendingHeaderBytes)
   return bytes
 }
@@ -65,6 +68,7 @@ export function decodePending(bytes: Buffer): PendingRecord {
   return {
     touchedAt: bytes.readDoubleLE(0),
     missing: bytes.readUInt32LE(8),
+    bytes: bytes.readDoubleLE(12),
     name: bytes.subarray(pendingHeaderBytes),
   }
 }

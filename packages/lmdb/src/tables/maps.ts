@@ -1,6 +1,5 @@
 import {
   type CompleteMap,
-  checkPendingBytes,
   contentsAfterExpiry,
   type Digest,
   digestsOf,
@@ -10,7 +9,6 @@ import {
   type MapContents,
   type MapId,
   type PendingManifest,
-  pendingBytesOf,
 } from '@ingest/core'
 
 import type { Rows } from '../environment/environment.ts'
@@ -25,8 +23,6 @@ import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 export interface PutOptions {
   /** Chunks whose blobs are durable; those that are not needed become garbage. */
   uploads?: ReadonlyMap<Digest, WrittenChunk>
-  /** Refuses contents that raise the pending bytes above this. */
-  pendingBytesMax?: number | undefined
 }
 
 /** The maps and their manifests. Projects are identified by number. */
@@ -34,11 +30,7 @@ export interface MapTables extends MapReader {
   chunks: ChunkTables
   pending: PendingTables
   // only inside a write transaction
-  /**
-   * Replaces the contents of a map. A manifest that it no longer has is only detached: {@link releaseChunks} follows.
-   *
-   * @throws {IngestError} `map-quota-exceeded`, with nothing written
-   */
+  /** Replaces the contents of a map. A manifest that it no longer has is only detached: {@link releaseChunks} follows. */
   put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
   /** Stores a chunk that a manifest names, with at least its size; otherwise its blob becomes garbage. */
   putChunk(
@@ -111,7 +103,7 @@ export function openMapTables(
     const digests = digestsOf(contents.manifest)
     const isMissing = (digest: Digest) => !chunks.isStored(project, digest)
     if (number !== before.pending?.number) {
-      pending.add(project, number, id, contents.touchedAt, digests.filter(isMissing))
+      pending.add(project, number, id, contents, digests.filter(isMissing))
       return
     }
     pending.touch(project, number, contents.touchedAt)
@@ -122,15 +114,10 @@ export function openMapTables(
   function put(
     project: number,
     id: MapId,
-    { row: before, contents: old, frozenAt }: FoundMap,
+    { row: before, contents: old }: FoundMap,
     contents: MapContents,
-    { uploads = new Map(), pendingBytesMax }: PutOptions = {},
+    { uploads = new Map() }: PutOptions = {},
   ): void {
-    const bytes = pending.pendingBytes(project)
-    const change = pendingBytesOf(contents, frozenAt) - pendingBytesOf(old, frozenAt)
-    checkPendingBytes(bytes, bytes + change, pendingBytesMax)
-    pending.addPendingBytes(project, id.buildId, change)
-
     /** A manifest that stays keeps its number. */
     function numberOf(manifest: Manifest): number {
       if (manifest === old.complete?.manifest) return before.complete?.number as number

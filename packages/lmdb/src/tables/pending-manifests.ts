@@ -1,15 +1,17 @@
-import type { Digest, MapId } from '@ingest/core'
+import { type Digest, declaredBytes, type MapId, type PendingManifest } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { chunkKey, manifestsIn } from './chunks.ts'
 import { decodePending, encodeMapName, encodePending, type PendingRecord, parseMapName } from './map-records.ts'
 
-/** The pending manifests, the chunks that they miss, and the pending bytes of each project. */
+/** The pending manifests, and the chunks that they miss. */
 export interface PendingTables {
   get(project: number, number: number): PendingRecord
-  /** Those of the next `limit` pending maps that were last touched before this time, and where to go on. */
-  touchedBefore(time: number, from: Buffer, limit: number): { maps: { project: number; id: MapId }[]; next?: Buffer }
+  /** The pending manifests of a project. */
+  all(project: number): Iterable<PendingEntry>
+  /** The next `limit` pending manifests of all projects, and where to go on; undefined at the end. */
+  page(from: Buffer, limit: number): { entries: PendingEntry[]; next?: Buffer }
   /** The map of a pending manifest; undefined for another manifest. */
   idOf(project: number, number: number): MapId | undefined
   /** The pending manifests of a project that miss no chunk. */
@@ -18,12 +20,9 @@ export interface PendingTables {
   readyId(project: number, number: number): MapId | undefined
   /** Whether any pending manifest records this chunk as missing, even if it is stored by now. */
   isAwaited(project: number, digest: Digest): boolean
-  pendingBytes(project: number): number
-  /** Builds that froze with pending maps, of which some may be void: the first `limit`. */
-  frozenWithPending(limit: number): { project: number; buildId: string }[]
 
   // only inside a write transaction
-  add(project: number, number: number, id: MapId, touchedAt: number, missing: readonly Digest[]): void
+  add(project: number, number: number, id: MapId, pending: PendingManifest, missing: readonly Digest[]): void
   touch(project: number, number: number, touchedAt: number): void
   /** Records that no chunk is missing. */
   setReady(project: number, number: number, digests: readonly Digest[]): void
@@ -35,12 +34,11 @@ export interface PendingTables {
    * Any number may miss the same chunk, and a transaction must not take long: repeat it while {@link isAwaited}.
    */
   resolveAwaited(project: number, digest: Digest, touchedAt?: number): void
-  /** Adds to the pending bytes of a project, for an open build. */
-  addPendingBytes(project: number, buildId: string, bytes: number): void
-  /** Takes a build out of the pending bytes, whatever is pending in it. */
-  freeze(project: number, buildId: string): void
-  /** Removes a build from {@link frozenWithPending}. */
-  forgetFrozen(project: number, buildId: string): void
+}
+
+export interface PendingEntry extends Pick<PendingRecord, 'touchedAt' | 'bytes'> {
+  project: number
+  id: MapId
 }
 
 /** The most manifests that one transaction updates for a stored chunk. */
@@ -51,8 +49,6 @@ export function openPendingTables(table: (name: TableName) => Rows): PendingTabl
   const pendings = table('pending-manifests')
   const readies = table('ready-manifests')
   const missingChunks = table('missing-chunks')
-  const totals = table('pending-bytes')
-  const frozen = table('frozen-with-pending')
 
   function get(project: number, number: number): PendingRecord {
     return decodePending(pendings.getBinary(projectKey(project, sequenceKey(number))) as Buffer)
@@ -68,31 +64,24 @@ export function openPendingTables(table: (name: TableName) => Rows): PendingTabl
     for (const digest of digests) missingChunks.remove(chunkKey(project, digest, number))
   }
 
-  function bytesAt(key: Buffer): number {
-    return totals.getBinary(key)?.readDoubleLE() ?? 0
+  function entryAt(key: Buffer): PendingEntry {
+    const { touchedAt, bytes, name } = decodePending(pendings.getBinary(key) as Buffer)
+    return { project: key.readUInt32BE(), id: parseMapName(name), touchedAt, bytes }
   }
-
-  function addBytes(key: Buffer, bytes: number): void {
-    const total = Buffer.alloc(8)
-    total.writeDoubleLE(bytesAt(key) + bytes)
-    if (total.readDoubleLE() === 0) totals.remove(key)
-    else totals.put(key, total)
-  }
-
-  const buildKey = (project: number, buildId: string) => projectKey(project, Buffer.from(buildId))
 
   return {
     get,
 
-    touchedBefore(time, from, limit) {
-      const maps: { project: number; id: MapId }[] = []
+    *all(project) {
+      for (const key of pendings.getKeys({ start: projectKey(project), end: projectKey(project + 1) }))
+        yield entryAt(key)
+    },
+
+    page(from, limit) {
       const keys = Array.from(pendings.getKeys({ start: from, limit }), (key) => Buffer.from(key))
-      for (const key of keys) {
-        const { touchedAt, name } = decodePending(pendings.getBinary(key) as Buffer)
-        if (touchedAt < time) maps.push({ project: key.readUInt32BE(), id: parseMapName(name) })
-      }
       const last = keys.at(-1)
-      return { maps, ...(last && keys.length === limit && { next: Buffer.concat([last, Buffer.of(0)]) }) }
+      const next = last && keys.length === limit && { next: Buffer.concat([last, Buffer.of(0)]) }
+      return { entries: keys.map(entryAt), ...next }
     },
 
     idOf(project, number) {
@@ -112,17 +101,11 @@ export function openPendingTables(table: (name: TableName) => Rows): PendingTabl
     },
 
     isAwaited: (project, digest) => manifestsIn(missingChunks, project, digest, 1).length > 0,
-    pendingBytes: (project) => bytesAt(projectKey(project)),
 
-    frozenWithPending: (limit) =>
-      Array.from(frozen.getKeys({ limit }), (key) => ({
-        project: key.readUInt32BE(),
-        buildId: key.toString('utf8', projectKey(0).length),
-      })),
-
-    add(project, number, id, touchedAt, missing) {
+    add(project, number, id, { manifest, touchedAt }, missing) {
       for (const digest of missing) missingChunks.put(chunkKey(project, digest, number), nothing)
-      put(project, number, { touchedAt, missing: missing.length, name: encodeMapName(id) })
+      const bytes = declaredBytes(manifest)
+      put(project, number, { touchedAt, missing: missing.length, bytes, name: encodeMapName(id) })
     },
 
     touch: (project, number, touchedAt) => put(project, number, { ...get(project, number), touchedAt }),
@@ -153,22 +136,5 @@ export function openPendingTables(table: (name: TableName) => Rows): PendingTabl
         })
       }
     },
-
-    addPendingBytes(project, buildId, bytes) {
-      if (bytes === 0) return
-      addBytes(projectKey(project), bytes)
-      addBytes(buildKey(project, buildId), bytes)
-    },
-
-    freeze(project, buildId) {
-      const key = buildKey(project, buildId)
-      const bytes = bytesAt(key)
-      if (bytes === 0) return
-      addBytes(projectKey(project), -bytes)
-      totals.remove(key)
-      frozen.put(key, nothing)
-    },
-
-    forgetFrozen: (project, buildId) => void frozen.remove(buildKey(project, buildId)),
   }
 }

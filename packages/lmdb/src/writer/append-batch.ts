@@ -55,18 +55,12 @@ export interface Appender {
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
 }
 
-export interface AppenderEvents {
-  /** Called in the transaction that freezes a build. */
-  onFreeze(project: number, buildId: string): void
-  /** Called with the number of the last record of the log, once it is known to be committed. */
-  onSeen(sequence: number): void
-}
-
+/** @param onSeen called with the number of the last record of the log, once it is known to be committed */
 export function createAppender(
   tables: EventLogTables,
   eventLog: EventLog,
   ids: IdIndex,
-  { onFreeze, onSeen }: AppenderEvents,
+  onSeen: (sequence: number) => void,
 ): Appender {
   const { log, projectLog, freezes } = tables
   const { isRetry, findMatches, locate } = createDuplicateFinder(log, ids)
@@ -141,7 +135,6 @@ export function createAppender(
     const value = Buffer.allocUnsafe(8)
     value.writeDoubleLE(at)
     freezes.put(key, value)
-    onFreeze(project, buildId)
     return true
   }
 

@@ -1,4 +1,4 @@
-import { type CompleteMap, type Digest, IngestError, type Manifest, type MapId, type Project } from '@ingest/core'
+import type { CompleteMap, Digest, Manifest, MapId, Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
@@ -6,7 +6,6 @@ import type { FoundMap } from '../tables/map-reader.ts'
 import { chunkRefBytes, decodeChunks, digestBytes } from '../tables/map-records.ts'
 import { type MapTables, openMapTables } from '../tables/maps.ts'
 import { openProjects, type Projects } from '../tables/projects.ts'
-import { type SerializedError, serializeError } from '../threads/error-transfer.ts'
 
 /** A manifest to write, its chunks encoded by {@link encodeChunks}; one that the slot has is referred to by its role. */
 export type ManifestToPut = (Omit<Manifest, 'chunks'> & { chunks: Uint8Array }) | 'complete' | 'pending'
@@ -35,7 +34,6 @@ export interface PutMap {
   uploads: ReadonlyMap<Digest, WrittenChunk>
   /** {@link ChunkTables.collections} when the uploads' blobs were known to exist. */
   collections: number
-  pendingBytesMax: number | undefined
 }
 
 export interface PutChunk {
@@ -55,7 +53,7 @@ export interface CommandResults {
   /** Writes a project if it still is of this version; returns whether it was. */
   putProject: { command: { type: 'putProject'; projectId: string; version: string; project: Project }; result: boolean }
   /** `unreleased`: it is written, and `releaseChunks` has more to do. */
-  putMap: { command: PutMap; result: 'written' | 'unreleased' | 'changed' | { refusal: SerializedError } }
+  putMap: { command: PutMap; result: 'written' | 'unreleased' | 'changed' }
   /** `changed` when the chunk's blob may be deleted. */
   putChunk: { command: PutChunk; result: 'stored' | 'existing' | 'undeclared' | 'changed' }
   /** As {@link MapTables.releaseChunks}. */
@@ -67,8 +65,6 @@ export interface CommandResults {
   }
   /** Drops the pending manifest of a map if it is expired, or void. Returns as `releaseChunks`. */
   sweepMap: { command: { type: 'sweepMap'; project: number; map: MapId; touchedBefore: number }; result: boolean }
-  /** Records that no map of a frozen build has a void manifest. */
-  forgetFrozen: { command: { type: 'forgetFrozen'; project: number; buildId: string }; result: true }
   /** Records up to where blobs were checked; undefined for all. */
   saveOrphansFrom: { command: { type: 'saveOrphansFrom'; from: Uint8Array | undefined }; result: true }
   /** Marks blobs that no chunk uses as garbage. */
@@ -91,7 +87,7 @@ export function openCommandTables(table: (name: TableName) => Rows, onGarbage: (
   return { maps: openMapTables(table, onGarbage), projects: openProjects(table) }
 }
 
-/** Runs a command; only inside a write transaction. A refused command has written nothing. */
+/** Runs a command; only inside a write transaction. */
 export function runCommand({ maps, projects }: CommandTables, command: Command): CommandResult {
   switch (command.type) {
     case 'createProject':
@@ -101,7 +97,7 @@ export function runCommand({ maps, projects }: CommandTables, command: Command):
       projects.put(command.project)
       return true
     case 'putMap':
-      return refusable(() => putMap(maps, command))
+      return putMap(maps, command)
     case 'putChunk':
       return putChunk(maps, command)
     case 'releaseChunks':
@@ -114,9 +110,6 @@ export function runCommand({ maps, projects }: CommandTables, command: Command):
     case 'sweepMap':
       maps.sweep(command.project, command.map, command.touchedBefore)
       return maps.releaseChunks()
-    case 'forgetFrozen':
-      maps.pending.forgetFrozen(command.project, command.buildId)
-      return true
     case 'saveOrphansFrom':
       maps.chunks.saveOrphansFrom(command.from && asBuffer(command.from))
       return true
@@ -132,7 +125,7 @@ export function runCommand({ maps, projects }: CommandTables, command: Command):
 }
 
 function putMap(maps: MapTables, command: PutMap): 'written' | 'unreleased' | 'changed' {
-  const { project, map, version, digests, present, collections, pendingBytesMax } = command
+  const { project, map, version, digests, present, collections } = command
   const uploads = new Map([...command.uploads].map(([digest, chunk]) => [digest, received(chunk)]))
   const found = maps.find(project, map)
   const isCurrent =
@@ -145,7 +138,7 @@ function putMap(maps: MapTables, command: PutMap): 'written' | 'unreleased' | 'c
     ...(complete && { complete: { ...complete, manifest: manifestIn(found, complete.manifest) } }),
     ...(pending && { pending: { ...pending, manifest: manifestIn(found, pending.manifest) } }),
   }
-  maps.put(project, map, found, contents, { uploads, pendingBytesMax })
+  maps.put(project, map, found, contents, { uploads })
   return maps.releaseChunks() ? 'unreleased' : 'written'
 }
 
@@ -164,16 +157,6 @@ function canName(chunks: ChunkTables, written: readonly WrittenChunk[], collecti
 function manifestIn({ contents }: FoundMap, manifest: ManifestToPut): Manifest {
   if (typeof manifest !== 'string') return { ...manifest, chunks: decodeChunks(asBuffer(manifest.chunks)) }
   return (contents[manifest] as { manifest: Manifest }).manifest
-}
-
-/** Returns the refusal of a command instead of throwing it, as that would undo the transaction of others. */
-function refusable<T>(run: () => T): T | { refusal: SerializedError } {
-  try {
-    return run()
-  } catch (error) {
-    if (!(error instanceof IngestError && error.code === 'map-quota-exceeded')) throw error
-    return { refusal: serializeError(error) }
-  }
 }
 
 function received({ blobKey, size }: WrittenChunk): WrittenChunk {

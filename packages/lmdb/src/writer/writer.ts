@@ -134,10 +134,7 @@ async function openWriter(
     guards,
     onProgress: (progress) => post({ type: 'progress', progress }),
   })
-  const appender = createAppender(tables, eventLog, ids, {
-    onFreeze: commandTables.maps.pending.freeze,
-    onSeen: (sequence) => Atomics.store(seen, 0, BigInt(sequence)),
-  })
+  const appender = createAppender(tables, eventLog, ids, (sequence) => Atomics.store(seen, 0, BigInt(sequence)))
   const dataFile = join(directory, 'data.mdb')
   const runErasure = createErasures(tables, eventLog, appender, (before, from) =>
     overwriteFreePages(environment, dataFile, before, from),

@@ -18,7 +18,7 @@ t.test('the chunks of a manifest round-trip, in 36 bytes each', async (t) => {
 })
 
 t.test('a pending manifest round-trips', async (t) => {
-  const pending = { touchedAt: 1_795_203_225_083, missing: 11_155, name: Buffer.from('b\0é') }
+  const pending = { touchedAt: 1_795_203_225_083, missing: 11_155, bytes: 3_000_000_000, name: Buffer.from('b\0é') }
   t.strictSame(decodePending(encodePending(pending)), pending)
 })
 

@@ -1,7 +1,6 @@
 import { canonicalJson, type Digest, digestOf, type Manifest, type MapId } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
-import { openMapTables } from '../../src/tables/maps.ts'
 import { inspectMaps, openMapParts } from '../map-parts.ts'
 import { type StoreProcess, startStoreProcess } from '../store-process.ts'
 
@@ -168,14 +167,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves maps th
 })
 
 t.test('an inspection fails where rows do not agree', async (t) => {
-  const damages = [
-    'manifests',
-    'chunk-references',
-    'chunks',
-    'pending-bytes',
-    'pending-manifests',
-    'ready-manifests',
-  ] as const
+  const damages = ['manifests', 'chunk-references', 'chunks', 'pending-manifests', 'ready-manifests'] as const
   for (const table of damages) {
     const directory = t.testdir()
     const store = await openLmdbStore(directory)
@@ -221,34 +213,6 @@ t.test('a page reads a bounded number of maps in one turn, however few match', a
     parts.readSnapshot(() => parts.maps.list(1, { limit: 1 }, 2)),
     { entries: [{ buildId: 'a' }] },
   )
-  await parts.close()
-})
-
-t.test('a freeze writes as much for a hundred pending maps as for one', async (t) => {
-  const parts = await openMapParts(t.testdir())
-  const writes: string[] = []
-  const maps = openMapTables((name) => {
-    const rows = parts.environment.table(name)
-    const counted = (write: (key: Buffer, value: Buffer) => unknown) => (key: Buffer, value: Buffer) => {
-      writes.push(name)
-      return write.call(rows, key, value)
-    }
-    return Object.assign(Object.create(rows), { put: counted(rows.put), remove: counted(rows.remove as never) })
-  })
-  for (const pending of [1, 100]) {
-    const buildId = `of ${pending}`
-    parts.environment.write(() => {
-      for (const place of range(pending)) {
-        const id = { buildId, placeId: String(place) }
-        const manifest = manifestOf(range(3).map((i) => `${place} ${i}`))
-        maps.put(1, id, maps.find(1, id), { pending: { manifest, touchedAt: 1 } })
-      }
-    })
-    writes.length = 0
-    parts.environment.write(() => maps.pending.freeze(1, buildId))
-    t.strictSame(writes, ['pending-bytes', 'pending-bytes', 'frozen-with-pending'], buildId)
-    t.equal(maps.pending.pendingBytes(1), 0)
-  }
   await parts.close()
 })
 

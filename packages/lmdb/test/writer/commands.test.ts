@@ -53,7 +53,6 @@ function putMap(more: Partial<PutMap>): PutMap {
     pending: { manifest: encoded('a', 'b'), touchedAt: 1 },
     uploads: new Map(),
     collections: 0,
-    pendingBytesMax: undefined,
     ...more,
   }
 }
@@ -122,14 +121,4 @@ t.test('a used blob is not marked as garbage', async (t) => {
   run({ type: 'markGarbage', blobKeys: [chunkOf('a').blobKey, chunkOf('a', 'orphaned').blobKey] })
   t.strictSame(maps.chunks.garbage(9), [chunkOf('a', 'orphaned').blobKey])
   t.equal(marked.length, 1)
-})
-
-t.test('a command above the quota is refused, and writes nothing', async (t) => {
-  const { run, maps, found } = await open(t)
-  const quota = { code: 'map-quota-exceeded', details: { limit: 577, actual: 578 } }
-  t.match(run(putMap({ pendingBytesMax: 577 })), { refusal: quota })
-  t.strictSame(found().row, {})
-  t.equal(maps.chunks.isNamed(1, digest('a')), false)
-  t.equal(run(putMap({ pendingBytesMax: 578 })), 'written')
-  t.equal(maps.pending.pendingBytes(1), 578)
 })

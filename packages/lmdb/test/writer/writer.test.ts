@@ -201,7 +201,6 @@ t.test('a group is bounded by the chunks of its manifests', async (t) => {
       pending: { manifest, touchedAt: 1 },
       uploads: new Map(),
       collections: 0,
-      pendingBytesMax: undefined,
     }
     return { type: 'command', id: ++lastId, command }
   })

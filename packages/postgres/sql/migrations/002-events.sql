@@ -34,15 +34,13 @@ EXCEPTION WHEN feature_not_supported OR invalid_parameter_value THEN
   NULL;
 END $$;
 
--- A build with an event is frozen; one without was published to. `pending_bytes`: those of its maps, while it is open.
+-- A build with an event is frozen; one without was published to.
 CREATE TABLE ingest.builds (
   project int NOT NULL,
   build_id text COLLATE "C" NOT NULL,
   frozen_at bigint,
-  pending_bytes bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (project, build_id)
 );
-CREATE INDEX builds_pending ON ingest.builds (project) INCLUDE (pending_bytes) WHERE frozen_at IS NULL AND pending_bytes > 0;
 
 -- Stores batches of one project, and freezes the builds of their new events.
 --

@@ -25,8 +25,9 @@ CREATE INDEX maps_by_place ON ingest.maps (project, place_id, build_id);
 CREATE INDEX maps_pending ON ingest.maps (project, build_id, place_id) WHERE pending IS NOT NULL;
 
 -- `head` is JSON without the chunks; `chunks` has 32 bytes of the digest and 4 of the size for each; `bytes` is what the
--- manifest adds to the pending bytes of its build while it is pending. `missing` is the number of distinct chunks that are not stored, null once the map is complete. Chunks arriving must not change an indexed value,
--- so that an update stays on its page (HOT).
+-- manifest adds to the pending bytes of its project while its build is open. `missing` is the number of distinct chunks that
+-- are not stored, null once the map is complete. Chunks arriving must not change an indexed value, so that an update stays on
+-- its page (HOT).
 CREATE TABLE ingest.manifests (
   project int NOT NULL,
   manifest uuid NOT NULL,
@@ -102,14 +103,6 @@ BEGIN
   END LOOP;
 END $$;
 
--- The pending bytes of a project: those of its open builds.
-CREATE FUNCTION ingest.pending_bytes_1(project int) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(sum(b.pending_bytes), 0)::bigint
-  FROM ingest.builds b
-  WHERE b.project = $1 AND b.frozen_at IS NULL AND b.pending_bytes > 0;
-$$;
-
 -- Records in pending manifests that these chunks were stored; `at`, unless it is null, is when that touched them.
 CREATE FUNCTION ingest.resolve_missing_1(project int, digests bytea[], at bigint) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -162,7 +155,7 @@ BEGIN
   SELECT b.frozen_at INTO frozen_at
     FROM ingest.builds b WHERE b.project = project AND b.build_id = build FOR NO KEY UPDATE;
   PERFORM ingest.lock_maps_1(project);
-  SELECT m.complete, m.pending, p.touched_at, p.bytes INTO map
+  SELECT m.complete, m.pending, p.touched_at INTO map
     FROM ingest.maps m JOIN ingest.manifests p ON p.project = m.project AND p.manifest = m.pending
     WHERE m.project = project AND m.build_id = build AND m.place_id = place;
   IF NOT FOUND
@@ -178,36 +171,28 @@ BEGIN
       WHERE m.project = project AND m.build_id = build AND m.place_id = place;
   END IF;
   PERFORM ingest.delete_manifests_1(project, ARRAY[map.pending]);
-  IF frozen_at IS NULL THEN
-    UPDATE ingest.builds b SET pending_bytes = b.pending_bytes - map.bytes
-      WHERE b.project = project AND b.build_id = build;
-  END IF;
 END $$;
 
 -- Writes a map if nothing has changed since it was read: its version is `before` (null without a row), its build froze at
 -- `frozen` (null while it is open), all of the chunks `present` are stored and none of `absent`.
 --
 -- `complete` and `pending` are the manifests that it then has, of those it had and of the new ones, which are `manifests`
--- with their `heads`, `chunk_lists` and `sizes` (in pending bytes). Uploads that no manifest names are not stored.
+-- with their `heads`, `chunk_lists` and `sizes` (declared bytes). Uploads that no manifest names are not stored.
 --
--- `outcome` is `written`, also for a repeated call; `changed`; or `refused`, with the pending bytes of the project, if the
--- write would raise them above `pending_bytes_max`.
+-- Returns `written`, also for a repeated call, or `changed`.
 CREATE FUNCTION ingest.put_map_1(
   project int, build text, place bytea, before uuid, after uuid, frozen bigint, present bytea[], absent bytea[],
   complete uuid, published_at bigint, pending uuid, touched_at bigint,
   manifests uuid[], heads text[], chunk_lists bytea[], sizes bigint[],
-  upload_digests bytea[], uploads bytea[], pending_bytes_max bigint,
-  OUT outcome text, OUT bytes_before bigint, OUT bytes_after bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+  upload_digests bytea[], uploads bytea[])
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
   frozen_at bigint;
   map record;
-  change bigint := 0;
 BEGIN
   PERFORM ingest.require_durability_1();
-  outcome := 'changed';
-  IF NOT EXISTS (SELECT FROM ingest.projects p WHERE p.project = project) THEN RETURN; END IF;
+  IF NOT EXISTS (SELECT FROM ingest.projects p WHERE p.project = project) THEN RETURN 'changed'; END IF;
   INSERT INTO ingest.builds AS b (project, build_id) VALUES (project, build)
     ON CONFLICT ON CONSTRAINT builds_pkey DO UPDATE SET frozen_at = b.frozen_at
     RETURNING b.frozen_at INTO frozen_at;
@@ -216,28 +201,13 @@ BEGIN
     FROM ingest.maps m WHERE m.project = project AND m.build_id = build AND m.place_id = place;
   IF map.version = after THEN
     PERFORM ingest.await_standby_1();
-    outcome := 'written';
-    RETURN;
+    RETURN 'written';
   END IF;
   IF map.version IS DISTINCT FROM before OR frozen_at IS DISTINCT FROM frozen
     OR ingest.count_chunks_1(project, present) < cardinality(present)
     OR ingest.count_chunks_1(project, absent) > 0
   THEN
-    RETURN;
-  END IF;
-  IF frozen_at IS NULL THEN
-    SELECT coalesce(sum(CASE WHEN c.manifest = pending THEN c.bytes END), 0)
-        - coalesce(sum(CASE WHEN c.manifest = map.pending THEN c.bytes END), 0) INTO change
-      FROM (
-        SELECT m.manifest, m.bytes FROM ingest.manifests m
-        WHERE m.project = project AND m.manifest IN (pending, map.pending)
-        UNION ALL SELECT n.manifest, n.bytes FROM unnest(manifests, sizes) AS n(manifest, bytes)) c;
-  END IF;
-  bytes_before := ingest.pending_bytes_1(project);
-  bytes_after := bytes_before + change;
-  IF change > 0 AND bytes_after > pending_bytes_max THEN
-    outcome := 'refused';
-    RETURN;
+    RETURN 'changed';
   END IF;
   PERFORM ingest.replace_manifests_1(
     project, build, place, ARRAY[map.complete, map.pending], complete, pending, touched_at,
@@ -250,11 +220,7 @@ BEGIN
       ON CONFLICT ON CONSTRAINT maps_pkey DO UPDATE SET version = excluded.version,
         complete = excluded.complete, published_at = excluded.published_at, pending = excluded.pending;
   END IF;
-  IF change <> 0 THEN
-    UPDATE ingest.builds b SET pending_bytes = b.pending_bytes + change
-      WHERE b.project = project AND b.build_id = build;
-  END IF;
-  outcome := 'written';
+  RETURN 'written';
 END $$;
 
 CREATE FUNCTION ingest.count_chunks_1(project int, digests bytea[]) RETURNS bigint

@@ -39,10 +39,9 @@ ORDER BY b.build_id
 LIMIT $3::int
 
 -- name: put-map
-SELECT outcome, bytes_before, bytes_after
-FROM ingest.put_map_1(
+SELECT ingest.put_map_1(
   $1::int, $2, $3, $4::uuid, $5::uuid, $6::bigint, $7, $8, $9::uuid, $10::bigint, $11::uuid, $12::bigint,
-  $13::uuid[], $14::text[], $15, $16::bigint[], $17, $18, $19::bigint)
+  $13::uuid[], $14::text[], $15, $16::bigint[], $17, $18) AS outcome
 
 -- name: put-chunk
 SELECT outcome, builds, places
@@ -51,8 +50,16 @@ FROM ingest.put_chunk_1($1::int, $2, $3, $4::bigint, $5::int)
 -- name: chunk
 SELECT c.body FROM ingest.chunks c WHERE c.project = $1::int AND c.digest = $2::bytea
 
--- name: pending-bytes
-SELECT ingest.pending_bytes_1($1::int) AS pending_bytes
+-- name: pending-totals
+SELECT count(*)::int AS maps, coalesce(sum(p.bytes) FILTER (WHERE b.frozen_at IS NULL), 0)::bigint AS bytes
+FROM ingest.maps m
+CROSS JOIN LATERAL (
+  SELECT b.frozen_at FROM ingest.builds b WHERE b.project = m.project AND b.build_id = m.build_id OFFSET 0
+) b
+CROSS JOIN LATERAL (
+  SELECT p.bytes FROM ingest.manifests p WHERE p.project = m.project AND p.manifest = m.pending OFFSET 0
+) p
+WHERE m.project = $1::int AND m.pending IS NOT NULL
 
 -- name: maps-to-sweep
 -- administration: crosses projects

@@ -1,4 +1,4 @@
-import { type MapStore, readyMapsMax } from '@ingest/core'
+import { type MapStore, type PendingTotals, readyMapsMax } from '@ingest/core'
 import { createTurns } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers } from '../projects/project-numbers.ts'
@@ -83,9 +83,9 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
       }
     },
 
-    async pendingBytes(projectId) {
-      const [row] = await query<{ pending_bytes: number }>(projectId, 'pending-bytes')
-      return row?.pending_bytes ?? 0
+    async pendingTotals(projectId) {
+      const [row] = await query<PendingTotals>(projectId, 'pending-totals')
+      return row ?? { maps: 0, bytes: 0 }
     },
   }
 }

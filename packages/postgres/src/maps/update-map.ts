@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import {
-  checkPendingBytes,
   type Digest,
   declaredBytes,
   type Manifest,
@@ -24,9 +23,7 @@ interface FoundRow extends SlotRow {
 }
 
 interface PutRow {
-  outcome: 'written' | 'changed' | 'refused'
-  bytes_before: number
-  bytes_after: number
+  outcome: 'written' | 'changed'
 }
 
 /**
@@ -67,7 +64,7 @@ export async function readMap(
 export async function updateMap<T>(
   { database, numbers }: { database: Database; numbers: ProjectNumbers },
   key: MapKey,
-  { digests: requested = [], uploads = [], pendingBytesMax }: MapChunks,
+  { digests: requested = [], uploads = [] }: MapChunks,
   decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
 ): Promise<T> {
   const digests = [...new Set(requested)]
@@ -97,11 +94,8 @@ export async function updateMap<T>(
       ...contentsValues(found, slot, contents),
       byteaArray(uploads.map(({ digest }) => encodeDigest(digest))),
       byteaArray(uploads.map(({ bytes }) => bytes)),
-      pendingBytesMax,
     ])
-    const { outcome, bytes_before: before, bytes_after: after } = put as PutRow
-    if (outcome === 'written') return result
-    if (outcome === 'refused') checkPendingBytes(before, after, pendingBytesMax)
+    if (put?.outcome === 'written') return result
     numbers.forget(key.projectId)
   }
 }
