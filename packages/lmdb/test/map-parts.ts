@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
-import { declaredBytes, digestOf } from '@ingest/core'
+import { declaredBytes, digestOf, type Manifest } from '@ingest/core'
 import { openChunkBlobs } from '../src/chunks/chunk-blobs.ts'
 import { type Environment, openEnvironment } from '../src/environment/environment.ts'
 import type { TableName } from '../src/environment/schema.ts'
@@ -9,6 +9,13 @@ import { openMapTables } from '../src/tables/maps.ts'
 import { openProjects } from '../src/tables/projects.ts'
 import { createCommitState } from '../src/threads/commit-state.ts'
 import { startWriter } from '../src/writer/writer-client.ts'
+
+/** The manifest of a map with one chunk for each text. */
+export function manifestOf(texts: readonly string[]): Manifest {
+  const chunks = texts.map((text) => ({ digest: digestOf(Buffer.from(text)), size: Buffer.byteLength(text) }))
+  const whole = Buffer.from(texts.join(''))
+  return { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks }
+}
 
 /** The parts of a store that keep maps, without the rest of it. */
 export async function openMapParts(directory: string) {

@@ -1,20 +1,11 @@
 import { createHash, type Hash } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment, Table } from '../environment/environment.ts'
-import type { CommitState } from '../threads/commit-state.ts'
 import { serializeError, toRequestError } from '../threads/error-transfer.ts'
-import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
-import { type Handled, type Outcome, runRequestLoop } from '../threads/request-loop.ts'
+import type { ExitGuard } from '../threads/exit-guard.ts'
+import { type Handled, type Outcome, runRequestLoop, type WriteThreadData } from '../threads/request-loop.ts'
 import { asBuffer } from '../writer/commands.ts'
 import { createCommit } from '../writer/commit.ts'
-
-export interface BlobWriterData {
-  directory: string
-  /** {@link Environment.fileIds} */
-  fileIds: string
-  guards: ExitGuards
-  commitState: CommitState
-}
 
 /** Blobs to write, the keys of blobs to delete, or a part of a hash. */
 export type BlobRequest =
@@ -36,7 +27,7 @@ type WriteRequest = Exclude<BlobRequest, HashRequest>
 export function runBlobWriter(
   port: MessagePort,
   environment: Environment,
-  { commitState }: BlobWriterData,
+  { commitState }: WriteThreadData,
   guard: ExitGuard,
 ): Promise<void> {
   const blobs = environment.table('bytes')

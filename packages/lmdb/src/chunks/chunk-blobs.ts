@@ -7,7 +7,7 @@ import { createCommitState } from '../threads/commit-state.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Writer } from '../writer/writer-client.ts'
-import { type BlobRequest, type BlobWriterData, sizeOf } from './blob-writer.ts'
+import { type BlobRequest, sizeOf } from './blob-writer.ts'
 import { createSharedMemory } from './shared-memory.ts'
 
 /**
@@ -76,16 +76,10 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
 
   /** The thread that writes blobs, started with the first request. */
   function blobWriter(): Promise<RequestClient<BlobRequest>> {
-    const data: BlobWriterData = {
-      directory,
-      fileIds: environment.fileIds,
-      guards,
-      commitState: createCommitState(),
-    }
     if (!thread && isClosed) return Promise.reject(new IngestError('store-closed', 'The store is closed.'))
     thread ??= startRequestClient<BlobRequest>({
       module: new URL('./blob-worker.js', import.meta.url),
-      data,
+      data: { directory, fileIds: environment.fileIds, guards, commitState: createCommitState() },
       slot: blobSlot,
       onFatal: writer.fail,
       lockHolder: environment.lockHolder,

@@ -1,12 +1,17 @@
 import { IngestError } from '@ingest/core'
-import type { LockHolder } from '../environment/write-lock.ts'
-import { type CommitState, withdrawQueuedRequests } from './commit-state.ts'
-import { createCommitWatchdog } from './commit-watchdog.ts'
+import { type LockHolder, lockedError, lockTimeoutMs } from '../environment/write-lock.ts'
+import { type CommitState, isWaitingForLock, withdrawQueuedRequests, withdrawRequests } from './commit-state.ts'
 import { deserializeError } from './error-transfer.ts'
 import type { Outcome } from './request-loop.ts'
 
 /** With more bytes in flight the disk cannot keep up, and further requests are rejected. */
 const inFlightBytesMax = 64 * 2 ** 20
+/** How long the responses to an overdue commit may take to be read from the port. */
+const readTimeoutMs = 20
+/** How often the thread is checked once the first time-out has passed. */
+const checkMs = 1000
+/** A check that is later than this starts over: the process was stopped, or its main thread busy. */
+const lateMs = 1000
 
 interface InFlightRequest {
   bytes: number
@@ -39,9 +44,9 @@ export interface InFlightOptions {
   onFatal: (error: IngestError) => void
   /** Shared with the thread. */
   state: CommitState
-  /** The other process that holds the write lock. */
+  /** The other process that holds the write lock, to name it. */
   lockHolder: () => LockHolder | undefined
-  /** A commit that takes longer has failed. */
+  /** A commit that takes longer, in milliseconds, has failed; the time that it waits for the write lock does not count. */
   timeoutMs: number
   /** Called when the first request is in flight, and when none is any more. */
   onBusy: () => void
@@ -49,22 +54,20 @@ export interface InFlightOptions {
 }
 
 export function createInFlightRequests(options: InFlightOptions): InFlightRequests {
-  const { onFatal, state, lockHolder, timeoutMs, onBusy, onIdle } = options
+  const { onFatal, state, timeoutMs, onBusy, onIdle } = options
   const requests = new Map<number, InFlightRequest>()
   let bytesInFlight = 0
   let failure: IngestError | undefined
   let onSettled = () => {}
-  const watchdog = createCommitWatchdog({
-    state,
-    lockHolder,
-    timeoutMs,
-    onLocked(error) {
-      // they stay in flight, and count towards the limit, until the thread has settled them
-      for (const { reject } of requests.values()) reject(error)
-      onSettled()
-    },
-    onTimeout: () => fail(new IngestError('store-failed', `A commit has not ended within ${timeoutMs} ms.`)),
-  })
+  const watchdog = createCommitWatchdog(options, rejectLocked, () =>
+    fail(new IngestError('store-failed', `A commit has not ended within ${timeoutMs} ms.`)),
+  )
+
+  function rejectLocked(error: IngestError): void {
+    // they stay in flight, and count towards the limit, until the thread has settled them
+    for (const { reject } of requests.values()) reject(error)
+    onSettled()
+  }
 
   function fail(error: IngestError): void {
     if (failure) return
@@ -155,5 +158,66 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
         onSettled = resolve
       })
     },
+  }
+}
+
+/** Watches a thread that commits. After an I/O error an LMDB commit may never return. */
+interface CommitWatchdog {
+  /** Starts to watch, and starts over when the thread has made progress. */
+  start(): void
+  stop(): void
+  /** `store-locked` while the thread has waited for the write lock for too long. */
+  lockError(): IngestError | undefined
+}
+
+/**
+ * @param onLocked called for each check that finds the thread waiting for the write lock: no request that was sent will be
+ *   committed
+ * @param onTimeout called once when a commit takes too long
+ */
+function createCommitWatchdog(
+  { state, lockHolder, timeoutMs }: InFlightOptions,
+  onLocked: (error: IngestError) => void,
+  onTimeout: () => void,
+): CommitWatchdog {
+  let timer: NodeJS.Timeout | undefined
+  let progressAt = 0
+  let dueAt = 0
+  let lockError: IngestError | undefined
+
+  function checkIn(ms: number): void {
+    clearTimeout(timer)
+    dueAt = performance.now() + ms
+    // this thread may have been busy: responses that were sent in time are read first
+    timer = setTimeout(() => {
+      timer = setTimeout(check, readTimeoutMs)
+    }, ms)
+  }
+
+  function check(): void {
+    const now = performance.now()
+    if (now - dueAt > lateMs) progressAt = now
+    if (isWaitingForLock(state) && withdrawRequests(state)) {
+      lockError = lockedError(lockHolder())
+      progressAt = now
+      onLocked(lockError)
+    } else if (now - progressAt >= timeoutMs) {
+      onTimeout()
+      return
+    }
+    checkIn(Math.min(checkMs, timeoutMs))
+  }
+
+  return {
+    start() {
+      progressAt = performance.now()
+      lockError = undefined
+      checkIn(Math.min(lockTimeoutMs, timeoutMs))
+    },
+    stop() {
+      lockError = undefined
+      clearTimeout(timer)
+    },
+    lockError: () => lockError,
   }
 }

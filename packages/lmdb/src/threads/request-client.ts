@@ -1,12 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError, type StoreCommit } from '@ingest/core'
-import type { LockHolder } from '../environment/write-lock.ts'
-import { type CommitState, roundOf } from './commit-state.ts'
+import { roundOf } from './commit-state.ts'
 import { deserializeError } from './error-transfer.ts'
-import type { ExitGuards } from './exit-guard.ts'
-import { createInFlightRequests } from './in-flight-requests.ts'
-import type { ThreadMessage } from './request-loop.ts'
-import { startWorkerThread } from './worker-thread.ts'
+import { createInFlightRequests, type InFlightOptions } from './in-flight-requests.ts'
+import type { ThreadMessage, WriteThreadData } from './request-loop.ts'
+import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
 
 /** How long a thread whose commit may never return has to end; then it is left running. */
 const failedCloseMs = 2000
@@ -31,26 +29,19 @@ export interface RequestClient<Request> {
   close(): Promise<void>
 }
 
-export interface RequestClientOptions {
-  /** The module that the thread runs. */
-  module: URL
-  /** Its `workerData`. */
-  data: { guards: ExitGuards; commitState: CommitState }
-  /** The slot of its exit guard. */
-  slot: number
+export interface RequestClientOptions
+  extends Pick<WorkerThreadOptions<never>, 'module' | 'slot'>,
+    Pick<InFlightOptions, 'lockHolder' | 'timeoutMs'> {
+  data: WriteThreadData
   /**
    * Called once when the store can no longer be trusted: every request is rejected from then on. Also called, with
    * `store-locked`, when {@link RequestClient.close} leaves the thread behind.
    */
   onFatal: (error: IngestError) => void
-  /** The other process that holds the write lock, to name it. */
-  lockHolder: () => LockHolder | undefined
   /** Called with messages of the thread other than {@link ThreadMessage}. */
   onMessage?: (message: never) => void
   /** Called after each commit that the thread reports, when its requests are settled. */
   onCommit?: (commit: StoreCommit) => void
-  /** A commit that takes longer has failed; the time that it waits for the write lock does not count. */
-  timeoutMs: number
 }
 
 interface Post<Request> {

@@ -1,7 +1,9 @@
-import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import type { StoreCommit } from '@ingest/core'
+import { type Environment, openEnvironment } from '../environment/environment.ts'
+import type { CommitState } from './commit-state.ts'
 import { type SerializedError, serializeError } from './error-transfer.ts'
-import type { ExitGuard } from './exit-guard.ts'
+import { type ExitGuard, type ExitGuards, exitGuardAt } from './exit-guard.ts'
 import type { CloseMessage } from './worker-thread.ts'
 
 /** The result of one request. */
@@ -32,6 +34,38 @@ export interface RequestHandler<Request> {
   /** Handles a batch of requests, and settles each once, all at once or in parts. */
   handle(requests: readonly Request[], settle: (handled: Handled) => void): Promise<void>
   close(): Promise<void>
+}
+
+/** The `workerData` of a thread that writes. */
+export interface WriteThreadData {
+  /** Of its environment. */
+  directory: string
+  /** {@link Environment.fileIds} */
+  fileIds: string
+  guards: ExitGuards
+  commitState: CommitState
+}
+
+/** All that the module of a thread that writes does: `run` gets an environment of its own. */
+export async function runWriteThread<Data extends WriteThreadData>(
+  slot: number,
+  run: (port: MessagePort, environment: Environment, data: Data, guard: ExitGuard) => Promise<void>,
+): Promise<void> {
+  const data = workerData as Data
+  const guard = exitGuardAt(data.guards, slot)
+  const port = parentPort as MessagePort
+  try {
+    const environment = await openEnvironment(data.directory, data)
+    try {
+      await run(port, environment, data, guard)
+    } finally {
+      await environment.close()
+    }
+  } catch (error) {
+    port.postMessage({ type: 'failed', error: serializeError(error) } satisfies ThreadMessage)
+  }
+  guard.leaveNative()
+  port.close()
 }
 
 /** Limits how long the commit of one batch takes. */

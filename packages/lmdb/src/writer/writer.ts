@@ -8,9 +8,8 @@ import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
 import { overwriteFreePages } from '../pages/free-pages.ts'
-import type { CommitState } from '../threads/commit-state.ts'
 import { serializeError, toRequestError } from '../threads/error-transfer.ts'
-import type { ExitGuard, ExitGuards } from '../threads/exit-guard.ts'
+import type { ExitGuard } from '../threads/exit-guard.ts'
 import {
   batchBytesMax,
   type Handled,
@@ -18,22 +17,17 @@ import {
   type RequestHandler,
   runRequestLoop,
   type ThreadMessage,
+  type WriteThreadData,
 } from '../threads/request-loop.ts'
 import { type Appended, type BatchToAppend, createAppender } from './append-batch.ts'
 import { type Command, type CommandResult, chunkCount, openCommandTables, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 import { createErasures, type ErasureResult, type ErasureStep } from './erasures.ts'
 
-export interface WriterData {
-  /** Of the log. */
-  directory: string
-  /** Of the log, as {@link Environment} names them. */
-  fileIds: string
+export interface WriterData extends WriteThreadData {
   idsDirectory: string
   seed: string
   entriesPerFlush: number
-  guards: ExitGuards
-  commitState: CommitState
   /** Memory of both threads: the last record of the log that the writer has seen. */
   seen: BigInt64Array
 }

@@ -1,7 +1,11 @@
-import { type ChunkUpload, chunkBytesMax, digestOf, type Manifest } from '@ingest/core'
-import t from 'tap'
-import type { BlobKey } from '../../src/tables/chunks.ts'
-import { inspectMaps, openMapParts } from '../map-parts.ts'
+import { join } from 'node:path'
+import { type ChunkUpload, chunkBytesMax, createIngest, digestOf } from '@ingest/core'
+import t, { type Test } from 'tap'
+import { createSharedMemory } from '../../src/chunks/shared-memory.ts'
+import { type BlobKey, chunkKey } from '../../src/tables/chunks.ts'
+import { changeRows, flipIn, makeStore, map, projectId } from '../backup/damaged-store.ts'
+import { openLmdbStore } from '../built-store.ts'
+import { inspectMaps, manifestOf, openMapParts } from '../map-parts.ts'
 
 const id = { placeId: '1', buildId: 'b' }
 
@@ -9,18 +13,12 @@ function upload(text: string): ChunkUpload {
   return { digest: digestOf(Buffer.from(text)), bytes: Buffer.from(text) }
 }
 
-function manifestOf(...texts: string[]): Manifest {
-  const chunks = texts.map((text) => ({ digest: upload(text).digest, size: text.length }))
-  const whole = Buffer.from(texts.join(''))
-  return { contentType: 'a/b', size: whole.length, digest: digestOf(whole), chunks }
-}
-
 type Parts = Awaited<ReturnType<typeof openMapParts>>
 
 function record({ environment, maps, projects }: Parts, ...texts: string[]): void {
   environment.write(() => {
     const project = projects.numberFor('p')
-    maps.put(project, id, maps.find(project, id), { pending: { manifest: manifestOf(...texts), touchedAt: 1 } })
+    maps.put(project, id, maps.find(project, id), { pending: { manifest: manifestOf(texts), touchedAt: 1 } })
     maps.releaseChunks()
   })
 }
@@ -138,4 +136,67 @@ t.test('hashing stops at a missing blob, and continues after it', async (t) => {
   t.equal(await hash.digest(), digestOf(Buffer.from(`${'a'.repeat(300_000)}b${'a'.repeat(300_000)}`)))
   hash.close()
   await parts.close()
+})
+
+const damagedBytes = Buffer.from(JSON.stringify({ walls: 'x'.repeat(9000) }))
+const damagedDigest = digestOf(damagedBytes)
+
+async function openDamaged(t: Test, damage: (directory: string) => unknown) {
+  const directory = t.testdir()
+  await makeStore(directory, 3)
+  await damage(directory)
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  t.teardown(() => ingest.close())
+  return ingest.project(projectId)
+}
+
+async function readAll(content: AsyncIterable<Uint8Array> | undefined): Promise<void> {
+  for await (const _ of content ?? []) t.fail('damaged bytes')
+}
+
+t.test('damaged bytes of a chunk are never returned, as a whole or as a range', async (t) => {
+  const project = await openDamaged(t, (directory) =>
+    flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
+  )
+  await t.rejects(project.getChunk(damagedDigest), { code: 'store-damaged' })
+  const content = await project.getMapContent(map)
+  await t.rejects(readAll(content?.bytes()), { code: 'store-damaged' })
+  await t.rejects(readAll(content?.bytes(8000, 8010)), { code: 'store-damaged' })
+})
+
+t.test('a map that names a chunk without a row is damaged, and was not replaced', async (t) => {
+  const project = await openDamaged(t, (directory) =>
+    changeRows(directory, 'chunks', (rows) => rows.remove(chunkKey(1, damagedDigest))),
+  )
+  t.equal(await project.getChunk(damagedDigest), undefined)
+  const content = await project.getMapContent(map)
+  await t.rejects(readAll(content?.bytes()), { code: 'store-damaged' })
+})
+
+t.test('a map without its manifest is damaged', async (t) => {
+  const project = await openDamaged(t, (directory) => changeRows(directory, 'manifests', (rows) => rows.clearSync()))
+  await t.rejects(project.getMapContent(map), { code: 'store-damaged' })
+})
+
+t.test('a small chunk takes as much memory as it has bytes', async (t) => {
+  const memory = createSharedMemory()
+  for (const size of [0, 1, 5000]) {
+    const bytes = Buffer.alloc(size, 'a')
+    const copy = memory.copy(bytes)
+    t.equal(copy.buffer.byteLength, size)
+    t.same(Buffer.from(copy), bytes)
+    memory.release(copy)
+  }
+})
+
+t.test('the memory of large chunks is used again', async (t) => {
+  const memory = createSharedMemory()
+  const first = memory.copy(Buffer.alloc(100_000, 'a'))
+  const second = memory.copy(Buffer.alloc(100_000, 'b'))
+  t.not(first.buffer, second.buffer)
+  memory.release(first)
+  const third = memory.copy(Buffer.alloc(chunkBytesMax, 'c'))
+  t.equal(third.buffer, first.buffer)
+  t.equal(third.length, chunkBytesMax)
+  t.equal(second[0], 'b'.charCodeAt(0))
 })

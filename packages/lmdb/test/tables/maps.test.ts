@@ -1,7 +1,8 @@
 import { canonicalJson, type Digest, digestOf, type Manifest, type MapId } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
-import { inspectMaps, openMapParts } from '../map-parts.ts'
+import { createManifestCache } from '../../src/tables/manifest-cache.ts'
+import { inspectMaps, manifestOf, openMapParts } from '../map-parts.ts'
 import { type StoreProcess, startStoreProcess } from '../store-process.ts'
 
 const range = (count: number) => Array.from({ length: count }, (_, i) => i)
@@ -88,12 +89,6 @@ const cycles = Number(process.env.INGEST_MAP_KILL_CYCLES ?? 10)
 /** Texts of a map of a cycle; every third is shared with all others. */
 function textsOf(cycle: number, map: number): string[] {
   return range(24).map((i) => (i % 3 === 0 ? `shared ${i} `.repeat(400) : `${cycle} ${map} ${i} `.repeat(500)))
-}
-
-function manifestOf(texts: string[]): Manifest {
-  const chunks = texts.map((text) => ({ digest: digestOf(Buffer.from(text)), size: Buffer.byteLength(text) }))
-  const whole = Buffer.from(texts.join(''))
-  return { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks }
 }
 
 function uploadsOf(texts: string[]) {
@@ -249,4 +244,27 @@ t.test('the chunks of a replaced manifest are deleted in steps, which go on afte
   t.strictSame(['0', '600', '1099'].map(isStored), [false, true, false], 'the new manifest names one of them')
   await parts.close()
   await inspectMaps(directory)
+})
+
+t.test('manifests that are read again are decoded once, as long as they fit', async (t) => {
+  const decoded: number[] = []
+  const cache = createManifestCache(10)
+  const read = (number: number, count: number) =>
+    cache.get(number, (): Manifest => {
+      decoded.push(number)
+      const chunks = Array.from({ length: count }, () => ({ digest: digestOf(), size: 1 }))
+      return { contentType: 'a/b', size: count, digest: digestOf(), chunks }
+    })
+  for (const number of [1, 2, 1, 2]) t.equal(read(number, 4).manifest.chunks.length, 4)
+  t.strictSame(decoded, [1, 2])
+  read(1, 4)
+  read(3, 4)
+  t.strictSame(decoded, [1, 2, 3])
+  read(1, 4)
+  t.strictSame(decoded, [1, 2, 3], 'the least recently used one was dropped')
+  read(2, 4)
+  t.strictSame(decoded, [1, 2, 3, 2])
+  read(4, 100)
+  read(4, 100)
+  t.strictSame(decoded, [1, 2, 3, 2, 4], 'one that is too large is kept alone')
 })

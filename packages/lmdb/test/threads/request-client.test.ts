@@ -1,5 +1,5 @@
 import { constants } from 'node:os'
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { MessageChannel } from 'node:worker_threads'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
@@ -8,6 +8,7 @@ import { type Environment, openEnvironment } from '../../src/environment/environ
 import { createCommitState } from '../../src/threads/commit-state.ts'
 import { deserializeError, serializeError } from '../../src/threads/error-transfer.ts'
 import { blobSlot } from '../../src/threads/exit-guard.ts'
+import { createInFlightRequests } from '../../src/threads/in-flight-requests.ts'
 import { type RequestClientOptions, startRequestClient } from '../../src/threads/request-client.ts'
 import { runRequestLoop, type ThreadMessage } from '../../src/threads/request-loop.ts'
 
@@ -20,12 +21,7 @@ async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) 
   const guards = new Int32Array(new SharedArrayBuffer(12))
   const client = await startRequestClient<BlobRequest>({
     module: new URL('../../src/chunks/blob-worker.js', import.meta.url),
-    data: {
-      guards,
-      commitState: createCommitState(),
-      directory,
-      fileIds: environment.fileIds,
-    } as RequestClientOptions['data'],
+    data: { guards, commitState: createCommitState(), directory, fileIds: environment.fileIds },
     slot: blobSlot,
     onFatal: ({ code }) => fatal.push(code),
     lockHolder: environment.lockHolder,
@@ -131,6 +127,26 @@ t.test('a commit that ended in time is no failure, however late its response is 
     await written
   }
   t.strictSame(fatal, [])
+})
+
+t.test('the time for which the process was stopped is not that of a commit', async (t) => {
+  const timeoutMs = 500
+  let timedOutAt: number | undefined
+  const inFlight = createInFlightRequests({
+    state: createCommitState(),
+    lockHolder: () => undefined,
+    timeoutMs,
+    onFatal: () => {
+      timedOutAt = performance.now()
+    },
+    onBusy: () => {},
+    onIdle: () => {},
+  })
+  inFlight.add(1, { bytes: 1, resolve: () => {}, reject: () => {} })
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2000)
+  const continuedAt = performance.now()
+  while (timedOutAt === undefined) await sleep(10)
+  t.ok(timedOutAt - continuedAt >= timeoutMs, 'a commit that does not end then has failed')
 })
 
 t.test('a failure found elsewhere rejects every request, and is reported once', async (t) => {

@@ -1,63 +1,17 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Worker } from 'node:worker_threads'
-import { createIngest, digestOf, IngestError } from '@ingest/core'
+import { createIngest, digestOf, type IngestError } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { openLmdbStoreWith } from '@ingest/lmdb/internal'
 import t, { type Test } from 'tap'
 import { type LmdbStoreOptions, openLmdbStore as openFromSource } from '../../src/open-lmdb-store.ts'
-import { startWriter, type WriterOptions } from '../../src/writer/writer-client.ts'
 import { startStoreProcess } from '../store-process.ts'
-import { batchToAppend, fingerprintsFor, openWriterBed, putProject } from '../writer-bed.ts'
 
 const notLinux = process.platform !== 'linux' && 'who has a file open is known on Linux only'
 const idsOf = (name: string | number, count = 20) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
 const batchOf = (...eventIds: string[]) => ({ events: eventIds.map((eventId) => ({ projectId: 'p', eventId })) })
 const project = (createdAt: number) => ({ projectId: 'p', createdAt, keys: [] })
-
-async function start(t: Test, options: Partial<WriterOptions> = {}) {
-  const bed = await openWriterBed(t.testdir())
-  const fatal: string[] = []
-  const writer = await startWriter({
-    environment: bed.environment,
-    data: bed.data,
-    onFatal: ({ code }) => fatal.push(code),
-    onProgress: () => {},
-    onGarbage: () => {},
-    onCommit: () => {},
-    timeoutMs: 10_000,
-    ...options,
-  })
-  return {
-    ...bed,
-    fatal,
-    writer,
-    append: (...eventIds: string[]) => writer.append(batchToAppend(1, eventIds)),
-    locate: (...eventIds: string[]) => writer.locate(1, eventIds, fingerprintsFor(1, eventIds)),
-    async close() {
-      await writer.close()
-      await bed.environment.close()
-    },
-  }
-}
-
-t.test('requests sent at once are written in that order, and each has its own outcome', async (t) => {
-  const { writer, append, locate, sequences, projects, close } = await start(t)
-  const outcomes = await Promise.all([
-    append('a', 'b'),
-    append('b', 'c'),
-    writer.run(putProject('one', 1)),
-    locate('a'),
-    append('d'),
-  ])
-  t.equal(outcomes[0], 'all')
-  t.strictSame(outcomes[1], { duplicates: [0], conflicts: 0, frozen: [] })
-  t.equal(outcomes[4], 'all')
-  t.strictSame(sequences(), [1, 2, 3])
-  t.strictSame(projects(), { one: 1 })
-  t.strictSame(await locate('c', 'none'), [{ sequence: 2, index: 0 }, undefined])
-  await close()
-})
 
 t.test('concurrent updates of three processes lose none', async (t) => {
   const directory = t.testdir()
@@ -84,18 +38,6 @@ t.test('an error of a decision does not fail the store, whatever its code', asyn
   await store.close()
 })
 
-t.test('closing finishes queued requests, and refuses new ones', async (t) => {
-  const { writer, append, sequences, environment } = await start(t)
-  const before = [append('a'), append('b')]
-  const closed = writer.close()
-  await t.rejects(append('after'), { code: 'store-closed' })
-  await t.rejects(writer.run(putProject('one', 1)), { code: 'store-closed' })
-  await closed
-  t.strictSame(await Promise.all(before), ['all', 'all'])
-  t.strictSame(sequences(), [1, 2])
-  await environment.close()
-})
-
 for (const [from, open] of Object.entries({ source: openFromSource, build: openLmdbStore })) {
   t.test(
     `an operation of several steps that has begun is finished before the store closes, from ${from}`,
@@ -118,23 +60,6 @@ for (const [from, open] of Object.entries({ source: openFromSource, build: openL
     },
   )
 }
-
-t.test('a refused request is no failure; a failure refuses every request and is reported once', async (t) => {
-  const { writer, append, fatal, close } = await start(t)
-  const broken = { ...batchToAppend(1, ['x', 'y']), body: new Uint8Array(30) }
-  await t.rejects(writer.append(broken), { code: 'internal-error' })
-  t.equal(await append('a'), 'all')
-  t.strictSame(fatal, [])
-  const waiting = append('b')
-  writer.fail(new IngestError('store-failed', 'It is gone.'))
-  writer.fail(new IngestError('store-failed', 'Another.'))
-  await t.rejects(waiting, { message: 'It is gone.' })
-  await t.rejects(append('c'), { message: 'It is gone.' })
-  await t.rejects(writer.run(putProject('one', 1)), { message: 'It is gone.' })
-  t.equal(writer.failure()?.message, 'It is gone.')
-  t.strictSame(fatal, ['store-failed'])
-  await close()
-})
 
 for (const environment of ['events', 'ids', 'chunks']) {
   for (const file of ['data.mdb', 'lock.mdb']) {

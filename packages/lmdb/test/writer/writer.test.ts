@@ -1,5 +1,4 @@
-import { once } from 'node:events'
-import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { digestOf } from '@ingest/core'
@@ -209,32 +208,6 @@ t.test('a group is bounded by the chunks of its manifests', async (t) => {
   await writer.end()
 })
 
-t.test('requests before a close are finished', async (t) => {
-  const writer = await start(t.testdir())
-  const asked = writer.ask(append(['a']), append(['b']))
-  writer.port.postMessage({ type: 'close' })
-  t.strictSame(valuesOf(await asked), ['all', 'all'])
-  await writer.ended
-  t.strictSame(writer.sequences(), [1, 2])
-  writer.port.close()
-  await writer.environment.close()
-})
-
-t.test('nothing is acknowledged or written once the data file is gone', async (t) => {
-  const directory = t.testdir()
-  const writer = await start(directory)
-  const [path, moved] = ['data.mdb', 'moved.mdb'].map((name) => join(directory, 'events', name)) as [string, string]
-  const refused = { error: { code: 'store-failed', message: 'deleted or replaced' } }
-  renameSync(path, moved)
-  t.match(await writer.ask(append(['a'])), [refused])
-  renameSync(moved, path)
-  const before = writer.transactions()
-  t.match(await writer.ask(append(['b']), put('one', 1)), [refused, refused])
-  t.equal(writer.transactions(), before)
-  t.strictSame(writer.projects(), {})
-  await writer.end()
-})
-
 /** Appends until the index is full; it has no capacity until the returned process ends. */
 async function fillIndex(t: Test) {
   const directory = t.testdir()
@@ -282,17 +255,6 @@ t.test('requests that wait too long for the index are refused, and the writer co
   await writer.end()
 })
 
-t.test('an index that cannot be opened refuses the writer', async (t) => {
-  const { environment, data } = await openWriterBed(t.testdir())
-  writeFileSync(data.idsDirectory, 'a file')
-  const { port1, port2 } = new MessageChannel()
-  const first = once(port1, 'message')
-  await runWriter(port2, environment, data, openGate)
-  t.match(await first, [{ type: 'failed', error: { code: 'store-failed' } }])
-  port1.close()
-  await environment.close()
-})
-
 t.test('the writer reports the progress of catching up the index', async (t) => {
   const directory = t.testdir()
   const first = await start(directory, 10)
@@ -308,14 +270,4 @@ t.test('the writer reports the progress of catching up the index', async (t) => 
     { duplicates: [0, 1], conflicts: 0, frozen: [] },
   ])
   await again.end()
-})
-
-t.test('a malformed message ends the writer with a reason', async (t) => {
-  const writer = await start(t.testdir())
-  const refused = once(writer.port, 'message')
-  writer.port.postMessage(null)
-  await writer.ended
-  t.match(await refused, [{ type: 'failed', error: { code: 'store-failed', message: /null/ } }])
-  writer.port.close()
-  await writer.environment.close()
 })
