@@ -206,15 +206,6 @@ t.test('on a full disk, a store opens only if it has its lock files', { skip: no
   }
 })
 
-t.test('a store of another format is refused', async (t) => {
-  const directory = t.testdir({ events: {} })
-  const path = join(directory, 'events', 'data.mdb')
-  const bytes = readFileSync(whole)
-  for (let at = bytes.indexOf('format'); at >= 0; at = bytes.indexOf('format', at + 1)) bytes[at + 'format'.length] = 9
-  writeFileSync(path, bytes)
-  await t.rejects(openLmdbStore(directory), { code: 'store-incompatible', message: 'format 9' })
-})
-
 t.test('a file that lacks free pages at its end is whole, and one that lacks others is truncated', async (t) => {
   for (let round = 0; round < 12; round++) {
     const directory = t.testdir()

@@ -35,62 +35,6 @@ t.test(
   },
 )
 
-t.test('an exception rolls back a child transaction', async (t) => {
-  const { root, table, close } = await openEnvironment(t.testdir())
-  const rows = table('log')
-  const key = Buffer.from('key')
-  await root.childTransaction(() => rows.put(key, Buffer.from('before')))
-  await t.rejects(
-    root.childTransaction(() => {
-      rows.put(key, Buffer.from('after'))
-      throw new Error('no')
-    }),
-    { message: 'no' },
-  )
-  t.equal(rows.getBinary(key)?.toString(), 'before')
-  await close()
-})
-
-t.test('an exception rolls back a synchronous transaction, and is rethrown', async (t) => {
-  const { root, table, close } = await openEnvironment(t.testdir())
-  const [rows, others] = [table('log'), table('totals')]
-  const key = Buffer.from('key')
-  root.transactionSync(() => void rows.put(key, Buffer.from('before')))
-  const thrown = new Error('no')
-  t.throws(
-    () =>
-      root.transactionSync(() => {
-        rows.put(key, Buffer.from('after'))
-        others.put(key, Buffer.from('new'))
-        throw thrown
-      }),
-    thrown,
-  )
-  root.resetReadTxn()
-  t.equal(rows.getBinary(key)?.toString(), 'before')
-  t.equal(others.getBinary(key), undefined)
-  root.transactionSync(() => void rows.put(key, Buffer.from('later')))
-  t.equal(rows.getBinary(key)?.toString(), 'later')
-  await close()
-})
-
-t.test('a table is opened once', async (t) => {
-  const { table, close } = await openEnvironment(t.testdir())
-  t.equal(table('log'), table('log'))
-  t.not(table('log'), table('totals'))
-  await close()
-})
-
-t.test('an empty value is a value', async (t) => {
-  const { root, table, close } = await openEnvironment(t.testdir())
-  const rows = table('log')
-  await root.childTransaction(() => rows.put(Buffer.from('key'), Buffer.alloc(0)))
-  t.equal(rows.doesExist(Buffer.from('key')), true)
-  t.equal(rows.getBinary(Buffer.from('key'))?.length, 0)
-  t.equal(rows.doesExist(Buffer.from('other')), false)
-  await close()
-})
-
 t.test('a data file that is deleted or replaced under an open environment is detected', async (t) => {
   const directory = t.testdir()
   const path = join(directory, 'data.mdb')

@@ -1,11 +1,11 @@
-import { type Digest, digestOf, type Manifest } from '@ingest/core'
+import { type Digest, digestOf } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { chunkKey } from '../../src/tables/chunks.ts'
 import { versionOfNone } from '../../src/tables/map-reader.ts'
 import { encodeChunks, encodeDigests } from '../../src/tables/map-records.ts'
 import { type Command, openCommandTables, type PutMap, runCommand } from '../../src/writer/commands.ts'
-import { putProject } from '../writer-bed.ts'
+import { manifestOf } from '../map-parts.ts'
 
 const map = { placeId: '1', buildId: 'b' }
 const digest = (text: string) => digestOf(Buffer.from(text))
@@ -26,14 +26,8 @@ async function open(t: Test) {
   }
 }
 
-function manifestOf(...texts: string[]): Manifest {
-  const chunks = texts.map((text) => ({ digest: digest(text), size: text.length }))
-  const whole = Buffer.from(texts.join(''))
-  return { contentType: 'a/b', size: whole.length, digest: digestOf(whole), chunks }
-}
-
 function encoded(...texts: string[]) {
-  const manifest = manifestOf(...texts)
+  const manifest = manifestOf(texts)
   return { ...manifest, chunks: encodeChunks(manifest.chunks) }
 }
 
@@ -60,22 +54,6 @@ function putMap(more: Partial<PutMap>): PutMap {
 function putChunk(text: string, { collections = 0 } = {}): Command {
   return { type: 'putChunk', project: 1, digest: digest(text), chunk: chunkOf(text), collections, receivedAt: 1 }
 }
-
-t.test('a project is written if its version has not changed', async (t) => {
-  const { run, projects } = await open(t)
-  t.equal(run(putProject('p', 1)), true)
-  t.equal(run(putProject('p', 2)), false)
-  t.equal(run(putProject('p', 2, 1)), true)
-  t.equal(run(putProject('p', 3, 1)), false)
-  t.equal(projects.get('p')?.createdAt, 2)
-})
-
-t.test('a project is numbered once', async (t) => {
-  const { run } = await open(t)
-  t.equal(run({ type: 'createProject', projectId: 'p' }), 1)
-  t.equal(run({ type: 'createProject', projectId: 'q' }), 2)
-  t.equal(run({ type: 'createProject', projectId: 'p' }), 1)
-})
 
 t.test('a map is written if its slot has not changed', async (t) => {
   const { run, found } = await open(t)
