@@ -1,7 +1,7 @@
-import { type ChunkUpload, type Digest, IngestError, type NewChunk } from '@ingest/core'
+import { type Digest, IngestError, type NewChunk } from '@ingest/core'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
-import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
+import type { WrittenChunk } from './tables/chunks.ts'
 import type { MapTables } from './tables/maps.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -17,8 +17,8 @@ export interface ChunkUploadsOptions {
  * becomes garbage.
  */
 export interface ChunkUploads {
-  /** Writes a blob for each chunk; resolves when they are durable. */
-  write(project: number, chunks: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>>
+  /** As that of {@link ChunkBlobs}. */
+  write: ChunkBlobs['write']
   /** The collection count at which all of these blobs exist; undefined if one is deleted, or about to be. */
   collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined
   /** Marks blobs as garbage whose chunks were not stored; those that cannot be marked are found at the next opening. */
@@ -35,13 +35,6 @@ export interface ChunkUploads {
 
 export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploadsOptions): ChunkUploads {
   const { readSnapshot } = reader
-
-  async function write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>> {
-    const blobKeys = await blobs.write(project, uploads)
-    return new Map(
-      uploads.map(({ digest, bytes }) => [digest, { blobKey: blobKeys.get(digest) as BlobKey, size: bytes.length }]),
-    )
-  }
 
   function collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined {
     const keys = [...written.values()].map(({ blobKey }) => blobKey)
@@ -76,7 +69,7 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
         return maps.isDeclared(project, digest, chunk.bytes.length) ? undefined : 'undeclared'
       })
       if (existing) return existing
-      const written = await write(project, [chunk])
+      const written = await blobs.write(project, [chunk])
       const collections = collectionsWith(written)
       if (collections === undefined) continue
       const own = written.get(digest) as WrittenChunk
@@ -90,7 +83,7 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
     }
   }
 
-  return { write, collectionsWith, markUnused, resolveAwaited, putChunk }
+  return { write: blobs.write, collectionsWith, markUnused, resolveAwaited, putChunk }
 }
 
 /** The error of an operation of which a part is done. */

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
 import type { Environment, Table } from '../environment/environment.ts'
-import { type BlobKey, type ChunkTables, chunkKey, holdMs, uploadBytes } from '../tables/chunks.ts'
+import { type BlobKey, type ChunkTables, chunkKey, holdMs, uploadBytes, type WrittenChunk } from '../tables/chunks.ts'
 import { createCommitState } from '../threads/commit-state.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
@@ -18,8 +18,8 @@ import { createSharedMemory } from './shared-memory.ts'
  * Each upload has a key of its own, so a deleted blob is never one that was just written.
  */
 export interface ChunkBlobs {
-  /** Resolves with the keys of the blobs once they are durable. */
-  write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, BlobKey>>
+  /** Writes a blob for each chunk; resolves when they are durable. */
+  write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>>
   /** A copy of the bytes of a blob. */
   read(blobKey: BlobKey): Buffer | undefined
   exists(blobKey: BlobKey): boolean
@@ -148,7 +148,9 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
       const request = { type: 'write', id: ++lastId, rows } as const
       await send(request, sizeOf(request))
       for (const { bytes } of rows) memory.release(bytes)
-      return new Map(uploads.map(({ digest }, i) => [digest, rows[i]?.blobKey as BlobKey]))
+      return new Map(
+        uploads.map(({ digest, bytes }, i) => [digest, { blobKey: rows[i]?.blobKey as BlobKey, size: bytes.length }]),
+      )
     },
 
     read(blobKey) {

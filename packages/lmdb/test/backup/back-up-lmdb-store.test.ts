@@ -78,9 +78,8 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
 
 t.test('garbage is not deleted while a process holds it back', async (t) => {
   const parts = await openMapParts(join(t.testdir(), 'parts'))
-  const [blobKey] = [
-    ...(await parts.blobs.write(1, [{ digest: `sha256:${'a'.repeat(64)}`, bytes: Buffer.from('a') }])).values(),
-  ]
+  const written = await parts.blobs.write(1, [{ digest: `sha256:${'a'.repeat(64)}`, bytes: Buffer.from('a') }])
+  const [blobKey] = Array.from(written.values(), ({ blobKey }) => blobKey)
   const { chunks } = parts.maps
   const hold = (now: number) => parts.environment.write(() => chunks.holdGarbage(1, now))
   hold(Date.now())
