@@ -5,7 +5,7 @@ import type { MapContents, MapSlot, PendingTotals } from './map-store.ts'
 /** The default limit of a project's pending bytes: more than the largest map. */
 export const pendingBytesMaxDefault = 16 * 2 ** 30
 /** The most pending maps of a project: each publication of a manifest reads the rows of all. */
-export const pendingMapsMax = 1000
+const pendingMapsMax = 1000
 
 const manifestRowBytes = 256
 const chunkRowsBytes = 160
