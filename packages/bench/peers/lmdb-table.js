@@ -1,4 +1,4 @@
-import { answerCalls } from '@ingest/bench/answer-calls'
+import { serveCalls } from '@ingest/bench/serve-calls'
 import { open } from 'lmdb'
 import { newEvents, portOf, servePeer } from './serve-peer.js'
 
@@ -10,7 +10,7 @@ let table
 let app
 let projectId = ''
 
-answerCalls({
+serveCalls({
   async start(options) {
     projectId = options.projectId
     table = open({ path: options.directory, noSubdir: false, encoding: 'json' })

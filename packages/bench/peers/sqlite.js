@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { answerCalls } from '@ingest/bench/answer-calls'
+import { serveCalls } from '@ingest/bench/serve-calls'
 import { newEvents, portOf, servePeer } from './serve-peer.js'
 
 // Fastify and SQLite, by node:sqlite: WAL with synchronous=FULL, so each commit is synced. WITHOUT ROWID and the usual
@@ -16,7 +16,7 @@ let projectId = ''
 /** @type {{ project: string, events: { eventId: string }[], resolve: (accepted: number) => void, reject: (error: unknown) => void }[]} */
 let waiting = []
 
-answerCalls({
+serveCalls({
   async start(options) {
     projectId = options.projectId
     mkdirSync(options.directory, { recursive: true })

@@ -1,17 +1,16 @@
 import pg from 'pg'
-import { answerCalls } from '../src/answer-calls.js'
+import { serveCalls } from '../src/serve-calls.js'
 
-// Ends connections of servers and commands to their database, as an administrator or a failing network does.
+// Ends connections to a database, as an administrator or a failing network does.
 
 /** @type {pg.Client} */
 let client
 
-answerCalls({
+serveCalls({
   /** @param {{ url: string }} options */
   async start({ url }) {
     client = new pg.Client({ connectionString: url })
     await client.connect()
-    return null
   },
 
   /** @returns {Promise<number[]>} the process ids of the other connections to the database */
@@ -25,11 +24,7 @@ answerCalls({
   /** @param {{ pids: number[] }} options */
   async terminate({ pids }) {
     await client.query('SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) AS pid', [pids])
-    return null
   },
 
-  async stop() {
-    await client.end()
-    return null
-  },
+  stop: () => client?.end(),
 })

@@ -1,12 +1,12 @@
+import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ownBytes } from '../src/process-memory.js'
 
 const pollMs = 250
 const waitMsMax = 15_000
 /** Cores that a process at rest may still use. */
 const restCores = 0.05
 
-/** The memory of this process for itself, once it has finished what it does in the background, and garbage is gone. */
+/** The own memory of this process in bytes, once its background work and garbage are gone; undefined without /proc. */
 export async function memoryAtRest() {
   for (const latest = Date.now() + waitMsMax; Date.now() < latest; ) {
     const before = process.cpuUsage()
@@ -16,5 +16,16 @@ export async function memoryAtRest() {
   }
   globalThis.gc?.()
   globalThis.gc?.()
-  return ownBytes('self')
+  return ownBytes()
+}
+
+/** Anonymous and shared memory: mapped pages of files are LMDB's cache and can be reclaimed. */
+function ownBytes() {
+  try {
+    const status = readFileSync('/proc/self/status', 'utf8')
+    const kilobytes = [...status.matchAll(/^Rss(?:Anon|Shmem):\s+(\d+) kB$/gm)]
+    return kilobytes.reduce((sum, [, text]) => sum + Number(text) * 1024, 0)
+  } catch {
+    return undefined
+  }
 }

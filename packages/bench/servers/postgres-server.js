@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
-import { answerCalls } from '../src/answer-calls.js'
+import { serveCalls } from '../src/serve-calls.js'
 
 // PostgreSQL for all contenders that store in it: a server that is there already, or one of our own that lives as long
 // as this process. Each contender has a database of its own.
@@ -29,7 +29,7 @@ const settings = {
 const versionMin = 15
 const startMsMax = 60_000
 
-answerCalls({
+serveCalls({
   async start({ directory, url }) {
     serverUrl = url ?? (await startServer(directory))
     admin = new pg.Client({ connectionString: serverUrl })

@@ -2,13 +2,14 @@ import { rmSync } from 'node:fs'
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { scenarios } from './attack/scenarios.js'
 import { createCredentials, startServer } from './attack/start-server.js'
 import { formatNumber, formatTable } from './format.js'
-import { parseCount } from './parse-count.js'
+import { parseCount } from './plan.js'
 import { startProgram } from './start-program.js'
-import { percentile, summarize, summarizeRatios } from './statistics.js'
+import { summarize, summarizeRatios } from './statistics.js'
 
 /**
  * @typedef {import('./attack/scenarios.js').Scenario} Scenario
@@ -38,11 +39,20 @@ const options = /** @type {const} */ ({
 })
 
 const warmupSeconds = 1
-const attackerProject = 'attacker'
 /** How long a server may take to recover from an attack. */
 const settleMsMax = 120_000
 /** How long an attack runs before the server is drained. */
 const drainAfterMs = 1000
+
+/** @type {Record<string, (result: Measured) => number>} */
+const columns = {
+  'batch p50 ms': ({ batch }) => batch.p50Ms,
+  'p99 ms': ({ batch }) => batch.p99Ms,
+  'max ms': ({ batch }) => batch.maxMs,
+  '/livez p99 ms': ({ livez }) => livez.p99Ms,
+  '/livez max ms': ({ livez }) => livez.maxMs,
+  'longest turn ms': ({ longestTurnMs }) => longestTurnMs,
+}
 
 process.exit(await main(process.argv.slice(2).filter((arg) => arg !== '--')))
 
@@ -83,12 +93,10 @@ async function runScenario(scenario, plan) {
     const store = join(directory, 'store')
     if (scenario.events !== undefined) await storeEvents(store, scenario.events)
     const attackers = []
-    for (let i = 0; i < plan.keys; i++) {
-      attackers.push(await createCredentials(store, i === 0 ? attackerProject : `${attackerProject}-${i}`))
-    }
     const honest = []
-    for (let i = 0; i < plan.senders; i++) honest.push(await createCredentials(store, `honest-${i}`))
     const rounds = []
+    for (let i = 0; i < plan.keys; i++) attackers.push(await createCredentials(store, `attacker-${i}`))
+    for (let i = 0; i < plan.senders; i++) honest.push(await createCredentials(store, `honest-${i}`))
     for (let round = 0; round < plan.rounds; round++) {
       console.error(`${scenario.name}: round ${round + 1} of ${plan.rounds}`)
       rounds.push(await runRound(scenario, plan, { store, attackers, honest }))
@@ -101,11 +109,11 @@ async function runScenario(scenario, plan) {
   }
 }
 
-/** @param {string} directory @param {number} events */
+/** Fills the project of the first attacker. @param {string} directory @param {number} events */
 async function storeEvents(directory, events) {
-  const preload = await startProgram('servers/preload.js', { directory, projectId: attackerProject })
-  await preload.call('append', { events })
-  await preload.stop()
+  const program = await startProgram('servers/ours.js', { directory, projectId: 'attacker-0' })
+  await program.call('preload', { events })
+  await program.stop()
 }
 
 /**
@@ -123,7 +131,7 @@ async function runRound({ phases, eventsPerBatch, hasChunk, drainUnder }, { seco
     const senders = await startProgram('src/attack/honest.js', { port, credentials: honest, eventsPerBatch })
     programs.push(senders)
     if (hasChunk) await attacks.call('prepareChunk')
-    // what the first phase would otherwise warm up for the others
+    // warms the server up, or the first phase would do it for the others
     await senders.call('connect')
     await senders.call('measure', { seconds, warmupSeconds })
     /** @type {Measured[]} */
@@ -150,10 +158,10 @@ async function runRound({ phases, eventsPerBatch, hasChunk, drainUnder }, { seco
  *   import('./start-program.js').Program, seconds: number }} run
  */
 async function runPhase({ attack }, { server, attacks, senders, seconds }) {
-  // what is sent once meets the senders when they are measured; what goes on, when they are warm
+  // a single attack begins while the senders are measured, a lasting one before they are warm
   const isOnce = attack?.attack === 'burst'
   const begin = () => (attack ? attacks.call('begin', attack) : undefined)
-  // game servers are connected before someone attacks
+  // game servers are connected before an attack
   await senders.call('connect')
   if (!isOnce) await begin()
   await server.longestTurn()
@@ -184,13 +192,13 @@ async function untilSettled(port) {
 
 /** @param {Omit<Measured, 'phase'>} result */
 function describe({ eventsPerSecond, refusals, livez, unanswered, attacked }) {
-  const answers = Object.entries(attacked.answers).map(([status, count]) => `${formatNumber(count)} × ${status}`)
+  const responses = Object.entries(attacked.responses).map(([status, count]) => `${formatNumber(count)} × ${status}`)
   return [
     `${formatNumber(eventsPerSecond)} events/s`,
     `/livez p99 ${formatNumber(livez.p99Ms)} ms`,
     `${refusals} refusals`,
     `${unanswered} probes unanswered`,
-    `attacker got ${answers.join(', ') || 'no answers'}, ${attacked.broken} connections broken`,
+    `attacker got ${responses.join(', ') || 'no responses'}, ${attacked.broken} connections broken`,
   ].join(', ')
 }
 
@@ -198,34 +206,15 @@ function describe({ eventsPerSecond, refusals, livez, unanswered, attacked }) {
 function report({ name, phases, drainUnder }, rounds) {
   /** @param {number} i @param {(result: Measured) => number} pick */
   const values = (i, pick) => rounds.map(({ measured }) => pick(/** @type {Measured} */ (measured[i])))
-  const rate = (/** @type {Measured} */ result) => result.eventsPerSecond
+  const median = (/** @type {number[]} */ all) => formatNumber(summarize(all).median)
+  const rate = (/** @type {Measured} */ { eventsPerSecond }) => eventsPerSecond
   const rows = phases.map(({ title }, i) => [
     title,
-    formatNumber(summarize(values(i, rate)).median),
+    median(values(i, rate)),
     `${formatNumber(summarizeRatios(values(i, rate), values(0, rate)).median * 100)} %`,
-    ...[
-      (/** @type {Measured} */ result) => result.batch.p50Ms,
-      (/** @type {Measured} */ result) => result.batch.p99Ms,
-      (/** @type {Measured} */ result) => result.batch.maxMs,
-      (/** @type {Measured} */ result) => result.livez.p99Ms,
-      (/** @type {Measured} */ result) => result.livez.maxMs,
-      (/** @type {Measured} */ result) => result.longestTurnMs,
-    ].map((pick) => formatNumber(summarize(values(i, pick)).median)),
+    ...Object.values(columns).map((pick) => median(values(i, pick))),
   ])
-  const table = formatTable(
-    [name, 'events/s', 'share', 'batch p50 ms', 'p99 ms', 'max ms', '/livez p99 ms', 'max ms', 'longest turn ms'],
-    rows,
-  )
-  const drain = formatNumber(
-    percentile(
-      rounds.map(({ drainMs }) => drainMs).sort((x, y) => x - y),
-      0.5,
-    ),
-  )
-  return drainUnder === undefined ? table : `${table}\n\ndrain under ${drainUnder}: ${drain} ms`
-}
-
-/** @param {number} ms */
-function sleep(ms) {
-  return new Promise((resolve) => setTimeout(resolve, ms))
+  const table = formatTable([name, 'events/s', 'share', ...Object.keys(columns)], rows)
+  if (drainUnder === undefined) return table
+  return `${table}\n\ndrain under ${drainUnder}: ${median(rounds.map(({ drainMs }) => drainMs))} ms`
 }

@@ -8,13 +8,14 @@ export function formatNumber(value) {
   return rounded.toLocaleString('en', { maximumFractionDigits: Math.max(0, 2 - Math.max(0, magnitude)) })
 }
 
-/** `0.57 (0.51–0.60)`. @param {Summary | undefined} summary @param {string} [unit] */
-export function formatSummary(summary, unit = '') {
-  if (!summary) return 'not measured'
-  const { median, min, max, count } = summary
-  return count === 1
-    ? `${formatNumber(median)}${unit}`
-    : `${formatNumber(median)}${unit} (${formatNumber(min)}–${formatNumber(max)})`
+/** Of a number of events. @param {number} size */
+export function formatSize(size) {
+  return size >= 1e6 ? `${size / 1e6} M` : size.toLocaleString('en')
+}
+
+/** `0.57 (0.51–0.60)`. @param {Summary} summary */
+export function formatSummary({ median, min, max, count }) {
+  return count === 1 ? formatNumber(median) : `${formatNumber(median)} (${formatNumber(min)}–${formatNumber(max)})`
 }
 
 /** @param {readonly string[]} head @param {readonly (readonly string[])[]} rows @returns {string} in Markdown */

@@ -1,7 +1,7 @@
 import { randomFillSync } from 'node:crypto'
 
 /**
- * 128 random bits: a run of the load has its own; and the time of the first batch if ids have one.
+ * Of one run of the load: 128 random bits, and the time of the first batch for ids of version 7.
  *
  * @typedef {[number, number, number, number, number]} Seed
  */
@@ -13,7 +13,7 @@ import { randomFillSync } from 'node:crypto'
  */
 
 /**
- * A request, or only a body, whose event ids can be overwritten where they stand.
+ * A request, or only a body, whose event ids are replaced in place.
  *
  * @typedef {object} Batch
  * @property {Buffer} bytes the head of the request, when one was given, and the body
@@ -37,15 +37,12 @@ const versionAt = 14
  *
  * @param {string} projectId
  * @param {number} count
- * @param {{
- *   head?: (bodyBytes: number) => string, event?: (projectId: string, number: number) => object, idVersion?: 4 | 7
- * }} [options] `head` gives what comes before the body, `event` another kind of event; ids of version 7 ascend with
- *   the number of their batch
+ * @param {{ head?: (bodyBytes: number) => string, idVersion?: 4 | 7 }} [options] `head` returns what precedes the body;
+ *   ids of version 7 ascend with the number of their batch
  * @returns {Batch}
  */
-export function makeBatch(projectId, count, { head = () => '', event = makeEvent, idVersion = 4 } = {}) {
-  const events = Array.from({ length: count }, (_, i) => event(projectId, i))
-  const text = JSON.stringify({ events })
+export function makeBatch(projectId, count, { head = () => '', idVersion = 4 } = {}) {
+  const text = JSON.stringify({ events: Array.from({ length: count }, (_, i) => makeEvent(projectId, i)) })
   const headText = head(Buffer.byteLength(text))
   const bytes = Buffer.from(headText + text)
   const body = bytes.subarray(Buffer.byteLength(headText))
@@ -73,11 +70,6 @@ function makeEvent(projectId, number) {
   }
 }
 
-/** The smallest event there is, for when only its id matters. @param {string} projectId */
-export function makeSmallEvent(projectId) {
-  return { projectId, eventId: placeholder }
-}
-
 /** @param {number} number */
 function coordinate(number) {
   return (((number * 77_773) % 200_001) - 100_000) / 100
@@ -89,8 +81,7 @@ const hex = Uint8Array.from({ length: 512 }, (_, i) => {
 })
 
 /**
- * Gives the events of `batch` their ids: random UUIDs, but always the same for the same seed and number, so that a
- * batch can be made again. The first `repeats.count` get those of other events.
+ * Writes the ids of the events: random UUIDs that the seed and the number determine, so that a batch can be sent again. The first `repeats.count` get those of other events.
  *
  * @param {Batch} batch
  * @param {Seed} seed
@@ -98,23 +89,24 @@ const hex = Uint8Array.from({ length: 512 }, (_, i) => {
  * @param {Repeats} [repeats]
  */
 export function stampBatch(batch, seed, number, repeats) {
-  const { body, idsAt, count } = batch
   startIds(seed, number)
-  for (let i = 0; i < count; i++) {
-    nextWords()
-    writeId(body, /** @type {number} */ (idsAt[i]))
-  }
+  writeIds(batch, batch.count)
   if (batch.idVersion === 7) writeTimes(batch, seed[4] + number)
   if (!repeats) return
   startIds(seed, repeats.batch)
   for (let i = 0; i < repeats.at; i++) nextWords()
-  for (let i = 0; i < repeats.count; i++) {
+  writeIds(batch, repeats.count)
+}
+
+/** @param {Batch} batch @param {number} count */
+function writeIds({ body, idsAt }, count) {
+  for (let i = 0; i < count; i++) {
     nextWords()
     writeId(body, /** @type {number} */ (idsAt[i]))
   }
 }
 
-/** A millisecond for each batch, as 1,000 batches a second would have. @param {Batch} batch @param {number} ms */
+/** One millisecond a batch, as at 1,000 batches a second. @param {Batch} batch @param {number} ms */
 function writeTimes({ body, idsAt }, ms) {
   const digits = ms.toString(16).padStart(12, '0')
   for (const at of idsAt) {

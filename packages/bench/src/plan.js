@@ -2,7 +2,8 @@
  * How much is measured.
  *
  * @typedef {object} Plan
- * @property {string} name
+ * @property {'latest' | 'postgres'} report that a complete run replaces
+ * @property {'full' | 'quick' | 'smoke'} name
  * @property {number} rounds
  * @property {number} warmupSeconds
  * @property {number} seconds of each run
@@ -10,20 +11,20 @@
  * @property {number} latencySeconds enough for a merge
  * @property {number} uploadSeconds
  * @property {number} sentEvents of the file that `ingest send` sends
- * @property {number[]} sizes how many events are stored before, each measured beside an empty store
- * @property {number} recoverySize
+ * @property {readonly number[]} sizes events stored before, each measured beside an empty store
  * @property {readonly Part[]} parts
  * @property {readonly string[]} [only] contenders; all without
  */
 
-/** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'recovery' | 'uploads' | 'send'} Part */
+/** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'uploads' | 'send' | 'databases'} Part */
 
 /** @type {readonly Part[]} */
-export const parts = ['throughput', 'mixed', 'growth', 'latency', 'recovery', 'uploads', 'send']
+export const parts = ['throughput', 'mixed', 'growth', 'latency', 'uploads', 'send']
 
-/** @type {Record<'full' | 'quick' | 'smoke', Plan>} */
+/** @type {Record<Plan['name'], Plan>} */
 export const plans = {
   full: {
+    report: 'latest',
     name: 'full',
     rounds: 9,
     warmupSeconds: 1.5,
@@ -33,10 +34,10 @@ export const plans = {
     uploadSeconds: 6,
     sentEvents: 300_000,
     sizes: [10e6, 50e6, 100e6],
-    recoverySize: 10e6,
     parts,
   },
   quick: {
+    report: 'latest',
     name: 'quick',
     rounds: 3,
     warmupSeconds: 0.4,
@@ -46,10 +47,10 @@ export const plans = {
     uploadSeconds: 2,
     sentEvents: 100_000,
     sizes: [1e6],
-    recoverySize: 1e6,
     parts,
   },
   smoke: {
+    report: 'latest',
     name: 'smoke',
     rounds: 1,
     warmupSeconds: 0.1,
@@ -59,24 +60,22 @@ export const plans = {
     uploadSeconds: 0.2,
     sentEvents: 1000,
     sizes: [2000],
-    recoverySize: 2000,
-    parts: ['throughput', 'mixed', 'growth', 'recovery', 'uploads', 'send'],
+    parts,
     only: ['floor', 'ours'],
   },
 }
 
-/** @type {Record<'full' | 'quick' | 'smoke', import('./measure-postgres.js').PostgresPlan>} */
-export const postgresPlans = {
-  full: { name: 'full', rounds: 9, warmupSeconds: 1.5, seconds: 4, sizes: [10e6, 50e6] },
-  quick: { name: 'quick', rounds: 3, warmupSeconds: 0.5, seconds: 1.5, sizes: [1e6] },
-  smoke: { name: 'smoke', rounds: 1, warmupSeconds: 0.1, seconds: 0.2, sizes: [2000], only: ['ours', 'ours-postgres'] },
+/** Changes a plan to that of `pnpm bench postgres`. @param {Plan} plan @returns {Plan} */
+export function onPostgres(plan) {
+  const only = plan.name === 'smoke' ? ['ours', 'ours-postgres'] : ['ours', 'ours-postgres', 'postgres']
+  return { ...plan, report: 'postgres', parts: ['databases'], only }
 }
 
-/** What is sent unless something else is being measured. */
+/** The load unless a part changes it. */
 export const usualLoad = { count: 100, connections: 16 }
 
 /**
- * Contenders in the order of a round: each is the first in turn, as the first finds the machine as the last has left it.
+ * The contenders of a round. Each is the first in turn, as it finds the machine as the last has left it.
  *
  * @template Contender
  * @param {readonly Contender[]} contenders
@@ -89,7 +88,7 @@ export function inTurn(contenders, round) {
 }
 
 /**
- * The contenders of a round, in turn. Peers are in every third: no target of these measurements refers to them.
+ * Like {@link inTurn}, with peers in every third round only.
  *
  * @param {readonly import('./contenders.js').Contender[]} contenders
  * @param {number} round from 0 on
@@ -99,8 +98,24 @@ export function contendersOfRound(contenders, round) {
   return inTurn(chosen, round % 3 === 0 ? round / 3 : round)
 }
 
-/** Whether a plan is a full one of which nothing was left out that the README quotes. @param {Plan} plan */
-export function isComplete({ name, parts: chosen, only }) {
-  const hasContenders = ['floor', 'ours'].every((each) => only === undefined || only.includes(each))
-  return name === 'full' && hasContenders && parts.every((part) => chosen.includes(part))
+/** Of which parts and contenders the README and the docs quote figures. */
+const quoted = {
+  latest: { parts, contenders: ['floor', 'ours'] },
+  postgres: { parts: onPostgres(plans.full).parts, contenders: ['ours', 'ours-postgres', 'postgres'] },
+}
+
+/** Whether a run has all that is quoted, so that it replaces the report. @param {Plan} plan */
+export function isComplete({ report, name, parts: chosen, only }) {
+  const { parts, contenders } = quoted[report]
+  const has = (/** @type {string} */ contender) => only === undefined || only.includes(contender)
+  return name === 'full' && contenders.every(has) && parts.every((part) => chosen.includes(part))
+}
+
+const factors = { '': 1, k: 1e3, M: 1e6 }
+
+/** `0`, `500`, `250k`, `1.5M`. @param {string} text */
+export function parseCount(text) {
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)([kM]?)$/.exec(text) ?? []
+  if (digits === undefined) throw new Error(`"${text}" is not a count such as 0, 500, 250k or 10M`)
+  return Math.round(Number(digits) * factors[/** @type {keyof typeof factors} */ (unit)])
 }

@@ -75,6 +75,11 @@ export function totalOf(time) {
   return time && Object.values(time).reduce((sum, each) => sum + each, 0)
 }
 
+/** The milliseconds of all children of this process that have ended. */
+export function endedChildrenMs() {
+  return readStat('/proc/self')?.childrenMs ?? 0
+}
+
 /** A process and its children, also those that have ended. @param {number} pid */
 function readFamily(pid) {
   const stats = numbersIn('/proc').flatMap((each) => readStat(`/proc/${each}`) ?? [])

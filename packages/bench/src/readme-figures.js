@@ -1,9 +1,9 @@
-import { formatNumber } from './format.js'
-import { formatSize } from './measure-growth.js'
-import { growthRatio, mixFloorRatio, processorTime, throughputRatio } from './ratios.js'
+import { formatNumber, formatSize } from './format.js'
+import { floorOf } from './parts/mixed.js'
+import { processorTime, rate, ratioOf } from './rounds.js'
 import { summarize } from './statistics.js'
 
-/** @typedef {import('./run-benchmark.js').Measured} Measured */
+/** @typedef {import('./report.js').Measured} Measured */
 /** @typedef {import('./statistics.js').Summary} Summary */
 
 const lineLength = 120
@@ -39,18 +39,27 @@ function rateText({ measuredAt, machine, plan, results }) {
   ].join('')
 }
 
-/** What was not measured is left out. @param {Measured} record */
-function ratiosText({ results }) {
-  const sizes = (results.growth?.filled ?? []).map(({ size }) => size)
-  const largest = Math.max(...sizes)
+/** Leaves out what was not measured. @param {Measured} record */
+function ratiosText({ results: { throughput = [], mixed = [], growth } }) {
+  const largest = Math.max(...(growth?.filled ?? []).map(({ size }) => size))
+  const of = (/** @type {string} */ name) => (/** @type {import('./parts/throughput.js').ThroughputRound} */ round) =>
+    round[name]
   const parts = [
-    phrase('of the rate of a server that only parses the bodies', throughputRatio(results, 'ours', 'floor')),
-    phrase('of it with 64 connections', mixFloorRatio(results, 'connections-64')),
-    phrase('times its processor time an event', throughputRatio(results, 'ours', 'floor', processorTime)),
-    phrase('times the rate of Fastify with PostgreSQL', throughputRatio(results, 'ours', 'postgres')),
+    phrase('of the rate of a server that only parses the bodies', ratioOf(throughput, of('ours'), of('floor'), rate)),
+    phrase(
+      'of it with 64 connections',
+      ratioOf(mixed, (round) => round.ours?.['connections-64'], floorOf('connections-64'), rate),
+    ),
+    phrase('times its processor time an event', ratioOf(throughput, of('ours'), of('floor'), processorTime)),
+    phrase('times the rate of Fastify with PostgreSQL', ratioOf(throughput, of('ours'), of('postgres'), rate)),
     phrase(
       `of the rate of an empty store with ${formatSize(largest)} events stored`,
-      growthRatio(results, 'ours', largest),
+      ratioOf(
+        growth?.rounds ?? [],
+        (round) => round.ours?.[largest],
+        (round) => round.ours?.[0],
+        rate,
+      ),
     ),
   ]
   return `${parts.flatMap((part) => part ?? []).join('; ')}.`

@@ -1,144 +1,73 @@
-import { formatNumber, formatSummary, formatTable } from './format.js'
-import { totalOf } from './processor-time.js'
-import { processorTime } from './ratios.js'
-import { formatFigure, formatThreads } from './report-cells.js'
-import { growthSection, mixedTable, throughputTable } from './report-loads.js'
-import { summarize } from './statistics.js'
-
-/** @typedef {import('./run-benchmark.js').Measured} Measured */
+import { formatTable } from './format.js'
+import { databasesSection } from './parts/databases.js'
+import { growthSection } from './parts/growth.js'
+import { latencySection } from './parts/latency.js'
+import { mixedSection } from './parts/mixed.js'
+import { sendSection } from './parts/send.js'
+import { throughputSection } from './parts/throughput.js'
+import { uploadsSection } from './parts/uploads.js'
 
 /**
- * The report of a run, in Markdown.
- *
- * @param {Measured} record
- * @param {{ plot: string, raw: string }} files beside it
+ * @typedef {object} Results
+ * @property {import('./parts/throughput.js').ThroughputRound[]} [throughput]
+ * @property {import('./parts/mixed.js').MixedRound[]} [mixed]
+ * @property {import('./parts/growth.js').Growth} [growth]
+ * @property {import('./parts/latency.js').Latency} [latency]
+ * @property {import('./parts/uploads.js').Uploads} [uploads]
+ * @property {import('./parts/send.js').SendRound[] | undefined} [send]
+ * @property {import('./parts/databases.js').DatabaseRound[]} [databases]
  */
-export function makeReport(record, { plot, raw }) {
-  const { measuredAt, command, plan, machine, versions, results } = record
+
+/**
+ * A run of the benchmark, as it is kept beside its report.
+ *
+ * @typedef {object} Measured
+ * @property {string} measuredAt ISO 8601
+ * @property {string} command
+ * @property {import('./plan.js').Plan} plan
+ * @property {import('./machine.js').Fact[]} machine
+ * @property {import('./machine.js').Fact[]} versions
+ * @property {import('./contenders.js').Contender[]} contenders
+ * @property {Results} results
+ */
+
+/** The report in Markdown. @param {Measured} record @param {string} name of its files */
+export function makeReport({ measuredAt, command, plan, machine, versions, contenders, results }, name) {
+  const { throughput, mixed, growth, latency, uploads, send, databases } = results
+  const facts = [...machine, ...versions].map(({ label, value }) => [label, value])
   return [
-    '# Benchmark',
-    `Measured on ${measuredAt.slice(0, 10)} by \`${command}\`. Figures are medians of ${plan.rounds} interleaved rounds, with the lowest and the highest behind them. [Every round](${raw}) is kept.`,
-    quickNote(plan),
-    `![Events a second, and how they change as the store grows](${plot})`,
-    section('Machine', factsTable([...machine, ...versions])),
-    section('Throughput', results.throughput && throughputTable(record)),
-    section('Other loads', results.mixed && mixedTable(record)),
-    section('Growth', results.growth && growthSection(record)),
-    section('Latency', results.latency && latencySection(results.latency)),
-    section('Recovery', results.recovery && recoverySection(results.recovery)),
-    section('Maps', results.uploads && uploadsSection(results.uploads)),
-    section('Sending a file', results.send && sendSection(results.send)),
-    section('How it is measured', method),
-    section('What this does not prove', limits),
+    plan.report === 'postgres' ? '# Ingest on PostgreSQL' : '# Benchmark',
+    `Measured on ${measuredAt.slice(0, 10)} by \`${command}\`. Figures are medians of ${plan.rounds} interleaved rounds, with the lowest and the highest behind them; ratios are taken within a round. [Every round](${name}.json) is kept.`,
+    ...(plan.name === 'full' ? [] : [quickNote]),
+    ...(throughput ? [`![Events a second](${name}.svg)`] : []),
+    section('Machine', formatTable(['', ''], facts)),
+    throughput && section('Throughput', throughputSection(throughput, contenders)),
+    mixed && section('Other loads', mixedSection(mixed, contenders)),
+    growth && section('Growth', growthSection(growth, contenders)),
+    latency && section('Latency', latencySection(latency)),
+    uploads && section('Maps', uploadsSection(uploads)),
+    send && section('Sending a file', sendSection(send)),
+    databases && section('Loads', databasesSection(databases, contenders)),
+    section('How it is measured', plan.report === 'postgres' ? methodOnPostgres : method),
+    ...(plan.report === 'postgres' ? [] : [section('What this does not prove', limits)]),
   ]
-    .filter((part) => part !== '')
+    .filter((part) => part !== undefined)
     .join('\n\n')
     .concat('\n')
 }
 
-/** @param {import('./plan.js').Plan} plan */
-function quickNote({ name }) {
-  if (name === 'full') return ''
-  return '**This was a quick look**: short runs, few rounds and small stores. It shows that everything works; for figures to rely on, run all of it.'
-}
-
-/** @param {string} title @param {string | undefined} text */
+/** @param {string} title @param {string} text */
 function section(title, text) {
-  return text === undefined ? '' : `## ${title}\n\n${text}`
+  return `## ${title}\n\n${text}`
 }
 
-/** @param {import('./machine.js').Fact[]} facts */
-function factsTable(facts) {
-  return formatTable(
-    ['', ''],
-    facts.map(({ label, value }) => [label, value]),
-  )
-}
+const quickNote =
+  '**This was a quick look**: short runs, few rounds and small stores. It shows that everything works; for figures to rely on, run all of it.'
 
-/** @param {import('./measure-latency.js').Latency} latency */
-function latencySection({ eventsPerSecondMax, rounds, indexed, idsBytesBefore, idsBytesAfter }) {
-  const all = (/** @type {'p50Ms' | 'p90Ms' | 'p99Ms' | 'maxMs'} */ key) =>
-    formatSummary(summarize(rounds.map((round) => round[key])))
-  return [
-    `Batches became due evenly, at half of the ${formatNumber(eventsPerSecondMax)} events a second that the same store took just before, and were sent then, whether or not earlier ones had been answered. ${formatNumber(indexed)} ids were added meanwhile: each 262,144 bring about a flush, and eight flushes a merge. On disk, \`ids\` went from ${formatNumber(idsBytesBefore / 1e6)} to ${formatNumber(idsBytesAfter / 1e6)} MB.`,
-    formatTable(
-      ['p50 ms', 'p90 ms', 'p99 ms', 'longest, ms', 'processor time, µs an event', 'by thread'],
-      [
-        [
-          all('p50Ms'),
-          all('p90Ms'),
-          all('p99Ms'),
-          all('maxMs'),
-          formatFigure(rounds, processorTime),
-          formatThreads(rounds.map(({ processor }) => processor)),
-        ],
-      ],
-    ),
-  ].join('\n\n')
-}
+const methodOnPostgres =
+  'As [the other benchmark](latest.md#how-it-is-measured). All use one PostgreSQL server with default durability, each in a database of its own.'
 
-/** @param {import('./measure-recovery.js').Recovery} recovery */
-function recoverySection({ opens, rebuilds, notRebuilt }) {
-  const rowOf =
-    (/** @type {string} */ what) =>
-    (/** @type {import('./measure-recovery.js').RecoveryOpen} */ { events, openMs, processor }) => [
-      what,
-      events.toLocaleString('en'),
-      formatNumber(openMs),
-      formatNumber((events / openMs) * 1000),
-      formatNumber(totalOf(processor) ?? Number.NaN),
-      formatThreads([processor]),
-    ]
-  const rows = [...opens.map(rowOf('kill -9 under load')), ...rebuilds.map(rowOf('`ids` deleted'))]
-  return [
-    formatTable(['before', 'events', 'open, ms', 'events/s', 'processor time, µs an event', 'by thread'], rows),
-    ...(notRebuilt === undefined ? [] : [`The index was not rebuilt: ${notRebuilt}.`]),
-  ].join('\n\n')
-}
-
-/** @param {import('./measure-send.js').SendRound[]} rounds */
-function sendSection(rounds) {
-  const all = (/** @type {'command' | 'loop'} */ key) => formatSummary(summarize(rounds.map((round) => round[key])))
-  return [
-    'Processor time of the process that sends. `ingest send` reads and checks a file of new events, one a line, and the start of its process counts; the load posts bodies that are ready.',
-    formatTable(
-      ['', 'µs an event'],
-      [
-        ['`ingest send`', all('command')],
-        ['the load', all('loop')],
-      ],
-    ),
-  ].join('\n\n')
-}
-
-/** @param {import('./measure-uploads.js').Uploads} uploads */
-function uploadsSection({ published, rounds }) {
-  const megabytesPerSecond = (/** @type {'newMs' | 'againMs'} */ key) =>
-    formatSummary(summarize(published.map((each) => each.bytes / 1e3 / each[key])))
-  const all = (/** @type {'without' | 'during'} */ key) => [
-    formatSummary(summarize(rounds.map((round) => round[key].p50Ms))),
-    formatSummary(summarize(rounds.map((round) => round[key].p99Ms))),
-    formatFigure(
-      rounds.map((round) => round[key]),
-      processorTime,
-    ),
-    formatThreads(rounds.map((round) => round[key].processor)),
-  ]
-  const uploaded = formatSummary(summarize(rounds.map((round) => round.uploadedBytes / 1e6 / round.seconds)))
-  return [
-    `A map of 55 MB is published at ${megabytesPerSecond('newMs')} MB/s when all of it is new, and the same again at ${megabytesPerSecond('againMs')} MB/s, hashing and cutting included, over loopback, after one that is not counted.`,
-    `Events come evenly, at half of the rate that the same store took just before; meanwhile one new map of 8 MB after another is published, ${uploaded} MB/s of them.`,
-    formatTable(
-      ['answers to events', 'p50 ms', 'p99 ms', 'processor time, µs an event', 'by thread'],
-      [
-        ['without uploads', ...all('without')],
-        ['while maps are uploaded', ...all('during')],
-      ],
-    ),
-  ].join('\n\n')
-}
-
-const method = `Load comes from a process of its own, over raw sockets with keep-alive. A connection sends its next batch when the last one is answered, and has it ready by then: nothing is made while the server waits. Every event is new unless the table says otherwise: 128 random bits seed each run, and the ids are random UUIDs. Events have about 370 bytes. Every answer is checked: it must be 202, with exactly as many accepted and as many duplicates as there were; one wrong answer, and the run has no figure.
+const method = `Load comes from a process of its own, over raw sockets with keep-alive. A connection sends its next batch when the last one is acknowledged, and has it ready by then: nothing is made while the server waits. Every event is new unless the table says otherwise: 128 random bits seed each run, and the ids are random UUIDs. Events have about 370 bytes. Every response is checked: it must be 202, with exactly as many accepted and as many duplicates as there were; one wrong response, and the run has no figure.
 
 Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Under other loads all servers of a round run at the same time, but only one is loaded, once the others do nothing in the background. Disks are synced before a server takes load, so that no contender pays for the writes of another.
 

@@ -1,39 +1,88 @@
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { Worker } from 'node:worker_threads'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import { type Served, serve } from '@ingest/server'
 import t, { type Test } from 'tap'
-import { createAnswerReader } from '../src/answer-reader.js'
-import { createBatchPlan } from '../src/batch-plan.js'
-import { idOf, makeBatch, makeSmallEvent, newSeed, stampBatch } from '../src/make-batch.js'
-import { totalOf } from '../src/processor-time.js'
-import { type LoadOptions, sendLoad } from '../src/send-load.js'
+import { idOf, makeBatch, newSeed, stampBatch } from '../src/make-batch.js'
+import { processorTimePerEvent, readProcessorTime, threadsOf, totalOf } from '../src/processor-time.js'
+import { createResponseReader } from '../src/response-reader.js'
+import { createBatchPlan, type LoadOptions, sendLoad } from '../src/send-load.js'
 
+const skip = !existsSync('/proc/self/task')
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-t.test('a batch is valid, and all of its events are new', async (t) => {
-  const ingest = createIngest({ store: openMemoryStore() })
-  const seed = newSeed()
-  for (const [count, options] of [
-    [100, {}],
-    [1, {}],
-    [7, { event: makeSmallEvent }],
+/** Some tens of milliseconds at least. */
+const work = `
+const { pbkdf2Sync } = require('node:crypto')
+pbkdf2Sync('password', 'salt', 100_000, 64, 'sha512')`
+
+t.test('threads are distinguished by their start and their priority', { skip }, async (t) => {
+  const watched = { pid: process.pid, helpers: threadsOf(process.pid).filter((thread) => thread !== process.pid) }
+  t.strictSame(Object.keys(readProcessorTime(watched) ?? {}), ['main', 'helpers'])
+  for (const [nice, role] of [
+    [0, 'writer'],
+    [4, 'index'],
+    [5, 'chunks'],
+    [0, 'others'],
   ] as const) {
-    const batch = makeBatch('bench', count, options)
-    stampBatch(batch, seed, count)
-    t.strictSame(await ingest.project('bench').submitBatch(Buffer.from(batch.body)), {
-      accepted: count,
-      duplicates: 0,
-      rejected: [],
-    })
+    await startWorker(t, nice)
+    const time = readProcessorTime(watched) ?? {}
+    t.ok((time[role] ?? 0) > 0, role)
   }
 })
 
-t.test('an event has about 350 bytes', async (t) => {
-  const { body } = makeBatch('bench', 100)
-  t.ok(body.length / 100 > 330 && body.length / 100 < 390, `${body.length / 100} bytes`)
+t.test('the time of PostgreSQL includes that of processes that have ended', { skip }, async (t) => {
+  const child = `${work}; const { user, system } = process.cpuUsage(); console.log((user + system) / 1000)`
+  const run = `require('node:child_process').spawnSync(process.execPath, ['-e', ${JSON.stringify(child)}])`
+  const program = `console.log(${run}.stdout.toString()); process.stdin.resume()`
+  const server = spawn(process.execPath, ['-e', program], { stdio: ['pipe', 'pipe', 'inherit'] })
+  t.teardown(() => server.kill())
+  const [childMs] = await once(server.stdout, 'data')
+  const pid = server.pid ?? 0
+  const own = totalOf(readProcessorTime({ pid, helpers: [] })) ?? 0
+  const { database = 0 } = readProcessorTime({ pid: process.pid, helpers: [], database: pid }) ?? {}
+  const both = own + Number(childMs)
+  // the clock ticks every 10 ms
+  t.ok(database >= both - 20, `${database} of ${both} ms`)
+})
+
+t.test('a process that does not exist has no time', async (t) => {
+  t.equal(readProcessorTime({ pid: 2 ** 30, helpers: [] }), undefined)
+  t.equal(processorTimePerEvent(undefined, { main: 1 }, 1), undefined)
+  t.equal(totalOf(undefined), undefined)
+})
+
+t.test('the time between two readings is divided by the number of events', async (t) => {
+  const time = processorTimePerEvent({ main: 100, writer: 20 }, { main: 300, writer: 20, index: 50 }, 1000)
+  t.strictSame(time, { main: 200, writer: 0, index: 50 })
+  t.equal(totalOf(time), 250)
+})
+
+async function startWorker(t: Test, nice: number): Promise<void> {
+  const source = `
+    require('node:os').setPriority(${nice})
+    ${work}
+    const { parentPort } = require('node:worker_threads')
+    parentPort.on('message', () => {})
+    parentPort.postMessage('done')`
+  const worker = new Worker(source, { eval: true })
+  t.teardown(() => worker.terminate())
+  await once(worker, 'message')
+}
+
+t.test('a batch is valid, all of its events are new, and each has about 350 bytes', async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  for (const count of [100, 1]) {
+    const batch = makeBatch('bench', count)
+    stampBatch(batch, newSeed(), count)
+    const result = await ingest.project('bench').submitBatch(Buffer.from(batch.body))
+    t.strictSame(result, { accepted: count, duplicates: 0, rejected: [] })
+    t.ok(batch.body.length / count > 330 && batch.body.length / count < 390, `${batch.body.length / count} bytes`)
+  }
 })
 
 t.test('ids are UUIDs, and none comes twice', async (t) => {
@@ -87,12 +136,12 @@ t.test('without anything else, every batch is new', async (t) => {
   t.strictSame(plan.next(), { number: 1, repeats: undefined, accepted: 100 })
 })
 
-t.test('only what was answered is repeated, and of that only what was new', async (t) => {
+t.test('only what was acknowledged is repeated, and of that only what was new', async (t) => {
   const plan = createBatchPlan({ count: 100, repeatShare: 0.5 })
   const first = plan.next()
   t.equal(first.accepted, 100)
-  t.equal(plan.next().repeats, undefined, 'nothing is answered yet')
-  plan.answered(first)
+  t.equal(plan.next().repeats, undefined, 'nothing is acknowledged yet')
+  plan.acknowledge(first)
   t.strictSame(plan.next(), { number: 2, repeats: { batch: 0, at: 50, count: 50 }, accepted: 50 })
   t.throws(() => createBatchPlan({ count: 100, repeatShare: 0.6 }))
 })
@@ -114,22 +163,22 @@ const expected = [
 
 t.test('responses are parsed at any chunk boundaries', async (t) => {
   for (const size of [1, 2, 5, 50, 1000]) {
-    const answers: unknown[] = []
-    const read = createAnswerReader((answer) => answers.push(answer))
+    const responses: unknown[] = []
+    const read = createResponseReader((response) => responses.push(response))
     const bytes = Buffer.from(one + two)
     for (let at = 0; at < bytes.length; at += size) read(bytes.subarray(at, at + size))
-    t.strictSame(answers, expected, `chunks of ${size}`)
+    t.strictSame(responses, expected, `chunks of ${size}`)
   }
 })
 
-t.test('an answer that does not say how long it is, is an error', async (t) => {
-  const read = createAnswerReader(() => {})
+t.test('a response without its length is an error', async (t) => {
+  const read = createResponseReader(() => {})
   t.throws(() => read(Buffer.from('HTTP/1.1 200 OK\r\n\r\n')), /Content-Length/)
 })
 
 const load = { projectId: 'bench', count: 10, connections: 2, seconds: 0.1 }
 
-t.test('a server that answers rightly gets a figure', async (t) => {
+t.test('a server whose responses are right gets a figure', async (t) => {
   const { server, options } = await serveIngest(t)
   const result = await sendLoad(options)
   t.equal(result.events, result.batches * 10)
@@ -139,7 +188,7 @@ t.test('a server that answers rightly gets a figure', async (t) => {
   await server.close()
 })
 
-t.test('the processor time of the server is that of an event', { skip: !existsSync('/proc/self/task') }, async (t) => {
+t.test('the processor time of the server is that of an event', { skip }, async (t) => {
   const { server, options } = await serveIngest(t)
   // this process serves, and sends too; Linux counts ticks of 10 ms, of which a busy machine may grant few
   const watched = { pid: process.pid, helpers: [] }
@@ -156,7 +205,7 @@ t.test('batches that are sent again are duplicates, every one', async (t) => {
   const { seed, answered } = await sendLoad(options)
   t.ok(answered > 0)
   await sendLoad({ ...options, seed, resend: answered })
-  await t.rejects(sendLoad({ ...options, seed }), /a wrong answer, of 10 events 10 were new/)
+  await t.rejects(sendLoad({ ...options, seed }), /a wrong response where 10 events were new/)
   await server.close()
 })
 
@@ -184,7 +233,7 @@ t.test('a server that lies makes the run fail', async (t) => {
     ['no JSON', 202, 'thank you'],
   ]
   for (const [name, status, body] of lies) {
-    // the first answers are right: one wrong answer spoils a run
+    // the first responses are right: one wrong response spoils a run
     let left = 5
     const port = await listen(t, (req, res) => {
       req.resume().on('end', () => {
@@ -192,7 +241,7 @@ t.test('a server that lies makes the run fail', async (t) => {
         res.writeHead(code, { 'Content-Length': Buffer.byteLength(text) }).end(text)
       })
     })
-    await t.rejects(sendLoad({ ...load, port }), /a wrong answer/, name)
+    await t.rejects(sendLoad({ ...load, port }), /a wrong response/, name)
   }
 })
 

@@ -1,9 +1,14 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { formatNumber, formatSummary, formatTable } from '../src/format.js'
-import { parseCount, parseCounts } from '../src/parse-count.js'
-import { isComplete, plans } from '../src/plan.js'
-import { growthRatio, mixFloorRatio, mixRatio } from '../src/ratios.js'
-import { formatThreads, processorCells } from '../src/report-cells.js'
+import { floorOf } from '../src/parts/mixed.js'
+import { isComplete, onPostgres, parseCount, plans } from '../src/plan.js'
+import { makePlot } from '../src/plot.js'
+import { withFigures } from '../src/readme-figures.js'
+import { makeReport } from '../src/report.js'
+import { formatThreads, rate, ratioOf, speedCells } from '../src/rounds.js'
 import { percentile, summarize, summarizeRatios } from '../src/statistics.js'
 
 t.test('a summary has the middle and the ends, whatever the order', async (t) => {
@@ -48,72 +53,98 @@ t.test('numbers have the three digits that matter', async (t) => {
 })
 
 t.test('a summary of several shows its spread', async (t) => {
-  t.equal(formatSummary({ median: 0.5, min: 0.4, max: 0.6, count: 3 }, ' ×'), '0.5 × (0.4–0.6)')
-  t.equal(formatSummary({ median: 7, min: 7, max: 7, count: 1 }, ' ms'), '7 ms')
-  t.equal(formatSummary(undefined), 'not measured')
+  t.equal(formatSummary({ median: 0.5, min: 0.4, max: 0.6, count: 3 }), '0.5 (0.4–0.6)')
+  t.equal(formatSummary({ median: 7, min: 7, max: 7, count: 1 }), '7')
 })
 
 t.test('a table is Markdown', async (t) => {
   t.equal(formatTable(['a', 'b'], [['c', 'd']]), '| a | b |\n| --- | ---: |\n| c | d |')
 })
 
-function rate(eventsPerSecond: number) {
-  return {
-    eventsPerSecond,
-    events: 100,
-    batches: 1,
-    p50Ms: 2,
-    p90Ms: 4,
-    p99Ms: 8,
-    maxMs: 9,
-    loadCpu: 0.5,
-    seed: [1, 2, 3, 4, 5] as [number, number, number, number, number],
-    answered: 1,
-    stored: 0,
-  }
+function run(eventsPerSecond: number, microseconds?: number) {
+  const seed: [number, number, number, number, number] = [1, 2, 3, 4, 5]
+  const latencies = { p50Ms: 2, p90Ms: 4, p99Ms: 8, maxMs: 9 }
+  const processor = microseconds === undefined ? {} : { processor: { main: microseconds } }
+  return { eventsPerSecond, events: 100, batches: 1, ...latencies, loadCpu: 0.5, seed, answered: 1, ...processor }
 }
 
-function run(eventsPerSecond: number, microseconds: number) {
-  return { ...rate(eventsPerSecond), processor: { main: microseconds } }
-}
-
-t.test('mixed loads are set against new batches, or against the floor with the same load', async (t) => {
-  const floor = { new: rate(1000), single: run(100, 10) }
-  const ours = { new: rate(900), 'repeats-1': rate(720), single: run(34, 41) }
-  const results = { mixed: [{ floor, ours }] }
-  t.equal(mixRatio(results, 'repeats-1')?.median, 0.8)
-  t.equal(mixFloorRatio(results, 'single')?.median, 0.34)
-  t.equal(mixFloorRatio(results, 'repeats-1')?.median, 0.72, 'repeats are new events to the floor')
+t.test('ratios are of the rounds that have both runs; repeats are new events to the floor', async (t) => {
+  const floor = { new: run(1000), single: run(100, 10) }
+  const ours = { new: run(900), 'repeats-1': run(720), single: run(34, 41) }
+  const of = (mix: 'repeats-1' | 'single') =>
+    ratioOf([{ floor, ours }], (round) => round.ours[mix], floorOf(mix), rate)?.median
+  t.strictSame([of('single'), of('repeats-1')], [0.34, 0.72])
+  const rounds: Record<string, ReturnType<typeof run>>[] = [
+    { a: run(100), b: run(100) },
+    { a: run(8), b: run(10) },
+    { a: run(900), b: run(1000) },
+    { b: run(10) },
+  ]
+  const pick = (name: string) => (round: (typeof rounds)[number]) => round[name]
+  t.strictSame(ratioOf(rounds, pick('a'), pick('b'), rate), { median: 0.9, min: 0.8, max: 1, count: 3 })
+  t.equal(ratioOf(rounds, pick('a'), pick('c'), rate), undefined)
 })
 
-t.test('a report shows the processor time of each thread, or a dash', async (t) => {
-  const of = { median: 1.6, min: 1.5, max: 1.7, count: 3 }
-  t.strictSame(processorCells([run(1000, 3), run(1000, 5), run(1000, 4)], of), ['4 (3–5)', '1.6 (1.5–1.7)', 'main 4'])
-  t.strictSame(processorCells([rate(1000)], undefined), ['–', '–', '–'])
+t.test('a report shows rates, processor time by thread and latency, or a dash', async (t) => {
+  const rounds = [3, 5, 4].map((microseconds) => ({ ours: run(1000, microseconds), floor: run(2000) }))
+  const cells = speedCells(
+    rounds,
+    (round) => round.ours,
+    (round) => round.floor,
+  )
+  t.strictSame(cells, ['1,000 (1,000–1,000)', '0.5 (0.5–0.5)', '4 (3–5)', '–', 'main 4', '2 (2–2)', '8 (8–8)'])
+  t.equal(formatThreads([undefined]), '–')
   t.equal(formatThreads([{ writer: 1, main: 2, index: 0, database: 3 }]), 'main 2, writer 1, PostgreSQL 3')
 })
 
-t.test('only a full run with all parts replaces the report that the README quotes', async (t) => {
+t.test('only a full run with all parts and contenders replaces a report that is quoted', async (t) => {
   t.ok(isComplete(plans.full))
   t.ok(isComplete({ ...plans.full, only: ['floor', 'ours', 'postgres'], rounds: 1 }))
+  t.ok(isComplete(onPostgres(plans.full)))
   t.notOk(isComplete(plans.quick))
   t.notOk(isComplete({ ...plans.full, parts: ['throughput'] }))
   t.notOk(isComplete({ ...plans.full, only: ['ours'] }))
-})
-
-t.test('a filled store is compared with the empty one of the same round', async (t) => {
-  const rounds = [
-    { ours: { 0: rate(100), 10000000: rate(100) } },
-    { ours: { 0: rate(10), 10000000: rate(8) } },
-    { ours: { 0: rate(1000), 10000000: rate(900) } },
-    { ours: { 0: rate(10), 100000000: rate(5) } },
-  ]
-  const results = { growth: { filled: [], skipped: [], rounds } }
-  t.strictSame(growthRatio(results, 'ours', 10e6), { median: 0.9, min: 0.8, max: 1, count: 3 })
-  t.equal(growthRatio(results, 'ours', 50e6), undefined)
+  t.notOk(isComplete({ ...onPostgres(plans.full), only: ['ours', 'ours-postgres'] }))
 })
 
 t.test('counts may be written in thousands and millions', async (t) => {
-  t.strictSame(parseCounts('0,500,250k,1.5M'), [0, 500, 250_000, 1_500_000])
+  t.strictSame(['0', '500', '250k', '1.5M'].map(parseCount), [0, 500, 250_000, 1_500_000])
   for (const text of ['', '-1', '10m', 'M', '1e6']) t.throws(() => parseCount(text), /is not a count/, text)
 })
+
+/** Tests run in a compiled copy of the repository. */
+const root = execFileSync('git', ['rev-parse', '--show-toplevel'], { encoding: 'utf8' }).trim()
+const record = JSON.parse(textOf('docs/benchmarks/latest.json'))
+const remedy = 'pnpm bench report writes it again'
+
+t.test('the README quotes the newest full run', async (t) => {
+  const readme = textOf('README.md')
+  t.equal(readme, withFigures(readme, record), remedy)
+})
+
+t.test('the reports show the figures that are kept beside them', async (t) => {
+  for (const name of ['latest', 'postgres']) {
+    const kept = JSON.parse(textOf(`docs/benchmarks/${name}.json`))
+    t.equal(textOf(`docs/benchmarks/${name}.md`), makeReport(kept, name), remedy)
+  }
+  t.equal(textOf('docs/benchmarks/latest.svg'), makePlot(record), remedy)
+})
+
+t.test('figures replace what a block held, and only that', async (t) => {
+  const blocks =
+    '- **Fast.** <!--figures:rate-->9\n  events<!--/figures-->\n\nThen: <!--figures:ratios--><!--/figures-->\nMore\n'
+  const written = withFigures(blocks, record)
+  t.match(written, /^- \*\*Fast\.\*\* <!--figures:rate-->[\d,]+ events\/s over HTTP/)
+  t.match(written, /\n {2}\S.*<!--\/figures-->\n\nThen: <!--figures:ratios-->[\d.]+ of the rate/)
+  t.ok(written.endsWith('<!--/figures-->\nMore\n'))
+  t.equal(withFigures(written, record), written)
+  for (const line of written.split('\n')) t.ok(line.length <= 120, line)
+})
+
+t.test('a README without a block is refused', async (t) => {
+  t.throws(() => withFigures('# Ingest\n', record), /no block <!--figures:rate-->/)
+})
+
+function textOf(path: string): string {
+  return readFileSync(join(root, path), 'utf8')
+}

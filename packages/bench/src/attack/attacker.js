@@ -3,14 +3,25 @@ import { setMaxListeners } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
-import { answerCalls } from '../answer-calls.js'
-import { createAnswerReader } from '../answer-reader.js'
+import { createResponseReader } from '../response-reader.js'
+import { serveCalls } from '../serve-calls.js'
 
 // The attacks, as a process of its own. Each goes on until it is ended, and only against this machine.
 
 /** @typedef {Record<string, string>} Headers */
 /** @typedef {() => void} Attack ends it */
-/** @typedef {{ answers: Record<string, number>, broken: number }} Attacked answers by status; connections that broke */
+/**
+ * @typedef {object} AttackOptions what an attack does not need is ignored
+ * @property {Headers} credentials
+ * @property {number} connections
+ * @property {string} path
+ * @property {number} bytes of a body or a write
+ * @property {number} chunks
+ * @property {string} start of a body
+ * @property {boolean} isDryRun
+ * @property {boolean} isReading
+ */
+/** @typedef {{ responses: Record<string, number>, broken: number }} Attacked by status; connections that broke */
 
 const host = '127.0.0.1'
 const unknownPath = Buffer.from(`GET /nope HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
@@ -25,11 +36,11 @@ let keys = []
 let neighbour = {}
 let chunkDigest = ''
 /** @type {Attacked} */
-let attacked = { answers: {}, broken: 0 }
+let attacked = { responses: {}, broken: 0 }
 /** @type {() => void} */
 let end = () => {}
 
-answerCalls({
+serveCalls({
   start(options) {
     port = options.port
     keys = options.credentials
@@ -41,24 +52,18 @@ answerCalls({
     const chunk = Buffer.alloc(chunkBytes, 'a')
     chunkDigest = digestOf(chunk)
     const entry = { digest: chunkDigest, size: chunk.length }
-    const manifest = { contentType: 'text/plain', size: chunk.length, digest: chunkDigest, chunks: [entry] }
-    const credentials = keys[0]
-    const init = { method: 'PUT', headers: { ...credentials, 'Content-Type': 'application/json' } }
-    const put = await fetch(`http://${host}:${port}/v1/maps`, {
-      ...init,
-      body: JSON.stringify({ placeId: '1', buildId: 'chunk', manifest }),
-    })
+    await putManifest('1', chunkDigest, [entry], keys[0])
     const upload = await fetch(`http://${host}:${port}/v1/maps/chunks?digest=${chunkDigest}`, {
       method: 'PUT',
-      headers: { ...credentials, 'Content-Type': 'application/octet-stream' },
+      headers: { ...keys[0], 'Content-Type': 'application/octet-stream' },
       body: chunk,
     })
-    if (!put.ok || !upload.ok) throw new Error(`the chunk was not stored: ${put.status}, ${upload.status}`)
+    if (!upload.ok) throw new Error(`the chunk was not stored: ${upload.status}`)
   },
 
   /** Begins an attack by each of the keys. */
   async begin({ attack, ...options }) {
-    const begun = /** @type {Record<string, (options: any) => Attack | Promise<Attack>>} */ (attacks)[attack]
+    const begun = attacks[attack]
     const stops = begun ? await Promise.all(keys.map((credentials) => begun({ ...options, credentials }))) : []
     end = () => {
       for (const stop of stops) stop()
@@ -70,16 +75,17 @@ answerCalls({
     end()
     end = () => {}
     const result = attacked
-    attacked = { answers: {}, broken: 0 }
+    attacked = { responses: {}, broken: 0 }
     return result
   },
 })
 
+/** @type {Record<string, (options: AttackOptions) => Attack | Promise<Attack>>} */
 const attacks = {
-  /** One request after the other on each connection, as any client may. @param {{ connections: number }} options */
+  /** One request after the other on each connection, as any client may. */
   plain: ({ connections }) => repeatOn(connections, () => unknownPath),
 
-  /** Writes as fast as the server reads. @param {{ connections: number, isReading: boolean }} options */
+  /** Writes as fast as the server reads. */
   flood: ({ connections, isReading }) => {
     const bytes = repeated(unknownPath, writeBytes)
     return keepOpen(connections, (socket) => {
@@ -88,23 +94,20 @@ const attacks = {
       }
       socket.on('drain', write)
       write()
-      if (isReading) socket.on('data', createAnswerReader(count))
+      if (isReading) socket.on('data', createResponseReader(count))
       else socket.pause()
     })
   },
 
-  /** @param {{ bytes: number }} options */
+  /** */
   burst: ({ bytes }) => {
     const socket = connect({ host, port })
     socket.on('connect', () => void socket.write(repeated(unknownPath, bytes)))
-    socket.on('data', createAnswerReader(count)).on('error', countBroken)
+    socket.on('data', createResponseReader(count)).on('error', countBroken)
     return () => void socket.destroy()
   },
 
-  /**
-   * Manifests that name one stored chunk over and over. @param {{ credentials: Headers, connections: number, chunks:
-   * number, isDryRun: boolean }} options
-   */
+  /** Manifests that name one stored chunk over and over. */
   manifests: ({ credentials, connections, chunks, isDryRun }) => {
     const entry = JSON.stringify({ digest: chunkDigest, size: chunkBytes })
     const requests = Array.from({ length: connections }, (_, i) => {
@@ -118,7 +121,7 @@ const attacks = {
     return repeatOn(connections, (i) => /** @type {Buffer} */ (requests[i]))
   },
 
-  /** Readers that read nothing of their response. @param {{ credentials: Headers, connections: number }} options */
+  /** Readers that read nothing of their response. */
   stalled: ({ credentials, connections }) => {
     const bytes = requestBytes('GET', '/v1/events?limit=10000', undefined, credentials)
     return keepOpen(connections, (socket) => {
@@ -127,39 +130,12 @@ const attacks = {
     })
   },
 
-  /**
-   * Readers that start over when they are done. @param {{ credentials: Headers, connections: number, path: string }}
-   * options
-   */
-  readers: ({ credentials, connections, path }) => {
-    const ended = new AbortController()
-    // one listener for each request under way
-    setMaxListeners(0, ended.signal)
-    async function read() {
-      while (!ended.signal.aborted) {
-        try {
-          const url = `http://${host}:${port}${path}`
-          const { status, body } = await fetch(url, { headers: credentials, signal: ended.signal })
-          for await (const _ of body ?? []);
-          count({ status })
-          if (status >= 400) await sleep(refusedMs)
-        } catch {
-          if (!ended.signal.aborted) countBroken()
-          await sleep(10)
-        }
-      }
-    }
-    for (let i = 0; i < connections; i++) read()
-    return () => ended.abort()
-  },
+  readers: startReaders,
 
-  /** Long polls of a project that is sent to. @param {{ connections: number, path: string }} options */
-  polls: (options) => attacks.readers({ ...options, credentials: neighbour }),
+  /** Long polls of a project that is sent to. */
+  polls: (options) => startReaders({ ...options, credentials: neighbour }),
 
-  /**
-   * Batches of one invalid event with as many keys as fit. @param {{ credentials: Headers, connections: number, bytes:
-   * number }} options
-   */
+  /** Batches of one invalid event with as many keys as fit. */
   keys: ({ credentials, connections, bytes }) => {
     const pairs = []
     const open = `{"events":[{"projectId":"${credentials['X-Project-Id']}","eventId":"e","type":1`
@@ -173,10 +149,7 @@ const attacks = {
     return repeatOn(connections, () => batch)
   },
 
-  /**
-   * Uploads of JSON with as many members as fit. @param {{ credentials: Headers, connections: number, path: string,
-   * start: string, bytes: number }} options
-   */
+  /** Uploads of JSON with as many members as fit. */
   members: ({ credentials, connections, path, start, bytes }) => {
     const pairs = [`"k":0`]
     for (let size = start.length; size < bytes; ) {
@@ -188,7 +161,7 @@ const attacks = {
     return repeatOn(connections, () => request, refusedMs)
   },
 
-  /** A map of another place each time. @param {{ credentials: Headers, connections: number }} options */
+  /** A map of another place each time. */
   tinyMaps: ({ credentials, connections }) => {
     let place = 0
     const request = () =>
@@ -196,32 +169,63 @@ const attacks = {
     return repeatOn(connections, request, refusedMs)
   },
 
-  /** The status of a map of many chunks. @param {{ credentials: Headers, connections: number, chunks: number }} options */
+  /** The status of a map of many chunks. */
   async status({ credentials, connections, chunks }) {
     const entries = Array.from({ length: chunks }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 5 }))
-    const manifest = { contentType: 'text/plain', size: chunks * 5, digest: digestOf(randomBytes(16)), chunks: entries }
-    const put = await fetch(`http://${host}:${port}/v1/maps`, {
-      method: 'PUT',
-      headers: { ...credentials, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ placeId: 'status', buildId: 'b', manifest }),
-    })
-    if (!put.ok) throw new Error(`the manifest was not accepted: ${put.status} ${await put.text()}`)
-    return attacks.readers({ credentials, connections, path: '/v1/maps?placeId=status&buildId=b' })
+    await putManifest('status', digestOf(randomBytes(16)), entries, credentials)
+    return startReaders({ credentials, connections, path: '/v1/maps?placeId=status&buildId=b' })
   },
 
-  /** Uploads that never send their last byte. @param {{ credentials: Headers, connections: number }} options */
+  /** Uploads that never send their last byte. */
   unfinished: ({ credentials, connections }) => {
     const whole = requestBytes('PUT', '/v1/maps', Buffer.from('{"placeId":"1","buildId":"u","map":1}'), credentials)
     return keepOpen(connections, (socket) => {
       socket.write(whole.subarray(0, -1))
-      socket.on('data', createAnswerReader(count))
+      socket.on('data', createResponseReader(count))
     })
   },
 }
 
-/** @param {{ status: number }} answer */
+/** Readers that start over when they are done. @param {Pick<AttackOptions, 'credentials' | 'connections' | 'path'>} options */
+function startReaders({ credentials, connections, path }) {
+  const ended = new AbortController()
+  // one listener for each request under way
+  setMaxListeners(0, ended.signal)
+  async function read() {
+    while (!ended.signal.aborted) {
+      try {
+        const url = `http://${host}:${port}${path}`
+        const { status, body } = await fetch(url, { headers: credentials, signal: ended.signal })
+        for await (const _ of body ?? []);
+        count({ status })
+        if (status >= 400) await sleep(refusedMs)
+      } catch {
+        if (!ended.signal.aborted) countBroken()
+        await sleep(10)
+      }
+    }
+  }
+  for (let i = 0; i < connections; i++) read()
+  return () => ended.abort()
+}
+
+/**
+ * @param {string} placeId @param {string} digest @param {{ digest: string, size: number }[]} chunks
+ * @param {Headers} [credentials]
+ */
+async function putManifest(placeId, digest, chunks, credentials) {
+  const size = chunks.reduce((sum, chunk) => sum + chunk.size, 0)
+  const put = await fetch(`http://${host}:${port}/v1/maps`, {
+    method: 'PUT',
+    headers: { ...credentials, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ placeId, buildId: 'b', manifest: { contentType: 'text/plain', size, digest, chunks } }),
+  })
+  if (!put.ok) throw new Error(`the manifest was not accepted: ${put.status} ${await put.text()}`)
+}
+
+/** @param {{ status: number }} response */
 function count({ status }) {
-  attacked.answers[status] = (attacked.answers[status] ?? 0) + 1
+  attacked.responses[status] = (attacked.responses[status] ?? 0) + 1
 }
 
 function countBroken() {
@@ -238,9 +242,9 @@ function countBroken() {
 function repeatOn(connections, requestOf, waitMs = 0) {
   return keepOpen(connections, (socket, i) => {
     const send = () => void socket.write(requestOf(i))
-    const read = createAnswerReader((answer) => {
-      count(answer)
-      if (waitMs > 0 && answer.status >= 400) setTimeout(send, waitMs)
+    const read = createResponseReader((response) => {
+      count(response)
+      if (waitMs > 0 && response.status >= 400) setTimeout(send, waitMs)
       else send()
     })
     socket.on('data', read)

@@ -1,7 +1,9 @@
 import { connect } from 'node:net'
-import { answerCalls } from '../answer-calls.js'
-import { createAnswerReader } from '../answer-reader.js'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { makeBatch, newSeed, stampBatch } from '../make-batch.js'
+import { createResponseReader } from '../response-reader.js'
+import { headOf } from '../send-load.js'
+import { serveCalls } from '../serve-calls.js'
 import { percentile } from '../statistics.js'
 
 // The honest senders and the prober of /livez, as a process of its own.
@@ -9,9 +11,9 @@ import { percentile } from '../statistics.js'
 /**
  * @typedef {object} Honest
  * @property {number} eventsPerSecond acknowledged while it was measured
- * @property {number} refusals answers other than 202
- * @property {Latencies} batch from being sent to its answer
- * @property {Latencies} livez from a probe being due to its answer
+ * @property {number} refusals responses other than 202
+ * @property {Latencies} batch from being sent to its response
+ * @property {Latencies} livez from a probe being due to its response
  * @property {number} unanswered probes without a response in time; they count with the time they were open
  */
 
@@ -35,7 +37,7 @@ let eventsPerBatch = 100
 /** @type {ReturnType<typeof startSender>[]} */
 let senders = []
 
-answerCalls({
+serveCalls({
   start(options) {
     port = options.port
     credentials = options.credentials
@@ -102,7 +104,7 @@ function startSender(headers) {
       sentAt = performance.now()
       socket.write(request.bytes)
     }
-    const read = createAnswerReader(({ status, body }) => {
+    const read = createResponseReader(({ status, body }) => {
       latenciesMs.push(performance.now() - sentAt)
       if (status === 202) {
         counts.acknowledged++
@@ -122,10 +124,7 @@ function startSender(headers) {
   }
 
   function newRequest() {
-    const fields = { Host: host, 'Content-Type': 'application/json', ...headers }
-    const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
-    const head = (/** @type {number} */ length) =>
-      `POST /v1/events/batch HTTP/1.1\r\n${lines.join('')}Content-Length: ${length}\r\n\r\n`
+    const head = headOf({ Host: host, ...headers })
     const batch = makeBatch(headers['X-Project-Id'] ?? '', eventsPerBatch, { head })
     stampBatch(batch, seed, lastNumber++)
     return batch
@@ -184,7 +183,7 @@ function startProber() {
       dueAt = next
       send()
     }
-    const read = createAnswerReader(() => {
+    const read = createResponseReader(() => {
       latenciesMs.push(performance.now() - dueAt)
       open.delete(dueAt)
       idle.push(ask)
@@ -218,8 +217,3 @@ function latenciesOf(latenciesMs) {
 }
 
 function ignore() {}
-
-/** @param {number} ms */
-function sleep(ms) {
-  return new Promise((resolve) => setTimeout(resolve, ms))
-}

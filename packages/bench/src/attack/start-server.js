@@ -12,7 +12,7 @@ const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.
  *
  * @typedef {object} Server
  * @property {number} port
- * @property {() => Promise<number>} longestTurn of its event loop in milliseconds, since this was asked last
+ * @property {() => Promise<number>} longestTurn of its event loop in milliseconds, since the last call
  * @property {() => Promise<number>} drain sends SIGTERM; resolves to the milliseconds until the process has ended
  * @property {() => void} kill
  */

@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
-// Loaded into a server: answers each message with its longest turn since the last one.
+// Loaded into a server: responds to each message with its longest turn since the last one.
 
 const resolution = 1
 const delay = monitorEventLoopDelay({ resolution })

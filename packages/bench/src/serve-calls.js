@@ -3,19 +3,20 @@ import { stat } from 'node:fs/promises'
 /** @typedef {Record<string, (argument: any) => unknown>} Methods */
 
 /**
- * Makes this process one that `startProgram` can start: answers its calls by `methods`. `stop`, when there is one, is
- * also called when the process that started this one has gone.
+ * Makes this process one that `startProgram` can start: its calls run `methods`. `stop` is also called when the parent
+ * process has ended.
  *
  * @param {Methods} methods
  */
-export function answerCalls(methods) {
+export function serveCalls(methods) {
   /** @type {unknown} */
   let stopping
+  /** @type {Methods} */
   const all = {
     ...methods,
-    /** Starts the threads that Node itself needs: those that come later are the program's own. */
+    /** Starts the threads of Node itself, so that later ones are those of the program. */
     ready: () => stat('.').then(() => null),
-    stop(/** @type {unknown} */ argument) {
+    stop: (argument) => {
       stopping ??= methods.stop?.(argument) ?? true
       return stopping
     },
@@ -23,7 +24,7 @@ export function answerCalls(methods) {
   process.on('message', async (/** @type {{ id: number, method: string, argument: unknown }} */ message) => {
     const { id, method, argument } = message
     try {
-      const called = /** @type {Methods} */ (all)[method]
+      const called = all[method]
       if (!called) throw new Error(`${process.argv[1]} has no ${method}`)
       process.send?.({ id, result: (await called(argument)) ?? null })
     } catch (error) {
@@ -31,9 +32,9 @@ export function answerCalls(methods) {
     }
   })
   process.on('disconnect', async () => {
-    await all.stop(undefined)
+    await all.stop?.(undefined)
     process.exit()
   })
-  // Ctrl-C reaches every process of a terminal; they end when the one that started them does
+  // Ctrl-C reaches every process of a terminal; children end when their parent does
   process.on('SIGINT', () => {})
 }

@@ -1,0 +1,255 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { diskBytes, freeDiskBytes } from '../disk-bytes.js'
+import { formatNumber, formatSize, formatTable } from '../format.js'
+import { openContender } from '../open-contender.js'
+import { contendersOfRound } from '../plan.js'
+import { processorTimePerEvent, readProcessorTime, totalOf } from '../processor-time.js'
+import { figureCell, formatThreads, processorTime, rate, ratioCell, runsOf, speedCells, speedHead } from '../rounds.js'
+import { summarize } from '../statistics.js'
+
+/**
+ * @typedef {import('../contenders.js').Contender} Contender
+ * @typedef {import('../open-contender.js').Context} Context
+ * @typedef {import('../plan.js').Plan} Plan
+ */
+
+/**
+ * A store of ours after it was filled.
+ *
+ * @typedef {object} Filled
+ * @property {number} size events
+ * @property {number} eventsPerSecond of the filling, in process
+ * @property {import('../processor-time.js').ProcessorTime | undefined} [processor] meanwhile, in microseconds an event,
+ *   with making the batches
+ * @property {number} logBytes an event, on disk
+ * @property {number | undefined} idBytes an id, on disk; undefined without an `ids` directory
+ */
+
+/**
+ * @typedef {import('../send-load.js').LoadResult & {
+ *   stored: number, openMs?: number, openBytes?: number, loadedBytes?: number, diskBytes?: number
+ * }} GrowthRun `stored` events before it; of Ingest, the time to open and its own memory when it was open and after the
+ *   load
+ */
+
+/** By contender and size. @typedef {Record<string, Record<string, GrowthRun>>} GrowthRound */
+
+/**
+ * @typedef {object} Growth
+ * @property {Filled[]} filled
+ * @property {GrowthRound[]} rounds as many for each size as planned, each with that size, an empty store and the floor
+ * @property {{ size: number, contender: string, reason: string }[]} skipped
+ */
+
+/** An event in the log and the index, rounded up. */
+const bytesPerEvent = 440
+/** More than a round adds. */
+const eventsPerSecondMax = 500_000
+const eventsPerStep = 5e6
+/** The store of ours that is filled further and further. */
+const grownStore = 'grown'
+
+/**
+ * The usual load on stores that hold more and more. One store of ours is filled to a size, measured in each round beside
+ * an empty one, and filled further.
+ *
+ * @param {Context} context
+ * @param {Plan} plan
+ * @returns {Promise<Growth>}
+ */
+export async function measureGrowth(context, plan) {
+  /** @type {Growth} */
+  const growth = { filled: [], rounds: [], skipped: [] }
+  const own = context.contenders.filter(({ name }) => name === 'floor' || name === 'ours')
+  const ours = own.find(({ name }) => name === 'ours')
+  const others = context.contenders.filter(({ preloadMax }) => plan.name === 'full' && preloadMax !== undefined)
+  for (const size of [...plan.sizes].filter((each) => each > 0).sort((x, y) => x - y)) {
+    if (ours && !fitsOnDisk(context, plan, size, growth.skipped)) continue
+    if (ours) growth.filled.push(await fillOurs(context, ours, size))
+    const filled = others.filter((other) => canBeFilled(other, size, growth.skipped))
+    for (const other of filled) await fillOther(context, other, size)
+    for (let round = 0; round < plan.rounds; round++) {
+      const chosen = contendersOfRound([...own, ...filled], round)
+      growth.rounds.push(await measureRound(context, plan, chosen, size))
+      context.log(`round ${round + 1}: ${formatSize(size)} events stored`)
+    }
+    // the disk is needed for the next size
+    for (const other of filled) await (await openContender(context, other, { store: storeOf(other, size) })).close()
+  }
+  await rm(join(context.directory, `ours-${grownStore}`), { recursive: true, force: true })
+  return growth
+}
+
+/** @param {Context} context @param {Plan} plan @param {number} size @param {Growth['skipped']} skipped */
+function fitsOnDisk({ directory, log }, { rounds, seconds, warmupSeconds }, size, skipped) {
+  const free = freeDiskBytes(directory) + diskBytes(join(directory, `ours-${grownStore}`))
+  const needed = (size + rounds * (seconds + warmupSeconds) * eventsPerSecondMax) * bytesPerEvent
+  if (needed < free * 0.95) return true
+  const reason = `${(needed / 1e9).toFixed(0)} GB would be needed, and ${(free / 1e9).toFixed(0)} GB are free`
+  skipped.push({ size, contender: 'ours', reason })
+  log(`${formatSize(size)} EVENTS ARE LEFT OUT: ${reason}`)
+  return false
+}
+
+/**
+ * Fills the store of ours until it holds so many events.
+ *
+ * @param {Context} context @param {Contender} ours @param {number} size
+ * @returns {Promise<Filled>}
+ */
+async function fillOurs(context, ours, size) {
+  const options = { store: grownStore, isKept: true }
+  let opened = await openContender(context, ours, options)
+  if (opened.program.started.events > size) {
+    // the rounds of a size that is hardly smaller have added too many
+    await opened.close()
+    opened = await openContender(context, ours, { ...options, isFresh: true })
+  }
+  /** @type {number} */
+  const storedBefore = opened.program.started.events
+  const processorBefore = readProcessorTime(opened.watched)
+  const before = performance.now()
+  for (let stored = storedBefore; stored < size; ) {
+    const events = Math.min(eventsPerStep, size - stored)
+    await opened.program.call('preload', { events })
+    stored += events
+    context.log(`filled to ${formatSize(stored)} events`)
+  }
+  const seconds = (performance.now() - before) / 1000
+  const processor = processorTimePerEvent(processorBefore, readProcessorTime(opened.watched), size - storedBefore)
+  await opened.close()
+  const idBytes = diskBytes(join(opened.directory, 'ids'))
+  return {
+    size,
+    eventsPerSecond: (size - storedBefore) / seconds,
+    processor,
+    logBytes: diskBytes(join(opened.directory, 'events')) / size,
+    idBytes: idBytes === 0 ? undefined : idBytes / size,
+  }
+}
+
+/** @param {Contender} contender @param {number} size @param {Growth['skipped']} skipped */
+function canBeFilled({ name, preloadMax = 0 }, size, skipped) {
+  if (size <= preloadMax) return true
+  skipped.push({ size, contender: name, reason: `filling it beyond ${formatSize(preloadMax)} takes too long` })
+  return false
+}
+
+/** @param {Context} context @param {Contender} contender @param {number} size */
+async function fillOther(context, contender, size) {
+  const opened = await openContender(context, contender, {
+    store: storeOf(contender, size),
+    isFresh: true,
+    isKept: true,
+  })
+  await opened.program.call('preload', { events: size })
+  await opened.close()
+  context.log(`${contender.title}: filled to ${formatSize(size)} events`)
+}
+
+/**
+ * Each contender with an empty store, and with one of this size.
+ *
+ * @param {Context} context @param {Plan} plan @param {readonly Contender[]} contenders @param {number} size
+ */
+async function measureRound(context, plan, contenders, size) {
+  /** @type {GrowthRound} */
+  const runs = {}
+  for (const contender of contenders) {
+    // the floor keeps nothing
+    const sizes = contender.name === 'floor' ? [0] : [0, size]
+    /** @type {GrowthRound[string]} */
+    const own = {}
+    for (const each of sizes) own[each] = await measureSize(context, contender, each, plan)
+    runs[contender.name] = own
+  }
+  return runs
+}
+
+/**
+ * @param {Context} context @param {Contender} contender @param {number} size @param {Plan} plan
+ * @returns {Promise<GrowthRun>}
+ */
+async function measureSize(context, contender, size, { seconds, warmupSeconds }) {
+  const isFresh = size === 0
+  const opened = await openContender(context, contender, { store: storeOf(contender, size), isFresh, isKept: !isFresh })
+  const load = { seconds, warmupSeconds }
+  try {
+    if (contender.name !== 'ours') return { ...(await opened.send(load)), stored: size }
+    const { events: stored, openMs } = opened.program.started
+    const openBytes = await opened.program.call('memory')
+    const run = await opened.send(load)
+    const loadedBytes = await opened.program.call('memory')
+    return { ...run, stored, openMs, openBytes, loadedBytes, diskBytes: diskBytes(opened.directory) }
+  } finally {
+    await opened.close()
+  }
+}
+
+/** @param {Contender} contender @param {number} size */
+function storeOf({ name }, size) {
+  return name === 'ours' && size > 0 ? grownStore : `with_${size}`
+}
+
+/** The sizes that a contender was measured with. @param {Growth} growth @param {string} name */
+function sizesOf({ rounds }, name) {
+  const sizes = rounds.flatMap((round) => Object.keys(round[name] ?? {}).map(Number))
+  return [...new Set(sizes)].sort((x, y) => x - y)
+}
+
+/** @param {Growth} growth @param {readonly Contender[]} contenders */
+export function growthSection(growth, contenders) {
+  const rows = contenders.flatMap((contender) =>
+    sizesOf(growth, contender.name).map((size) => growthRow(growth, contender, size)),
+  )
+  const skipped = growth.skipped.map(({ size, contender, reason }) => {
+    const title = contenders.find(({ name }) => name === contender)?.title ?? contender
+    return `${title} with ${formatSize(size)} events is left out: ${reason}.`
+  })
+  const memory = ['open, ms', 'own memory, MB: opened', 'loaded']
+  return [
+    'The same load on a store that is filled to one size after another and measured at each beside an empty one. The rounds add to it, so "stored" is their range. Peers are measured in every third round.',
+    formatTable(['', 'stored before', ...speedHead(), 'events/s of empty', 'processor time of empty', ...memory], rows),
+    ...(skipped.length > 0 ? [skipped.join('\n')] : []),
+    ...(growth.filled.length > 0
+      ? ['Filling, in process, and the disk right after it:', filledTable(growth.filled)]
+      : []),
+    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when other processes need the memory. Memory for each id is the difference between the process on the largest store and the one on the empty store, after the same load.',
+  ].join('\n\n')
+}
+
+/** @param {Growth} growth @param {Contender} contender @param {number} size */
+function growthRow({ rounds }, { name, title }, size) {
+  const pick = (/** @type {GrowthRound} */ round) => round[name]?.[size]
+  const empty = (/** @type {GrowthRound} */ round) => round[name]?.[0]
+  const runs = runsOf(rounds, pick)
+  const { min, max } = summarize(runs.map(({ stored }) => stored))
+  const megabytes = (/** @type {number | undefined} */ bytes) => (bytes === undefined ? undefined : bytes / 1e6)
+  return [
+    title,
+    min === max ? formatSize(size) : `${formatNumber(min)}–${formatNumber(max)}`,
+    ...speedCells(rounds, pick, (round) => round.floor?.[0]),
+    ratioCell(rounds, pick, empty, rate),
+    ratioCell(rounds, pick, empty, processorTime),
+    figureCell(runs, ({ openMs }) => openMs),
+    figureCell(runs, ({ openBytes }) => megabytes(openBytes)),
+    figureCell(runs, ({ loadedBytes }) => megabytes(loadedBytes)),
+  ]
+}
+
+/** @param {readonly Filled[]} filled */
+function filledTable(filled) {
+  const head = ['events', 'filled at, events/s', 'processor time, µs an event', 'by thread']
+  return formatTable(
+    [...head, 'log, bytes an event', 'ids, bytes an id'],
+    filled.map(({ size, eventsPerSecond, processor, logBytes, idBytes }) => [
+      formatSize(size),
+      formatNumber(eventsPerSecond),
+      formatNumber(totalOf(processor) ?? Number.NaN),
+      formatThreads([processor]),
+      formatNumber(logBytes),
+      formatNumber(idBytes ?? Number.NaN),
+    ]),
+  )
+}
