@@ -1,35 +1,18 @@
-import { createRandom } from './random.js'
+import { createRandom } from './run.js'
 
 /**
- * The events of a batch follow from the seed and its number, so that any stored event can be compared with what was
- * sent without keeping it.
+ * `isPlain` batches have no invalid and repeated events.
  *
- * @typedef {object} Content
- * @property {readonly Sent[]} events in the order of the batch
- * @property {number} valid how many can be accepted
- * @property {readonly number[]} rejected positions of the invalid ones
- */
-
-/** @typedef {{ id: string | undefined, text: string }} Sent `id` is undefined for what must never be stored */
-
-/**
- * @typedef {object} BatchKey
- * @property {number} number
- * @property {string} projectId
- * @property {number} player
- * @property {string} buildId
- * @property {boolean} isPlain without invalid and repeated events
+ * @typedef {{ number: number, projectId: string, player: number, buildId: string, isPlain: boolean }} BatchKey
+ *
+ * @typedef {ReturnType<typeof contentOf>} Content
  */
 
 const sizes = [1, 3, 10, 30, 60, 100]
 const padBytesMax = 300
 const pad = 'lorem ipsum dolor sit amet '.repeat(12)
 
-/** Marks the bytes of the events of a player, for the search in files. @param {number} player */
-export function secretOf(player) {
-  return `${secretPrefix}${player}.`
-}
-
+/** With the number of a player and a dot, it marks the bytes of the player's events. */
 export const secretPrefix = 'soak-secret-of-'
 
 /** The number of the batch and the position of an event; undefined for an id that was never sent. @param {string} id */
@@ -39,17 +22,19 @@ export function parseId(id) {
 }
 
 /**
+ * The events of a batch follow from the seed and its number, so that any stored event can be compared with what was
+ * sent without keeping it. `valid` of them can be accepted; `rejected` are the positions of the invalid ones.
+ *
  * @param {number} seed
  * @param {BatchKey} batch
  * @param {number} variant of the content under the same ids
- * @returns {Content}
  */
 export function contentOf(seed, batch, variant) {
   const random = createRandom(seed, 'batch', batch.number)
   const size = random.pick(sizes)
   const hasInvalid = random.chance(0.15) && !batch.isPlain
   const repeatsFirst = random.chance(0.1) && !batch.isPlain
-  /** @type {Sent[]} */
+  /** `id` is undefined for what must never be stored. @type {{ id: string | undefined, text: string }[]} */
   const events = []
   /** @type {number[]} */
   const rejected = []
@@ -79,10 +64,10 @@ export function bodyOf({ events }) {
 /** @param {BatchKey} batch @param {{ id: string, variant: number, padBytes: number }} event */
 function eventText({ projectId, player, buildId }, { id, variant, padBytes }) {
   const ids = `"projectId":"${projectId}","eventId":"${id}","playerId":${player},"buildId":"${buildId}"`
-  return `{${ids},"secret":"${secretOf(player)}","variant":${variant},"pad":"${pad.slice(0, padBytes)}"}`
+  return `{${ids},"secret":"${secretPrefix}${player}.","variant":${variant},"pad":"${pad.slice(0, padBytes)}"}`
 }
 
-/** @param {BatchKey} batch @param {number} index @param {import('./random.js').Random} random */
+/** @param {BatchKey} batch @param {number} index @param {import('./run.js').Random} random */
 function invalidEvent({ projectId, number }, index, random) {
   const id = `invalid-${number}-${index}`
   return random.pick([

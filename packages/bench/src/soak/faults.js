@@ -1,8 +1,8 @@
-import { recheck } from './recheck.js'
+import { recheck } from './senders.js'
 
 /**
  * @typedef {import('./site.js').Site} Site
- * @typedef {import('./random.js').Random} Random
+ * @typedef {import('./run.js').Random} Random
  */
 
 const afterKill = { last: 30, older: 10, purpose: 'after a kill' }

@@ -1,15 +1,16 @@
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { findSecrets } from './find-secrets.js'
 import { checkExportFiles, erasePlayer } from './maintenance.js'
-import { readMap } from './map-state.js'
+import { readMap } from './maps.js'
 import { mayBeErased, readExport } from './read-export.js'
 import { runCommand } from './run-command.js'
-import { sendBatch } from './send-batch.js'
-import { pickServer } from './site.js'
+import { pickServer, sendBatch } from './send-batch.js'
 
 /**
  * @typedef {import('./site.js').Site} Site
  * @typedef {import('./ledger.js').Batch} Batch
+ * @typedef {import('./run.js').Random} Random
  * @typedef {import('./read-export.js').Exported} Exported
  */
 
@@ -92,7 +93,7 @@ function uncertainBatches({ ledger }) {
 /**
  * What is not in the exports must be erased, and known as such: sent again, it is a duplicate; so is a sample of all.
  *
- * @param {Site} site @param {Map<string, Exported>} exports @param {import('./random.js').Random} random
+ * @param {Site} site @param {Map<string, Exported>} exports @param {Random} random
  */
 async function sendAgain(site, exports, random) {
   const { acknowledged } = site.ledger
@@ -104,29 +105,33 @@ async function sendAgain(site, exports, random) {
   await sendEach(site, [...absent, ...sample], { random, purpose: 'end: again' })
 }
 
-/** @param {Site} site @param {readonly Batch[]} batches @param {{ random: import('./random.js').Random, purpose: string }} options */
+/** @param {Site} site @param {readonly Batch[]} batches @param {{ random: Random, purpose: string }} options */
 async function sendEach(site, batches, { random, purpose }) {
   const queue = [...batches]
-  await Promise.all(
-    Array.from({ length: concurrency }, async () => {
-      for (let batch = queue.shift(); batch !== undefined; batch = queue.shift()) {
-        await sendUntilAcknowledged(batch)
-      }
-    }),
-  )
-
-  /** @param {Batch} batch */
-  async function sendUntilAcknowledged(batch) {
-    for (let i = 0; i < attemptsMax; i++) {
-      const server = pickServer(site, random)
-      if (server && (await sendBatch(site, batch, { server, random, purpose }))) return
-      await new Promise((resolve) => setTimeout(resolve, 250))
+  async function sendNext() {
+    for (let batch = queue.shift(); batch !== undefined; batch = queue.shift()) {
+      const { number, projectId } = batch
+      const sent = batch
+      if (await untilDone(site, random, (server) => sendBatch(site, sent, { server, random, purpose }))) continue
+      site.run.violate('a batch is accepted while nothing disturbs it', { batch: number, projectId })
     }
-    site.run.violate('a batch is accepted while nothing disturbs it', {
-      batch: batch.number,
-      projectId: batch.projectId,
-    })
   }
+  await Promise.all(Array.from({ length: concurrency }, sendNext))
+}
+
+/**
+ * Repeats an attempt at any server until its result is truthy.
+ *
+ * @param {Site} site @param {Random} random
+ * @param {(server: import('./servers.js').Incarnation) => Promise<unknown>} attempt
+ */
+async function untilDone(site, random, attempt) {
+  for (let i = 0; i < attemptsMax; i++) {
+    const server = pickServer(site, random)
+    if (server && (await attempt(server))) return true
+    await sleep(250)
+  }
+  return false
 }
 
 /** Counters equal what was sent, each event once, erased ones too. @param {Site} site */
@@ -167,23 +172,12 @@ async function compareBuildsOf(site, projectId) {
   }
 }
 
-/** @param {Site} site @param {import('./random.js').Random} random */
+/** @param {Site} site @param {Random} random */
 async function readMaps(site, random) {
   let read = 0
   for (const map of site.maps.slice(-readMapsMax)) {
-    if (await readUntilDone(map)) read++
+    if (await untilDone(site, random, (server) => readMap(site, map, { server, random }))) read++
     else site.run.violate('a map is read while nothing disturbs it', { buildId: map.buildId })
   }
-
-  /** @param {import('./map-state.js').MapState} map */
-  async function readUntilDone(map) {
-    for (let i = 0; i < attemptsMax; i++) {
-      const server = pickServer(site, random)
-      if (server && (await readMap(site, map, { server, random }))) return true
-      await new Promise((resolve) => setTimeout(resolve, 250))
-    }
-    return false
-  }
-
   return { published: site.maps.length, read, frozen: site.maps.filter(({ fixed }) => fixed !== undefined).length }
 }

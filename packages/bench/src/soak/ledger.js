@@ -1,21 +1,7 @@
 import { openSync, writeSync } from 'node:fs'
 import { contentOf } from './batch-content.js'
 
-/**
- * The outside ledger: what was sent, and what was acknowledged. Its file is only appended to, outside of the store: a
- * record before each request, and another one when the response has arrived.
- *
- * @typedef {object} Ledger
- * @property {Batch[]} batches by number
- * @property {Batch[]} acknowledged in the order of their acknowledgement
- * @property {Batch[]} unknown first tries without a 202, to be sent again
- * @property {Map<number, Player>} players
- * @property {(options: { projectId: string, player: number, buildId: string, isPlain?: boolean }) => Batch} addBatch
- * @property {(batch: Batch, request: { process: string, variant: number, purpose: string }) => Sending} begin
- * @property {(sending: Sending, reply: Reply) => void} end
- * @property {(record: object) => void} note anything else that happened, with its time
- * @property {(projectId: string) => { sent: number, acknowledged: number }} countsOf valid events, each once
- */
+/** @typedef {ReturnType<typeof openLedger>} Ledger */
 
 /**
  * @typedef {import('./batch-content.js').BatchKey & {
@@ -43,39 +29,33 @@ import { contentOf } from './batch-content.js'
  * @property {number} erasedAt when the command that erased its events had ended; Infinity before
  */
 
-/** @param {{ seed: number, path: string }} options @returns {Ledger} */
+/**
+ * What was sent, and what was acknowledged. Its file is outside of the store and only appended to: a record before each
+ * request, and another one after the response.
+ *
+ * @param {{ seed: number, path: string }} options
+ */
 export function openLedger({ seed, path }) {
   const file = openSync(path, 'ax')
   let sequence = 0
-  /** @type {Batch[]} */
+  /** By number. @type {Batch[]} */
   const batches = []
-  /** @type {Batch[]} */
+  /** In the order of their acknowledgement. @type {Batch[]} */
   const acknowledged = []
-  /** @type {Batch[]} */
+  /** First tries without a 202, to be sent again. @type {Batch[]} */
   const unknown = []
   /** @type {Map<number, Player>} */
   const players = new Map()
   /** @type {Map<string, { sent: number, acknowledged: number }>} */
   const counts = new Map()
 
-  /** @param {object} record */
-  function write(record) {
-    writeSync(file, `${JSON.stringify({ time: new Date().toISOString(), ...record })}\n`)
-  }
+  const write = (/** @type {object} */ record) =>
+    void writeSync(file, `${JSON.stringify({ time: new Date().toISOString(), ...record })}\n`)
 
-  /** @param {string} projectId */
-  function countsOf(projectId) {
-    const known = counts.get(projectId) ?? { sent: 0, acknowledged: 0 }
-    counts.set(projectId, known)
-    return known
-  }
-
+  /** Valid events, each once. @param {string} projectId */
+  const countsOf = (projectId) => getOrAdd(counts, projectId, { sent: 0, acknowledged: 0 })
   /** @param {number} number */
-  function playerOf(number) {
-    const known = players.get(number) ?? { number, inFlight: 0, isRetired: false, erasedAt: Infinity }
-    players.set(number, known)
-    return known
-  }
+  const playerOf = (number) => getOrAdd(players, number, { number, inFlight: 0, isRetired: false, erasedAt: Infinity })
 
   return {
     batches,
@@ -85,15 +65,17 @@ export function openLedger({ seed, path }) {
     countsOf,
     note: write,
 
+    /** @param {{ projectId: string, player: number, buildId: string, isPlain?: boolean }} options @returns {Batch} */
     addBatch({ projectId, player, buildId, isPlain = false }) {
-      const key = { number: batches.length, projectId, player, buildId, isPlain }
-      const { events, valid } = contentOf(seed, key, 0)
-      const state = { variants: 0, sentAt: Infinity, acknowledgedAt: Infinity, accepted: 0, tries: 0 }
-      const batch = { ...key, valid, size: events.length, ...state }
+      const batch = createBatch(seed, { number: batches.length, projectId, player, buildId, isPlain })
       batches.push(batch)
       return batch
     },
 
+    /**
+     * @param {Batch} batch @param {{ process: string, variant: number, purpose: string }} request
+     * @returns {Sending}
+     */
     begin(batch, { process, variant, purpose }) {
       const wasAcknowledged = batch.acknowledgedAt < Infinity
       sequence++
@@ -109,6 +91,7 @@ export function openLedger({ seed, path }) {
       return { batch, sequence, variant, process, wasAcknowledged }
     },
 
+    /** @param {Sending} sending @param {Reply} reply */
     end({ batch, sequence, variant, process }, reply) {
       write({ process, sequence, batch: batch.number, ...reply })
       playerOf(batch.player).inFlight--
@@ -116,12 +99,33 @@ export function openLedger({ seed, path }) {
         if (batch.acknowledgedAt === Infinity) unknown.push(batch)
         return
       }
-      if (batch.accepted === 0 && reply.accepted === batch.valid) batch.variants = 2 ** variant
-      batch.accepted += reply.accepted ?? 0
-      if (batch.acknowledgedAt < Infinity) return
-      batch.acknowledgedAt = Date.now()
+      if (!acknowledge(batch, variant, reply.accepted ?? 0)) return
       acknowledged.push(batch)
       countsOf(batch.projectId).acknowledged += batch.valid
     },
   }
+}
+
+/** @param {number} seed @param {import('./batch-content.js').BatchKey} key @returns {Batch} */
+function createBatch(seed, key) {
+  const { events, valid } = contentOf(seed, key, 0)
+  const state = { variants: 0, sentAt: Infinity, acknowledgedAt: Infinity, accepted: 0, tries: 0 }
+  return { ...key, valid, size: events.length, ...state }
+}
+
+/** @param {Batch} batch @param {number} variant @param {number} accepted @returns {boolean} whether it is the first 202 */
+function acknowledge(batch, variant, accepted) {
+  // all of the batch was stored with this content
+  if (batch.accepted === 0 && accepted === batch.valid) batch.variants = 2 ** variant
+  batch.accepted += accepted
+  if (batch.acknowledgedAt < Infinity) return false
+  batch.acknowledgedAt = Date.now()
+  return true
+}
+
+/** @template Key, Value @param {Map<Key, Value>} map @param {Key} key @param {Value} added @returns {Value} */
+function getOrAdd(map, key, added) {
+  const value = map.get(key) ?? added
+  map.set(key, value)
+  return value
 }

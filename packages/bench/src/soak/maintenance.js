@@ -4,7 +4,7 @@ import { createExportCheck, readExport } from './read-export.js'
 import { runCommand } from './run-command.js'
 
 /** @typedef {import('./site.js').Site} Site */
-/** @typedef {import('./random.js').Random} Random */
+/** @typedef {import('./run.js').Random} Random */
 
 const attemptsMax = 6
 
@@ -54,15 +54,8 @@ export async function erasePlayer(site, player, random) {
 async function retain(site, random) {
   const { retention, projects } = site
   const startedAt = Date.now()
-  const args = [
-    'erase',
-    '--project',
-    projects.aged,
-    '--older-than',
-    `${retention.olderThanMs / 1000}s`,
-    '--yes',
-    '--json',
-  ]
+  const age = `${retention.olderThanMs / 1000}s`
+  const args = ['erase', '--project', projects.aged, '--older-than', age, '--yes', '--json']
   const { isDone } = await runCommand(site, args, { random, killProbability: 0.3 })
   if (isDone) retention.isErasedBefore = Math.max(retention.isErasedBefore, startedAt - retention.olderThanMs)
 }

@@ -1,17 +1,26 @@
 import { createCipheriv, createHash } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { placeId, readMap } from './map-state.js'
 import { runCommand } from './run-command.js'
-import { sendBatch } from './send-batch.js'
-import { pickServer } from './site.js'
+import { codeOf, headersOf, pickServer, request, sendBatch } from './send-batch.js'
 
 /**
  * @typedef {import('./site.js').Site} Site
- * @typedef {import('./random.js').Random} Random
- * @typedef {import('./map-state.js').MapState} MapState
+ * @typedef {import('./run.js').Random} Random
  */
 
+/**
+ * What is known of the map of one build.
+ *
+ * @typedef {object} MapState
+ * @property {string} buildId
+ * @property {Set<string>} possible digests that its content may have
+ * @property {boolean} isPublished whether a publication was confirmed
+ * @property {boolean} isFrozen whether an event that names the build is acknowledged
+ * @property {string | undefined} fixed the digest that was read after it froze: it must not change
+ */
+
+const placeId = 'place'
 /** Few contents, so that builds share most of their chunks. */
 const mapBytes = [0, 100, 700_000, 1_000_000, 1_500_000]
 const olderMaps = 3
@@ -56,7 +65,7 @@ async function readSome(site, random, map) {
 async function publish(site, map, { content, file, random }) {
   const { run, projects } = site
   writeFileSync(file, content)
-  const digest = `sha256:${createHash('sha256').update(content).digest('hex')}`
+  const digest = digestOf(content)
   const { isFrozen } = map
   const earlier = [...map.possible]
   const fixed = map.fixed ?? (isFrozen && map.isPublished && earlier.length === 1 ? earlier[0] : undefined)
@@ -110,4 +119,47 @@ function altered(content, random) {
   const copy = Buffer.concat([content, Buffer.from(`altered ${random.next()}`)])
   copy.fill(random.integer(0, 255), 0, Math.min(copy.length, 1000))
   return copy
+}
+
+/**
+ * Reads the content of a map, and compares its digest with what it may be.
+ *
+ * @param {Site} site
+ * @param {MapState} map
+ * @param {{ server: import('./servers.js').Incarnation, random: Random }} options
+ * @returns {Promise<boolean>} whether it was read
+ */
+export async function readMap(site, map, { server, random }) {
+  // the content of a read that began before a publication may be the one before it
+  const { isFrozen, isPublished, fixed, buildId } = map
+  const before = [...map.possible]
+  const projectId = site.projects.plain
+  const { status, body } = await request(site.run, server, {
+    method: 'GET',
+    path: `/v1/maps/content?placeId=${placeId}&buildId=${buildId}`,
+    headers: headersOf(site, projectId, random),
+  })
+  const details = { projectId, buildId, server: server.id, status }
+  if (status === 200) {
+    const digest = digestOf(body)
+    if (fixed !== undefined && digest !== fixed) {
+      site.run.violate('the bytes of a frozen map do not change', { ...details, digest, fixed })
+    } else if (!map.possible.has(digest) && !before.includes(digest)) {
+      site.run.violate('a map has the bytes that were published', { ...details, digest, possible: [...map.possible] })
+    }
+    if (isFrozen) map.fixed = digest
+    return true
+  }
+  if (status === 404 && !isPublished && fixed === undefined) return true
+  const code = codeOf(body.toString())
+  // a server that was stopped may find that requests took too long; nothing replaces the map of a frozen build
+  if (![0, 408, 503].includes(status) || (code === 'map-replaced' && isFrozen && map.isPublished)) {
+    site.run.violate('a published map is read', { ...details, code })
+  }
+  return false
+}
+
+/** @param {Buffer} bytes */
+function digestOf(bytes) {
+  return `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 }

@@ -4,13 +4,12 @@ import { contentOf } from './batch-content.js'
 import { runCommand } from './run-command.js'
 
 /** @typedef {import('./site.js').Site} Site */
+/** @typedef {import('./run.js').Random} Random */
 
 const keysMax = 50
 const recentBatches = 20
 /** Servers on a database cache the keys of a project for a second. */
 const keyCacheMs = 3000
-/** Most of them open the store, and slowly. */
-const disturbance = { killProbability: 0.1, slowProbability: 0.8 }
 
 /**
  * Short commands, one after the other: each opens and closes the store beside the commits.
@@ -34,10 +33,20 @@ export async function runOpeners(site, name) {
   }
 }
 
-/** @param {Site} site @param {import('./random.js').Random} random */
+/** Most of them open the store slowly. @param {Site} site @param {Random} random @param {readonly string[]} args */
+function runSlowly(site, random, args) {
+  return runCommand(site, args, {
+    random,
+    allowed: args[0] === 'find' ? [3] : [],
+    killProbability: 0.1,
+    slowProbability: 0.8,
+  })
+}
+
+/** @param {Site} site @param {Random} random */
 async function stats(site, random) {
   const before = new Map(Object.values(site.projects).map((id) => [id, site.ledger.countsOf(id).acknowledged]))
-  const { isDone, json } = await runCommand(site, ['stats', '--json'], { random, ...disturbance })
+  const { isDone, json } = await runSlowly(site, random, ['stats', '--json'])
   if (!isDone) return
   for (const [projectId, acknowledged] of before) {
     const stored = json.projects.find((/** @type {any} */ project) => project.projectId === projectId)?.events ?? 0
@@ -48,7 +57,7 @@ async function stats(site, random) {
   }
 }
 
-/** @param {Site} site @param {import('./random.js').Random} random */
+/** @param {Site} site @param {Random} random */
 async function find(site, random) {
   const { acknowledged } = site.ledger
   if (acknowledged.length === 0) return
@@ -57,49 +66,42 @@ async function find(site, random) {
   const ids = contentOf(site.run.seed, batch, 0).events.flatMap(({ id }) => (id === undefined ? [] : [id]))
   if (ids.length === 0) return
   const id = random.pick(ids)
-  const args = ['find', id, '--project', batch.projectId, '--json']
-  const { code } = await runCommand(site, args, { random, allowed: [3], ...disturbance })
-  if (code === 3)
-    site.run.violate('an acknowledged event is found', { id, batch: batch.number, projectId: batch.projectId })
+  const { number, projectId } = batch
+  const { code } = await runSlowly(site, random, ['find', id, '--project', projectId, '--json'])
+  if (code === 3) site.run.violate('an acknowledged event is found', { id, batch: number, projectId })
 }
 
-/** The key is used from then on: it must not stop to work. @param {Site} site @param {import('./random.js').Random} random */
+/** The key is used from then on: it must not stop to work. @param {Site} site @param {Random} random */
 async function createKey(site, random) {
   const projectId = random.pick(Object.values(site.projects))
   const keys = site.keys.get(projectId) ?? []
   if (keys.length >= keysMax) return
-  const { isDone, json } = await runCommand(site, ['keys', 'create', '--project', projectId, '--json'], {
-    random,
-    ...disturbance,
-  })
+  const { isDone, json } = await runSlowly(site, random, ['keys', 'create', '--project', projectId, '--json'])
   if (!isDone) return
   await site.run.pause(site.isPostgres ? keyCacheMs : 0)
   keys.push(json.key)
 }
 
-/** @param {Site} site @param {import('./random.js').Random} random */
+/** @param {Site} site @param {Random} random */
 async function listKeys(site, random) {
   const projectId = random.pick(Object.values(site.projects))
   const known = site.keys.get(projectId)?.length ?? 0
-  const { isDone, json } = await runCommand(site, ['keys', 'list', '--project', projectId, '--json'], {
-    random,
-    ...disturbance,
-  })
+  const { isDone, json } = await runSlowly(site, random, ['keys', 'list', '--project', projectId, '--json'])
   const listed = json?.keys?.length
   if (isDone && listed < known) site.run.violate('created keys are listed', { projectId, known, listed })
 }
 
-/** @param {Site} site @param {import('./random.js').Random} random */
+/** @param {Site} site @param {Random} random */
 async function listMaps(site, random) {
-  await runCommand(site, ['maps', 'list', '--project', site.projects.plain, '--json'], { random, ...disturbance })
+  await runSlowly(site, random, ['maps', 'list', '--project', site.projects.plain, '--json'])
 }
 
-/** @param {Site} site @param {import('./random.js').Random} random */
+/** @param {Site} site @param {Random} random */
 async function listBuilds(site, random) {
-  await runCommand(site, ['stats', '--builds', '--project', site.projects.plain, '--json'], { random, ...disturbance })
+  await runSlowly(site, random, ['stats', '--builds', '--project', site.projects.plain, '--json'])
 }
 
-/** A batch that a command stores itself. @param {Site} site @param {import('./random.js').Random} random @param {string} name */
+/** A batch that a command stores itself. @param {Site} site @param {Random} random @param {string} name */
 async function send(site, random, name) {
   if (site.isFull) return
   const { run, ledger, projects } = site
@@ -109,10 +111,7 @@ async function send(site, random, name) {
   const { events } = contentOf(run.seed, batch, 0)
   writeFileSync(file, events.map(({ text }) => `${text}\n`).join(''))
   const sending = ledger.begin(batch, { process: 'send', variant: 0, purpose: 'command' })
-  const { isDone, json } = await runCommand(site, ['send', file, '--project', projects.plain, '--json'], {
-    random,
-    ...disturbance,
-  })
+  const { isDone, json } = await runSlowly(site, random, ['send', file, '--project', projects.plain, '--json'])
   const { accepted, duplicates, rejected } = json ?? {}
   ledger.end(sending, isDone ? { status: 202, accepted, duplicates, rejected } : { status: 0, error: 'command' })
   if (isDone && accepted !== batch.valid) {

@@ -4,28 +4,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /**
- * Starts the built command in process groups of their own, and says of each how it ended.
- *
- * @typedef {object} Processes
- * @property {(args: readonly string[], options?: StartOptions) => Started} start
- * @property {() => void} killAll at once, also what is stopped
- */
-
-/**
  * @typedef {object} StartOptions
  * @property {number} [slowMicroseconds] delays each mmap, so that an opening of a store takes longer
  * @property {Record<string, string>} [env]
  * @property {(line: string) => void} [onLine] receives each whole line of stdout, which is collected otherwise
- */
-
-/**
- * @typedef {object} Started
- * @property {string} name
- * @property {number} pid
- * @property {NodeJS.Signals[]} signals that were sent to it
- * @property {(signal: NodeJS.Signals) => void} signal
- * @property {Promise<Ended>} exited
- * @property {string} logPath of stderr
+ *
+ * @typedef {ReturnType<typeof createProcesses>} Processes
+ * @typedef {ReturnType<Processes['start']>} Started
  */
 
 /** @typedef {{ code: number | null, signal: NodeJS.Signals | null, stdout: string, stderr: string }} Ended */
@@ -35,16 +20,17 @@ const outputBytesMax = 1_000_000
 const stderrBytesMax = 4000
 
 /**
+ * Starts the built command in process groups of their own.
+ *
  * @param {import('./run.js').Run} run
  * @param {string} store of all commands, unless their arguments name another
- * @returns {Processes}
  */
 export function createProcesses(run, store) {
-  /** @type {Set<Started>} */
+  /** @type {Set<{ pid: number, signals: NodeJS.Signals[] }>} */
   const live = new Set()
   let lastNumber = 0
 
-  /** @type {Processes['start']} */
+  /** @param {readonly string[]} args @param {StartOptions} [options] */
   function start(args, { slowMicroseconds, env, onLine } = {}) {
     const name = args[0] === 'keys' || args[0] === 'maps' ? `${args[0]} ${args[1]}` : `${args[0]}`
     const slow = slowMicroseconds === undefined ? [] : slowOpening(slowMicroseconds)
@@ -57,40 +43,31 @@ export function createProcesses(run, store) {
     const logPath = join(run.directory, 'logs', `${++lastNumber}-${name.replace(' ', '-')}.log`)
     const log = createWriteStream(logPath)
     log.write(`${new Date().toISOString()} ${file} ${rest.join(' ')}\n`)
-    let stdout = ''
-    let stderr = ''
-    if (onLine) readLines(child.stdout, onLine)
-    else {
-      child.stdout.on('data', (text) => {
-        if (stdout.length < outputBytesMax) stdout += text
-      })
-    }
-    child.stderr.on('data', (text) => {
-      log.write(text)
-      stderr = (stderr + text).slice(-stderrBytesMax)
-    })
-    /** @type {Started} */
+    const output = readOutput(child, log, onLine)
     const started = {
       name,
       pid: child.pid ?? -1,
+      /** That were sent to it. @type {NodeJS.Signals[]} */
       signals: [],
+      /** @param {NodeJS.Signals} signal */
       signal(signal) {
         if (!live.has(started)) return
         started.signals.push(signal)
         run.count('signals', `${signal} ${name}`)
         signalGroup(started.pid, signal)
       },
-      exited: new Promise((resolve) => {
+      exited: new Promise((/** @type {(ended: Ended) => void} */ resolve) => {
         child.once('error', (error) => {
           live.delete(started)
-          resolve({ code: 127, signal: null, stdout, stderr: error.message })
+          resolve({ code: 127, signal: null, ...output, stderr: error.message })
         })
         child.once('close', (code, signal) => {
           live.delete(started)
           log.end(`${new Date().toISOString()} ended with ${signal ?? code}\n`)
-          resolve({ code, signal, stdout, stderr })
+          resolve({ code, signal, ...output })
         })
       }),
+      /** Of stderr. */
       logPath,
     }
     live.add(started)
@@ -99,6 +76,7 @@ export function createProcesses(run, store) {
 
   return {
     start,
+    /** Also what is stopped. */
     killAll() {
       for (const { pid, signals } of live) {
         signals.push('SIGKILL')
@@ -106,6 +84,28 @@ export function createProcesses(run, store) {
       }
     },
   }
+}
+
+/**
+ * Collects stderr, and stdout unless each of its lines goes to `onLine`.
+ *
+ * @param {import('node:child_process').ChildProcessByStdio<null, import('node:stream').Readable, import('node:stream').Readable>} child
+ * @param {import('node:stream').Writable} log receives stderr
+ * @param {StartOptions['onLine']} onLine
+ */
+function readOutput(child, log, onLine) {
+  const output = { stdout: '', stderr: '' }
+  if (onLine) readLines(child.stdout, onLine)
+  else {
+    child.stdout.on('data', (text) => {
+      if (output.stdout.length < outputBytesMax) output.stdout += text
+    })
+  }
+  child.stderr.on('data', (text) => {
+    log.write(text)
+    output.stderr = (output.stderr + text).slice(-stderrBytesMax)
+  })
+  return output
 }
 
 /**

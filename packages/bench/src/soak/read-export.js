@@ -95,7 +95,7 @@ export function createExportCheck({ run, ledger, retention, projects }, { projec
  * erased.
  *
  * @param {Site} site
- * @param {{ projectId: string, store?: string, since?: number, random?: import('./random.js').Random }} options `since`
+ * @param {{ projectId: string, store?: string, since?: number, random?: import('./run.js').Random }} options `since`
  *   is when the store was copied, if it is a copy
  * @returns {Promise<Exported | undefined>} undefined if the command did not complete
  */

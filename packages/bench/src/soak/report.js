@@ -3,28 +3,12 @@ import { createInterface } from 'node:readline'
 import { formatTable } from '../format.js'
 import { describeMachine } from '../machine.js'
 
-/**
- * @typedef {object} Report
- * @property {boolean} ok
- * @property {Record<string, unknown>} configuration
- * @property {import('../machine.js').Fact[]} machine
- * @property {number} seconds
- * @property {Record<string, number>} events
- * @property {Record<string, Record<string, number>>} counts
- * @property {Record<string, number>} maxima
- * @property {Record<string, unknown>} compared
- * @property {readonly string[]} skipped
- * @property {readonly Record<string, unknown>[]} violations
- * @property {string} directory
- */
-
 const tracedBatchesMax = 20
 
 /**
  * @param {import('./site.js').Site} site
  * @param {{ configuration: Record<string, unknown>, skipped: readonly string[], seconds: number, compared: Record<string,
  *   unknown>, ledgerPath: string }} options
- * @returns {Promise<Report>}
  */
 export async function createReport({ run, ledger }, { configuration, skipped, seconds, compared, ledgerPath }) {
   /** @param {(batch: import('./ledger.js').Batch) => number} count */
@@ -73,7 +57,7 @@ async function traceBatches(violations, path) {
   return violations.map((violation) => ({ ...violation, ledger: traces.get(Number(violation.batch)) }))
 }
 
-/** @param {Report} report */
+/** In Markdown. @param {Awaited<ReturnType<typeof createReport>>} report */
 export function formatReport({ ok, configuration, machine, seconds, events, counts, maxima, ...rest }) {
   const { compared, skipped, violations, directory } = rest
   /** @param {Record<string, unknown>} object */

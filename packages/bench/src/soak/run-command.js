@@ -10,7 +10,7 @@
 
 /**
  * @typedef {object} Options
- * @property {import('./random.js').Random} [random] without it, nothing disturbs the command
+ * @property {import('./run.js').Random} [random] without it, nothing disturbs the command
  * @property {readonly number[]} [allowed] exit codes beside 0 and 6
  * @property {(line: string) => void} [onLine]
  * @property {Record<string, string>} [env]
@@ -58,7 +58,7 @@ export async function runCommand({ run, processes, ledger, canSlow }, args, opti
 
 /**
  * @param {import('./processes.js').Started} command
- * @param {{ random: import('./random.js').Random, killProbability: number, isTraced: boolean }} options of a traced
+ * @param {{ random: import('./run.js').Random, killProbability: number, isTraced: boolean }} options of a traced
  *   command, strace may leave a stopped process behind when it gets a signal other than SIGKILL
  */
 function disturb(command, { random, killProbability, isTraced }) {

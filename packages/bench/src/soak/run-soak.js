@@ -3,16 +3,15 @@ import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { diskBytes, freeDiskBytes } from '../disk-bytes.js'
 import { startProgram } from '../start-program.js'
-import { createSite } from './create-site.js'
 import { runFaults } from './faults.js'
 import { runFinalChecks } from './final-checks.js'
 import { runMaintenance } from './maintenance.js'
 import { runMaps } from './maps.js'
 import { runOpeners } from './openers.js'
-import { runRechecks } from './recheck.js'
 import { createReport, formatReport } from './report.js'
 import { createRun } from './run.js'
-import { runSender } from './senders.js'
+import { runRechecks, runSender } from './senders.js'
+import { createSite } from './site.js'
 
 /** @typedef {import('./site.js').Site} Site */
 

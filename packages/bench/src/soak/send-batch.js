@@ -1,6 +1,8 @@
+import { once } from 'node:events'
+import { request as httpRequest } from 'node:http'
+import { buffer } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { bodyOf, contentOf } from './batch-content.js'
-import { request } from './request.js'
-import { headersOf } from './site.js'
 
 /**
  * @typedef {import('./site.js').Site} Site
@@ -28,7 +30,7 @@ const refusals = [
  *
  * @param {Site} site
  * @param {Batch} batch
- * @param {{ server: Incarnation, random: import('./random.js').Random, purpose: string, variant?: number }} options
+ * @param {{ server: Incarnation, random: import('./run.js').Random, purpose: string, variant?: number }} options
  * @returns {Promise<Counts | undefined>} undefined without a 202
  */
 export async function sendBatch(site, batch, { server, random, purpose, variant = variantOf(batch) }) {
@@ -45,6 +47,22 @@ export async function sendBatch(site, batch, { server, random, purpose, variant 
   if (counts) judgeCounts(site, { sending, content, counts, server })
   else if (status !== 0) judgeRefusal(site, { status, text: response.body.toString(), server })
   return counts
+}
+
+/** @param {Site} site @param {string} projectId @param {import('./run.js').Random} random */
+export function headersOf({ keys }, projectId, random) {
+  return { 'X-Project-Id': projectId, 'X-Ingestion-Key': random.pick(keys.get(projectId) ?? []) }
+}
+
+/** A server that is up; undefined if none is. @param {Site} site @param {import('./run.js').Random} random */
+export function pickServer(site, random) {
+  const up = serversUp(site)
+  return up.length === 0 ? undefined : random.pick(up)
+}
+
+/** @param {Site} site */
+export function serversUp({ servers }) {
+  return servers.flatMap(({ current }) => (current && !current.isEnding ? [current] : []))
 }
 
 /** What is sent again has the content of one of the first tries. @param {Batch} batch */
@@ -67,12 +85,8 @@ function judgeCounts({ run }, { sending, content, counts, server }) {
     run.violate('an event is accepted once', { ...details, accepted: batch.accepted, valid: batch.valid })
   }
   if (accepted + duplicates + rejected.length !== content.events.length) {
-    run.violate('accepted + duplicates + rejected = sent', {
-      ...details,
-      accepted,
-      duplicates,
-      rejected: rejected.length,
-    })
+    const sum = { accepted, duplicates, rejected: rejected.length }
+    run.violate('accepted + duplicates + rejected = sent', { ...details, ...sum })
   }
   const indexes = rejected.map(({ index }) => index)
   if (indexes.join() !== content.rejected.join()) {
@@ -98,4 +112,57 @@ export function codeOf(text) {
   } catch {
     return 'no problem document'
   }
+}
+
+/** A hung request is one without an end of its response by then. */
+const deadlineMs = 60_000
+
+/**
+ * One request to a server, which ends in any case. A broken connection of a server that was not signalled to end, a
+ * status of a bug and a hung request are violations. The status is 0 without a whole response.
+ *
+ * @param {import('./run.js').Run} run
+ * @param {import('./servers.js').Incarnation} server
+ * @param {{ method: string, path: string, headers: Record<string, string>, body?: Buffer }} options
+ */
+export async function request(run, server, options) {
+  const startedAt = Date.now()
+  const response = await exchange(server, options)
+  const elapsedMs = Date.now() - startedAt
+  const { status, error, body } = response
+  run.count(`${options.method} ${options.path.replace(/\?.*/, '')}`, status || `${error}`)
+  if (status !== 0) run.keepMax('response, ms', elapsedMs)
+  const details = { server: server.id, method: options.method, path: options.path, elapsedMs }
+  if (error === 'deadline') run.violate('every request ends', details)
+  else if (error !== undefined && !server.isEnding) {
+    // the end of the process may be noticed just after the end of its connections
+    await sleep(200)
+    if (!server.isEnding) run.violate('connections of a running server do not break', { ...details, error })
+  } else if (status >= 500 && status !== 503) {
+    const text = body.toString().slice(0, 500)
+    run.violate('no response says that something is broken', { ...details, status, body: text })
+  }
+  return response
+}
+
+/** @param {import('./servers.js').Incarnation} server @param {Parameters<typeof request>[2]} options */
+async function exchange({ port }, { body, ...options }) {
+  const signal = AbortSignal.timeout(deadlineMs)
+  try {
+    // a connection of its own, which no server closes as idle at the moment at which it is used again; the `fetch` of
+    // Node.js 20 sometimes stops to read a body, and never notices the end of the connection
+    const sent = httpRequest({ host: '127.0.0.1', port, agent: false, signal, ...options })
+    sent.on('error', () => {})
+    sent.end(body)
+    const [response] = await once(sent, 'response')
+    return { status: response.statusCode, body: await buffer(response), error: undefined }
+  } catch (error) {
+    return { status: 0, body: Buffer.alloc(0), error: signal.aborted ? 'deadline' : reasonOf(error) }
+  }
+}
+
+/** @param {unknown} error */
+function reasonOf(error) {
+  const { code, message } = /** @type {NodeJS.ErrnoException} */ (error)
+  return code ?? message
 }

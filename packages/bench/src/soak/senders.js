@@ -1,12 +1,17 @@
-import { request } from './request.js'
-import { alteredVariant, codeOf, sendBatch } from './send-batch.js'
-import { headersOf } from './site.js'
+import { alteredVariant, codeOf, headersOf, pickServer, request, sendBatch, serversUp } from './send-batch.js'
 
-/** @typedef {import('./site.js').Site} Site */
+/**
+ * @typedef {import('./site.js').Site} Site
+ * @typedef {import('./run.js').Random} Random
+ * @typedef {{ server: import('./servers.js').Incarnation, random: Random }} Options
+ */
 
 const activePlayers = 12
 const sharedBuilds = 40
 const recentBatches = 50
+const recheckEveryMs = 500
+const recheckedMax = 500
+const recheckConcurrency = 8
 
 /**
  * Sends to one server until the load ends: new batches, what has no response yet, and repeats of what is acknowledged.
@@ -45,7 +50,7 @@ export async function runSender(site, slot, name) {
   }
 }
 
-/** @param {Site} site @param {import('./random.js').Random} random */
+/** @param {Site} site @param {Random} random */
 function newBatch(site, random) {
   const { erased, plain, aged } = site.projects
   const projectId = random.weighted([
@@ -60,10 +65,6 @@ function newBatch(site, random) {
   return site.ledger.addBatch({ projectId, player: isErasable ? player : -player, buildId })
 }
 
-/**
- * @typedef {{ server: import('./servers.js').Incarnation, random: import('./random.js').Random }} Options
- */
-
 /** Repeats a batch whose outcome is unknown. @param {Site} site @param {Options & { purpose: string }} options */
 async function sendUnknown(site, options) {
   const batch = site.ledger.unknown.shift()
@@ -75,7 +76,7 @@ async function sendUnknown(site, options) {
 /** Two contents under the same ids, at once to all servers: each event is accepted once. @param {Site} site @param {Options} options */
 async function sendToBoth(site, { server, random }) {
   const batch = newBatch(site, random)
-  const up = site.servers.flatMap(({ current }) => (current && !current.isEnding ? [current] : []))
+  const up = serversUp(site)
   const targets = up.length === 0 ? [server] : up
   const sendings = targets.map((target, i) =>
     sendBatch(site, batch, { server: target, random, purpose: 'both', variant: i + 1 }),
@@ -121,4 +122,59 @@ async function sendVoid(site, { server, random }) {
     site.run.violate('an invalid request is refused', { kind, status, code: codeOf(text), text })
   }
   return status === expected ? { accepted: 0 } : undefined
+}
+
+/**
+ * Sends each acknowledged batch again, soon and to every server, because one that stored it may know its ids from memory:
+ * all are duplicates.
+ *
+ * @param {Site} site
+ */
+export async function runRechecks(site) {
+  await Promise.all(site.servers.map((slot) => runRechecksOf(site, slot)))
+}
+
+/** @param {Site} site @param {import('./servers.js').ServerSlot} slot */
+async function runRechecksOf(site, slot) {
+  const { run, ledger } = site
+  const { acknowledged } = ledger
+  const random = run.random(`recheck ${slot.name}`)
+  let next = 0
+  while (!run.stopping.aborted) {
+    await run.pause(recheckEveryMs)
+    const server = slot.current
+    if (!server || server.isEnding) continue
+    const batches = acknowledged.slice(Math.max(next, acknowledged.length - recheckedMax))
+    if (acknowledged.length > 0) batches.push(random.pick(acknowledged))
+    next = acknowledged.length
+    const sendNext = async () => {
+      for (let batch = batches.pop(); batch && !run.stopping.aborted && !server.isEnding; batch = batches.pop()) {
+        await sendBatch(site, batch, { server, random, purpose: 'recheck', ...alteredOrNot(random) })
+      }
+    }
+    await Promise.all(Array.from({ length: recheckConcurrency }, sendNext))
+  }
+}
+
+/**
+ * Sends the last acknowledged batches again, and some older ones, to any server.
+ *
+ * @param {Site} site
+ * @param {{ random: Random, last: number, older: number, purpose: string }} options how many batches of each kind
+ */
+export async function recheck(site, { random, last, older, purpose }) {
+  const { acknowledged } = site.ledger
+  const batches = acknowledged.slice(-last)
+  for (let i = 0; i < older && acknowledged.length > 0; i++) batches.push(random.pick(acknowledged))
+  await Promise.all(
+    batches.map((batch) => {
+      const server = pickServer(site, random)
+      return server && sendBatch(site, batch, { server, random, purpose, ...alteredOrNot(random) })
+    }),
+  )
+}
+
+/** @param {Random} random */
+function alteredOrNot(random) {
+  return random.chance(0.2) ? { variant: alteredVariant } : {}
 }

@@ -1,19 +1,12 @@
-/**
- * One of the servers on the store: a name under which one process runs after the other.
- *
- * @typedef {object} ServerSlot
- * @property {string} name
- * @property {Incarnation | undefined} current undefined while it is down
- * @property {() => Promise<void>} start resolves when it listens, or when it cannot be started
- * @property {(signal: NodeJS.Signals) => void} signal
- * @property {(signal: 'SIGKILL' | 'SIGTERM') => Promise<void>} stop resolves when the process has ended
- */
+import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
  * @typedef {object} Incarnation
  * @property {string} id of the slot, with the process id
  * @property {number} port
  * @property {boolean} isEnding whether it was signalled to end: only then may its connections break
+ *
+ * @typedef {ReturnType<typeof createServerSlot>} ServerSlot
  */
 
 const startMsMax = 90_000
@@ -21,19 +14,21 @@ const retryMs = 500
 const logLevelFatal = 60
 
 /**
+ * One of the servers on the store: a name under which one process runs after the other.
+ *
  * @param {import('./run.js').Run} run
  * @param {import('./processes.js').Processes} processes
  * @param {{ name: string, args: readonly string[], note: (record: object) => void }} options
- * @returns {ServerSlot}
  */
 export function createServerSlot(run, processes, { name, args, note }) {
   /** @type {import('./processes.js').Started | undefined} */
   let started
-  /** @type {ServerSlot} */
   const slot = {
     name,
-    current: undefined,
+    /** Undefined while it is down. */
+    current: /** @type {Incarnation | undefined} */ (undefined),
 
+    /** Resolves when it listens, or when it cannot be started. */
     async start() {
       const latest = Date.now() + startMsMax
       for (;;) {
@@ -45,10 +40,11 @@ export function createServerSlot(run, processes, { name, args, note }) {
           return
         }
         run.count('starts that failed', ended.stderr.trim().slice(0, 100))
-        await new Promise((resolve) => setTimeout(resolve, retryMs))
+        await sleep(retryMs)
       }
     },
 
+    /** @param {NodeJS.Signals} signal */
     signal(signal) {
       if (!started || !slot.current) return
       if (signal === 'SIGKILL' || signal === 'SIGTERM') slot.current.isEnding = true
@@ -56,6 +52,7 @@ export function createServerSlot(run, processes, { name, args, note }) {
       started.signal(signal)
     },
 
+    /** Resolves when the process has ended. @param {'SIGKILL' | 'SIGTERM'} signal */
     async stop(signal) {
       const ending = started
       slot.signal(signal)
@@ -63,13 +60,9 @@ export function createServerSlot(run, processes, { name, args, note }) {
     },
   }
 
-  /** Resolves to how it ended if it did not come to listen. @param {number} latest */
+  /** Resolves to how it ended if it never listened. @param {number} latest */
   async function startOnce(latest) {
-    /** @type {(line: string) => void} */
-    let onLine = () => {}
-    const firstLine = new Promise((resolve) => {
-      onLine = resolve
-    })
+    const { line: firstLine, onLine } = expectLine()
     const startedAt = Date.now()
     run.count('openings', 'serve')
     const server = processes.start(['serve', '--listen', '127.0.0.1:0', '--json', ...args], { onLine })
@@ -84,31 +77,40 @@ export function createServerSlot(run, processes, { name, args, note }) {
     if (!ok) return server.exited
     run.keepMax('start of a server, ms', Date.now() - startedAt)
     /** @type {Incarnation} */
-    const incarnation = {
-      id: `${name}:${server.pid}`,
-      port,
-      isEnding: false,
-    }
+    const incarnation = { id: `${name}:${server.pid}`, port, isEnding: false }
     slot.current = incarnation
     note({ process: incarnation.id, event: 'listens' })
     void server.exited.then((ended) => {
       if (slot.current === incarnation) slot.current = undefined
       note({ process: incarnation.id, event: 'ended', code: ended.code, signal: ended.signal })
-      judgeEnd(incarnation, server, ended)
+      judgeEnd(run, { id: incarnation.id, server, ended })
     })
     return undefined
   }
 
-  /** @param {Incarnation} incarnation @param {import('./processes.js').Started} server @param {import('./processes.js').Ended} ended */
-  function judgeEnd({ id }, { signals, logPath }, { code, signal, stderr }) {
-    const details = { server: id, code, signal, sent: signals, log: logPath, stderr }
-    const isEnding = signals.some((sent) => sent === 'SIGKILL' || sent === 'SIGTERM')
-    if (!isEnding) run.violate('a server ends only when it is signalled', details)
-    else if (signal !== null && !signals.includes(signal)) run.violate('no signal but those that were sent', details)
-    else if (signal === null && code !== 0) run.violate('SIGTERM drains a server, which ends with 0', details)
-    const fatal = stderr.split('\n').find((line) => Number(/"level":(\d+)/.exec(line)?.[1]) >= logLevelFatal)
-    if (fatal !== undefined) run.violate('a server logs nothing fatal', { ...details, fatal })
-  }
-
   return slot
+}
+
+/** The first line that `onLine` receives. */
+function expectLine() {
+  /** @type {(line: string) => void} */
+  let onLine = () => {}
+  const line = new Promise((/** @type {(line: string) => void} */ resolve) => {
+    onLine = resolve
+  })
+  return { line, onLine }
+}
+
+/**
+ * @param {import('./run.js').Run} run
+ * @param {{ id: string, server: import('./processes.js').Started, ended: import('./processes.js').Ended }} end
+ */
+function judgeEnd(run, { id, server: { signals, logPath }, ended: { code, signal, stderr } }) {
+  const details = { server: id, code, signal, sent: signals, log: logPath, stderr }
+  const isEnding = signals.some((sent) => sent === 'SIGKILL' || sent === 'SIGTERM')
+  if (!isEnding) run.violate('a server ends only when it is signalled', details)
+  else if (signal !== null && !signals.includes(signal)) run.violate('no signal but those that were sent', details)
+  else if (signal === null && code !== 0) run.violate('SIGTERM drains a server, which ends with 0', details)
+  const fatal = stderr.split('\n').find((line) => Number(/"level":(\d+)/.exec(line)?.[1]) >= logLevelFatal)
+  if (fatal !== undefined) run.violate('a server logs nothing fatal', { ...details, fatal })
 }

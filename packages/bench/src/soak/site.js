@@ -1,43 +1,89 @@
+import { execFileSync } from 'node:child_process'
+import { join } from 'node:path'
+import { openLedger } from './ledger.js'
+import { createProcesses } from './processes.js'
+import { createServerSlot } from './servers.js'
+import { mountSmallDisk } from './small-disk.js'
+
+/** What the actors of a run share. @typedef {ReturnType<typeof createSite>['site']} Site */
+
+const serverNames = ['a', 'b']
+const diskBytesMax = 3e9
+
 /**
- * What the actors of a run share.
+ * Finds out what the machine has, and creates what the actors share. Nothing runs yet. `release` kills what still runs; it
+ * is also called at the end of this process.
  *
- * @typedef {object} Site
- * @property {import('./run.js').Run} run
- * @property {import('./ledger.js').Ledger} ledger
- * @property {import('./processes.js').Processes} processes
- * @property {readonly import('./servers.js').ServerSlot[]} servers
- * @property {string} store its directory, or its URL
- * @property {boolean} isPostgres
- * @property {boolean} canSlow whether strace works here
- * @property {import('./small-disk.js').SmallDisk | undefined} disk
- * @property {Projects} projects
- * @property {Map<string, string[]>} keys by project; all of them are valid
- * @property {Retention} retention of the project `aged`
- * @property {boolean} isFull whether no new events are sent, because the store is large enough
- * @property {number} lastPlayer
- * @property {import('./map-state.js').MapState[]} maps
+ * @param {import('./run.js').Run} run
+ * @param {{ hours: number, databaseUrl: string | undefined }} options
  */
-
-/**
- * @typedef {object} Projects
- * @property {string} erased whose players are erased
- * @property {string} plain of which nothing is erased
- * @property {string} aged under retention
- */
-
-/**
- * @typedef {object} Retention
- * @property {number} olderThanMs servers and commands erase what is older
- * @property {number} isErasedBefore events that were acknowledged before this time are erased
- */
-
-/** @param {Site} site @param {string} projectId @param {import('./random.js').Random} random */
-export function headersOf({ keys }, projectId, random) {
-  return { 'X-Project-Id': projectId, 'X-Ingestion-Key': random.pick(keys.get(projectId) ?? []) }
+export function createSite(run, { hours, databaseUrl }) {
+  const { directory } = run
+  /** @type {string[]} */
+  const skipped = []
+  const disk = databaseUrl === undefined ? trySmallDisk(directory, skipped) : undefined
+  const store = databaseUrl ?? join(disk?.directory ?? directory, 'store')
+  const processes = createProcesses(run, store)
+  const ledgerPath = join(directory, 'ledger.ndjson')
+  const ledger = openLedger({ seed: run.seed, path: ledgerPath })
+  if (databaseUrl !== undefined) skipped.push('backup, verify, the search for erased bytes: of a directory only')
+  const suffix = Date.now().toString(36)
+  /** Players of `erased` are erased, `aged` is under retention, and nothing of `plain` is erased. */
+  const projects = { erased: `erased-${suffix}`, plain: `plain-${suffix}`, aged: `aged-${suffix}` }
+  const olderThanMs = Math.max(10, Math.round(hours * 360)) * 1000
+  const rules = ['--retain', `${projects.aged}=${olderThanMs / 1000}s`]
+  const serve = { args: ['--rate-limit', 'off', '--log-level', 'warn', ...rules], note: ledger.note }
+  const site = {
+    run,
+    ledger,
+    processes,
+    servers: serverNames.map((name) => createServerSlot(run, processes, { name, ...serve })),
+    /** Its directory, or its URL. */
+    store,
+    isPostgres: databaseUrl !== undefined,
+    /** Whether strace works here. */
+    canSlow: hasStrace(skipped),
+    disk,
+    projects,
+    /** By project; all of them are valid. @type {Map<string, string[]>} */
+    keys: new Map(),
+    /** Of the project `aged`: events that were acknowledged before `isErasedBefore` are erased. */
+    retention: { olderThanMs, isErasedBefore: -Infinity },
+    /** Whether no new events are sent, because the store is large enough. */
+    isFull: false,
+    lastPlayer: 0,
+    /** @type {import('./maps.js').MapState[]} */
+    maps: [],
+  }
+  let isReleased = false
+  function release() {
+    if (isReleased) return
+    isReleased = true
+    processes.killAll()
+    disk?.unmount()
+  }
+  process.once('exit', release)
+  return { site, skipped, ledgerPath, release }
 }
 
-/** A server that is up; undefined if none is. @param {Site} site @param {import('./random.js').Random} random */
-export function pickServer({ servers }, random) {
-  const up = servers.flatMap(({ current }) => (current && !current.isEnding ? [current] : []))
-  return up.length === 0 ? undefined : random.pick(up)
+/** @param {string} directory @param {string[]} skipped */
+function trySmallDisk(directory, skipped) {
+  try {
+    return mountSmallDisk(directory, diskBytesMax)
+  } catch (error) {
+    const reason = (error instanceof Error ? error.message : `${error}`).trim().split('\n').at(-1)
+    skipped.push(`the full disk, which needs root and loop devices: ${reason}`)
+    return undefined
+  }
+}
+
+/** @param {string[]} skipped */
+function hasStrace(skipped) {
+  try {
+    execFileSync('strace', ['-f', '-o', '/dev/null', '-e', 'inject=mmap:delay_exit=1', 'true'], { stdio: 'ignore' })
+    return true
+  } catch {
+    skipped.push('slowed openings, which need strace')
+    return false
+  }
 }

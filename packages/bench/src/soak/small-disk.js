@@ -1,25 +1,18 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { freeDiskBytes } from '../disk-bytes.js'
 
-/**
- * A file system of its own for the store, which a ballast file fills. Needs Linux, root and loop devices.
- *
- * @typedef {object} SmallDisk
- * @property {string} directory where it is mounted
- * @property {(leftBytes: number) => void} fill
- * @property {() => void} empty
- * @property {() => boolean} wasFull whether it is full, or was so a moment ago
- * @property {() => void} unmount
- */
-
-/** How long a server may go on to say that the disk is full. */
+/** A server may still report a full disk for so long. */
 const recoveryMs = 15_000
 
 const metadataBytes = 2 ** 20
 
-/** @param {string} directory @param {number} bytes @returns {SmallDisk} @throws without the means */
+/**
+ * A file system of its own for the store, which a ballast file fills. Needs Linux, root and loop devices.
+ *
+ * @param {string} directory @param {number} bytes @throws {Error} without the means
+ */
 export function mountSmallDisk(directory, bytes) {
   const image = join(directory, 'disk.img')
   const mounted = join(directory, 'disk')
@@ -37,12 +30,14 @@ export function mountSmallDisk(directory, bytes) {
   let isFull = false
   let emptiedAt = -Infinity
   return {
+    /** Where it is mounted. */
     directory: mounted,
+    /** @param {number} leftBytes */
     fill(leftBytes) {
       isFull = true
       // some of what is free is for the file system itself
       for (let size = freeDiskBytes(mounted) - leftBytes; size > 0; size -= metadataBytes) {
-        if (tryTool('fallocate', ['-l', String(size), ballast])) return
+        if (spawnSync('fallocate', ['-l', String(size), ballast]).status === 0) return
       }
     },
     empty() {
@@ -50,18 +45,9 @@ export function mountSmallDisk(directory, bytes) {
       isFull = false
       emptiedAt = Date.now()
     },
+    /** Whether it is full, or was so a moment ago. */
     wasFull: () => isFull || Date.now() - emptiedAt < recoveryMs,
     unmount: () => runTool('umount', ['-l', mounted]),
-  }
-}
-
-/** @param {string} name @param {string[]} args */
-function tryTool(name, args) {
-  try {
-    runTool(name, args)
-    return true
-  } catch {
-    return false
   }
 }
 
