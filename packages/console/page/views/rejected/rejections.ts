@@ -1,7 +1,7 @@
-import type { Issue, RecentRejection } from '../../api/bodies.ts'
+import type { RecentRejection } from '../../api/bodies.ts'
 
 /** The key of a group of rejected events. In the path, `*` stands in place of array indexes. */
-export type GroupName = Pick<Issue, 'code' | 'path'>
+export type GroupName = { code: string; path: string }
 
 /** Whether an issue of the event belongs to the group. */
 export function isInGroup({ issues }: RecentRejection, { code, path }: GroupName): boolean {
