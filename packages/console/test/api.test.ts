@@ -2,21 +2,31 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { createApi } from '../page/api/api.ts'
-import { backoffMs } from '../page/api/backoff.ts'
+import { backoffMs } from '../page/api/connection.ts'
 import { parseEventLines, readLines } from '../page/api/event-lines.ts'
+import type { RequestError } from '../page/api/request-error.ts'
+import type { CallContext } from '../page/worker/call-context.ts'
+import { createWorkerClient, type WorkerPort } from '../page/worker/call-worker.ts'
 import { isVersion } from '../page/worker/map-calls.ts'
+import { type PagePort, serveCalls } from '../page/worker/serve-calls.ts'
 
-/** An Api whose observer notes what it sees, and the address of a server that responds like this. */
-async function connect(t: Test, listener: RequestListener) {
+/** The address of a server that responds like this. */
+async function listen(t: Test, listener: RequestListener): Promise<string> {
   const server = createServer(listener)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.close().closeAllConnections())
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/events`
+}
+
+/** An Api, and the notifications of its observer. */
+function observedApi() {
   const seen: string[] = []
-  const api = createApi(
-    { projectId: 'demo', key: 'k' },
-    { onResponse: () => seen.push('response'), onError: ({ kind }) => seen.push(kind) },
-  )
-  return { api, seen, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/events` }
+  const observer = { onResponse: () => seen.push('response'), onError: ({ kind }: RequestError) => seen.push(kind) }
+  return { api: createApi({ projectId: 'demo', key: 'k' }, observer), seen }
+}
+
+async function connect(t: Test, listener: RequestListener) {
+  return { ...observedApi(), url: await listen(t, listener) }
 }
 
 t.test('the page of a proxy is no response: it does not end the pauses of other polls', async (t) => {
@@ -69,4 +79,76 @@ t.test('the pause doubles up to a bound; a server may ask for up to an hour', as
   t.equal(backoffMs(1, 7_000), 7_000)
   // a timer of more than 24 days ends at once
   t.equal(backoffMs(1, 30 * 86_400_000), 3_600_000)
+})
+
+type TestCall = (
+  name: string,
+  argument?: unknown,
+  options?: { signal?: AbortSignal; onProgress?(progress: unknown): void },
+) => Promise<unknown>
+
+/** A client whose "worker" is the other end of a channel in this process. */
+function connectWorker(t: Test, calls: object) {
+  const { port1, port2 } = new MessageChannel()
+  const { api, seen } = observedApi()
+  const client = createWorkerClient(api, () => {
+    serveCalls(port2 as unknown as PagePort, calls)
+    port2.start()
+    port1.start()
+    return Object.assign(port1, { terminate: () => port1.close() }) as unknown as WorkerPort
+  })
+  t.teardown(() => {
+    port1.close()
+    port2.close()
+  })
+  return { call: client.call as unknown as TestCall, client, seen }
+}
+
+t.test('a call resolves with its result, after its progress', async (t) => {
+  const { call } = connectWorker(t, {
+    async add([a, b]: [number, number], { onProgress }: CallContext<string>) {
+      onProgress('half')
+      return a + b
+    },
+  })
+  const progress: unknown[] = []
+  t.equal(await call('add', [2, 3], { onProgress: (each) => progress.push(each) }), 5)
+  t.strictSame(progress, ['half'])
+})
+
+t.test('a refused request rejects as it would on the page', async (t) => {
+  const url = await listen(t, (_request, response) => {
+    const head = { 'Content-Type': 'application/problem+json' }
+    response.writeHead(401, head).end('{"code":"unauthorized","detail":"No."}')
+  })
+  const { call, seen } = connectWorker(t, { load: (_: null, { api }: CallContext) => api.json(url) })
+  const error = (await call('load', null).catch((error: unknown) => error)) as RequestError
+  t.match(error, { kind: 'unauthorized', status: 401, message: 'No.', problem: { code: 'unauthorized' } })
+  t.strictSame(seen, ['response', 'unauthorized'], 'so that the page signs out')
+})
+
+t.test('a signal cancels the call on both ends', async (t) => {
+  const ending = new AbortController()
+  let isAborted = () => {}
+  const aborted = new Promise<void>((resolve) => {
+    isAborted = resolve
+  })
+  const { call } = connectWorker(t, {
+    async wait(_: null, { signal, onProgress }: CallContext<string>) {
+      signal.addEventListener('abort', isAborted)
+      onProgress('began')
+      await aborted
+    },
+  })
+  const result = call('wait', null, { signal: ending.signal, onProgress: () => ending.abort() })
+  await t.rejects(result, { name: 'AbortError' })
+  await aborted
+})
+
+t.test('the end of the worker rejects what is in flight, and later calls', async (t) => {
+  const { call, client } = connectWorker(t, { wait: () => new Promise(() => {}) })
+  const result = call('wait')
+  client.end()
+  await t.rejects(result, { name: 'AbortError' })
+  await t.rejects(call('wait'), { name: 'AbortError' })
 })

@@ -7,7 +7,7 @@ import type { Test } from 'tap'
 import { launchBrowser, noBrowser, packageDirectory } from '../scripts/chromium.js'
 import { projectId } from './served-console.ts'
 
-// How to test a view, in views/<view>.test.ts:
+// How to test a view, in views/events.test.ts or views/builds.test.ts:
 //
 //   const browserTest = openBrowser(t)
 //   browserTest('an event is found by its id', async (t, openPage) => {

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { gunzipSync } from 'node:zlib'
+import { gunzipSync, gzipSync } from 'node:zlib'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import { createHandler, createMetrics, type HandlerOptions, serve, toFetchHandler } from '@ingest/server'
 import t, { type Test } from 'tap'
@@ -275,4 +275,12 @@ t.test('a missing page is an error with a code', async (t) => {
   for (const name of ['empty', 'none']) {
     t.throws(() => readPage(join(directory, name)), { code: 'console-not-built', message: name })
   }
+})
+
+t.test('the files of the page are at most 100 KB, compressed', async (t) => {
+  const names = readdirSync(page)
+  t.ok(names.length >= 4)
+  const sizes = names.map((name) => gzipSync(readFileSync(join(page, name)), { level: 9 }).length)
+  const bytes = sizes.reduce((sum, size) => sum + size, 0)
+  t.ok(bytes <= 100 * 1024, `${bytes} bytes`)
 })

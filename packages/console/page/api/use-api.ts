@@ -1,8 +1,7 @@
 import { createContext } from 'preact'
 import { useContext, useEffect, useLayoutEffect, useState } from 'preact/hooks'
 import { type Api, createApi } from './api.ts'
-import { backoffMs } from './backoff.ts'
-import { type Connection, createConnection } from './connection.ts'
+import { backoffMs, type Connection, createConnection } from './connection.ts'
 import { RequestError } from './request-error.ts'
 
 export const ApiContext = createContext<Api>(createApi({ projectId: '', key: '' }))

@@ -1,5 +1,4 @@
 import { formatPointer, parsePointer, resolvePointer } from '../json-pointer.ts'
-import { grow } from './grow.ts'
 
 /** The values that one member has in each event; NaN where an event lacks it or has no coordinate there. */
 export interface Column {
@@ -133,4 +132,12 @@ function lengthen(column: Column, length: number): void {
   const before = column.values
   column.values = grow(before, length)
   if (column.values !== before) column.values.fill(Number.NaN, before.length)
+}
+
+/** The values in an array of at least this length, twice as long as before if it grows. New values are 0. */
+export function grow<Values extends Float32Array | Float64Array | Uint16Array>(values: Values, length: number): Values {
+  if (length <= values.length) return values
+  const larger = new (values.constructor as new (length: number) => Values)(Math.max(length, 2 * values.length))
+  larger.set(values)
+  return larger
 }

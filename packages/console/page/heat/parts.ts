@@ -1,5 +1,4 @@
-import { isCoordinate } from './columns.ts'
-import { grow } from './grow.ts'
+import { grow, isCoordinate } from './columns.ts'
 import type { Box } from './viewport.ts'
 
 /** An axis of the map: x, y (up) or z. */

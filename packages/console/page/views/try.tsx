@@ -4,9 +4,7 @@ import { keyHint, keyPattern, loadWriteKey, saveWriteKey } from '../api/session.
 import { useApi } from '../api/use-api.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
 import { Notice } from '../parts/notice.tsx'
-import { findBatchProblem, sampleBatch } from './try/batch.ts'
-import { curlCommand } from './try/curl-command.ts'
-import { batchPath, sendBatch } from './try/send-batch.ts'
+import { batchPath, curlCommand, findBatchProblem, sampleBatch, sendBatch } from './try/batch.ts'
 import { SentBatch, type SentBatchProps } from './try/sent-batch.tsx'
 import './try/try.css'
 

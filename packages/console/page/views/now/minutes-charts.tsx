@@ -2,8 +2,7 @@ import { useMemo } from 'preact/hooks'
 import { formatAddress } from '../../address.ts'
 import type { Activity } from '../../api/bodies.ts'
 import type { Loaded } from '../../api/use-api.ts'
-import { formatCount, formatMinute } from '../../format.ts'
-import { BarChart } from '../../parts/bar-chart.tsx'
+import { formatCompact, formatCount, formatMinute } from '../../format.ts'
 import { Failure, Notice } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import { fillMinutes, type Minute, type Outcome, outcomes, totalsOf } from './minutes.ts'
@@ -70,4 +69,32 @@ function describeMinutes(outcome: Outcome, minutes: readonly Minute[]): string {
   const at = minutes[counts.indexOf(peak)]?.at ?? 0
   const most = peak > 0 ? `most at ${formatMinute(at)}, ${formatCount(peak)}` : 'none'
   return `Bar chart of the last 60 minutes. ${titles[outcome]}: ${most}; ${formatCount(counts.at(-1) ?? 0)} in the current minute.`
+}
+
+interface BarChartProps {
+  /** Describes the chart for screen readers. */
+  label: string
+  /** Oldest first; a null value is a gap. */
+  bars: readonly { title: string; value: number | null }[]
+  /** Below the first and the last bar. */
+  ends: readonly [string, string]
+}
+
+/** Bars from 0 to the largest value, as wide as the parent, in the colour of `--bar`. */
+function BarChart({ label, bars, ends }: BarChartProps) {
+  const max = Math.max(1, ...bars.map(({ value }) => value ?? 0))
+  return (
+    <div class="chart" role="img" aria-label={label}>
+      <span class="max">{formatCompact(max)}</span>
+      <div class="bars">
+        {bars.map(({ title, value }) => (
+          <span key={title} title={title} style={{ '--share': `${(100 * (value ?? 0)) / max}%` }} />
+        ))}
+      </div>
+      <div class="ends">
+        <span>{ends[0]}</span>
+        <span>{ends[1]}</span>
+      </div>
+    </div>
+  )
 }

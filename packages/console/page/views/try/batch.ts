@@ -1,3 +1,9 @@
+import { send } from '../../api/api.ts'
+import type { Session } from '../../api/session.ts'
+import { quoteForShell } from '../../shell-quote.ts'
+
+export const batchPath = 'v1/events/batch'
+
 /** A batch that the server accepts, of events with new ids and without a build, which it would freeze. */
 export function sampleBatch(projectId: string, id = randomId()): string {
   const at = new Date().toISOString()
@@ -30,4 +36,55 @@ export function eventIdsOf(text: string): (string | null)[] {
     const { eventId } = (event ?? {}) as { eventId?: unknown }
     return typeof eventId === 'string' ? eventId : null
   })
+}
+
+/** The response to a batch. */
+export interface BatchResponse {
+  status: number
+  /** The reason phrase of HTTP/1.1; may be empty. */
+  statusText: string
+  /** The exact text. */
+  body: string
+  requestId: string | null
+  /** Seconds. */
+  retryAfter: number | undefined
+  durationMs: number
+}
+
+/**
+ * Sends a batch and returns the response, whatever its status: a refusal does not sign the page out. Rejects if no
+ * response comes.
+ */
+export async function sendBatch(session: Session, body: string): Promise<BatchResponse> {
+  const sentAt = performance.now()
+  const response = await send(session, batchPath, { method: 'POST', body })
+  const text = await response.text()
+  const retryAfter = Number.parseInt(response.headers.get('Retry-After') ?? '', 10)
+  return {
+    status: response.status,
+    statusText: response.statusText,
+    body: text,
+    requestId: response.headers.get('X-Request-Id'),
+    retryAfter: Number.isNaN(retryAfter) ? undefined : retryAfter,
+    durationMs: performance.now() - sentAt,
+  }
+}
+
+/** Linux refuses an argument of more than 131,071 bytes; a character of the body may take four, such as `'`. */
+const argumentCharactersMax = 30_000
+
+/** The command that sends the same batch from a POSIX shell, with the key of the environment variable INGEST_KEY. */
+export function curlCommand(url: string, projectId: string, body: string): string {
+  const isLong = body.length > argumentCharactersMax
+  const options = [
+    `curl ${quoteForShell(url)}`,
+    `-H ${quoteForShell(`X-Project-Id: ${projectId}`)}`,
+    '-H "X-Ingestion-Key: $INGEST_KEY"',
+    `-H ${quoteForShell('Content-Type: application/json')}`,
+    // not --data, which reads a file if the text begins with @
+    isLong ? '--data-binary @-' : `--data-raw ${quoteForShell(body)}`,
+  ]
+  const command = options.join(' \\\n  ')
+  // printf is built into shells, so that its argument may have any size
+  return isLong ? `printf %s ${quoteForShell(body)} |\n  ${command}` : command
 }

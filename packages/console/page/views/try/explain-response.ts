@@ -2,20 +2,7 @@ import type { BatchResult } from '../../api/bodies.ts'
 import type { Problem } from '../../api/request-error.ts'
 import { explainRefusedKey } from '../../api/session.ts'
 import { formatCountOf } from '../../format.ts'
-import { eventIdsOf } from './batch.ts'
-
-/** The response to a batch. */
-export interface BatchResponse {
-  status: number
-  /** The reason phrase of HTTP/1.1; may be empty. */
-  statusText: string
-  /** The exact text. */
-  body: string
-  requestId: string | null
-  /** Seconds. */
-  retryAfter: number | undefined
-  durationMs: number
-}
+import { type BatchResponse, eventIdsOf } from './batch.ts'
 
 export type Outcome = 'accepted' | 'duplicate' | 'accepted or duplicate' | 'rejected'
 

@@ -3,7 +3,8 @@ import { formatCount } from '../../format.ts'
 import { CopyButton } from '../../parts/copy-button.tsx'
 import { IssueName } from '../../parts/issue-name.tsx'
 import { JsonText } from '../../parts/json-text.tsx'
-import { type BatchResponse, type EventOutcome, explainResponse, isJson, outcomesOf } from './explain-response.ts'
+import type { BatchResponse } from './batch.ts'
+import { type EventOutcome, explainResponse, isJson, outcomesOf } from './explain-response.ts'
 
 export interface SentBatchProps {
   /** The body of the request. */

@@ -1,7 +1,10 @@
 import { useState } from 'preact/hooks'
-import { formatCount } from '../../format.ts'
+import { formatCount, formatCountOf } from '../../format.ts'
 import type { EventSummary, Named } from '../../heat/heat-events.ts'
+import { lookedFor } from '../../heat/pairs.ts'
 import { parsePointer } from '../../json-pointer.ts'
+import { Notice } from '../../parts/notice.tsx'
+import type { ReadProgress } from '../../worker/where-calls.ts'
 
 /** Chips: none pressed shows all types. */
 export function TypeFilter({
@@ -79,7 +82,7 @@ export function PairFilter({
 const keyOf = ({ across, down }: PointerChoice) => `${across} ${down}`
 
 /** Two JSON Pointers to type. */
-export function PointerForm({
+function PointerForm({
   pointers,
   chosen,
   onChoose,
@@ -122,5 +125,34 @@ export function PointerForm({
       <button type="submit">Use these</button>
       {problem && <span role="alert">{problem}</span>}
     </form>
+  )
+}
+
+/** Lists the pointers that were tried, and the members of the first event. */
+export function NoCoordinates({
+  progress,
+  isReading,
+  onChoose,
+}: {
+  progress: ReadProgress
+  isReading: boolean
+  onChoose(pair: PointerChoice): void
+}) {
+  return (
+    <>
+      <Notice kind="empty">
+        {formatCountOf(progress.events, 'event')} read{isReading && ' so far'}, none with numeric coordinates. Looked
+        for: {lookedFor}.
+      </Notice>
+      <PointerForm pointers={progress.pointers} chosen={{ across: '', down: '' }} onChoose={onChoose} />
+      <h2>Members of the first event</h2>
+      <ul class="members">
+        {progress.example.map(({ pointer, kind }) => (
+          <li key={pointer}>
+            <code>{pointer}</code> <span class="muted">{kind}</span>
+          </li>
+        ))}
+      </ul>
+    </>
   )
 }

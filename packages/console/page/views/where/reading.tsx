@@ -1,13 +1,16 @@
 import { useContext, useEffect, useMemo, useState } from 'preact/hooks'
 import type { RequestError } from '../../api/request-error.ts'
 import { ConnectionContext, repeat } from '../../api/use-api.ts'
+import { formatCount, formatCountOf } from '../../format.ts'
+import { Failure } from '../../parts/notice.tsx'
+import { Time } from '../../parts/time.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { ReadProgress } from '../../worker/where-calls.ts'
 
 /** `bounded`: there may be more, which is read when asked for; `full`: more does not fit. */
-export type ReadingStatus = 'reading' | 'stopped' | 'bounded' | 'full' | 'end' | 'failed'
+type ReadingStatus = 'reading' | 'stopped' | 'bounded' | 'full' | 'end' | 'failed'
 
-export interface Reading {
+interface Reading {
   status: ReadingStatus
   /** Everything read so far. */
   progress: ReadProgress | undefined
@@ -18,9 +21,9 @@ export interface Reading {
 }
 
 /** Events read before the view asks. */
-export const eventsPerRun = 200_000
+const eventsPerRun = 200_000
 /** Events that the worker keeps at most: their numbers take up to 320 bytes each. */
-export const eventsMax = 1_000_000
+const eventsMax = 1_000_000
 
 let readings = 0
 
@@ -72,4 +75,45 @@ function statusOf({ isEnd, events }: ReadProgress, until: number): ReadingStatus
   if (isEnd) return 'end'
   if (events >= eventsMax) return 'full'
   return events >= until ? 'bounded' : 'reading'
+}
+
+/** The progress of reading, with buttons to stop and continue. */
+export function ReadingLine({ reading: { status, progress, error, stop, readMore } }: { reading: Reading }) {
+  // waiting for the read rate limit is expected while reading a large build
+  const isFailure = error && error.kind !== 'limited'
+  return (
+    <>
+      {isFailure && <Failure error={error} what="return events" />}
+      <div class="reading line">
+        <p role="status">
+          {status === 'reading' && (error?.kind === 'limited' ? 'Waiting for the read rate limit. ' : 'Reading… ')}
+          {progress && progress.events > 0 && (
+            <>
+              {formatCountOf(progress.events, 'event')} read, received <Time at={progress.from} /> to{' '}
+              <Time at={progress.to} />.{' '}
+            </>
+          )}
+          {status === 'end' && 'These are all events of the build so far.'}
+          {status === 'stopped' && 'Stopped: later events are not shown.'}
+          {status === 'bounded' && 'Later events are not read yet.'}
+          {status === 'full' && `Later events are not shown: ${formatCount(eventsMax)} is the maximum.`}
+        </p>
+        {status === 'reading' && (
+          <button type="button" onClick={stop}>
+            Stop
+          </button>
+        )}
+        {(status === 'stopped' || status === 'bounded') && (
+          <button type="button" onClick={readMore}>
+            Read up to {formatCount(eventsPerRun)} more
+          </button>
+        )}
+        {status === 'end' && (
+          <button type="button" onClick={readMore}>
+            Read newer events
+          </button>
+        )}
+      </div>
+    </>
+  )
 }

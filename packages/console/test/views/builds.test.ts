@@ -1,0 +1,427 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Ingest } from '@ingest/core'
+import type { Page } from 'puppeteer-core'
+import t from 'tap'
+import { fit, type Viewport } from '../../page/heat/viewport.ts'
+import { margins, plotOf } from '../../page/views/where/draw-heat.ts'
+import { checkAccessibility, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
+import { projectId, startConsole } from '../served-console.ts'
+import { town, townEvents } from './town.ts'
+
+const browserTest = openBrowser(t)
+
+const buildId = '2026.11.20'
+/** The browser's log of a request for a map that does not exist. */
+const noMapYet = /status of 404.*\/v1\/maps\?/
+
+function digestOf(bytes: string): `sha256:${string}` {
+  return `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+}
+
+/** A manifest of chunks that are the texts. */
+function manifestOf(chunks: readonly string[], contentType = 'application/json') {
+  const text = chunks.join('')
+  return {
+    contentType,
+    size: Buffer.byteLength(text),
+    digest: digestOf(text),
+    chunks: chunks.map((chunk) => ({ digest: digestOf(chunk), size: Buffer.byteLength(chunk) })),
+  }
+}
+
+async function upload(project: Ingest, placeId: string, chunks: readonly string[], contentType?: string) {
+  await project.publishMap({ placeId, buildId, manifest: manifestOf(chunks, contentType) })
+  await project.putChunks(chunks.map((chunk) => ({ digest: digestOf(chunk), bytes: Buffer.from(chunk) })))
+}
+
+async function freeze(project: Ingest, frozenBuildId: string) {
+  const eventId = `freeze-${frozenBuildId}`
+  await project.submitBatch({ events: [{ projectId, eventId, type: 'round.start', buildId: frozenBuildId }] })
+}
+
+async function press(page: Page, ...keys: ('ArrowRight' | 'ArrowDown' | 'ArrowLeft' | 'End' | 'Home' | 'Enter')[]) {
+  for (const key of keys) await page.keyboard.press(key)
+}
+
+async function focusTree(page: Page): Promise<void> {
+  await page.waitForSelector('[role=treeitem][aria-level="2"]')
+  await page.focus('[role=treeitem][tabindex="0"]')
+}
+
+/** The text of the row with the focus. */
+const focusedRow = (page: Page) => page.evaluate(() => document.activeElement?.textContent)
+
+browserTest('a project without builds says how to publish a map', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const { page } = await openPage({ url: `${url}#/maps`, key })
+  await waitForText(page, 'No builds yet')
+  await waitForText(page, 'ingest publish-map')
+  await checkAccessibility(page)
+  await freeze(project, buildId)
+  await page.reload()
+  await page.locator(`::-p-text(${buildId})`).click()
+  await waitForText(page, 'No map is published for this build.')
+})
+
+browserTest('builds and maps come in pages', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  for (let build = 0; build < 101; build++) {
+    await project.publishMap({ placeId: '1', buildId: `build-${1000 + build}`, map: { build } })
+  }
+  await freeze(project, 'build-1000')
+  const { page } = await openPage({ url: `${url}#/maps`, key })
+  await waitForText(page, 'build-1099')
+  t.equal((await page.$$('tbody tr')).length, 101, '100 builds and the button')
+  t.match(await page.$eval('tbody tr', (row) => row.textContent), /^build-1000\d\d.*1$/, 'frozen')
+  t.match(await page.$eval('tbody tr:nth-child(2)', (row) => row.textContent), /^build-1001open1$/)
+  await checkAccessibility(page, 'builds')
+  await page.locator('::-p-aria(Show more[role="button"])').click()
+  await waitForText(page, 'build-1100')
+  await page.locator('input[name=build]').fill('build-1042')
+  await page.locator('::-p-aria(Open[role="button"])').click()
+  await waitForText(page, 'Maps of build build-1042')
+})
+
+browserTest('a map that is uploaded shows what is missing, and opens when it is complete', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const chunks = ['{"parts":[', ...Array.from({ length: 150 }, (_, index) => `${index},`), '0', ']}']
+  await project.publishMap({ placeId: 'harbour', buildId, manifest: manifestOf(chunks) })
+  const { page } = await openPage({ url: `${url}#/maps/${buildId}`, key })
+  await page.locator('::-p-text(harbour)').click()
+  await waitForText(page, '153 of 153 chunks missing')
+  await page.locator('summary').click()
+  await waitForText(page, 'and 53 more')
+  await checkAccessibility(page, 'map-incomplete')
+  await upload(project, 'harbour', chunks)
+  await focusTree(page)
+  t.notOk(await page.$('progress'))
+})
+
+browserTest(
+  'a map appears when it is published, beside its replacement, and is frozen by an event',
+  async (t, openPage) => {
+    const { url, key, project } = await startConsole(t)
+    const { page } = await openPage({ url: `${url}#/maps/${buildId}?place=1`, key, allow: [noMapYet] })
+    await waitForText(page, 'No map is published for this place and build.')
+    await project.publishMap({ placeId: '1', buildId, map: { old: true } })
+    await project.publishMap({ placeId: '1', buildId, manifest: manifestOf(['{"old":', 'false}']) })
+    await waitForText(page, 'Pending replacement')
+    await waitForText(page, '2 of 2 chunks missing')
+    await waitForText(page, '"old"')
+    await checkAccessibility(page)
+    await upload(project, '1', ['{"old":', 'false}'])
+    await page.waitForFunction(() => document.querySelector('[aria-level="2"]')?.textContent?.includes('false'))
+    t.notOk(await page.$('.pending'))
+    await freeze(project, buildId)
+    await waitForText(page, 'frozen since')
+    const href = await page.$eval('.states a', (link) => link.getAttribute('href'))
+    t.equal(href, `#/where?build=${buildId}&place=1`)
+  },
+)
+
+browserTest('the tree of a JSON map is used by keyboard, and ends with its worker', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const map = { name: 'Harbour', parts: Array.from({ length: 250 }, (_, id) => ({ id, position: [id, 0.5, -id] })) }
+  await upload(project, '1', [JSON.stringify({ seed: 7, ...map })])
+  const { page } = await openPage({ url: `${url}#/maps/${buildId}?place=1`, key })
+  await focusTree(page)
+  await press(page, 'ArrowDown')
+  t.match(await focusedRow(page), /"seed": 7$/)
+  await press(page, 'End', 'ArrowRight')
+  await page.waitForSelector('[aria-level="3"]')
+  await press(page, 'End')
+  t.match(await focusedRow(page), /Show 100 more \(150 left\)/)
+  await press(page, 'Enter')
+  await page.waitForFunction(() => document.activeElement?.textContent?.includes('100:'))
+  await press(page, 'ArrowRight')
+  await page.waitForSelector('[aria-level="4"]')
+  await press(page, 'ArrowDown', 'ArrowDown')
+  t.match(await focusedRow(page), /"position": \[ \] 3 elements/)
+  await waitForText(page, '/parts/100/position')
+  await checkAccessibility(page, 'map')
+  const rows = await page.$$('[role=treeitem]')
+  t.ok(rows.length < 80, `${rows.length} of 200 rows are in the page: those in sight`)
+  await page.locator('input[name=pointer]').fill('/parts/249/position/2')
+  await press(page, 'Enter')
+  await waitForText(page, '-249')
+  await page.locator('input[name=pointer]').fill('/parts/250')
+  await press(page, 'Enter')
+  await waitForText(page, 'There is nothing at this path.')
+  t.equal(page.workers().length, 1)
+  const ended = new Promise((resolve) => page.once('workerdestroyed', resolve))
+  await page.locator('::-p-aria(Builds[role="link"])').click()
+  await ended
+  t.equal(page.workers().length, 0, 'the worker ends with the map that it holds')
+})
+
+browserTest('names of any kind are shown, and long strings on request', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const long = 'x'.repeat(5_000)
+  const text = `{"__proto__":{"constructor":[]},"":1,"${long}":"${long}","\\u202e<b>":null}`
+  await upload(project, '__proto__', [text])
+  const { page } = await openPage({
+    url: `${url}#/maps/${buildId}?place=__proto__`,
+    key,
+    width: 380,
+    colorScheme: 'dark',
+  })
+  await focusTree(page)
+  const rows = await page.$$eval('[aria-level="2"]', (rows) => rows.map(({ textContent }) => textContent))
+  t.match(rows, [/"__proto__": { } 1 member/, /"": 1$/, /^"x{100}…: "x{200}…$/, /"\\u202e<b>": null$/])
+  await page.locator('::-p-text("x)').click()
+  await page.locator('::-p-aria(Show all[role="button"])').click()
+  await page.waitForFunction(
+    (text) => document.querySelector('.json-details pre')?.textContent === text,
+    {},
+    `"${long}"`,
+  )
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+  t.ok(overflow <= 0, 'the page does not scroll sideways at 380 px')
+  await checkAccessibility(page, 'map-narrow')
+})
+
+browserTest('a map that is not JSON is a download, until the key is refused', async (t, openPage) => {
+  const { url, key, project, ingest } = await startConsole(t)
+  await upload(project, 'text', ['hello world\n'], 'text/plain')
+  await upload(project, 'broken', ['{"a":1,}'])
+  const { page } = await openPage({ url: `${url}#/maps/${buildId}?place=broken`, key, allow: [/status of 401/] })
+  await waitForText(page, 'The map is not valid JSON, although its content type is')
+  await page.goto(`${url}#/maps/${buildId}?place=text`)
+  await waitForText(page, 'Only JSON is shown here: download the map (text/plain).')
+  await checkAccessibility(page)
+  const directory = t.testdir()
+  const download = () => page.locator('::-p-aria(Download[role="button"])').click()
+  const file = await saveInto(page, directory, download)
+  t.equal(file, `${buildId}-text.txt`)
+  t.equal(await readFile(join(directory, file), 'utf8'), 'hello world\n')
+  for (const { keyId } of await ingest.keys.list(projectId)) await ingest.keys.revoke(projectId, keyId)
+  await download()
+  await waitForText(page, 'The key was refused')
+})
+
+/** The name of the file that the browser has written. */
+async function saveInto(page: Page, downloadPath: string, start: () => Promise<void>): Promise<string> {
+  const session = await page.browser().target().createCDPSession()
+  const browserContextId = page.browserContext().id as string
+  await session.send('Browser.setDownloadBehavior', {
+    behavior: 'allow',
+    downloadPath,
+    browserContextId,
+    eventsEnabled: true,
+  })
+  let name = ''
+  session.on('Browser.downloadWillBegin', ({ suggestedFilename }) => {
+    name = suggestedFilename
+  })
+  const completed = new Promise<void>((resolve) => {
+    session.on('Browser.downloadProgress', ({ state }) => state === 'completed' && resolve())
+  })
+  await start()
+  await completed
+  return name
+}
+
+let ids = 0
+
+interface EventMembers {
+  type?: string
+  placeId?: string
+  position?: object
+  [name: string]: unknown
+}
+
+type Project = Awaited<ReturnType<typeof startConsole>>['project']
+
+async function submit(project: Project, count: number, members: EventMembers): Promise<void> {
+  const events = Array.from({ length: count }, () => ({ projectId, eventId: `e-${++ids}`, buildId, ...members }))
+  for (let i = 0; i < count; i += 100) await project.submitBatch({ events: events.slice(i, i + 100) })
+}
+
+const at = (x: number, z: number) => ({ position: { x, y: 3, z } })
+
+/** Waits for the label of the map for screen readers. */
+async function waitForLabel(page: Page, text: string): Promise<void> {
+  await page.waitForFunction((text) => document.querySelector('canvas')?.ariaLabel?.includes(text), {}, text)
+}
+
+const click = (page: Page, name: string) => page.locator(`::-p-aria(${name}[role="button"])`).click()
+
+/** The colours of points of the map, from the canvas. */
+async function colorsAt(page: Page, points: readonly (readonly [number, number])[], box: Parameters<typeof fit>[0]) {
+  const size = await page.$eval('canvas', ({ clientWidth: width, clientHeight: height }) => ({ width, height }))
+  const plot = plotOf(size)
+  const { x, y, unitsPerPixel }: Viewport = fit(box, plot)
+  const pixels = points.map(([across, down]) => ({
+    x: Math.round(margins.left + plot.width / 2 + (across - x) / unitsPerPixel),
+    y: Math.round(margins.top + plot.height / 2 + (down - y) / unitsPerPixel),
+  }))
+  return page.$eval(
+    'canvas',
+    (canvas, pixels) => {
+      const { width, height } = canvas
+      // the browser warns of several reads
+      const { data } = (canvas.getContext('2d') as CanvasRenderingContext2D).getImageData(0, 0, width, height)
+      return pixels.map(({ x, y }) => [...data.slice(4 * (y * width + x), 4 * (y * width + x) + 3)])
+    },
+    pixels,
+  )
+}
+
+browserTest('events are counted by cell over the parts of the map', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const parts = [
+    { position: [0, 0, 0], size: [400, 1, 200] },
+    { position: [-100, 0, 0], size: [20, 9, 20] },
+  ]
+  await project.publishMap({ placeId: 'arena', buildId, map: { parts } })
+  await submit(project, 30, { type: 'death', placeId: 'arena', ...at(102, 52) })
+  await submit(project, 3, { type: 'shot', placeId: 'arena', ...at(-52, -48) })
+  await submit(project, 5, { type: 'shot', placeId: 'lobby', ...at(-52, -48) })
+  await submit(project, 2, { type: 'chat', placeId: 'arena' })
+  // of another build, from before: neither is read
+  await project.submitBatch({ events: [{ projectId, eventId: 'other', buildId: '1', ...at(0, 0) }] })
+
+  const { page, requests } = await openPage({ url: `${url}#/where`, key })
+  await waitForText(page, '40 events read')
+  const found = '33 of 35 events have both /position/x and /position/z. All of them are in view, in 2 cells of'
+  await waitForLabel(page, found)
+  await waitForText(page, 'Under the events: 2 parts of the map.')
+  t.strictSame(await page.$$eval('.densest td:first-child', (cells) => cells.map((cell) => cell.textContent)), [
+    '30',
+    '3',
+  ])
+  t.strictSame(
+    await page.$eval('.densest tbody tr', (row) => [...row.children].slice(1, 3).map((cell) => cell.textContent)),
+    ['100 to 105', '50 to 55'],
+  )
+
+  const box = { left: -200, top: -100, right: 200, bottom: 100 }
+  const [hot, warm, part, plain, outside] = await colorsAt(
+    page,
+    [
+      [102, 52],
+      [-52, -48],
+      [-100, 0],
+      [30, 80],
+      [30, 130],
+    ],
+    box,
+  )
+  t.ok(luminance(hot) < luminance(warm) - 60, `many are darker than few on light: ${hot}, ${warm}`)
+  t.ok(luminance(warm) < luminance(plain) - 10, `few are darker than none: ${warm}, ${plain}`)
+  t.ok(luminance(part) < luminance(plain), `a part stands out from what it stands on: ${part}, ${plain}`)
+  t.strictSame(outside, [255, 255, 255])
+
+  await page.locator('.types button:nth-of-type(3)').click()
+  await waitForLabel(page, '3 of 3 events')
+  t.match(await page.evaluate('location.hash'), /^#\/where\?build=2026\.11\.20&type=shot$/)
+  await page.select('::-p-aria(Place)', '')
+  await waitForLabel(page, '8 of 8 events')
+  const requestsBefore = requests.length
+  await click(page, 'All types')
+  await waitForLabel(page, '38 of 40 events')
+  t.equal(requests.length, requestsBefore, 'filters ask nothing of the server')
+})
+
+const luminance = ([red = 0, green = 0, blue = 0]: readonly number[] = []) =>
+  0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+browserTest('the map is used by keys, and an address is shared', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await submit(project, 4, { type: 'a', ...at(2, 2), screen: { left: 7, top: 9 } })
+  await submit(project, 1, { type: 'b', ...at(98, 58), screen: { left: 7, top: 9 } })
+  const { page } = await openPage({ url: `${url}#/where?build=${buildId}&type=a&type=b`, key })
+  await waitForLabel(page, '5 of 5 events have both /position/x and /position/z. All of them')
+  await waitForText(page, 'Choose a place')
+  await click(page, 'Show')
+  await waitForText(page, '4 events')
+  await page.keyboard.down('Shift')
+  await page.keyboard.press('ArrowRight')
+  await page.keyboard.up('Shift')
+  await waitForText(page, '0 events')
+  for (let i = 0; i < 6; i++) await page.keyboard.press('+')
+  await waitForLabel(page, '0 of them are in view')
+  await page.keyboard.press('0')
+  await waitForLabel(page, 'All of them are in view')
+  await page.keyboard.press('ArrowRight')
+  for (let i = 0; i < 12; i++) await page.keyboard.press('ArrowRight')
+  await waitForLabel(page, '0 of them are in view')
+  await click(page, 'Show everything')
+  await waitForLabel(page, 'All of them are in view')
+
+  await page.goto(`${url}#/where?build=${buildId}&across=%2Fscreen%2Fleft&down=%2Fscreen%2Ftop`)
+  await waitForLabel(page, '5 of 5 events have both /screen/left and /screen/top')
+  await waitForText(page, 'Choose a place')
+  await checkAccessibility(page)
+})
+
+browserTest('what there is not is said', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const { page } = await openPage({ url: `${url}#/where`, key, width: 380, colorScheme: 'dark' })
+  await waitForText(page, 'No builds yet')
+  await project.publishMap({ placeId: 'arena', buildId, map: [1, 2] })
+  await page.reload()
+  await waitForText(page, 'This build is open')
+  await submit(project, 3, { data: { lap: 3, name: 'a' } })
+  await click(page, 'Check again')
+  await waitForText(page, '3 events read, none with numeric coordinates')
+  await waitForText(page, '/data/name')
+  await checkAccessibility(page)
+  await page.locator('input[name=across]').fill('lap')
+  await page.locator('input[name=down]').fill('/data/lap')
+  await click(page, 'Use these')
+  await waitForText(page, 'A JSON Pointer begins with /')
+  await page.locator('input[name=across]').fill('/data/lap')
+  await click(page, 'Use these')
+  await waitForLabel(page, '3 of 3 events have both /data/lap and /data/lap')
+  await waitForText(page, 'The map is drawn only for coordinates named')
+  await page.goto(`${url}#/where?build=${buildId}&across=%2Fx&down=%2Fz`)
+  await waitForText(page, 'The map has no parts with positions and sizes.')
+  t.equal(await page.evaluate('document.documentElement.scrollWidth'), 380)
+})
+
+browserTest('the reading goes on where it was when the server is back', async (t, openPage) => {
+  const { url, key, project, server, start } = await startConsole(t)
+  await submit(project, 250, at(1, 1))
+  const { page } = await openPage({ url: `${url}#/where`, key, allow: serverGone })
+  await waitForText(page, '250 events read')
+  await waitForText(page, 'These are all events of the build so far.')
+  await server.close()
+  await click(page, 'Read newer events')
+  await waitForText(page, 'The server has not responded since')
+  await submit(project, 5, at(2, 2))
+  await start({ port: Number(new URL(url).port) })
+  await tryNow(page)
+  await waitForText(page, '255 events read')
+  await waitForLabel(page, '255 of 255 events')
+})
+
+browserTest('the limit for reads pauses the reading, and it can be stopped', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t, { rateLimits: { readBytes: { perSecond: 500, burst: 100_000 } } })
+  await submit(project, 500, { ...at(1, 1), note: 'x'.repeat(100) })
+  const { page } = await openPage({ url: `${url}#/where`, key, allow: [/status of 429/] })
+  await waitForText(page, 'Waiting for the read rate limit.')
+  await waitForLabel(page, 'events have both /position/x and /position/z.')
+  await click(page, 'Stop')
+  await waitForText(page, 'Stopped: later events are not shown.')
+  await click(page, 'Read up to 200,000 more')
+  await waitForText(page, 'Waiting for the read rate limit.')
+  t.pass()
+})
+
+browserTest('a town of players is drawn', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.publishMap({ placeId: 'town', buildId, map: town })
+  const events = townEvents(20_000).map((members) => ({ projectId, eventId: `e-${++ids}`, buildId, ...members }))
+  for (let i = 0; i < events.length; i += 100) await project.submitBatch({ events: events.slice(i, i + 100) })
+  const { page } = await openPage({ url: `${url}#/where`, key })
+  await waitForText(page, 'These are all events of the build so far.')
+  await waitForLabel(page, 'of 20,000 events have both /position/x and /position/z. All of them are in view')
+  await waitForText(page, 'Under the events: 242 parts of the map.')
+  await click(page, 'Show')
+  await page.evaluate(() => scrollTo(0, 0))
+  await checkAccessibility(page, 'where')
+  t.pass()
+})

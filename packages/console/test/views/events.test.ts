@@ -1,0 +1,475 @@
+import { createIngest, openMemoryStore } from '@ingest/core'
+import { serve } from '@ingest/server'
+import type { Page } from 'puppeteer-core'
+import t from 'tap'
+import { checkAccessibility, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
+import { projectId, startConsole } from '../served-console.ts'
+
+const browserTest = openBrowser(t)
+
+type Project = Awaited<ReturnType<typeof startConsole>>['project']
+
+let count = 0
+/** New events of one build, and as many as asked for of which one thing is wrong. */
+function send(project: Project, accepted: number, rejected = 0) {
+  const event = (index: number) => ({
+    projectId,
+    eventId: `e-${count++}`,
+    buildId: '2026.11.20',
+    type: index < accepted ? 'round.start' : 7,
+  })
+  const events = Array.from({ length: accepted + rejected }, (_, index) => event(index))
+  return project.submitBatch(Buffer.from(JSON.stringify({ events })))
+}
+
+const figure = (page: Page, name: string) =>
+  page.$$eval(
+    '.figures > div',
+    (figures, name) => figures.find((each) => each.firstChild?.textContent === name)?.lastChild?.textContent,
+    name,
+  )
+
+/** Waits until the figure `Events` has this value. */
+const waitForEvents = (page: Page, events: number) =>
+  page.waitForFunction((text) => document.querySelector('.figures')?.textContent?.includes(text), {}, `Events${events}`)
+
+browserTest('the minutes, what is stored and whether the server is ready', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await send(project, 60, 3)
+  await project.submitBatch({ events: [{ projectId, eventId: 'e-0' }] })
+  const { page } = await openPage({ url, key })
+  await waitForText(page, 'A batch sent now would be stored.')
+  await waitForEvents(page, 60)
+  t.match(await figure(page, 'Events per second'), /^[\d.]+ over the last minute$/)
+  t.match(await figure(page, 'Size of events'), /^[\d.]+ KiB$/)
+  t.match(await figure(page, 'Last event'), /^\d\d:\d\d:\d\d \d+ s ago$/)
+  t.equal(await page.$eval('.outcome.duplicates strong', (element) => element.textContent), '1')
+  t.equal(await page.$eval('.outcome.rejected a', (link) => link.getAttribute('href')), '#/rejected')
+  t.match(await page.$eval('.outcome.rejected .chart', (chart) => chart.ariaLabel), /Rejected: most at \d\d:\d\d, 3;/)
+  for (const [outcome, count] of Object.entries({ accepted: 60, duplicates: 1, rejected: 3 })) {
+    const bars = await page.$$eval(`.${outcome} .bars > span`, (bars) =>
+      bars.map((bar) => ({ title: bar.title, share: bar.style.getPropertyValue('--share') })),
+    )
+    t.equal(bars.length, 60)
+    const tallest = bars.filter(({ share }) => share === '100%').map(({ title }) => title.replace(/^\d\d:\d\d · /, ''))
+    t.strictSame(tallest, [`${count}`], 'only the bar of the current minute is drawn')
+  }
+  await page.setViewport({ width: 1280, height: 1000 })
+  await checkAccessibility(page, 'now')
+  await page.setViewport({ width: 380, height: 800 })
+  await page.waitForFunction(() => document.documentElement.scrollWidth === 380)
+  await send(project, 1)
+  await waitForEvents(page, 61)
+})
+
+browserTest('a project without events says so, until the first one', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const { page } = await openPage({ url: `${url}#/now`, key })
+  await waitForText(page, 'No event is stored in this project yet.')
+  t.equal(await page.$eval('main .notice a', (link) => link.getAttribute('href')), '#/try')
+  t.equal(await page.$('.figures'), null)
+  await checkAccessibility(page)
+  await send(project, 1)
+  await waitForEvents(page, 1)
+})
+
+browserTest('a server that is not ready says why, once', async (t, openPage) => {
+  const { url, key, project, ingest } = await startConsole(t)
+  await send(project, 1)
+  const { page } = await openPage({ url, key, colorScheme: 'dark', allow: [/status of 503/] })
+  await waitForEvents(page, 1)
+  await ingest.close()
+  await waitForText(page, 'Not ready: Store closed')
+  await waitForText(page, 'start it again')
+  await waitForText(page, 'not known now')
+  t.equal((await page.$$('[role=alert]')).length, 1)
+  t.equal(await figure(page, 'Events'), '1', 'what was loaded stays')
+  await checkAccessibility(page)
+})
+
+const problem = (status: number, body: object) => ({
+  status,
+  contentType: 'application/problem+json',
+  // longer than the test
+  headers: { 'Retry-After': '3600' },
+  body: JSON.stringify(body),
+})
+
+for (const [name, failure] of [
+  ['not ready', problem(503, { code: 'disk-full', title: 'Disk full' })],
+  ['gone', problem(502, {})],
+] as const) {
+  browserTest(`a server that was ${name} is asked for everything as soon as it is back`, async (t, openPage) => {
+    const { url, key, project } = await startConsole(t)
+    await send(project, 1)
+    const { page } = await openPage({ url, key, allow: [/status of 50[23]/] })
+    await waitForEvents(page, 1)
+    const failing = new Set(['/readyz', '/v1/stats'])
+    await page.setRequestInterception(true)
+    page.on('request', (request) => {
+      const isFailing = failing.has(new URL(request.url()).pathname)
+      return isFailing ? request.respond(failure) : request.continue()
+    })
+    await page.waitForResponse((response) => response.url().endsWith('/v1/stats') && response.status() >= 500)
+    await page.waitForFunction(() => !document.querySelector('.ready'))
+    await send(project, 1)
+    failing.clear()
+    await waitForEvents(page, 2)
+  })
+}
+
+browserTest('one of several servers says so, also if it rejected nothing', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await send(project, 1)
+  const { page } = await openPage({ url, key })
+  const body = JSON.stringify({ since: new Date().toISOString(), servers: 3, minutes: [] })
+  await page.setRequestInterception(true)
+  page.on('request', (request) => {
+    if (!request.url().endsWith('/v1/activity')) return request.continue()
+    return request.respond({ status: 200, contentType: 'application/json', body })
+  })
+  await waitForText(page, 'one of 3 servers')
+  await page.goto(`${url}#/rejected`)
+  await waitForText(page, 'One of 3 servers responds')
+  await waitForText(page, 'Nothing was rejected since')
+})
+
+const types = ['round.start', 'player.join', 'shot.fired', 'player.leave', 'item.bought', 'round.end']
+
+/** A batch of events as a game sends them, with the ids `<prefix>0`, … */
+function batch(prefix: string, count: number) {
+  const events = Array.from({ length: count }, (_, index) => ({
+    projectId,
+    eventId: `${prefix}${index}`,
+    type: types[index % types.length] as string,
+    ...(index % 4 > 0 && { buildId: index % 4 > 1 ? '2026.11.21' : '2026.11.20' }),
+    playerId: 1_000 + (index % 17),
+    position: { x: index * 1.5, y: 0, z: -index },
+  }))
+  return { events }
+}
+
+const rowIds = (page: Page) => page.$$eval('[role=option] .id', (cells) => cells.map(({ textContent }) => textContent))
+
+/** Waits until the newest row has the id. */
+const waitForNewest = (page: Page, id: string) =>
+  page.waitForFunction((id) => document.querySelector('[role=option] .id')?.textContent === id, {}, id)
+
+browserTest('events appear as they are stored, newest first, and open with their exact bytes', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const { page } = await openPage({ url: `${url}#/live`, key })
+  await waitForText(page, 'No events yet.')
+  await checkAccessibility(page)
+  for (const prefix of ['a-', 'b-', 'e-']) await project.submitBatch(batch(prefix, 100))
+  await waitForNewest(page, 'e-99')
+  const exact = String.raw`{ "projectId":"game-1","eventId":"exact","n":12345678901234567890.10,"s":"\u00e4<b>" }`
+  await project.submitBatch(Buffer.from(`{"events":[${exact}]}`))
+  await waitForNewest(page, 'exact')
+  t.strictSame((await rowIds(page)).slice(0, 3), ['exact', 'e-99', 'e-98'])
+  t.ok((await rowIds(page)).length < 60, 'only visible rows are rendered')
+  await page.click('[role=option]')
+  t.equal(await page.$eval('section[aria-label="Exact bytes"] pre', ({ textContent }) => textContent), exact)
+  t.equal(
+    await page.$eval('section[aria-label="Formatted text"] pre', ({ textContent }) => textContent),
+    String.raw`{
+  "projectId": "game-1",
+  "eventId": "exact",
+  "n": 12345678901234567890.10,
+  "s": "\u00e4<b>"
+}`,
+  )
+  await checkAccessibility(page, 'live-opened')
+  await page.keyboard.press('ArrowDown')
+  await waitForText(page, 'e-99')
+  await page.keyboard.press('End')
+  await page.waitForFunction(() => document.querySelector('.opened-event h2')?.textContent === 'a-0')
+  await page.waitForSelector('[role=option][aria-selected=true][aria-posinset="301"]')
+  await page.setViewport({ width: 380, height: 800 })
+  await checkAccessibility(page, 'live-380')
+  t.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 380), 'the page fits a phone')
+})
+
+browserTest('filters select of what is held', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.submitBatch(batch('e-', 60))
+  const { page } = await openPage({ url: `${url}#/live`, key, colorScheme: 'dark' })
+  await waitForText(page, '60 of 60 shown')
+  await page.select('.controls select', '=shot.fired')
+  await waitForText(page, '10 of 60 shown')
+  await page.locator('input[type=search]').fill('"E-2"')
+  await waitForText(page, '1 of 60 shown')
+  t.strictSame(await rowIds(page), ['e-2'])
+  await page.locator('::-p-text(Show all)').click()
+  await waitForText(page, '60 of 60 shown')
+  await page.select('label:nth-of-type(2) select', '=')
+  await waitForText(page, '15 of 60 shown')
+  await checkAccessibility(page, 'live')
+})
+
+browserTest('paused, nothing moves; resumed, it catches up, or shows a part and says so', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.submitBatch(batch('a-', 1))
+  const { page, requests } = await openPage({ url: `${url}#/live`, key })
+  await waitForNewest(page, 'a-0')
+  await page.locator('::-p-aria(Pause)').click()
+  await waitForText(page, 'Paused')
+  await checkAccessibility(page)
+  const before = requests.length
+  await project.submitBatch(batch('b-', 5))
+  t.strictSame(await rowIds(page), ['a-0'])
+  t.equal(requests.length, before)
+  await page.locator('::-p-aria(Resume)').click()
+  await waitForNewest(page, 'b-4')
+  t.equal((await rowIds(page)).length, 6)
+
+  await page.locator('::-p-aria(Pause)').click()
+  await waitForText(page, 'Paused')
+  for (let first = 0; first < 20; first++) await project.submitBatch(batch(`c-${first}-`, 100))
+  await page.locator('::-p-aria(Resume)').click()
+  await waitForText(page, 'Live, sampled')
+  await waitForText(page, 'More events arrive than are shown')
+  await waitForText(page, '1,000 of 1,000 shown')
+  t.ok((await rowIds(page)).length < 60)
+  await checkAccessibility(page)
+})
+
+browserTest('a row that is scrolled to stays in place while events come in', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.submitBatch(batch('a-', 99))
+  const { page } = await openPage({ url: `${url}#/live`, key })
+  await waitForNewest(page, 'a-98')
+  const topOf = (id: string) =>
+    page.evaluate((id) => {
+      const cells = [...document.querySelectorAll('[role=option] .id')]
+      return cells.find(({ textContent }) => textContent === id)?.getBoundingClientRect().top
+    }, id)
+  await page.$eval('[role=listbox]', (list) => list.scrollTo({ top: 320 }))
+  await waitForText(page, '↑ Newest')
+  const top = await topOf('a-80')
+  t.ok(top)
+  await project.submitBatch(batch('b-', 50))
+  await waitForText(page, '149 of 149 shown')
+  t.equal(await topOf('a-80'), top)
+  await page.locator('.newer').click()
+  await waitForNewest(page, 'b-49')
+})
+
+browserTest(
+  'the server gone, it continues where it was, or with the newest events of a restore',
+  async (t, openPage) => {
+    const { url, key, project, server, start } = await startConsole(t)
+    await project.submitBatch(batch('a-', 3))
+    const { page } = await openPage({ url: `${url}#/live`, key, allow: [...serverGone, /status of 400/] })
+    await waitForNewest(page, 'a-2')
+    await server.close()
+    await waitForText(page, 'The server has not responded since')
+    await checkAccessibility(page)
+    await project.submitBatch(batch('b-', 2))
+    const port = Number(new URL(url).port)
+    const again = await start({ port })
+    await tryNow(page)
+    await waitForNewest(page, 'b-1')
+    t.strictSame(await rowIds(page), ['b-1', 'b-0', 'a-2', 'a-1', 'a-0'])
+
+    await again.close()
+    const restored = createIngest({ store: openMemoryStore(), authenticate: async () => true })
+    t.teardown(() => restored.close())
+    await restored.project(projectId).submitBatch(batch('c-', 3))
+    await waitForText(page, 'The server has not responded since')
+    const next = await serve({ ingest: restored, port, closeTimeoutMs: 1 })
+    t.teardown(() => next.close())
+    await tryNow(page)
+    await waitForText(page, 'The server refused the cursor')
+    await checkAccessibility(page)
+    await restored.project(projectId).submitBatch(batch('d-', 1))
+    await waitForNewest(page, 'd-0')
+    t.strictSame((await rowIds(page)).slice(0, 5), ['d-0', 'c-2', 'c-1', 'c-0', 'b-1'])
+    t.equal(await page.$eval('.after-gap .id', ({ textContent }) => textContent), 'c-0')
+  },
+)
+
+/** Not as `JSON.stringify` would write it. */
+const exact = '{"projectId":"game-1", "eventId":"spaced","type":7,"x":1.50}'
+
+const batchOf = (...events: object[]) =>
+  Buffer.from(JSON.stringify({ events: events.map((event) => ({ projectId, ...event })) }))
+
+const rows = '.rejections > li'
+
+browserTest('rejected events by issue, with what was sent', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t, { rejected: { keepEvents: true } })
+  await project.submitBatch(
+    batchOf(
+      { eventId: 'a', playerId: { id: 1 } },
+      { eventId: 'b', playerId: [] },
+      { eventId: 'c', type: 5, playerId: true },
+      { type: 'round.start' },
+      { eventId: 'ok' },
+    ),
+  )
+  await project.submitBatch(Buffer.from(`{"events":[${exact}]}`))
+  const { page } = await openPage({ url: `${url}#/rejected`, key })
+  await page.waitForSelector(rows)
+  const texts = (selector: string) => page.$$eval(selector, (all) => all.map(({ textContent }) => textContent ?? ''))
+  const waitForRows = (count: number) =>
+    page.waitForFunction((rows, count) => document.querySelectorAll(rows).length === count, {}, rows, count)
+
+  t.match(await texts('.issue-groups a'), [
+    /^3invalid_type \/playerId/,
+    /^2invalid_type \/type/,
+    /^1required \/eventId/,
+  ])
+  t.match(await texts('.rejections summary'), [/spaced/, /no valid id.*required/, /index 2c/, /index 1b/, /index 0a/])
+  await checkAccessibility(page, 'rejected')
+
+  // with the keyboard
+  await page.focus('.issue-groups li:nth-child(2) a')
+  await page.keyboard.press('Enter')
+  await waitForRows(2)
+  t.match(await page.evaluate(() => location.hash), '#/rejected?code=invalid_type&path=%2Ftype')
+  t.same(await texts('[aria-current=true] code'), ['invalid_type', '/type'])
+  await page.focus('.rejections summary')
+  await page.keyboard.press('Enter')
+  await page.waitForSelector('.rejection')
+  t.same(await texts('.rejection [aria-label="Exact bytes"] pre'), [exact])
+  t.match(await texts('.rejection .json'), [/^\{\n {2}"projectId": "game-1",[\s\S]*"x": 1.50\n\}$/])
+  await checkAccessibility(page, 'rejected-open')
+
+  // an open event stays open while others arrive
+  await project.submitBatch(batchOf({ eventId: 'd', type: {} }))
+  await waitForRows(3)
+  t.equal(await page.$eval(`${rows}:nth-child(2) details`, (details) => details.open), true)
+  await page.setViewport({ width: 380, height: 800 })
+  await page.waitForFunction(() => document.documentElement.scrollWidth === 380)
+  await page.locator('::-p-aria(Show all)').click()
+  await waitForRows(6)
+  await page.goBack()
+  await waitForRows(3)
+  await page.locator(`${rows}:nth-child(2) summary`).click()
+  await page.locator('.rejection a').click()
+  await page.waitForFunction(() => location.hash === '#/find?id=spaced')
+})
+
+browserTest('nothing rejected is good news', async (_t, openPage) => {
+  const { url, key, project } = await startConsole(_t)
+  const { page } = await openPage({ url: `${url}#/rejected`, key, colorScheme: 'dark' })
+  await waitForText(page, 'Nothing was rejected since')
+  await checkAccessibility(page)
+  await project.submitBatch(batchOf({ eventId: 'a', type: 5 }))
+  await page.waitForSelector(rows)
+})
+
+browserTest('of a thousand events a hundred are shown at first; a hint says how to keep them', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const events = Array.from({ length: 100 }, (_, index) => ({ eventId: `e-${index}`, type: index }))
+  for (let batch = 0; batch < 11; batch++) await project.submitBatch(batchOf(...events))
+  const { page } = await openPage({ url: `${url}#/rejected`, key })
+  await waitForText(page, '--keep-rejected')
+  await waitForText(page, '1,100 rejected since')
+  await waitForText(page, 'The last 1,000 are kept')
+  t.equal((await page.$$(rows)).length, 100)
+  await page.locator('::-p-aria(Show 100 more (900 left))').click()
+  await page.waitForSelector(`${rows}:nth-child(200)`)
+})
+
+browserTest('an event is found by its id, and its address can be shared', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const event = `{"projectId":"${projectId}","eventId":"a/b?c=d&é","n":1.50,"position":{"x":12.5,"z":-3}}`
+  await project.submitBatch(Buffer.from(`{"events":[${event}]}`))
+  const { page } = await openPage({ url: `${url}#/find`, key, colorScheme: 'dark' })
+  await waitForText(page, 'Type the id of an event')
+  await checkAccessibility(page)
+  await page.locator('input[name=id]').fill('a/b?c=d&é')
+  await page.keyboard.press('Enter')
+  await waitForText(page, 'Stored')
+  t.equal(await page.$eval('section[aria-label="Exact bytes"] pre', ({ textContent }) => textContent), event)
+  await checkAccessibility(page, 'find')
+  const shared = await openPage({ url: page.url(), key })
+  await waitForText(shared.page, 'Stored')
+  t.notOk(page.url().includes(key))
+})
+
+browserTest('erased, unknown and invalid ids are told apart', async (t, openPage) => {
+  const { url, key, project, ingest } = await startConsole(t)
+  await project.submitBatch({ events: [{ projectId, eventId: 'e-1', playerId: 7 }] })
+  await ingest.eraseEvents(projectId, { path: '/playerId', value: 7 })
+  const { page } = await openPage({ url: `${url}#/find?id=e-1`, key, allow: [/status of 400/] })
+  await waitForText(page, 'Erased')
+  t.equal(await page.$('pre'), null)
+  await checkAccessibility(page, 'find-erased')
+  await page.locator('input[name=id]').fill('e-2 ')
+  await page.locator('::-p-aria(Find[role="button"])').click()
+  await waitForText(page, 'Not stored')
+  await waitForText(page, 'begins or ends with a space')
+  await checkAccessibility(page)
+  await page.locator('input[name=id]').fill('x'.repeat(300))
+  await page.locator('::-p-aria(Find[role="button"])').click()
+  await waitForText(page, '256')
+  await checkAccessibility(page)
+})
+
+browserTest('a batch is sent, and the response is explained by event', async (t, openPage) => {
+  const { url, key, newKey, project } = await startConsole(t)
+  const writeKey = await newKey('events:write')
+  const { page, requests } = await openPage({ url: `${url}#/try`, key })
+  await waitForText(page, 'The response appears here.')
+  await page.locator('input[name=write-key]').fill(writeKey)
+  await page.locator('::-p-aria(Send[role="button"])').click()
+  await waitForText(page, '2 events accepted')
+  t.equal((await project.getStats()).events, 2)
+  t.match(requests.at(-1)?.headers(), { 'x-ingestion-key': writeKey })
+  const body = await page.$eval('.json', ({ textContent }) => textContent ?? '')
+  t.strictSame(JSON.parse(body), { accepted: 2, duplicates: 0, rejected: [] })
+  await checkAccessibility(page)
+  await page.locator('textarea').fill('{"events":[5]}')
+  await page.locator('::-p-aria(Send[role="button"])').click()
+  await waitForText(page, 'Expected an object')
+  t.ok(await page.$('.status.refused'), 'a 202 that stores nothing is not green')
+  const mixed = {
+    events: [
+      { projectId, eventId: "it's" },
+      { projectId, eventId: 'e-1', buildId: 7 },
+    ],
+  }
+  await page.locator('textarea').fill(JSON.stringify(mixed, null, 2))
+  await page.locator('::-p-aria(Send[role="button"])').click()
+  await waitForText(page, '1 event rejected')
+  await waitForText(page, '/buildId')
+  const command = await page.$eval(
+    'section[aria-label="The same with curl"] pre',
+    ({ textContent }) => textContent ?? '',
+  )
+  t.match(command, '$INGEST_KEY')
+  t.match(command, String.raw`it'\''s`)
+  t.notOk(command.includes(writeKey))
+  await checkAccessibility(page, 'try')
+  t.ok(await page.$('.status.accepted'))
+  await page.setViewport({ width: 380, height: 800 })
+  t.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 380), 'the page fits a phone')
+  await page.locator("::-p-text(it's)").click()
+  await page.locator('td a').click()
+  await waitForText(page, 'Stored')
+})
+
+browserTest('a body or a key that is refused is explained, and does not sign out', async (t, openPage) => {
+  const { url, key, newKey } = await startConsole(t)
+  const { page } = await openPage({ url: `${url}#/try`, key, colorScheme: 'dark', allow: [/status of 40[01]/] })
+  const send = () => page.locator('::-p-aria(Send[role="button"])').click()
+  await page.locator('textarea').fill('{"events":[}')
+  await waitForText(page, 'Not JSON')
+  await checkAccessibility(page)
+  await page.locator('input[name=write-key]').fill(await newKey('events:write'))
+  await send()
+  await waitForText(page, 'malformed-body')
+  await waitForText(page, 'Nothing was stored')
+  await checkAccessibility(page, 'try-malformed')
+  await page.locator('input[name=write-key]').fill(key)
+  await send()
+  await waitForText(page, 'lacks the scope events:write')
+  await checkAccessibility(page)
+  await page.reload()
+  await page.waitForFunction((key) => document.querySelector('input')?.value === key, {}, key)
+  await page.locator('::-p-text(Sign out)').click()
+  await page.waitForSelector('input[name=project]')
+  t.strictSame(await page.evaluate(() => ({ ...sessionStorage })), {}, 'signed out, both keys are forgotten')
+})
