@@ -6,7 +6,9 @@ import { buffer, text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import { toFetchHandler } from '@ingest/server'
-import t from 'tap'
+import t, { type Test } from 'tap'
+
+type Step = (response: ServerResponse) => unknown
 
 const examples = fileURLToPath(new URL('..', import.meta.url))
 const projectId = 'demo'
@@ -30,77 +32,70 @@ for (const { name, command, probe } of programs) {
   const isInstalled = spawnSync(tool, probeArgs).status === 0
   const options = isInstalled ? {} : { skip: `${tool} is not installed` }
 
-  t.test(`${name} retries the same bytes until a batch is stored`, options, async (t) => {
-    const server = await startServer([
+  /** Sends the lines to a server that first responds as the script says. */
+  async function run(t: Test, script: Step[], input = lines) {
+    const server = await startServer(t, script)
+    const child = start(server, t.testdir())
+    child.stdin.end(input)
+    const [[code], output, errors] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)])
+    return { code, output, errors, bodies: server.bodies }
+  }
+
+  const foreign = ['<html>welcome', '{"accepted":2}', '{"accepted":1,"duplicates":0,"rejected":[]}']
+  const retried: Record<string, Step[]> = {
+    'until a batch is stored': [
       (response) => response.writeHead(503).end(),
       (response) => response.writeHead(429, { 'Retry-After': '1' }).end(),
-    ])
-    t.teardown(() => server.close())
-    const child = start(server, t.testdir())
-    child.stdin.end(lines)
-    const [[code], output, errors] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)])
-    t.equal(code, 0, errors)
-    t.strictSame(JSON.parse(output), { accepted: 2, duplicates: 0, rejected: [] })
-    t.equal(server.bodies.length, 3)
-    t.equal(new Set(server.bodies.map(String)).size, 1)
-  })
+    ],
+    'after a 202 that does not account for each event': foreign.map(
+      (body) => (response) => response.writeHead(202, { 'Content-Type': 'application/json' }).end(body),
+    ),
+  }
+  for (const [when, script] of Object.entries(retried)) {
+    t.test(`${name} retries the same bytes ${when}`, options, async (t) => {
+      const { code, output, errors, bodies } = await run(t, script)
+      t.equal(code, 0, errors)
+      t.strictSame(JSON.parse(output), { accepted: 2, duplicates: 0, rejected: [] })
+      t.equal(bodies.length, script.length + 1)
+      t.equal(new Set(bodies.map(String)).size, 1)
+    })
+  }
 
   t.test(`${name} follows no redirect`, options, async (t) => {
-    const other = await startServer([])
-    t.teardown(() => other.close())
-    const redirect = (status: number) => (response: ServerResponse) =>
-      response.writeHead(status, { Location: `${other.env.INGEST_URL}/v1/events/batch` }).end()
-    const server = await startServer([redirect(302), redirect(307)])
-    t.teardown(() => server.close())
-    const child = start(server, t.testdir())
-    child.stdin.end(lines)
-    const [[code], errors] = await Promise.all([once(child, 'exit'), text(child.stderr)])
+    const other = await startServer(t, [])
+    const Location = `${other.env.INGEST_URL}/v1/events/batch`
+    const script = [302, 307].map(
+      (status): Step =>
+        (response) =>
+          response.writeHead(status, { Location }).end(),
+    )
+    const { code, errors, bodies } = await run(t, script)
     t.equal(code, 0, errors)
-    t.equal(server.bodies.length, 3)
+    t.equal(bodies.length, 3)
     t.equal(other.bodies.length, 0, 'the other host gets no request, and no key')
   })
 
-  t.test(`${name} believes a 202 only if it accounts for each event`, options, async (t) => {
-    const foreign = ['<html>welcome', '{"accepted":2}', '{"accepted":1,"duplicates":0,"rejected":[]}']
-    const server = await startServer(
-      foreign.map((body) => (response) => response.writeHead(202, { 'Content-Type': 'application/json' }).end(body)),
-    )
-    t.teardown(() => server.close())
-    const child = start(server, t.testdir())
-    child.stdin.end(lines)
-    const [[code], output, errors] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)])
-    t.equal(code, 0, errors)
-    t.strictSame(JSON.parse(output), { accepted: 2, duplicates: 0, rejected: [] })
-    t.equal(server.bodies.length, foreign.length + 1)
-    t.equal(new Set(server.bodies.map(String)).size, 1)
-  })
-
   t.test(`${name} counts rejected events`, options, async (t) => {
-    const server = await startServer([])
-    t.teardown(() => server.close())
-    const child = start(server, t.testdir())
     const eventId = '{"index":'
-    child.stdin.end(`${lines}\n${JSON.stringify({ projectId, eventId, buildId: 5 })}`)
-    const [[code], output, errors] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)])
+    const { code, output, errors, bodies } = await run(
+      t,
+      [],
+      `${lines}\n${JSON.stringify({ projectId, eventId, buildId: 5 })}`,
+    )
     t.equal(code, 0, errors)
     t.match(JSON.parse(output), { accepted: 2, duplicates: 0, rejected: [{ index: 2, eventId }] })
-    t.equal(server.bodies.length, 1)
+    t.equal(bodies.length, 1)
   })
 
   t.test(`${name} drops a batch that is refused`, options, async (t) => {
-    const server = await startServer([(response) => response.writeHead(413).end()])
-    t.teardown(() => server.close())
-    const child = start(server, t.testdir())
-    child.stdin.end(lines)
-    const [[code], errors] = await Promise.all([once(child, 'exit'), text(child.stderr)])
+    const { code, errors, bodies } = await run(t, [(response) => response.writeHead(413).end()])
     t.equal(code, 1)
     t.match(errors, 'dropped: 413')
-    t.equal(server.bodies.length, 1)
+    t.equal(bodies.length, 1)
   })
 
   t.test(`${name} pauses after a 401`, options, async (t) => {
-    const server = await startServer([(response) => response.writeHead(401).end()])
-    t.teardown(() => server.close())
+    const server = await startServer(t, [(response) => response.writeHead(401).end()])
     const child = start(server, t.testdir())
     child.stdin.end(lines)
     const [words] = await once(child.stderr, 'data')
@@ -123,8 +118,8 @@ for (const { name, command, probe } of programs) {
   }
 }
 
-/** An Ingest behind a server that first responds as the script says. */
-async function startServer(script: readonly ((response: ServerResponse) => unknown)[]) {
+/** An Ingest behind a server that first responds as the script says, until the end of the test. */
+async function startServer(t: Test, script: readonly Step[]) {
   const ingest = createIngest({ store: openMemoryStore() })
   const { key } = await ingest.keys.create(projectId)
   const handler = toFetchHandler(ingest)
@@ -144,12 +139,9 @@ async function startServer(script: readonly ((response: ServerResponse) => unkno
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  return {
-    bodies,
-    env: { INGEST_URL: `http://127.0.0.1:${port}`, INGEST_PROJECT_ID: projectId, INGEST_KEY: key },
-    close() {
-      server.closeAllConnections()
-      server.close()
-    },
-  }
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return { bodies, env: { INGEST_URL: `http://127.0.0.1:${port}`, INGEST_PROJECT_ID: projectId, INGEST_KEY: key } }
 }
