@@ -71,15 +71,6 @@ function makeGear(): Int32Array {
   )
 }
 
-/** Yields the chunks of bytes in memory, as views. */
-export function* cutBytes(bytes: Uint8Array): Generator<Uint8Array, void> {
-  for (let start = 0; start < bytes.length; ) {
-    const end = chunkEnd(bytes, start)
-    yield bytes.subarray(start, end)
-    start = end
-  }
-}
-
 /** Copies bytes from `position` to the start of `target` and resolves with their number; 0 only at the end. */
 export type ReadAt = (target: Uint8Array, position: number) => Promise<number>
 

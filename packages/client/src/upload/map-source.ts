@@ -1,10 +1,11 @@
+import { createHash, webcrypto } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
 import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { IngestError } from '@ingest/core'
-import type { ReadAt } from './chunk-content.ts'
+import { type ChunkRef, type Digest, IngestError, type Manifest } from '@ingest/core'
+import { chunkContent, type ReadAt } from './chunk-content.ts'
 
 /** The bytes of a map: the path of a file, the bytes themselves, or a stream. */
 export type MapSource = string | Uint8Array | AsyncIterable<Uint8Array>
@@ -13,8 +14,6 @@ export type MapSource = string | Uint8Array | AsyncIterable<Uint8Array>
 export interface OpenedSource {
   /** At the time of opening. */
   size: number
-  /** The whole map, if it is in memory. */
-  bytes?: Uint8Array
   readAt: ReadAt
   close(): Promise<void>
 }
@@ -34,8 +33,8 @@ export interface OpenOptions {
 export async function openSource(source: MapSource, options: OpenOptions = {}): Promise<OpenedSource> {
   if (source instanceof Uint8Array) return openBytes(source)
   if (typeof source !== 'string') return spool(source, options)
-  const file = await open(source).catch((error) => {
-    throw notReadable(error)
+  const file = await open(source).catch((cause) => {
+    throw new IngestError('invalid-argument', `The map cannot be read: ${cause.message}`, { cause })
   })
   const stats = await file.stat()
   if (stats.isFile()) return openFile(file, stats.size, () => file.close())
@@ -47,7 +46,6 @@ export async function openSource(source: MapSource, options: OpenOptions = {}): 
 function openBytes(bytes: Uint8Array): OpenedSource {
   return {
     size: bytes.length,
-    bytes,
     async readAt(target, position) {
       const part = bytes.subarray(position, position + target.length)
       target.set(part)
@@ -95,6 +93,64 @@ async function spool(stream: AsyncIterable<Uint8Array>, { onSpooled, signal }: O
   }
 }
 
-function notReadable(error: NodeJS.ErrnoException): IngestError {
-  return new IngestError('invalid-argument', `The map cannot be read: ${error.message}`, { cause: error })
+/** A chunk, and the offset of its first occurrence. */
+export interface ChunkLocation extends ChunkRef {
+  start: number
+}
+
+/** The most chunks that Node's thread pool hashes at once; each is a copy. */
+const hashConcurrency = 8
+
+/** Reads a source once, and returns its manifest and distinct chunks. */
+export async function describeSource(
+  { readAt }: OpenedSource,
+  contentType: string,
+  onChunk: (bytesDone: number, chunksDone: number) => void,
+): Promise<{ manifest: Manifest; locations: Map<Digest, ChunkLocation> }> {
+  const whole = createHash('sha256')
+  const hashing: Promise<ChunkLocation>[] = []
+  const chunks: ChunkRef[] = []
+  const locations = new Map<Digest, ChunkLocation>()
+  let size = 0
+
+  async function takeFirst(): Promise<void> {
+    const { digest, size, start } = (await hashing.shift()) as ChunkLocation
+    const chunk = { digest, size }
+    chunks.push(chunk)
+    if (!locations.has(digest)) locations.set(digest, { ...chunk, start })
+    onChunk(start + size, chunks.length)
+  }
+
+  for await (const bytes of chunkContent(readAt)) {
+    hashing.push(hashChunk(bytes, size))
+    whole.update(bytes)
+    size += bytes.length
+    if (hashing.length === hashConcurrency) await takeFirst()
+  }
+  while (hashing.length > 0) await takeFirst()
+  return { manifest: { contentType, size, digest: `sha256:${whole.digest('hex')}`, chunks }, locations }
+}
+
+async function hashChunk(bytes: Uint8Array, start: number): Promise<ChunkLocation> {
+  const hash = await webcrypto.subtle.digest('SHA-256', bytes)
+  return { digest: `sha256:${Buffer.from(hash).toString('hex')}`, size: bytes.length, start }
+}
+
+/**
+ * Reads the bytes of a chunk again. The server checks their digest.
+ *
+ * @throws {IngestError} `source-changed`
+ */
+export async function readChunk({ readAt }: OpenedSource, { size, start }: ChunkLocation): Promise<Uint8Array> {
+  const bytes = Buffer.allocUnsafeSlow(size)
+  for (let filled = 0; filled < size; ) {
+    const count = await readAt(bytes.subarray(filled), start + filled)
+    if (count === 0) throw sourceChanged()
+    filled += count
+  }
+  return bytes
+}
+
+export function sourceChanged(): IngestError {
+  return new IngestError('source-changed', 'The map changed during the upload: upload it again.')
 }

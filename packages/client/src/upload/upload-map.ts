@@ -2,15 +2,21 @@ import { setMaxListeners } from 'node:events'
 import {
   type Digest,
   IngestError,
-  type Issue,
   type Manifest,
   type Publication,
   type PublishedMap,
   type PublishOptions,
   type PutChunkResult,
 } from '@ingest/core'
-import { type ChunkLocation, describeSource, readChunk, sourceChanged } from './describe-source.ts'
-import { type MapSource, type OpenedSource, openSource } from './map-source.ts'
+import {
+  type ChunkLocation,
+  describeSource,
+  type MapSource,
+  type OpenedSource,
+  openSource,
+  readChunk,
+  sourceChanged,
+} from './map-source.ts'
 
 /** A map of any size, and its placeId and buildId. */
 export interface SourcePublication {
@@ -92,7 +98,10 @@ export async function uploadMap(
       signal?.throwIfAborted()
       onProgress({ phase: 'hash', bytesDone, bytesTotal: opened.size, chunksDone, chunksTotal: null })
     })
-    if (manifest.size === 0 && !allowEmpty) throw emptyMap()
+    if (manifest.size === 0 && !allowEmpty) {
+      const message = 'The map is empty. To publish an empty map, use allowEmpty (--allow-empty).'
+      throw new IngestError('invalid-publication', message)
+    }
     const upload: Upload = {
       ingest,
       publication: { placeId, buildId, manifest },
@@ -106,7 +115,9 @@ export async function uploadMap(
     }
     let published = await publish(upload)
     for (let round = 1; published.state === 'incomplete' && !options.dryRun; round++) {
-      if (round > roundsMax) throw neverComplete()
+      if (round > roundsMax) {
+        throw new IngestError('unexpected-response', `Chunks were still missing after ${roundsMax} uploads.`)
+      }
       published = (await uploadMissing(upload, published)) ?? (await publish(upload))
     }
     return {
@@ -180,8 +191,9 @@ async function uploadMissing(
     },
     publishOptions.signal,
   )
-  if (final?.issues) throw mapDropped(final.issues)
-  return final
+  if (!final?.issues) return final
+  const message = 'The server dropped the map: its content does not match its manifest.'
+  throw new IngestError('digest-mismatch', message, { issues: final.issues })
 }
 
 /** The manifest was published and the digests computed here, so errors of a chunk have another meaning. */
@@ -214,21 +226,6 @@ function isSame(
     map.digest === manifest.digest &&
     map.contentType === manifest.contentType
   )
-}
-
-function mapDropped(issues: readonly Issue[]): IngestError {
-  return new IngestError('digest-mismatch', 'The server dropped the map: its content does not match its manifest.', {
-    issues,
-  })
-}
-
-function emptyMap(): IngestError {
-  const message = 'The map is empty. To publish an empty map, use allowEmpty (--allow-empty).'
-  return new IngestError('invalid-publication', message)
-}
-
-function neverComplete(): IngestError {
-  return new IngestError('unexpected-response', `Chunks were still missing after ${roundsMax} uploads.`)
 }
 
 /**

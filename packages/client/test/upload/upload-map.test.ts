@@ -1,11 +1,14 @@
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { createIngest, IngestError, openMemoryStore, type PublishedMap } from '@ingest/core'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 import { createClientWith } from '../../src/client.ts'
+import { openSource } from '../../src/upload/map-source.ts'
 import { type MapUploader, runParallel, type UploadProgress, uploadMap } from '../../src/upload/upload-map.ts'
 
 const projectId = 'game-1'
@@ -37,6 +40,18 @@ function open(t: Test, around: (call: () => Promise<unknown>, name: string) => P
   return { ingest, uploader, calls, countOf }
 }
 
+/** A directory for temporary files of this test. */
+function useTemporary(t: Test): string {
+  const directory = t.testdir()
+  const { TMPDIR } = process.env
+  process.env.TMPDIR = directory
+  t.teardown(() => {
+    if (TMPDIR === undefined) delete process.env.TMPDIR
+    else process.env.TMPDIR = TMPDIR
+  })
+  return directory
+}
+
 async function contentOf(ingest: ReturnType<typeof createIngest>, of = id): Promise<Buffer> {
   const map = await ingest.project(projectId).getMapContent(of)
   const parts = []
@@ -47,10 +62,11 @@ async function contentOf(ingest: ReturnType<typeof createIngest>, of = id): Prom
 t.test('a map is uploaded from a file, from bytes and from a stream', async (t) => {
   const path = join(t.testdir(), 'map.json')
   writeFileSync(path, content)
-  const parts = Array.from({ length: 100 }, (_, i) => content.subarray(i * 32_000, (i + 1) * 32_000))
-  for (const source of [path, content, Readable.from(parts)]) {
+  const stream = () =>
+    Readable.from(Array.from({ length: 100 }, (_, i) => content.subarray(i * 32_000, (i + 1) * 32_000)))
+  for (const source of [path, content, new Uint8Array(content), stream(), Readable.toWeb(stream())]) {
     const { ingest, uploader, calls } = open(t)
-    const result = await uploadMap(uploader, { ...id, source, contentType: 'text/plain' })
+    const result = await uploadMap(uploader, { ...id, source: source as string, contentType: 'text/plain' })
     t.match(result, {
       ...id,
       outcome: 'created',
@@ -69,10 +85,12 @@ t.test('a map is uploaded from a file, from bytes and from a stream', async (t) 
   }
 })
 
-t.test('the same map uploads no chunk', async (t) => {
+t.test('the same map uploads no chunk, whatever its source is', async (t) => {
   const { uploader, countOf } = open(t)
+  const path = join(t.testdir(), 'map')
+  writeFileSync(path, content)
   const first = await uploadMap(uploader, { ...id, source: content })
-  const again = await uploadMap(uploader, { ...id, source: content })
+  const again = await uploadMap(uploader, { ...id, source: path })
   t.match(again, { outcome: 'unchanged', uploadedChunks: 0, uploadedBytes: 0, reusedChunks: first.chunks })
   t.equal(countOf('putChunk'), first.chunks)
 })
@@ -252,6 +270,52 @@ t.test('chunks that are missing again are uploaded again, up to a limit', async 
   await t.rejects(uploadMap(loseAll.uploader, { ...id, source: content }), { code: 'unexpected-response' })
 })
 
+t.test('a stream is spooled to a private file, which close removes', async (t) => {
+  const directory = useTemporary(t)
+  const opened = await openSource(Readable.from([Buffer.from('abc'), Buffer.from('de')]))
+  const [name = '', ...others] = readdirSync(directory)
+  t.strictSame(others, [])
+  if (process.platform !== 'win32') {
+    t.match(execFileSync('ls', ['-l', join(directory, name)], { encoding: 'utf8' }), /^-rw------- /m)
+  }
+  await opened.close()
+  t.strictSame(readdirSync(directory), [])
+})
+
+t.test('a failed stream leaves no file', async (t) => {
+  const directory = useTemporary(t)
+  const failing = async function* () {
+    yield content
+    throw new Error('broken')
+  }
+  await t.rejects(openSource(failing()), { message: 'broken' })
+  await t.rejects(openSource(Readable.from(['text'])), { code: 'invalid-argument' })
+  const controller = new AbortController()
+  const reason = new Error('aborted by the test')
+  const endless = async function* () {
+    for (;;) yield content
+  }
+  const opening = openSource(endless(), { signal: controller.signal, onSpooled: () => controller.abort(reason) })
+  await t.rejects(opening, reason)
+  t.strictSame(readdirSync(directory), [])
+})
+
+t.test('a path of a named pipe is spooled', { skip: process.platform === 'win32' && 'no mkfifo here' }, async (t) => {
+  const path = join(useTemporary(t), 'pipe')
+  execFileSync('mkfifo', [path])
+  const written = appendFile(path, content)
+  const { ingest, uploader } = open(t)
+  await uploadMap(uploader, { ...id, source: path })
+  await written
+  t.ok((await contentOf(ingest)).equals(content))
+})
+
+t.test('a source that cannot be read throws', async (t) => {
+  const directory = t.testdir()
+  await t.rejects(openSource(directory), { code: 'invalid-argument', message: /directory/ })
+  await t.rejects(openSource(join(directory, 'missing')), { code: 'invalid-argument', message: /ENOENT/ })
+})
+
 t.test('a source that changes between its readings is source-changed', async (t) => {
   const path = join(t.testdir(), 'map.json')
   const changes: Record<string, () => void> = {
@@ -345,22 +409,6 @@ t.test('a map whose verification exceeds the budget is completed after Retry-Aft
 
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 
-t.test('runParallel processes every item once, in order, within its concurrency', async (t) => {
-  for (const concurrency of [1, 3, 50]) {
-    const begun: number[] = []
-    let running = 0
-    let most = 0
-    await runParallel([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], concurrency, async (item) => {
-      begun.push(item)
-      most = Math.max(most, ++running)
-      await turn()
-      running--
-    })
-    t.strictSame(begun, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
-    t.equal(most, Math.min(concurrency, 10))
-  }
-})
-
 t.test('runParallel throws the first failure when all items in work have ended', async (t) => {
   const begun: number[] = []
   let over = 0
@@ -374,25 +422,6 @@ t.test('runParallel throws the first failure when all items in work have ended',
   await t.rejects(run, { message: 'first' })
   t.strictSame([begun, over], [[0, 1], 1])
 })
-
-t.test('a signal aborts runParallel with its reason', async (t) => {
-  const controller = new AbortController()
-  const reason = new Error('aborted by the test')
-  const done: number[] = []
-  const run = runParallel(
-    [0, 1, 2],
-    1,
-    async (item) => {
-      done.push(item)
-      controller.abort(reason)
-    },
-    controller.signal,
-  )
-  await t.rejects(run, reason)
-  t.strictSame(done, [0])
-})
-
-t.test('runParallel without items resolves', () => runParallel([], 4, async () => void t.fail()))
 
 t.test('high concurrency does not warn about a listener leak', async (t) => {
   const warnings: Error[] = []
