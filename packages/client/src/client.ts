@@ -13,7 +13,7 @@ import { type MapCalls, mapCalls } from './calls/maps.ts'
 import { type StatsCalls, statsCalls } from './calls/stats.ts'
 import { createConnection } from './http/connection.ts'
 import { createCompressor } from './http/gzip.ts'
-import { createRetry, type RetryEffects } from './http/retry.ts'
+import { createRetry, type RetryEffects, timerMsMax } from './http/retry.ts'
 import { type SourcePublication, type UploadedMap, type UploadOptions, uploadMap } from './upload/upload-map.ts'
 
 /** Options may be undefined, as environment variables may be; `url`, `projectId` and `key` are required. */
@@ -133,6 +133,3 @@ function checkOptions({ projectId, key, retries, ...timeouts }: CheckedOptions):
     }
   }
 }
-
-/** Node timers fire at once for longer delays. */
-const timerMsMax = 2 ** 31 - 1

@@ -10,14 +10,8 @@ export type { ValueForm } from './import/slice-values.ts'
 export type { EventSubmitter, SubmitEventsOptions, SubmittedEvents } from './import/submit-events.ts'
 export { submitEvents } from './import/submit-events.ts'
 export { lockDirectory } from './sender/lock-directory.ts'
-export type {
-  DropReason,
-  Rejection,
-  Sender,
-  SenderClient,
-  SenderOptions,
-  SenderStats,
-} from './sender/sender.ts'
+export type { DropReason, Rejection } from './sender/outcomes.ts'
+export type { Sender, SenderClient, SenderOptions, SenderStats } from './sender/sender.ts'
 export { createSender } from './sender/sender.ts'
 export { chunkBytesMax, chunkBytesMin } from './upload/chunk-content.ts'
 export type { MapSource } from './upload/map-source.ts'

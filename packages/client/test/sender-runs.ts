@@ -6,7 +6,8 @@ import { createIngest, type EmbeddedIngest, type Store } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { createHandler } from '@ingest/server'
 import { type Client, createClient } from '../src/client.ts'
-import { createSenderWith, type DropReason, type Sender } from '../src/sender/sender.ts'
+import type { DropReason } from '../src/sender/outcomes.ts'
+import { createSenderWith, type Sender } from '../src/sender/sender.ts'
 import { createVirtualTime } from './virtual-time.ts'
 
 /** Random numbers in [0, 1) from a seed (mulberry32). */

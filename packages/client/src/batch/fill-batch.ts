@@ -1,4 +1,5 @@
 import { type BatchResult, batchBytesMax, batchEventsMax } from '@ingest/core'
+import { unexpectedResponse } from '../http/error-from-response.ts'
 
 export const envelopeStart = Buffer.from('{"events":[')
 export const separator = Buffer.from(',')
@@ -34,14 +35,16 @@ export function isBatchFull(count: number, bytes: number): boolean {
   return count >= batchEventsMax || bytes + count * separator.length >= eventBytesMax
 }
 
-/** Whether a result has an outcome for each of `count` events. */
-export function isValidResult({ accepted, duplicates, rejected }: BatchResult, count: number): boolean {
+/** @throws {IngestError} `unexpected-response` for a result that does not have one outcome for each of `count` events */
+export function checkResult(result: BatchResult, count: number): BatchResult {
+  const { accepted, duplicates, rejected } = result
   const indexes = new Set(rejected.map(({ index }) => index))
-  return (
+  const isComplete =
     accepted + duplicates + indexes.size === count &&
     indexes.size === rejected.length &&
     rejected.every(
       ({ index, issues }) => Number.isInteger(index) && index >= 0 && index < count && Array.isArray(issues),
     )
-  )
+  if (isComplete) return result
+  throw unexpectedResponse('it lacks the outcome of an event')
 }

@@ -147,7 +147,7 @@ interface Attempts {
 
 function startAttempts(
   limits: RetryLimits,
-  { now = () => performance.now(), random = Math.random, sleep = defaultSleep }: RetryEffects,
+  { now = () => performance.now(), random = Math.random, sleep: sleepFor = sleep }: RetryEffects,
   closing: AbortSignal,
   { signal, retries = limits.retries }: RetryOptions = {},
 ): Attempts {
@@ -162,7 +162,7 @@ function startAttempts(
       const ms = backoff.next((error.retryAfterSeconds ?? 0) * 1000)
       if (now() + ms >= deadline) throw error
       limits.onRetry?.(error, ms)
-      await sleep(ms, signal ? AbortSignal.any([signal, closing]) : closing).catch(() => {
+      await sleepFor(ms, signal ? AbortSignal.any([signal, closing]) : closing).catch(() => {
         signal?.throwIfAborted()
         throw error
       })
@@ -170,6 +170,12 @@ function startAttempts(
   }
 }
 
-function defaultSleep(ms: number, signal: AbortSignal): Promise<unknown> {
-  return wait(ms, undefined, { signal })
+/** The longest delay of a Node timer; a longer one fires at once. */
+export const timerMsMax = 2 ** 31 - 1
+
+/** Rejects when the signal is aborted; without `ref` it does not keep the process alive. */
+export async function sleep(ms: number, signal: AbortSignal, ref = true): Promise<void> {
+  for (let left = ms; left > 0; left -= timerMsMax) {
+    await wait(Math.min(left, timerMsMax), undefined, { signal, ref })
+  }
 }

@@ -3,8 +3,7 @@ import { setMaxListeners } from 'node:events'
 import { addAbortSignal, Readable } from 'node:stream'
 import { type BatchResult, batchBytesMax, IngestError, type SubmitOptions } from '@ingest/core'
 import { column, scanBatch, wordsPerEvent } from '@ingest/core/internal'
-import { fillBatch, isValidResult } from '../batch/fill-batch.ts'
-import { unexpectedResponse } from '../http/error-from-response.ts'
+import { checkResult, fillBatch } from '../batch/fill-batch.ts'
 import { createValueGroups, type ValueGroup, type ValueGroups } from './group-values.ts'
 import {
   createDefaults,
@@ -174,8 +173,7 @@ interface EventBatch {
 
 async function submit(submission: Submission, { body, count, eventAt, madeIds }: EventBatch): Promise<void> {
   const { ingest, options, done, ending } = submission
-  const result = await ingest.submitBatch(body, { signal: ending })
-  if (!isValidResult(result, count)) throw unexpectedResponse('it lacks the outcome of an event')
+  const result = checkResult(await ingest.submitBatch(body, { signal: ending }), count)
   done.events += result.accepted + result.duplicates
   done.accepted += result.accepted
   done.duplicates += result.duplicates

@@ -17,10 +17,8 @@ export type Next =
 /** The pause after a 401 or 403, in milliseconds. */
 export const unauthorizedPauseMs = 5 * 60_000
 
-type FinalStatus = 400 | 401 | 403 | 413
-
 /** The statuses after which the batch is not simply retried. */
-const nextByStatus: Readonly<Record<FinalStatus, Next>> = {
+const nextByStatus: Readonly<Record<number, Next>> = {
   400: { action: 'drop', reason: 'bad_request' },
   401: { action: 'pause', ms: unauthorizedPauseMs },
   403: { action: 'pause', ms: unauthorizedPauseMs },
@@ -36,11 +34,8 @@ const nextByStatus: Readonly<Record<FinalStatus, Next>> = {
 export function decideNext(outcome: Outcome): Next {
   if ('result' in outcome) return { action: 'settle', result: outcome.result }
   const { status, code, retryAfterSeconds = 0 } = outcome.error instanceof IngestError ? outcome.error : {}
-  if (isFinal(status)) return nextByStatus[status]
+  const next = status === undefined ? undefined : nextByStatus[status]
+  if (next) return next
   if (status === undefined && code === 'store-closed') return { action: 'end' }
   return { action: 'back-off', floorMs: retryAfterSeconds * 1000 }
-}
-
-function isFinal(status: number | undefined): status is FinalStatus {
-  return status !== undefined && Object.hasOwn(nextByStatus, status)
 }

@@ -1,18 +1,15 @@
 import type { BatchResult } from '@ingest/core'
-import { isValidResult } from '../batch/fill-batch.ts'
-import { unexpectedResponse } from '../http/error-from-response.ts'
+import { checkResult } from '../batch/fill-batch.ts'
 import { createBackoff, type RetryEffects } from '../http/retry.ts'
 import { decideNext, type Outcome } from './decide-next.ts'
+import type { Outcomes } from './outcomes.ts'
 import type { SendQueue } from './send-queue.ts'
 
 export interface SendLoopOptions {
   queue: SendQueue
+  outcomes: Outcomes
   /** Sends a batch once. */
   submit(body: Buffer, signal: AbortSignal): Promise<BatchResult>
-  /** Called while the `count` events of the batch are still the first ones of the queue. */
-  onSettle(result: BatchResult, count: number): void
-  onDrop(reason: 'bad_request' | 'too_large', count: number): void
-  onRetry(error: unknown, pauseMs: number): void
   /** Called when the loop has ended by itself, as the client is closed. */
   onEnd(): void
   effects: Required<RetryEffects>
@@ -34,15 +31,7 @@ export interface SendLoop {
   abort(): void
 }
 
-export function createSendLoop({
-  queue,
-  submit,
-  onSettle,
-  onDrop,
-  onRetry,
-  onEnd,
-  effects,
-}: SendLoopOptions): SendLoop {
+export function createSendLoop({ queue, outcomes, submit, onEnd, effects }: SendLoopOptions): SendLoop {
   const { now, random, sleep } = effects
   const backoff = createBackoff({ random })
   const ending = new AbortController()
@@ -71,30 +60,27 @@ export function createSendLoop({
       const outcome = await attempt(submit, body, count, ending.signal)
       // an aborted attempt has no outcome
       if ('error' in outcome && ending.signal.aborted) return
+      failure = 'error' in outcome ? outcome.error : undefined
       const next = decideNext(outcome)
       if (next.action === 'settle' || next.action === 'drop') {
         backoff.reset()
-        if (next.action === 'settle') onSettle(next.result, count)
-        else onDrop(next.reason, count)
-        failure = 'error' in outcome ? outcome.error : undefined
-        queue.remove(count)
-        return
+        if (next.action === 'settle') outcomes.settle(next.result, queue.first(count))
+        else outcomes.drop(next.reason, queue.first(count))
+        return queue.remove(count)
       }
       if (next.action === 'end') {
-        failure = 'error' in outcome && outcome.error
         ending.abort()
         return onEnd()
       }
       if (next.action === 'pause') backoff.reset()
-      await pause('error' in outcome && outcome.error, next.action === 'pause' ? next.ms : backoff.next(next.floorMs))
+      await pause(next.action === 'pause' ? next.ms : backoff.next(next.floorMs))
     }
   }
 
-  async function pause(error: unknown, ms: number): Promise<void> {
-    failure = error
+  async function pause(ms: number): Promise<void> {
     pausedUntil = now() + ms
     if (pausedUntil >= deadlineAt) return ending.abort()
-    onRetry(error, ms)
+    outcomes.retry(failure, ms)
     await sleep(ms, ending.signal).catch(() => {})
     pausedUntil = 0
     if (!ending.signal.aborted) retries++
@@ -127,9 +113,7 @@ async function attempt(
   signal: AbortSignal,
 ): Promise<Outcome> {
   try {
-    const result = await submit(body, signal)
-    if (!isValidResult(result, count)) throw unexpectedResponse('it lacks the outcome of an event')
-    return { result }
+    return { result: checkResult(await submit(body, signal), count) }
   } catch (error) {
     return { error }
   }

@@ -1,29 +1,18 @@
 import { eventBytesMax, type FilledBatch, fillBatch, isBatchFull } from '../batch/fill-batch.ts'
-import { openSpool, type SpooledEvent } from './spool.ts'
+import type { Spool, SpooledEvent } from './spool.ts'
 
 export interface SendQueueOptions {
-  projectId: string
   /** The most events, and bytes of events. */
   eventsMax: number
   bytesMax: number
-  /** A directory that keeps the events. */
-  spool: string | undefined
-}
-
-/** How many events a spool keeps for the next process, and how many are in memory only. */
-export interface UnsentCounts {
-  kept: number
-  lost: number
+  spool: Spool
 }
 
 /** The unsent events of a sender, oldest first, in memory and in its spool. */
 export interface SendQueue {
-  /** Events of an earlier process that were damaged, or are larger than a batch. */
-  readonly damaged: number
-  readonly tooLarge: readonly SpooledEvent[]
   events(): number
   bytes(): number
-  /** Appends an event; a string says why it was not. */
+  /** Appends an event; otherwise returns why not. */
   add(bytes: Buffer): 'queue_overflow' | 'too_large' | undefined
   /** Whether the events fill a batch. */
   isFull(): boolean
@@ -36,17 +25,16 @@ export interface SendQueue {
   firstBatch(): FilledBatch
   /** The first events. */
   first(count: number): SpooledEvent[]
-  unsent(): UnsentCounts
+  /** How many events the spool keeps for the next process, and how many are in memory only. */
+  unsent(): { kept: number; lost: number }
   /** Removes the first events, which are stored or dropped. */
   remove(count: number): void
   /** Closes the spool; returns the events that are not in it, which are lost. */
   close(): SpooledEvent[]
 }
 
-/** @throws {IngestError} `invalid-argument` if another process uses the spool, or for a spool of another project */
-export function openSendQueue({ projectId, eventsMax, bytesMax, spool: directory }: SendQueueOptions): SendQueue {
-  const spool = directory === undefined ? undefined : openSpool(directory, projectId)
-  let queue: SpooledEvent[] = spool?.left ?? []
+export function createSendQueue({ eventsMax, bytesMax, spool }: SendQueueOptions): SendQueue {
+  let queue = [...spool.left]
   let queuedBytes = totalBytes(queue)
   // events are numbered in their order, so that one number marks what a flush covers
   let added = queue.length
@@ -56,15 +44,13 @@ export function openSendQueue({ projectId, eventsMax, bytesMax, spool: directory
 
   const isFull = () => isBatchFull(queue.length, queuedBytes)
   return {
-    damaged: spool?.damaged ?? 0,
-    tooLarge: spool?.tooLarge ?? [],
     events: () => queue.length,
     bytes: () => queuedBytes,
 
     add(bytes) {
       if (bytes.length > eventBytesMax) return 'too_large'
       if (queue.length >= eventsMax || queuedBytes + bytes.length > bytesMax) return 'queue_overflow'
-      queue.push({ bytes, spooledTo: spool?.append(bytes) })
+      queue.push({ bytes, spooledTo: spool.append(bytes) })
       queuedBytes += bytes.length
       added++
       return undefined
@@ -95,7 +81,7 @@ export function openSendQueue({ projectId, eventsMax, bytesMax, spool: directory
       removed += events.length
       queuedBytes -= totalBytes(events)
       const last = events.findLast(({ spooledTo }) => spooledTo)?.spooledTo
-      if (last) spool?.settle(last)
+      if (last) spool.settle(last)
       for (const { until, resolve } of flushes) if (until <= removed) resolve()
       flushes = flushes.filter(({ until }) => until > removed)
     },
@@ -104,7 +90,7 @@ export function openSendQueue({ projectId, eventsMax, bytesMax, spool: directory
       const lost = queue.filter(({ spooledTo }) => !spooledTo)
       queue = queue.filter(({ spooledTo }) => spooledTo)
       queuedBytes = totalBytes(queue)
-      spool?.close()
+      spool.close()
       for (const { resolve } of flushes) resolve()
       return lost
     },

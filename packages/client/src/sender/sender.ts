@@ -1,27 +1,15 @@
-import { setTimeout as wait } from 'node:timers/promises'
-import { type BatchResult, IngestError, type Issue } from '@ingest/core'
+import { IngestError } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { createEventIds } from '../batch/event-ids.ts'
 import { serializeEvent } from '../batch/serialize-event.ts'
 import type { Client } from '../client.ts'
-import type { RetryEffects } from '../http/retry.ts'
-import { createSendLoop } from './send-loop.ts'
-import { openSendQueue, type UnsentCounts } from './send-queue.ts'
+import { type RetryEffects, sleep, timerMsMax } from '../http/retry.ts'
+import { createOutcomes, type OutcomeCounts, type Outcomes, type SenderCallbacks } from './outcomes.ts'
+import { createSendLoop, type SendLoop } from './send-loop.ts'
+import { createSendQueue, type SendQueue } from './send-queue.ts'
+import { openSpool } from './spool.ts'
 
-/**
- * Why an event was dropped: the queue was full (`queue_overflow`); the server rejected it (`rejected`); it is larger than
- * a batch, or its batch got a 413 (`too_large`) or a 400 (`bad_request`); the sender was closed before the event was
- * stored, without a spool (`closed`); its line in the spool is damaged (`damaged`).
- */
-export type DropReason = 'bad_request' | 'closed' | 'damaged' | 'queue_overflow' | 'rejected' | 'too_large'
-
-/** An event that the server rejected. */
-export interface Rejection {
-  event: JsonObject
-  issues: readonly Issue[]
-}
-
-export interface SenderOptions {
+export interface SenderOptions extends SenderCallbacks {
   /** How long an event waits for others to join its batch, in milliseconds. Default 2,000. */
   flushMs?: number | undefined
   /** The most queued events, including those in flight; further ones are dropped. Default 10,000. */
@@ -30,22 +18,11 @@ export interface SenderOptions {
   queueBytesMax?: number | undefined
   /** A directory that keeps queued events over a crash or a restart of the process; for one sender at a time. */
   spool?: string | undefined
-  /** Called for each batch with rejected events. They are not sent again. */
-  onRejected?: ((rejections: Rejection[]) => void) | undefined
-  /** Called for all dropped events, rejected ones too, with the events as they would have been sent. */
-  onDrop?: ((reason: DropReason, events: JsonObject[]) => void) | undefined
-  /** Called before a batch is sent again in `pauseMs`, also before the five minutes after a 401. */
-  onRetry?: ((error: unknown, pauseMs: number) => void) | undefined
   /** Ends the sender at once, as `close({ deadlineMs: 0 })` does. */
   signal?: AbortSignal | undefined
 }
 
-export interface SenderStats {
-  /** Newly stored events. */
-  accepted: number
-  /** Events that were already stored: by another sender, or by an attempt whose response was lost. */
-  duplicates: number
-  dropped: Readonly<Record<DropReason, number>>
+export interface SenderStats extends OutcomeCounts {
   /** Queued events, including those in flight. */
   queuedEvents: number
   queuedBytes: number
@@ -105,51 +82,26 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
   const { flushMs = 2000, queueEventsMax = 10_000, queueBytesMax = 16 * 1024 * 1024, signal } = options
   checkOptions({ flushMs, queueEventsMax, queueBytesMax })
   signal?.throwIfAborted()
-  const { now = () => performance.now(), random = Math.random, sleep = sleepUntil } = effects
+  const { now = () => performance.now(), random = Math.random, sleep = sleepUnreferenced } = effects
   const { projectId } = client
   const makeEventId = createEventIds()
-  const queue = openSendQueue({ projectId, eventsMax: queueEventsMax, bytesMax: queueBytesMax, spool: options.spool })
-  const counts = createCounts(options)
+  const spool = openSpool(options.spool, projectId)
+  const queue = createSendQueue({ eventsMax: queueEventsMax, bytesMax: queueBytesMax, spool })
+  const outcomes = createOutcomes(options)
   const loop = createSendLoop({
     queue,
+    outcomes,
     submit: (body, signal) => client.submitBatch(body, { signal, retries: 0 }),
-    onSettle: (result, count) => counts.settle(result, queue.first(count)),
-    onDrop: (reason, count) => counts.drop(reason, queue.first(count)),
-    onRetry: (error, ms) => notify(options.onRetry, error, ms),
     onEnd: abort,
     effects: { now, random, sleep },
   })
+  const parts: SenderParts = { projectId, directory: options.spool, queue, outcomes, loop }
+  const warnUnclosed = () => warnUnsent(parts, `The process ended before the sender of ${projectId} was closed`)
   const startTimer = createTimer(flushMs, sleep, loop.signal, () => {
     queue.makeDue()
     loop.wake()
   })
   let closed: Promise<SenderStats> | undefined
-
-  function stats(): SenderStats {
-    return {
-      ...counts.current(),
-      queuedEvents: queue.events(),
-      queuedBytes: queue.bytes(),
-      retries: loop.retries(),
-      failure: loop.failure(),
-    }
-  }
-
-  async function finish(deadlineMs: number): Promise<SenderStats> {
-    queue.makeDue()
-    await loop.finish(deadlineMs)
-    signal?.removeEventListener('abort', abort)
-    openSenders.delete(warnUnclosed)
-    const unsent = describeUnsent(queue.unsent(), options.spool)
-    counts.drop('closed', queue.close())
-    if (unsent) process.emitWarning(`The sender of ${projectId} ended with ${unsent}${describeFailure(loop.failure())}`)
-    return stats()
-  }
-
-  function warnUnclosed(): void {
-    const unsent = describeUnsent(queue.unsent(), options.spool)
-    if (unsent) process.emitWarning(`The process ended before the sender of ${projectId} was closed, with ${unsent}`)
-  }
 
   function abort(): void {
     loop.abort()
@@ -161,7 +113,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
       if (closed) throw new IngestError('store-closed', 'This sender is closed.')
       const { eventId, bytes } = serializeEvent(event, projectId, makeEventId)
       const dropReason = queue.add(bytes)
-      if (dropReason) counts.drop(dropReason, [{ bytes }])
+      if (dropReason) outcomes.drop(dropReason, [{ bytes }])
       else {
         startTimer()
         if (queue.isFull()) loop.wake()
@@ -176,21 +128,43 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
       await keepAlive(queue.whenRemoved())
     },
 
-    stats,
+    stats: () => statsOf(parts),
 
     async close({ deadlineMs = 10_000 } = {}) {
       if (!(deadlineMs >= 0)) throw new IngestError('invalid-argument', 'deadlineMs must be a number from 0.')
-      closed ??= keepAlive(finish(deadlineMs))
+      closed ??= finish(parts, deadlineMs).finally(() => {
+        signal?.removeEventListener('abort', abort)
+        openSenders.delete(warnUnclosed)
+      })
       return closed
     },
   }
 
   signal?.addEventListener('abort', abort)
   openSenders.add(warnUnclosed)
-  counts.drop('damaged', [], queue.damaged)
-  counts.drop('too_large', queue.tooLarge)
+  outcomes.drop('damaged', [], spool.damaged)
+  outcomes.drop('too_large', spool.tooLarge)
   if (queue.events() > 0) loop.wake()
   return sender
+}
+
+interface SenderParts {
+  projectId: string
+  /** Of the spool. */
+  directory: string | undefined
+  queue: SendQueue
+  outcomes: Outcomes
+  loop: SendLoop
+}
+
+function statsOf({ queue, outcomes, loop }: SenderParts): SenderStats {
+  return {
+    ...outcomes.counts(),
+    queuedEvents: queue.events(),
+    queuedBytes: queue.bytes(),
+    retries: loop.retries(),
+    failure: loop.failure(),
+  }
 }
 
 /** Called for the senders that are still open when the process ends. A signal or `process.exit` calls none. */
@@ -200,16 +174,24 @@ process.on('beforeExit', () => {
   openSenders.clear()
 })
 
-/** `3 unsent events: 2 kept in data/spool for the next sender, 1 dropped.` Empty without unsent events. */
-function describeUnsent({ kept, lost }: UnsentCounts, spool: string | undefined): string {
-  const count = kept + lost
-  if (count === 0) return ''
-  const parts = [kept > 0 && `${kept} kept in ${spool} for the next sender`, lost > 0 && `${lost} dropped`]
-  return `${count} unsent event${count === 1 ? '' : 's'}: ${parts.filter(Boolean).join(', ')}.`
+async function finish(parts: SenderParts, deadlineMs: number): Promise<SenderStats> {
+  const { projectId, queue, outcomes, loop } = parts
+  queue.makeDue()
+  await keepAlive(loop.finish(deadlineMs))
+  warnUnsent(parts, `The sender of ${projectId} ended`, loop.failure())
+  outcomes.drop('closed', queue.close())
+  return statsOf(parts)
 }
 
-function describeFailure(failure: unknown): string {
-  return failure === undefined ? '' : ` The last attempt failed: ${(failure as Error).message}`
+/** `… with 3 unsent events: 2 kept in data/spool for the next sender, 1 dropped.` No warning without unsent events. */
+function warnUnsent({ queue, directory }: SenderParts, ended: string, failure?: unknown): void {
+  const { kept, lost } = queue.unsent()
+  const count = kept + lost
+  if (count === 0) return
+  const parts = [kept > 0 && `${kept} kept in ${directory} for the next sender`, lost > 0 && `${lost} dropped`]
+  const events = `${count} unsent event${count === 1 ? '' : 's'}: ${parts.filter(Boolean).join(', ')}.`
+  const reason = failure === undefined ? '' : ` The last attempt failed: ${(failure as Error).message}`
+  process.emitWarning(`${ended} with ${events}${reason}`)
 }
 
 /** Returns the function that starts a timer, unless it is running. */
@@ -233,55 +215,6 @@ function createTimer(
   }
 }
 
-/** Counts the outcomes of events, and calls the callbacks for them. */
-function createCounts({ onDrop, onRejected }: SenderOptions) {
-  const dropped = { bad_request: 0, closed: 0, damaged: 0, queue_overflow: 0, rejected: 0, too_large: 0 }
-  let accepted = 0
-  let duplicates = 0
-
-  function drop(reason: DropReason, events: readonly { bytes: Buffer }[], count = events.length): void {
-    if (count === 0) return
-    dropped[reason] += count
-    notify(onDrop, reason, events.map(parseEvent))
-  }
-
-  return {
-    drop,
-
-    /** Counts the result of a batch of these events. */
-    settle(result: BatchResult, events: readonly { bytes: Buffer }[]): void {
-      accepted += result.accepted
-      duplicates += result.duplicates
-      if (result.rejected.length === 0) return
-      const rejected = result.rejected.map(({ index, issues }) => ({
-        event: events[index] as { bytes: Buffer },
-        issues,
-      }))
-      notify(
-        onRejected,
-        rejected.map(({ event, issues }) => ({ event: parseEvent(event), issues })),
-      )
-      drop(
-        'rejected',
-        rejected.map(({ event }) => event),
-      )
-    },
-
-    current: () => ({ accepted, duplicates, dropped: { ...dropped } }),
-  }
-}
-
-function parseEvent({ bytes }: { bytes: Buffer }): JsonObject {
-  return JSON.parse(bytes.toString())
-}
-
-/** Calls a callback; its errors become process warnings. */
-function notify<Args extends unknown[]>(callback: ((...args: Args) => void) | undefined, ...args: Args): void {
-  if (!callback) return
-  const call = async () => callback(...args)
-  call().catch((error) => process.emitWarning(`A callback of the sender failed: ${error}`))
-}
-
 /** Keeps the process alive until the promise is settled, as the timers of the sender do not. */
 async function keepAlive<T>(promise: Promise<T>): Promise<T> {
   const timer = setInterval(() => {}, timerMsMax)
@@ -292,13 +225,8 @@ async function keepAlive<T>(promise: Promise<T>): Promise<T> {
   }
 }
 
-/** The longest delay of a Node timer; a longer one fires at once. */
-const timerMsMax = 2 ** 31 - 1
-
-async function sleepUntil(ms: number, signal: AbortSignal): Promise<void> {
-  for (let left = ms; left > 0; left -= timerMsMax) {
-    await wait(Math.min(left, timerMsMax), undefined, { signal, ref: false })
-  }
+function sleepUnreferenced(ms: number, signal: AbortSignal): Promise<void> {
+  return sleep(ms, signal, false)
 }
 
 function checkOptions(options: Record<string, number>): void {

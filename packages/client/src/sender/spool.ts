@@ -36,11 +36,11 @@ export type { SpooledEvent, SpoolPosition } from './spool-format.ts'
 /** The events of a sender that are not known to be stored, on disk. */
 export interface Spool {
   /** The events of an earlier process, oldest first. */
-  readonly left: SpooledEvent[]
+  readonly left: readonly SpooledEvent[]
   /** How many of them are damaged, not counting a last one that is truncated. */
   readonly damaged: number
   /** Those that are larger than a batch. */
-  readonly tooLarge: SpooledEvent[]
+  readonly tooLarge: readonly SpooledEvent[]
   /** When this returns a position, the event outlives the process; undefined if it could not be written. */
   append(bytes: Uint8Array): SpoolPosition | undefined
   /** Marks all events up to this position as stored or dropped. */
@@ -73,7 +73,8 @@ export const damagedSegmentsMax = 16
  * @throws {IngestError} `invalid-argument` if another process uses the spool, for events of another project, and for files
  *   that cannot be used, such as a directory in place of a segment
  */
-export function openSpool(directory: string, projectId: string): Spool {
+export function openSpool(directory: string | undefined, projectId: string): Spool {
+  if (directory === undefined) return noSpool
   let unlock: () => void
   try {
     mkdirSync(directory, { recursive: true, mode: 0o700 })
@@ -82,7 +83,7 @@ export function openSpool(directory: string, projectId: string): Spool {
     if (!isDiskFull(error)) throw toIngestError(error, directory)
     const { message } = error as Error
     process.emitWarning(`${directory} cannot be used, events are in memory only until a restart: ${message}`)
-    return { left: [], damaged: 0, tooLarge: [], append: () => undefined, settle() {}, close() {} }
+    return noSpool
   }
   try {
     return openLocked(directory, projectId, unlock)
@@ -91,6 +92,9 @@ export function openSpool(directory: string, projectId: string): Spool {
     throw toIngestError(error, directory)
   }
 }
+
+/** Events are in memory only. */
+const noSpool: Spool = { left: [], damaged: 0, tooLarge: [], append: () => undefined, settle() {}, close() {} }
 
 /** Names the file in an error of the file system. */
 function toIngestError(error: unknown, directory: string): unknown {

@@ -1,6 +1,6 @@
-import { batchBytesMax } from '@ingest/core'
+import { type BatchResult, batchBytesMax } from '@ingest/core'
 import t from 'tap'
-import { eventBytesMax, fillBatch, isBatchFull, isValidResult } from '../../src/batch/fill-batch.ts'
+import { checkResult, eventBytesMax, fillBatch, isBatchFull } from '../../src/batch/fill-batch.ts'
 
 const ofBytes = (bytes: number) => ({ bytes: Buffer.from(`"${'x'.repeat(bytes - 2)}"`) })
 
@@ -48,14 +48,21 @@ t.test('a random batch is as full as its limits allow', async (t) => {
 
 const rejection = (index: number) => ({ index, eventId: null, issues: [] })
 
-t.test('a result is valid when its counts add up and each index occurs once', async (t) => {
-  t.ok(isValidResult({ accepted: 2, duplicates: 1, rejected: [rejection(0), rejection(4)] }, 5))
-  t.ok(isValidResult({ accepted: 0, duplicates: 0, rejected: [] }, 0))
-  t.notOk(isValidResult({ accepted: 2, duplicates: 1, rejected: [] }, 5))
-  t.notOk(isValidResult({ accepted: 2, duplicates: 1, rejected: [rejection(1), rejection(1)] }, 5))
-  t.notOk(isValidResult({ accepted: 2, duplicates: 1, rejected: [rejection(1), rejection(1)] }, 4))
-  for (const index of [-1, 5, 0.5]) {
-    t.notOk(isValidResult({ accepted: 4, duplicates: 0, rejected: [rejection(index)] }, 5))
-  }
-  t.notOk(isValidResult({ accepted: 4, duplicates: 0, rejected: [{ ...rejection(0), issues: 'none' as never }] }, 5))
+t.test('a result has one outcome for each event', async (t) => {
+  const valid: [BatchResult, count: number][] = [
+    [{ accepted: 2, duplicates: 1, rejected: [rejection(0), rejection(4)] }, 5],
+    [{ accepted: 0, duplicates: 0, rejected: [] }, 0],
+  ]
+  for (const [result, count] of valid) t.equal(checkResult(result, count), result)
+  const invalid: [BatchResult, count: number][] = [
+    [{ accepted: 2, duplicates: 1, rejected: [] }, 5],
+    [{ accepted: 2, duplicates: 1, rejected: [rejection(1), rejection(1)] }, 5],
+    [{ accepted: 2, duplicates: 1, rejected: [rejection(1), rejection(1)] }, 4],
+    ...[-1, 5, 0.5].map((index): [BatchResult, number] => [
+      { accepted: 4, duplicates: 0, rejected: [rejection(index)] },
+      5,
+    ]),
+    [{ accepted: 4, duplicates: 0, rejected: [{ ...rejection(0), issues: 'none' as never }] }, 5],
+  ]
+  for (const [result, count] of invalid) t.throws(() => checkResult(result, count), { code: 'unexpected-response' })
 })

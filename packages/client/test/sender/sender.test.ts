@@ -1,12 +1,14 @@
 import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { type BatchResult, createIngest, openMemoryStore } from '@ingest/core'
+import { basename, join } from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
+import { createIngest, openMemoryStore } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 import { eventBytesMax } from '../../src/batch/fill-batch.ts'
 import { createClient } from '../../src/client.ts'
-import { createSender, createSenderWith, type DropReason, type SenderOptions } from '../../src/sender/sender.ts'
+import type { DropReason } from '../../src/sender/outcomes.ts'
+import { createSender, createSenderWith, type SenderOptions } from '../../src/sender/sender.ts'
 import { openSpool } from '../../src/sender/spool.ts'
 import {
   cut,
@@ -71,20 +73,20 @@ function warningsOf(t: Test): string[] {
 const upTo = (count: number, from = 0) => Array.from({ length: count }, (_, i) => from + i)
 const none = { bad_request: 0, closed: 0, damaged: 0, queue_overflow: 0, rejected: 0, too_large: 0 }
 
-t.test('events are sent together after two seconds, with ids and the project', async (t) => {
+t.test('events are sent together after two seconds, as they were when sent, with ids and the project', async (t) => {
   const { sender, received, time } = await open(t, {})
-  const made = sender.send({ type: 'a' })
-  t.equal(sender.send({ eventId: 'mine', projectId }), 'mine')
+  const event = { type: 'a' }
+  const made = sender.send(event)
+  event.type = 'later'
+  t.equal(sender.send(Buffer.from(`{"eventId":"mine","projectId":"${projectId}","n":12345678901234567890}`)), 'mine')
   await time.pass(1999)
   t.equal(received.length, 0)
   t.match(sender.stats(), { queuedEvents: 2, accepted: 0 })
   await time.pass(1)
-  t.strictSame(received.map(eventsOf), [
-    [
-      { projectId, eventId: made, type: 'a' },
-      { projectId, eventId: 'mine' },
-    ],
-  ])
+  t.equal(
+    received.map(({ body }) => body.toString()).join(),
+    `{"events":[{"projectId":"${projectId}","eventId":"${made}","type":"a"},{"eventId":"mine","projectId":"${projectId}","n":12345678901234567890}]}`,
+  )
   t.match(received[0], {
     path: '/v1/events/batch',
     headers: { 'content-encoding': undefined, 'x-project-id': projectId },
@@ -101,17 +103,6 @@ t.test('events are sent together after two seconds, with ids and the project', a
   sender.send({ type: 'later' })
   await time.pass(2000)
   t.equal(received.length, 2)
-})
-
-t.test('an event is serialized when it is sent', async (t) => {
-  const { sender, received } = await open(t, {})
-  const event = { n: 1 }
-  sender.send(event)
-  event.n = 2
-  sender.send(Buffer.from('{"n":12345678901234567890}'))
-  await sender.flush()
-  t.match(received[0]?.body.toString(), '"n":1}')
-  t.match(received[0]?.body.toString(), '"n":12345678901234567890}')
 })
 
 t.test('a hundred events are sent at once', async (t) => {
@@ -179,21 +170,6 @@ t.test('rejected events are passed to onRejected with their issues, and not sent
   t.match(sender.stats(), { accepted: 1, duplicates: 1, dropped: { ...none, rejected: 1 }, queuedEvents: 0 })
 })
 
-for (const [status, reason] of [
-  [400, 'bad_request'],
-  [413, 'too_large'],
-] as const) {
-  t.test(`a ${status} drops the batch, and the next one is sent`, async (t) => {
-    const { sender, sendAll, received, drops, pauses, time } = await open(t, {}, text(status, '<html>'), accept)
-    sendAll(...upTo(101))
-    await time.pass(2000)
-    t.strictSame(numbersOf(received), [upTo(100), [100]])
-    t.strictSame(drops, [[reason, upTo(100)]])
-    t.strictSame(pauses, [])
-    t.match(sender.stats(), { accepted: 1, dropped: { ...none, [reason]: 100 } })
-  })
-}
-
 t.test('the status alone decides what the sender does', async (t) => {
   const { sender, sendAll, received, drops, pauses, time } = await open(
     t,
@@ -218,7 +194,7 @@ t.test('the status alone decides what the sender does', async (t) => {
     ['too_large', upTo(100, 200)],
   ])
   t.strictSame(pauses, [500, 1000, 2000, 300_000])
-  t.match(sender.stats(), { accepted: 200, queuedEvents: 0 })
+  t.match(sender.stats(), { accepted: 200, queuedEvents: 0, dropped: { ...none, bad_request: 100, too_large: 100 } })
 })
 
 t.test('a 401 pauses the sender for five minutes, then sends one batch', async (t) => {
@@ -257,23 +233,9 @@ t.test('pauses after 429 and 503 grow, and are never shorter than Retry-After', 
   t.strictSame(numbersOf(received), [...Array(4).fill(upTo(100)), ...Array(2).fill(upTo(100, 100))])
 })
 
-t.test('a Retry-After of years pauses the sender for an hour', async (t) => {
-  const limited = (retryAfter: string) => problem(429, 'rate-limited', {}, { 'Retry-After': retryAfter })
-  const inYears = limited('Tue, 20 Nov 2057 17:51:00 GMT')
-  const { sendAll, received, pauses, time } = await open(t, {}, limited('999999999'), inYears, accept)
-  sendAll(1)
-  await time.pass(8_000_000)
-  t.strictSame(pauses, [3_600_500, 3_601_000])
-  t.equal(received.length, 3)
-})
-
 const passing: [string, Step][] = [
-  ['500', problem(500, 'internal-error')],
   ['500 of a damaged store', problem(500, 'store-damaged')],
   ['502 of a proxy', text(502, '<html>')],
-  ['504', text(504, '')],
-  ['408', text(408, '')],
-  ['404 of a wrong url', text(404, 'no')],
   ['a redirect', text(302, '', { Location: '/login' })],
   ['an HTML page', text(202, '<html>welcome')],
   ['another 202', json(202, { ok: true })],
@@ -283,22 +245,22 @@ const passing: [string, Step][] = [
   ['a truncated response', cutAfter('{"acc', { 'Content-Length': '40' }, 202)],
   ['no response', stall],
 ]
-for (const [name, step] of passing) {
-  t.test(`after ${name} the same bytes are sent until they are accepted`, async (t) => {
-    const tries = name === 'no response' ? 2 : 9
+t.test('the same bytes are sent after any temporary failure, until they are accepted', async (t) => {
+  for (const [name, step] of passing) {
+    const tries = name === '502 of a proxy' ? 9 : 2
     const { sender, sendAll, received, pauses, time } = await open(t, {}, ...Array(tries).fill(step), accept)
     sendAll(...upTo(100))
     await time.pass(0)
     // later events go into later batches
     sendAll(...upTo(5, 100))
     await time.pass(400_000)
-    t.equal(received.length, tries + 2)
+    t.equal(received.length, tries + 2, name)
     const [first] = received as [Received]
     t.ok(received.slice(0, -1).every(({ body }) => body.equals(first.body)))
     t.strictSame(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000].slice(0, tries))
     t.match(sender.stats(), { accepted: 105, retries: tries, dropped: none, failure: undefined })
-  })
-}
+  }
+})
 
 t.test('a full queue drops new events, not queued ones', async (t) => {
   const { sender, sendAll, received, drops, time } = await open(
@@ -364,48 +326,26 @@ t.test('close does not wait for a retry after its deadline', async (t) => {
 })
 
 t.test('close aborts a request in flight', async (t) => {
-  let inFlight = () => {}
-  const isInFlight = new Promise<void>((resolve) => {
-    inFlight = resolve
-  })
-  const { sender, sendAll } = await open(t, {}, () => inFlight())
+  const { sender, sendAll, received } = await open(t, {}, stall)
   sendAll(1)
   void sender.flush()
-  await isInFlight
+  while (received.length === 0) await turn()
   t.match(await sender.close({ deadlineMs: 0 }), { dropped: { ...none, closed: 1 } })
 })
 
-t.test('a client that is closed first ends the sender', async (t) => {
-  const warnings = warningsOf(t)
-  const { sender, sendAll, client, drops, pauses, time } = await open(t, {})
-  await client.close()
-  sendAll(1, 2)
-  const flushed = sender.flush()
-  await time.pass(0)
-  await flushed
-  t.throws(() => sender.send({}), { code: 'store-closed' })
-  t.match(await sender.close(), {
-    queuedEvents: 0,
-    dropped: { ...none, closed: 2 },
-    failure: { code: 'store-closed' },
-  })
-  t.strictSame({ drops, pauses }, { drops: [['closed', [1, 2]]], pauses: [] })
-  t.strictSame(warnings, [
-    'The sender of game-1 ended with 2 unsent events: 2 dropped. The last attempt failed: This client is closed.',
-  ])
-})
-
-t.test('a client that is closed first leaves the events in the spool', async (t) => {
-  const spool = t.testdir()
-  const { sender, sendAll, client, drops } = await open(t, { spool })
-  await client.close()
-  const ids = sendAll(1, 2)
-  await sender.flush()
-  t.match(await sender.close(), { queuedEvents: 2, dropped: none })
-  t.strictSame(drops, [])
-  const next = await openToServer(t, { spool })
-  await next.sender.flush()
-  t.match(await next.sender.close(), { accepted: ids.length })
+t.test('a client that is closed first ends the sender; a spool keeps its events', async (t) => {
+  for (const spool of [undefined, t.testdir()]) {
+    const { sender, sendAll, client, drops, pauses, time } = await open(t, { spool })
+    await client.close()
+    sendAll(1, 2)
+    const flushed = sender.flush()
+    await time.pass(0)
+    await flushed
+    t.throws(() => sender.send({}), { code: 'store-closed' })
+    const fate = spool ? { queuedEvents: 2, dropped: none } : { queuedEvents: 0, dropped: { ...none, closed: 2 } }
+    t.match(await sender.close(), { ...fate, failure: { code: 'store-closed' } })
+    t.strictSame({ drops, pauses }, { drops: spool ? [] : [['closed', [1, 2]]], pauses: [] })
+  }
 })
 
 t.test('a sender that ends with unsent events is a process warning', async (t) => {
@@ -418,13 +358,13 @@ t.test('a sender that ends with unsent events is a process warning', async (t) =
     const { sender, sendAll } = await open(t, options)
     sendAll(1)
     await sender.close({ deadlineMs: 0 })
-    await new Promise(setImmediate)
+    await turn()
     t.strictSame(warnings.splice(0), [`The sender of game-1 ended with 1 unsent event: ${kept}.`])
   }
   const { sender, sendAll } = await open(t, {})
   sendAll(1)
   t.match(await sender.close(), { accepted: 1 })
-  await new Promise(setImmediate)
+  await turn()
   t.strictSame(warnings, [], 'without unsent events')
 })
 
@@ -519,41 +459,22 @@ async function openToServer(t: Test, options: SenderOptions) {
   return { sender, client, drops }
 }
 
-t.test('a damaged byte in the spool costs one event', async (t) => {
+t.test('events of a spool that are damaged or larger than a batch are dropped alone', async (t) => {
   const { spool, segment, ids } = await leaveSpool(t, 100)
   const bytes = readFileSync(segment)
   bytes[bytes.indexOf(ids[50] as string) + 3] = 0xff
   writeFileSync(segment, bytes)
+  const opened = openSpool(spool, projectId)
+  opened.append(Buffer.from(JSON.stringify({ projectId, eventId: 'e', n: 100, filling: 'x'.repeat(eventBytesMax) })))
+  opened.close()
   const { sender, drops } = await openToServer(t, { spool })
-  t.strictSame(drops, [['damaged', []]])
+  t.match(drops, [
+    ['damaged', []],
+    ['too_large', [{ n: 100 }]],
+  ])
   await sender.flush()
-  t.match(sender.stats(), { accepted: 99, dropped: { ...none, damaged: 1 } })
-})
-
-t.test('a spooled event that is larger than a batch is dropped alone', async (t) => {
-  const directory = t.testdir()
-  const spool = openSpool(directory, projectId)
-  const event = (n: number, size: number) =>
-    Buffer.from(JSON.stringify({ projectId, eventId: `e-${n}`, n, filling: 'x'.repeat(size) }))
-  for (const size of [1, eventBytesMax, 1, eventBytesMax]) spool.append(event(size, size))
-  spool.close()
-  const { sender, drops } = await openToServer(t, { spool: directory })
-  t.match(drops, [['too_large', [{ n: eventBytesMax }, { n: eventBytesMax }]]])
-  await sender.flush()
-  t.match(await sender.close(), { accepted: 1, duplicates: 1, dropped: { ...none, too_large: 2 }, queuedEvents: 0 })
-  t.strictSame(readdirSync(directory), ['settled'])
-})
-
-t.test('a spool of another project throws and is left unchanged', async (t) => {
-  const { spool, segment } = await leaveSpool(t, 3)
-  const before = readFileSync(segment)
-  const client = createClient({ url: 'http://127.0.0.1:1', projectId: 'game-2', key })
-  t.throws(() => createSender(client, { spool }), { code: 'invalid-argument', message: /game-1/ })
-  t.strictSame(readFileSync(segment), before)
-  await client.close()
-  const { sender } = await openToServer(t, { spool })
-  await sender.flush()
-  t.match(sender.stats(), { accepted: 3 })
+  t.match(await sender.close(), { accepted: 99, dropped: { ...none, damaged: 1, too_large: 1 }, queuedEvents: 0 })
+  t.strictSame(readdirSync(spool).sort(), [`${basename(segment)}.damaged`, 'settled'])
 })
 
 const hasFullDevice = existsSync('/dev/full')
@@ -608,36 +529,4 @@ t.test('invalid events and options throw', async (t) => {
     }
   }
   for (const deadlineMs of [-1, Number.NaN]) await t.rejects(sender.close({ deadlineMs }), { code: 'invalid-argument' })
-})
-
-t.test('a sender with a real clock sends to a real server', async (t) => {
-  const ingest = createIngest({ store: openMemoryStore() })
-  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
-  const { key } = await ingest.keys.create(projectId)
-  const client = createClient({ url: served.url, projectId, key })
-  const results: BatchResult[] = []
-  const watched = {
-    ...client,
-    submitBatch: async (...args: Parameters<typeof client.submitBatch>) => {
-      const result = await client.submitBatch(...args)
-      results.push(result)
-      return result
-    },
-  }
-  const sender = createSender(watched, { flushMs: 1 })
-  const ids = Array.from({ length: 1000 }, (_, n) => sender.send({ n }))
-  sender.send({ buildId: 7 })
-  await sender.flush()
-  t.match(await sender.close(), { accepted: 1000, dropped: { ...none, rejected: 1 } })
-  const stored = []
-  for await (const { bytes } of ingest.project(projectId).readEvents())
-    stored.push(JSON.parse(Buffer.from(bytes).toString()))
-  t.strictSame(
-    stored.map(({ eventId }) => eventId),
-    ids,
-  )
-  t.equal(results.length, 11)
-  await client.close()
-  await served.close()
-  await ingest.close()
 })
