@@ -1,4 +1,6 @@
-import type { ApiRequest, Connection, HttpResponse } from '../http/connection.ts'
+import * as wire from '@ingest/core/wire'
+import { type ApiRequest, type Connection, type HttpResponse, readBody } from '../http/connection.ts'
+import { unexpectedResponse } from '../http/error-from-response.ts'
 import type { Retry } from '../http/retry.ts'
 
 /** Options that every method of a client takes. */
@@ -11,8 +13,14 @@ export interface CallOptions {
 
 /** Requests with retries. */
 export interface Api {
-  /** Resolves with the whole response. */
-  call(call: ApiRequest, options?: CallOptions): Promise<{ status: number; body: Uint8Array }>
+  /** Resolves with the body of the response. */
+  bytes(request: ApiRequest, options?: CallOptions): Promise<Buffer>
+  /**
+   * Resolves with the values of a JSON body.
+   *
+   * @throws {IngestError} `unexpected-response` for a body that is not of this schema
+   */
+  json<T>(schema: wire.WireSchema, request: ApiRequest, options?: CallOptions): Promise<T>
   /**
    * Yields what `read` yields for the responses, with backpressure. `next` is called for the first request and after each
    * failure, and has to continue after the last item.
@@ -24,17 +32,28 @@ export interface Api {
   ): AsyncGenerator<T>
 }
 
+/** The longest response that is buffered. */
+const bodyBytesMax = 64 * 1024 * 1024
+
 export function createApi(connection: Connection, retry: Retry): Api {
+  const bytes: Api['bytes'] = (request, options = {}) => {
+    const { signal } = options
+    return retry.run(async (timeoutMs) => {
+      const { body } = await connection.send(request, { timeoutMs, signal })
+      const bytes = await readBody(body, bodyBytesMax + 1)
+      if (bytes.length <= bodyBytesMax) return bytes
+      throw unexpectedResponse(`it is longer than ${bodyBytesMax} bytes`)
+    }, options)
+  }
+
   return {
-    call(call, options = {}) {
-      const { signal } = options
-      return retry.run((timeoutMs) => connection.call(call, { timeoutMs, signal }), options)
-    },
+    bytes,
+    json: async (schema, request, options) => parseBody(schema, request, await bytes(request, options)),
 
     stream(next, read, options = {}) {
       const { signal } = options
       return retry.runStream(async function* (timeoutMs) {
-        const response = await connection.stream(next(), { timeoutMs, signal })
+        const response = await connection.send(next(), { timeoutMs, signal })
         for await (const item of read(response)) {
           response.restartTimeout()
           yield item
@@ -42,4 +61,15 @@ export function createApi(connection: Connection, retry: Retry): Api {
       }, options)
     },
   }
+}
+
+function parseBody<T>(schema: wire.WireSchema, { method = 'GET', path }: ApiRequest, body: Buffer): T {
+  let value: unknown
+  try {
+    value = JSON.parse(body.toString())
+  } catch {
+    throw unexpectedResponse('it is not JSON')
+  }
+  if (!wire.isBody(schema, value)) throw unexpectedResponse(`it is not the response to ${method} ${path}`)
+  return wire.fromWire(schema, value as object)
 }

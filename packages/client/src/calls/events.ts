@@ -9,9 +9,10 @@ import {
   type SubmitOptions,
 } from '@ingest/core'
 import { batchBody, batchTooLarge, checkReadEventsOptions, eventIdIssue, parseEvents } from '@ingest/core/internal'
+import * as wire from '@ingest/core/wire'
 import { unexpectedResponse } from '../http/error-from-response.ts'
+import { parseEventLines } from '../http/event-lines.ts'
 import type { Compress } from '../http/gzip.ts'
-import { parseBatchResult, parseEventLines } from '../http/parse-response.ts'
 import type { Api, CallOptions } from './api.ts'
 
 export interface EventCalls<E = unknown> {
@@ -40,26 +41,19 @@ export function eventCalls(api: Api, compress?: Compress): EventCalls {
     async submitBatch(input, { admit, ...options } = {}) {
       const bytes = await encodeBatch(input, admit)
       const compressed = bytes.length >= gzipBytesMin ? await compress?.(bytes) : undefined
-      const { body } = await api.call(
-        {
-          method: 'POST',
-          path: '/v1/events/batch',
-          headers: { 'content-type': 'application/json', ...(compressed && { 'content-encoding': 'gzip' }) },
-          body: compressed ?? bytes,
-          expect: [202],
-        },
-        options,
-      )
-      return parseBatchResult(body)
+      const headers = { 'content-type': 'application/json', ...(compressed && { 'content-encoding': 'gzip' }) }
+      const body = compressed ?? bytes
+      const request = { method: 'POST', path: '/v1/events/batch', headers, body, expect: [202] } as const
+      return api.json(wire.BatchResult, request, options)
     },
 
     readEvents: (options) => readEvents(api, options),
 
     async lastCursor(options) {
       const query = { after: 'end', limit: 1 }
-      const { body } = await api.call({ method: 'GET', path: '/v1/events', query, expect: [200] }, options)
+      const body = await api.bytes({ path: '/v1/events', query }, options)
       let cursor: Cursor | undefined
-      for await (const line of parseEventLines(once(body))) cursor = line.cursor
+      for await (const line of parseEventLines([body])) cursor = line.cursor
       if (cursor === undefined) throw unexpectedResponse('it has no cursor')
       return cursor
     },
@@ -67,8 +61,8 @@ export function eventCalls(api: Api, compress?: Compress): EventCalls {
     async findEvent(eventId, options) {
       const issue = eventIdIssue(eventId)
       if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
-      const { body } = await api.call({ method: 'GET', path: '/v1/events', query: { eventId }, expect: [200] }, options)
-      for await (const line of parseEventLines(once(body))) if (line.bytes) return line
+      const body = await api.bytes({ path: '/v1/events', query: { eventId } }, options)
+      for await (const line of parseEventLines([body])) if (line.bytes) return line
       return undefined
     },
   }
@@ -109,12 +103,8 @@ async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions = 
       ...{ after, limit: Math.min(limit - count, pageEventsMax), type, buildId, from, to },
       ...(wait > 0 && { wait }),
     }
-    return { method: 'GET', path: '/v1/events', query, waitMs: wait * 1000, expect: [200] } as const
+    return { path: '/v1/events', query, waitMs: wait * 1000 }
   }
-}
-
-async function* once<T>(item: T): AsyncGenerator<T, void> {
-  yield item
 }
 
 /** Bytes are sent as they are, for the server to check, unless `admit` needs the number of events. */

@@ -15,19 +15,11 @@ import {
   type PutChunksResult,
 } from '@ingest/core'
 import { isDigest } from '@ingest/core/internal'
+import * as wire from '@ingest/core/wire'
 import type { ApiRequest, HttpResponse } from '../http/connection.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
-import {
-  parseCompleted,
-  parseMapPage,
-  parseMapStatus,
-  parsePublishedMap,
-  parsePutChunksResult,
-} from '../http/parse-response.ts'
 import type { Api, CallOptions } from './api.ts'
 
-/** The most chunks of one request. */
-export const groupChunksMax = 64
 /** The most bytes of chunks in one request: in base64 and with their digests, they fit into 4 MiB. */
 export const groupBytesMax = 3_000_000
 
@@ -44,7 +36,7 @@ export function groupChunks(chunks: readonly ChunkUpload[]): ChunkGroup[] {
   let bytes = 0
   for (const [index, chunk] of chunks.entries()) {
     bytes += chunk.bytes.length
-    if (!current || current.group.length === groupChunksMax || bytes > groupBytesMax) {
+    if (!current || current.group.length === wire.chunksMax || bytes > groupBytesMax) {
       current = { first: index, group: [] }
       groups.push(current)
       bytes = chunk.bytes.length
@@ -66,68 +58,46 @@ export interface MapCalls {
   getChunk(digest: Digest, options?: CallOptions): Promise<Uint8Array | undefined>
 }
 
-const json = { 'content-type': 'application/json' }
-const octets = { 'content-type': 'application/octet-stream' }
-
 export function mapCalls(api: Api): MapCalls {
-  async function findMap(id: MapId, options?: CallOptions): Promise<MapStatus | undefined> {
+  async function getMap(id: MapId, options?: CallOptions): Promise<MapStatus | undefined> {
     const query = mapQuery(id)
-    const call = api.call({ method: 'GET', path: '/v1/maps', query, expect: [200] }, options)
-    const found = await undefinedOn('map-not-found', call)
-    return found && parseMapStatus(found.body)
+    return undefinedOn('map-not-found', api.json<MapStatus>(wire.MapStatus, { path: '/v1/maps', query }, options))
   }
 
   return {
-    getMap: findMap,
-
+    getMap,
     publishMap: (publication, options) => publishMap(api, publication, options),
     putChunks: (chunks, options) => putChunks(api, chunks, options),
 
     async putChunk(digest, bytes, options) {
-      checkDigest(digest)
-      const { status, body } = await api.call(
-        {
-          method: 'PUT',
-          path: '/v1/maps/chunks',
-          query: { digest },
-          headers: octets,
-          body: bytes,
-          expect: [200, 201],
-        },
-        options,
-      )
-      return { outcome: status === 201 ? 'stored' : 'existing', completed: parseCompleted(body).completed }
+      const query = { digest: checkDigest(digest) }
+      const headers = { 'content-type': 'application/octet-stream' }
+      const request = { ...putChunksRequest, query, headers, body: bytes, expect: [200, 201] }
+      return api.json(wire.PutChunkResult, request, options)
     },
 
     async listMaps({ placeId, buildId, cursor, limit, ...options } = {}) {
-      const query = { placeId, buildId, cursor, limit }
       // the server returns a single map for both, not a list
       if (placeId !== undefined && buildId !== undefined) {
-        const map = await findMap({ placeId, buildId }, options)
+        const map = await getMap({ placeId, buildId }, options)
         return { maps: map ? [map] : [], next: null }
       }
-      return parseMapPage((await api.call({ method: 'GET', path: '/v1/maps', query, expect: [200] }, options)).body)
+      return api.json(wire.MapPage, { path: '/v1/maps', query: { placeId, buildId, cursor, limit } }, options)
     },
 
     async getMapContent(id, options) {
-      const found = await findMap(id, options)
+      const found = await getMap(id, options)
       if (found?.state !== 'complete') return undefined
       const { placeId, buildId, digest, size, contentType, frozen } = found
       return {
-        placeId,
-        buildId,
-        digest,
-        size,
-        contentType,
-        frozen,
+        ...{ placeId, buildId, digest, size, contentType, frozen },
         bytes: (start = 0, end = size) => readContent(api, { placeId, buildId, digest, size, start, end }, options),
       }
     },
 
     async getChunk(digest, options) {
-      checkDigest(digest)
-      const request = { method: 'GET', path: '/v1/maps/chunks', query: { digest }, expect: [200] } as const
-      const bytes = (await undefinedOn('chunk-not-found', api.call(request, options)))?.body
+      const request = { path: '/v1/maps/chunks', query: { digest: checkDigest(digest) } }
+      const bytes = await undefinedOn('chunk-not-found', api.bytes(request, options))
       if (bytes === undefined) return undefined
       const actual = digestOf(bytes)
       if (actual === digest) return bytes
@@ -139,40 +109,37 @@ export function mapCalls(api: Api): MapCalls {
   }
 }
 
+const json = { 'content-type': 'application/json' }
+
 async function publishMap(
   api: Api,
   publication: Publication,
   { ifNoneMatch, ifMatch, dryRun, ...options }: PublishOptions & CallOptions = {},
 ): Promise<PublishedMap> {
-  if (ifMatch !== undefined) checkDigest(ifMatch)
-  const { body } = await api.call(
-    {
-      method: 'PUT',
-      path: '/v1/maps',
-      query: { dryRun: dryRun ? true : undefined },
-      headers: {
-        ...json,
-        ...(ifNoneMatch && { 'if-none-match': '*' }),
-        ...(ifMatch !== undefined && { 'if-match': `"${ifMatch}"` }),
-      },
-      body: encodePublication(publication),
-      expect: [200, 201, 202],
+  const request: ApiRequest = {
+    method: 'PUT',
+    path: '/v1/maps',
+    query: { dryRun: dryRun ? true : undefined },
+    headers: {
+      ...json,
+      ...(ifNoneMatch && { 'if-none-match': '*' }),
+      ...(ifMatch !== undefined && { 'if-match': `"${checkDigest(ifMatch)}"` }),
     },
-    options,
-  )
-  return parsePublishedMap(body)
+    body: encodePublication(publication),
+    expect: [200, 201, 202],
+  }
+  return api.json(wire.PublishedMap, request, options)
 }
+
+const putChunksRequest = { method: 'PUT', path: '/v1/maps/chunks' } as const
 
 async function putChunks(api: Api, chunks: readonly ChunkUpload[], options?: CallOptions): Promise<PutChunksResult> {
   const total: PutChunksResult = { stored: 0, existing: 0, rejected: [], completed: [] }
   for (const { first, group } of groupChunks(chunks)) {
     const encoded = group.map(({ digest, bytes }) => ({ digest, data: base64(bytes) }))
     const body = Buffer.from(JSON.stringify({ chunks: encoded }))
-    const response = await api.call(
-      { method: 'PUT', path: '/v1/maps/chunks', headers: json, body, expect: [200] },
-      options,
-    )
-    const result = parsePutChunksResult(response.body)
+    const request = { ...putChunksRequest, headers: json, body }
+    const result = await api.json<PutChunksResult>(wire.PutChunksResult, request, options)
     total.stored += result.stored
     total.existing += result.existing
     total.rejected.push(...result.rejected.map((entry) => ({ ...entry, index: first + entry.index })))
@@ -202,9 +169,9 @@ function isMapIdPart(value: unknown): boolean {
   return typeof value === 'string' || Number.isSafeInteger(value)
 }
 
-function checkDigest(digest: Digest): void {
-  if (!isDigest(digest))
-    throw new IngestError('invalid-argument', 'A digest must be sha256: and 64 lower-case hex digits.')
+function checkDigest(digest: Digest): Digest {
+  if (isDigest(digest)) return digest
+  throw new IngestError('invalid-argument', 'A digest must be sha256: and 64 lower-case hex digits.')
 }
 
 function encodePublication(publication: Publication): Uint8Array {
@@ -258,7 +225,6 @@ async function* readContent(
   function request(): ApiRequest {
     const isWhole = at === 0 && end === size
     return {
-      method: 'GET',
       path: '/v1/maps/content',
       query: { placeId, buildId },
       headers: { 'if-match': etag, ...(!isWhole && { range: `bytes=${at}-${end - 1}` }) },

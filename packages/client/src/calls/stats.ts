@@ -6,7 +6,7 @@ import type {
   RecentRejections,
   RejectedOptions,
 } from '@ingest/core'
-import { parseActivity, parseBuildPage, parseProjectStats, parseRecentRejections } from '../http/parse-response.ts'
+import * as wire from '@ingest/core/wire'
 import type { Api, CallOptions } from './api.ts'
 
 export interface StatsCalls {
@@ -20,22 +20,11 @@ export interface StatsCalls {
 
 export function statsCalls(api: Api): StatsCalls {
   return {
-    async getStats(options) {
-      return parseProjectStats((await api.call({ method: 'GET', path: '/v1/stats', expect: [200] }, options)).body)
-    },
-
-    async listBuilds({ cursor, limit, ...options } = {}) {
-      const query = { cursor, limit }
-      return parseBuildPage((await api.call({ method: 'GET', path: '/v1/builds', query, expect: [200] }, options)).body)
-    },
-
-    async getActivity(options) {
-      return parseActivity((await api.call({ method: 'GET', path: '/v1/activity', expect: [200] }, options)).body)
-    },
-
-    async listRejected({ limit, ...options } = {}) {
-      const request = { method: 'GET', path: '/v1/rejected', query: { limit }, expect: [200] } as const
-      return parseRecentRejections((await api.call(request, options)).body)
-    },
+    getStats: (options) => api.json(wire.Stats, { path: '/v1/stats' }, options),
+    listBuilds: ({ cursor, limit, ...options } = {}) =>
+      api.json(wire.BuildPage, { path: '/v1/builds', query: { cursor, limit } }, options),
+    getActivity: (options) => api.json(wire.Activity, { path: '/v1/activity' }, options),
+    listRejected: ({ limit, ...options } = {}) =>
+      api.json(wire.RecentRejections, { path: '/v1/rejected', query: { limit } }, options),
   }
 }

@@ -1,11 +1,11 @@
 import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
-import { isSuccess, type ResponseHead, readLimited } from './read-response.ts'
-import { openTransport } from './transport.ts'
+import { openTransport, type TransportRequest } from './transport.ts'
 
 export interface ApiRequest {
-  method: 'GET' | 'POST' | 'PUT'
+  /** Default GET. */
+  method?: 'GET' | 'POST' | 'PUT'
   /** `/v1/maps` */
   path: string
   /** Undefined values are omitted. */
@@ -14,8 +14,8 @@ export interface ApiRequest {
   body?: Uint8Array
   /** How long the server may hold the response back (long poll), in milliseconds, added to the time-out. */
   waitMs?: number
-  /** The statuses of success. */
-  expect: readonly number[]
+  /** The statuses of success. Default 200. */
+  expect?: readonly number[]
 }
 
 export interface SendOptions {
@@ -42,17 +42,12 @@ export interface Connection {
   /** Whether the server is on this machine, where compressing bodies only takes time. */
   isLoopback: boolean
   /**
-   * Sends a request, once, and reads the whole response.
+   * Sends a request, once. The time in which a reader of the body works does not count towards the time-out.
    *
    * @throws {IngestError} the error of the response, `connection-failed`, `request-timeout`, `unexpected-response`; also
-   *   the reason of the signal
+   *   the reason of the signal. Reading the body may throw the same.
    */
-  call(request: ApiRequest, options: SendOptions): Promise<{ status: number; body: Uint8Array }>
-  /**
-   * As `call`, for a response of any length. Reading the body may throw the same. The time in which the reader works does
-   * not count towards the time-out.
-   */
-  stream(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
+  send(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
   /** Aborts requests in flight. */
   close(): Promise<void>
 }
@@ -70,60 +65,53 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   const { origin, hostname, prefix } = parseUrl(url)
   const transport = openTransport(origin)
 
-  const toRequest = ({ method, path, query, headers: more, body }: ApiRequest) => ({
-    method,
-    path: `${prefix}${path}${queryString(query)}`,
-    headers: { ...headers, ...more },
-    body: body ?? null,
-  })
-
-  async function exchange<T>(
-    { waitMs = 0 }: ApiRequest,
-    { timeoutMs, signal }: SendOptions,
-    run: (watchdog: Watchdog) => Promise<T>,
-  ): Promise<T> {
-    signal?.throwIfAborted()
-    const watchdog = startWatchdog(timeoutMs + waitMs, signal)
-    try {
-      return await run(watchdog)
-    } catch (error) {
-      watchdog.stop()
-      throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
+  async function open(request: ApiRequest, watchdog: Watchdog): Promise<HttpResponse> {
+    const { method = 'GET', path, query, body = null, expect = [200] } = request
+    const target = `${prefix}${path}${queryString(query)}`
+    const sent: TransportRequest = { method, path: target, headers: { ...headers, ...request.headers }, body }
+    const { status, ...received } = await transport.send(sent, watchdog.signal)
+    const response = { status, headers: joinRepeated(received.headers), ...openBody(received.body, watchdog, origin) }
+    if (status < 200 || status > 299) {
+      const start = await readBody(response.body, errorBodyBytesMax)
+      throw errorFromResponse({ status, headers: response.headers, body: start.toString() }, now())
     }
+    const isCompressed = response.headers['content-encoding'] !== undefined
+    if (!isCompressed && expect.includes(status)) return response
+    response.discard()
+    throw unexpectedResponse(isCompressed ? 'it is compressed, without a request for that' : `its status is ${status}`)
   }
 
   return {
     isLoopback: isLoopback(hostname),
 
-    call: (request, options) =>
-      exchange(request, options, async (watchdog) => {
-        const { status, headers, body } = await transport.call(toRequest(request), {
-          signal: watchdog.signal,
-          checkHead: (head) => checkHead(request, head),
-        })
-        if (!isSuccess(status)) {
-          throw errorFromResponse({ status, headers: joinRepeated(headers), body: body.toString() }, now())
-        }
+    async send(request, { timeoutMs, signal }) {
+      signal?.throwIfAborted()
+      const watchdog = startWatchdog(timeoutMs + (request.waitMs ?? 0), signal)
+      try {
+        return await open(request, watchdog)
+      } catch (error) {
         watchdog.stop()
-        return { status, body }
-      }),
-
-    stream: (request, options) =>
-      exchange(request, options, async (watchdog) => {
-        const { status, ...rest } = await transport.stream(toRequest(request), watchdog.signal)
-        const response = { status, headers: joinRepeated(rest.headers), ...openBody(rest.body, watchdog, origin) }
-        try {
-          checkHead(request, response)
-        } catch (error) {
-          response.discard()
-          throw error
-        }
-        if (isSuccess(status)) return response
-        throw errorFromResponse({ ...response, body: (await readLimited(response.body, false)).toString() }, now())
-      }),
+        throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
+      }
+    },
 
     close: transport.close,
   }
+}
+
+/** How much of the body of an error is read. */
+const errorBodyBytesMax = 64 * 1024
+
+/** Reads a body to its end, or its first bytes. */
+export async function readBody(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    size += chunk.length
+    if (size >= bytesMax) break
+  }
+  return Buffer.concat(chunks).subarray(0, bytesMax)
 }
 
 function openBody(
@@ -197,15 +185,6 @@ function startWatchdog(timeoutMs: number, signal: AbortSignal | undefined): Watc
       signal?.removeEventListener('abort', abort)
     },
   }
-}
-
-/** Throws for a success that breaks the contract. */
-function checkHead({ expect }: ApiRequest, { status, headers }: ResponseHead): void {
-  if (!isSuccess(status)) return
-  if (headers['content-encoding'] !== undefined) {
-    throw unexpectedResponse('it is compressed, without a request for that')
-  }
-  if (!expect.includes(status)) throw unexpectedResponse(`its status is ${status}`)
 }
 
 /** Whether the server does not speak HTTP, or sends too many headers: errors that a retry does not cure. */

@@ -1,6 +1,5 @@
 import { Readable } from 'node:stream'
 import type { Pool } from 'undici'
-import { isSuccess, type ResponseHead, readLimited, readResponse, type WholeResponse } from './read-response.ts'
 
 export interface TransportRequest {
   method: 'GET' | 'POST' | 'PUT'
@@ -10,16 +9,16 @@ export interface TransportRequest {
   body: Uint8Array | null
 }
 
-export interface CallOptions {
-  signal: AbortSignal
-  checkHead: (head: ResponseHead) => void
+export interface TransportResponse {
+  status: number
+  /** By lower-case name. */
+  headers: Readonly<Record<string, string | string[] | undefined>>
+  body: Readable
 }
 
 /** Sends requests to one server. It rejects with the errors of the network, and with the reason of the signal. */
 export interface Transport {
-  /** Reads the whole response. An error that `checkHead` throws rejects it; the body is not read then. */
-  call(request: TransportRequest, options: CallOptions): Promise<WholeResponse>
-  stream(request: TransportRequest, signal: AbortSignal): Promise<ResponseHead & { body: Readable }>
+  send(request: TransportRequest, signal: AbortSignal): Promise<TransportResponse>
   /** Aborts requests in flight. */
   close(): Promise<void>
 }
@@ -39,8 +38,7 @@ export function openTransport(origin: string): Transport {
 
 function poolTransport(pool: Pool): Transport {
   return {
-    call: (request, options) => readResponse(pool, request, options),
-    async stream(request, signal) {
+    async send(request, signal) {
       const { statusCode: status, headers, body } = await pool.request({ ...request, signal })
       return { status, headers, body }
     },
@@ -50,35 +48,18 @@ function poolTransport(pool: Pool): Transport {
 
 function fetchTransport(origin: string): Transport {
   const closing = new AbortController()
-
-  async function send({ path, ...request }: TransportRequest, signal: AbortSignal): Promise<Response> {
-    const init = { ...request, signal: AbortSignal.any([signal, closing.signal]), redirect: 'manual' as const }
-    try {
-      return await fetch(`${origin}${path}`, init as RequestInit)
-    } catch (error) {
-      if (closing.signal.aborted) throw Object.assign(new Error('closed'), { code: 'UND_ERR_CLOSED' })
-      // that of Node wraps the error of the network
-      throw error instanceof TypeError && error.cause instanceof Error ? error.cause : error
-    }
-  }
-
-  const headOf = ({ status, headers }: Response) => ({ status, headers: Object.fromEntries(headers) })
-  const bodyOf = ({ body }: Response) => (body === null ? Readable.from([]) : Readable.fromWeb(body as never))
   return {
-    async call(request, { signal, checkHead }) {
-      const response = await send(request, signal)
-      const head = headOf(response)
-      const body = bodyOf(response)
+    async send({ path, ...request }, signal) {
+      const init = { ...request, signal: AbortSignal.any([signal, closing.signal]), redirect: 'manual' as const }
       try {
-        checkHead(head)
-        return { ...head, body: await readLimited(body, isSuccess(head.status)) }
-      } finally {
-        body.destroy()
+        const { status, headers, body } = await fetch(`${origin}${path}`, init as RequestInit)
+        const stream = body === null ? Readable.from([]) : Readable.fromWeb(body as never)
+        return { status, headers: Object.fromEntries(headers), body: stream }
+      } catch (error) {
+        if (closing.signal.aborted) throw Object.assign(new Error('closed'), { code: 'UND_ERR_CLOSED' })
+        // that of Node wraps the error of the network
+        throw error instanceof TypeError && error.cause instanceof Error ? error.cause : error
       }
-    },
-    async stream(request, signal) {
-      const response = await send(request, signal)
-      return { ...headOf(response), body: bodyOf(response) }
     },
     async close() {
       closing.abort()

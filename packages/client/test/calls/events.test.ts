@@ -38,106 +38,77 @@ t.test('a batch is sent byte for byte, with the credentials of the client', asyn
       body,
     },
   ])
-  await client.submitBatch({ events: [{ a: 'é' } as never] })
-  t.equal(received[1]?.body.toString(), '{"events":[{"a":"é"}]}')
 })
 
-/** Addresses of this machine, and whether batches to them are compressed. */
-const hosts: [string, boolean][] = [
-  ['127.0.0.1', false],
-  ['127.1', false],
-  ['localhost', false],
-  // leads to this machine too, which its name does not say
-  ['0.0.0.0', true],
-]
-for (const [host, isCompressed] of hosts) {
-  t.test(`a batch to ${host} is ${isCompressed ? 'compressed from 1 KiB on' : 'not compressed'}`, async (t) => {
+t.test('a batch is compressed from 1 KiB on, unless the address is one of this machine', async (t) => {
+  const hosts: [string, boolean][] = [
+    ['127.0.0.1', false],
+    ['127.1', false],
+    ['localhost', false],
+    // leads to this machine too, which its name does not say
+    ['0.0.0.0', true],
+  ]
+  const bytes = randomBytes(40_000)
+  const sizes = [gzipBytesMin - 1, gzipBytesMin, 2 * gzipBytesMin, 3 * gzipBytesMin, bytes.length]
+  for (const [host, isCompressed] of hosts) {
     const { url, received } = await openScriptedServer(t, json(202, done))
     const client = createClient({ url: url.replace('127.0.0.1', host), projectId, key })
     t.teardown(() => client.close())
-    const bytes = randomBytes(40_000)
-    await client.submitBatch(bytes.subarray(0, gzipBytesMin - 1))
-    await Promise.all([1, 2, 3].map((n) => client.submitBatch(bytes.subarray(0, n * gzipBytesMin))))
-    await client.submitBatch(bytes)
+    await Promise.all(sizes.map((size) => client.submitBatch(bytes.subarray(0, size))))
     const bodies = received.map(({ headers, body }) => {
-      t.equal(headers['content-encoding'], isCompressed && body.length >= gzipBytesMin ? 'gzip' : undefined)
+      t.equal(headers['content-encoding'], isCompressed && body.length >= gzipBytesMin ? 'gzip' : undefined, host)
       return headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body
     })
     bodies.sort((a, b) => a.length - b.length)
     t.strictSame(
       bodies.map(({ length }) => length),
-      [gzipBytesMin - 1, gzipBytesMin, 2 * gzipBytesMin, 3 * gzipBytesMin, bytes.length],
+      sizes,
     )
     t.ok(bodies.every((body) => body.equals(bytes.subarray(0, body.length))))
-  })
-}
+  }
+})
 
-const passing: [string, Step][] = [
-  ['429', problem(429, 'rate-limited')],
-  ['408', problem(408, 'request-timeout')],
-  ['500', problem(500, 'internal-error')],
-  ['500 of a damaged store', problem(500, 'store-damaged')],
-  ['503', problem(503, 'draining')],
-  ['502 of a proxy', text(502, '<html>')],
-  ['a closed connection', cut],
-  ['a truncated response', cutAfter('{"acc', { 'Content-Length': '40' }, 202)],
-  ['no response', stall],
-]
-for (const [name, step] of passing) {
-  t.test(`after ${name} the same bytes are sent again`, async (t) => {
-    const options = name === 'no response' ? { tryTimeoutMs: 500 } : {}
+t.test('the same bytes are sent again after a temporary failure', async (t) => {
+  const passing: [string, Step][] = [
+    ['429', problem(429, 'rate-limited')],
+    ['500', problem(500, 'internal-error')],
+    ['502 of a proxy', text(502, '<html>')],
+    ['a closed connection', cut],
+    ['a truncated response', cutAfter('{"acc', { 'Content-Length': '40' }, 202)],
+    ['no response', stall],
+  ]
+  for (const [name, step] of passing) {
+    const options = step === stall ? { tryTimeoutMs: 500 } : {}
     const { client, received, pauses } = await openScriptedClient(t, options, step, step, json(202, done))
-    t.strictSame(await client.submitBatch(Buffer.alloc(5000, 'x')), done)
+    t.strictSame(await client.submitBatch(Buffer.alloc(5000, 'x')), done, name)
     t.equal(received.length, 3)
     t.ok(received.every(({ body }) => body.equals(received[0]?.body as Buffer) && body.length > 0))
     t.strictSame(pauses, [500, 1000])
-  })
-}
+  }
+})
 
-const lasting: [string, Step, string][] = [
-  ['400', problem(400, 'malformed-body'), 'malformed-body'],
-  ['401', problem(401, 'unauthorized'), 'unauthorized'],
-  ['401 of a proxy', text(401, 'no'), 'unauthorized'],
-  ['413', problem(413, 'too-many-events'), 'too-many-events'],
-  ['404', text(404, 'no'), 'not-found'],
-  ['a redirect', text(308, '', { Location: '/elsewhere' }), 'unexpected-response'],
-  ['another success status', json(200, done), 'unexpected-response'],
-  ['an HTML page', text(202, '<html>'), 'unexpected-response'],
-  ['other JSON', json(202, { ok: true }), 'unexpected-response'],
-]
-for (const [name, step, code] of lasting) {
-  t.test(`${name} is ${code}, and nothing is sent again`, async (t) => {
+t.test('a batch is sent once when its response is final', async (t) => {
+  const lasting: [string, Step, string][] = [
+    ['400', problem(400, 'malformed-body'), 'malformed-body'],
+    ['401', problem(401, 'unauthorized'), 'unauthorized'],
+    ['401 of a proxy', text(401, 'no'), 'unauthorized'],
+    ['413', problem(413, 'too-many-events'), 'too-many-events'],
+    ['404', text(404, 'no'), 'not-found'],
+    ['a redirect', text(308, '', { Location: '/elsewhere' }), 'unexpected-response'],
+    ['another success status', json(200, done), 'unexpected-response'],
+  ]
+  for (const [name, step, code] of lasting) {
     const { client, received } = await openScriptedClient(t, {}, step)
-    await t.rejects(client.submitBatch(body), { name: 'IngestError', code })
+    await t.rejects(client.submitBatch(body), { name: 'IngestError', code }, name)
     t.equal(received.length, 1)
-  })
-}
+  }
+})
 
 t.test('pauses respect Retry-After, and the last error contains it', async (t) => {
   const limited = problem(429, 'rate-limited', { retryAfter: 7 }, { 'Retry-After': '7' })
   const { client, pauses } = await openScriptedClient(t, { retries: 2 }, limited)
   await t.rejects(client.submitBatch(body), { code: 'rate-limited', retryAfterSeconds: 7 })
   t.strictSame(pauses, [7500, 8000])
-})
-
-t.test('invalid input throws without a request', async (t) => {
-  const { client, received } = await openScriptedClient(t, {}, json(202, done))
-  await t.rejects(client.submitBatch(Buffer.alloc(262_145)), { code: 'batch-too-large', actual: 262_145 })
-  await t.rejects(client.submitBatch({ events: [1n as never] }), { code: 'malformed-body' })
-  await t.rejects(client.submitBatch({ events: Array(101).fill({}) }), { code: 'too-many-events' })
-  const admit = (count: number) => {
-    throw new Error(`no ${count}`)
-  }
-  await t.rejects(client.submitBatch(Buffer.from('{"events":[1,2]}'), { admit }), { message: 'no 2' })
-  t.equal(received.length, 0)
-})
-
-t.test('a signal aborts a call with its reason', async (t) => {
-  const controller = new AbortController()
-  const reason = new Error('aborted by the test')
-  const { client } = await openScriptedClient(t, {}, () => controller.abort(reason))
-  await t.rejects(client.submitBatch(body, { signal: controller.signal }), reason)
-  await t.rejects(client.findEvent('e', { signal: controller.signal }), reason)
 })
 
 const event = (n: number) => ({ cursor: `c-${n}`, receivedAt: n, bytes: Buffer.from(`{ "n":${n}.0 }`) })
@@ -252,12 +223,6 @@ t.test('the time of a long poll is added to the time-out of an attempt', async (
   t.equal(received[0]?.query.wait, '1', 'in whole seconds')
 })
 
-t.test('an empty page without a long poll is the end', async (t) => {
-  const { client, received } = await openScriptedClient(t, {}, page(0, 0))
-  t.strictSame(await read(client.readEvents({ waitMs: 0 })), [])
-  t.equal(received.length, 1)
-})
-
 /** Sends a byte every millisecond, without an end. */
 const drip =
   (status: number): Step =>
@@ -295,11 +260,12 @@ t.test('a page may take any time in which each of its lines is complete soon', a
   t.equal(received.length, 2)
 })
 
-t.test('errors after the last wanted event are ignored', async (t) => {
+t.test('after the last wanted event, errors are ignored and nothing is requested', async (t) => {
   const broken = cutAfter(linesOf(0, 2), { 'Content-Length': '1000' })
-  const { client, received } = await openScriptedClient(t, {}, broken, problem(400, 'invalid-argument'))
+  const { client, received } = await openScriptedClient(t, {}, broken, broken, problem(400, 'invalid-argument'))
   t.strictSame(await read(client.readEvents({ limit: 2 })), texts(2))
-  t.equal(received.length, 1)
+  for await (const _ of client.readEvents()) break
+  t.equal(received.length, 2)
 })
 
 t.test('a long poll of a past range ends with the early response of the server', async (t) => {
@@ -317,12 +283,6 @@ t.test('lastCursor requests the end of the log', async (t) => {
   t.match(received, [{ path: '/v1/events', query: { after: 'end', limit: '1' } }])
   t.equal(await client.lastCursor(), 'n', 'with an event that arrived in between')
   await t.rejects(client.lastCursor(), { code: 'unexpected-response' })
-})
-
-t.test('a reader that stops early sends no further request', async (t) => {
-  const { client, received } = await openScriptedClient(t, {}, page(0, 3))
-  for await (const _ of client.readEvents()) break
-  t.equal(received.length, 1)
 })
 
 t.test('a slow reader applies backpressure to the server', async (t) => {
@@ -369,8 +329,4 @@ t.test('findEvent returns an event by its id, or undefined', async (t) => {
   t.match(await client.findEvent('e +&é'), { cursor: 'c-7', receivedAt: 7, bytes: event(7).bytes })
   t.equal(await client.findEvent('e'), undefined)
   t.match(received, [{ path: '/v1/events', query: { eventId: 'e +&é' } }, {}])
-  for (const id of ['', 'a\n', 'a\ud800', undefined as never]) {
-    await t.rejects(client.findEvent(id), { code: 'invalid-argument', issues: [{ path: '/eventId' }] })
-  }
-  t.equal(received.length, 2)
 })

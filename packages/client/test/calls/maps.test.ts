@@ -1,261 +1,213 @@
-import { digestOf } from '@ingest/core'
+import type { ServerResponse } from 'node:http'
+import { type Digest, digestOf } from '@ingest/core'
+import { chunksMax } from '@ingest/core/wire'
 import t from 'tap'
-import { groupBytesMax, groupChunks, groupChunksMax } from '../../src/calls/maps.ts'
-import { cut, json, openScriptedClient, problem, type Step, text, withUnixTimes } from '../scripted-server.ts'
+import { groupBytesMax, groupChunks } from '../../src/calls/maps.ts'
+import { json, openScriptedClient, problem, type Received, type Step, text } from '../scripted-server.ts'
 
+const content = Buffer.from('0123456789'.repeat(1000))
+const digest = digestOf(content)
 const id = { placeId: '1', buildId: 'b' }
-const digest = `sha256:${'0a'.repeat(32)}`
-const other = `sha256:${'0b'.repeat(32)}`
 const status = {
   ...id,
   state: 'complete',
   digest,
-  size: 5,
-  contentType: 'application/json',
+  size: content.length,
+  contentType: 'text/plain',
   chunks: 1,
-  frozen: false,
+  frozen: true,
   missing: [],
   publishedAt: '2026-11-20T17:51:00.000Z',
-  frozenAt: null,
+  frozenAt: '2026-11-20T17:52:00.000Z',
   pending: null,
 }
-const { frozenAt, pending, ...rest } = status
-const published = { ...rest, outcome: 'created' }
-const missing = problem(404, 'map-not-found')
-const bytes = Buffer.from([0, 1, 2, 255])
 
-t.test('publishMap sends the map as JSON', async (t) => {
-  const { client, received } = await openScriptedClient(t, {}, cut, json(201, published))
-  t.strictSame(await client.publishMap({ ...id, map: { a: [1.5, 'é'] } }), withUnixTimes(published))
-  t.equal(received.length, 2)
-  for (const request of received) {
-    t.match(request, { method: 'PUT', path: '/v1/maps', headers: { 'content-type': 'application/json' } })
-    t.equal(request.body.toString(), '{"placeId":"1","buildId":"b","map":{"a":[1.5,"é"]}}')
-    t.strictSame(request.query, {})
-    t.notOk('if-match' in request.headers || 'if-none-match' in request.headers)
+/** The response of a server that supports ranges. */
+function serve(
+  res: ServerResponse,
+  { headers }: Received,
+  send = (bytes: Buffer): void => void res.end(bytes),
+  etag = `"${digest}"`,
+): void {
+  const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(headers.range ?? '') ?? []
+  if (first === undefined) res.writeHead(200, { ETag: etag, 'Content-Length': content.length })
+  else {
+    const length = Number(last) - Number(first) + 1
+    const range = `bytes ${first}-${last}/${content.length}`
+    res.writeHead(206, { ETag: etag, 'Content-Length': length, 'Content-Range': range })
   }
-})
+  send(content.subarray(Number(first ?? 0), last === undefined ? undefined : Number(last) + 1))
+}
 
-t.test('publishMap sends a manifest and its preconditions', async (t) => {
-  const incomplete = { ...published, outcome: 'incomplete', state: 'incomplete', missing: [digest], publishedAt: null }
-  const { client, received } = await openScriptedClient(t, {}, json(202, incomplete))
-  const manifest = { contentType: 'application/json', size: 5, digest: other, chunks: [{ digest, size: 5 }] }
-  const publication = { placeId: 1, buildId: 'b', manifest }
-  t.strictSame(await client.publishMap(publication, { ifNoneMatch: '*', dryRun: true }), incomplete)
-  await client.publishMap(publication, { ifMatch: other, dryRun: false })
-  t.match(received[0], { query: { dryRun: 'true' }, headers: { 'if-none-match': '*', 'if-match': undefined } })
-  t.match(received[1], { headers: { 'if-none-match': undefined, 'if-match': `"${other}"` } })
-  t.strictSame(received[1]?.query, {})
-  t.strictSame(JSON.parse(received[0]?.body.toString() ?? ''), publication)
-})
+/** Serves `count` bytes of the range and closes the connection. */
+const serveFirst =
+  (count: number): Step =>
+  (res, received) => {
+    serve(res, received, (bytes) => void res.write(bytes.subarray(0, count), () => res.socket?.destroySoon()))
+  }
 
-t.test('publishMap throws the error of the server', async (t) => {
-  const issues = [{ code: 'required', path: '/placeId', message: 'Required.' }]
-  const failures = [
-    problem(400, 'invalid-publication', { issues }),
-    problem(409, 'map-frozen'),
-    problem(412, 'precondition-failed'),
-    problem(413, 'body-too-large', { limit: 1, actual: 2 }),
-  ]
-  const { client, received } = await openScriptedClient(t, {}, ...failures)
-  const publish = () => client.publishMap({ ...id, map: {} })
-  await t.rejects(publish(), { code: 'invalid-publication', issues })
-  await t.rejects(publish(), { code: 'map-frozen', message: 'Refused: map-frozen.' })
-  await t.rejects(publish(), { code: 'precondition-failed' })
-  await t.rejects(publish(), { code: 'body-too-large', limit: 1, actual: 2 })
-  t.equal(received.length, 4)
-  await t.rejects(client.publishMap({ ...id, map: 1n }), { code: 'invalid-publication' })
-  await t.rejects(client.publishMap({ ...id, map: {} }, { ifMatch: 'a"\r\nb' }), {
-    code: 'invalid-argument',
+async function open(t: Parameters<typeof openScriptedClient>[0], ...steps: Step[]) {
+  const opened = await openScriptedClient(t, { retries: 2 }, json(200, status), ...steps)
+  const map = await opened.client.getMapContent(id)
+  if (!map) throw new Error('There is no map.')
+  return { ...opened, map }
+}
+
+async function collect(chunks: AsyncIterable<Uint8Array>): Promise<string> {
+  const all = []
+  for await (const chunk of chunks) all.push(chunk)
+  return Buffer.concat(all).toString()
+}
+
+const all: Step = (res, received) => serve(res, received)
+
+t.test('a download of a map requires its digest as ETag', async (t) => {
+  const { map, received } = await open(t, all)
+  t.equal(await collect(map.bytes()), content.toString())
+  t.match(received[1], {
+    path: '/v1/maps/content',
+    query: id,
+    headers: { 'if-match': `"${digest}"`, range: undefined },
   })
-  t.equal(received.length, 4)
 })
 
-t.test('putChunk sends the raw bytes', async (t) => {
-  const { client, received } = await openScriptedClient(
-    t,
-    {},
-    problem(503, 'overloaded'),
-    json(201, { outcome: 'stored', completed: [published] }),
-    json(200, { outcome: 'existing', completed: [] }),
-    problem(409, 'chunk-undeclared'),
-  )
-  t.strictSame(await client.putChunk(digest, bytes), { outcome: 'stored', completed: [withUnixTimes(published)] })
-  t.strictSame(await client.putChunk(digest, bytes), { outcome: 'existing', completed: [] })
-  await t.rejects(client.putChunk(digest, bytes), { code: 'chunk-undeclared' })
-  await t.rejects(client.putChunk('sha256:', bytes), { code: 'invalid-argument' })
-  t.equal(received.length, 4)
-  for (const request of received) {
-    t.match(request, {
-      method: 'PUT',
-      path: '/v1/maps/chunks',
-      query: { digest },
-      headers: { 'content-type': 'application/octet-stream', 'content-length': '4' },
-    })
-    t.ok(request.body.equals(bytes))
+t.test('a range of a map is read', async (t) => {
+  const { map, received } = await open(t, all)
+  const parts: [number, number | undefined, string][] = [
+    [5, 25, 'bytes=5-24'],
+    [0, 1, 'bytes=0-0'],
+    [9999, 10_000, 'bytes=9999-9999'],
+    [9000, undefined, 'bytes=9000-9999'],
+  ]
+  for (const [start, end, range] of parts) {
+    t.equal(await collect(map.bytes(start, end)), content.subarray(start, end).toString())
+    t.equal(received.at(-1)?.headers.range, range)
+  }
+  const before = received.length
+  t.equal(await collect(map.bytes(7, 7)), '')
+  t.equal(received.length, before)
+  for (const [start, end] of [
+    [-1, 2],
+    [2, 1],
+    [0, 10_001],
+    [0.5, 1],
+    [Number.NaN, 1],
+  ] as const) {
+    await t.rejects(collect(map.bytes(start, end)), { code: 'invalid-argument' })
   }
 })
 
-t.test('putChunks sends JSON requests and merges their results', async (t) => {
+t.test('a broken download continues where it broke', async (t) => {
+  const { map, received, pauses } = await open(t, serveFirst(4000), serveFirst(0), serveFirst(1000), all)
+  t.equal(await collect(map.bytes()), content.toString())
+  t.strictSame(
+    received.slice(1).map(({ headers }) => headers.range),
+    [undefined, 'bytes=4000-9999', 'bytes=4000-9999', 'bytes=5000-9999'],
+  )
+  t.ok(received.slice(1).every(({ headers }) => headers['if-match'] === `"${digest}"`))
+  t.equal(pauses.length, 3)
+})
+
+t.test('a download without progress throws', async (t) => {
+  const { map, received } = await open(t, serveFirst(10), serveFirst(0))
+  await t.rejects(collect(map.bytes()), { code: 'connection-failed' })
+  t.equal(received.length, 1 + 3)
+})
+
+t.test('a response that ends too early is continued', async (t) => {
+  const short: Step = (res) => void res.writeHead(200, { ETag: `"${digest}"` }).end(content.subarray(0, 4000))
+  const { map, received } = await open(t, short, all)
+  t.equal(await collect(map.bytes()), content.toString())
+  t.equal(received[2]?.headers.range, 'bytes=4000-9999')
+})
+
+t.test('the whole map in place of a range is accepted', async (t) => {
+  const whole: Step = (res) => void res.writeHead(200, { ETag: `"${digest}"` }).end(content)
+  const { map } = await open(t, serveFirst(4000), whole)
+  t.equal(await collect(map.bytes()), content.toString())
+  t.equal(await collect(map.bytes(5, 25)), content.subarray(5, 25).toString())
+})
+
+t.test('a map that was replaced throws map-replaced, without bytes of the new map', async (t) => {
+  const replaced: Record<string, Step[]> = {
+    '412': [problem(412, 'precondition-failed')],
+    '503 map-replaced, then 412': [problem(503, 'map-replaced'), problem(412, 'precondition-failed')],
+    'another ETag': [(res, received) => serve(res, received, undefined, '"sha256:other"')],
+    'no ETag': [(res) => void res.writeHead(200).end(content)],
+  }
+  for (const [name, steps] of Object.entries(replaced)) {
+    const { map, received } = await open(t, serveFirst(4000), ...steps)
+    let read = ''
+    const reading = async () => {
+      for await (const chunk of map.bytes()) read += Buffer.from(chunk).toString()
+    }
+    await t.rejects(reading(), { code: 'map-replaced' }, name)
+    t.equal(read, content.subarray(0, 4000).toString())
+    t.equal(received.length, 2 + steps.length)
+  }
+})
+
+t.test('a response that does not say which range it holds is unexpected-response', async (t) => {
+  const strange: Record<string, Step> = {
+    'another range': (res) =>
+      void res.writeHead(206, { ETag: `"${digest}"`, 'Content-Range': 'bytes 9-19/10000' }).end('x'),
+    'a range without Content-Range': (res) => void res.writeHead(206, { ETag: `"${digest}"` }).end('x'),
+    'no content': text(204, ''),
+  }
+  for (const [name, step] of Object.entries(strange)) {
+    const { map } = await open(t, step)
+    await t.rejects(collect(map.bytes()), { code: 'unexpected-response' }, name)
+  }
+})
+
+const chunk = (size: number, of: Digest = digest) => ({ digest: of, bytes: new Uint8Array(size) })
+const sizesOf = (...sizes: number[]) => groupChunks(sizes.map((size) => chunk(size))).map(({ group }) => group.length)
+
+t.test('putChunks sends at most 64 chunks and 4 MiB a request, in their order', async (t) => {
+  t.strictSame(
+    groupChunks(Array(150).fill(chunk(1))).map(({ first, group }) => [first, group.length]),
+    [
+      [0, chunksMax],
+      [64, chunksMax],
+      [128, 22],
+    ],
+  )
+  const mebibyte = 1024 * 1024
+  t.strictSame(sizesOf(mebibyte, mebibyte, mebibyte, mebibyte, 10), [2, 3])
+  t.strictSame(sizesOf(1, groupBytesMax + 1, 1), [1, 1, 1], 'one that is too large is for the server to reject')
+  const data = 'x'.repeat(Math.ceil(groupBytesMax / chunksMax / 3) * 4)
+  t.ok(JSON.stringify({ chunks: Array(chunksMax).fill({ digest, data }) }).length <= 4 * mebibyte)
+})
+
+t.test('putChunks merges the results of its requests', async (t) => {
   const rejected = [{ index: 1, digest, issues: [{ code: 'undeclared', path: '', message: '' }] }]
   const { client, received } = await openScriptedClient(
     t,
     {},
     json(200, { stored: 62, existing: 1, rejected, completed: [] }),
-    json(200, { stored: 1, existing: 0, rejected, completed: [published] }),
+    json(200, { stored: 1, existing: 0, rejected, completed: [] }),
   )
-  const whole = new Uint8Array(10).fill(7)
-  const chunks = Array.from({ length: 66 }, (_, i) => ({
-    digest: i === 65 ? other : digest,
-    bytes: whole.subarray(i % 10),
-  }))
-  t.strictSame(await client.putChunks(chunks), {
-    stored: 63,
-    existing: 1,
-    rejected: [rejected[0], { ...rejected[0], index: 65 }],
-    completed: [withUnixTimes(published)],
-  })
-  t.match(received, [
-    { method: 'PUT', path: '/v1/maps/chunks', headers: { 'content-type': 'application/json' } },
-    { method: 'PUT', path: '/v1/maps/chunks' },
-  ])
+  const chunks = Array.from({ length: 66 }, (_, i) => chunk(i, digestOf(Buffer.of(i))))
+  const result = { stored: 63, existing: 1, rejected: [rejected[0], { ...rejected[0], index: 65 }], completed: [] }
+  t.strictSame(await client.putChunks(chunks), result)
   const sent = received.flatMap(({ body }) => JSON.parse(body.toString()).chunks)
   t.strictSame(
     sent,
     chunks.map(({ digest, bytes }) => ({ digest, data: Buffer.from(bytes).toString('base64') })),
   )
-  t.strictSame(await client.putChunks([]), { stored: 0, existing: 0, rejected: [], completed: [] })
-  t.equal(received.length, 2)
 })
 
-t.test('getMap returns the status of a map, or undefined', async (t) => {
-  const { client, received } = await openScriptedClient(t, {}, json(200, status), missing, text(404, 'no such page'))
-  t.strictSame(await client.getMap({ placeId: 'a/b ?', buildId: 'ü' }), withUnixTimes(status))
-  t.equal(await client.getMap(id), undefined)
-  await t.rejects(client.getMap(id), { code: 'not-found' }, 'the 404 of a wrong url still throws')
-  t.match(received, [{ method: 'GET', path: '/v1/maps', query: { placeId: 'a/b ?', buildId: 'ü' } }, {}, {}])
-  await t.rejects(client.getMap({ placeId: '1' } as never), { code: 'invalid-argument' })
-  t.equal(received.length, 3)
-})
-
-t.test('listMaps returns pages', async (t) => {
-  const { client, received } = await openScriptedClient(
-    t,
-    {},
-    json(200, { maps: [status], next: 'n' }),
-    json(200, { maps: [], next: null }),
-    json(200, status),
-    missing,
-    problem(400, 'invalid-cursor'),
-  )
-  t.strictSame(await client.listMaps(), { maps: [withUnixTimes(status)], next: 'n' })
-  t.strictSame(await client.listMaps({ placeId: '1', cursor: 'n', limit: 7 }), { maps: [], next: null })
-  t.strictSame(received[0]?.query, {})
-  t.strictSame(received[1]?.query, { placeId: '1', cursor: 'n', limit: '7' })
-  t.strictSame(
-    await client.listMaps(id),
-    { maps: [withUnixTimes(status)], next: null },
-    'a single map is a list of one',
-  )
-  t.strictSame(await client.listMaps(id), { maps: [], next: null })
-  await t.rejects(client.listMaps({ cursor: 'x' }), { code: 'invalid-cursor' })
-})
-
-t.test('getMapContent returns only complete maps', async (t) => {
-  const incomplete = { ...status, state: 'incomplete', publishedAt: null }
-  const { client } = await openScriptedClient(t, {}, json(200, incomplete), missing, json(200, status))
-  t.equal(await client.getMapContent(id), undefined)
-  t.equal(await client.getMapContent(id), undefined)
-  t.match(await client.getMapContent(id), {
-    ...id,
-    digest,
-    size: 5,
-    contentType: 'application/json',
-    frozen: false,
-  })
-})
-
-t.test('getChunk returns the bytes of a chunk, or undefined', async (t) => {
-  const digest = digestOf(bytes)
-  const { client, received } = await openScriptedClient(
-    t,
-    {},
-    (res) => void res.end(bytes),
-    problem(404, 'chunk-not-found'),
-    text(404, ''),
-  )
-  t.ok(bytes.equals((await client.getChunk(digest)) ?? Buffer.alloc(0)))
-  t.equal(await client.getChunk(digest), undefined)
-  await t.rejects(client.getChunk(digest), { code: 'not-found' })
-  t.match(received[0], { method: 'GET', path: '/v1/maps/chunks', query: { digest } })
-  await t.rejects(client.getChunk('../'), { code: 'invalid-argument' })
-})
-
-t.test('getChunk throws for bytes that do not match the digest', async (t) => {
-  const steps = [bytes.subarray(1), Buffer.alloc(0), Buffer.from('<html>')].map(
+t.test('getChunk returns bytes that match their digest, and throws for others, without a retry', async (t) => {
+  const bodies = [content, content.subarray(1), Buffer.alloc(0), Buffer.from('<html>')]
+  const steps = bodies.map(
     (body): Step =>
       (res) =>
         void res.end(body),
   )
   const { client, received } = await openScriptedClient(t, {}, ...steps)
-  const message = new RegExp(digestOf(bytes))
-  for (const _ of steps) await t.rejects(client.getChunk(digestOf(bytes)), { code: 'digest-mismatch', message })
-  t.equal(received.length, steps.length, 'not retried')
-})
-
-t.test('a signal aborts a call with its reason', async (t) => {
-  const reason = new Error('aborted by the test')
-  const { client, received } = await openScriptedClient(t, {}, json(200, status))
-  const options = { signal: AbortSignal.abort(reason) }
-  const calls: (() => Promise<unknown>)[] = [
-    () => client.publishMap({ ...id, map: {} }, options),
-    () => client.putChunks([{ digest, bytes }], options),
-    () => client.putChunk(digest, bytes, options),
-    () => client.getMap(id, options),
-    () => client.listMaps(options),
-    () => client.getMapContent(id, options),
-    () => client.getChunk(digest, options),
-  ]
-  for (const call of calls) await t.rejects(call(), reason)
-  t.equal(received.length, 0)
-})
-
-const chunksOf = (...sizes: number[]) => sizes.map((size) => ({ digest, bytes: new Uint8Array(size) }))
-
-t.test('putChunks without chunks sends no request', async (t) => {
-  t.strictSame(groupChunks([]), [])
-})
-
-t.test('a request has at most 64 chunks, and the index of its first one', async (t) => {
-  const groups = groupChunks(chunksOf(...Array(150).fill(1)))
-  t.strictSame(
-    groups.map(({ first, group }) => [first, group.length]),
-    [
-      [0, groupChunksMax],
-      [64, groupChunksMax],
-      [128, 22],
-    ],
-  )
-})
-
-t.test('a request of chunks fits into 4 MiB', async (t) => {
-  const mebibyte = 1024 * 1024
-  const groups = groupChunks(chunksOf(mebibyte, mebibyte, mebibyte, mebibyte, 10))
-  t.strictSame(
-    groups.map(({ group }) => group.length),
-    [2, 3],
-  )
-  const most = Array(groupChunksMax).fill({
-    digest,
-    data: 'x'.repeat(Math.ceil(groupBytesMax / groupChunksMax / 3) * 4),
-  })
-  t.ok(JSON.stringify({ chunksOf: most }).length <= 4 * mebibyte)
-})
-
-t.test('a chunk that is too large is sent alone, for the server to reject', async (t) => {
-  const groups = groupChunks(chunksOf(1, groupBytesMax + 1, 1))
-  t.strictSame(
-    groups.map(({ group }) => group.length),
-    [1, 1, 1],
-  )
+  t.ok(content.equals((await client.getChunk(digest)) ?? Buffer.alloc(0)))
+  t.match(received[0], { method: 'GET', path: '/v1/maps/chunks', query: { digest } })
+  const message = new RegExp(digest)
+  for (const _ of bodies.slice(1)) await t.rejects(client.getChunk(digest), { code: 'digest-mismatch', message })
+  t.equal(received.length, bodies.length)
 })

@@ -1,47 +1,5 @@
-import type {
-  Activity,
-  BatchResult,
-  BuildPage,
-  Cursor,
-  MapPage,
-  MapStatus,
-  ProjectStats,
-  PublishedMap,
-  PutChunkResult,
-  PutChunksResult,
-  RecentRejections,
-  StoredEvent,
-} from '@ingest/core'
-import * as wire from '@ingest/core/wire'
+import type { Cursor, StoredEvent } from '@ingest/core'
 import { unexpectedResponse } from './error-from-response.ts'
-
-function parser<T>(schema: wire.WireSchema, name: string): (body: Uint8Array) => T {
-  return (body) => {
-    const value = parseJson(body)
-    if (!wire.isBody(schema, value)) throw unexpectedResponse(`it is not ${name}`)
-    return wire.fromWire<T>(schema, value as object)
-  }
-}
-
-function parseJson(body: Uint8Array): unknown {
-  try {
-    return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
-  } catch {
-    throw unexpectedResponse('it is not JSON')
-  }
-}
-
-// each takes the body of a response, and throws `unexpected-response` when it is invalid
-export const parseBatchResult = parser<BatchResult>(wire.BatchResult, 'the result of a batch')
-export const parsePublishedMap = parser<PublishedMap>(wire.PublishedMap, 'the status of a publication')
-export const parseMapStatus = parser<MapStatus>(wire.MapStatus, 'the status of a map')
-export const parseMapPage = parser<MapPage>(wire.MapPage, 'a list of maps')
-export const parsePutChunksResult = parser<PutChunksResult>(wire.PutChunksResult, 'the result of chunks')
-export const parseCompleted = parser<Pick<PutChunkResult, 'completed'>>(wire.PutChunkResult, 'the result of a chunk')
-export const parseProjectStats = parser<ProjectStats>(wire.Stats, 'the statistics of a project')
-export const parseBuildPage = parser<BuildPage>(wire.BuildPage, 'a list of builds')
-export const parseActivity = parser<Activity>(wire.Activity, 'the activity of a project')
-export const parseRecentRejections = parser<RecentRejections>(wire.RecentRejections, 'a list of rejected events')
 
 const lineFeed = 0x0a
 const closingBrace = 0x7d
@@ -62,7 +20,9 @@ export interface ReadMark {
  *
  * @throws {IngestError} `unexpected-response`
  */
-export async function* parseEventLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<StoredEvent | ReadMark, void> {
+export async function* parseEventLines(
+  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+): AsyncGenerator<StoredEvent | ReadMark, void> {
   let rest: Uint8Array[] = []
   let restBytes = 0
   for await (const chunk of body) {
