@@ -1,6 +1,5 @@
 import { IngestError, type Issue, type RejectedEvent } from '@ingest/core'
 import { eventIdIssue, type JsonObject, parseJson, sliceMember } from '@ingest/core/internal'
-
 import { createEventIds } from '../batch/event-ids.ts'
 import { eventBytesMax } from '../batch/fill-batch.ts'
 import { addMissingMembers, toSingleLine } from '../batch/serialize-event.ts'
@@ -57,7 +56,7 @@ export async function* prepareEvents(
   { projectId, makeIds = false }: PrepareOptions = {},
 ): AsyncGenerator<PreparedEvents, void> {
   const slicer = createValueSlicer()
-  const defaults = createDefaults(projectId, makeIds)
+  const defaults = { projectId, makeEventId: makeIds ? createEventIds() : undefined }
 
   function* prepare(bytes: number, values: () => Iterable<SlicedValue>): Generator<PreparedEvents, void> {
     const { fault, ...prepared } = prepareValues(values, slicer.form, defaults)
@@ -82,10 +81,6 @@ export function rejectEvent(
 export interface EventDefaults {
   projectId: string | undefined
   makeEventId: (() => string) | undefined
-}
-
-export function createDefaults(projectId: string | undefined, makeIds: boolean): EventDefaults {
-  return { projectId, makeEventId: makeIds ? createEventIds() : undefined }
 }
 
 /** The events among some values; `fault` is an error that ended the values, or their array. */
@@ -113,29 +108,26 @@ function prepareEvent(
   form: ValueForm | undefined,
   { projectId, makeEventId }: EventDefaults,
 ): PreparedEvent | RejectedInput {
+  const reject = (issue: Issue, event: Buffer): RejectedInput => ({ at, eventId: null, issues: [issue], event })
   const bytes = source.subarray(start, end)
-  if (isTooLong) return { at, eventId: null, issues: [tooLong], event: nullText }
+  if (isTooLong) return reject(tooLong, nullText)
   const value = tryParse(bytes)
   if (value === undefined && form === 'array') {
     // after invalid JSON the start of the next element is unknown
     throw new IngestError('malformed-body', `Element ${at} of the array is not JSON.`)
   }
-  if (value === undefined) return { at, eventId: null, issues: [notJson], event: asString(bytes) }
-  if (!isObject(value)) return { at, eventId: null, issues: [notObject], event: toSingleLine(bytes) }
+  if (value === undefined) return reject(notJson, Buffer.from(JSON.stringify(bytes.toString())))
+  if (!isObject(value)) return reject(notObject, toSingleLine(bytes))
   const { given, text } = unwrap(value, bytes)
-  if (isBatch(given)) return { at, eventId: null, issues: [batch], event: toSingleLine(text) }
+  if (isBatch(given)) return reject(batch, toSingleLine(text))
   const madeId = given.eventId === undefined ? makeEventId?.() : undefined
-  if (given.eventId === undefined && madeId === undefined) {
-    return { at, eventId: null, issues: [withoutId], event: toSingleLine(text) }
-  }
+  if (given.eventId === undefined && madeId === undefined) return reject(withoutId, toSingleLine(text))
   const event = addMissingMembers(text, given, {
     ...(projectId !== undefined && { projectId }),
     ...(madeId !== undefined && { eventId: madeId }),
   })
-  if (event.length > eventBytesMax) {
-    return { at, eventId: validEventId(given), issues: [tooLong], event: toSingleLine(text) }
-  }
-  return { at, bytes: event, hasMadeId: madeId !== undefined }
+  if (event.length <= eventBytesMax) return { at, bytes: event, hasMadeId: madeId !== undefined }
+  return { ...reject(tooLong, toSingleLine(text)), eventId: validEventId(given) }
 }
 
 const tooLong: Issue = { code: 'too_long', path: '', message: `Expected at most ${eventBytesMax} bytes.` }
@@ -174,10 +166,6 @@ function isObject(value: unknown): value is JsonObject {
 /** The body of a batch request: with a generated id it would be stored as an event. */
 function isBatch({ events, projectId, eventId, type }: JsonObject): boolean {
   return Array.isArray(events) && [projectId, eventId, type].every((member) => member === undefined)
-}
-
-function asString(bytes: Buffer): Buffer {
-  return Buffer.from(JSON.stringify(bytes.toString()))
 }
 
 function validEventId({ eventId }: JsonObject): string | null {

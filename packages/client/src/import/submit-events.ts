@@ -3,10 +3,10 @@ import { setMaxListeners } from 'node:events'
 import { addAbortSignal, Readable } from 'node:stream'
 import { type BatchResult, batchBytesMax, IngestError, type SubmitOptions } from '@ingest/core'
 import { column, scanBatch, wordsPerEvent } from '@ingest/core/internal'
+import { createEventIds } from '../batch/event-ids.ts'
 import { checkResult, fillBatch } from '../batch/fill-batch.ts'
 import { createValueGroups, type ValueGroup, type ValueGroups } from './group-values.ts'
 import {
-  createDefaults,
   type EventDefaults,
   type PreparedEvent,
   prepareValues,
@@ -79,16 +79,10 @@ export async function submitEvents(
   const slicer = createValueSlicer()
   const groups = createValueGroups()
   const done: SubmittedEvents = { bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0, madeIds: 0 }
-  const defaults = createDefaults(ingest.projectId, makeIds)
-  const submission: Submission = { ingest, options, done, defaults, form: slicer.form, ending, fault: undefined }
-  const queue = createGroupQueue(groups, {
-    concurrency,
-    isOver: () => ending.aborted || submission.fault !== undefined,
-    send: (group) => submitGroup(submission, group).catch((error) => failing.abort(error)),
-    onIdle() {
-      if (submission.fault) failing.abort(submission.fault.error)
-    },
-  })
+  const defaults = { projectId: ingest.projectId, makeEventId: makeIds ? createEventIds() : undefined }
+  const { form } = slicer
+  const submission: Submission = { ingest, options, done, defaults, form, failing, ending, fault: undefined }
+  const queue = createGroupQueue(submission, groups, concurrency)
 
   async function readAll(): Promise<void> {
     const stream = source instanceof Readable ? addAbortSignal(ending, source) : source
@@ -119,27 +113,23 @@ interface Submission {
   done: SubmittedEvents
   defaults: EventDefaults
   form: () => ValueForm | undefined
+  /** Aborts `ending`, which also follows the signal of the caller. */
+  failing: AbortController
   ending: AbortSignal
   /** The error of an array after which the start of the next element is unknown. */
   fault: { error: unknown } | undefined
 }
 
 async function submitGroup(submission: Submission, group: ValueGroup): Promise<void> {
-  const { defaults, form } = submission
   const { body, values } = group
-  if (areEvents(group, submission.ingest.projectId)) {
-    const eventAt = (index: number) => toPrepared(values[index] as SlicedValue)
-    return submit(submission, { body, count: values.length, eventAt, madeIds: 0 })
-  }
-  const { events, rejected, fault } = prepareValues(() => values, form, defaults)
+  if (areEvents(group, submission.ingest.projectId)) return submit(submission, body, values.map(toPrepared))
+  const { events, rejected, fault } = prepareValues(() => values, submission.form, submission.defaults)
   submission.fault = fault
   await countRejected(submission, rejected)
   // added members may make a second batch of a group
   for (let rest = events; rest.length > 0; ) {
     const { body, count } = fillBatch(rest)
-    const batch = rest.slice(0, count)
-    const madeIds = batch.filter(({ hasMadeId }) => hasMadeId).length
-    await submit(submission, { body, count, eventAt: (index) => batch[index] as PreparedEvent, madeIds })
+    await submit(submission, body, rest.slice(0, count))
     rest = rest.slice(count)
   }
 }
@@ -163,22 +153,14 @@ function toPrepared({ at, source, start, end }: SlicedValue): PreparedEvent {
   return { at, bytes: source.subarray(start, end), hasMadeId: false }
 }
 
-interface EventBatch {
-  body: Buffer
-  count: number
-  eventAt: (index: number) => PreparedEvent
-  /** How many of its events have a generated id. */
-  madeIds: number
-}
-
-async function submit(submission: Submission, { body, count, eventAt, madeIds }: EventBatch): Promise<void> {
+async function submit(submission: Submission, body: Buffer, events: readonly PreparedEvent[]): Promise<void> {
   const { ingest, options, done, ending } = submission
-  const result = checkResult(await ingest.submitBatch(body, { signal: ending }), count)
+  const result = checkResult(await ingest.submitBatch(body, { signal: ending }), events.length)
   done.events += result.accepted + result.duplicates
   done.accepted += result.accepted
   done.duplicates += result.duplicates
-  done.madeIds += madeIds
-  const rejected = result.rejected.map((each) => rejectEvent(eventAt(each.index), each))
+  done.madeIds += events.filter(({ hasMadeId }) => hasMadeId).length
+  const rejected = result.rejected.map((each) => rejectEvent(events[each.index] as PreparedEvent, each))
   await countRejected(submission, rejected)
   options.onProgress?.({ ...done })
 }
@@ -199,24 +181,17 @@ interface GroupQueue {
   drain(): Promise<void>
 }
 
-interface GroupQueueOptions {
-  concurrency: number
-  /** Whether no further group is sent. */
-  isOver: () => boolean
-  /** Never rejects. */
-  send: (group: ValueGroup) => Promise<void>
-  /** Called when no group is in flight. */
-  onIdle: () => void
-}
-
-function createGroupQueue(groups: ValueGroups, { concurrency, isOver, send, onIdle }: GroupQueueOptions): GroupQueue {
+function createGroupQueue(submission: Submission, groups: ValueGroups, concurrency: number): GroupQueue {
+  const { ending, failing } = submission
   const inFlight = new Set<Promise<void>>()
+  const isOver = () => ending.aborted || submission.fault !== undefined
 
   function sendNext(): void {
-    const flight = send(groups.next() as ValueGroup).then(() => {
+    const sent = submitGroup(submission, groups.next() as ValueGroup).catch((error) => failing.abort(error))
+    const flight = sent.then(() => {
       inFlight.delete(flight)
       sendIfIdle()
-      if (inFlight.size === 0) onIdle()
+      if (inFlight.size === 0 && submission.fault) failing.abort(submission.fault.error)
     })
     inFlight.add(flight)
   }

@@ -1,7 +1,9 @@
-import type { IngestError } from '@ingest/core'
+import { type BatchResult, batchBytesMax } from '@ingest/core'
+import fc from 'fast-check'
 import t from 'tap'
 import { createEventIds } from '../../src/batch/event-ids.ts'
-import { addMissingMembers, serializeEvent, toSingleLine } from '../../src/batch/serialize-event.ts'
+import { checkResult, eventBytesMax, fillBatch, isBatchFull } from '../../src/batch/fill-batch.ts'
+import { addMissingMembers, serializeEvent } from '../../src/batch/serialize-event.ts'
 
 const serialize = (event: never) => {
   const { eventId, bytes } = serializeEvent(event, 'game-1', () => 'made')
@@ -31,15 +33,6 @@ t.test('an event in bytes is kept, in one line', async (t) => {
   t.strictSame(JSON.parse(bytes.toString()), { projectId: 'p', eventId: 'e', a: '{' })
 })
 
-t.test('input bytes are not changed', async (t) => {
-  const given = Buffer.from('{"eventId":"e",\n"projectId":"p"}')
-  const copy = Buffer.from(given)
-  const { bytes } = serializeEvent(given, 'p', () => '')
-  t.ok(given.equals(copy))
-  given.fill(0)
-  t.match(bytes.toString(), 'eventId')
-})
-
 t.test('invalid events throw', async (t) => {
   const circle: Record<string, unknown> = {}
   circle.circle = circle
@@ -54,15 +47,6 @@ t.test('invalid events throw', async (t) => {
   for (const text of ['', '{', '{}{}']) t.throws(() => fromText(text), { code: 'malformed-body' })
   t.throws(() => serialize(Buffer.from([0x7b, 0xff, 0x7d]) as never), { code: 'malformed-body' })
 })
-
-function failure(run: () => unknown): IngestError {
-  try {
-    run()
-  } catch (error) {
-    return error as IngestError
-  }
-  throw new Error('nothing was thrown')
-}
 
 /** A value without a JSON form of its own. */
 class Vector {
@@ -141,12 +125,8 @@ t.test('the error of an event that cannot be serialized names the member', async
     ['', new Proxy({}, { get: () => fail(new Error('in a trap')).b }), /in a trap/],
   ]
   for (const [path, event, message] of events) {
-    const error = failure(() => serialize(event as never))
-    t.match(error, { name: 'IngestError', code: 'invalid-argument', message }, path)
-    t.strictSame(
-      error.issues?.map(({ code, path }) => [code, path]),
-      [['invalid_type', path]],
-    )
+    const issues = [{ code: 'invalid_type', path }]
+    t.throws(() => serialize(event as never), { name: 'IngestError', code: 'invalid-argument', message, issues }, path)
   }
   t.throws(() => serialize({ deep } as never), { name: 'IngestError', code: 'invalid-argument', message: /\/deep\/0/ })
 })
@@ -179,36 +159,25 @@ t.test('objects that JSON would write without their content throw', async (t) =>
   t.strictSame(serialize({} as never), ['made', '{"projectId":"game-1","eventId":"made"}'])
 })
 
-t.test('the object is not changed, and later changes have no effect', async (t) => {
+t.test('the input is not changed, and later changes have no effect', async (t) => {
   const event = { list: [1], inner: { a: 1 } }
   Object.freeze(event)
   const { bytes } = serializeEvent(event, 'p', () => 'e')
   event.list.push(2)
-  event.inner.a = 2
   t.equal(bytes.toString(), '{"projectId":"p","eventId":"e","list":[1],"inner":{"a":1}}')
-  t.strictSame(event, { list: [1, 2], inner: { a: 2 } })
+  t.strictSame(event, { list: [1, 2], inner: { a: 1 } })
+  const given = Buffer.from('{"eventId":"e",\n"projectId":"p"}')
+  const copy = Buffer.from(given)
+  const fromBytes = serializeEvent(given, 'p', () => '').bytes
+  t.ok(given.equals(copy))
+  given.fill(0)
+  t.match(fromBytes.toString(), 'eventId')
 })
 
-const add = (text: string, members: object) =>
-  addMissingMembers(Buffer.from(text), JSON.parse(text), { ...members }).toString()
-
-t.test('addMissingMembers prepends missing members and keeps the rest', async (t) => {
-  t.equal(add('{ "n": 1.0 }', { projectId: 'p', eventId: 'e' }), '{"projectId":"p","eventId":"e", "n": 1.0 }')
-  t.equal(add('{"eventId":"x"}', { projectId: 'p', eventId: 'e' }), '{"projectId":"p","eventId":"x"}')
-  t.equal(add('{ }', { eventId: 'e' }), '{"eventId":"e" }')
-  t.equal(add('{"a":"{"}', { b: 1 }), '{"b":1,"a":"{"}')
-})
-
-t.test('existing members are kept, in any spelling', async (t) => {
+t.test('members that are there are kept, in any spelling', async (t) => {
   for (const text of ['{"eventId":null}', '{"\\u0065ventId":7}', '{\n"eventId" : "x"}']) {
-    t.equal(add(text, { eventId: 'e' }), text)
+    t.equal(addMissingMembers(Buffer.from(text), JSON.parse(text), { eventId: 'e' }).toString(), text)
   }
-})
-
-t.test('toSingleLine copies, with spaces for line breaks', async (t) => {
-  const text = Buffer.from('{\r\n\t"a" : "\\n"\n}')
-  t.equal(toSingleLine(text).toString(), '{  \t"a" : "\\n" }')
-  t.equal(text[1], 0x0d)
 })
 
 const uuidv7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
@@ -241,4 +210,69 @@ t.test('ids keep their order when the clock steps back', async (t) => {
 t.test('two generators do not generate the same ids', async (t) => {
   const [one, other] = [createEventIds(() => 1), createEventIds(() => 1)]
   t.equal(new Set(Array.from({ length: 1000 }, () => [one(), other()]).flat()).size, 2000)
+})
+
+const ofBytes = (bytes: number) => ({ bytes: Buffer.from(`"${'x'.repeat(bytes - 2)}"`) })
+
+t.test('a batch has the bytes of its events, in their order', async (t) => {
+  const { body, count } = fillBatch(['{"a":"é"}', '{ }'].map((text) => ({ bytes: Buffer.from(text) })))
+  t.equal(body.toString(), '{"events":[{"a":"é"},{ }]}')
+  t.equal(count, 2)
+})
+
+t.test('a batch has at most 100 events', async (t) => {
+  t.equal(fillBatch(Array(100).fill(ofBytes(2))).count, 100)
+  t.equal(fillBatch(Array(101).fill(ofBytes(2))).count, 100)
+  t.notOk(isBatchFull(99, 99 * 2))
+  t.ok(isBatchFull(100, 200))
+})
+
+t.test('a batch has at most 262,144 bytes, including its envelope', async (t) => {
+  t.equal(fillBatch([ofBytes(eventBytesMax)]).body.length, batchBytesMax)
+  const half = (eventBytesMax - 1) / 2
+  t.strictSame([half, eventBytesMax], [131_065, 262_131])
+  const exact = fillBatch([ofBytes(half), ofBytes(half)])
+  t.strictSame([exact.count, exact.body.length], [2, batchBytesMax])
+  const over = fillBatch([ofBytes(half), ofBytes(half + 1), ofBytes(2)])
+  t.strictSame([over.count, over.body.length], [1, half + 13])
+  t.ok(isBatchFull(2, half + half))
+  t.notOk(isBatchFull(2, half + half - 3))
+})
+
+t.test('a random batch is as full as its limits allow', async (t) => {
+  const sizes = fc.oneof(
+    ...[10, 5000, 200_000].map((max) => fc.array(fc.integer({ min: 2, max }), { minLength: 1, maxLength: 150 })),
+  )
+  fc.assert(
+    fc.property(sizes, (sizes) => {
+      const events = sizes.map(ofBytes)
+      const { body, count } = fillBatch(events)
+      const next = events[count]
+      t.ok(count >= 1 && count <= 100 && body.length <= batchBytesMax)
+      if (count < 100 && next) t.ok(body.length + 1 + next.bytes.length > batchBytesMax)
+      t.equal(JSON.parse(body.toString()).events.length, count)
+    }),
+    { numRuns: 100 },
+  )
+})
+
+const rejection = (index: number) => ({ index, eventId: null, issues: [] })
+
+t.test('a result has one outcome for each event', async (t) => {
+  const valid: [BatchResult, count: number][] = [
+    [{ accepted: 2, duplicates: 1, rejected: [rejection(0), rejection(4)] }, 5],
+    [{ accepted: 0, duplicates: 0, rejected: [] }, 0],
+  ]
+  for (const [result, count] of valid) t.equal(checkResult(result, count), result)
+  const invalid: [BatchResult, count: number][] = [
+    [{ accepted: 2, duplicates: 1, rejected: [] }, 5],
+    [{ accepted: 2, duplicates: 1, rejected: [rejection(1), rejection(1)] }, 5],
+    [{ accepted: 2, duplicates: 1, rejected: [rejection(1), rejection(1)] }, 4],
+    ...[-1, 5, 0.5].map((index): [BatchResult, number] => [
+      { accepted: 4, duplicates: 0, rejected: [rejection(index)] },
+      5,
+    ]),
+    [{ accepted: 4, duplicates: 0, rejected: [{ ...rejection(0), issues: 'none' as never }] }, 5],
+  ]
+  for (const [result, count] of invalid) t.throws(() => checkResult(result, count), { code: 'unexpected-response' })
 })
