@@ -106,7 +106,7 @@ const floors: Record<string, string[][]> = {
     ['app.tsx'],
     ['main.tsx'],
   ],
-  'packages/client/src': [['http', 'batch', 'upload'], ['calls', 'import'], ['client.ts'], ['sender'], ['index.ts']],
+  'packages/client/src': [['http'], ['batch', 'upload'], ['calls', 'import'], ['client.ts'], ['sender'], ['index.ts']],
   'packages/cli/src': [
     ['io.ts', 'options.ts', 'version.ts'],
     ['store.ts'],

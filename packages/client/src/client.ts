@@ -7,34 +7,22 @@ import {
   type PublishOptions,
 } from '@ingest/core'
 import { isProjectId } from '@ingest/core/internal'
-import { type CallOptions, createApi } from './calls/api.ts'
+import { createApi } from './calls/api.ts'
 import { type EventCalls, eventCalls } from './calls/events.ts'
 import { type MapCalls, mapCalls } from './calls/maps.ts'
 import { type StatsCalls, statsCalls } from './calls/stats.ts'
 import { createConnection } from './http/connection.ts'
-import { createCompressor } from './http/gzip.ts'
-import { createRetry, type RetryEffects, timerMsMax } from './http/retry.ts'
+import { type CallOptions, createRetry, type RetryEffects, type RetryOptions } from './http/retry.ts'
 import { type SourcePublication, type UploadedMap, type UploadOptions, uploadMap } from './upload/upload-map.ts'
 
 /** Options may be undefined, as environment variables may be; `url`, `projectId` and `key` are required. */
-export interface ClientOptions {
+export interface ClientOptions extends RetryOptions {
   /** The address of the server: `https://ingest.example`, or with a path in front of `/v1`. Required. */
   url: string | undefined
   /** Required. */
   projectId: string | undefined
   /** An ingestion key of the project: `ik_…`. Never part of an error message. Required. */
   key: string | undefined
-  /** How often a call is retried after a 408, 429, 5xx, failed connection or time-out. Default 4. */
-  retries?: number | undefined
-  /**
-   * How long one attempt may take, in milliseconds; for a stream, until its next complete event or chunk of a map.
-   * Default 30,000.
-   */
-  tryTimeoutMs?: number | undefined
-  /** How long a call with all its retries may take, in milliseconds; for a stream, between two items. Default 120,000. */
-  timeoutMs?: number | undefined
-  /** Called before each retry, with the error of the last attempt. */
-  onRetry?: ((error: IngestError, pauseMs: number) => void) | undefined
 }
 
 /**
@@ -71,19 +59,23 @@ export function createClient<E = IngestEvent>(options: ClientOptions): Client<E>
 
 /** A client with a given clock and randomness. */
 export function createClientWith<E = IngestEvent>(options: ClientOptions, effects: RetryEffects): Client<E> {
-  const { retries = 4, tryTimeoutMs = 30_000, timeoutMs = 120_000, onRetry } = options
   const url = required('url', options.url)
   const projectId = required('projectId', options.projectId)
   const key = required('key', options.key)
-  checkOptions({ projectId, key, retries, tryTimeoutMs, timeoutMs })
+  if (!isProjectId(projectId)) {
+    throw new IngestError('invalid-argument', 'A project id must be 1 to 64 of A-Z a-z 0-9 . _ -')
+  }
+  // never show the key, as error messages are logged
+  if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key)) {
+    throw new IngestError('invalid-argument', 'key must be an ingestion key, in one line and without spaces.')
+  }
+  const retry = createRetry(options, effects)
   const connection = createConnection({
     url,
     headers: { 'x-project-id': projectId, 'x-ingestion-key': key, 'user-agent': 'ingest-client' },
   })
-  const retry = createRetry({ retries, tryTimeoutMs, timeoutMs, onRetry }, effects)
   const api = createApi(connection, retry)
-  const compress = connection.isLoopback ? undefined : createCompressor()
-  const calls = { ...eventCalls(api, compress), ...mapCalls(api), ...statsCalls(api) }
+  const calls = { ...eventCalls(api, !connection.isLoopback), ...mapCalls(api), ...statsCalls(api) }
   let closed: Promise<void> | undefined
 
   const client: Client<E> = {
@@ -104,32 +96,4 @@ export function createClientWith<E = IngestEvent>(options: ClientOptions, effect
 function required(name: 'key' | 'projectId' | 'url', value: string | undefined): string {
   if (value !== undefined && value !== '') return value
   throw new IngestError('invalid-argument', `${name} is missing: it is ${value === '' ? 'empty' : 'undefined'}.`)
-}
-
-interface CheckedOptions {
-  projectId: string
-  key: string
-  retries: number
-  tryTimeoutMs: number
-  timeoutMs: number
-}
-
-function checkOptions({ projectId, key, retries, ...timeouts }: CheckedOptions): void {
-  if (!isProjectId(projectId))
-    throw new IngestError('invalid-argument', 'A project id must be 1 to 64 of A-Z a-z 0-9 . _ -')
-  // never show the key, as error messages are logged
-  if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key)) {
-    throw new IngestError('invalid-argument', 'key must be an ingestion key, in one line and without spaces.')
-  }
-  if (!Number.isSafeInteger(retries) || retries < 0) {
-    throw new IngestError('invalid-argument', 'retries must be an integer of at least 0.')
-  }
-  for (const [name, ms] of Object.entries(timeouts)) {
-    if (!(Number.isSafeInteger(ms) && ms > 0 && ms < timerMsMax)) {
-      throw new IngestError(
-        'invalid-argument',
-        `${name} must be an integer of milliseconds, from 1 to ${timerMsMax - 1}.`,
-      )
-    }
-  }
 }

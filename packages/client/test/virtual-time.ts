@@ -36,6 +36,17 @@ export function createVirtualTime() {
     } while (busy.size > 0)
   }
 
+  /** Wakes the next sleeper; false if it is not due by `end`. */
+  async function step(end: number): Promise<boolean> {
+    await settle()
+    const next = sleepers.sort((a, b) => a.at - b.at)[0]
+    if (!next || next.at > end) return false
+    sleepers.shift()
+    time = next.at
+    next.wake()
+    return true
+  }
+
   return {
     effects,
     /** Stops the clock until the promise is settled. */
@@ -50,14 +61,7 @@ export function createVirtualTime() {
     /** Advances the clock by that many milliseconds, and runs everything due in between. */
     async pass(ms: number): Promise<void> {
       const end = time + ms
-      for (;;) {
-        await settle()
-        const next = sleepers.sort((a, b) => a.at - b.at)[0]
-        if (!next || next.at > end) break
-        sleepers.shift()
-        time = next.at
-        next.wake()
-      }
+      while (await step(end));
       time = end
     },
     /** Advances the clock until the promise is settled. */
@@ -70,11 +74,7 @@ export function createVirtualTime() {
       for (;;) {
         await settle()
         if (isSettled) return promise
-        const next = sleepers.sort((a, b) => a.at - b.at)[0]
-        if (!next || next.at === Number.POSITIVE_INFINITY) throw new Error('no sleeper is left')
-        sleepers.shift()
-        time = next.at
-        next.wake()
+        if (!(await step(Number.MAX_VALUE))) throw new Error('no sleeper is left')
       }
     },
   }

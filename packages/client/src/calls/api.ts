@@ -1,15 +1,7 @@
 import * as wire from '@ingest/core/wire'
 import { type ApiRequest, type Connection, type HttpResponse, readBody } from '../http/connection.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
-import type { Retry } from '../http/retry.ts'
-
-/** Options that every method of a client takes. */
-export interface CallOptions {
-  /** Ends the call, which rejects with the reason of the signal. */
-  signal?: AbortSignal
-  /** In place of the `retries` of the client: 0 for a single attempt. */
-  retries?: number
-}
+import type { CallOptions, Retry } from '../http/retry.ts'
 
 /** Requests with retries. */
 export interface Api {

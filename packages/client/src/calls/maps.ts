@@ -18,7 +18,8 @@ import { isDigest } from '@ingest/core/internal'
 import * as wire from '@ingest/core/wire'
 import type { ApiRequest, HttpResponse } from '../http/connection.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
-import type { Api, CallOptions } from './api.ts'
+import type { CallOptions } from '../http/retry.ts'
+import type { Api } from './api.ts'
 
 /** The most bytes of chunks in one request: in base64 and with their digests, they fit into 4 MiB. */
 export const groupBytesMax = 3_000_000
@@ -86,12 +87,12 @@ export function mapCalls(api: Api): MapCalls {
     },
 
     async getMapContent(id, options) {
-      const found = await getMap(id, options)
-      if (found?.state !== 'complete') return undefined
-      const { placeId, buildId, digest, size, contentType, frozen } = found
+      const map = await getMap(id, options)
+      if (map?.state !== 'complete') return undefined
+      const { placeId, buildId, digest, size, contentType, frozen } = map
       return {
         ...{ placeId, buildId, digest, size, contentType, frozen },
-        bytes: (start = 0, end = size) => readContent(api, { placeId, buildId, digest, size, start, end }, options),
+        bytes: (start = 0, end = size) => readContent(api, { map, start, end }, options),
       }
     },
 
@@ -187,12 +188,9 @@ function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64')
 }
 
-/** A range of a complete map. */
-interface ContentRange extends MapId {
-  digest: Digest
-  /** Of the whole map, in bytes. */
-  size: number
-  /** First byte. */
+/** A range of a complete map, in bytes. */
+interface ContentRange {
+  map: MapStatus
   start: number
   /** After the last byte. */
   end: number
@@ -206,7 +204,7 @@ interface ContentRange extends MapId {
  */
 async function* readContent(
   api: Api,
-  { placeId, buildId, digest, size, start, end }: ContentRange,
+  { map: { placeId, buildId, digest, size }, start, end }: ContentRange,
   options?: CallOptions,
 ): AsyncGenerator<Uint8Array, void> {
   if (!(Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && start <= end && end <= size)) {

@@ -7,7 +7,8 @@ import type {
   RejectedOptions,
 } from '@ingest/core'
 import * as wire from '@ingest/core/wire'
-import type { Api, CallOptions } from './api.ts'
+import type { CallOptions } from '../http/retry.ts'
+import type { Api } from './api.ts'
 
 export interface StatsCalls {
   getStats(options?: CallOptions): Promise<ProjectStats>

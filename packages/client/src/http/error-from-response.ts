@@ -56,9 +56,15 @@ const codeByStatus: Readonly<Record<number, ErrorCode>> = {
  */
 export function errorFromResponse({ status, headers, body }: FailedResponse, now: number): IngestError {
   const headerSeconds = parseRetryAfter(headers['retry-after'], now)
-  if (status < 400) return redirected(status, headers.location, headerSeconds)
+  if (status < 400) {
+    const target = (headers.location ?? 'nowhere').slice(0, foreignTextMax)
+    const message = `The response is a redirect, ${status} to ${target}; redirects are not followed.`
+    const pause = headerSeconds === undefined ? {} : { retryAfterSeconds: headerSeconds }
+    return new IngestError('unexpected-response', message, { status, ...pause })
+  }
   const problem = parseProblem(headers['content-type'], body)
-  const code = isErrorCode(problem.code) ? problem.code : codeOf(status)
+  const codeOfStatus = codeByStatus[status] ?? (status >= 500 ? 'overloaded' : 'unexpected-response')
+  const code = isErrorCode(problem.code) ? problem.code : codeOfStatus
   const message = isText(problem.detail)
     ? problem.detail.slice(0, foreignTextMax)
     : `The server responded with ${status} and no reason. The response may be from a proxy, or the url is not an Ingest server.`
@@ -76,19 +82,6 @@ export function errorFromResponse({ status, headers, body }: FailedResponse, now
 export function unexpectedResponse(reason: string): IngestError {
   const message = `The response is not from an Ingest server: ${reason}. Check the url.`
   return new IngestError('unexpected-response', message)
-}
-
-function redirected(status: number, location = 'nowhere', retryAfterSeconds?: number): IngestError {
-  const target = location.slice(0, foreignTextMax)
-  const message = `The response is a redirect, ${status} to ${target}; redirects are not followed.`
-  return new IngestError('unexpected-response', message, {
-    status,
-    ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
-  })
-}
-
-function codeOf(status: number): ErrorCode {
-  return codeByStatus[status] ?? (status >= 500 ? 'overloaded' : 'unexpected-response')
 }
 
 function parseProblem(type: string | undefined, body: string): Record<string, unknown> {

@@ -38,14 +38,17 @@ export function createBackoff({ random = Math.random }: BackoffOptions = {}): Ba
   }
 }
 
-export interface RetryLimits {
-  /** How often a request is sent again. */
-  retries: number
-  /** How long one attempt may take, in milliseconds. */
-  tryTimeoutMs: number
-  /** How long all attempts and the pauses between them may take, in milliseconds. */
-  timeoutMs: number
-  /** Called before each pause, with the error of the last attempt. */
+export interface RetryOptions {
+  /** How often a call is retried after a 408, 429, 5xx, failed connection or time-out. Default 4. */
+  retries?: number | undefined
+  /**
+   * How long one attempt may take, in milliseconds; for a stream, until its next complete event or chunk of a map.
+   * Default 30,000.
+   */
+  tryTimeoutMs?: number | undefined
+  /** How long a call with all its retries may take, in milliseconds; for a stream, between two items. Default 120,000. */
+  timeoutMs?: number | undefined
+  /** Called before each retry, with the error of the last attempt. */
   onRetry?: ((error: IngestError, pauseMs: number) => void) | undefined
 }
 
@@ -57,22 +60,23 @@ export interface RetryEffects {
   sleep?: (ms: number, signal: AbortSignal) => Promise<unknown>
 }
 
-/** Options of one call. */
-export interface RetryOptions {
+/** Options that every method of a client takes. */
+export interface CallOptions {
+  /** Ends the call, which rejects with the reason of the signal. */
   signal?: AbortSignal
-  /** In place of the limit of the client. */
+  /** In place of the `retries` of the client: 0 for a single attempt. */
   retries?: number
 }
 
 /** Retries the calls of one client. */
 export interface Retry {
   /** Resolves with the first attempt that succeeds; each gets the time that it may take. */
-  run<T>(attempt: (timeoutMs: number) => Promise<T>, options?: RetryOptions): Promise<T>
+  run<T>(attempt: (timeoutMs: number) => Promise<T>, options?: CallOptions): Promise<T>
   /**
    * Yields the items of all attempts; each attempt continues where the one before broke. Every item is a success, after
    * which retries and time-out start from their full values.
    */
-  runStream<T>(attempt: (timeoutMs: number) => AsyncIterable<T>, options?: RetryOptions): AsyncGenerator<T, void>
+  runStream<T>(attempt: (timeoutMs: number) => AsyncIterable<T>, options?: CallOptions): AsyncGenerator<T, void>
   /** Starts no further attempt, and resolves when those in flight have ended. */
   close(): Promise<void>
 }
@@ -84,9 +88,15 @@ function isRetryable(error: unknown): error is IngestError {
   return status === undefined ? code === 'connection-failed' || code === 'request-timeout' : retryable
 }
 
-export function createRetry(limits: RetryLimits, effects: RetryEffects = {}): Retry {
+/** @throws {IngestError} `invalid-argument` for an option out of range */
+export function createRetry(
+  { retries = 4, tryTimeoutMs = 30_000, timeoutMs = 120_000, onRetry }: RetryOptions,
+  effects: RetryEffects = {},
+): Retry {
+  checkLimits(retries, { tryTimeoutMs, timeoutMs })
+  const limits = { retries, tryTimeoutMs, timeoutMs, onRetry }
   const closing = new AbortController()
-  const series = (options?: RetryOptions) => startAttempts(limits, effects, closing.signal, options)
+  const series = (options?: CallOptions) => startAttempts(limits, effects, closing.signal, options)
   let running = 0
   let onIdle = () => {}
 
@@ -117,7 +127,7 @@ export function createRetry(limits: RetryLimits, effects: RetryEffects = {}): Re
       for (;;) {
         checkOpen()
         try {
-          for await (const item of attempt(limits.tryTimeoutMs)) {
+          for await (const item of attempt(tryTimeoutMs)) {
             yield item
             attempts = series(options)
           }
@@ -138,26 +148,32 @@ export function createRetry(limits: RetryLimits, effects: RetryEffects = {}): Re
   }
 }
 
-/** The attempts of one call since its last success. */
-interface Attempts {
-  timeoutMs(): number
-  /** Resolves when the next attempt is due; throws the error when there is none. */
-  pause(error: unknown): Promise<void>
+function checkLimits(retries: number, timeouts: Readonly<Record<string, number>>): void {
+  if (!Number.isSafeInteger(retries) || retries < 0) {
+    throw new IngestError('invalid-argument', 'retries must be an integer of at least 0.')
+  }
+  for (const [name, ms] of Object.entries(timeouts)) {
+    if (Number.isSafeInteger(ms) && ms > 0 && ms < timerMsMax) continue
+    const range = `from 1 to ${timerMsMax - 1}`
+    throw new IngestError('invalid-argument', `${name} must be an integer of milliseconds, ${range}.`)
+  }
 }
 
+/** The attempts of one call since its last success. */
 function startAttempts(
-  limits: RetryLimits,
+  limits: RetryOptions & { retries: number; tryTimeoutMs: number; timeoutMs: number },
   { now = () => performance.now(), random = Math.random, sleep: sleepFor = sleep }: RetryEffects,
   closing: AbortSignal,
-  { signal, retries = limits.retries }: RetryOptions = {},
-): Attempts {
+  { signal, retries = limits.retries }: CallOptions = {},
+) {
   const deadline = now() + limits.timeoutMs
   const backoff = createBackoff({ random })
   let retriesLeft = retries
   return {
     timeoutMs: () => Math.min(limits.tryTimeoutMs, Math.max(1, deadline - now())),
 
-    async pause(error) {
+    /** Resolves when the next attempt is due; throws the error when there is none. */
+    async pause(error: unknown): Promise<void> {
       if (!isRetryable(error) || retriesLeft-- === 0 || closing.aborted) throw error
       const ms = backoff.next((error.retryAfterSeconds ?? 0) * 1000)
       if (now() + ms >= deadline) throw error

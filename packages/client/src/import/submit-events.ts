@@ -174,14 +174,7 @@ async function countRejected({ options, done, form }: Submission, rejected: read
 }
 
 /** Sends several groups at once. */
-interface GroupQueue {
-  /** Resolves when all full groups are in flight. Without them, an incomplete one is sent if there is no other. */
-  sendFull(): Promise<void>
-  /** Sends the rest, and resolves when no group is in flight. */
-  drain(): Promise<void>
-}
-
-function createGroupQueue(submission: Submission, groups: ValueGroups, concurrency: number): GroupQueue {
+function createGroupQueue(submission: Submission, groups: ValueGroups, concurrency: number) {
   const { ending, failing } = submission
   const inFlight = new Set<Promise<void>>()
   const isOver = () => ending.aborted || submission.fault !== undefined
@@ -210,12 +203,14 @@ function createGroupQueue(submission: Submission, groups: ValueGroups, concurren
   }
 
   return {
-    async sendFull() {
+    /** Resolves when all full groups are in flight. Without them, an incomplete one is sent if there is no other. */
+    async sendFull(): Promise<void> {
       await sendWhile(groups.hasFull)
       sendIfIdle()
     },
 
-    async drain() {
+    /** Sends the rest, and resolves when no group is in flight. */
+    async drain(): Promise<void> {
       await sendWhile(() => !groups.isEmpty())
       await Promise.all(inFlight)
     },

@@ -10,19 +10,23 @@ export interface SendLoopOptions {
   outcomes: Outcomes
   /** Sends a batch once. */
   submit(body: Buffer, signal: AbortSignal): Promise<BatchResult>
-  /** Called when the loop has ended by itself, as the client is closed. */
+  /** Called when nothing can be sent any more, as the client is closed: aborts the loop. */
   onEnd(): void
   effects: Required<RetryEffects>
+}
+
+export interface AttemptStats {
+  /** The number of retries. */
+  retries: number
+  /** The error of the last attempt; undefined after a success. */
+  failure: unknown
 }
 
 /** Sends due batches, one at a time, each until it is settled or dropped. */
 export interface SendLoop {
   /** Aborted when the loop ends. */
   readonly signal: AbortSignal
-  /** The number of retries. */
-  retries(): number
-  /** The error of the last attempt; undefined after a success. */
-  failure(): unknown
+  attempts(): AttemptStats
   /** Starts sending if a batch is due. */
   wake(): void
   /** Sends what is due and ends, at the deadline at the latest, or when the next retry would come after it. */
@@ -41,6 +45,7 @@ export function createSendLoop({ queue, outcomes, submit, onEnd, effects }: Send
   let retries = 0
   let failure: unknown
 
+  const abort = () => ending.abort()
   const isDue = () => !ending.signal.aborted && queue.isDue()
 
   function wake(): void {
@@ -48,8 +53,7 @@ export function createSendLoop({ queue, outcomes, submit, onEnd, effects }: Send
   }
 
   async function sendBatches(): Promise<void> {
-    do await sendBatch()
-    while (isDue())
+    while (isDue()) await sendBatch()
     running = undefined
   }
 
@@ -64,14 +68,12 @@ export function createSendLoop({ queue, outcomes, submit, onEnd, effects }: Send
       const next = decideNext(outcome)
       if (next.action === 'settle' || next.action === 'drop') {
         backoff.reset()
-        if (next.action === 'settle') outcomes.settle(next.result, queue.first(count))
-        else outcomes.drop(next.reason, queue.first(count))
+        const events = queue.first(count)
+        if (next.action === 'settle') outcomes.settle(next.result, events)
+        else outcomes.drop(next.reason, events)
         return queue.remove(count)
       }
-      if (next.action === 'end') {
-        ending.abort()
-        return onEnd()
-      }
+      if (next.action === 'end') return onEnd()
       if (next.action === 'pause') backoff.reset()
       await pause(next.action === 'pause' ? next.ms : backoff.next(next.floorMs))
     }
@@ -79,7 +81,7 @@ export function createSendLoop({ queue, outcomes, submit, onEnd, effects }: Send
 
   async function pause(ms: number): Promise<void> {
     pausedUntil = now() + ms
-    if (pausedUntil >= deadlineAt) return ending.abort()
+    if (pausedUntil >= deadlineAt) return abort()
     outcomes.retry(failure, ms)
     await sleep(ms, ending.signal).catch(() => {})
     pausedUntil = 0
@@ -88,21 +90,19 @@ export function createSendLoop({ queue, outcomes, submit, onEnd, effects }: Send
 
   return {
     signal: ending.signal,
-    retries: () => retries,
-    failure: () => failure,
+    attempts: () => ({ retries, failure }),
     wake,
 
     async finish(deadlineMs) {
       deadlineAt = now() + deadlineMs
-      if (Math.max(pausedUntil, now()) >= deadlineAt) ending.abort()
-      const abort = () => ending.abort()
+      if (Math.max(pausedUntil, now()) >= deadlineAt) abort()
       sleep(deadlineMs, ending.signal).then(abort, abort)
       wake()
       await running
-      ending.abort()
+      abort()
     },
 
-    abort: () => ending.abort(),
+    abort,
   }
 }
 

@@ -5,7 +5,7 @@ import { serializeEvent } from '../batch/serialize-event.ts'
 import type { Client } from '../client.ts'
 import { type RetryEffects, sleep, timerMsMax } from '../http/retry.ts'
 import { createOutcomes, type OutcomeCounts, type Outcomes, type SenderCallbacks } from './outcomes.ts'
-import { createSendLoop, type SendLoop } from './send-loop.ts'
+import { type AttemptStats, createSendLoop, type SendLoop } from './send-loop.ts'
 import { createSendQueue, type SendQueue } from './send-queue.ts'
 import { openSpool } from './spool.ts'
 
@@ -22,14 +22,10 @@ export interface SenderOptions extends SenderCallbacks {
   signal?: AbortSignal | undefined
 }
 
-export interface SenderStats extends OutcomeCounts {
+export interface SenderStats extends OutcomeCounts, AttemptStats {
   /** Queued events, including those in flight. */
   queuedEvents: number
   queuedBytes: number
-  /** The number of retries. */
-  retries: number
-  /** The error of the last attempt; undefined after a success. */
-  failure: unknown
 }
 
 /** Sends events in batches, in their order, until each is stored or dropped. */
@@ -96,11 +92,12 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
     effects: { now, random, sleep },
   })
   const parts: SenderParts = { projectId, directory: options.spool, queue, outcomes, loop }
-  const warnUnclosed = () => warnUnsent(parts, `The process ended before the sender of ${projectId} was closed`)
-  const startTimer = createTimer(flushMs, sleep, loop.signal, () => {
+  const warnUnclosed = () => warnUnsent(parts, `The process ended before the sender of ${projectId} was closed, with`)
+  const sendAll = () => {
     queue.makeDue()
     loop.wake()
-  })
+  }
+  const startTimer = createTimer(() => sleep(flushMs, loop.signal), sendAll)
   let closed: Promise<SenderStats> | undefined
 
   function abort(): void {
@@ -115,7 +112,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
       const dropReason = queue.add(bytes)
       if (dropReason) outcomes.drop(dropReason, [{ bytes }])
       else {
-        startTimer()
+        void startTimer()
         if (queue.isFull()) loop.wake()
       }
       return eventId
@@ -123,8 +120,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
 
     async flush() {
       if (queue.events() === 0 || loop.signal.aborted) return
-      queue.makeDue()
-      loop.wake()
+      sendAll()
       await keepAlive(queue.whenRemoved())
     },
 
@@ -162,8 +158,7 @@ function statsOf({ queue, outcomes, loop }: SenderParts): SenderStats {
     ...outcomes.counts(),
     queuedEvents: queue.events(),
     queuedBytes: queue.bytes(),
-    retries: loop.retries(),
-    failure: loop.failure(),
+    ...loop.attempts(),
   }
 }
 
@@ -178,40 +173,35 @@ async function finish(parts: SenderParts, deadlineMs: number): Promise<SenderSta
   const { projectId, queue, outcomes, loop } = parts
   queue.makeDue()
   await keepAlive(loop.finish(deadlineMs))
-  warnUnsent(parts, `The sender of ${projectId} ended`, loop.failure())
+  warnUnsent(parts, `The sender of ${projectId} ended with`, loop.attempts().failure)
   outcomes.drop('closed', queue.close())
   return statsOf(parts)
 }
 
 /** `… with 3 unsent events: 2 kept in data/spool for the next sender, 1 dropped.` No warning without unsent events. */
-function warnUnsent({ queue, directory }: SenderParts, ended: string, failure?: unknown): void {
+function warnUnsent({ queue, directory }: SenderParts, start: string, failure?: unknown): void {
   const { kept, lost } = queue.unsent()
   const count = kept + lost
   if (count === 0) return
   const parts = [kept > 0 && `${kept} kept in ${directory} for the next sender`, lost > 0 && `${lost} dropped`]
   const events = `${count} unsent event${count === 1 ? '' : 's'}: ${parts.filter(Boolean).join(', ')}.`
   const reason = failure === undefined ? '' : ` The last attempt failed: ${(failure as Error).message}`
-  process.emitWarning(`${ended} with ${events}${reason}`)
+  process.emitWarning(`${start} ${events}${reason}`)
 }
 
 /** Returns the function that starts a timer, unless it is running. */
-function createTimer(
-  ms: number,
-  sleep: Required<RetryEffects>['sleep'],
-  signal: AbortSignal,
-  onTime: () => void,
-): () => void {
+function createTimer(sleep: () => Promise<unknown>, onTime: () => void): () => Promise<void> {
   let isRunning = false
-  return () => {
+  return async () => {
     if (isRunning) return
     isRunning = true
-    sleep(ms, signal).then(
-      () => {
-        isRunning = false
-        onTime()
-      },
-      () => {},
-    )
+    try {
+      await sleep()
+    } catch {
+      return
+    }
+    isRunning = false
+    onTime()
   }
 }
 

@@ -179,22 +179,11 @@ function checkProject(directory: string, found: readonly SegmentContent[], proje
   }
 }
 
-/** Appends lines to segments, and deletes settled ones. */
-interface SegmentWriter {
-  append(bytes: Uint8Array): SpoolPosition
-  /** Deletes the segments whose events are all up to this position. */
-  removeUntil(position: SpoolPosition): void
-  /** Syncs the current segment. */
-  close(): void
-}
-
-/** Never appends to a segment of an earlier process, as its last line may be truncated. */
-function createSegmentWriter(
-  directory: string,
-  header: Buffer,
-  lastSegment: number,
-  segments: SpoolPosition[],
-): SegmentWriter {
+/**
+ * Appends lines to segments, and deletes settled ones. It never appends to a segment of an earlier process, as its last
+ * line may be truncated.
+ */
+function createSegmentWriter(directory: string, header: Buffer, lastSegment: number, segments: SpoolPosition[]) {
   let last = lastSegment
   let current: { fd: number; position: SpoolPosition } | undefined
 
@@ -211,7 +200,7 @@ function createSegmentWriter(
   }
 
   return {
-    append(bytes) {
+    append(bytes: Uint8Array): SpoolPosition {
       current ??= begin()
       const { fd, position } = current
       if (position.offset === 0) write(current, header)
@@ -224,7 +213,8 @@ function createSegmentWriter(
       return end
     },
 
-    removeUntil({ segment, offset }) {
+    /** Deletes the segments whose events are all up to this position. */
+    removeUntil({ segment, offset }: SpoolPosition): void {
       for (let first = segments[0]; first; first = segments[0]) {
         const isSettled =
           first.segment < segment ||
@@ -235,7 +225,8 @@ function createSegmentWriter(
       }
     },
 
-    close() {
+    /** Syncs the current segment. */
+    close(): void {
       if (!current) return
       const { fd } = current
       fdatasyncSync(fd)

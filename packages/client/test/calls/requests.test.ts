@@ -1,7 +1,7 @@
 import { type Digest, IngestError } from '@ingest/core'
 import t from 'tap'
-import type { CallOptions } from '../../src/calls/api.ts'
 import type { Client } from '../../src/client.ts'
+import type { CallOptions } from '../../src/http/retry.ts'
 import { json, openScriptedClient, problem, type Step, text, withUnixTimes } from '../scripted-server.ts'
 
 const time = '2026-11-20T17:51:00.000Z'
@@ -157,12 +157,11 @@ for (const [name, { call, request, status = 200, body, result = withUnixTimes(bo
     const { client, received } = await openScriptedClient(t, {}, problem(503, 'overloaded'), json(status, body))
     t.strictSame(await call(client), result)
     t.equal(received.length, 2)
-    for (const { method, path, query, headers, body } of received) {
-      const sent = request.body === undefined ? {} : { body: body.toString('latin1') }
-      const expected = { method: 'GET', query: {}, ...request, headers: undefined }
-      const expectedBody = request.body === undefined ? {} : { body: Buffer.from(request.body).toString('latin1') }
-      t.strictSame({ method, path, query, ...sent, headers: undefined }, { ...expected, ...expectedBody })
-      t.match(headers, request.headers ?? {})
+    const { body: sent, query = {}, ...others } = request
+    for (const each of received) {
+      t.match(each, { method: 'GET', ...others })
+      t.strictSame(each.query, query)
+      if (sent !== undefined) t.strictSame(each.body, Buffer.from(sent))
     }
   })
 

@@ -1,11 +1,11 @@
 import { type ErrorCode, errorTable, IngestError } from '@ingest/core'
 import t from 'tap'
-import { backoffMsBase, backoffMsMax, createBackoff, createRetry, type RetryLimits } from '../../src/http/retry.ts'
+import { backoffMsBase, backoffMsMax, createBackoff, createRetry, type RetryOptions } from '../../src/http/retry.ts'
 
 const limits = { retries: 4, tryTimeoutMs: 30_000, timeoutMs: 120_000 }
 
 /** A retry with a clock that only its pauses advance. */
-function open(options: Partial<RetryLimits> = {}) {
+function open(options: RetryOptions = {}) {
   const pauses: number[] = []
   let time = 0
   const retry = createRetry(

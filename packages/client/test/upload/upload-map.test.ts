@@ -116,22 +116,6 @@ t.test('a repeated chunk is uploaded once', async (t) => {
   t.ok((await contentOf(ingest, { placeId: '920587237', buildId: 'b' })).equals(source))
 })
 
-t.test('an aborted upload resumes', async (t) => {
-  const controller = new AbortController()
-  const reason = new Error('aborted by the test')
-  let put = 0
-  const { ingest, uploader } = open(t, async (call, name) => {
-    const result = await call()
-    if (name === 'putChunk' && ++put === 4) controller.abort(reason)
-    return result
-  })
-  const source = { ...id, source: content }
-  await t.rejects(uploadMap(uploader, source, { signal: controller.signal, concurrency: 1 }), reason)
-  t.match(await ingest.project(projectId).getMap(id), { state: 'incomplete' })
-  const result = await uploadMap(uploader, source)
-  t.match(result, { outcome: 'created', uploadedChunks: result.chunks - 4, reusedChunks: 4 })
-})
-
 t.test('at most `concurrency` chunks are in flight', async (t) => {
   for (const [concurrency, expected] of [
     [1, 1],
@@ -177,21 +161,6 @@ t.test('dryRun writes nothing', async (t) => {
   t.equal(result.missing.length, result.chunks)
   t.strictSame(calls, ['publishMap'])
   t.equal(await ingest.project(projectId).getMap(id), undefined)
-})
-
-t.test('preconditions are checked', async (t) => {
-  const { ingest, uploader, countOf } = open(t)
-  const other = Buffer.from('{}')
-  const first = await uploadMap(uploader, { ...id, source: content }, { ifNoneMatch: '*' })
-  const before = countOf('putChunk')
-  for (const options of [{ ifNoneMatch: '*' }, { ifMatch: `sha256:${'0'.repeat(64)}` }] as const) {
-    await t.rejects(uploadMap(uploader, { ...id, source: other }, options), { code: 'precondition-failed' })
-  }
-  t.equal(countOf('putChunk'), before)
-  t.match(await uploadMap(uploader, { ...id, source: other }, { ifMatch: first.digest }), {
-    outcome: 'replaced',
-  })
-  t.ok((await contentOf(ingest)).equals(other))
 })
 
 t.test('a precondition that fails because of this very map is met', async (t) => {
@@ -367,15 +336,6 @@ t.test('a dropped map and a foreign missing chunk throw', async (t) => {
 
   const strange = open(t, async (call) => ({ ...((await call()) as PublishedMap), missing: [digest] }))
   await t.rejects(uploadMap(strange.uploader, { ...id, source: content }), { code: 'unexpected-response' })
-})
-
-t.test('a frozen build keeps its map', async (t) => {
-  const { ingest, uploader } = open(t)
-  await uploadMap(uploader, { ...id, source: content })
-  await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: 'e', buildId: 'b' }] })
-  t.match(await uploadMap(uploader, { ...id, source: content }), { outcome: 'unchanged', frozen: true })
-  const other = uploadMap(uploader, { ...id, source: Buffer.from('{}') })
-  await t.rejects(other, { code: 'map-frozen' })
 })
 
 t.test('an invalid concurrency throws', async (t) => {
