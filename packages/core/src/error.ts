@@ -1,17 +1,21 @@
 /** What can be wrong with a part of an event, a publication or a chunk: a closed set. */
-export type IssueCode =
-  | 'digest_mismatch'
-  | 'invalid_format'
-  | 'invalid_type'
-  | 'not_allowed'
-  | 'not_object'
-  | 'out_of_range'
-  | 'project_mismatch'
-  | 'required'
-  | 'too_deep'
-  | 'too_long'
-  | 'too_short'
-  | 'undeclared'
+export const issueCodes = [
+  'digest_mismatch',
+  'invalid_format',
+  'invalid_type',
+  'not_allowed',
+  'not_object',
+  'out_of_range',
+  'project_mismatch',
+  'required',
+  'too_deep',
+  'too_long',
+  'too_short',
+  'undeclared',
+] as const
+
+/** One of {@link issueCodes}. */
+export type IssueCode = (typeof issueCodes)[number]
 
 /** What is wrong with one value: `{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }`. */
 export interface Issue {

@@ -1,4 +1,5 @@
 import type { Static, TSchema } from 'typebox'
+import { issueCodes } from './error.ts'
 import { batchEventsMax } from './events/batch.ts'
 import { EventSchema } from './events/event.ts'
 import { issuesMax } from './validation.ts'
@@ -16,79 +17,63 @@ export const Digest = {
 } as const
 
 const time = { type: 'string', format: 'date-time' } as const
+const timeOrNull = { anyOf: [time, { type: 'null' }] } as const
 const count = { type: 'integer', minimum: 0 } as const
 
-export const Issue = {
-  type: 'object',
-  required: ['code', 'path', 'message'],
-  properties: {
-    code: {
-      enum: [
-        'digest_mismatch',
-        'invalid_format',
-        'invalid_type',
-        'not_allowed',
-        'not_object',
-        'out_of_range',
-        'project_mismatch',
-        'required',
-        'too_deep',
-        'too_long',
-        'too_short',
-        'undeclared',
-      ],
-      description: 'A closed set.',
-    },
-    path: { type: 'string', description: 'A JSON Pointer (RFC 6901); the empty string is the whole.' },
-    message: { type: 'string', description: 'For people; may change. Never contains the value.' },
+/** An object whose members are required, but for the optional ones. */
+function object<const Members extends Record<string, unknown>, Optional extends keyof Members & string = never>(
+  properties: Members,
+  ...optional: Optional[]
+) {
+  const required = Object.keys(properties).filter((name) => !optional.includes(name as Optional))
+  // `Static` reads the names of a tuple
+  return { type: 'object', required: required as [Exclude<keyof Members & string, Optional>], properties } as const
+}
+
+export const Issue = object({
+  code: {
+    enum: issueCodes,
+    description: 'A closed set.',
   },
-} as const
+  path: { type: 'string', description: 'A JSON Pointer (RFC 6901); the empty string is the whole.' },
+  message: { type: 'string', description: 'For people; may change. Never contains the value.' },
+})
 
 const issues = { type: 'array', items: Issue, maxItems: issuesMax } as const
 
-export const Batch = {
-  type: 'object',
-  required: ['events'],
-  properties: {
-    events: {
-      type: 'array',
-      maxItems: batchEventsMax,
-      items: EventSchema,
-      description: 'An event that is not of this schema is rejected, and does not fail the batch.',
-    },
+export const Batch = object({
+  events: {
+    type: 'array',
+    maxItems: batchEventsMax,
+    items: EventSchema,
+    description: 'An event that is not of this schema is rejected, and does not fail the batch.',
   },
+})
+
+const eventLine = {
+  cursor: { type: 'string', maxLength: 40, description: 'Pass it as `after` to continue behind this line.' },
+  receivedAt: { type: 'integer', minimum: 0, description: "Milliseconds since 1970, by the server's clock." },
+  event: { type: 'object', description: 'The exact bytes sent, except that line breaks between tokens are spaces.' },
 } as const
 
 export const EventLine = {
-  type: 'object',
+  ...object(eventLine, 'receivedAt', 'event'),
   description: 'A line of NDJSON. One without an event says that events up to the cursor were scanned.',
-  required: ['cursor'],
-  properties: {
-    cursor: { type: 'string', maxLength: 40, description: 'Pass it as `after` to continue behind this line.' },
-    receivedAt: { type: 'integer', minimum: 0, description: "Milliseconds since 1970, by the server's clock." },
-    event: { type: 'object', description: 'The exact bytes sent, except that line breaks between tokens are spaces.' },
-  },
 } as const
 
-export const RejectedEvent = {
-  type: 'object',
-  required: ['index', 'eventId', 'issues'],
-  properties: {
-    index: { ...count, description: 'The position in the request.' },
-    eventId: { type: ['string', 'null'], description: 'Null if invalid.' },
-    issues,
-  },
-} as const
+export const RejectedEvent = object({
+  index: { ...count, description: 'The position in the request.' },
+  eventId: { type: ['string', 'null'], description: 'Null if invalid.' },
+  issues,
+})
 
 export const BatchResult = {
-  type: 'object',
-  description: '`accepted + duplicates + rejected.length` is the number of events sent.',
-  required: ['accepted', 'duplicates', 'rejected'],
-  properties: {
+  ...object({
     accepted: { ...count, description: 'Stored by this request, durably.' },
     duplicates: { ...count, description: 'Stored before, or earlier in the batch.' },
     rejected: { type: 'array', items: RejectedEvent, description: 'Invalid events: do not resend them unchanged.' },
-  },
+  }),
+  description: '`accepted + duplicates + rejected.length` is the number of events sent.',
 } as const
 
 const missing = {
@@ -111,61 +96,32 @@ const map = {
   state: { enum: ['complete', 'incomplete'] },
   ...contents,
   frozen: { type: 'boolean', description: 'Whether an event of the build is stored.' },
-  publishedAt: {
-    anyOf: [time, { type: 'null' }],
-    description: 'When this map became complete; null while it is not.',
-  },
+  publishedAt: { ...timeOrNull, description: 'When this map became complete; null while it is not.' },
 } as const
 
-const mapRequired = [
-  'placeId',
-  'buildId',
-  'state',
-  'digest',
-  'size',
-  'contentType',
-  'chunks',
-  'missing',
-  'frozen',
-  'publishedAt',
-] as const
-
-export const PublishedMap = {
-  type: 'object',
-  required: [...mapRequired, 'outcome'],
-  properties: {
-    ...map,
-    outcome: { enum: ['created', 'replaced', 'unchanged', 'incomplete'] },
-    issues: { ...issues, description: 'Why the manifest was dropped: the chunks do not match it.' },
-  },
+const publishedMap = {
+  ...map,
+  outcome: { enum: ['created', 'replaced', 'unchanged', 'incomplete'] },
+  issues: { ...issues, description: 'Why the manifest was dropped: the chunks do not match it.' },
 } as const
 
-export const MapStatus = {
-  type: 'object',
-  required: [...mapRequired, 'frozenAt', 'pending'],
-  properties: {
-    ...map,
-    frozenAt: { anyOf: [time, { type: 'null' }], description: 'Null while the build is open.' },
-    pending: {
-      anyOf: [
-        { type: 'object', required: ['digest', 'size', 'contentType', 'chunks', 'missing'], properties: contents },
-        { type: 'null' },
-      ],
-      description: 'The incomplete manifest that would replace the complete map.',
-    },
+export const PublishedMap = object(publishedMap, 'issues')
+
+export const MapStatus = object({
+  ...map,
+  frozenAt: { ...timeOrNull, description: 'Null while the build is open.' },
+  pending: {
+    anyOf: [object(contents), { type: 'null' }],
+    description: 'The incomplete manifest that would replace the complete map.',
   },
-} as const
+})
 
 const next = {
   type: ['string', 'null'],
   description: 'Pass it as `cursor` for the next page; null ends the list.',
 } as const
 
-export const MapPage = {
-  type: 'object',
-  required: ['maps', 'next'],
-  properties: { maps: { type: 'array', items: MapStatus }, next },
-} as const
+export const MapPage = object({ maps: { type: 'array', items: MapStatus }, next })
 
 const completed = {
   type: 'array',
@@ -173,153 +129,98 @@ const completed = {
   description: 'Maps that became complete, and those dropped because their chunks do not match, with `issues`.',
 } as const
 
-export const PutChunkResult = {
-  type: 'object',
-  required: ['outcome', 'completed'],
-  properties: { outcome: { enum: ['stored', 'existing'] }, completed },
-} as const
+export const PutChunkResult = object({ outcome: { enum: ['stored', 'existing'] }, completed })
 
-export const PutChunksResult = {
-  type: 'object',
-  required: ['stored', 'existing', 'rejected', 'completed'],
-  properties: {
-    stored: count,
-    existing: count,
-    rejected: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['index', 'digest', 'issues'],
-        properties: { index: count, digest: { type: ['string', 'null'], description: 'Null if invalid.' }, issues },
-      },
-    },
-    completed,
+export const PutChunksResult = object({
+  stored: count,
+  existing: count,
+  rejected: {
+    type: 'array',
+    items: object({ index: count, digest: { type: ['string', 'null'], description: 'Null if invalid.' }, issues }),
   },
-} as const
+  completed,
+})
 
-const timeOrNull = { anyOf: [time, { type: 'null' }] } as const
+export const Stats = object({
+  events: count,
+  batches: { ...count, description: 'Batches with at least one stored event.' },
+  bytes: { ...count, description: 'Their stored size, without maps.' },
+  firstAt: { ...timeOrNull, description: 'When the first was received; null if none.' },
+  lastAt: { ...timeOrNull, description: 'When the last was received; null if none.' },
+  eventsPerSecond: { type: 'number', minimum: 0, description: 'Over the last minute.' },
+  builds: { ...count, description: 'Frozen, or with a published map.' },
+  frozenBuilds: count,
+  maps: { ...count, description: 'Published, complete or not.' },
+})
 
-export const Stats = {
-  type: 'object',
-  required: ['events', 'batches', 'bytes', 'firstAt', 'lastAt', 'eventsPerSecond', 'builds', 'frozenBuilds', 'maps'],
-  properties: {
-    events: count,
-    batches: { ...count, description: 'Batches with at least one stored event.' },
-    bytes: { ...count, description: 'Their stored size, without maps.' },
-    firstAt: { ...timeOrNull, description: 'When the first was received; null if none.' },
-    lastAt: { ...timeOrNull, description: 'When the last was received; null if none.' },
-    eventsPerSecond: { type: 'number', minimum: 0, description: 'Over the last minute.' },
-    builds: { ...count, description: 'Frozen, or with a published map.' },
-    frozenBuilds: count,
-    maps: { ...count, description: 'Published, complete or not.' },
+export const BuildPage = object({
+  builds: {
+    type: 'array',
+    items: object({
+      buildId: { type: 'string' },
+      frozenAt: { ...timeOrNull, description: 'Null while the build is open.' },
+      maps: { ...count, description: 'Published maps, complete or not.' },
+    }),
   },
-} as const
+  next,
+})
 
-export const BuildPage = {
-  type: 'object',
-  required: ['builds', 'next'],
-  properties: {
-    builds: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['buildId', 'frozenAt', 'maps'],
-        properties: {
-          buildId: { type: 'string' },
-          frozenAt: { ...timeOrNull, description: 'Null while the build is open.' },
-          maps: { ...count, description: 'Published maps, complete or not.' },
-        },
-      },
-    },
-    next,
+export const Activity = object({
+  since: { ...time, description: 'Since when the process has counted.' },
+  servers: { type: 'integer', minimum: 1, description: 'Live servers of the store, where known, else 1.' },
+  minutes: {
+    type: 'array',
+    description: 'Of the last 60 minutes, those with events, oldest first.',
+    items: object({
+      at: { ...time, description: 'When the minute began.' },
+      accepted: count,
+      duplicates: count,
+      rejected: count,
+    }),
   },
-} as const
+})
 
-export const Activity = {
-  type: 'object',
-  required: ['since', 'servers', 'minutes'],
-  properties: {
-    since: { ...time, description: 'Since when the process has counted.' },
-    servers: { type: 'integer', minimum: 1, description: 'Live servers of the store, where known, else 1.' },
-    minutes: {
-      type: 'array',
-      description: 'Of the last 60 minutes, those with events, oldest first.',
-      items: {
-        type: 'object',
-        required: ['at', 'accepted', 'duplicates', 'rejected'],
-        properties: {
-          at: { ...time, description: 'When the minute began.' },
-          accepted: count,
-          duplicates: count,
-          rejected: count,
-        },
-      },
-    },
+export const RecentRejections = object({
+  since: { ...time, description: 'Since when the process has counted.' },
+  total: { ...count, description: 'Events rejected since then, in memory or not.' },
+  groups: {
+    type: 'array',
+    description: 'The most frequent issues of all rejected events in memory, most frequent first.',
+    items: object({
+      code: Issue.properties.code,
+      path: { type: 'string', description: 'As in an issue, with `*` in place of array indexes.' },
+      message: { type: 'string', description: 'That of the newest event.' },
+      count: { ...count, description: 'Events with this issue.' },
+      lastAt: { ...time, description: 'When the newest was received.' },
+    }),
   },
-} as const
-
-export const RecentRejections = {
-  type: 'object',
-  required: ['since', 'total', 'groups', 'rejected'],
-  properties: {
-    since: { ...time, description: 'Since when the process has counted.' },
-    total: { ...count, description: 'Events rejected since then, in memory or not.' },
-    groups: {
-      type: 'array',
-      description: 'The most frequent issues of all rejected events in memory, most frequent first.',
-      items: {
-        type: 'object',
-        required: ['code', 'path', 'message', 'count', 'lastAt'],
-        properties: {
-          code: Issue.properties.code,
-          path: { type: 'string', description: 'As in an issue, with `*` in place of array indexes.' },
-          message: { type: 'string', description: 'That of the newest event.' },
-          count: { ...count, description: 'Events with this issue.' },
-          lastAt: { ...time, description: 'When the newest was received.' },
-        },
+  rejected: {
+    type: 'array',
+    description: 'Newest first.',
+    items: object(
+      {
+        receivedAt: time,
+        ...RejectedEvent.properties,
+        event: { type: 'string', description: 'The exact text of the event, if the server keeps rejected events.' },
       },
-    },
-    rejected: {
-      type: 'array',
-      description: 'Newest first.',
-      items: {
-        type: 'object',
-        required: ['receivedAt', ...RejectedEvent.required],
-        properties: {
-          receivedAt: time,
-          ...RejectedEvent.properties,
-          event: { type: 'string', description: 'The exact text of the event, if the server keeps rejected events.' },
-        },
-      },
-    },
+      'event',
+    ),
   },
-} as const
+})
 
-export const Health = {
-  type: 'object',
-  required: ['status'],
-  properties: { status: { enum: ['alive', 'ready'] } },
-} as const
+export const Health = object({ status: { enum: ['alive', 'ready'] } })
 
-export const ChunksUpload = {
-  type: 'object',
-  required: ['chunks'],
-  properties: {
-    chunks: {
-      type: 'array',
-      minItems: 1,
-      maxItems: chunksMax,
-      items: {
-        type: 'object',
-        required: ['digest', 'data'],
-        properties: {
-          digest: Digest,
-          data: { type: 'string', contentEncoding: 'base64', description: 'Padded base64 (RFC 4648 section 4).' },
-        },
-      },
-    },
+export const ChunksUpload = object({
+  chunks: {
+    type: 'array',
+    minItems: 1,
+    maxItems: chunksMax,
+    items: object({
+      digest: Digest,
+      data: { type: 'string', contentEncoding: 'base64', description: 'Padded base64 (RFC 4648 section 4).' },
+    }),
   },
-} as const
+})
 
 /** A schema of this module. */
 export type WireSchema = TSchema
