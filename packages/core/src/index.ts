@@ -68,7 +68,7 @@ export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } f
 // Keys
 
 export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
-export type { KeyRecord, Project, Scope } from './projects/project.ts'
+export type { KeyRecord, Project, ProjectDecision, ProjectStore, Scope } from './projects/project.ts'
 export { scopes } from './projects/project.ts'
 
 // Copies between stores
@@ -115,5 +115,4 @@ export type {
 export { readyMapsMax } from './maps/map-store.ts'
 export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from './maps/pending-map.ts'
 export { openMemoryStore } from './memory/memory-store.ts'
-export type { ProjectDecision, ProjectStore } from './projects/project-store.ts'
 export type { Store, StoreCommit, StoreMetric } from './store.ts'

@@ -1,7 +1,7 @@
 import type { IngestError } from './error.ts'
 import type { EventStore } from './events/event-store.ts'
 import type { MapStore } from './maps/map-store.ts'
-import type { ProjectStore } from './projects/project-store.ts'
+import type { ProjectStore } from './projects/project.ts'
 
 /** Requests that a store committed together. */
 export interface StoreCommit {

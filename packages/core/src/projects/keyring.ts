@@ -1,6 +1,6 @@
 import { IngestError } from '../error.ts'
 import { checkProjectId, isProjectId } from '../validation.ts'
-import { createKeyUsage, isLastUseRecent } from './key-usage.ts'
+import { createKeyUsage, isLastUseRecent, type KeyUse } from './key-usage.ts'
 import {
   hashKey,
   isActive,
@@ -10,11 +10,12 @@ import {
   keyIdOf,
   makeKey,
   type Project,
+  type ProjectDecision,
+  type ProjectStore,
   type Scope,
   scopes,
 } from './project.ts'
 import { createProjectCache } from './project-cache.ts'
-import type { ProjectDecision, ProjectStore } from './project-store.ts'
 
 /** The credentials of a request, and the scope that it needs. */
 export interface Credentials {
@@ -99,19 +100,7 @@ export function createKeyring(
     }
   }
 
-  const noteUse = createKeyUsage((projectId, uses) =>
-    update(projectId, (project) => {
-      // decided on the current project: a revocation since the use stays
-      if (!project) return { result: undefined }
-      const usedAt = new Map(uses.map(({ keyId, at }) => [keyId, at]))
-      const keys = project.keys.map((record) => {
-        const at = usedAt.get(record.keyId)
-        return at === undefined || isLastUseRecent(record, at) ? record : { ...record, lastUsedAt: at }
-      })
-      const isChanged = keys.some((record, i) => record !== project.keys[i])
-      return { ...(isChanged && { project: { ...project, keys } }), result: undefined }
-    }),
-  )
+  const noteUse = createKeyUsage((projectId, uses) => update(projectId, (project) => decideUses(project, uses)))
 
   return {
     async authenticate({ projectId, key, scope }) {
@@ -128,13 +117,12 @@ export function createKeyring(
     async create(projectId, options = {}) {
       checkKeyOptions(projectId, options)
       const at = now()
-      const made = newKey(options.scopes ?? scopes, options.expiresAt, at)
-      await update(projectId, (project) => {
+      const made = newKey(options.scopes ?? scopes, at, options.expiresAt)
+      return update(projectId, (project = { projectId, createdAt: at, keys: [] }) => {
         // an earlier call may have been written
-        if (hasKey(project, made.record.keyId)) return { result: undefined }
-        return { project: withKeys(project, projectId, at, (keys) => added(keys, made.record, at)), result: undefined }
+        if (recordsOf(project).has(made.record.keyId)) return { result: made }
+        return { project: { ...project, keys: added(project.keys, made.record, at) }, result: made }
       })
-      return made
     },
 
     async list(projectId) {
@@ -146,44 +134,61 @@ export function createKeyring(
       checkProjectId(projectId)
       const at = now()
       return update(projectId, (project) => {
-        const old = findKey(project, keyId)
+        const [found, old] = findKey(project, keyId)
         if (old.revokedAt !== undefined) return { result: old }
         const record = { ...old, revokedAt: at }
-        return { project: withKeys(project, projectId, at, replace(old, record)), result: record }
+        return { project: { ...found, keys: replaced(found.keys, old, record) }, result: record }
       })
     },
 
     async rotate(projectId, keyId, { overlapMs = overlapMsDefault } = {}) {
       checkProjectId(projectId)
-      if (!(Number.isSafeInteger(overlapMs) && overlapMs >= 0)) {
-        throw new IngestError('invalid-argument', 'overlapMs must be a whole number of milliseconds.')
-      }
+      checkOverlap(overlapMs)
       const at = now()
-      const made = makeKey()
-      return update(projectId, (project) => {
-        const old = findKey(project, keyId)
-        // an earlier call may have been written
-        if (hasKey(project, made.keyId)) return { result: { key: made.key, record: findKey(project, made.keyId) } }
-        if (!isActive(old, at))
-          throw new IngestError('unknown-key', `The key ${keyId} is expired or revoked: create a new one.`)
-        const record = recordOf(made, old.scopes, at)
-        const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, at + overlapMs) }
-        const change = (all: readonly KeyRecord[]) => added(replace(old, ending)(all), record, at)
-        return { project: withKeys(project, projectId, at, change), result: { key: made.key, record } }
-      })
+      const made = newKey([], at)
+      return update(projectId, (project) => decideRotation(project, { keyId, made, at, overlapMs }))
     },
   }
 }
 
-function newKey(scopes: readonly Scope[], expiresAt: number | undefined, createdAt: number) {
-  const made = makeKey()
-  const record = recordOf(made, [...new Set(scopes)], createdAt)
-  if (expiresAt !== undefined) record.expiresAt = expiresAt
-  return { key: made.key, record }
+interface MadeKey {
+  key: string
+  record: KeyRecord
 }
 
-function recordOf({ key, keyId }: { key: string; keyId: string }, scopes: readonly Scope[], at: number): KeyRecord {
-  return { keyId, hash: hashKey(key), scopes, createdAt: at }
+/** Gives `made` the scopes of a key, which ends after the overlap. */
+function decideRotation(
+  project: Project | undefined,
+  { keyId, made, at, overlapMs }: { keyId: string; made: MadeKey; at: number; overlapMs: number },
+): ProjectDecision<MadeKey> {
+  const [found, old] = findKey(project, keyId)
+  const record = { ...made.record, scopes: old.scopes }
+  const result = { ...made, record }
+  // an earlier call may have been written
+  if (recordsOf(found).has(record.keyId)) return { result }
+  if (!isActive(old, at)) {
+    throw new IngestError('unknown-key', `The key ${keyId} is expired or revoked: create a new one.`)
+  }
+  const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, at + overlapMs) }
+  return { project: { ...found, keys: added(replaced(found.keys, old, ending), record, at) }, result }
+}
+
+/** Decided on the current project, so that a revocation since the use stays. */
+function decideUses(project: Project | undefined, uses: readonly KeyUse[]): ProjectDecision<void> {
+  if (!project) return { result: undefined }
+  const usedAt = new Map(uses.map(({ keyId, at }) => [keyId, at]))
+  const keys = project.keys.map((record) => {
+    const at = usedAt.get(record.keyId)
+    return at === undefined || isLastUseRecent(record, at) ? record : { ...record, lastUsedAt: at }
+  })
+  const isChanged = keys.some((record, i) => record !== project.keys[i])
+  return { ...(isChanged && { project: { ...project, keys } }), result: undefined }
+}
+
+function newKey(scopes: readonly Scope[], createdAt: number, expiresAt?: number): MadeKey {
+  const { key, keyId } = makeKey()
+  const record: KeyRecord = { keyId, hash: hashKey(key), scopes: [...new Set(scopes)], createdAt }
+  return { key, record: expiresAt === undefined ? record : { ...record, expiresAt } }
 }
 
 function checkKeyOptions(projectId: string, options: KeyOptions): void {
@@ -195,6 +200,11 @@ function checkKeyOptions(projectId: string, options: KeyOptions): void {
   if (options.expiresAt !== undefined && !Number.isSafeInteger(options.expiresAt)) {
     throw new IngestError('invalid-argument', 'expiresAt must be a number of milliseconds since 1970.')
   }
+}
+
+function checkOverlap(overlapMs: number): void {
+  if (Number.isSafeInteger(overlapMs) && overlapMs >= 0) return
+  throw new IngestError('invalid-argument', 'overlapMs must be a whole number of milliseconds.')
 }
 
 /** By the keys of a project, which a store returns again while they have not changed. */
@@ -220,30 +230,15 @@ function added(keys: readonly KeyRecord[], record: KeyRecord, now: number): KeyR
   })
 }
 
-function hasKey(project: Project | undefined, keyId: string): boolean {
-  return project?.keys.some((each) => each.keyId === keyId) ?? false
-}
-
-function findKey(project: Project | undefined, keyId: string): KeyRecord {
+/** The key with this id, and its project. */
+function findKey(project: Project | undefined, keyId: string): [Project, KeyRecord] {
   const record = project?.keys.find((each) => each.keyId === keyId)
-  if (!record) {
-    // a text this long may be a whole key: do not quote it
-    const name = keyId.length > keyIdLength ? 'with this id: an id is the 8 characters after ik_' : keyId
-    throw new IngestError('unknown-key', `The project has no key ${name}.`)
-  }
-  return record
+  if (project && record) return [project, record]
+  // a text this long may be a whole key: do not quote it
+  const name = keyId.length > keyIdLength ? 'with this id: an id is the 8 characters after ik_' : keyId
+  throw new IngestError('unknown-key', `The project has no key ${name}.`)
 }
 
-function replace(old: KeyRecord, record: KeyRecord) {
-  return (keys: readonly KeyRecord[]) => keys.map((each) => (each === old ? record : each))
-}
-
-function withKeys(
-  project: Project | undefined,
-  projectId: string,
-  now: number,
-  change: (keys: readonly KeyRecord[]) => readonly KeyRecord[],
-): Project {
-  const base = project ?? { projectId, createdAt: now, keys: [] }
-  return { ...base, keys: change(base.keys) }
+function replaced(keys: readonly KeyRecord[], old: KeyRecord, record: KeyRecord): KeyRecord[] {
+  return keys.map((each) => (each === old ? record : each))
 }

@@ -1,5 +1,4 @@
-import type { Project } from './project.ts'
-import type { ProjectStore } from './project-store.ts'
+import type { Project, ProjectStore } from './project.ts'
 
 /** The most projects that are cached; the one read the longest ago is dropped first. */
 export const projectsCachedMax = 10_000
@@ -29,19 +28,13 @@ export function createProjectCache(store: ProjectStore, clock: () => number): Pr
   function readStore(projectId: string, readAt: number): Promise<Project | undefined> {
     const entry = { project: store.project(projectId), readAt }
     cached.delete(projectId)
-    if (cached.size >= projectsCachedMax) dropOldest()
+    const [oldest] = cached.keys()
+    if (oldest !== undefined && cached.size >= projectsCachedMax) cached.delete(oldest)
     cached.set(projectId, entry)
     entry.project.catch(() => {
       if (cached.get(projectId) === entry) cached.delete(projectId)
     })
     return entry.project
-  }
-
-  function dropOldest(): void {
-    for (const projectId of cached.keys()) {
-      cached.delete(projectId)
-      return
-    }
   }
 
   return {

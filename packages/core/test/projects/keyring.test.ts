@@ -3,106 +3,158 @@ import { IngestError } from '../../src/error.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { usesQueuedMax } from '../../src/projects/key-usage.ts'
 import { createKeyring, type KeyOptions, type Keyring, keysMax } from '../../src/projects/keyring.ts'
-import { makeKey, scopes } from '../../src/projects/project.ts'
-import type { ProjectStore } from '../../src/projects/project-store.ts'
+import {
+  hashKey,
+  isActive,
+  isKeyOf,
+  type KeyRecord,
+  keyIdOf,
+  makeKey,
+  type ProjectStore,
+  type Scope,
+  scopes,
+} from '../../src/projects/project.ts'
+import { projectsCachedMax } from '../../src/projects/project-cache.ts'
 
 const hourMs = 3_600_000
+const projectAgeMs = 1000
+const { key, keyId } = makeKey()
+const record: KeyRecord = { keyId, hash: hashKey(key), scopes: ['events:write'], createdAt: 0 }
 
-function setUp() {
-  const store = openMemoryStore()
-  const clock = { now: 1_000 }
-  const keys = createKeyring(store, () => clock.now)
-  const opens = (key: string, projectId = 'p', scope: (typeof scopes)[number] = 'events:write') =>
-    keys.authenticate({ projectId, key, scope })
-  return { store, clock, keys, opens }
+t.test('a key is ik_, an id, 160 random bits and a checksum, and no other text', async (t) => {
+  t.match(key, /^ik_[0-9a-hjkmnp-tv-z]{8}_[0-9a-hjkmnp-tv-z]{39}$/)
+  t.equal(key.slice(3, 11), keyId)
+  t.equal(keyIdOf(key), keyId)
+  for (let at = 0; at < key.length; at++) {
+    const other = key[at] === 'x' ? 'y' : 'x'
+    t.equal(keyIdOf(key.slice(0, at) + other + key.slice(at + 1)), undefined, `at ${at}`)
+  }
+  const parts = [
+    keyId,
+    key.slice(1),
+    key.slice(0, -1),
+    `${key}0`,
+    ` ${key}`,
+    `${key}\n`,
+    key.toUpperCase(),
+    key.repeat(2),
+  ]
+  for (const text of [...parts, '', 'ik_', '\u0000', 'é', 'x'.repeat(100_000)]) {
+    t.equal(keyIdOf(text), undefined, text.slice(0, 60))
+  }
+})
+
+t.test('a key encodes 160 bits of its random bytes', async (t) => {
+  const made = (fill: (at: number) => number) =>
+    makeKey((size) => {
+      t.equal(size, 40)
+      return Uint8Array.from({ length: size }, (_, at) => fill(at))
+    }).key
+  const zeros = made(() => 0)
+  t.ok(zeros.startsWith(`ik_${'0'.repeat(8)}_${'0'.repeat(32)}`))
+  t.equal(
+    made(() => 0b11100000),
+    zeros,
+  )
+  const single = Array.from({ length: 40 }, (_, bit) => [1, 16].map((value) => made((at) => (at === bit ? value : 0))))
+  t.equal(new Set(single.flat()).size, 80, 'each bit counts')
+  t.equal(new Set(Array.from({ length: 1_000 }, () => makeKey().key)).size, 1_000)
+})
+
+t.test('a key is stored as its hash, and is valid for its scopes until it expires or is revoked', async (t) => {
+  t.match(hashKey(key), /^[0-9a-f]{64}$/)
+  t.strictSame(scopes, ['events:write', 'maps:write', 'read'])
+  for (const scope of scopes) t.equal(isKeyOf(record, key, scope, 0), scope === 'events:write', scope)
+  for (const other of [makeKey().key, '']) t.equal(isKeyOf(record, other, 'events:write', 0), false)
+  const expiring = { ...record, expiresAt: 1_000 }
+  t.equal(isActive(record, Number.MAX_SAFE_INTEGER), true)
+  t.equal(isKeyOf(expiring, key, 'events:write', 999), true)
+  t.equal(isKeyOf(expiring, key, 'events:write', 1_000), false)
+  t.equal(isActive({ ...record, revokedAt: 5 }, 0), false, 'at once, whatever the clock says')
+})
+
+/** A keyring, the one of another process that caches nothing, and what the first one asks of the store. */
+function setUp(changes: Partial<ProjectStore> = {}) {
+  const memory = openMemoryStore()
+  const clock = { now: 1_000, monotonic: 0 }
+  const calls = { reads: 0, writes: 0 }
+  const store: ProjectStore = {
+    ...memory,
+    ...changes,
+    project(projectId) {
+      calls.reads++
+      return (changes.project ?? memory.project)(projectId)
+    },
+    updateProject(projectId, decide) {
+      return (changes.updateProject ?? memory.updateProject)(projectId, (project) => {
+        const decision = decide(project)
+        if (decision.project) calls.writes++
+        return decision
+      })
+    },
+  }
+  const open = () =>
+    createKeyring(
+      store,
+      () => clock.now,
+      () => clock.monotonic,
+    )
+  const keys = open()
+  return {
+    store: memory,
+    clock,
+    calls,
+    keys,
+    open,
+    other: createKeyring(memory, () => clock.now),
+    opens: (key: string, projectId = 'p', scope: Scope = 'read') => keys.authenticate({ projectId, key, scope }),
+  }
 }
 
-t.test('a created key is valid for its project', async (t) => {
-  const { keys, opens } = setUp()
+t.test('a created key is valid for its project and scopes only', async (t) => {
+  const { store, keys, opens } = setUp()
+  t.strictSame(await keys.list('p'), [])
   const { key, record } = await keys.create('p')
   t.equal(await opens(key), true)
   t.match(record, { keyId: key.slice(3, 11), scopes, createdAt: 1_000, expiresAt: undefined, revokedAt: undefined })
   t.strictSame(await keys.list('p'), [record])
+  t.notMatch(JSON.stringify(await store.project('p')), key.slice(12), 'only its hash is stored')
+  const { key: reader } = await keys.create('p', { scopes: ['read'] })
+  await keys.create('q')
+  t.strictSame([await opens(reader), await opens(reader, 'p', 'events:write')], [true, false])
+  for (const projectId of ['q', 'unknown', 'P', 'p ', '', '../p', 'x'.repeat(65)]) {
+    t.equal(await opens(reader, projectId), false)
+  }
+  for (const other of ['', 'junk', key.slice(0, -1), `${key} `, key.toUpperCase(), makeKey().key]) {
+    t.equal(await opens(other), false)
+  }
 })
 
-t.test('the first key creates the project', async (t) => {
-  const { store, clock, keys } = setUp()
-  t.strictSame(await keys.list('p'), [])
+t.test('the first key creates the project, which may have several', async (t) => {
+  const { store, clock, keys, opens } = setUp()
   await keys.create('p')
   clock.now = 2_000
-  await keys.create('p')
-  t.match(await store.project('p'), {
-    projectId: 'p',
-    createdAt: 1_000,
-    keys: [{ createdAt: 1_000 }, { createdAt: 2_000 }],
-  })
-})
-
-t.test('the key itself is not stored', async (t) => {
-  const { store, keys } = setUp()
-  const { key } = await keys.create('p')
-  t.notMatch(JSON.stringify(await store.project('p')), key.slice(12))
-})
-
-t.test('a project may have several valid keys', async (t) => {
-  const { keys, opens } = setUp()
   const made = await Promise.all(Array.from({ length: 10 }, () => keys.create('p')))
+  t.match(await store.project('p'), { projectId: 'p', createdAt: 1_000, keys: [{ createdAt: 1_000 }] })
   for (const { key } of made) t.equal(await opens(key), true)
-  t.equal((await keys.list('p')).length, 10)
-})
-
-t.test('a key is valid for its project and scopes only', async (t) => {
-  const { keys, opens } = setUp()
-  const { key } = await keys.create('p', { scopes: ['read'] })
-  await keys.create('q')
-  t.equal(await opens(key, 'p', 'read'), true)
-  t.equal(await opens(key, 'p', 'events:write'), false)
-  t.equal(await opens(key, 'p', 'maps:write'), false)
-  for (const projectId of ['q', 'unknown', 'P', 'p ', '', '../p', 'x'.repeat(65)])
-    t.equal(await opens(key, projectId, 'read'), false)
-})
-
-t.test('a wrong key is invalid', async (t) => {
-  const { keys, opens } = setUp()
-  const { key } = await keys.create('p')
-  for (const other of ['', 'junk', key.slice(0, -1), `${key} `, key.toUpperCase(), makeKey().key])
-    t.equal(await opens(other), false)
+  t.equal((await keys.list('p')).length, 11)
 })
 
 t.test('a key with the id of another key is invalid', async (t) => {
   const { keys, opens } = setUp()
-  let id: Uint8Array = new Uint8Array(8)
-  const withId = (fill: number) => makeKey((size) => Uint8Array.from({ length: size }, (_, at) => id[at] ?? fill))
   const { record, key } = await keys.create('p')
-  id = Uint8Array.from(record.keyId, (character) => '0123456789abcdefghjkmnpqrstvwxyz'.indexOf(character))
-  const forged = withId(7)
+  const id = Array.from(record.keyId, (character) => '0123456789abcdefghjkmnpqrstvwxyz'.indexOf(character))
+  const forged = makeKey((size) => Uint8Array.from({ length: size }, (_, at) => id[at] ?? 7))
   t.equal(forged.keyId, record.keyId)
-  t.equal(await opens(forged.key), false)
-  t.equal(await opens(key), true)
+  t.strictSame([await opens(forged.key), await opens(key)], [false, true])
 })
 
-t.test('a malformed key is refused without a read of the store', async (t) => {
-  const { store, keys, opens } = setUp()
-  const { key } = await keys.create('p')
-  await store.close()
-  t.equal(await opens('junk'), false)
-  t.equal(await opens(key, 'no project'), false)
-})
-
-t.test('a failed read of the store is an error, not an invalid key', async (t) => {
+t.test('a failed read is an error, not an invalid key, and a malformed key needs no read', async (t) => {
   const { store, keys, opens } = setUp()
   const { key } = await keys.create('p')
   await store.close()
   await t.rejects(async () => opens(key), { code: 'store-closed' })
-})
-
-t.test('a key is invalid once it expires', async (t) => {
-  const { clock, keys, opens } = setUp()
-  const { key } = await keys.create('p', { expiresAt: 5_000 })
-  clock.now = 4_999
-  t.equal(await opens(key), true)
-  clock.now = 5_000
-  t.equal(await opens(key), false)
+  t.strictSame([await opens('junk'), await opens(key, 'no project')], [false, false])
 })
 
 t.test('a revoked key is invalid immediately, and revoking it again changes nothing', async (t) => {
@@ -111,106 +163,99 @@ t.test('a revoked key is invalid immediately, and revoking it again changes noth
   const other = await keys.create('p')
   clock.now = 3_000
   t.strictSame(await keys.revoke('p', record.keyId), { ...record, revokedAt: 3_000 })
-  t.equal(await opens(key), false)
-  t.equal(await opens(other.key), true)
+  t.strictSame([await opens(key), await opens(other.key)], [false, true])
   clock.now = 9_000
   t.equal((await keys.revoke('p', record.keyId)).revokedAt, 3_000)
   t.strictSame(await keys.list('p'), [{ ...record, revokedAt: 3_000 }, other.record])
 })
 
-t.test('a rotated key stays valid for 48 hours', async (t) => {
+t.test('a rotated key stays valid for 48 hours, or for its overlap, and never longer than before', async (t) => {
   const { clock, keys, opens } = setUp()
   const old = await keys.create('p', { scopes: ['read', 'events:write'] })
   const made = await keys.rotate('p', old.record.keyId)
   t.strictSame(made.record.scopes, old.record.scopes)
   t.equal(made.record.expiresAt, undefined)
-  clock.now = 1_000 + 48 * hourMs - 1
-  t.strictSame([await opens(old.key), await opens(made.key)], [true, true])
-  clock.now++
-  t.strictSame([await opens(old.key), await opens(made.key)], [false, true])
-})
-
-t.test('the overlap of a rotation is an option, and never extends a key', async (t) => {
-  const { clock, keys, opens } = setUp()
   const first = await keys.create('p')
   await keys.rotate('p', first.record.keyId, { overlapMs: 0 })
   t.equal(await opens(first.key), false)
   const short = await keys.create('p', { expiresAt: 2_000 })
   await keys.rotate('p', short.record.keyId, { overlapMs: hourMs })
   t.equal((await keys.list('p')).find(({ keyId }) => keyId === short.record.keyId)?.expiresAt, 2_000)
-  clock.now = 2_000
-  t.equal(await opens(short.key), false)
+  clock.now = 1_000 + 48 * hourMs - 1
+  t.strictSame([await opens(old.key), await opens(made.key)], [true, true])
+  clock.now++
+  t.strictSame([await opens(old.key), await opens(made.key)], [false, true])
 })
 
-t.test('an expired or revoked key cannot be rotated', async (t) => {
-  const { clock, keys } = setUp()
+t.test('a missing, expired or revoked key is unknown-key, and no key is created', async (t) => {
+  const { store, clock, keys } = setUp()
   const revoked = await keys.create('p')
   await keys.revoke('p', revoked.record.keyId)
   const expired = await keys.create('p', { expiresAt: 2_000 })
   clock.now = 2_000
-  for (const { record } of [revoked, expired]) await t.rejects(keys.rotate('p', record.keyId), { code: 'unknown-key' })
-  t.equal((await keys.list('p')).length, 2, 'no key was created')
+  const unknown = { name: 'IngestError', code: 'unknown-key' }
+  for (const { record } of [revoked, expired]) await t.rejects(keys.rotate('p', record.keyId), unknown)
+  for (const [projectId, keyId] of [
+    ['p', 'nothing0'],
+    ['q', revoked.record.keyId],
+    ['p', ''],
+  ] as const) {
+    await t.rejects(keys.revoke(projectId, keyId), unknown)
+    await t.rejects(keys.rotate(projectId, keyId), unknown)
+  }
+  t.equal((await keys.list('p')).length, 2)
+  t.equal(await store.project('q'), undefined, 'no project was created')
 })
 
-t.test('an invalid argument revokes and rotates no key', async (t) => {
-  const { keys, opens } = setUp()
+t.test('an invalid project id, scope, time or overlap is an invalid argument, and changes nothing', async (t) => {
+  const { store, keys, opens } = setUp()
+  const invalid = { name: 'IngestError', code: 'invalid-argument' }
   const { key, record } = await keys.create('p')
-  const invalid = { code: 'invalid-argument' }
-  for (const overlapMs of [Number.NaN, -1, 0.5]) {
-    await t.rejects(keys.rotate('p', record.keyId, { overlapMs }), invalid)
-  }
-  for (const projectId of ['', 'a b', 'x'.repeat(65)]) {
+  for (const overlapMs of [Number.NaN, -1, 0.5]) await t.rejects(keys.rotate('p', record.keyId, { overlapMs }), invalid)
+  for (const projectId of ['', 'a b', 'é', 'x'.repeat(65)]) {
+    await t.rejects(keys.create(projectId), invalid)
     await t.rejects(keys.list(projectId), invalid)
     await t.rejects(keys.revoke(projectId, record.keyId), invalid)
     await t.rejects(keys.rotate(projectId, record.keyId), invalid)
   }
+  const strange = JSON.parse('{"scopes":["read","admin"]}') as KeyOptions
+  const times = [Number.NaN, 1.5, Number.POSITIVE_INFINITY].map((expiresAt) => ({ expiresAt }))
+  for (const options of [{ scopes: [] }, strange, ...times]) await t.rejects(keys.create('q', options), invalid)
+  t.equal(await store.project('q'), undefined)
   t.equal(await opens(key), true)
 })
 
-t.test('a missing key is unknown-key', async (t) => {
-  const { store, keys } = setUp()
-  const { record } = await keys.create('p')
-  for (const [projectId, keyId] of [
-    ['p', 'nothing0'],
-    ['q', record.keyId],
-    ['p', ''],
-  ] as const) {
-    await t.rejects(keys.revoke(projectId, keyId), { name: 'IngestError', code: 'unknown-key' })
-    await t.rejects(keys.rotate(projectId, keyId), { name: 'IngestError', code: 'unknown-key' })
-  }
-  t.equal(await store.project('q'), undefined, 'no project was created')
+t.test('beyond the most keys of a project, the oldest that has ended is forgotten', async (t) => {
+  const { store, keys, opens } = setUp()
+  const full = Array.from({ length: keysMax }, (_, i) => ({ ...record, keyId: `k-${i}` }))
+  await store.updateProject('p', () => ({ project: { projectId: 'p', createdAt: 1, keys: full }, result: 1 }))
+  await t.rejects(keys.create('p'), { code: 'invalid-argument', limit: keysMax, actual: keysMax })
+  await t.rejects(keys.rotate('p', 'k-1'), { code: 'invalid-argument' })
+  await keys.revoke('p', 'k-7')
+  const { key } = await keys.create('p')
+  t.equal(await opens(key), true)
+  const left = await keys.list('p')
+  t.equal(left.length, keysMax)
+  t.notOk(left.some(({ keyId }) => keyId === 'k-7'))
 })
 
-t.test('an invalid project id, scope or time is an invalid argument, and creates nothing', async (t) => {
-  const { store, keys } = setUp()
-  const invalid = { name: 'IngestError', code: 'invalid-argument' }
-  for (const projectId of ['', 'a b', 'é', 'x'.repeat(65)]) await t.rejects(keys.create(projectId), invalid)
-  await t.rejects(keys.create('p', { scopes: [] }), invalid)
-  const strange = JSON.parse('{"scopes":["read","admin"]}') as KeyOptions
-  await t.rejects(keys.create('p', strange), invalid)
-  for (const expiresAt of [Number.NaN, 1.5, Number.POSITIVE_INFINITY])
-    await t.rejects(keys.create('p', { expiresAt }), invalid)
-  t.equal(await store.project('p'), undefined)
-})
-
-/** A store whose writes of projects are counted, and fail while `fails`. */
-function setUpUses() {
-  const { store, clock } = setUp()
-  const writes = { count: 0, fails: false }
-  const counting: ProjectStore = {
-    ...store,
-    async updateProject(projectId, decide) {
-      if (writes.fails) throw new IngestError('disk-full', 'no space')
-      return store.updateProject(projectId, (project) => {
-        const decision = decide(project)
-        if (decision.project) writes.count++
-        return decision
-      })
-    },
+t.test('a change that is decided again on top of its own write adds no second key', async (t) => {
+  const { store } = setUp()
+  // the first write is completed, and its result is lost
+  const updateProject: typeof store.updateProject = async (projectId, decide) => {
+    await store.updateProject(projectId, decide)
+    return store.updateProject(projectId, decide)
   }
-  const open = () => createKeyring(counting, () => clock.now)
-  return { store, clock, writes, open }
-}
+  let now = 1_000
+  const keys = createKeyring({ ...store, updateProject }, () => now++)
+  const created = await keys.create('p')
+  t.strictSame(await keys.list('p'), [created.record])
+  const rotated = await keys.rotate('p', created.record.keyId, { overlapMs: 0 })
+  t.strictSame((await keys.list('p')).slice(1), [rotated.record])
+  t.equal(await keys.authenticate({ projectId: 'p', key: rotated.key, scope: 'read' }), true)
+  const revoked = await keys.revoke('p', rotated.record.keyId)
+  t.strictSame((await keys.list('p'))[1], revoked)
+})
 
 /** Uses are written one after the other, each in a turn of its own. */
 async function settle(): Promise<void> {
@@ -218,120 +263,223 @@ async function settle(): Promise<void> {
 }
 
 t.test('the last use of a key is written at most once an hour, over all servers', async (t) => {
-  const { clock, writes, open } = setUpUses()
+  const { clock, calls, open } = setUp()
   const servers = [open(), open(), open()]
   const [keys] = servers as [Keyring]
   const { key, record } = await keys.create('p')
-  writes.count = 0
+  calls.writes = 0
   const useByAll = async () => {
     for (const server of servers) {
       for (let i = 0; i < 5; i++) await server.authenticate({ projectId: 'p', key, scope: 'read' })
     }
     await settle()
-    return (await keys.list('p')).map(({ lastUsedAt }) => lastUsedAt)
+    return [calls.writes, ...(await keys.list('p')).map(({ lastUsedAt }) => lastUsedAt)]
   }
   t.equal(record.lastUsedAt, undefined)
-  t.strictSame(await useByAll(), [1_000])
-  t.equal(writes.count, 1)
+  t.strictSame(await useByAll(), [1, 1_000])
   clock.now += hourMs - 1
-  t.strictSame(await useByAll(), [1_000])
-  t.equal(writes.count, 1)
+  t.strictSame(await useByAll(), [1, 1_000])
   clock.now += 1
-  t.strictSame(await useByAll(), [clock.now])
-  t.equal(writes.count, 2)
+  t.strictSame(await useByAll(), [2, clock.now])
 })
 
 t.test('only a valid use of a key is noted', async (t) => {
-  const { writes, open } = setUpUses()
-  const keys = open()
+  const { calls, keys, opens } = setUp()
   const { key, record } = await keys.create('p', { scopes: ['read'] })
   const { key: other } = await keys.create('q')
   await keys.revoke('p', record.keyId)
-  writes.count = 0
-  await keys.authenticate({ projectId: 'p', key, scope: 'read' })
-  await keys.authenticate({ projectId: 'p', key: other, scope: 'read' })
+  calls.writes = 0
+  for (const used of [key, other]) t.equal(await opens(used), false)
   await settle()
-  t.equal(writes.count, 0)
+  t.equal(calls.writes, 0)
 })
 
 t.test('a last use that cannot be written fails no request, and is not tried by every request', async (t) => {
-  const { clock, writes, open } = setUpUses()
-  const keys = open()
+  let fails = false
+  const memory = openMemoryStore()
+  const { clock, calls, keys, opens } = setUp({
+    ...memory,
+    async updateProject(projectId, decide) {
+      if (fails) throw new IngestError('disk-full', 'no space')
+      return memory.updateProject(projectId, decide)
+    },
+  })
   const { key } = await keys.create('p')
-  const use = () => keys.authenticate({ projectId: 'p', key, scope: 'read' })
-  writes.fails = true
-  for (let i = 0; i < 5; i++) t.equal(await use(), true)
+  fails = true
+  for (let i = 0; i < 5; i++) t.equal(await opens(key), true)
   await settle()
-  writes.fails = false
-  writes.count = 0
-  t.equal(await use(), true)
+  fails = false
+  calls.writes = 0
+  t.equal(await opens(key), true)
   await settle()
-  t.equal(writes.count, 0)
+  t.equal(calls.writes, 0)
   clock.now += hourMs
-  await use()
+  await opens(key)
   await settle()
-  t.equal(writes.count, 1)
+  t.equal(calls.writes, 1)
 })
 
-t.test('uses that wait to be written are bounded', async (t) => {
-  const { store, clock } = setUp()
+t.test('uses that wait to be written are bounded, and those of one project are written together', async (t) => {
   let writing = 0
   let finish = () => {}
   const isFinished = new Promise<void>((resolve) => {
     finish = resolve
   })
-  const slow: ProjectStore = {
-    ...store,
+  const memory = openMemoryStore()
+  const { opens } = setUp({
+    ...memory,
     async updateProject(projectId, decide) {
       writing++
       await isFinished
-      return store.updateProject(projectId, decide)
+      return memory.updateProject(projectId, decide)
     },
-  }
-  const made = await Promise.all(
-    Array.from({ length: usesQueuedMax + 5 }, (_, i) => createKeyring(store).create(`p-${i}`)),
-  )
-  const keys = createKeyring(slow, () => clock.now)
-  for (const [i, { key }] of made.entries()) {
-    t.equal(await keys.authenticate({ projectId: `p-${i}`, key, scope: 'read' }), true)
-  }
+  })
+  const names = [
+    ...Array.from({ length: usesQueuedMax - 18 }, (_, i) => `p-${i}`),
+    ...new Array(20).fill('many'),
+    'late',
+  ]
+  const keyring = createKeyring(memory)
+  const made = await Promise.all(names.map((projectId) => keyring.create(projectId)))
+  for (const [i, { key }] of made.entries()) t.equal(await opens(key, names[i]), true)
   await settle()
   t.equal(writing, 1, 'one at a time')
   finish()
-  while (writing < usesQueuedMax) await settle()
+  const written = usesQueuedMax - 18 + 1
+  while (writing < written) await settle()
   await settle()
-  t.equal(writing, usesQueuedMax)
+  t.equal(writing, written)
+  t.match(await keyring.list('late'), [{ lastUsedAt: undefined }])
 })
 
-t.test('the uses of keys of one project that wait are written together', async (t) => {
-  const store = openMemoryStore()
-  let writes = 0
-  const keys = createKeyring({
-    ...store,
-    updateProject(projectId, decide) {
-      writes++
-      return store.updateProject(projectId, decide)
+/** A read of a project that `release` ends. */
+function holdReads(read: ProjectStore['project']) {
+  const held: (() => void)[] = []
+  return {
+    release: () => held.splice(0).map((resolve) => resolve()),
+    async project(projectId: string) {
+      const project = await read(projectId)
+      await new Promise<void>((resolve) => held.push(resolve))
+      return project
+    },
+  }
+}
+
+t.test('a project is read once in projectAgeMs: then a key revoked or created elsewhere is known', async (t) => {
+  const { calls, clock, keys, opens, other } = setUp({ projectAgeMs })
+  const { key, record } = await other.create('p', { expiresAt: 2_000 })
+  t.equal(await opens(key), true)
+  t.equal(await opens(key, 'unknown'), false)
+  t.equal(await opens(key, 'unknown'), false, 'a project without keys is cached as well')
+  await other.revoke('p', record.keyId)
+  const later = await other.create('p')
+  clock.monotonic = projectAgeMs - 1
+  t.strictSame([await opens(key), await opens(later.key), calls.reads], [true, false, 2])
+  clock.now = 2_000
+  t.equal(await opens(key), false, 'expired, although its project is cached')
+  t.equal((await keys.list('p')).length, 2, 'a list is never cached')
+  calls.reads = 0
+  clock.monotonic = projectAgeMs
+  t.strictSame([await opens(key), await opens(later.key), calls.reads], [false, true, 1])
+})
+
+t.test('without projectAgeMs each authentication reads the store', async (t) => {
+  for (const age of [0, undefined]) {
+    const { calls, opens, other } = setUp(age === undefined ? {} : { projectAgeMs: age })
+    const { key, record } = await other.create('p')
+    t.equal(await opens(key), true)
+    await other.revoke('p', record.keyId)
+    t.equal(await opens(key), false)
+    t.equal(calls.reads, 2)
+  }
+})
+
+t.test('concurrent authentications share one read, whose age counts from its start', async (t) => {
+  const memory = openMemoryStore()
+  const { key } = await createKeyring(memory).create('p')
+  const held = holdReads(memory.project)
+  const { calls, clock, opens } = setUp({ projectAgeMs, project: held.project })
+  const opened = [opens(key), opens(key), opens(key)]
+  await new Promise(setImmediate)
+  clock.monotonic = projectAgeMs
+  held.release()
+  t.strictSame(await Promise.all(opened), [true, true, true])
+  t.equal(calls.reads, 1)
+  const again = opens(key)
+  await new Promise(setImmediate)
+  held.release()
+  t.equal(await again, true)
+  t.equal(calls.reads, 2)
+})
+
+t.test('a failed read is the error of all that share it, and the next one reads again', async (t) => {
+  const memory = openMemoryStore()
+  const { key } = await createKeyring(memory).create('p')
+  let isDown = true
+  const { calls, opens } = setUp({
+    projectAgeMs,
+    async project(projectId) {
+      if (isDown) throw new IngestError('store-unavailable', 'gone')
+      return memory.project(projectId)
     },
   })
-  const made = await Promise.all(Array.from({ length: 20 }, () => keys.create('p')))
-  writes = 0
-  for (const { key } of made) t.equal(await keys.authenticate({ projectId: 'p', key, scope: 'read' }), true)
-  while ((await keys.list('p')).some(({ lastUsedAt }) => lastUsedAt === undefined)) await settle()
-  t.equal(writes, 1)
+  const opened = await Promise.allSettled([opens(key), opens(key)])
+  t.match(opened, [{ reason: { code: 'store-unavailable' } }, { reason: { code: 'store-unavailable' } }])
+  t.equal(calls.reads, 1)
+  isDown = false
+  t.equal(await opens(key), true)
+  t.equal(calls.reads, 2)
 })
 
-t.test('beyond the most keys of a project, the oldest that has ended is forgotten', async (t) => {
-  const store = openMemoryStore()
-  const keys = createKeyring(store)
-  const record = { hash: 'h', scopes: ['read'], createdAt: 1 } as const
-  const full = Array.from({ length: keysMax }, (_, i) => ({ ...record, keyId: `k-${i}` }))
-  await store.updateProject('p', () => ({ project: { projectId: 'p', createdAt: 1, keys: full }, result: 1 }))
-  await t.rejects(keys.create('p'), { code: 'invalid-argument', limit: keysMax, actual: keysMax })
-  await t.rejects(keys.rotate('p', 'k-1'), { code: 'invalid-argument' })
-  await keys.revoke('p', 'k-7')
-  const { key } = await keys.create('p')
-  t.equal(await keys.authenticate({ projectId: 'p', key, scope: 'read' }), true)
-  const left = await keys.list('p')
-  t.equal(left.length, keysMax)
-  t.notOk(left.some(({ keyId }) => keyId === 'k-7'))
+t.test('changes by the keyring take effect at once', async (t) => {
+  const { keys, opens, other } = setUp({ projectAgeMs })
+  const old = await other.create('p')
+  t.equal(await opens(old.key), true)
+  const made = await keys.create('p')
+  t.equal(await opens(made.key), true)
+  const rotated = await keys.rotate('p', old.record.keyId, { overlapMs: 0 })
+  t.strictSame([await opens(old.key), await opens(rotated.key)], [false, true])
+  await keys.revoke('p', made.record.keyId)
+  t.equal(await opens(made.key), false)
+})
+
+t.test('a read that began before a change by the keyring is not used after it', async (t) => {
+  const memory = openMemoryStore()
+  const { key, record } = await createKeyring(memory).create('p')
+  const held = holdReads(memory.project)
+  const { keys, opens } = setUp({ projectAgeMs, project: held.project, updateProject: memory.updateProject })
+  const before = opens(key)
+  await new Promise(setImmediate)
+  await keys.revoke('p', record.keyId)
+  const after = opens(key)
+  await new Promise(setImmediate)
+  held.release()
+  t.strictSame([await before, await after], [true, false])
+  t.equal(await opens(key), false)
+})
+
+t.test('a change that was completed although it failed takes effect at once', async (t) => {
+  const memory = openMemoryStore()
+  const { keys, opens } = setUp({
+    projectAgeMs,
+    project: memory.project,
+    async updateProject(projectId, decide) {
+      await memory.updateProject(projectId, decide)
+      throw new IngestError('store-unavailable', 'The connection was lost.')
+    },
+  })
+  const { key, record } = await createKeyring(memory).create('p')
+  t.equal(await opens(key), true)
+  await t.rejects(keys.revoke('p', record.keyId), { code: 'store-unavailable' })
+  t.equal(await opens(key), false)
+})
+
+t.test('the cache is bounded: the project read the longest ago is dropped', async (t) => {
+  const { calls, opens } = setUp({ projectAgeMs, project: async () => undefined })
+  for (let i = 0; i <= projectsCachedMax; i++) await opens(key, `p-${i}`)
+  t.equal(calls.reads, projectsCachedMax + 1)
+  await opens(key, 'p-1')
+  t.equal(calls.reads, projectsCachedMax + 1, 'still cached')
+  await opens(key, 'p-0')
+  t.equal(calls.reads, projectsCachedMax + 2, 'dropped')
 })
